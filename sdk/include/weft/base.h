@@ -1,0 +1,151 @@
+/* weft/base.h: versions, errors and the few macros that every other header stands on.
+ *
+ * Every public struct begins with `struct_size, flags`. The writer sets struct_size to the size that it was compiled
+ * with; a reader asks WEFT_HAS() before it touches a field that was appended later. Tables only grow at their end.
+ *
+ * A function's comment carries tags, one vocabulary for all headers:
+ *   [any-thread]   may be called from any thread at any time        [main]     only from the host's main thread
+ *   [worker]       called from worker threads, several at once      [hot]      no allocation of ours, lock or I/O inside
+ *   [collective]   every rank calls it, in the same order
+ *   [required]     a table slot that must be filled                 [optional: ...]  what NULL means
+ */
+#ifndef WEFT_BASE_H
+#define WEFT_BASE_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One number per SDK that was ever released, major * 1000 + minor. Claiming one that does not exist does not compile. */
+#define WEFT_SDK_1_0 1000
+#define WEFT_SDK(major, minor) WEFT_SDK_##major##_##minor
+#define WEFT_SDK_HEADERS WEFT_SDK(1, 0) /* the SDK that these headers are */
+
+/* The oldest host that a plugin works with. Define it before the first include; what is newer is then hidden. */
+#ifndef WEFT_MIN_SDK
+#define WEFT_MIN_SDK WEFT_SDK(1, 0)
+#endif
+
+#if defined(__GNUC__)
+#define WEFT_EXPORT __attribute__((visibility("default")))
+#define WEFT_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
+#else
+#define WEFT_EXPORT
+#define WEFT_PRINTF(format_at, args_at)
+#endif
+
+#define WEFT_STRING_(x) #x
+#define WEFT_STRING(x) WEFT_STRING_(x) /* the text of x after macro expansion */
+
+/* True if the struct that p points to was compiled with `field`. */
+#define WEFT_HAS(p, field)                                                                                             \
+    ((p)->struct_size >= (uint32_t)(offsetof(__typeof__(*(p)), field) + sizeof((p)->field)))
+
+/* What went wrong, by whose fault it is. */
+typedef enum weft_status {
+    WEFT_OK = 0,
+    WEFT_E_USER = 1,        /* configuration, command line or input that the user gave */
+    WEFT_E_PLUGIN = 2,      /* a plugin broke a rule */
+    WEFT_E_HOST = 3,        /* a defect of the host */
+    WEFT_E_SYSTEM = 4,      /* the operating system refused: files, memory maps, processes */
+    WEFT_E_MEMORY = 5,      /* no memory left */
+    WEFT_E_DEVICE = 6,      /* the device or its library failed */
+    WEFT_E_PEER = 7,        /* another rank failed or differs */
+    WEFT_E_UNSUPPORTED = 8, /* an optional slot that is NULL, or a feature that does not exist here */
+    WEFT_E_DATA = 9,        /* a file's content is malformed */
+    WEFT_E_NUMERIC = 10,    /* NaN or infinity where a number was needed */
+    WEFT_E_STOPPED = 11     /* a signal asked to stop */
+} weft_status;
+
+/* Lives on the caller's stack. Outputs of a call that failed are untouched. A failure with empty text is reported as a
+ * defect of the plugin that returned it. */
+typedef struct weft_error {
+    uint32_t struct_size;
+    uint32_t flags;
+    int32_t code; /* weft_status */
+    int32_t reserved;
+    char text[2040]; /* one or more sentences: what, where, what is allowed, what to do */
+} weft_error;
+
+#define WEFT_ERROR_INIT {(uint32_t)sizeof(weft_error), 0, WEFT_OK, 0, {0}}
+
+/* Fills err (may be NULL) and returns code, so that `return weft_error_set(err, WEFT_E_USER, "...")` reads well.
+ * [any-thread] */
+static inline weft_status weft_error_set(weft_error *err, weft_status code, const char *format, ...) WEFT_PRINTF(3, 4);
+static inline weft_status weft_error_set(weft_error *err, weft_status code, const char *format, ...) {
+    if (err != NULL) {
+        va_list args;
+        err->code = (int32_t)code;
+        va_start(args, format);
+        (void)vsnprintf(err->text, sizeof err->text, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+/* Puts a sentence's subject before the text that is there: "FILE: text". Returns the code that err holds. [any-thread] */
+static inline weft_status weft_error_prefix(weft_error *err, const char *format, ...) WEFT_PRINTF(2, 3);
+static inline weft_status weft_error_prefix(weft_error *err, const char *format, ...) {
+    char old[sizeof err->text];
+    size_t n = 0;
+    va_list args;
+    if (err == NULL) return WEFT_E_HOST;
+    memcpy(old, err->text, sizeof old);
+    va_start(args, format);
+    (void)vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    n = strlen(err->text);
+    (void)snprintf(err->text + n, sizeof err->text - n, "%s", old);
+    return (weft_status)err->code;
+}
+
+/* Element types. A block format (4-bit, 8-bit) is a type of its own with elements per block and bytes per block, so
+ * that a shard cut never splits a block. */
+typedef enum weft_dtype {
+    WEFT_F32 = 1,
+    WEFT_BF16 = 2,
+    WEFT_F16 = 3,
+    WEFT_F64 = 4,
+    WEFT_I32 = 5,
+    WEFT_I64 = 6,
+    WEFT_U8 = 7
+} weft_dtype;
+
+/* Bytes of one element; 0 for an unknown type. [any-thread] */
+static inline int64_t weft_dtype_bytes(int32_t dtype) {
+    switch (dtype) {
+    case WEFT_F32: return 4;
+    case WEFT_BF16: return 2;
+    case WEFT_F16: return 2;
+    case WEFT_F64: return 8;
+    case WEFT_I32: return 4;
+    case WEFT_I64: return 8;
+    case WEFT_U8: return 1;
+    default: return 0;
+    }
+}
+
+/* "fp32", "bf16", ...; "?" for an unknown type. [any-thread] */
+static inline const char *weft_dtype_name(int32_t dtype) {
+    switch (dtype) {
+    case WEFT_F32: return "fp32";
+    case WEFT_BF16: return "bf16";
+    case WEFT_F16: return "fp16";
+    case WEFT_F64: return "fp64";
+    case WEFT_I32: return "int32";
+    case WEFT_I64: return "int64";
+    case WEFT_U8: return "uint8";
+    default: return "?";
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,280 @@
+/* weft/device.h: where arithmetic happens (device/1).
+ *
+ * A device is memory, streams and a table of kernels. Nothing here is a host pointer: an operand is a buffer handle with
+ * an offset in bytes, every kernel takes a stream, and no kernel hands a value back; `read` is the one way from the device
+ * to the host. So a whole step can be recorded and replayed (a CUDA graph), and a kernel table can be tested against a
+ * plain C oracle over odd shapes.
+ *
+ * Numbers: a kernel's result depends on its operands and their shapes only: never on the number of threads, on alignment,
+ * or on what else runs. Matrix products accumulate in fp32; sums over rows (bias, gain, embedding gradients) have one
+ * order fixed by the shape. Matrices are row-major; `ld` is the distance between rows in elements.
+ *
+ * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it. Kernels
+ * that need scratch say how much in a function of the same arguments (refs are not looked at); the caller passes it as
+ * `workspace`. A gradient that a caller does not want has buffer NULL.
+ * `dtype` is WEFT_F32 or WEFT_BF16 (activations); a kernel that lacks one returns WEFT_E_UNSUPPORTED. Norm gains, statistics,
+ * losses and parameter gradients are fp32 always.
+ *
+ * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
+ * weights (a dtype of B in matmul), windows and soft caps of attention (fields appended), several documents in a row
+ * (starts).
+ */
+#ifndef WEFT_DEVICE_H
+#define WEFT_DEVICE_H
+
+#include <weft/optimizer.h>
+#include <weft/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_device weft_device; /* the plugin's own */
+typedef struct weft_buffer weft_buffer; /* device memory */
+typedef struct weft_stream weft_stream; /* an ordered queue of kernels */
+typedef struct weft_mark weft_mark;     /* a point in a stream */
+
+/* Where an operand begins. buffer NULL: no operand. */
+typedef struct weft_ref {
+    weft_buffer *buffer;
+    int64_t offset; /* bytes */
+} weft_ref;
+
+typedef struct weft_device_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    char name[64];       /* "AMD EPYC ...", "NVIDIA H200" */
+    char isa[32];        /* "avx2", "avx512", "avx512-bf16", "sm_90": part of the identity that bits are promised for */
+    char library[64];    /* "oneDNN 2.6.3" */
+    int64_t memory;      /* bytes in all */
+    int32_t threads;     /* that kernels use; 0 where it has no meaning */
+    int32_t has_bf16;    /* 1: bf16 products in hardware */
+} weft_device_info;
+
+/* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. */
+typedef struct weft_matmul {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref a, b, c;
+    int64_t m, n, k;
+    int64_t lda, ldb, ldc;
+    int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
+    int32_t transpose_a, transpose_b;
+    int32_t accumulate;
+    weft_ref workspace;
+} weft_matmul;
+
+/* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps), per row (Zhang and Sennrich, arXiv 1910.07467). */
+typedef struct weft_rms_norm {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref x;    /* (R,D) fp32 */
+    weft_ref gain; /* (D) fp32 */
+    weft_ref y;    /* (R,D) */
+    weft_ref rstd; /* (R) fp32, kept for the backward; may be none */
+    int64_t rows, width;
+    double eps;
+    /* backward only: dx (+)= d/dx, dgain (+)= d/dgain */
+    weft_ref dy, dx, dgain;
+    int32_t accumulate_dx, accumulate_dgain;
+    int32_t dtype, reserved; /* of x, y, dy, dx */
+    weft_ref workspace;
+} weft_rms_norm;
+
+/* Rotates pairs (x[i], x[i + d/2]) of each head (rotate-half form; Su et al., arXiv 2104.09864): y = x cos + rot(x) sin.
+ * table: (P, d) fp32: d/2 cosines, then d/2 sines of each position. May run in place. */
+typedef struct weft_rope {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref x, y;      /* (R, H, d) */
+    weft_ref positions; /* (R) int32 */
+    weft_ref table;
+    int64_t rows, heads, head_dim, table_rows;
+    int32_t inverse;    /* 1: the transpose, which is the backward */
+    int32_t accumulate; /* y += */
+    int32_t dtype, reserved; /* of x and y */
+} weft_rope;
+
+/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t]; with a cache, query place i has
+ * place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled.
+ * o = softmax(scale q k^T) v, in blocks: no (T,T) matrix is ever held. lse: log-sum-exp per query and head. */
+typedef struct weft_attention {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref q;      /* (B, T, H, d) */
+    weft_ref k, v;   /* (B, S, Hkv, d), S = cache_rows or T */
+    weft_ref starts; /* (B, T) int32 */
+    weft_ref o;      /* (B, T, H, d) */
+    weft_ref lse;    /* (B, H, T) fp32, kept for the backward; may be none */
+    int64_t batch, length, heads, kv_heads, head_dim;
+    int64_t past;       /* 0 without a cache */
+    int64_t cache_rows; /* S; 0: T */
+    double scale;
+    int32_t dtype, reserved; /* of q, k, v, o and their gradients */
+    /* backward only; dq, dk, dv are overwritten */
+    weft_ref d_o, dq, dk, dv;
+    weft_ref workspace;
+} weft_attention;
+
+/* y = silu(gate) * up (Shazeer, arXiv 2002.05202), n elements. Backward: dgate, dup from dy; they may lie on gate and up. */
+typedef struct weft_swiglu {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref gate, up, y;
+    int64_t n;
+    weft_ref dy, dgate, dup;
+    int32_t accumulate_dgate, accumulate_dup;
+    int32_t dtype, reserved;
+} weft_swiglu;
+
+/* y[r] = table[ids[r]]. Backward: dtable (V,D) = or += the rows of dy summed per id in the order of r; rows of ids that do
+ * not occur become zero (or stay, if accumulate). */
+typedef struct weft_embedding {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref ids;   /* (R) int32 */
+    weft_ref table; /* (V,D) */
+    weft_ref y;     /* (R,D) */
+    int64_t rows, width, vocab;
+    weft_ref dy, dtable;
+    int32_t accumulate;  /* dtable += */
+    int32_t dtype;       /* of y and dy */
+    int32_t dtype_table; /* of table; dtable is fp32 */
+    int32_t reserved;
+    weft_ref workspace;
+} weft_embedding;
+
+/* Logits and cross-entropy in one, over chunks of rows, so that the logits of all rows are never held:
+ * loss = sum over r of weights[r] * (logsumexp(x[r] W^T) - (x[r] W^T)[targets[r]]).
+ * head_loss gives the loss alone; head_loss_grad also dx and dw (either may be none), from a seed of one. */
+typedef struct weft_head {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref x;       /* (R,D) */
+    weft_ref w;       /* (V,D) */
+    weft_ref targets; /* (R) int32 */
+    weft_ref weights; /* (R) fp32 */
+    weft_ref loss;    /* one fp64, overwritten: the sum over rows in order */
+    int64_t rows, width, vocab;
+    weft_ref dx; /* (R,D), overwritten */
+    weft_ref dw; /* (V,D), fp32 */
+    int32_t accumulate_dw;
+    int32_t dtype; /* of x, w and dx */
+    weft_ref workspace;
+} weft_head;
+
+/* y = a + b, n elements; may lie on a or b. */
+typedef struct weft_add {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref a, b, y;
+    int64_t n;
+    int32_t dtype, reserved;
+} weft_add;
+
+/* Sum of squares in fp64: blocks of 64 elements in order, blocks by a tree of neighbours 2i, 2i+1, an odd last one moving
+ * up. out: one fp64. One call per tensor. */
+typedef struct weft_square_sum {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref x; /* (n) fp32 */
+    weft_ref out;
+    int64_t n;
+    weft_ref workspace;
+} weft_square_sum;
+
+/* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64, rounded
+ * once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. */
+typedef struct weft_clip {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref square_sums; /* (n) fp64 */
+    weft_ref norm;        /* one fp64 */
+    weft_ref coefficient; /* one fp32 */
+    weft_ref skip;        /* one int32 */
+    int64_t n;
+    double count, clip;
+} weft_clip;
+
+/* Runs an optimizer's element-wise update over n elements of a flat region (weft/optimizer.h). */
+typedef struct weft_update {
+    uint32_t struct_size;
+    uint32_t flags;
+    const weft_elementwise *kernel;
+    weft_ref weight;   /* (n) fp32 */
+    weft_ref gradient; /* (n) fp32, the unscaled sum */
+    weft_ref states[WEFT_MAX_STATES];
+    weft_ref hp;          /* hp_size bytes */
+    weft_ref ranges;      /* n_ranges weft_range, ascending, covering [0, n) without gaps */
+    weft_ref coefficient; /* one fp32: multiplies the gradient */
+    weft_ref skip;        /* one int32: 1 leaves everything as it is */
+    int64_t n, n_ranges;
+} weft_update;
+
+typedef struct weft_device_plugin {
+    uint32_t struct_size;
+    uint32_t flags;
+
+    /* index: which of several alike, 0 on a host without choice. [main] [required] */
+    weft_status (*create)(weft_device **out, const weft_host *host, const void *config, int32_t index, weft_error *err);
+    void (*destroy)(weft_device *device);                                /* [main] [required] */
+    void (*info)(const weft_device *device, weft_device_info *out);      /* [any-thread] [required] */
+
+    /* Memory, aligned to 4 KiB or better; its content is undefined. [main] [required] */
+    weft_status (*alloc)(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
+    void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine [required] */
+    /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there. [any-thread]
+     * [optional: the device's memory is not the host's] */
+    void *(*host_view)(weft_device *device, weft_ref ref);
+
+    /* Streams. NULL means the device's first. [main] [required] */
+    weft_status (*stream_create)(weft_device *device, weft_stream **out, weft_error *err);
+    void (*stream_destroy)(weft_device *device, weft_stream *stream);
+    weft_status (*synchronize)(weft_device *device, weft_stream *stream, weft_error *err); /* until all of it is done */
+    weft_status (*mark)(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
+    weft_status (*wait)(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err); /* and frees it */
+
+    /* Host to device, device to host (synchronous), within the device, and fill with a 32-bit pattern. [required] */
+    weft_status (*write)(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes, weft_error *err);
+    weft_status (*read)(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);
+    weft_status (*copy)(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err);
+    weft_status (*fill)(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words, weft_error *err);
+    /* to (n, dtype_to) = from (n, dtype_from), nearest even; among fp32, bf16, fp16. */
+    weft_status (*convert)(weft_device *device, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
+                           int32_t dtype_from, int64_t n, weft_error *err);
+
+    /* Bytes of `workspace` that these arguments need; 0: none. [any-thread] [required] */
+    int64_t (*matmul_workspace)(const weft_device *device, const weft_matmul *args);
+    int64_t (*rms_norm_backward_workspace)(const weft_device *device, const weft_rms_norm *args);
+    int64_t (*attention_workspace)(const weft_device *device, const weft_attention *args);
+    int64_t (*attention_backward_workspace)(const weft_device *device, const weft_attention *args);
+    int64_t (*embedding_backward_workspace)(const weft_device *device, const weft_embedding *args);
+    int64_t (*head_loss_workspace)(const weft_device *device, const weft_head *args);
+    int64_t (*head_loss_grad_workspace)(const weft_device *device, const weft_head *args);
+    int64_t (*square_sum_workspace)(const weft_device *device, const weft_square_sum *args);
+
+    /* Kernels. [main] [hot] [required] */
+    weft_status (*matmul)(weft_device *device, weft_stream *s, const weft_matmul *args, weft_error *err);
+    weft_status (*rms_norm)(weft_device *device, weft_stream *s, const weft_rms_norm *args, weft_error *err);
+    weft_status (*rms_norm_backward)(weft_device *device, weft_stream *s, const weft_rms_norm *args, weft_error *err);
+    weft_status (*rope)(weft_device *device, weft_stream *s, const weft_rope *args, weft_error *err);
+    weft_status (*attention)(weft_device *device, weft_stream *s, const weft_attention *args, weft_error *err);
+    weft_status (*attention_backward)(weft_device *device, weft_stream *s, const weft_attention *args, weft_error *err);
+    weft_status (*swiglu)(weft_device *device, weft_stream *s, const weft_swiglu *args, weft_error *err);
+    weft_status (*swiglu_backward)(weft_device *device, weft_stream *s, const weft_swiglu *args, weft_error *err);
+    weft_status (*embedding)(weft_device *device, weft_stream *s, const weft_embedding *args, weft_error *err);
+    weft_status (*embedding_backward)(weft_device *device, weft_stream *s, const weft_embedding *args, weft_error *err);
+    weft_status (*head_loss)(weft_device *device, weft_stream *s, const weft_head *args, weft_error *err);
+    weft_status (*head_loss_grad)(weft_device *device, weft_stream *s, const weft_head *args, weft_error *err);
+    weft_status (*add)(weft_device *device, weft_stream *s, const weft_add *args, weft_error *err);
+    weft_status (*square_sum)(weft_device *device, weft_stream *s, const weft_square_sum *args, weft_error *err);
+    weft_status (*clip)(weft_device *device, weft_stream *s, const weft_clip *args, weft_error *err);
+    weft_status (*update)(weft_device *device, weft_stream *s, const weft_update *args, weft_error *err);
+
+    const void *(*extension)(const weft_device *device, const char *id); /* [any-thread] [optional: none] */
+} weft_device_plugin;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

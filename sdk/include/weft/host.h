@@ -1,0 +1,57 @@
+/* weft/host.h: what the host offers to every plugin, in one table.
+ *
+ * The pointer that a plugin's entry and create functions receive stays valid until the process ends. Process state
+ * (floating-point control word, signals, locale, working directory, umask, environment, open descriptors) belongs to the
+ * host: a plugin neither changes it nor calls exit, abort or fork.
+ */
+#ifndef WEFT_HOST_H
+#define WEFT_HOST_H
+
+#include <weft/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weft_log_level { WEFT_LOG_ERROR = 0, WEFT_LOG_WARN = 1, WEFT_LOG_INFO = 2, WEFT_LOG_DEBUG = 3 } weft_log_level;
+
+typedef struct weft_host weft_host;
+struct weft_host {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint32_t sdk; /* the host's SDK: major * 1000 + minor */
+    uint32_t reserved;
+
+    /* One line of text, without its end. [any-thread] */
+    void (*log)(const weft_host *host, int32_t level, const char *text);
+
+    /* Memory that the host counts under `libraries`. alignment: a power of two, at least 8. NULL: none left. [any-thread] */
+    void *(*alloc)(const weft_host *host, size_t bytes, size_t alignment);
+    void (*release)(const weft_host *host, void *memory); /* NULL is fine */
+
+    /* Runs body(i, context) for i in [0, n), on several threads, and returns when all are done. Results must not depend on
+     * which thread runs which i. [main] */
+    void (*parallel_for)(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context), void *context);
+
+    /* Tells the user how far long work is; done == total ends it. [main] */
+    void (*progress)(const weft_host *host, const char *what, double done, double total);
+
+    /* An extension's table by id ("weft.host.<name>/<revision>"), or NULL. [any-thread] */
+    const void *(*extension)(const weft_host *host, const char *id);
+};
+
+/* printf onto the host's log. [any-thread] */
+static inline void weft_log(const weft_host *host, int32_t level, const char *format, ...) WEFT_PRINTF(3, 4);
+static inline void weft_log(const weft_host *host, int32_t level, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    host->log(host, level, text);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

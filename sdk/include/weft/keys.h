@@ -1,0 +1,96 @@
+/* weft/keys.h: how a plugin declares the keys of its INI section.
+ *
+ * A key is written once, in an X-macro list; from it come the plugin's struct, the check of the user's file, the help of
+ * `weft plugins describe`, and the defaults. When the plugin is created it receives a filled struct: no parsing is left.
+ *
+ *     #define LION_KEYS(K)                                                                       \
+ *         K(F64, lr,    "1e-4", "(0,1]", "",  WEFT_SAME, "Step size before the schedule.")       \
+ *         K(F64, beta1, "0.9",  "[0,1)", "",  WEFT_SAME, "Interpolation of the update.")
+ *     WEFT_KEYS(lion_config, LION_KEYS)     -> struct lion_config { double lr; double beta1; }, lion_config_keys[]
+ *
+ * Types and their C types (all 8 bytes, so the struct has no padding):
+ *   I64   int64_t       a whole number; 4k, 2Ki, 1e6 are allowed
+ *   F64   double
+ *   BOOL  int64_t       yes/no, true/false, on/off, 1/0
+ *   STR   const char *  any text
+ *   PATH  const char *  relative to the file that sets it (on the command line: to the working directory); made absolute
+ *   ENUM  int64_t       one of the comma-separated names in `range`; the value is its index
+ *   LIST  const char *  comma-separated names, normalised to "a,b,c"; may be empty
+ *
+ * `range`: for numbers an interval such as "(0,1]" or "[1,inf)", or "" for any; words may be allowed beside it after a bar:
+ * "[0,inf) | none | auto". `none` and `auto` then arrive as WEFT_NONE_* and WEFT_AUTO_*. For STR and PATH: "" or words that
+ * stand for themselves (a PATH that is one of them is left as it is). `fallback` NULL: the key is required.
+ */
+#ifndef WEFT_KEYS_H
+#define WEFT_KEYS_H
+
+#include <weft/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weft_key_type {
+    WEFT_KEY_I64 = 1,
+    WEFT_KEY_F64 = 2,
+    WEFT_KEY_BOOL = 3,
+    WEFT_KEY_STR = 4,
+    WEFT_KEY_PATH = 5,
+    WEFT_KEY_ENUM = 6,
+    WEFT_KEY_LIST = 7
+} weft_key_type;
+
+/* Key flags. */
+#define WEFT_SAME 1u    /* must be alike on all ranks */
+#define WEFT_SECRET 2u  /* its value is never printed nor stored */
+#define WEFT_REMOVED 4u /* a tombstone: setting it is an error whose text is `help` */
+
+/* The words of a number key. */
+#define WEFT_NONE_I64 INT64_MIN
+#define WEFT_AUTO_I64 (INT64_MIN + 1)
+#define WEFT_NONE_F64 (-1e300)
+#define WEFT_AUTO_F64 (-2e300)
+
+typedef struct weft_key {
+    uint32_t struct_size;
+    uint32_t flags;
+    int32_t type;    /* weft_key_type */
+    uint32_t offset; /* of its 8 bytes in the plugin's config struct */
+    const char *name;
+    const char *fallback; /* the default, written as a user would; NULL: required */
+    const char *range;
+    const char *unit; /* "", "steps", "rows", "bytes", ... */
+    const char *help; /* one line; mandatory */
+} weft_key;
+
+#define WEFT_KEY_CTYPE_I64 int64_t
+#define WEFT_KEY_CTYPE_F64 double
+#define WEFT_KEY_CTYPE_BOOL int64_t
+#define WEFT_KEY_CTYPE_STR const char *
+#define WEFT_KEY_CTYPE_PATH const char *
+#define WEFT_KEY_CTYPE_ENUM int64_t
+#define WEFT_KEY_CTYPE_LIST const char *
+
+#define WEFT_KEY_FIELD_(type, name, fallback, range, unit, flags, help) WEFT_KEY_CTYPE_##type name;
+#define WEFT_KEY_ROW_(type, name, fallback, range, unit, flags, help)                                                  \
+    {(uint32_t)sizeof(weft_key), (flags), WEFT_KEY_##type, (uint32_t)offsetof(WEFT_KEYS_STRUCT_, name), #name,         \
+     fallback, range, unit, help},
+
+/* Declares `typedef struct {...} config`. Follow it with WEFT_KEY_TABLE to get the rows; two macros because the rows need
+ * the struct's name for their offsets. */
+#define WEFT_KEYS(config, LIST)                                                                                        \
+    typedef struct config {                                                                                            \
+        LIST(WEFT_KEY_FIELD_)                                                                                          \
+    } config;                                                                                                          \
+    enum { config##_n_keys = 0 LIST(WEFT_KEY_COUNT_) };                                                                \
+    static const weft_key *config##_keys(void) {                                                                       \
+        typedef config WEFT_KEYS_STRUCT_;                                                                              \
+        static const weft_key rows[] = {LIST(WEFT_KEY_ROW_)};                                                          \
+        return rows;                                                                                                   \
+    }
+#define WEFT_KEY_COUNT_(type, name, fallback, range, unit, flags, help) +1
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,128 @@
+/* weft/ops.h: the operators that a model's forward is written in.
+ *
+ * A segment's forward calls operators on values; each call records a node in a graph and returns the handle of its result.
+ * Nothing is computed at that moment: the host records each segment once per leaf length and mode, derives the backward,
+ * plans every buffer, and runs the record as often as it needs. So a forward may branch on shapes and on its own
+ * configuration, never on numbers.
+ *
+ *     weft_value h = ops->rms_norm(g, x, layer->norm, eps);
+ *     weft_value y = ops->linear(g, h, layer->q_proj);
+ *
+ * Errors are sticky: an operator that is used wrongly marks the graph and returns an invalid value, operators on invalid
+ * values do nothing, and the host reports the first mistake with the segment's name. A forward needs no checks of its own.
+ *
+ * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, dense + low-rank, packed 4-bit)
+ * is the host's affair, so adapters and quantisation need nothing of the model.
+ */
+#ifndef WEFT_OPS_H
+#define WEFT_OPS_H
+
+#include <weft/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_graph weft_graph;   /* the record of one segment; the host's */
+typedef struct weft_weight weft_weight; /* a weight object; the host's */
+typedef struct weft_table weft_table;   /* a fixed table, one row per position; the host's */
+
+typedef struct weft_value {
+    uint32_t id; /* 0: invalid */
+} weft_value;
+
+typedef enum weft_mode { WEFT_MODE_TRAIN = 0, WEFT_MODE_EVALUATE = 1, WEFT_MODE_GENERATE = 2 } weft_mode;
+
+typedef struct weft_graph_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    int32_t mode;   /* weft_mode */
+    int32_t rows;   /* B */
+    int32_t length; /* T */
+    int32_t dtype;  /* of activations */
+} weft_graph_info;
+
+typedef struct weft_rope_args {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t heads, head_dim; /* x is (B, T, heads * head_dim) */
+} weft_rope_args;
+
+typedef struct weft_attention_args {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t heads, kv_heads, head_dim; /* q: (B, T, heads * head_dim); k, v: (B, T, kv_heads * head_dim) */
+    double scale;                      /* usually 1 / sqrt(head_dim) */
+} weft_attention_args;
+
+/* How a loss counts: per target token (summed over tokens, scaled once by one over their global number), or per step (its
+ * value is added to the reported mean loss as it is: multiplied by the number of targets before its backward). */
+typedef enum weft_loss_kind { WEFT_LOSS_PER_TOKEN = 0, WEFT_LOSS_PER_STEP = 1 } weft_loss_kind;
+
+/* A plugin's own operator. It has n_inputs values in, one out; shapes in elements. forward and backward receive buffers in
+ * the order of the inputs; backward writes (or adds, where accumulate[i]) the gradient of each input whose ref is not
+ * none. `keeps_inputs`, `keeps_output`: what backward reads. */
+typedef struct weft_custom_call {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_device *device;
+    const weft_device_plugin *kernels;
+    weft_stream *stream;
+    const void *args;
+    const weft_ref *inputs;
+    weft_ref output;
+    weft_ref d_output;         /* backward only */
+    const weft_ref *d_inputs;  /* backward only */
+    const int32_t *accumulate; /* backward only */
+} weft_custom_call;
+
+typedef struct weft_custom_op {
+    uint32_t struct_size;
+    uint32_t flags;
+    const char *name;
+    int32_t keeps_inputs, keeps_output;
+    weft_status (*forward)(const weft_custom_call *call, weft_error *err);  /* [hot] [required] */
+    weft_status (*backward)(const weft_custom_call *call, weft_error *err); /* [hot] [required] */
+} weft_custom_op;
+
+/* B: rows of the leaf, T: its length, D: width. All [main]; callable inside `forward` only. */
+typedef struct weft_ops {
+    uint32_t struct_size;
+    uint32_t flags;
+
+    void (*info)(const weft_graph *g, weft_graph_info *out);         /* [required] */
+    int64_t (*width)(const weft_graph *g, weft_value value);         /* elements per place (last dimension) [required] */
+
+    /* Parts of the leaf, int32 (B,T): ids, positions from 0 in each document, places where each document starts. */
+    weft_value (*ids)(weft_graph *g);       /* [required] */
+    weft_value (*positions)(weft_graph *g); /* [required] */
+    weft_value (*starts)(weft_graph *g);    /* [required] */
+
+    weft_value (*embedding)(weft_graph *g, weft_value ids, weft_weight *table);           /* -> (B,T,D) [required] */
+    weft_value (*linear)(weft_graph *g, weft_value x, weft_weight *weight);               /* (B,T,in) -> (B,T,out) [required] */
+    weft_value (*rms_norm)(weft_graph *g, weft_value x, weft_weight *gain, double eps);   /* [required] */
+    weft_value (*rope)(weft_graph *g, weft_value x, weft_value positions, weft_table *table,
+                       const weft_rope_args *args);                                       /* [required] */
+    /* Causal, inside each document. In generation the host keeps keys and values of earlier places itself. [required] */
+    weft_value (*attention)(weft_graph *g, weft_value q, weft_value k, weft_value v, weft_value starts,
+                            const weft_attention_args *args);
+    weft_value (*swiglu)(weft_graph *g, weft_value gate, weft_value up); /* silu(gate) * up [required] */
+    weft_value (*add)(weft_graph *g, weft_value a, weft_value b);        /* [required] */
+
+    /* The end of a language model: in training and evaluation the loss against the leaf's targets and weights; in generation
+     * the logits of the last place. Once per model, last in its segment. [required] */
+    void (*lm_head)(weft_graph *g, weft_value x, weft_weight *weight);
+
+    /* Further losses: value has one element per place (PER_TOKEN) or one in all (PER_STEP). [optional: unsupported] */
+    void (*loss)(weft_graph *g, weft_value value, int32_t kind);
+    /* Names a value that evaluation hands out, such as the last hidden state. [optional: unsupported] */
+    void (*output)(weft_graph *g, weft_value value, const char *name);
+    /* args: n bytes that are copied. width: of the result, per place. [optional: unsupported] */
+    weft_value (*custom)(weft_graph *g, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs, int64_t width,
+                         const void *args, size_t n);
+} weft_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,153 @@
+/* weft/optimizer.h: how owned weights are updated (optimizer/1).
+ *
+ * An optimizer is written once and runs on every device, over any shard: it declares state slots and one element-wise
+ * update. The host owns all memory; parameters lie flat, and `weft_range` rows say which part of the flat region belongs to
+ * which parameter, with that parameter's own learning-rate scale and decay. What changes from step to step sits in a small
+ * struct of fp32 numbers in device memory (`hp`), which `prepare` computes in fp64, so that a replayed graph sees new
+ * values. Clip factor and skip live on the device as well; the body receives its gradient already scaled.
+ *
+ *     WEFT_ELEMENTWISE(lion_update, lion_hp, 1,
+ *         float d = hp->beta1 * s0 + (1 - hp->beta1) * g;
+ *         s0 = hp->beta2 * s0 + (1 - hp->beta2) * g;
+ *         w -= hp->lr * range->lr_scale * ((d > 0) - (d < 0) + range->decay * hp->decay * w);
+ *     )
+ *
+ * A body sees: w (the weight, assigned), g (the gradient, scaled), s0..s3 (state elements, assigned), range (const
+ * weft_range *), hp (const NAME's struct *). Only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf. It is compiled into a
+ * loop here and kept as text (at most 4,095 characters), which a CUDA device compiles at run time. Commas are fine.
+ *
+ * Later users this serves: 8-bit states (dtype and block per slot), fp16 loss scaling (skip), fused or non-element-wise
+ * optimizers (extension "weft.optimizer.whole/1").
+ */
+#ifndef WEFT_OPTIMIZER_H
+#define WEFT_OPTIMIZER_H
+
+#include <math.h>
+#include <weft/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_MAX_STATES 4
+
+typedef struct weft_optimizer weft_optimizer; /* the plugin's own */
+
+/* A row of the table that cuts the flat region by parameter. */
+typedef struct weft_range {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t offset, length; /* elements of the flat region that the device call covers */
+    float lr_scale;         /* multiplies the learning rate; 1 by default */
+    float decay;            /* multiplies the weight decay; 0 exempts the parameter */
+} weft_range;
+
+/* State that the optimizer keeps per weight. */
+typedef struct weft_state_slot {
+    uint32_t struct_size;
+    uint32_t flags;
+    const char *name;     /* as in checkpoints: "exp_avg" */
+    int32_t dtype;        /* weft_dtype; WEFT_F32 in SDK 1.0 */
+    int32_t block;        /* elements per block of a block format; 1 for plain types */
+    int64_t block_bytes;  /* bytes per block; the dtype's size for plain types */
+} weft_state_slot;        /* states start at zero */
+
+/* What the CPU loop of a body receives: elements [begin, end) of the flat region. */
+typedef struct weft_elementwise_call {
+    uint32_t struct_size;
+    uint32_t flags;
+    float *weight;
+    const float *gradient;
+    float *states[WEFT_MAX_STATES];
+    const void *hp;
+    const weft_range *range; /* the one row that holds [begin, end) */
+    int64_t begin, end;
+    float coefficient;
+    int32_t reserved;
+} weft_elementwise_call;
+
+typedef struct weft_elementwise {
+    uint32_t struct_size;
+    uint32_t flags;
+    const char *name;
+    const char *hp_text; /* name of the hp struct, as the body uses it */
+    const char *body;    /* the text */
+    int64_t n_states;
+    void (*cpu)(const weft_elementwise_call *call); /* [worker] [hot] */
+} weft_elementwise;
+
+#if defined(__GNUC__)
+#define WEFT_RESTRICT __restrict__
+#else
+#define WEFT_RESTRICT
+#endif
+
+/* State elements that a body does not have are zero and thrown away. */
+#define WEFT_ELEMENTWISE(NAME, HP, N_STATES, ...)                                                                      \
+    static void NAME##_cpu(const weft_elementwise_call *call) {                                                        \
+        float *WEFT_RESTRICT weft_w = call->weight;                                                                    \
+        const float *WEFT_RESTRICT weft_g = call->gradient;                                                            \
+        float *WEFT_RESTRICT weft_s0 = call->states[0];                                                                \
+        float *WEFT_RESTRICT weft_s1 = call->states[1];                                                                \
+        float *WEFT_RESTRICT weft_s2 = call->states[2];                                                                \
+        float *WEFT_RESTRICT weft_s3 = call->states[3];                                                                \
+        const HP hp_copy = *(const HP *)call->hp;                                                                      \
+        const weft_range range_copy = *call->range;                                                                    \
+        const HP *const hp = &hp_copy;                                                                                 \
+        const weft_range *const range = &range_copy;                                                                   \
+        const float coefficient = call->coefficient;                                                                   \
+        const int64_t end = call->end;                                                                                 \
+        int64_t i;                                                                                                     \
+        (void)range;                                                                                                   \
+        for (i = call->begin; i < end; i++) {                                                                          \
+            float w = weft_w[i];                                                                                       \
+            const float g = weft_g[i] * coefficient;                                                                   \
+            float s0 = (N_STATES) > 0 ? weft_s0[i] : 0.0f;                                                             \
+            float s1 = (N_STATES) > 1 ? weft_s1[i] : 0.0f;                                                             \
+            float s2 = (N_STATES) > 2 ? weft_s2[i] : 0.0f;                                                             \
+            float s3 = (N_STATES) > 3 ? weft_s3[i] : 0.0f;                                                             \
+            __VA_ARGS__                                                                                                \
+            weft_w[i] = w;                                                                                             \
+            if ((N_STATES) > 0) weft_s0[i] = s0;                                                                       \
+            if ((N_STATES) > 1) weft_s1[i] = s1;                                                                       \
+            if ((N_STATES) > 2) weft_s2[i] = s2;                                                                       \
+            if ((N_STATES) > 3) weft_s3[i] = s3;                                                                       \
+            (void)s0, (void)s1, (void)s2, (void)s3;                                                                    \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static const weft_elementwise NAME = {(uint32_t)sizeof(weft_elementwise), 0, #NAME, #HP, #__VA_ARGS__,             \
+                                          (N_STATES), NAME##_cpu}
+
+typedef struct weft_step_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint64_t step; /* from 1 */
+    double lr;     /* the key `lr` of this plugin times the schedule; the schedule alone for a plugin without that key */
+} weft_step_info;
+
+typedef struct weft_optimizer_plugin {
+    uint32_t struct_size;
+    uint32_t flags;
+
+    weft_status (*create)(weft_optimizer **out, const weft_host *host, const void *config, weft_error *err); /* [main] [required] */
+    void (*destroy)(weft_optimizer *optimizer);                                                              /* [main] [required] */
+
+    /* The slots, as an array that lives as long as the optimizer. [any-thread] [required] */
+    const weft_state_slot *(*states)(const weft_optimizer *optimizer, int64_t *n_states);
+
+    /* Bytes of hp: at most 256. [any-thread] [required] */
+    int64_t (*hp_size)(const weft_optimizer *optimizer);
+
+    /* Fills hp for one optimizer step. Computed in fp64, rounded once. [main] [hot] [required] */
+    weft_status (*prepare)(weft_optimizer *optimizer, void *hp, const weft_step_info *step, weft_error *err);
+
+    /* The update. [any-thread] [required] */
+    const weft_elementwise *(*update)(const weft_optimizer *optimizer);
+
+    const void *(*extension)(const weft_optimizer *optimizer, const char *id); /* [any-thread] [optional: none] */
+} weft_optimizer_plugin;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
