@@ -1,0 +1,83 @@
+/* host/model/declare.h: the model as its plugin declared it: modules, parameters, segments, tables.
+ *
+ * Nothing here knows of configuration files, memory or devices. The structs are plain data that later stages read. */
+#ifndef WEFT_HOST_MODEL_DECLARE_H
+#define WEFT_HOST_MODEL_DECLARE_H
+
+#include <stdbool.h>
+#include <weft/model.h>
+
+/* One storage. Tied names are aliases of it. */
+typedef struct weft_parameter {
+    char *name;      /* first name, as in the checkpoint: "model.embed_tokens.weight" */
+    char **aliases;  /* further names of the same storage */
+    int32_t n_aliases;
+    int32_t module;  /* index of the module that declared it first */
+    int32_t rank;    /* 1 or 2 */
+    int32_t role;    /* weft_weight_role of its weight object */
+    bool is_bias;
+    bool trainable;  /* set by weft_declared_select; true if any name is selected */
+    int64_t dims[2]; /* (out, in), or (n) */
+    int64_t numel;
+    double init_std; /* normal; < 0: ones; 0: zeros */
+    /* Set by the layout (host/model/layout.h). */
+    int32_t unit, group;
+    int64_t offset;  /* elements from the start of its group's region */
+} weft_parameter;
+
+struct weft_weight {
+    int32_t parameter; /* index */
+    int32_t bias;      /* index, or -1 */
+    int32_t role;
+    int64_t out, in;
+};
+
+struct weft_module {
+    char *path, *name, *class_name;
+    int32_t index, parent; /* parent -1: a root */
+};
+
+struct weft_table {
+    char *name;
+    int64_t width;
+    int32_t index;
+    weft_status (*fill)(const weft_model *model, const char *name, int64_t rows, float *out, weft_error *err);
+};
+
+typedef struct weft_segment {
+    char *name;
+    int32_t module;
+} weft_segment;
+
+typedef struct weft_declared {
+    const weft_model_plugin *plugin;
+    weft_model *model;
+    weft_model_info info;
+    weft_module **modules; /* pointers, so that handles stay valid while arrays grow */
+    int32_t n_modules;
+    weft_parameter *parameters; /* declaration order */
+    int32_t n_parameters;
+    weft_weight **weights;
+    int32_t n_weights;
+    weft_table **tables;
+    int32_t n_tables;
+    weft_segment *segments;
+    int32_t n_segments;
+    int64_t carry_width;
+} weft_declared;
+
+/* Runs the plugin's create and declare on config.json's text. The result owns the model. */
+weft_status weft_declared_create(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
+                                 const void *plugin_config, const char *config_path, weft_error *err);
+void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
+
+/* Sets `trainable`: "all", or a comma-separated list of head, first:N, last:N and name patterns with '*'. A pattern that
+ * matches nothing is an error that shows some names; nothing trainable is one too. */
+weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err);
+
+/* Index of a parameter by any of its names; -1: none. */
+int32_t weft_declared_find(const weft_declared *declared, const char *name);
+
+int64_t weft_declared_numel(const weft_declared *declared, bool trainable_only);
+
+#endif

@@ -1,0 +1,117 @@
+/* host/program/program.h: the step program: events that a strategy emitted, as data.
+ *
+ * From here on everything is decided before step 1: passes rewrite the events, the checker proves them, liveness gives every
+ * event its slots, the pricer adds them up, the executor runs them and the trace records what really lived when. Nothing in
+ * this folder knows configuration files, model names or how an operator computes: sizes come in through weft_job_spec, work
+ * goes out through weft_exec_table. */
+#ifndef WEFT_HOST_PROGRAM_PROGRAM_H
+#define WEFT_HOST_PROGRAM_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <weft/strategy.h>
+
+/* Categories that memory is counted in. */
+typedef enum weft_memory_category {
+    WEFT_MEMORY_PARAMETERS = 0,
+    WEFT_MEMORY_GRADIENTS = 1,
+    WEFT_MEMORY_OPTIMIZER = 2,
+    WEFT_MEMORY_ACTIVATIONS = 3,
+    WEFT_MEMORY_WORKSPACE = 4,
+    WEFT_N_MEMORY_CATEGORIES = 5
+} weft_memory_category;
+
+const char *weft_memory_category_name(int32_t category);
+
+/* Sizes that the program's slots need, for one leaf of the largest shape; made by the caller from the segment graphs. */
+typedef struct weft_segment_sizes {
+    int64_t carry;         /* out */
+    int64_t tape;
+    int64_t forward_work, backward_work;
+    bool has_backward;
+    bool carry_gradient;   /* its BACKWARD hands a gradient down */
+    double forward_seconds, backward_seconds; /* of the pricer's simulation; 0: unknown */
+} weft_segment_sizes;
+
+typedef struct weft_unit_sizes {
+    int64_t gradient; /* bytes of its leaf gradient: its trainable groups in fp32; 0: frozen */
+} weft_unit_sizes;
+
+/* All that a program may depend on, beside the strategy. */
+typedef struct weft_job_spec {
+    weft_strategy_job view;               /* what the strategy sees; arrays owned by the caller */
+    const weft_segment_sizes *segments;   /* [view.n_segments] */
+    const weft_unit_sizes *units;         /* [view.n_units] */
+    int64_t leaf_bytes;                   /* ids, targets, weights, starts, positions of a leaf on the device */
+    int64_t reduce_work, step_work;       /* scratch of REDUCE, and of NORM and STEP */
+    bool activation_checkpointing;
+} weft_job_spec;
+
+/* A planned buffer: lives from event `first` to event `last`, both included. */
+typedef enum weft_slot_kind {
+    WEFT_SLOT_LEAF = 1,           /* leaf */
+    WEFT_SLOT_CARRY = 2,          /* out of segment, leaf */
+    WEFT_SLOT_TAPE = 3,           /* segment, leaf */
+    WEFT_SLOT_CARRY_GRADIENT = 4, /* of what came out of segment, leaf */
+    WEFT_SLOT_LEAF_GRADIENT = 5,  /* unit, leaf */
+    WEFT_SLOT_WORK = 6            /* of one event */
+} weft_slot_kind;
+
+typedef struct weft_slot {
+    int32_t kind, category;
+    int32_t unit, segment, leaf; /* -1 where it has no meaning */
+    int32_t first, last;         /* events */
+    int64_t bytes;               /* rounded up to 64 */
+    int64_t offset;              /* in the arena; -1: no storage of its own (a leaf gradient that is the accumulator) */
+} weft_slot;
+
+/* Slots of one event; -1: none. */
+typedef struct weft_event_slots {
+    int32_t leaf, carry_in, carry_out, tape, work;
+    int32_t d_carry_out, d_carry_in; /* what comes from above; what goes below */
+    const int32_t *gradients;        /* [n_units] leaf-gradient slot of each unit at this event, or -1 */
+} weft_event_slots;
+
+struct weft_program {
+    weft_event *events;
+    int32_t n_events, capacity;
+    int32_t mode, leaves;
+    weft_slot *slots;
+    int32_t n_slots;
+    weft_event_slots *event_slots; /* [n_events] */
+    int32_t *event_gradients;      /* storage of event_slots[].gradients */
+    int64_t arena;                 /* bytes of all slots with storage, placed */
+    bool out_of_memory;            /* emit failed; compile reports it */
+};
+
+/* Asks the strategy: replicas, place, compile; then the passes. The program has no slots yet. */
+weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
+                                 const void *strategy_config, weft_job_spec *job, int32_t rank, weft_error *err);
+/* A copy of the events alone, for tests and passes. */
+weft_status weft_program_copy(weft_program **out, const weft_program *program, weft_error *err);
+void weft_program_destroy(weft_program *program);
+
+/* Proves that the program is one optimizer step (or one leaf of evaluation or generation) of this job. err names event, unit
+ * or segment, leaf, and what is missing. */
+weft_status weft_program_check(const weft_program *program, const weft_job_spec *job, weft_error *err);
+
+/* Liveness, slots, offsets. */
+weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);
+
+/* What the placed program takes at its highest moment. */
+typedef struct weft_price {
+    int64_t arena;                               /* bytes, fragmentation included */
+    int64_t peak;                                /* bytes of live slots at the highest event */
+    int64_t category[WEFT_N_MEMORY_CATEGORIES];  /* of live slots at that event */
+    int32_t peak_event;
+    double seconds;                              /* simulated; 0: unknown */
+} weft_price;
+void weft_program_price(weft_price *out, const weft_program *program, const weft_job_spec *job);
+
+/* One line per event; with slots if placed. */
+void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to);
+const char *weft_event_kind_name(int32_t kind);
+/* "BACKWARD layers.3.mlp leaf 2" into text. */
+void weft_event_describe(char *text, size_t size, const weft_event *event, const weft_job_spec *job);
+
+#endif

@@ -1,0 +1,85 @@
+/* host/tensor/graph.h: one segment's forward as a record, its derived backward, and their execution on a device.
+ *
+ * A graph is made once per (segment, mode, leaf shape) by calling the model's forward with the recording operators. From the
+ * record follow, before anything runs: which parameters the segment reads, the bytes of its tape (what backward needs from
+ * forward), of its scratch in either direction, of its key-value state, and its operations. Execution replays the record with
+ * buffers that the caller binds; it allocates nothing and checks every operand against its slot's size.
+ *
+ * This stage knows values and operators; it knows nothing of units, strategies, events or files. */
+#ifndef WEFT_HOST_TENSOR_GRAPH_H
+#define WEFT_HOST_TENSOR_GRAPH_H
+
+#include "model/declare.h"
+
+typedef struct weft_graph_spec {
+    int32_t mode;          /* weft_mode */
+    int32_t rows, length;  /* B, T of the leaf */
+    int32_t cache_rows;    /* GENERATE: places that the key-value state holds; else 0 */
+    bool carry_gradient;   /* TRAIN: the gradient of the carry that comes in is wanted (something below is trained) */
+    const weft_device_plugin *kernels; /* for workspace sizes */
+    weft_device *device;
+} weft_graph_spec;
+
+/* Parameter use. */
+typedef struct weft_graph_read {
+    int32_t parameter;
+    bool adds; /* set by the caller before weft_graph_plan: an earlier BACKWARD of the same leaf has already written this
+                  parameter's leaf gradient, so this segment's finished gradient is added to it, once */
+} weft_graph_read;
+
+typedef struct weft_graph_sizes {
+    int64_t carry;         /* bytes of the carry that goes out; 0 for the last segment */
+    int64_t tape;          /* TRAIN with a backward; else 0 */
+    int64_t forward_work;  /* scratch of FORWARD and RECOMPUTE */
+    int64_t backward_work; /* scratch of BACKWARD */
+    int64_t state;         /* key-value state (GENERATE) */
+    bool has_backward;
+    bool has_loss;         /* ends in lm_head */
+    double forward_flops, backward_flops;           /* of matrix products and attention (causal counted by half) */
+    double forward_bytes, backward_bytes;           /* of memory traffic of the other operators */
+} weft_graph_sizes;
+
+/* A planned buffer as a caller hands it over. */
+typedef struct weft_slot_ref {
+    weft_ref ref;
+    int64_t bytes;
+} weft_slot_ref;
+
+typedef struct weft_graph_binding {
+    weft_stream *stream;
+    const weft_ref *parameters;     /* [n_parameters of the model]: the values that products read (fp32) */
+    const weft_ref *gradients;      /* [n_parameters]: leaf-gradient storage; buffer NULL where not trained */
+    const weft_slot_ref *tables;    /* [n_tables] */
+    weft_slot_ref ids, targets, weights, starts, positions; /* the leaf, (B,T) each */
+    weft_slot_ref carry_in, carry_out;
+    weft_slot_ref d_carry_out, d_carry_in; /* BACKWARD: gradient that comes from above; that goes below */
+    weft_slot_ref tape, work;
+    weft_slot_ref state; /* GENERATE */
+    int64_t past;        /* GENERATE: places already in the state */
+    weft_ref loss;       /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
+                            gradient is, so that logits are made once); EVALUATE: by FORWARD */
+    weft_slot_ref logits; /* GENERATE: (B, vocab) fp32 of the last place */
+    double count;        /* targets of the optimizer step: what per-step losses are multiplied by */
+} weft_graph_binding;
+
+/* Records segment `segment`. The graph keeps pointers to declared and spec's device. */
+weft_status weft_graph_record(weft_graph **out, const weft_declared *declared, int32_t segment,
+                              const weft_graph_spec *spec, weft_error *err);
+void weft_graph_destroy(weft_graph *graph); /* NULL is fine */
+
+/* What the segment reads: parameters, each once, in order of first use. Set `adds` through it, then plan. */
+weft_graph_read *weft_graph_reads(weft_graph *graph, int32_t *n_reads);
+
+/* Derives the backward and places every value. After it sizes are final and the graph can run. */
+weft_status weft_graph_plan(weft_graph *graph, weft_error *err);
+const weft_graph_sizes *weft_graph_size(const weft_graph *graph);
+
+/* FORWARD (and RECOMPUTE with recompute = true: the same, but counts no loss). */
+weft_status weft_graph_forward(const weft_graph *graph, const weft_graph_binding *binding, bool recompute,
+                               weft_error *err);
+weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_binding *binding, weft_error *err);
+
+/* A line per node for `plan --print-program` and for people: "linear q_proj (8,256,288) -> (8,256,288)". */
+void weft_graph_print(const weft_graph *graph, FILE *to);
+
+#endif
