@@ -1,0 +1,31 @@
+/* host/plugin/process.h: the process state that belongs to the host, kept safe around a plugin's code.
+ *
+ * A library that was linked with -Ofast flushes denormals in the thread that loads it; an MPI replaces signal handlers.
+ * Save before foreign code runs, and after it:
+ *   floating-point control word, locale, working directory, umask: put back, and a change is the plugin's error
+ *   signal handlers: put back
+ * Used around each load and each entry; the host uses it as well around the create of a plugin that starts a library.
+ */
+#ifndef WEFT_HOST_PROCESS_H
+#define WEFT_HOST_PROCESS_H
+
+#include <signal.h>
+#include <sys/types.h>
+#include <weft/base.h>
+
+typedef struct weft_process {
+    uint64_t fp_control; /* of the calling thread */
+    mode_t mask;
+    char directory[4096];
+    char locale[512];
+    struct sigaction handlers[65];
+    unsigned char has_handler[65];
+} weft_process;
+
+/* [main] */
+void weft_process_save(weft_process *out);
+
+/* Puts back what differs. WEFT_E_PLUGIN with "it changed the ... while WHEN" if something other than a handler did. [main] */
+weft_status weft_process_restore(const weft_process *saved, const char *when, weft_error *err);
+
+#endif

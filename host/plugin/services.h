@@ -1,0 +1,21 @@
+/* host/plugin/services.h: the host's side of weft/host.h, one table for the whole process. */
+#ifndef WEFT_HOST_SERVICES_H
+#define WEFT_HOST_SERVICES_H
+
+#include <weft/host.h>
+
+/* The table that every plugin receives; valid until the process ends. [any-thread] */
+const weft_host *weft_services(void);
+
+/* Lines above this level are not printed; WEFT_LOG_INFO at first. [main] */
+void weft_services_log_level(int32_t level);
+
+/* Threads of parallel_for; 0: as many as OpenMP takes by itself, which is also the start. [main] */
+void weft_services_threads(int32_t threads);
+
+/* Bytes that plugins hold now through alloc, and the most that they ever held, overhead of the counting included.
+ * [any-thread] */
+int64_t weft_services_bytes(void);
+int64_t weft_services_peak_bytes(void);
+
+#endif
