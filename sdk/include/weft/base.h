@@ -31,6 +31,9 @@ extern "C" {
 #ifndef WEFT_MIN_SDK
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #endif
+#if WEFT_MIN_SDK < 1000 || WEFT_MIN_SDK > WEFT_SDK_HEADERS
+#error "WEFT_MIN_SDK names an SDK that does not exist or is newer than these headers; write WEFT_SDK(1, 0)"
+#endif
 
 #if defined(__GNUC__)
 #define WEFT_EXPORT __attribute__((visibility("default")))

@@ -6,6 +6,8 @@
  * struct of fp32 numbers in device memory (`hp`), which `prepare` computes in fp64, so that a replayed graph sees new
  * values. Clip factor and skip live on the device as well; the body receives its gradient already scaled.
  *
+ *     WEFT_HP(lion_hp, float lr; float beta1; float beta2; float decay;)
+ *
  *     WEFT_ELEMENTWISE(lion_update, lion_hp, 1,
  *         float d = hp->beta1 * s0 + (1 - hp->beta1) * g;
  *         s0 = hp->beta2 * s0 + (1 - hp->beta2) * g;
@@ -15,6 +17,9 @@
  * A body sees: w (the weight, assigned), g (the gradient, scaled), s0..s3 (state elements, assigned), range (const
  * weft_range *), hp (const NAME's struct *). Only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf. It is compiled into a
  * loop here and kept as text (at most 4,095 characters), which a CUDA device compiles at run time. Commas are fine.
+ *
+ * A key named `decay` (all, matrices) is the host's to act on: where a plugin declares it, `matrices` makes the host give
+ * parameters of fewer than two dimensions a range whose decay is 0. The plugin itself does nothing about it.
  *
  * Later users this serves: 8-bit states (dtype and block per slot), fp16 loss scaling (skip), fused or non-element-wise
  * optimizers (extension "weft.optimizer.whole/1").
@@ -70,8 +75,9 @@ typedef struct weft_elementwise {
     uint32_t struct_size;
     uint32_t flags;
     const char *name;
-    const char *hp_text; /* name of the hp struct, as the body uses it */
-    const char *body;    /* the text */
+    const char *hp_name;   /* of the hp struct, as the body uses it */
+    const char *hp_fields; /* its members, as text */
+    const char *body;      /* the text */
     int64_t n_states;
     void (*cpu)(const weft_elementwise_call *call); /* [worker] [hot] */
 } weft_elementwise;
@@ -82,7 +88,14 @@ typedef struct weft_elementwise {
 #define WEFT_RESTRICT
 #endif
 
-/* State elements that a body does not have are zero and thrown away. */
+/* Declares the hp struct, whose members are 4-byte numbers, and keeps them as text for the same reason as the body. */
+#define WEFT_HP(NAME, ...)                                                                                             \
+    typedef struct NAME {                                                                                              \
+        __VA_ARGS__                                                                                                    \
+    } NAME;                                                                                                            \
+    static const char NAME##_fields[] = #__VA_ARGS__;
+
+/* HP: a struct of WEFT_HP. State elements that a body does not have are zero and thrown away. */
 #define WEFT_ELEMENTWISE(NAME, HP, N_STATES, ...)                                                                      \
     static void NAME##_cpu(const weft_elementwise_call *call) {                                                        \
         float *WEFT_RESTRICT weft_w = call->weight;                                                                    \
@@ -115,7 +128,7 @@ typedef struct weft_elementwise {
             (void)s0, (void)s1, (void)s2, (void)s3;                                                                    \
         }                                                                                                              \
     }                                                                                                                  \
-    static const weft_elementwise NAME = {(uint32_t)sizeof(weft_elementwise), 0, #NAME, #HP, #__VA_ARGS__,             \
+    static const weft_elementwise NAME = {(uint32_t)sizeof(weft_elementwise), 0, #NAME, #HP, HP##_fields, #__VA_ARGS__, \
                                           (N_STATES), NAME##_cpu}
 
 typedef struct weft_step_info {
