@@ -129,7 +129,7 @@ typedef struct weft_elementwise {
         }                                                                                                              \
     }                                                                                                                  \
     static const weft_elementwise NAME = {(uint32_t)sizeof(weft_elementwise), 0, #NAME, #HP, HP##_fields, #__VA_ARGS__, \
-                                          (N_STATES), NAME##_cpu}
+                                          (N_STATES), NAME##_cpu};
 
 typedef struct weft_step_info {
     uint32_t struct_size;
