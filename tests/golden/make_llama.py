@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes llama-*/: tiny random LLaMA models as Hugging Face directories, and beside each what a right implementation gets.
+"""Makes llama-*/: tiny random LLaMA models as Hugging Face directories, each with what a right implementation gets.
 
 The oracle is the model of `transformers` computing in double. Two of its modules fall back to float32 whatever the
 model's dtype is (RMSNorm and the rotary tables); `in_double` replaces their forward by the same formula in double.
