@@ -277,7 +277,8 @@ def make(out, name, spec, bos, eos, special_texts, lists):
     dump = lambda value: json.dumps(value, ensure_ascii=False)
     (where / "tokenizer.json").write_text(dump(spec) + "\n", encoding="utf-8")
     config = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token=bos, eos_token=eos,
-                  add_bos_token=bos is not None, add_eos_token=False, clean_up_tokenization_spaces=False, model_max_length=512)
+                  add_bos_token=bos is not None, add_eos_token=False,
+                  clean_up_tokenization_spaces=False, model_max_length=512)
     (where / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
     vecs, decodes = vectors(tokenizer, TEXTS + [CORPUS[-700:]] + special_texts, lists, bos)
