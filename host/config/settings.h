@@ -1,0 +1,121 @@
+/* host/config/settings.h: the keys that the host itself reads, section by section. What a plugin declares stands in the
+ * same sections beside them ([model], [data], [optimizer], ...) and is not listed here. `[kind] plugin` names the plugin.
+ *
+ * Each list below is the one place where its keys are declared: from it come the struct, the check, the default and the
+ * help.
+ */
+#ifndef WEFT_HOST_SETTINGS_H
+#define WEFT_HOST_SETTINGS_H
+
+#include "config/config.h"
+
+/* clang-format off */
+#define WEFT_RUN_KEYS(K)                                                                                               \
+    K(PATH, out, "", "", "", WEFT_SAME, "Directory of the run's results; `weft train` needs it.")                      \
+    K(I64, seed, "1", "[0,inf)", "", WEFT_SAME, "Seed of initialisation, split, order and sampling.")
+
+#define WEFT_MODEL_KEYS(K)                                                                                             \
+    K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \
+    K(ENUM, start, "weights", "weights,fresh", "", WEFT_SAME,                                                          \
+      "weights: read them from path; fresh: initialise them from path/config.json alone.")
+
+#define WEFT_TOKENIZER_KEYS(K)                                                                                         \
+    K(PATH, path, "", "", "", WEFT_SAME, "Directory of the tokenizer; empty: the model's.")                            \
+    K(ENUM, bos, "auto", "auto,yes,no", "", WEFT_SAME, "BOS before documents and prompts; auto: as its files say.")    \
+    K(ENUM, eos, "auto", "auto,yes,no", "", WEFT_SAME, "EOS after documents; auto: as its files say.")
+
+#define WEFT_TRAIN_KEYS(K)                                                                                             \
+    K(I64, steps, "none", "[1,inf) | none", "steps", WEFT_SAME, "Optimizer steps; or set epochs.")                     \
+    K(F64, epochs, "none", "(0,inf) | none", "epochs", WEFT_SAME, "Passes over the training rows; or set steps.")      \
+    K(I64, global_batch, "1", "[1,1G]", "rows", WEFT_SAME, "Rows of one optimizer step, all replicas together.")       \
+    K(I64, micro_batch, "1", "[1,1M]", "rows", WEFT_SAME, "Rows that go through the model at once.")                   \
+    K(F64, clip, "none", "(0,inf) | none", "", WEFT_SAME, "Largest global gradient norm.")                             \
+    K(ENUM, schedule, "constant", "constant,linear,cosine,step", "", WEFT_SAME,                                        \
+      "Learning rate after the warm-up, over the steps that are left.")                                                \
+    K(F64, warmup, "0", "[0,inf)", "steps", WEFT_SAME, "Warm-up in whole steps; below 1: a ratio of all steps.")       \
+    K(I64, step_every, "none", "[1,inf) | none", "steps", WEFT_SAME, "Steps between two decays of schedule = step.")   \
+    K(F64, gamma, "0.85", "(0,1]", "", WEFT_SAME, "Factor of one decay of schedule = step.")                           \
+    K(ENUM, precision, "fp32", "fp32", "", WEFT_SAME, "Type in which the model computes.")                             \
+    K(LIST, trainable, "all", "", "", WEFT_SAME,                                                                       \
+      "What is trained: all, head, first:N, last:N (layers), or parameter names with *.")                              \
+    K(BOOL, activation_checkpointing, "no", "", "", WEFT_SAME,                                                         \
+      "Keep each segment's input alone and compute the rest again: less memory, same bits.")
+
+#define WEFT_EVAL_KEYS(K)                                                                                              \
+    K(STR, every, "none", "none", "steps", WEFT_SAME, "Evaluate every so many steps, or percent of all steps (5%).")
+
+#define WEFT_CHECKPOINT_KEYS(K)                                                                                        \
+    K(STR, every, "none", "none", "steps", WEFT_SAME, "Save every so many steps, or percent of all steps (5%).")       \
+    K(I64, keep, "3", "[1,inf)", "checkpoints", WEFT_SAME, "How many of the newest stay.")                             \
+    K(BOOL, keep_best, "yes", "", "", WEFT_SAME, "The one of the lowest evaluation loss stays too.")                   \
+    K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.")
+
+#define WEFT_PLUGINS_KEYS(K)                                                                                           \
+    K(LIST, path, "", "", "", WEFT_HOST_PATHS, "Directories that are searched for plugins first.")                     \
+    K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")
+/* clang-format on */
+
+/* section, X-macro list */
+#define WEFT_SETTINGS_SECTIONS(S)                                                                                      \
+    S(run, WEFT_RUN_KEYS)                                                                                              \
+    S(model, WEFT_MODEL_KEYS)                                                                                          \
+    S(tokenizer, WEFT_TOKENIZER_KEYS)                                                                                  \
+    S(train, WEFT_TRAIN_KEYS)                                                                                          \
+    S(eval, WEFT_EVAL_KEYS)                                                                                            \
+    S(checkpoint, WEFT_CHECKPOINT_KEYS)                                                                                \
+    S(plugins, WEFT_PLUGINS_KEYS)
+
+/* weft_run_settings { const char *out; int64_t seed; }, weft_train_settings { int64_t steps; ... }, ... */
+#define WEFT_SETTINGS_TYPE_(section, LIST)                                                                             \
+    typedef struct weft_##section##_settings {                                                                         \
+        LIST(WEFT_KEY_FIELD_)                                                                                          \
+    } weft_##section##_settings;
+WEFT_SETTINGS_SECTIONS(WEFT_SETTINGS_TYPE_)
+
+/* Values of the ENUM keys, in the order of their names. */
+typedef enum weft_start { WEFT_START_WEIGHTS, WEFT_START_FRESH } weft_start;
+typedef enum weft_choice { WEFT_CHOICE_AUTO, WEFT_CHOICE_YES, WEFT_CHOICE_NO } weft_choice;
+typedef enum weft_schedule_kind {
+    WEFT_SCHEDULE_CONSTANT,
+    WEFT_SCHEDULE_LINEAR,
+    WEFT_SCHEDULE_COSINE,
+    WEFT_SCHEDULE_STEP
+} weft_schedule_kind;
+typedef enum weft_precision { WEFT_PRECISION_FP32 } weft_precision;
+typedef enum weft_save_dtype { WEFT_SAVE_AUTO, WEFT_SAVE_FP32, WEFT_SAVE_BF16, WEFT_SAVE_FP16 } weft_save_dtype;
+
+/* "none", "50" (steps) or "5%" (of all steps). */
+typedef struct weft_interval {
+    int64_t steps;  /* 0: not in steps */
+    double percent; /* 0: not in percent; both 0: never */
+} weft_interval;
+
+/* WEFT_E_USER: a text that is none of these; err says what is allowed and names no key. */
+weft_status weft_interval_parse(weft_interval *out, const char *text, weft_error *err);
+
+/* Steps between two events in a run of total_steps; percent is rounded up; 0: never. */
+int64_t weft_interval_resolve(const weft_interval *self, int64_t total_steps);
+
+typedef struct weft_settings {
+    weft_run_settings run;
+    weft_model_settings model;
+    weft_tokenizer_settings tokenizer;
+    weft_train_settings train;
+    weft_eval_settings eval;
+    weft_checkpoint_settings checkpoint;
+    weft_plugins_settings plugins;
+
+    weft_interval eval_every; /* [eval] every and [checkpoint] every, parsed */
+    weft_interval checkpoint_every;
+} weft_settings;
+
+/* Fills all sections of the host and holds the rules across their keys. */
+weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err);
+
+/* What only training needs: [run] out, and one of [train] steps and epochs. */
+weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err);
+
+/* The updates of the warm-up in a run of total_steps: warmup itself, or its ratio rounded up. */
+int64_t weft_warmup_resolve(double warmup, int64_t total_steps);
+
+#endif
