@@ -30,30 +30,37 @@ typedef struct weft_graph_read {
 typedef struct weft_graph_sizes {
     int64_t carry;         /* bytes of the carry that goes out; 0 for the last segment */
     int64_t tape;          /* TRAIN with a backward; else 0 */
-    int64_t forward_work;  /* scratch of FORWARD and RECOMPUTE */
+    int64_t forward_work;  /* scratch of a FORWARD that fills the tape */
+    int64_t forward_work_untaped; /* scratch of a FORWARD without one (evaluation, generation, activation checkpointing) */
+    int64_t recompute_work; /* scratch of RECOMPUTE, which makes the tape alone and no carry: at most forward_work */
     int64_t backward_work; /* scratch of BACKWARD */
     int64_t state;         /* key-value state (GENERATE) */
     bool has_backward;
     bool has_loss;         /* ends in lm_head */
+    bool backward_reads_carry; /* BACKWARD reads the carry that came in; RECOMPUTE may always */
     double forward_flops, backward_flops;           /* of matrix products and attention (causal counted by half) */
     double forward_bytes, backward_bytes;           /* of memory traffic of the other operators */
 } weft_graph_sizes;
 
-/* A planned buffer as a caller hands it over. */
+/* A planned buffer as a caller hands it over. Every call's operands are checked against `bytes` before it runs. */
 typedef struct weft_slot_ref {
     weft_ref ref;
-    int64_t bytes;
+    int64_t bytes; /* from ref on */
+    /* What was really touched: *used is raised to `start` plus the end of each operand, counted from ref. NULL: not wanted. */
+    int64_t start; /* of ref inside the caller's slot: 0, unless several refs share a slot, as leaf gradients do */
+    int64_t *used;
 } weft_slot_ref;
 
 typedef struct weft_graph_binding {
     weft_stream *stream;
     const weft_ref *parameters;     /* [n_parameters of the model]: the values that products read (fp32) */
-    const weft_ref *gradients;      /* [n_parameters]: leaf-gradient storage; buffer NULL where not trained */
+    const weft_slot_ref *gradients; /* [n_parameters]: leaf-gradient storage; buffer NULL where not trained */
     const weft_slot_ref *tables;    /* [n_tables] */
     weft_slot_ref ids, targets, weights, starts, positions; /* the leaf, (B,T) each */
     weft_slot_ref carry_in, carry_out;
     weft_slot_ref d_carry_out, d_carry_in; /* BACKWARD: gradient that comes from above; that goes below */
-    weft_slot_ref tape, work;
+    weft_slot_ref tape; /* FORWARD with buffer NULL keeps nothing: the untaped variant; RECOMPUTE makes the tape later */
+    weft_slot_ref work;
     weft_slot_ref state; /* GENERATE */
     int64_t past;        /* GENERATE: places already in the state */
     weft_ref loss;       /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
@@ -74,10 +81,15 @@ weft_graph_read *weft_graph_reads(weft_graph *graph, int32_t *n_reads);
 weft_status weft_graph_plan(weft_graph *graph, weft_error *err);
 const weft_graph_sizes *weft_graph_size(const weft_graph *graph);
 
-/* FORWARD (and RECOMPUTE with recompute = true: the same, but counts no loss). */
+/* FORWARD. With recompute = true RECOMPUTE: the tape again, bit by bit, from carry_in and the leaf; no loss, no carry. */
 weft_status weft_graph_forward(const weft_graph *graph, const weft_graph_binding *binding, bool recompute,
                                weft_error *err);
 weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_binding *binding, weft_error *err);
+
+/* A value that the segment named with `output` (EVALUATE), as the last forward with this binding left it: `width` fp32 per
+ * place, valid until its slot is written again. False: no such name. */
+bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
+                       int64_t *width);
 
 /* A line per node for `plan --print-program` and for people: "linear q_proj (8,256,288) -> (8,256,288)". */
 void weft_graph_print(const weft_graph *graph, FILE *to);
