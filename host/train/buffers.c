@@ -1,0 +1,237 @@
+/* host/train/buffers.c: see buffers.h. */
+#include "train/buffers.h"
+
+#include "model/weights.h"
+
+#include <stdlib.h>
+
+/* Scalars begin on cache lines of their own, so that the parts never share one. */
+static int64_t padded(int64_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+static int32_t trained_parameters(const weft_declared *declared) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < declared->n_parameters; i++)
+        if (declared->parameters[i].trainable) n++;
+    return n;
+}
+
+static int64_t hp_bytes(const weft_engine *engine) {
+    return engine->optimizer != NULL ? engine->optimizer_plugin->hp_size(engine->optimizer) : 0;
+}
+
+/* Sizes of the parts of the scalar buffer, in order. */
+enum { PART_LOSSES, PART_SQUARES, PART_NORM, PART_COEFFICIENT, PART_SKIP, PART_HP, N_SCALAR_PARTS };
+
+static void scalar_sizes(const weft_engine *engine, int64_t sizes[N_SCALAR_PARTS]) {
+    const int64_t leaves = engine->spec.training ? engine->spec.leaves : 1;
+    sizes[PART_LOSSES] = padded(leaves * 8);
+    sizes[PART_SQUARES] = padded(8 * (int64_t)trained_parameters(engine->declared));
+    sizes[PART_NORM] = sizes[PART_COEFFICIENT] = sizes[PART_SKIP] = 64;
+    sizes[PART_HP] = padded(hp_bytes(engine));
+}
+
+static int64_t ranges_bytes(const weft_engine *engine) {
+    return engine->spec.training ? (int64_t)sizeof(weft_range) * trained_parameters(engine->declared) : 0;
+}
+
+static int64_t table_bytes(const weft_engine *engine, int32_t table) {
+    return weft_engine_table_rows(&engine->spec) * engine->declared->tables[table]->width * 4;
+}
+
+static int64_t key_value_bytes(const weft_engine *engine) {
+    int64_t bytes = 0;
+    const weft_graph_set *set = engine->generate.graphs;
+    for (int32_t s = 0; set != NULL && s < set->n_segments; s++)
+        bytes += padded(weft_graph_size(set->graphs[s])->state);
+    return bytes;
+}
+
+int64_t weft_engine_norm_work(const weft_engine *engine) {
+    int64_t most = 0;
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_square_sum args = {.struct_size = (uint32_t)sizeof args, .n = engine->declared->parameters[i].numel};
+        const int64_t bytes = engine->kernels->square_sum_workspace(engine->device, &args);
+        if (engine->declared->parameters[i].trainable && bytes > most) most = bytes;
+    }
+    return most;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* The stage whose arena is the largest decides the highest moment. */
+static const weft_stage *highest_stage(const weft_engine *engine) {
+    const weft_stage *stages[] = {&engine->train, &engine->evaluate, &engine->generate};
+    const weft_stage *best = stages[0];
+    for (int i = 1; i < 3; i++)
+        if (stages[i]->price.arena > best->price.arena) best = stages[i];
+    return best;
+}
+
+void weft_engine_plan_bytes(weft_engine *engine) {
+    weft_engine_bytes *b = &engine->bytes;
+    int64_t sizes[N_SCALAR_PARTS];
+    const weft_stage *stage = highest_stage(engine);
+    memset(b, 0, sizeof *b);
+    b->line[WEFT_ACCOUNT_PARAMETERS] = engine->layout->numel * 4;
+    if (engine->spec.training) {
+        b->line[WEFT_ACCOUNT_GRADIENTS] = engine->layout->trainable_numel * 4;
+        b->line[WEFT_ACCOUNT_OPTIMIZER] = engine->layout->trainable_numel * 4 * engine->n_states;
+    }
+    scalar_sizes(engine, sizes);
+    for (int i = 0; i < N_SCALAR_PARTS; i++) b->line[WEFT_ACCOUNT_FIXED] += sizes[i];
+    b->line[WEFT_ACCOUNT_FIXED] += ranges_bytes(engine) + key_value_bytes(engine);
+    for (int32_t i = 0; i < engine->declared->n_tables; i++) b->line[WEFT_ACCOUNT_FIXED] += table_bytes(engine, i);
+    b->line[WEFT_ACCOUNT_ARENA] =
+        larger(engine->train.price.arena, larger(engine->evaluate.price.arena, engine->generate.price.arena));
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];
+    memcpy(b->category, stage->price.category, sizeof b->category);
+    b->spare = stage->price.arena - stage->price.peak;
+    b->category[WEFT_MEMORY_PARAMETERS] += b->line[WEFT_ACCOUNT_PARAMETERS];
+    b->category[WEFT_MEMORY_GRADIENTS] += b->line[WEFT_ACCOUNT_GRADIENTS];
+    b->category[WEFT_MEMORY_OPTIMIZER] += b->line[WEFT_ACCOUNT_OPTIMIZER];
+    b->category[WEFT_MEMORY_WORKSPACE] += b->line[WEFT_ACCOUNT_FIXED];
+}
+
+static weft_status take_scalars(weft_engine *engine, weft_error *err) {
+    int64_t sizes[N_SCALAR_PARTS], total = 0, at = 0;
+    weft_scalars *s = &engine->scalars;
+    weft_ref *refs[N_SCALAR_PARTS] = {&s->losses, &s->square_sums, &s->norm, &s->coefficient, &s->skip, &s->hp};
+    weft_status status = WEFT_OK;
+    scalar_sizes(engine, sizes);
+    for (int i = 0; i < N_SCALAR_PARTS; i++) total += sizes[i];
+    status = weft_account_take(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
+    for (int i = 0; i < N_SCALAR_PARTS && status == WEFT_OK; i++) {
+        *refs[i] = weft_ref_at(s->buffer.ref, at);
+        at += sizes[i];
+    }
+    if (status == WEFT_OK)
+        status = engine->kernels->fill(engine->device, NULL, s->buffer.ref, 0, total / 4, err);
+    return status;
+}
+
+/* Writes `rows` rows of one position table. */
+static weft_status fill_table(weft_engine *engine, int32_t index, weft_error *err) {
+    const weft_table *table = engine->declared->tables[index];
+    const int64_t rows = weft_engine_table_rows(&engine->spec), bytes = table_bytes(engine, index);
+    float *values = malloc((size_t)bytes + 1);
+    weft_status status = WEFT_OK;
+    if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the table %s", table->name);
+    status = table->fill(engine->declared->model, table->name, rows, values, err);
+    if (status == WEFT_OK)
+        status = weft_account_take(&engine->account, &engine->tables[index], bytes, WEFT_ACCOUNT_FIXED, err);
+    if (status == WEFT_OK)
+        status = engine->kernels->write(engine->device, NULL, engine->tables[index].ref, values, bytes, err);
+    free(values);
+    return status;
+}
+
+static weft_status take_tables(weft_engine *engine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    engine->tables = calloc((size_t)engine->declared->n_tables + 1, sizeof *engine->tables);
+    if (engine->tables == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of tables");
+    for (int32_t i = 0; i < engine->declared->n_tables && status == WEFT_OK; i++) status = fill_table(engine, i, err);
+    return status;
+}
+
+/* decay = matrices exempts norm gains and biases; an optimizer without that key decays all that it decays. */
+static bool decays(const weft_engine *engine, const weft_parameter *parameter) {
+    const weft_part *part = &engine->run->parts[WEFT_PART_OPTIMIZER];
+    const char *choice = weft_part_choice(part, "decay");
+    if (choice == NULL || strcmp(choice, "matrices") != 0) return true;
+    return parameter->role != WEFT_WEIGHT_GAIN && !parameter->is_bias;
+}
+
+/* A row per trained parameter, group after group; offsets count from the group's start. */
+static weft_status take_ranges(weft_engine *engine, weft_error *err) {
+    const int32_t n = trained_parameters(engine->declared);
+    weft_range *rows = calloc((size_t)n + 1, sizeof *rows);
+    int64_t at = 0;
+    weft_status status = WEFT_OK;
+    engine->group_ranges = calloc((size_t)engine->layout->n_trainable_groups + 1, sizeof *engine->group_ranges);
+    if (rows == NULL || engine->group_ranges == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the table of %d parameters", n);
+    for (int32_t g = 0; status == WEFT_OK && g < engine->layout->n_trainable_groups; g++) {
+        const weft_group *group = &engine->layout->groups[g];
+        for (int32_t i = 0; i < group->n_members; i++) {
+            const weft_parameter *p = &engine->declared->parameters[group->members[i]];
+            const weft_range row = {(uint32_t)sizeof row, 0, p->offset, p->numel, 1.0f, decays(engine, p) ? 1.0f : 0.0f};
+            rows[at++] = row;
+        }
+        engine->group_ranges[g + 1] = at;
+    }
+    if (status == WEFT_OK)
+        status = weft_account_take(&engine->account, &engine->ranges, ranges_bytes(engine), WEFT_ACCOUNT_FIXED, err);
+    if (status == WEFT_OK)
+        status = engine->kernels->write(engine->device, NULL, engine->ranges.ref, rows, ranges_bytes(engine), err);
+    free(rows);
+    return status;
+}
+
+static weft_status take_parameters(weft_engine *engine, weft_error *err) {
+    weft_status status = weft_account_take(&engine->account, &engine->parameters,
+                                           engine->bytes.line[WEFT_ACCOUNT_PARAMETERS], WEFT_ACCOUNT_PARAMETERS, err);
+    engine->parameter_refs = calloc((size_t)engine->declared->n_parameters + 1, sizeof *engine->parameter_refs);
+    if (status == WEFT_OK && engine->parameter_refs == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
+    for (int32_t i = 0; status == WEFT_OK && i < engine->declared->n_parameters; i++)
+        engine->parameter_refs[i] =
+            weft_ref_at(engine->parameters.ref,
+                        4 * weft_layout_offset(engine->layout, &engine->declared->parameters[i]));
+    return status;
+}
+
+static weft_status take_training(weft_engine *engine, weft_error *err) {
+    const int64_t bytes = engine->layout->trainable_numel * 4;
+    weft_status status = weft_account_take(&engine->account, &engine->gradients, bytes, WEFT_ACCOUNT_GRADIENTS, err);
+    for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
+        status = weft_account_take(&engine->account, &engine->state[i], bytes, WEFT_ACCOUNT_OPTIMIZER, err);
+        if (status == WEFT_OK)
+            status = engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, bytes / 4, err);
+    }
+    if (status == WEFT_OK) status = take_ranges(engine, err);
+    return status;
+}
+
+weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
+    weft_status status = take_parameters(engine, err);
+    if (status == WEFT_OK && engine->spec.training) status = take_training(engine, err);
+    if (status == WEFT_OK) status = take_scalars(engine, err);
+    if (status == WEFT_OK) status = take_tables(engine, err);
+    if (status == WEFT_OK)
+        status = weft_account_take(&engine->account, &engine->key_values, key_value_bytes(engine), WEFT_ACCOUNT_FIXED,
+                                   err);
+    if (status == WEFT_OK)
+        status = weft_account_take(&engine->account, &engine->arena, engine->bytes.line[WEFT_ACCOUNT_ARENA],
+                                   WEFT_ACCOUNT_ARENA, err);
+    return status;
+}
+
+void weft_engine_release(weft_engine *engine) {
+    weft_account *account = &engine->account;
+    if (engine->device == NULL) return;
+    weft_account_give(account, &engine->parameters, WEFT_ACCOUNT_PARAMETERS);
+    weft_account_give(account, &engine->gradients, WEFT_ACCOUNT_GRADIENTS);
+    for (int i = 0; i < WEFT_MAX_STATES; i++) weft_account_give(account, &engine->state[i], WEFT_ACCOUNT_OPTIMIZER);
+    for (int32_t i = 0; engine->tables != NULL && i < engine->declared->n_tables; i++)
+        weft_account_give(account, &engine->tables[i], WEFT_ACCOUNT_FIXED);
+    weft_account_give(account, &engine->ranges, WEFT_ACCOUNT_FIXED);
+    weft_account_give(account, &engine->key_values, WEFT_ACCOUNT_FIXED);
+    weft_account_give(account, &engine->scalars.buffer, WEFT_ACCOUNT_FIXED);
+    weft_account_give(account, &engine->arena, WEFT_ACCOUNT_ARENA);
+    free(engine->tables);
+    free(engine->group_ranges);
+    free(engine->parameter_refs);
+}
+
+weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
+    const weft_model_settings *model = &engine->run->settings.model;
+    if (model->start == WEFT_START_FRESH)
+        return weft_weights_init((uint64_t)engine->run->settings.run.seed, engine->declared, engine->layout,
+                                 engine->kernels, engine->device, engine->parameters.ref, err);
+    return weft_weights_load(model->path, engine->declared, engine->layout, engine->kernels, engine->device,
+                             engine->parameters.ref, err);
+}

@@ -1,0 +1,14 @@
+/* host/train/buffers.h: the device memory of an engine: how much, taking it, giving it back. */
+#ifndef WEFT_HOST_TRAIN_BUFFERS_H
+#define WEFT_HOST_TRAIN_BUFFERS_H
+
+#include "train/engine.h"
+
+/* Scratch that NORM needs, from the device's own answer. */
+int64_t weft_engine_norm_work(const weft_engine *engine);
+/* Fills engine->bytes. */
+void weft_engine_plan_bytes(weft_engine *engine);
+/* Gives back all that allocate took. */
+void weft_engine_release(weft_engine *engine);
+
+#endif

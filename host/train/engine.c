@@ -1,0 +1,157 @@
+/* host/train/engine.c: see engine.h. Opening and planning; memory is in buffers.c. */
+#include "train/engine.h"
+
+#include "plugin/crash.h"
+#include "train/buffers.h"
+
+#include <stdlib.h>
+
+static weft_status open_device(weft_engine *engine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    engine->kernels = weft_run_table(engine->run, WEFT_PART_DEVICE, device);
+    weft_crash_doing("device create");
+    status = engine->kernels->create(&engine->device, engine->run->host, engine->run->parts[WEFT_PART_DEVICE].config, 0,
+                                     err);
+    weft_crash_doing(NULL);
+    if (status != WEFT_OK) return status;
+    engine->device_info.struct_size = (uint32_t)sizeof engine->device_info;
+    engine->kernels->info(engine->device, &engine->device_info);
+    engine->account.kernels = engine->kernels;
+    engine->account.device = engine->device;
+    return WEFT_OK;
+}
+
+static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
+    const weft_part *part = &engine->run->parts[WEFT_PART_OPTIMIZER];
+    weft_status status = WEFT_OK;
+    if (part->loaded == NULL) return WEFT_OK;
+    engine->optimizer_plugin = weft_loaded_table(part->loaded, optimizer);
+    weft_crash_doing("optimizer create");
+    status = engine->optimizer_plugin->create(&engine->optimizer, engine->run->host, part->config, err);
+    weft_crash_doing(NULL);
+    if (status == WEFT_OK) engine->states = engine->optimizer_plugin->states(engine->optimizer, &engine->n_states);
+    if (status == WEFT_OK && (engine->n_states < 0 || engine->n_states > WEFT_MAX_STATES))
+        status = weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares %lld states; at most %d are possible",
+                                part->loaded->plugin->id, (long long)engine->n_states, WEFT_MAX_STATES);
+    for (int64_t i = 0; status == WEFT_OK && i < engine->n_states; i++)
+        if (engine->states[i].dtype != WEFT_F32)
+            status = weft_error_set(err, WEFT_E_UNSUPPORTED, "optimizer %s declares its state %s as %s; this host keeps "
+                                    "states in fp32 only", part->loaded->plugin->id, engine->states[i].name,
+                                    weft_dtype_name(engine->states[i].dtype));
+    return status;
+}
+
+static weft_status open_model(weft_engine *engine, weft_error *err) {
+    const weft_run *run = engine->run;
+    char path[4096];
+    const int n = snprintf(path, sizeof path, "%s/config.json", run->settings.model.path);
+    weft_status status = WEFT_OK;
+    if (n < 0 || (size_t)n >= sizeof path)
+        return weft_error_set(err, WEFT_E_USER, "[model] path is longer than %zu bytes", sizeof path - 16);
+    status = weft_declared_create(&engine->declared, run->host, weft_run_table(run, WEFT_PART_MODEL, model),
+                                  run->parts[WEFT_PART_MODEL].config, path, err);
+    if (status == WEFT_OK) status = weft_declared_select(engine->declared, run->settings.train.trainable, err);
+    if (status == WEFT_OK)
+        status = weft_layout_create(&engine->layout, engine->declared, run->host,
+                                    weft_run_table(run, WEFT_PART_POLICY, policy), run->parts[WEFT_PART_POLICY].config,
+                                    err);
+    return status;
+}
+
+weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the engine");
+    engine->run = run;
+    status = open_model(engine, err);
+    if (status == WEFT_OK) status = open_device(engine, err);
+    if (status == WEFT_OK) status = open_optimizer(engine, err);
+    if (status == WEFT_OK) *out = engine;
+    else weft_engine_close(engine);
+    return status;
+}
+
+static weft_status compile_stage(weft_engine *engine, weft_stage *stage, const weft_graph_set_spec *set_spec,
+                                 int32_t leaves, weft_error *err) {
+    const weft_run *run = engine->run;
+    const bool training = set_spec->mode == WEFT_MODE_TRAIN;
+    weft_status status = weft_graph_set_create(&stage->graphs, engine->declared, engine->kernels, engine->device,
+                                               set_spec, err);
+    if (status == WEFT_OK)
+        status = weft_job_create(&stage->job, stage->graphs, engine->declared, engine->layout, leaves,
+                                 4 * engine->n_states, training && run->settings.train.activation_checkpointing, err);
+    if (status == WEFT_OK && training) stage->job->spec.step_work = weft_engine_norm_work(engine);
+    if (status == WEFT_OK)
+        status = weft_program_compile(&stage->program, run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
+                                      run->parts[WEFT_PART_STRATEGY].config, &stage->job->spec, 0, err);
+    if (status == WEFT_OK) status = weft_program_check(stage->program, &stage->job->spec, err);
+    if (status == WEFT_OK) status = weft_program_place(stage->program, &stage->job->spec, err);
+    if (status == WEFT_OK) weft_program_price(&stage->price, stage->program, &stage->job->spec);
+    return status;
+}
+
+static weft_graph_set_spec set_spec(const weft_engine_spec *spec, int32_t mode, int32_t rows) {
+    weft_graph_set_spec out = {.mode = mode, .rows = rows, .n_lengths = spec->n_lengths};
+    memcpy(out.lengths, spec->lengths, sizeof out.lengths);
+    return out;
+}
+
+weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spec, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_graph_set_spec set = {0};
+    engine->spec = *spec;
+    if (spec->training) {
+        set = set_spec(spec, WEFT_MODE_TRAIN, spec->rows);
+        status = compile_stage(engine, &engine->train, &set, spec->leaves, err);
+    }
+    if (status == WEFT_OK && spec->evaluate_rows > 0) {
+        set = set_spec(spec, WEFT_MODE_EVALUATE, spec->evaluate_rows);
+        status = compile_stage(engine, &engine->evaluate, &set, 1, err);
+    }
+    if (status == WEFT_OK && spec->cache_rows > 0) {
+        const weft_graph_set_spec one = {.mode = WEFT_MODE_GENERATE, .rows = 1, .cache_rows = spec->cache_rows,
+                                         .n_lengths = 1, .lengths = {spec->prompt_rows}};
+        status = compile_stage(engine, &engine->generate, &one, 1, err);
+    }
+    if (status == WEFT_OK) weft_engine_plan_bytes(engine);
+    return status;
+}
+
+static void close_stage(weft_stage *stage) {
+    weft_program_destroy(stage->program);
+    weft_job_destroy(stage->job);
+    weft_graph_set_destroy(stage->graphs);
+}
+
+void weft_engine_close(weft_engine *engine) {
+    if (engine == NULL) return;
+    weft_engine_release(engine);
+    close_stage(&engine->train);
+    close_stage(&engine->evaluate);
+    close_stage(&engine->generate);
+    if (engine->optimizer != NULL) engine->optimizer_plugin->destroy(engine->optimizer);
+    if (engine->device != NULL) engine->kernels->destroy(engine->device);
+    weft_layout_destroy(engine->layout);
+    weft_declared_destroy(engine->declared);
+    free(engine);
+}
+
+int64_t weft_engine_table_rows(const weft_engine_spec *spec) {
+    int64_t rows = spec->cache_rows;
+    for (int32_t i = 0; i < spec->n_lengths; i++)
+        if (spec->lengths[i] > rows) rows = spec->lengths[i];
+    return rows;
+}
+
+weft_ref weft_ref_at(weft_ref ref, int64_t offset) {
+    ref.offset += offset;
+    return ref;
+}
+
+weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot) {
+    weft_slot_ref out = {0};
+    if (slot < 0 || program->slots[slot].offset < 0) return out;
+    out.ref = weft_ref_at(engine->arena.ref, program->slots[slot].offset);
+    out.bytes = program->slots[slot].bytes;
+    return out;
+}

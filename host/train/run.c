@@ -1,0 +1,157 @@
+/* host/train/run.c: see run.h. */
+#include "train/run.h"
+
+#include "plugin/crash.h"
+#include "plugin/services.h"
+
+#include <stdlib.h>
+
+static const struct {
+    const char *kind, *fallback;
+} parts[WEFT_N_PARTS] = {
+    [WEFT_PART_MODEL] = {"model", NULL},         [WEFT_PART_POLICY] = {"policy", "block"},
+    [WEFT_PART_STRATEGY] = {"strategy", "single"}, [WEFT_PART_OPTIMIZER] = {"optimizer", "adamw"},
+    [WEFT_PART_DATA] = {"data", "text"},         [WEFT_PART_TOKENIZER] = {"tokenizer", "bpe"},
+    [WEFT_PART_DEVICE] = {"device", "cpu"},      [WEFT_PART_COMM] = {"comm", "self"},
+};
+
+const char *weft_part_name(int32_t part) {
+    return parts[part].kind;
+}
+
+static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
+    const char *name = NULL;
+    const weft_plugin *plugin = NULL;
+    weft_part *part = &run->parts[index];
+    weft_status status = weft_config_plugin(run->config, &name, parts[index].kind, parts[index].fallback, err);
+    if (status == WEFT_OK) status = weft_plugins_get(run->plugins, &part->loaded, parts[index].kind, name, err);
+    if (status != WEFT_OK) return status;
+    plugin = part->loaded->plugin;
+    part->config = calloc(1, (size_t)plugin->config_size + 1);
+    if (part->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", name);
+    status = weft_config_fill(run->config, part->config, parts[index].kind, plugin->keys, plugin->n_keys,
+                              plugin->key_stride, err);
+    if (status == WEFT_OK && plugin->validate != NULL) {
+        weft_crash_doing("a plugin's validate");
+        status = plugin->validate(part->config, err);
+        weft_crash_doing(NULL);
+        if (status != WEFT_OK)
+            return weft_error_prefix(err, "%s: [%s] ", weft_config_name(run->config), parts[index].kind);
+    }
+    return status;
+}
+
+weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
+                          uint32_t needs, weft_error *err) {
+    weft_plugins_options options = {0};
+    weft_status status = WEFT_OK;
+    weft_run *run = calloc(1, sizeof *run);
+    if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
+    run->host = weft_services();
+    status = weft_config_load(&run->config, path, overrides, n_overrides, err);
+    if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
+    if (status == WEFT_OK) {
+        options.path = run->settings.plugins.path;
+        options.pins = run->settings.plugins.pin;
+        status = weft_plugins_create(&run->plugins, &options, err);
+    }
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
+        const bool in_file = weft_config_has_section(run->config, parts[i].kind);
+        if (in_file || (needs & WEFT_NEEDS(i)) != 0)
+            status = open_part(run, i, err);
+    }
+    if (status == WEFT_OK) status = weft_config_finish(run->config, err);
+    if (status == WEFT_OK) *out = run;
+    else weft_run_close(run);
+    return status;
+}
+
+void weft_run_close(weft_run *run) {
+    if (run == NULL) return;
+    for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
+    weft_plugins_destroy(run->plugins);
+    weft_config_free(run->config);
+    free(run);
+}
+
+static const weft_key *find_key(const weft_part *part, const char *name, int32_t type) {
+    const weft_plugin *plugin = part->loaded->plugin;
+    for (uint64_t i = 0; i < plugin->n_keys; i++) {
+        const weft_key *key = (const weft_key *)((const char *)plugin->keys + i * plugin->key_stride);
+        if (key->type == type && strcmp(key->name, name) == 0) return key;
+    }
+    return NULL;
+}
+
+static const void *part_key(const weft_part *part, const char *name, int32_t type) {
+    const weft_key *key = find_key(part, name, type);
+    return key != NULL ? (const char *)part->config + key->offset : NULL;
+}
+
+const char *weft_part_choice(const weft_part *part, const char *key) {
+    static char name[64];
+    const weft_key *found = find_key(part, key, WEFT_KEY_ENUM);
+    const char *at = NULL;
+    int64_t index = 0;
+    if (found == NULL) return NULL;
+    memcpy(&index, (const char *)part->config + found->offset, sizeof index);
+    at = found->range;
+    while (index-- > 0) at = strchr(at, ',') + 1;
+    at += strspn(at, " ");
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ", "), at);
+    return name;
+}
+
+bool weft_part_f64(const weft_part *part, const char *key, double *out) {
+    const void *at = part_key(part, key, WEFT_KEY_F64);
+    if (at != NULL) memcpy(out, at, sizeof *out);
+    return at != NULL;
+}
+
+bool weft_part_i64(const weft_part *part, const char *key, int64_t *out) {
+    const void *at = part_key(part, key, WEFT_KEY_I64);
+    if (at != NULL) memcpy(out, at, sizeof *out);
+    return at != NULL;
+}
+
+static uint32_t asked(int64_t choice, int32_t automatic, uint32_t flag) {
+    if (choice == WEFT_CHOICE_AUTO) return automatic != 0 ? flag : 0;
+    return choice == WEFT_CHOICE_YES ? flag : 0;
+}
+
+static weft_status text_flags(weft_text *text, const weft_run *run, weft_error *err) {
+    const weft_tokenizer_settings *keys = &run->settings.tokenizer;
+    const uint32_t bos = asked(keys->bos, text->info.auto_bos, WEFT_ENCODE_BOS);
+    const uint32_t eos = asked(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
+    if (bos != 0 && text->info.bos < 0)
+        return weft_config_reject(run->config, "tokenizer", "bos", err, "asks for a BOS, which the tokenizer in %s does "
+                                  "not have: set bos = no", text->directory);
+    if (eos != 0 && text->info.eos < 0)
+        return weft_config_reject(run->config, "tokenizer", "eos", err, "asks for an EOS, which the tokenizer in %s does "
+                                  "not have: set eos = no", text->directory);
+    text->document_flags = bos | eos;
+    text->prompt_flags = bos;
+    return WEFT_OK;
+}
+
+weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err) {
+    weft_text text = {0};
+    weft_status status = WEFT_OK;
+    text.plugin = weft_run_table(run, WEFT_PART_TOKENIZER, tokenizer);
+    text.directory = run->settings.tokenizer.path[0] != '\0' ? run->settings.tokenizer.path : run->settings.model.path;
+    weft_crash_doing("tokenizer create");
+    status = text.plugin->create(&text.tokenizer, run->host, run->parts[WEFT_PART_TOKENIZER].config, text.directory, err);
+    weft_crash_doing(NULL);
+    if (status != WEFT_OK) return status;
+    text.info.struct_size = (uint32_t)sizeof text.info;
+    text.plugin->info(text.tokenizer, &text.info);
+    status = text_flags(&text, run, err);
+    if (status == WEFT_OK) *out = text;
+    else text.plugin->destroy(text.tokenizer);
+    return status;
+}
+
+void weft_text_close(weft_text *text) {
+    if (text->plugin != NULL && text->tokenizer != NULL) text->plugin->destroy(text->tokenizer);
+    memset(text, 0, sizeof *text);
+}

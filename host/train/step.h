@@ -1,0 +1,57 @@
+/* host/train/step.h: what each event of a program does, on the engine's device.
+ *
+ * One weft_stepper serves training and evaluation. It asks the data for leaves as the events need them, binds slots to the
+ * segment graphs, and leaves losses and norm on the device until the end of the pass. */
+#ifndef WEFT_HOST_TRAIN_STEP_H
+#define WEFT_HOST_TRAIN_STEP_H
+
+#include "train/engine.h"
+#include <weft/data.h>
+
+/* What one optimizer step, or one leaf of evaluation, came to. */
+typedef struct weft_step_result {
+    double loss_sum;   /* fp64 sum over leaves in order */
+    int64_t n_targets; /* COUNT */
+    double norm;       /* of the mean gradient, before clipping; training only */
+    double lr;
+    double data_seconds; /* spent in the data plugin */
+    bool skipped;      /* no target on any leaf: nothing was updated */
+} weft_step_result;
+
+typedef struct weft_stepper {
+    weft_engine *engine;
+    const weft_data_plugin *data_plugin;
+    weft_data *data;
+    const weft_stage *stage; /* whose program runs */
+    weft_trace *trace;
+    int32_t split;
+    uint64_t first_row; /* of the step's first leaf */
+    uint64_t step;      /* from 1; 0 in evaluation */
+    double lr;
+    double clip;        /* 0: none */
+    int64_t count;
+    int64_t *leaf_targets; /* [leaves] targets of each leaf */
+    weft_leaf leaf;        /* host arrays of the largest shape */
+    int32_t leaf_now;      /* which leaf the arrays hold and the slot has; -1: none */
+    void *hp;              /* host copy of the optimizer's struct */
+    weft_ref *gradients;   /* [n_parameters] of the event that runs */
+    bool find_culprit;     /* after a non-finite loss: look at each carry */
+    double data_seconds;
+    weft_step_result result;
+} weft_stepper;
+
+/* data may be NULL where no leaf is ever asked for. The engine must be allocated. */
+weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const weft_data_plugin *data_plugin,
+                                weft_data *data, weft_error *err);
+void weft_stepper_destroy(weft_stepper *stepper); /* NULL is fine */
+
+/* Optimizer step `step` (from 1) with learning rate lr, clip (0: none): runs the training program once. A loss or gradient
+ * that is not finite is WEFT_E_NUMERIC, named with step and segment; parameters are then as before. */
+weft_status weft_stepper_train(weft_stepper *stepper, weft_step_result *out, uint64_t step, double lr, double clip,
+                               weft_error *err);
+
+/* The leaf of `rows` rows from first_row of a split: its loss sum and targets. */
+weft_status weft_stepper_evaluate(weft_stepper *stepper, weft_step_result *out, int32_t split, uint64_t first_row,
+                                  weft_error *err);
+
+#endif
