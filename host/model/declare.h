@@ -12,11 +12,11 @@ typedef struct weft_parameter {
     char *name;      /* first name, as in the checkpoint: "model.embed_tokens.weight" */
     char **aliases;  /* further names of the same storage */
     int32_t n_aliases;
-    int32_t module;  /* index of the module that declared it first */
+    int32_t module;  /* index of the weight object's own module, under its first name */
     int32_t rank;    /* 1 or 2 */
     int32_t role;    /* weft_weight_role of its weight object */
     bool is_bias;
-    bool trainable;  /* set by weft_declared_select; true if any name is selected */
+    bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected */
     int64_t dims[2]; /* (out, in), or (n) */
     int64_t numel;
     double init_std; /* normal; < 0: ones; 0: zeros */
@@ -32,6 +32,7 @@ struct weft_weight {
     int64_t out, in;
 };
 
+/* A weight object is a module too, a leaf of the tree ("model.layers.3.self_attn.q_proj", class "Linear"), and so is a tie. */
 struct weft_module {
     char *path, *name, *class_name;
     int32_t index, parent; /* parent -1: a root */
@@ -53,6 +54,9 @@ typedef struct weft_declared {
     const weft_model_plugin *plugin;
     weft_model *model;
     weft_model_info info;
+    char *config_path; /* config.json as it was read: what a save gives back */
+    char *config_text;
+    size_t config_bytes;
     weft_module **modules; /* pointers, so that handles stay valid while arrays grow */
     int32_t n_modules;
     weft_parameter *parameters; /* declaration order */
@@ -71,12 +75,17 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
                                  const void *plugin_config, const char *config_path, weft_error *err);
 void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
 
-/* Sets `trainable`: "all", or a comma-separated list of head, first:N, last:N and name patterns with '*'. A pattern that
- * matches nothing is an error that shows some names; nothing trainable is one too. */
+/* Sets `trainable`: "all", or a comma-separated list of head, first:N, last:N (blocks) and parameter names, in which '*'
+ * stands for any text. An item that matches nothing is an error that shows some names. Flags are untouched on failure. */
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err);
 
 /* Index of a parameter by any of its names; -1: none. */
 int32_t weft_declared_find(const weft_declared *declared, const char *name);
+
+/* True if module is `ancestor` or lies below it. */
+bool weft_declared_below(const weft_declared *declared, int32_t module, int32_t ancestor);
+/* Index of a module by its path; -1: none. */
+int32_t weft_declared_module(const weft_declared *declared, const char *path);
 
 int64_t weft_declared_numel(const weft_declared *declared, bool trainable_only);
 

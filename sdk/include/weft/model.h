@@ -69,6 +69,7 @@ typedef struct weft_model_info {
     int64_t n_layers;      /* blocks, for "first N layers" */
     int32_t bos, eos;      /* of config.json; -1: not said */
     const char *layer_path; /* path of the list of blocks: "model.layers"; blocks are its children "0", "1", ... */
+    const char *head_path;  /* path of the weight that makes logits: "lm_head", tied or not; what "head only" trains */
 } weft_model_info;
 
 typedef struct weft_model_source {

@@ -1,0 +1,193 @@
+/* layout.c: cuts the declared parameters into units and groups and gives each its place in the flat region.
+ *
+ * Everything follows from the model's shapes, the policy and the trainable flags; ranks are unknown here, so every rank
+ * and every checkpoint agrees on the grid. */
+#include "model/layout.h"
+
+#include <stdlib.h>
+
+enum { GRID_MIN = 64, GRID_MAX = 16 << 10, PADDING_PERCENT = 2 };
+
+static int64_t rounded(int64_t n, int64_t grid) {
+    return (n + grid - 1) / grid * grid;
+}
+
+/* The largest power of two that pads all parameters together by less than PADDING_PERCENT; GRID_MIN where none does. */
+static int64_t choose_grid(const weft_declared *declared) {
+    for (int64_t grid = GRID_MAX; grid > GRID_MIN; grid /= 2) {
+        double padded = 0, used = 0; /* exact below 2^53 elements */
+        for (int32_t p = 0; p < declared->n_parameters; p++) {
+            used += (double)declared->parameters[p].numel;
+            padded += (double)rounded(declared->parameters[p].numel, grid);
+        }
+        if (padded - used < used * PADDING_PERCENT / 100) return grid;
+    }
+    return GRID_MIN;
+}
+
+/* ---- what the policy sees ---- */
+
+static void fill_view(weft_module_view *view, const weft_declared *declared, int32_t m) {
+    const weft_module *module = declared->modules[m];
+    const int32_t blocks = declared->info.n_layers > 0 ? weft_declared_module(declared, declared->info.layer_path) : -1;
+    view->struct_size = (uint32_t)sizeof *view;
+    view->path = module->path;
+    view->name = module->name;
+    view->class_name = module->class_name;
+    view->parent = module->parent;
+    view->is_block = blocks >= 0 && module->parent == blocks;
+}
+
+/* Storage counts where its first name stands, once. */
+static void count_parameters(weft_module_view *views, const weft_declared *declared) {
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const weft_parameter *parameter = &declared->parameters[p];
+        views[parameter->module].own_parameters += parameter->numel;
+        for (int32_t m = parameter->module; m >= 0; m = views[m].parent) {
+            views[m].parameters += parameter->numel;
+            if (parameter->trainable) views[m].trainable += parameter->numel;
+        }
+    }
+}
+
+static weft_status ask_policy(uint8_t *starts, const weft_declared *declared, const weft_host *host,
+                              const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_policy_job job = {(uint32_t)sizeof job, 0, (uint32_t)declared->n_modules, (uint32_t)sizeof(weft_module_view),
+                           NULL};
+    weft_module_view *views = calloc((size_t)declared->n_modules, sizeof *views);
+    if (views == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the wrap policy's view of the model");
+    for (int32_t m = 0; m < declared->n_modules; m++)
+        fill_view(&views[m], declared, m);
+    count_parameters(views, declared);
+    job.modules = views;
+    if (err != NULL) err->text[0] = '\0';
+    status = policy->units(host, policy_config, &job, starts, err);
+    if (status != WEFT_OK && err != NULL && err->text[0] == '\0')
+        status = weft_error_set(err, WEFT_E_PLUGIN, "the wrap policy failed without saying why");
+    for (int32_t m = 0; m < declared->n_modules && status == WEFT_OK; m++)
+        if (starts[m] > 1)
+            status =
+                weft_error_set(err, WEFT_E_PLUGIN,
+                               "the wrap policy says %d for module '%s'; a module starts a unit (1) or does not (0)",
+                               starts[m], declared->modules[m]->path);
+    free(views);
+    return status;
+}
+
+/* ---- units ---- */
+
+/* The module whose unit a parameter travels in; -1: the root unit, which is also that of a module without a path. */
+static int32_t unit_module(const weft_declared *declared, const uint8_t *starts, const weft_parameter *parameter) {
+    int32_t m = parameter->module;
+    while (m >= 0 && !starts[m])
+        m = declared->modules[m]->parent;
+    return m >= 0 && declared->modules[m]->path[0] == '\0' ? -1 : m;
+}
+
+/* Units in the order of their first parameters; `owners` holds the module of each. */
+static weft_status make_units(weft_layout *self, weft_declared *declared, const uint8_t *starts, int32_t *owners,
+                              weft_error *err) {
+    self->units = calloc((size_t)declared->n_parameters, sizeof *self->units);
+    if (self->units == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const int32_t owner = unit_module(declared, starts, &declared->parameters[p]);
+        int32_t u = 0;
+        while (u < self->n_units && owners[u] != owner)
+            u++;
+        declared->parameters[p].unit = u;
+        if (u < self->n_units) continue;
+        owners[u] = owner;
+        self->units[u].name = strdup(owner < 0 ? "root" : declared->modules[owner]->path);
+        self->units[u].groups[0] = self->units[u].groups[1] = -1;
+        self->n_units++;
+        if (self->units[u].name == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
+    }
+    return WEFT_OK;
+}
+
+/* ---- groups ---- */
+
+static weft_status make_group(weft_layout *self, weft_declared *declared, int32_t unit, bool trainable,
+                              weft_error *err) {
+    const int32_t index = self->n_groups;
+    weft_group *group = &self->groups[index];
+    group->members = calloc((size_t)declared->n_parameters, sizeof *group->members);
+    if (group->members == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        weft_parameter *parameter = &declared->parameters[p];
+        if (parameter->unit != unit || parameter->trainable != trainable) continue;
+        parameter->group = index;
+        parameter->offset = group->numel;
+        group->members[group->n_members++] = p;
+        group->used += parameter->numel;
+        group->numel += rounded(parameter->numel, self->grid);
+    }
+    if (group->n_members == 0) {
+        free(group->members);
+        group->members = NULL;
+        return WEFT_OK;
+    }
+    group->unit = unit;
+    group->trainable = trainable;
+    group->dtype = WEFT_F32;
+    group->base = self->numel;
+    self->units[unit].groups[trainable ? 0 : 1] = index;
+    self->numel += group->numel;
+    self->n_groups++;
+    return WEFT_OK;
+}
+
+static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_error *err) {
+    weft_status status = WEFT_OK;
+    self->groups = calloc(2 * (size_t)self->n_units, sizeof *self->groups);
+    if (self->groups == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
+    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
+        status = make_group(self, declared, u, true, err);
+    self->n_trainable_groups = self->n_groups;
+    self->trainable_numel = self->numel;
+    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
+        status = make_group(self, declared, u, false, err);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const weft_host *host,
+                               const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_layout *self = calloc(1, sizeof *self);
+    uint8_t *starts = calloc((size_t)declared->n_modules, 1);
+    int32_t *owners = calloc((size_t)declared->n_parameters, sizeof *owners);
+    if (self == NULL || starts == NULL || owners == NULL) {
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the layout");
+        goto done;
+    }
+    self->grid = choose_grid(declared);
+    status = ask_policy(starts, declared, host, policy, policy_config, err);
+    if (status == WEFT_OK) status = make_units(self, declared, starts, owners, err);
+    if (status == WEFT_OK) status = make_groups(self, declared, err);
+done:
+    free(owners);
+    free(starts);
+    if (status == WEFT_OK)
+        *out = self;
+    else
+        weft_layout_destroy(self);
+    return status;
+}
+
+void weft_layout_destroy(weft_layout *layout) {
+    if (layout == NULL) return;
+    for (int32_t u = 0; u < layout->n_units; u++)
+        free(layout->units[u].name);
+    for (int32_t g = 0; layout->groups != NULL && g < 2 * layout->n_units; g++)
+        free(layout->groups[g].members);
+    free(layout->units);
+    free(layout->groups);
+    free(layout);
+}
+
+int64_t weft_layout_offset(const weft_layout *layout, const weft_parameter *parameter) {
+    return layout->groups[parameter->group].base + parameter->offset;
+}

@@ -1,0 +1,125 @@
+/* select.c: which parameters are trained, from a list such as "head, last:2, *norm.weight". Flags alone; what they lead
+ * to (groups, gradients, a shorter backward) is decided further down. */
+#include "model/declare.h"
+
+#include <stdlib.h>
+
+enum { SHOWN = 4 }; /* names in a message */
+
+/* '*' stands for any text, also for none; everything else for itself. */
+static bool matches(const char *pattern, const char *text) {
+    const char *star = NULL, *retry = NULL; /* the last '*', and where the text behind it was tried */
+    while (*text != '\0') {
+        if (*pattern == '*') {
+            star = pattern++;
+            retry = text;
+        } else if (*pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star != NULL) {
+            pattern = star + 1;
+            text = ++retry;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}
+
+static const char *name_at(const weft_parameter *parameter, int32_t i) {
+    return i == 0 ? parameter->name : parameter->aliases[i - 1];
+}
+
+/* Marks what any name of a parameter agrees to; returns whether there was anything. */
+static bool mark_matching(const weft_declared *declared, const char *pattern, bool *wanted) {
+    bool any = false;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        for (int32_t i = 0; i <= declared->parameters[p].n_aliases; i++)
+            if (matches(pattern, name_at(&declared->parameters[p], i))) wanted[p] = any = true;
+    return any;
+}
+
+/* The first names are enough to see the style. */
+static weft_status no_match(const weft_declared *declared, const char *item, weft_error *err) {
+    char names[512] = "";
+    size_t n = 0;
+    for (int32_t p = 0; p < declared->n_parameters && p < SHOWN && n < sizeof names; p++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "'%s' is no parameter of this model; allowed are all, head, first:N, last:N and parameter names "
+        "in which * stands for any text. Its %d parameters begin with %s",
+        item, declared->n_parameters, names);
+}
+
+static weft_status mark_head(const weft_declared *declared, bool *wanted, weft_error *err) {
+    static const char *const suffixes[] = {"weight", "bias"};
+    char name[512];
+    bool any = false;
+    for (int32_t i = 0; i < 2 && declared->info.head_path != NULL; i++) {
+        int32_t p = -1;
+        (void)snprintf(name, sizeof name, "%s.%s", declared->info.head_path, suffixes[i]);
+        p = weft_declared_find(declared, name);
+        if (p >= 0) wanted[p] = any = true;
+    }
+    if (any) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "'head' names nothing: this model has no head; give parameter names instead");
+}
+
+/* item: "first:2" or "last:2". */
+static weft_status mark_blocks(const weft_declared *declared, const char *item, bool *wanted, weft_error *err) {
+    const bool first = item[0] == 'f';
+    const char *digits = strchr(item, ':') + 1;
+    const long long all = (long long)declared->info.n_layers;
+    char *end = NULL;
+    const long long n = strtoll(digits, &end, 10);
+    char pattern[512];
+    bool any = false;
+    if (digits[0] < '0' || digits[0] > '9' || *end != '\0' || n < 1 || n > all)
+        return weft_error_set(err, WEFT_E_USER, "'%s': the number of layers is a whole number from 1 to %lld", item,
+                              all);
+    for (long long k = first ? 0 : all - n; k < (first ? n : all); k++) {
+        (void)snprintf(pattern, sizeof pattern, "%s.%lld.*", declared->info.layer_path, k);
+        any = mark_matching(declared, pattern, wanted) || any;
+    }
+    return any ? WEFT_OK : no_match(declared, item, err);
+}
+
+static weft_status mark_item(const weft_declared *declared, const char *item, bool *wanted, weft_error *err) {
+    if (strcmp(item, "all") == 0) return mark_matching(declared, "*", wanted) ? WEFT_OK : no_match(declared, item, err);
+    if (strcmp(item, "head") == 0) return mark_head(declared, wanted, err);
+    if (strncmp(item, "first:", 6) == 0 || strncmp(item, "last:", 5) == 0)
+        return mark_blocks(declared, item, wanted, err);
+    return mark_matching(declared, item, wanted) ? WEFT_OK : no_match(declared, item, err);
+}
+
+weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err) {
+    weft_status status = WEFT_OK;
+    bool *wanted = calloc((size_t)declared->n_parameters, sizeof *wanted), any = false;
+    char *list = strdup(trainable), *rest = list;
+    if (wanted == NULL || list == NULL) {
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the choice of trained parameters");
+        goto done;
+    }
+    while (status == WEFT_OK && rest != NULL) {
+        char *item = strsep(&rest, ",");
+        item += strspn(item, " \t");
+        item[strcspn(item, " \t")] = '\0';
+        if (item[0] == '\0') continue;
+        any = true;
+        status = mark_item(declared, item, wanted, err);
+    }
+    if (status == WEFT_OK && !any)
+        status = weft_error_set(err, WEFT_E_USER,
+                                "the list of what is trained is empty; allowed are all, head, first:N, last:N and "
+                                "parameter names in which * stands for any text");
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
+        declared->parameters[p].trainable = wanted[p];
+done:
+    free(list);
+    free(wanted);
+    return status;
+}

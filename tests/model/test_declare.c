@@ -1,0 +1,455 @@
+/* What a model plugin declares is what stays, its first mistake is what is reported, and the choice of trained
+ * parameters says what it means. */
+#include "fixture.h"
+
+/* ---- a model plugin that runs a script ---- */
+
+struct weft_model {
+    int destroyed;
+};
+
+typedef void script(const weft_builder *b);
+
+static struct weft_model the_model;
+static script *the_script;
+static weft_status create_status, declare_status;
+static const char *failure_text;
+static weft_model_info the_info;
+static const char *seen_text;
+
+static weft_status toy_create(weft_model **out, const weft_host *host, const void *config,
+                              const weft_model_source *source, weft_error *err) {
+    (void)host;
+    (void)config;
+    if (create_status != WEFT_OK) {
+        if (failure_text != NULL) weft_error_set(err, create_status, "%s", failure_text);
+        return create_status;
+    }
+    seen_text = source->config_text;
+    the_model.destroyed = 0;
+    *out = &the_model;
+    return WEFT_OK;
+}
+
+static void toy_destroy(weft_model *model) {
+    model->destroyed++;
+}
+
+static void toy_info(const weft_model *model, weft_model_info *out) {
+    (void)model;
+    *out = the_info;
+}
+
+static weft_status toy_declare(weft_model *model, const weft_builder *b, weft_error *err) {
+    (void)model;
+    the_script(b);
+    if (declare_status != WEFT_OK && failure_text != NULL) weft_error_set(err, declare_status, "%s", failure_text);
+    return declare_status;
+}
+
+static weft_value toy_forward(const weft_model *model, uint32_t segment, weft_graph *g, const weft_ops *ops,
+                              weft_value carry) {
+    (void)model;
+    (void)segment;
+    (void)g;
+    (void)ops;
+    return carry;
+}
+
+static const weft_model_plugin toy = {
+    sizeof(weft_model_plugin), 0, toy_create, toy_destroy, toy_info, toy_declare, toy_forward, NULL};
+
+static weft_weight_spec spec(const char *name, int32_t role, int64_t out, int64_t in) {
+    weft_weight_spec s = {sizeof s, 0,  name, role == WEFT_WEIGHT_EMBEDDING ? "Embedding" : "Linear", role, 0,
+                          out,      in, 0.5};
+    return s;
+}
+
+static weft_status toy_fill(const weft_model *model, const char *name, int64_t rows, float *out, weft_error *err) {
+    (void)model;
+    (void)name;
+    (void)rows;
+    (void)out;
+    (void)err;
+    return WEFT_OK;
+}
+
+/* embed (tied to head), three blocks with a linear with bias and a norm, a final norm. */
+static weft_weight *toy_embed, *toy_head;
+static void whole(const weft_builder *b) {
+    weft_module *root = b->module(b->ctx, NULL, "", "ToyForCausalLM");
+    weft_module *model = b->module(b->ctx, root, "model", "Toy");
+    weft_weight_spec s = spec("embed", WEFT_WEIGHT_EMBEDDING, 7, 4);
+    weft_module *layers = NULL;
+    toy_embed = b->weight(b->ctx, model, &s);
+    b->segment(b->ctx, model, "embed");
+    layers = b->module(b->ctx, model, "layers", "ModuleList");
+    for (int i = 0; i < 3; i++) {
+        const char *const names[] = {"0", "1", "2"};
+        weft_module *block = b->module(b->ctx, layers, names[i], "ToyBlock");
+        s = spec("proj", WEFT_WEIGHT_LINEAR, 4, 4);
+        s.has_bias = 1;
+        b->weight(b->ctx, block, &s);
+        s = spec("norm", WEFT_WEIGHT_GAIN, 0, 4);
+        b->weight(b->ctx, block, &s);
+        b->segment(b->ctx, block, names[i]);
+    }
+    s = spec("norm", WEFT_WEIGHT_GAIN, 0, 4);
+    b->weight(b->ctx, model, &s);
+    toy_head = b->tie(b->ctx, root, "head", "Linear", toy_embed);
+    b->table(b->ctx, "rope", 4, toy_fill);
+    b->segment(b->ctx, root, "head");
+    b->carry(b->ctx, 4);
+}
+
+static void setup(void) {
+    const weft_model_info info = {sizeof info, 0, 7, 16, 3, 1, 2, "model.layers", "head"};
+    fixture_directory_make();
+    fixture_write(fixture_path("config.json"), "{\"a\": 1}\n", 9);
+    the_info = info;
+    the_script = whole;
+    create_status = declare_status = WEFT_OK;
+    failure_text = NULL;
+}
+
+static weft_status declare(weft_declared **out, weft_error *err) {
+    return weft_declared_create(out, &fixture_host, &toy, NULL, fixture_path("config.json"), err);
+}
+
+static weft_declared *declared_whole(void) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    ck_assert_ok(declare(&d, &err), err);
+    return d;
+}
+
+START_TEST(names_shapes_and_order_are_kept) {
+    weft_declared *d = declared_whole();
+    const char *const names[] = {"model.embed.weight",         "model.layers.0.proj.weight", "model.layers.0.proj.bias",
+                                 "model.layers.0.norm.weight", "model.layers.1.proj.weight", "model.layers.1.proj.bias",
+                                 "model.layers.1.norm.weight", "model.layers.2.proj.weight", "model.layers.2.proj.bias",
+                                 "model.layers.2.norm.weight", "model.norm.weight"};
+    ck_assert_int_eq(d->n_parameters, 11);
+    for (int32_t i = 0; i < 11; i++) {
+        ck_assert_str_eq(d->parameters[i].name, names[i]);
+        ck_assert(d->parameters[i].trainable);
+        ck_assert_int_eq(weft_declared_find(d, names[i]), i);
+    }
+    ck_assert_int_eq(d->parameters[0].rank, 2);
+    ck_assert_int_eq(d->parameters[0].dims[0], 7);
+    ck_assert_int_eq(d->parameters[0].dims[1], 4);
+    ck_assert_int_eq(d->parameters[2].rank, 1);
+    ck_assert(d->parameters[2].is_bias && d->parameters[2].init_std == 0 && d->parameters[2].numel == 4);
+    ck_assert(d->parameters[3].init_std < 0 && d->parameters[3].role == WEFT_WEIGHT_GAIN);
+    ck_assert(d->parameters[1].init_std == 0.5);
+    ck_assert_int_eq(weft_declared_numel(d, false), 7 * 4 + 3 * (16 + 4 + 4) + 4);
+    ck_assert_int_eq(d->n_segments, 5);
+    ck_assert_str_eq(d->segments[4].name, "head");
+    ck_assert_int_eq(d->n_tables, 1);
+    ck_assert_int_eq(d->carry_width, 4);
+    ck_assert_str_eq(d->config_text, "{\"a\": 1}\n");
+    ck_assert_ptr_eq(seen_text, d->config_text);
+    weft_declared_destroy(d);
+    ck_assert_int_eq(the_model.destroyed, 1);
+}
+END_TEST
+
+START_TEST(a_weight_object_is_a_leaf_of_the_tree) {
+    weft_declared *d = declared_whole();
+    const int32_t proj = weft_declared_module(d, "model.layers.1.proj");
+    const int32_t block = weft_declared_module(d, "model.layers.1");
+    ck_assert_int_ge(proj, 0);
+    ck_assert_str_eq(d->modules[proj]->class_name, "Linear");
+    ck_assert_int_eq(d->modules[proj]->parent, block);
+    ck_assert_int_eq(d->parameters[weft_declared_find(d, "model.layers.1.proj.bias")].module, proj);
+    ck_assert(weft_declared_below(d, proj, 0) && weft_declared_below(d, proj, block));
+    ck_assert(weft_declared_below(d, block, block));
+    ck_assert(!weft_declared_below(d, block, proj));
+    ck_assert_int_eq(weft_declared_module(d, "model.layers.9"), -1);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(a_tie_is_a_second_name_of_one_storage) {
+    weft_declared *d = declared_whole();
+    ck_assert_ptr_eq(toy_head, toy_embed);
+    ck_assert_int_eq(d->parameters[0].n_aliases, 1);
+    ck_assert_str_eq(d->parameters[0].aliases[0], "head.weight");
+    ck_assert_int_eq(weft_declared_find(d, "head.weight"), 0);
+    ck_assert_int_eq(weft_declared_find(d, "head"), -1);
+    ck_assert_int_ge(weft_declared_module(d, "head"), 0);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+/* ---- mistakes ---- */
+
+static void no_parameters(const weft_builder *b) {
+    weft_module *root = b->module(b->ctx, NULL, "", "Toy");
+    b->segment(b->ctx, root, "all");
+    b->carry(b->ctx, 1);
+}
+static void no_segment(const weft_builder *b) {
+    weft_module *root = b->module(b->ctx, NULL, "", "Toy");
+    const weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 1, 1);
+    b->weight(b->ctx, root, &s);
+    b->carry(b->ctx, 1);
+}
+static void same_path(const weft_builder *b) {
+    weft_module *root = b->module(b->ctx, NULL, "", "Toy");
+    b->module(b->ctx, root, "a", "A");
+    b->module(b->ctx, root, "a", "A");
+}
+static void same_weight(const weft_builder *b) {
+    weft_module *root = b->module(b->ctx, NULL, "", "Toy");
+    const weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 1, 1);
+    b->weight(b->ctx, root, &s);
+    b->tie(b->ctx, root, "w", "Linear", b->weight(b->ctx, root, &s));
+}
+static void dotted(const weft_builder *b) {
+    b->module(b->ctx, b->module(b->ctx, NULL, "", "Toy"), "a.b", "A");
+}
+static void nameless(const weft_builder *b) {
+    b->module(b->ctx, b->module(b->ctx, NULL, "", "Toy"), "", "A");
+}
+static void classless(const weft_builder *b) {
+    b->module(b->ctx, NULL, "a", "");
+}
+static void one_weight(const weft_builder *b, weft_weight_spec s) {
+    b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &s);
+}
+static void bad_role(const weft_builder *b) {
+    one_weight(b, spec("w", 9, 1, 1));
+}
+static void bad_shape(const weft_builder *b) {
+    one_weight(b, spec("w", WEFT_WEIGHT_LINEAR, 0, 3));
+}
+static void huge_shape(const weft_builder *b) {
+    one_weight(b, spec("w", WEFT_WEIGHT_LINEAR, INT64_MAX / 2, 3));
+}
+static void biased_embedding(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_EMBEDDING, 2, 3);
+    s.has_bias = 1;
+    one_weight(b, s);
+}
+static void bad_deviation(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
+    s.init_std = -1;
+    one_weight(b, s);
+}
+static void weight_nowhere(const weft_builder *b) {
+    const weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
+    b->weight(b->ctx, NULL, &s);
+}
+static void tie_to_nothing(const weft_builder *b) {
+    b->tie(b->ctx, b->module(b->ctx, NULL, "", "Toy"), "head", "Linear", NULL);
+}
+static void same_segment(const weft_builder *b) {
+    weft_module *root = b->module(b->ctx, NULL, "", "Toy");
+    b->segment(b->ctx, root, "s");
+    b->segment(b->ctx, root, "s");
+}
+static void same_table(const weft_builder *b) {
+    b->table(b->ctx, "t", 4, toy_fill);
+    b->table(b->ctx, "t", 4, toy_fill);
+}
+static void empty_table(const weft_builder *b) {
+    b->table(b->ctx, "t", 0, toy_fill);
+}
+static void two_widths(const weft_builder *b) {
+    b->carry(b->ctx, 4);
+    b->carry(b->ctx, 5);
+}
+static void mistake_first_then_more(const weft_builder *b) {
+    weft_module *none = b->module(b->ctx, NULL, "a.b", "First");
+    const weft_weight_spec s = spec("w", 77, 1, 1);
+    ck_assert_ptr_null(none);
+    ck_assert_ptr_null(b->weight(b->ctx, none, &s));
+    ck_assert_ptr_null(b->tie(b->ctx, none, "x", "X", NULL));
+    ck_assert_ptr_null(b->table(b->ctx, NULL, -1, NULL));
+    ck_assert_uint_eq(b->segment(b->ctx, none, "s"), UINT32_MAX);
+    b->carry(b->ctx, -5);
+}
+
+static const struct {
+    script *script;
+    const char *text;
+} mistakes[] = {
+    {no_parameters, "declares 0 parameters, 1 segments"},
+    {no_segment, "1 parameters, 0 segments"},
+    {same_path, "two modules with the path 'a'"},
+    {same_weight, "two modules with the path 'w'"},
+    {dotted, "named 'a.b'"},
+    {nameless, "named ''"},
+    {classless, "without a name or a class"},
+    {bad_role, "'m.w' with the unknown role 9"},
+    {bad_shape, "'m.w' with the shape (0, 3)"},
+    {huge_shape, "'m.w' with the shape"},
+    {biased_embedding, "embedding 'm.w' with a bias"},
+    {bad_deviation, "'m.w' with the deviation -1"},
+    {weight_nowhere, "a weight without a module"},
+    {tie_to_nothing, "ties 'head' to no weight"},
+    {same_segment, "two segments named 's'"},
+    {same_table, "two tables named 't'"},
+    {empty_table, "a table 't' without"},
+    {two_widths, "a carry of width 5"},
+    {mistake_first_then_more, "named 'a.b'"},
+};
+
+START_TEST(the_first_mistake_is_reported_and_nothing_is_left) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    the_script = mistakes[_i].script;
+    declare_status = WEFT_E_PLUGIN; /* a plugin that noticed it, too, has less to say than the host */
+    failure_text = "something is wrong";
+    if (strstr(mistakes[_i].text, "parameters") != NULL) declare_status = WEFT_OK;
+    ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, mistakes[_i].text);
+    ck_assert_ptr_null(d);
+    ck_assert_int_eq(the_model.destroyed, 1);
+}
+END_TEST
+
+START_TEST(a_plugin_that_fails_is_quoted_or_blamed) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    create_status = WEFT_E_USER;
+    failure_text = "config.json: hidden_size is odd";
+    ck_assert_int_eq(declare(&d, &err), WEFT_E_USER);
+    ck_assert_text(err, "hidden_size is odd");
+    failure_text = NULL;
+    ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "create failed without saying why");
+    create_status = WEFT_OK;
+    declare_status = WEFT_E_USER;
+    ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "declare failed without saying why");
+}
+END_TEST
+
+START_TEST(what_info_says_must_exist) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    the_info.layer_path = "model.blocks";
+    ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "'model.blocks'");
+    the_info.layer_path = "model.layers";
+    the_info.head_path = "lost";
+    ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "'lost'");
+    the_info.head_path = NULL;
+    the_info.vocab_size = 0;
+    ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "vocabulary 0");
+}
+END_TEST
+
+START_TEST(a_configuration_that_cannot_be_read_is_named) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, "/nowhere/config.json", &err), WEFT_E_USER);
+    ck_assert_text(err, "/nowhere/config.json: cannot be opened: No such file");
+    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, fixture_directory, &err), WEFT_E_USER);
+    ck_assert_text(err, "is not a file");
+}
+END_TEST
+
+/* ---- what is trained ---- */
+
+static const struct {
+    const char *list;
+    const char *trained; /* a digit per parameter, in order */
+} choices[] = {
+    {"all", "11111111111"},
+    {"head", "10000000000"}, /* tied: one storage */
+    {"first:1", "01110000000"},
+    {"last:2", "00001111110"},
+    {"last:3", "01111111110"},
+    {"model.norm.weight", "00000000001"},
+    {"*norm.weight", "00010010011"},
+    {"*.layers.*.proj.*", "01101101100"},
+    {"head.weight", "10000000000"},
+    {"*bias, head", "10100100100"},
+    {"first:1,last:1", "01110001110"},
+    {"*", "11111111111"},
+    {"model.*.1.*t", "00001010000"},
+};
+
+START_TEST(a_choice_marks_what_it_names) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = declared_whole();
+    int64_t numel = 0;
+    ck_assert_ok(weft_declared_select(d, choices[_i].list, &err), err);
+    for (int32_t p = 0; p < d->n_parameters; p++) {
+        ck_assert_msg(d->parameters[p].trainable == (choices[_i].trained[p] == '1'), "'%s': %s", choices[_i].list,
+                      d->parameters[p].name);
+        if (d->parameters[p].trainable) numel += d->parameters[p].numel;
+    }
+    ck_assert_int_eq(weft_declared_numel(d, true), numel);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+static const struct {
+    const char *list, *text;
+} wrong_choices[] = {
+    {"", "list of what is trained is empty"},
+    {" , ", "list of what is trained is empty"},
+    {"model.norm", "'model.norm' is no parameter of this model"},
+    {"all,lm_head", "begin with model.embed.weight, model.layers.0.proj.weight"},
+    {"first:0", "from 1 to 3"},
+    {"last:4", "'last:4': the number of layers is a whole number from 1 to 3"},
+    {"first:two", "whole number"},
+    {"first:-1", "whole number"},
+    {"first:", "whole number"},
+    {"*.bia", "is no parameter"},
+    {"*proj", "is no parameter"},
+};
+
+START_TEST(a_choice_that_names_nothing_changes_nothing) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = declared_whole();
+    ck_assert_ok(weft_declared_select(d, "head", &err), err);
+    ck_assert_int_eq(weft_declared_select(d, wrong_choices[_i].list, &err), WEFT_E_USER);
+    ck_assert_text(err, wrong_choices[_i].text);
+    ck_assert_int_eq(weft_declared_numel(d, true), 28);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(a_model_without_a_head_says_so) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    the_info.head_path = NULL;
+    d = declared_whole();
+    ck_assert_int_eq(weft_declared_select(d, "head", &err), WEFT_E_USER);
+    ck_assert_text(err, "has no head");
+    weft_declared_destroy(d);
+}
+END_TEST
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+int main(void) {
+    Suite *suite = suite_create("model.declare");
+    TCase *tcase = tcase_create("declare");
+    SRunner *runner = NULL;
+    int failures = 0;
+    tcase_add_checked_fixture(tcase, setup, fixture_directory_remove);
+    tcase_add_test(tcase, names_shapes_and_order_are_kept);
+    tcase_add_test(tcase, a_weight_object_is_a_leaf_of_the_tree);
+    tcase_add_test(tcase, a_tie_is_a_second_name_of_one_storage);
+    tcase_add_loop_test(tcase, the_first_mistake_is_reported_and_nothing_is_left, 0, LENGTH(mistakes));
+    tcase_add_test(tcase, a_plugin_that_fails_is_quoted_or_blamed);
+    tcase_add_test(tcase, what_info_says_must_exist);
+    tcase_add_test(tcase, a_configuration_that_cannot_be_read_is_named);
+    tcase_add_loop_test(tcase, a_choice_marks_what_it_names, 0, LENGTH(choices));
+    tcase_add_loop_test(tcase, a_choice_that_names_nothing_changes_nothing, 0, LENGTH(wrong_choices));
+    tcase_add_test(tcase, a_model_without_a_head_says_so);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}
