@@ -21,6 +21,6 @@ void weft_crash_step(uint64_t step);
 
 /* The loader's: notes a file that was mapped at `address` (any address in it), and takes a new picture of all mapped
  * libraries. [main] */
-void weft_crash_add(const char *path, const char *sha256, const void *address);
+void weft_crash_add(const char *sha256, const void *address);
 
 #endif

@@ -1,0 +1,226 @@
+/* host/plugin/crash.c: see crash.h.
+ *
+ * The handler may call only what is safe in one: it looks addresses up in a picture of the mapped libraries that was taken
+ * when the last plugin was loaded, puts the line together by hand and writes it. Where the crash lies in a library (abort
+ * in libc, a product in oneDNN), the nearest word on the stack that points into a plugin names the caller. The stack is
+ * read by process_vm_readv, which answers with an error where a plain read would crash again.
+ */
+#include "plugin/crash.h"
+
+#include <link.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define MOST_OBJECTS 256
+#define MOST_FILES 64
+#define STACK_WORDS 4096
+
+typedef struct object {
+    uintptr_t from, to;
+    char name[64];
+    char sha256[13]; /* the first twelve digits; empty: no plugin */
+} object;
+
+typedef struct added {
+    uintptr_t address;
+    char sha256[13];
+} added;
+
+static object objects[MOST_OBJECTS];
+static _Atomic size_t n_objects;
+static added files[MOST_FILES];
+static size_t n_files;
+static const char *_Atomic doing;
+static _Atomic uint64_t current_step;
+static unsigned char handler_stack[65536];
+
+/* --- the picture ------------------------------------------------------------------------------------------------------ */
+
+static void copy_name(char *out, size_t n, const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    size_t length = strlen(name);
+    if (length >= n) length = n - 1;
+    memcpy(out, name, length);
+    out[length] = 0;
+}
+
+static int add_object(struct dl_phdr_info *info, size_t size, void *context) {
+    size_t *n = context;
+    object *out = &objects[*n];
+    size_t i;
+    (void)size;
+    if (*n == MOST_OBJECTS) return 1;
+    memset(out, 0, sizeof *out);
+    out->from = UINTPTR_MAX;
+    for (i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        if (header->p_type != PT_LOAD) continue;
+        if (info->dlpi_addr + header->p_vaddr < out->from) out->from = info->dlpi_addr + header->p_vaddr;
+        if (info->dlpi_addr + header->p_vaddr + header->p_memsz > out->to) {
+            out->to = info->dlpi_addr + header->p_vaddr + header->p_memsz;
+        }
+    }
+    copy_name(out->name, sizeof out->name, info->dlpi_name[0] == 0 ? "weft" : info->dlpi_name);
+    for (i = 0; i < n_files; i++) {
+        if (files[i].address >= out->from && files[i].address < out->to) memcpy(out->sha256, files[i].sha256, 13);
+    }
+    (*n)++;
+    return 0;
+}
+
+static void take_picture(void) {
+    size_t n = 0;
+    atomic_store(&n_objects, 0);
+    (void)dl_iterate_phdr(add_object, &n);
+    atomic_store(&n_objects, n);
+}
+
+void weft_crash_add(const char *sha256, const void *address) {
+    if (n_files < MOST_FILES) {
+        files[n_files].address = (uintptr_t)address;
+        memcpy(files[n_files].sha256, sha256, 12);
+        n_files++;
+    }
+    take_picture();
+}
+
+void weft_crash_doing(const char *what) {
+    atomic_store(&doing, what);
+}
+
+void weft_crash_step(uint64_t step) {
+    atomic_store(&current_step, step);
+}
+
+/* --- in the handler --------------------------------------------------------------------------------------------------- */
+
+typedef struct line {
+    char text[512];
+    size_t n;
+} line;
+
+static void put(line *out, const char *text) {
+    while (*text != 0 && out->n < sizeof out->text - 1) out->text[out->n++] = *text++;
+}
+
+static void put_number(line *out, uint64_t number) {
+    char digits[21];
+    size_t at = sizeof digits - 1;
+    digits[at] = 0;
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    put(out, digits + at);
+}
+
+static void put_object(line *out, const object *where) {
+    put(out, where->name);
+    if (where->sha256[0] == 0) return;
+    put(out, " (sha256 ");
+    put(out, where->sha256);
+    put(out, ")");
+}
+
+static const object *object_at(uintptr_t address) {
+    const size_t n = atomic_load(&n_objects);
+    size_t i;
+    for (i = 0; i < n; i++) {
+        if (address >= objects[i].from && address < objects[i].to) return &objects[i];
+    }
+    return NULL;
+}
+
+static void registers(uintptr_t *counter, uintptr_t *stack, const void *context) {
+    const ucontext_t *state = context;
+#if defined(__x86_64__)
+    *counter = (uintptr_t)state->uc_mcontext.gregs[REG_RIP];
+    *stack = (uintptr_t)state->uc_mcontext.gregs[REG_RSP];
+#elif defined(__aarch64__)
+    *counter = (uintptr_t)state->uc_mcontext.pc;
+    *stack = (uintptr_t)state->uc_mcontext.sp;
+#endif
+}
+
+/* The plugin of the first word above the stack pointer that points into one. */
+static const object *caller_on_stack(uintptr_t stack) {
+    static uintptr_t words[STACK_WORDS];
+    size_t done = 0, i;
+    while (done < STACK_WORDS) { /* in small pieces: the stack may end soon */
+        struct iovec to = {words + done, 64 * sizeof *words}, from = {(void *)(stack + done * sizeof *words), 0};
+        from.iov_len = to.iov_len;
+        if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)to.iov_len) break;
+        done += 64;
+    }
+    for (i = 0; i < done; i++) {
+        const object *found = object_at(words[i]);
+        if (found != NULL && found->sha256[0] != 0) return found;
+    }
+    return NULL;
+}
+
+static const char *signal_name(int number) {
+    switch (number) {
+    case SIGSEGV: return "segmentation fault";
+    case SIGBUS: return "bus error";
+    case SIGFPE: return "arithmetic fault";
+    case SIGILL: return "illegal instruction";
+    case SIGABRT: return "abort";
+    default: return "crash";
+    }
+}
+
+static void crash_handler(int number, siginfo_t *info, void *context) {
+    line out = {{0}, 0};
+    uintptr_t counter = 0, stack = 0;
+    const object *where = NULL, *caller = NULL;
+    const char *what = atomic_load(&doing);
+    registers(&counter, &stack, context);
+    where = object_at(counter);
+    if (where == NULL || where->sha256[0] == 0) caller = caller_on_stack(stack);
+    put(&out, "weft: signal ");
+    put_number(&out, (uint64_t)number);
+    put(&out, " (");
+    put(&out, signal_name(number));
+    put(&out, ") in ");
+    if (where != NULL) put_object(&out, where);
+    if (where == NULL) put(&out, "code of no known file");
+    if (caller != NULL) {
+        put(&out, ", called from ");
+        put_object(&out, caller);
+    }
+    if (what != NULL) {
+        put(&out, ", in ");
+        put(&out, what);
+    }
+    if (atomic_load(&current_step) != 0) {
+        put(&out, ", step ");
+        put_number(&out, atomic_load(&current_step));
+    }
+    put(&out, "\n");
+    if (write(STDERR_FILENO, out.text, out.n) < 0) { /* nothing is left to say it to */
+    }
+    /* The default action is back (SA_RESETHAND). A fault happens again by itself, with its own registers in the core file;
+     * a signal that was sent is sent again. */
+    if (info->si_code <= 0) (void)raise(number);
+}
+
+void weft_crash_install(void) {
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    const stack_t stack = {.ss_sp = handler_stack, .ss_flags = 0, .ss_size = sizeof handler_stack};
+    struct sigaction action;
+    size_t i;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = crash_handler;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaltstack(&stack, NULL);
+    take_picture();
+    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
+}

@@ -1,0 +1,282 @@
+/* host/plugin/elf.c: the bounds-checked reader of elf.h. Structures are those of the System V ABI, taken from <elf.h>. */
+#include "plugin/elf.h"
+
+#include <elf.h>
+
+#if defined(__x86_64__)
+#define WEFT_ELF_MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define WEFT_ELF_MACHINE EM_AARCH64
+#elif defined(__riscv)
+#define WEFT_ELF_MACHINE EM_RISCV
+#elif defined(__powerpc64__)
+#define WEFT_ELF_MACHINE EM_PPC64
+#else
+#error "name this machine's ELF number here"
+#endif
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define WEFT_ELF_DATA ELFDATA2LSB
+#else
+#define WEFT_ELF_DATA ELFDATA2MSB
+#endif
+
+/* More version needs than any real library has; stops a file whose lists run in small steps through all of its bytes. */
+#define MOST_VERSIONS 20000
+
+static const char *machine_name(unsigned machine) {
+    switch (machine) {
+    case EM_386: return "32-bit x86";
+    case EM_X86_64: return "x86-64";
+    case EM_ARM: return "32-bit ARM";
+    case EM_AARCH64: return "AArch64";
+    case EM_RISCV: return "RISC-V";
+    case EM_PPC64: return "PowerPC 64";
+    case EM_S390: return "s390";
+    default: return "a machine unknown here";
+    }
+}
+
+const unsigned char *weft_elf_at(const weft_elf *self, uint64_t address, uint64_t size) {
+    uint32_t i;
+    for (i = 0; i < self->n_loads; i++) {
+        const weft_elf_load *load = &self->loads[i];
+        if (address >= load->address && address - load->address <= load->bytes &&
+            size <= load->bytes - (address - load->address)) {
+            return self->image + load->offset + (address - load->address);
+        }
+    }
+    return NULL;
+}
+
+/* A text of .dynstr, whose last byte is NUL (read_dynamic saw to it), or NULL. */
+static const char *text_at(const weft_elf *self, uint64_t offset) {
+    const unsigned char *texts = weft_elf_at(self, self->texts, self->texts_size);
+    return texts == NULL || offset >= self->texts_size ? NULL : (const char *)texts + offset;
+}
+
+/* The first 64 bytes: is it a shared object of this machine, and all there? */
+static weft_status read_header(Elf64_Ehdr *out, const unsigned char *image, size_t size, weft_error *err) {
+    if (size < 4 || memcmp(image, ELFMAG, SELFMAG) != 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "is not an ELF file, so it is no plugin.");
+    }
+    if (size < sizeof *out) return weft_error_set(err, WEFT_E_PLUGIN, "is truncated: it ends inside its first header.");
+    memcpy(out, image, sizeof *out);
+    if (out->e_ident[EI_CLASS] != ELFCLASS64) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "is a 32-bit file; this host is 64-bit. Build it for this machine.");
+    }
+    if (out->e_ident[EI_DATA] != WEFT_ELF_DATA) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "has the other byte order. Build it for this machine.");
+    }
+    if (out->e_machine != WEFT_ELF_MACHINE) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "is built for %s; this machine is %s. Build it for this machine.",
+                              machine_name(out->e_machine), machine_name(WEFT_ELF_MACHINE));
+    }
+    if (out->e_type != ET_DYN) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "is no shared object; link it with -shared.");
+    }
+    if (out->e_phentsize != sizeof(Elf64_Phdr) || out->e_phnum == 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "has no program headers that can be read; it is damaged.");
+    }
+    return WEFT_OK;
+}
+
+static weft_status truncated(weft_error *err, uint64_t end, size_t size) {
+    return weft_error_set(err, WEFT_E_PLUGIN, "is truncated: its headers speak of %llu bytes and it has %llu.",
+                          (unsigned long long)end, (unsigned long long)size);
+}
+
+/* end = offset + bytes lies inside the file. */
+static int inside(uint64_t offset, uint64_t bytes, uint64_t size) {
+    return offset <= size && bytes <= size - offset;
+}
+
+static weft_status read_load(weft_elf *out, const Elf64_Phdr *header, weft_error *err) {
+    weft_elf_load *load = NULL;
+    if (!inside(header->p_offset, header->p_filesz, out->size)) {
+        return truncated(err, header->p_offset + header->p_filesz, out->size);
+    }
+    if (out->n_loads == WEFT_ELF_LOADS) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "has more than %d segments to load.", WEFT_ELF_LOADS);
+    }
+    load = &out->loads[out->n_loads++];
+    load->address = header->p_vaddr;
+    load->offset = header->p_offset;
+    load->bytes = header->p_filesz;
+    return WEFT_OK;
+}
+
+static weft_status read_program_headers(weft_elf *out, const Elf64_Ehdr *header, weft_error *err) {
+    weft_status status = WEFT_OK;
+    unsigned i;
+    if (!inside(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize, out->size)) {
+        return truncated(err, header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize, out->size);
+    }
+    if (!inside(header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size)) {
+        return truncated(err, header->e_phoff + (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size);
+    }
+    for (i = 0; i < header->e_phnum && status == WEFT_OK; i++) {
+        Elf64_Phdr program;
+        memcpy(&program, out->image + header->e_phoff + i * sizeof program, sizeof program);
+        if (program.p_type == PT_LOAD) status = read_load(out, &program, err);
+        if (program.p_type == PT_DYNAMIC) {
+            out->dynamic = program.p_vaddr;
+            out->n_dynamic = program.p_memsz / sizeof(Elf64_Dyn);
+        }
+    }
+    return status;
+}
+
+/* How many symbols .dynsym has is said by its hash table alone. Old form: the number of chains. */
+static uint64_t count_by_hash(const weft_elf *self, uint64_t hash) {
+    uint32_t words[2];
+    const unsigned char *at = weft_elf_at(self, hash, sizeof words);
+    if (at == NULL) return 0;
+    memcpy(words, at, sizeof words);
+    return words[1];
+}
+
+/* GNU form: the end of the chain that starts highest. */
+static uint64_t count_by_gnu_hash(const weft_elf *self, uint64_t hash) {
+    uint32_t head[4], last = 0, i;
+    uint64_t chains = 0;
+    const unsigned char *at = weft_elf_at(self, hash, sizeof head), *buckets = NULL;
+    if (at == NULL) return 0;
+    memcpy(head, at, sizeof head); /* buckets, first symbol, bloom words, shift */
+    buckets = weft_elf_at(self, hash + 16 + 8 * (uint64_t)head[2], 4 * (uint64_t)head[0]);
+    if (buckets == NULL) return 0;
+    for (i = 0; i < head[0]; i++) {
+        uint32_t bucket;
+        memcpy(&bucket, buckets + 4 * (uint64_t)i, 4);
+        if (bucket > last) last = bucket;
+    }
+    if (last < head[1]) return head[1];
+    chains = hash + 16 + 8 * (uint64_t)head[2] + 4 * (uint64_t)head[0];
+    for (;;) {
+        uint32_t chain;
+        at = weft_elf_at(self, chains + 4 * (uint64_t)(last - head[1]), 4);
+        if (at == NULL) return 0;
+        memcpy(&chain, at, 4);
+        if (chain & 1u) return (uint64_t)last + 1;
+        last++;
+    }
+}
+
+static int dynamic_entry(const weft_elf *self, Elf64_Dyn *out, uint64_t i) {
+    const unsigned char *at = NULL;
+    if (i >= self->n_dynamic) return 0;
+    at = weft_elf_at(self, self->dynamic + i * sizeof *out, sizeof *out);
+    if (at == NULL) return 0;
+    memcpy(out, at, sizeof *out);
+    return out->d_tag != DT_NULL;
+}
+
+static weft_status read_dynamic(weft_elf *out, weft_error *err) {
+    const unsigned char *texts = NULL;
+    uint64_t hash = 0, gnu_hash = 0, i;
+    Elf64_Dyn entry;
+    for (i = 0; dynamic_entry(out, &entry, i); i++) {
+        const uint64_t value = entry.d_un.d_val;
+        if (entry.d_tag == DT_SYMTAB) out->symbols = value;
+        if (entry.d_tag == DT_STRTAB) out->texts = value;
+        if (entry.d_tag == DT_STRSZ) out->texts_size = value;
+        if (entry.d_tag == DT_HASH) hash = value;
+        if (entry.d_tag == DT_GNU_HASH) gnu_hash = value;
+        if (entry.d_tag == DT_VERNEED) out->versions = value;
+        if (entry.d_tag == DT_VERNEEDNUM) out->n_versions = value;
+    }
+    out->n_symbols = gnu_hash != 0 ? count_by_gnu_hash(out, gnu_hash) : count_by_hash(out, hash);
+    texts = weft_elf_at(out, out->texts, out->texts_size);
+    if (out->n_symbols == 0 || weft_elf_at(out, out->symbols, out->n_symbols * sizeof(Elf64_Sym)) == NULL ||
+        texts == NULL || out->texts_size == 0 || texts[out->texts_size - 1] != 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "has no dynamic symbol table that can be read; it is damaged.");
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_elf_open(weft_elf *out, const void *image, size_t size, weft_error *err) {
+    Elf64_Ehdr header;
+    weft_status status = read_header(&header, image, size, err);
+    memset(out, 0, sizeof *out);
+    out->image = image;
+    out->size = size;
+    if (status == WEFT_OK) status = read_program_headers(out, &header, err);
+    if (status == WEFT_OK) status = read_dynamic(out, err);
+    return status;
+}
+
+int weft_elf_export(const weft_elf *self, weft_elf_symbol *out, uint64_t i) {
+    const unsigned char *at = weft_elf_at(self, self->symbols + i * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
+    Elf64_Sym symbol;
+    if (at == NULL) return -1;
+    memcpy(&symbol, at, sizeof symbol);
+    if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL) return 0;
+    if (ELF64_ST_VISIBILITY(symbol.st_other) == STV_HIDDEN || ELF64_ST_VISIBILITY(symbol.st_other) == STV_INTERNAL) {
+        return 0;
+    }
+    out->name = text_at(self, symbol.st_name);
+    out->address = symbol.st_value;
+    out->size = symbol.st_size;
+    out->is_function = ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
+    out->is_object = ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT;
+    return out->name == NULL ? -1 : 1;
+}
+
+const char *weft_elf_needed(const weft_elf *self, uint64_t i) {
+    Elf64_Dyn entry;
+    uint64_t at, seen = 0;
+    for (at = 0; dynamic_entry(self, &entry, at); at++) {
+        if (entry.d_tag == DT_NEEDED && seen++ == i) return text_at(self, entry.d_un.d_val);
+    }
+    return NULL;
+}
+
+/* "GLIBC_2.36" raises major and minor; other names ("GLIBC_PRIVATE", "GCC_3.0") do not. */
+static void raise_glibc(const char *name, int *major, int *minor) {
+    int a = 0, b = 0;
+    if (strncmp(name, "GLIBC_", 6) != 0 || sscanf(name + 6, "%4d.%4d", &a, &b) != 2) return;
+    if (a > *major || (a == *major && b > *minor)) {
+        *major = a;
+        *minor = b;
+    }
+}
+
+/* The versions asked of one library: a list of Vernaux from `address` on. Returns how many were read, < 0: unreadable. */
+static int64_t read_versions_of(const weft_elf *self, uint64_t address, uint32_t count, int *major, int *minor) {
+    uint32_t i;
+    for (i = 0; i < count; i++) {
+        Elf64_Vernaux aux;
+        const unsigned char *at = weft_elf_at(self, address, sizeof aux);
+        const char *name = NULL;
+        if (at == NULL) return -1;
+        memcpy(&aux, at, sizeof aux);
+        name = text_at(self, aux.vna_name);
+        if (name == NULL) return -1;
+        raise_glibc(name, major, minor);
+        if (aux.vna_next == 0) return (int64_t)i + 1;
+        address += aux.vna_next;
+    }
+    return count;
+}
+
+weft_status weft_elf_glibc(const weft_elf *self, int *major, int *minor, weft_error *err) {
+    uint64_t address = self->versions, i;
+    int64_t read = 0;
+    *major = 0;
+    *minor = 0;
+    for (i = 0; i < self->n_versions && read >= 0 && read < MOST_VERSIONS; i++) {
+        Elf64_Verneed need;
+        const unsigned char *at = weft_elf_at(self, address, sizeof need);
+        int64_t more = -1;
+        if (at != NULL) {
+            memcpy(&need, at, sizeof need);
+            more = read_versions_of(self, address + need.vn_aux, need.vn_cnt, major, minor);
+        }
+        read = more < 0 ? -1 : read + more + 1;
+        if (read < 0 || need.vn_next == 0) break;
+        address += need.vn_next;
+    }
+    if (read < 0 || read >= MOST_VERSIONS) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a list of library versions that cannot be read; it is damaged.");
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,174 @@
+/* host/plugin/kinds.c: see kinds.h. A new kind, or a slot that becomes required, is a line here. */
+#include "plugin/kinds.h"
+
+#include "config/config.h"
+#include <weft/comm.h>
+#include <weft/data.h>
+#include <weft/model.h>
+#include <weft/policy.h>
+#include <weft/strategy.h>
+#include <weft/tokenizer.h>
+
+typedef struct slot {
+    const char *name;
+    size_t offset;
+} slot;
+
+/* clang-format off */
+#define SLOT(kind, name) {#name, offsetof(weft_##kind##_plugin, name)}
+static const slot model_slots[] = {
+    SLOT(model, create), SLOT(model, destroy), SLOT(model, info), SLOT(model, declare), SLOT(model, forward)};
+static const slot optimizer_slots[] = {
+    SLOT(optimizer, create), SLOT(optimizer, destroy), SLOT(optimizer, states), SLOT(optimizer, hp_size),
+    SLOT(optimizer, prepare), SLOT(optimizer, update)};
+static const slot data_slots[] = {
+    SLOT(data, create), SLOT(data, destroy), SLOT(data, info), SLOT(data, split_info), SLOT(data, shape), SLOT(data, leaf)};
+static const slot tokenizer_slots[] = {
+    SLOT(tokenizer, create), SLOT(tokenizer, destroy), SLOT(tokenizer, info), SLOT(tokenizer, encode),
+    SLOT(tokenizer, decode)};
+static const slot device_slots[] = {
+    SLOT(device, create), SLOT(device, destroy), SLOT(device, info), SLOT(device, alloc), SLOT(device, release),
+    SLOT(device, stream_create), SLOT(device, stream_destroy), SLOT(device, synchronize), SLOT(device, mark),
+    SLOT(device, wait), SLOT(device, write), SLOT(device, read), SLOT(device, copy), SLOT(device, fill),
+    SLOT(device, convert), SLOT(device, matmul_workspace), SLOT(device, rms_norm_backward_workspace),
+    SLOT(device, attention_workspace), SLOT(device, attention_backward_workspace),
+    SLOT(device, embedding_backward_workspace), SLOT(device, head_loss_workspace),
+    SLOT(device, head_loss_grad_workspace), SLOT(device, square_sum_workspace), SLOT(device, matmul),
+    SLOT(device, rms_norm), SLOT(device, rms_norm_backward), SLOT(device, rope), SLOT(device, attention),
+    SLOT(device, attention_backward), SLOT(device, swiglu), SLOT(device, swiglu_backward), SLOT(device, embedding),
+    SLOT(device, embedding_backward), SLOT(device, head_loss), SLOT(device, head_loss_grad), SLOT(device, add),
+    SLOT(device, square_sum), SLOT(device, clip), SLOT(device, update)};
+static const slot strategy_slots[] = {SLOT(strategy, replicas), SLOT(strategy, place), SLOT(strategy, compile)};
+static const slot policy_slots[] = {SLOT(policy, units)};
+static const slot comm_slots[] = {
+    SLOT(comm, create), SLOT(comm, destroy), SLOT(comm, info), SLOT(comm, group), SLOT(comm, all_gather),
+    SLOT(comm, all_to_all), SLOT(comm, test), SLOT(comm, wait)};
+
+typedef struct kind_row {
+    const char *name;
+    int32_t interface_major;
+    const slot *slots;
+    size_t n_slots;
+} kind_row;
+
+#define KIND(name, interface_major) \
+    {#name, interface_major, name##_slots, sizeof name##_slots / sizeof name##_slots[0]}
+static const kind_row kinds[] = {
+    KIND(model, 1), KIND(optimizer, 1), KIND(data, 1), KIND(tokenizer, 1), KIND(device, 1),
+    KIND(strategy, 0), KIND(policy, 0), KIND(comm, 0)};
+/* clang-format on */
+
+static const kind_row *find_kind(const char *kind) {
+    size_t i;
+    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(kinds[i].name, kind) == 0) return &kinds[i];
+    }
+    return NULL;
+}
+
+int32_t weft_kind_interface(const char *kind) {
+    const kind_row *row = find_kind(kind);
+    return row == NULL ? -1 : row->interface_major;
+}
+
+const char *weft_kind_list(void) {
+    return "model, optimizer, data, tokenizer, device, strategy, policy, comm";
+}
+
+weft_status weft_kind_fits(const weft_note_plugin *plugin, uint32_t sdk, weft_error *err) {
+    const kind_row *row = find_kind(plugin->kind);
+    if (row == NULL) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "holds a plugin of kind \"%s\"; this host knows %s.", plugin->kind,
+                              weft_kind_list());
+    }
+    if ((int64_t)plugin->interface_major != row->interface_major) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "holds %s:%s for interface %s/%u; this host speaks %s/%d. Build it with this host's headers.",
+                              plugin->kind, plugin->id, plugin->kind, plugin->interface_major, row->name,
+                              (int)row->interface_major);
+    }
+    if (row->interface_major == 0 && sdk != WEFT_SDK_HEADERS) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "holds %s:%s, an interface that may change with every SDK: it is built for SDK %u.%u and this "
+                              "host has %u.%u. Build it with this host's headers.",
+                              plugin->kind, plugin->id, sdk / 1000, sdk % 1000, (unsigned)WEFT_SDK_HEADERS / 1000,
+                              (unsigned)WEFT_SDK_HEADERS % 1000);
+    }
+    return WEFT_OK;
+}
+
+/* All slots of the table are there and filled. Function pointers have the size of data pointers wherever dlsym works. */
+static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, weft_error *err) {
+    uint32_t struct_size;
+    size_t i;
+    if (plugin->table == NULL) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "gives no table for %s:%s.", plugin->kind, plugin->id);
+    }
+    memcpy(&struct_size, plugin->table, sizeof struct_size);
+    for (i = 0; i < row->n_slots; i++) {
+        const slot *s = &row->slots[i];
+        void *value = NULL;
+        if (struct_size < s->offset + sizeof value) {
+            return weft_error_set(err, WEFT_E_PLUGIN,
+                                  "gives a table of %u bytes for %s:%s, which ends before its slot %s.", struct_size,
+                                  plugin->kind, plugin->id, s->name);
+        }
+        memcpy(&value, (const char *)plugin->table + s->offset, sizeof value);
+        if (value == NULL) {
+            return weft_error_set(err, WEFT_E_PLUGIN, "leaves the required slot %s of %s:%s empty.", s->name, plugin->kind,
+                                  plugin->id);
+        }
+    }
+    return WEFT_OK;
+}
+
+static int same_text(const char *given, const char *noted) {
+    return given != NULL && strcmp(given, noted) == 0;
+}
+
+/* One plugin of the list against its line of the note. */
+static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugin *note, weft_error *err) {
+    weft_status status;
+    if (!WEFT_HAS(plugin, table)) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "describes %s:%s in %u bytes, fewer than SDK 1.0 has.", note->kind,
+                              note->id, plugin->struct_size);
+    }
+    if (!same_text(plugin->kind, note->kind) || !same_text(plugin->id, note->id) ||
+        !same_text(plugin->version, note->version) || plugin->interface_major != note->interface_major) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "says in its note that it holds %s/%u %s %s, and its entry says %s/%u %s %s.", note->kind,
+                              note->interface_major, note->id, note->version,
+                              plugin->kind == NULL ? "(nothing)" : plugin->kind, plugin->interface_major,
+                              plugin->id == NULL ? "(nothing)" : plugin->id,
+                              plugin->version == NULL ? "(nothing)" : plugin->version);
+    }
+    if (plugin->help == NULL || plugin->help[0] == 0 || strchr(plugin->help, '\n') != NULL) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "gives no line of help for %s:%s.", note->kind, note->id);
+    }
+    status = weft_key_table_check(plugin->keys, plugin->n_keys, plugin->key_stride, plugin->config_size, err);
+    if (status != WEFT_OK) {
+        (void)weft_error_prefix(err, "has a key table for %s:%s that does not hold: ", note->kind, note->id);
+        return status;
+    }
+    return check_slots(plugin, find_kind(note->kind), err);
+}
+
+weft_status weft_list_check(const weft_plugin_list *list, const weft_preflight *note, weft_error *err) {
+    weft_status status = WEFT_OK;
+    uint32_t i;
+    if (!WEFT_HAS(list, plugins) || list->plugins == NULL || list->stride % 8 != 0 ||
+        list->stride < offsetof(weft_plugin, table) + sizeof(void *)) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "gives a list of plugins that cannot be read (%u bytes, %u bytes per plugin).",
+                              list->struct_size, list->stride);
+    }
+    if (list->n_plugins != note->n_plugins) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "says in its note that it holds %u plugins, and its entry gives %u.",
+                              note->n_plugins, list->n_plugins);
+    }
+    for (i = 0; i < list->n_plugins && status == WEFT_OK; i++) {
+        const char *at = (const char *)list->plugins + (size_t)i * list->stride;
+        status = check_plugin((const weft_plugin *)(const void *)at, &note->plugins[i], err);
+    }
+    return status;
+}

@@ -1,0 +1,152 @@
+/* host/plugin/plugins.c: the registry of plugin.h: from a kind and a name to a loaded plugin. */
+#include "plugin/plugin.h"
+
+#include "plugin/kinds.h"
+#include "plugin/load.h"
+#include "plugin/search.h"
+#include <limits.h>
+#include <stdlib.h>
+
+typedef struct request {
+    char *kind, *name;
+    const weft_loaded *loaded;
+} request;
+
+struct weft_plugins {
+    weft_search search;
+    char *pins; /* or NULL */
+    request *requests;
+    size_t n_requests;
+    const weft_loaded **given; /* each once */
+    size_t n_given;
+};
+
+weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err) {
+    weft_plugins *self = NULL;
+    weft_status status = weft_pins_check(options->pins, err);
+    if (status != WEFT_OK) return status;
+    self = calloc(1, sizeof *self);
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for the plugin registry.");
+    status = weft_search_open(&self->search, options->path, err);
+    if (status == WEFT_OK && options->pins != NULL) {
+        self->pins = strdup(options->pins);
+        if (self->pins == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "No memory for the plugin registry.");
+    }
+    if (status == WEFT_OK) {
+        *out = self;
+    } else {
+        weft_plugins_destroy(self);
+    }
+    return status;
+}
+
+void weft_plugins_destroy(weft_plugins *self) {
+    size_t i;
+    if (self == NULL) return;
+    for (i = 0; i < self->n_requests; i++) {
+        free(self->requests[i].kind);
+        free(self->requests[i].name);
+    }
+    weft_search_close(&self->search);
+    free(self->requests);
+    free((void *)self->given);
+    free(self->pins);
+    free(self);
+}
+
+const weft_loaded *weft_plugins_at(const weft_plugins *self, size_t i) {
+    return i < self->n_given ? self->given[i] : NULL;
+}
+
+const char *weft_plugins_directory(const weft_plugins *self, size_t i) {
+    return i < self->search.n ? self->search.directories[i] : NULL;
+}
+
+int weft_plugin_kind_known(const char *kind) {
+    return weft_kind_interface(kind) >= 0;
+}
+
+static const weft_loaded *find_request(const weft_plugins *self, const char *kind, const char *name) {
+    size_t i;
+    for (i = 0; i < self->n_requests; i++) {
+        const request *r = &self->requests[i];
+        if (strcmp(r->kind, kind) == 0 && strcmp(r->name, name) == 0) return r->loaded;
+    }
+    return NULL;
+}
+
+static weft_status remember(weft_plugins *self, const weft_loaded *loaded, const char *kind, const char *name,
+                            weft_error *err) {
+    request *requests = realloc(self->requests, (self->n_requests + 1) * sizeof *requests);
+    const weft_loaded **given = realloc((void *)self->given, (self->n_given + 1) * sizeof *given);
+    request made = {strdup(kind), strdup(name), loaded};
+    size_t i;
+    if (requests != NULL) self->requests = requests;
+    if (given != NULL) self->given = given;
+    if (requests == NULL || given == NULL || made.kind == NULL || made.name == NULL) {
+        free(made.kind);
+        free(made.name);
+        return weft_error_set(err, WEFT_E_MEMORY, "No memory for the plugin registry.");
+    }
+    self->requests[self->n_requests++] = made;
+    for (i = 0; i < self->n_given; i++) {
+        if (self->given[i] == loaded) return WEFT_OK;
+    }
+    self->given[self->n_given++] = loaded;
+    return WEFT_OK;
+}
+
+/* The plugin of a file that is meant: by kind and id, or, where only a path was given, the one of its kind. */
+static weft_status choose(const weft_loaded **out, const weft_plugin_file *file, const char *kind, const char *id,
+                          weft_error *err) {
+    const weft_loaded *found = NULL;
+    char held[512] = "";
+    size_t used = 0;
+    uint32_t i, n = 0;
+    for (i = 0; i < file->note.n_plugins; i++) {
+        const weft_note_plugin *plugin = &file->note.plugins[i];
+        if (used < sizeof held) {
+            used += (size_t)snprintf(held + used, sizeof held - used, "%s%s:%s", i == 0 ? "" : ", ", plugin->kind, plugin->id);
+        }
+        if (strcmp(plugin->kind, kind) != 0 || (id != NULL && strcmp(plugin->id, id) != 0)) continue;
+        found = &file->plugins[i];
+        n++;
+    }
+    if (n > 1) {
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s holds several plugins of kind %s (%s). Ask for one by its id: name the file "
+                              "weft-%s-<id>.so (or link it under that name) in a directory of [plugins] path.",
+                              file->path, kind, held, kind);
+    }
+    if (n == 0 && id == NULL) {
+        return weft_error_set(err, WEFT_E_USER, "%s holds %s, and no plugin of kind %s.", file->path, held, kind);
+    }
+    if (n == 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "%s holds %s, and not the %s:%s of its name.", file->path, held, kind, id);
+    }
+    *out = found;
+    return WEFT_OK;
+}
+
+weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const char *kind, const char *name,
+                             weft_error *err) {
+    const weft_loaded *loaded = find_request(self, kind, name);
+    const weft_plugin_file *file = NULL;
+    const int by_path = strchr(name, '/') != NULL;
+    char path[PATH_MAX];
+    weft_status status = WEFT_OK;
+    if (loaded == NULL) {
+        if (!weft_plugin_kind_known(kind)) {
+            return weft_error_set(err, WEFT_E_USER, "There is no plugin kind \"%.100s\"; there are %s.", kind,
+                                  weft_kind_list());
+        }
+        if (!by_path && !weft_search_find(&self->search, path, sizeof path, kind, name)) {
+            return weft_search_miss(&self->search, kind, name, err);
+        }
+        status = weft_plugin_file_load(&file, by_path ? name : path, self->pins, err);
+        if (status == WEFT_OK) status = choose(&loaded, file, kind, by_path ? NULL : name, err);
+        if (status == WEFT_OK) status = remember(self, loaded, kind, name, err);
+    }
+    if (status == WEFT_OK) *out = loaded;
+    return status;
+}

@@ -1,0 +1,189 @@
+/* host/plugin/preflight.c: see preflight.h. The note is lines of key=value; its first line names the format. */
+#include "plugin/preflight.h"
+
+#include "plugin/elf.h"
+#include "plugin/kinds.h"
+#include <ctype.h>
+#include <gnu/libc-version.h>
+#include <stdlib.h>
+
+#define NOTE_NAME "weft_plugin_note"
+#define ENTRY_NAME "weft_plugin_entry"
+#define NOTE_FORMAT "weft-plugin/1"
+#define MOST_NEEDED 256
+
+/* Collects the two exports; a third one is refused by name. */
+static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft_elf_symbol *entry, weft_error *err) {
+    uint64_t i;
+    for (i = 1; i < elf->n_symbols; i++) { /* 0 is the empty symbol */
+        weft_elf_symbol symbol;
+        const int found = weft_elf_export(elf, &symbol, i);
+        if (found < 0) return weft_error_set(err, WEFT_E_PLUGIN, "has a symbol without a name; it is damaged.");
+        if (found == 0) continue;
+        if (strcmp(symbol.name, NOTE_NAME) == 0 && symbol.is_object) {
+            *note = symbol;
+        } else if (strcmp(symbol.name, ENTRY_NAME) == 0 && symbol.is_function) {
+            *entry = symbol;
+        } else {
+            return weft_error_set(err, WEFT_E_PLUGIN,
+                                  "exports %.200s; a plugin exports " NOTE_NAME " (a char array) and " ENTRY_NAME
+                                  " (a function) and nothing else. Build it with weft_add_plugin or the flags of "
+                                  "weft.pc, which hide the rest.",
+                                  symbol.name);
+        }
+    }
+    if (note->name == NULL && entry->name == NULL) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "is a shared object without " NOTE_NAME " and " ENTRY_NAME ", so it is no Weft plugin.");
+    }
+    if (note->name == NULL || entry->name == NULL) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "lacks the export %s. WEFT_PLUGIN defines it; the SDK's linker flags keep it visible.",
+                              note->name == NULL ? NOTE_NAME : ENTRY_NAME);
+    }
+    return WEFT_OK;
+}
+
+/* Copies the note's text out of the file. */
+static weft_status read_note(weft_preflight *out, const weft_elf *elf, const weft_elf_symbol *symbol, weft_error *err) {
+    const unsigned char *text = weft_elf_at(elf, symbol->address, symbol->size);
+    size_t i, n = (size_t)symbol->size;
+    if (text == NULL || n == 0 || n > sizeof out->note || text[n - 1] != 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "has a " NOTE_NAME " that cannot be read: it must be a constant text of less than %zu bytes.",
+                              sizeof out->note);
+    }
+    for (i = 0; i + 1 < n; i++) {
+        if (text[i] != '\n' && (text[i] < 32 || text[i] > 126)) {
+            return weft_error_set(err, WEFT_E_PLUGIN, "has a " NOTE_NAME " with bytes that are no plain text.");
+        }
+    }
+    memcpy(out->note, text, n);
+    return WEFT_OK;
+}
+
+/* "1000" -> 1000. False: not a number of an SDK. */
+static int parse_sdk(uint32_t *out, const char *text) {
+    char *end = NULL;
+    const unsigned long value = isdigit((unsigned char)text[0]) ? strtoul(text, &end, 10) : 0;
+    if (value < 1000 || value > 999999 || end == NULL || *end != 0) return 0;
+    *out = (uint32_t)value;
+    return 1;
+}
+
+/* "optimizer/1 lion 0.1.0" */
+static weft_status parse_plugin(weft_preflight *out, const char *text, weft_error *err) {
+    weft_note_plugin *plugin = NULL;
+    unsigned interface_major = 0;
+    int end = 0;
+    if (out->n_plugins == WEFT_FILE_PLUGINS) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "says that it holds more than %d plugins.", WEFT_FILE_PLUGINS);
+    }
+    plugin = &out->plugins[out->n_plugins];
+    if (sscanf(text, "%15[a-z0-9_]/%4u %63[a-z0-9_-] %31[!-~]%n", plugin->kind, &interface_major, plugin->id,
+               plugin->version, &end) != 4 || text[end] != 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "has a note whose line \"plugin=%.100s\" is not <kind>/<interface> <id> <version>, with an "
+                              "id of [a-z0-9_-].",
+                              text);
+    }
+    plugin->interface_major = interface_major;
+    out->n_plugins++;
+    return WEFT_OK;
+}
+
+static weft_status parse_line(weft_preflight *out, const char *line, weft_error *err) {
+    int good = 1;
+    if (strncmp(line, "plugin=", 7) == 0) return parse_plugin(out, line + 7, err);
+    if (strncmp(line, "sdk=", 4) == 0) good = parse_sdk(&out->sdk, line + 4);
+    if (strncmp(line, "min_sdk=", 8) == 0) good = parse_sdk(&out->min_sdk, line + 8);
+    if (!good) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "has a note whose line \"%.100s\" names no SDK (major * 1000 + minor, such as 1000).", line);
+    }
+    return WEFT_OK; /* keys of a later SDK are none of our business */
+}
+
+weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *err) {
+    weft_status status = WEFT_OK;
+    const char *at = note;
+    int first = 1;
+    out->sdk = 0;
+    out->min_sdk = 0;
+    out->n_plugins = 0;
+    while (*at != 0 && status == WEFT_OK) {
+        char line[256];
+        const size_t n = strcspn(at, "\n");
+        if (n >= sizeof line) return weft_error_set(err, WEFT_E_PLUGIN, "has a note with a line that is too long.");
+        memcpy(line, at, n);
+        line[n] = 0;
+        if (first && strcmp(line, NOTE_FORMAT) != 0) {
+            return weft_error_set(err, WEFT_E_PLUGIN, "has a note that starts with \"%.100s\"; this host reads %s.", line,
+                                  NOTE_FORMAT);
+        }
+        if (!first) status = parse_line(out, line, err);
+        first = 0;
+        at += at[n] == '\n' ? n + 1 : n;
+    }
+    if (status == WEFT_OK && (out->sdk == 0 || out->min_sdk == 0 || out->n_plugins == 0)) {
+        status = weft_error_set(err, WEFT_E_PLUGIN, "has a note without its %s line.",
+                                out->sdk == 0 ? "sdk=" : out->min_sdk == 0 ? "min_sdk=" : "plugin=");
+    }
+    return status;
+}
+
+static weft_status check_sdk(const weft_preflight *note, weft_error *err) {
+    const unsigned host = WEFT_SDK_HEADERS;
+    if (note->sdk / 1000 != host / 1000) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "is built for SDK %u, and this host has SDK %u.%u. Build it with this host's headers.",
+                              note->sdk / 1000, host / 1000, host % 1000);
+    }
+    if (note->min_sdk > host) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "needs at least SDK %u.%u, and this host has SDK %u.%u. Install a newer host.",
+                              note->min_sdk / 1000, note->min_sdk % 1000, host / 1000, host % 1000);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_glibc(weft_preflight *out, const weft_elf *elf, weft_error *err) {
+    int major = 0, minor = 0;
+    const char *here = gnu_get_libc_version();
+    weft_status status = weft_elf_glibc(elf, &out->glibc_major, &out->glibc_minor, err);
+    if (status != WEFT_OK || sscanf(here, "%4d.%4d", &major, &minor) != 2) return status;
+    if (out->glibc_major > major || (out->glibc_major == major && out->glibc_minor > minor)) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "needs GLIBC_%d.%d, and this system has %s. Build it on a system as old as this one.",
+                              out->glibc_major, out->glibc_minor, here);
+    }
+    return WEFT_OK;
+}
+
+static void read_needed(weft_preflight *out, const weft_elf *elf) {
+    size_t used = 0;
+    uint64_t i;
+    out->needed[0] = 0;
+    for (i = 0; i < MOST_NEEDED; i++) {
+        const char *name = weft_elf_needed(elf, i);
+        if (name == NULL || strlen(name) + 3 > sizeof out->needed - used) break;
+        used += (size_t)snprintf(out->needed + used, sizeof out->needed - used, "%s%s", i == 0 ? "" : ", ", name);
+    }
+}
+
+weft_status weft_preflight_read(weft_preflight *out, const void *image, size_t size, weft_error *err) {
+    weft_elf elf;
+    weft_elf_symbol note = {0}, entry = {0};
+    uint32_t i;
+    weft_status status = weft_elf_open(&elf, image, size, err);
+    if (status == WEFT_OK) status = find_exports(&elf, &note, &entry, err);
+    if (status == WEFT_OK) status = read_note(out, &elf, &note, err);
+    if (status == WEFT_OK) status = weft_note_parse(out, out->note, err);
+    if (status == WEFT_OK) status = check_sdk(out, err);
+    for (i = 0; status == WEFT_OK && i < out->n_plugins; i++) {
+        status = weft_kind_fits(&out->plugins[i], out->sdk, err);
+    }
+    if (status == WEFT_OK) status = check_glibc(out, &elf, err);
+    if (status == WEFT_OK) read_needed(out, &elf);
+    return status;
+}

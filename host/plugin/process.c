@@ -1,0 +1,115 @@
+/* host/plugin/process.c: see process.h. */
+#include "plugin/process.h"
+
+#include <locale.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+
+/* MXCSR without its sticky exception flags in the low word, the x87 control word in the high one. */
+#define MXCSR_FLAGS 0x3fu
+#define MXCSR_FLUSH 0x8040u /* flush to zero, denormals are zero */
+
+static uint64_t fp_read(void) {
+    uint16_t x87 = 0;
+    __asm__ volatile("fnstcw %0" : "=m"(x87));
+    return ((uint64_t)x87 << 32) | (_mm_getcsr() & ~MXCSR_FLAGS);
+}
+
+static void fp_write(uint64_t control) {
+    const uint16_t x87 = (uint16_t)(control >> 32);
+    __asm__ volatile("fldcw %0" : : "m"(x87));
+    _mm_setcsr((uint32_t)control | (_mm_getcsr() & MXCSR_FLAGS));
+}
+
+static int fp_flushes(uint64_t control) {
+    return (control & MXCSR_FLUSH) != 0;
+}
+#elif defined(__aarch64__)
+#define FPCR_FLUSH (1u << 24)
+
+static uint64_t fp_read(void) {
+    uint64_t control = 0;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return control;
+}
+
+static void fp_write(uint64_t control) {
+    __asm__ volatile("msr fpcr, %0" : : "r"(control));
+}
+
+static int fp_flushes(uint64_t control) {
+    return (control & FPCR_FLUSH) != 0;
+}
+#else
+#error "read and write this machine's floating-point control word here"
+#endif
+
+#define MOST_SIGNALS 65
+
+static mode_t mask_read(void) {
+    const mode_t mask = umask(0);
+    (void)umask(mask);
+    return mask;
+}
+
+void weft_process_save(weft_process *out) {
+    const char *locale = setlocale(LC_ALL, NULL);
+    int i;
+    memset(out, 0, sizeof *out);
+    out->fp_control = fp_read();
+    out->mask = mask_read();
+    if (getcwd(out->directory, sizeof out->directory) == NULL) out->directory[0] = 0;
+    (void)snprintf(out->locale, sizeof out->locale, "%s", locale == NULL ? "C" : locale);
+    for (i = 1; i < MOST_SIGNALS; i++) out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
+}
+
+/* A handler and a sigaction lie in one union, so comparing one of them compares both. */
+static void restore_handlers(const weft_process *saved) {
+    int i;
+    for (i = 1; i < MOST_SIGNALS; i++) {
+        struct sigaction now;
+        if (!saved->has_handler[i] || sigaction(i, NULL, &now) != 0) continue;
+        if (now.sa_handler == saved->handlers[i].sa_handler && now.sa_flags == saved->handlers[i].sa_flags) continue;
+        (void)sigaction(i, &saved->handlers[i], NULL);
+    }
+}
+
+static weft_status restore_fp(const weft_process *saved, const char *when, weft_error *err) {
+    const uint64_t now = fp_read();
+    if (now == saved->fp_control) return WEFT_OK;
+    fp_write(saved->fp_control);
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "changed the floating-point mode while %s (control word %llx, before %llx%s). The mode is the "
+                          "host's: link it without -ffast-math, -Ofast and code that sets it.",
+                          when, (unsigned long long)now, (unsigned long long)saved->fp_control,
+                          fp_flushes(now) && !fp_flushes(saved->fp_control) ? ": small numbers become zero" : "");
+}
+
+/* A plugin that changes several gets the sentence of the last one; all are put back. */
+weft_status weft_process_restore(const weft_process *saved, const char *when, weft_error *err) {
+    char directory[sizeof saved->directory] = "";
+    const char *locale = setlocale(LC_ALL, NULL);
+    weft_status status = WEFT_OK;
+    if (getcwd(directory, sizeof directory) == NULL) directory[0] = 0;
+    if (strcmp(directory, saved->directory) != 0 && saved->directory[0] != 0) {
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the working directory while %s.", when);
+        if (chdir(saved->directory) != 0) {
+            status = weft_error_set(err, WEFT_E_PLUGIN, "changed the working directory while %s, and %.1000s is gone.",
+                                    when, saved->directory);
+        }
+    }
+    if (mask_read() != saved->mask) {
+        (void)umask(saved->mask);
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the umask while %s.", when);
+    }
+    if (locale != NULL && strcmp(locale, saved->locale) != 0) {
+        (void)setlocale(LC_ALL, saved->locale);
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the locale while %s.", when);
+    }
+    restore_handlers(saved);
+    if (restore_fp(saved, when, err) != WEFT_OK) status = WEFT_E_PLUGIN;
+    return status;
+}

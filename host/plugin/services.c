@@ -1,0 +1,106 @@
+/* host/plugin/services.c: see services.h. Memory that is handed out carries a short record of itself in front. */
+#include "plugin/services.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct record {
+    void *start;   /* what free wants */
+    size_t counted;
+} record;
+
+static int32_t most_verbose = WEFT_LOG_INFO;
+static int32_t chosen_threads;
+static _Atomic int64_t bytes_now, bytes_most;
+
+static void services_log(const weft_host *host, int32_t level, const char *text) {
+    static const char *const names[] = {"error: ", "warning: ", "", ""};
+    (void)host;
+    if (level > most_verbose || level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) return;
+    (void)fprintf(stderr, "weft: %s%s\n", names[level], text); /* one call: lines of several threads do not mix */
+}
+
+static void count(int64_t bytes) {
+    const int64_t now = atomic_fetch_add(&bytes_now, bytes) + bytes;
+    int64_t most = atomic_load(&bytes_most);
+    while (now > most && !atomic_compare_exchange_weak(&bytes_most, &most, now)) {
+    }
+}
+
+static void *services_alloc(const weft_host *host, size_t bytes, size_t alignment) {
+    const size_t before = sizeof(record) + (alignment < 16 ? 16 : alignment);
+    unsigned char *start = NULL, *memory = NULL;
+    record *header = NULL;
+    (void)host;
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || before < alignment || bytes > SIZE_MAX / 4 - before) {
+        return NULL;
+    }
+    start = malloc(before + bytes);
+    if (start == NULL) return NULL;
+    if (alignment < 16) alignment = 16;
+    memory = start + sizeof(record);
+    memory += (alignment - (uintptr_t)memory % alignment) % alignment;
+    header = (record *)(void *)(memory - sizeof(record));
+    header->start = start;
+    header->counted = before + bytes;
+    count((int64_t)header->counted);
+    return memory;
+}
+
+static void services_release(const weft_host *host, void *memory) {
+    record *header = memory == NULL ? NULL : (record *)(void *)((unsigned char *)memory - sizeof(record));
+    (void)host;
+    if (header == NULL) return;
+    count(-(int64_t)header->counted);
+    free(header->start);
+}
+
+static void services_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context), void *context) {
+    const int threads = chosen_threads > 0 ? chosen_threads : omp_get_max_threads();
+    int64_t i;
+    (void)host;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (i = 0; i < n; i++) body(i, context);
+}
+
+/* A terminal gets one line that is written over; a file gets nothing. */
+static void services_progress(const weft_host *host, const char *what, double done, double total) {
+    (void)host;
+    if (most_verbose < WEFT_LOG_INFO || isatty(STDERR_FILENO) != 1) return;
+    if (done >= total) {
+        (void)fprintf(stderr, "\r\033[K");
+    } else {
+        (void)fprintf(stderr, "\r\033[K%s %.0f %%", what, total > 0 ? 100 * done / total : 0);
+    }
+    (void)fflush(stderr);
+}
+
+static const void *services_extension(const weft_host *host, const char *id) {
+    (void)host;
+    (void)id;
+    return NULL; /* SDK 1.0 has none */
+}
+
+const weft_host *weft_services(void) {
+    static const weft_host host = {(uint32_t)sizeof(weft_host), 0, WEFT_SDK_HEADERS, 0, services_log, services_alloc,
+                                   services_release, services_parallel_for, services_progress, services_extension};
+    return &host;
+}
+
+void weft_services_log_level(int32_t level) {
+    most_verbose = level;
+}
+
+void weft_services_threads(int32_t threads) {
+    chosen_threads = threads;
+}
+
+int64_t weft_services_bytes(void) {
+    return atomic_load(&bytes_now);
+}
+
+int64_t weft_services_peak_bytes(void) {
+    return atomic_load(&bytes_most);
+}
