@@ -22,7 +22,8 @@
 #define WEFT_TOKENIZER_KEYS(K)                                                                                         \
     K(PATH, path, "", "", "", WEFT_SAME, "Directory of the tokenizer; empty: the model's.")                            \
     K(ENUM, bos, "auto", "auto,yes,no", "", WEFT_SAME, "BOS before documents and prompts; auto: as its files say.")    \
-    K(ENUM, eos, "auto", "auto,yes,no", "", WEFT_SAME, "EOS after documents; auto: as its files say.")
+    K(ENUM, eos, "auto", "auto,yes,no", "", WEFT_SAME, "EOS after documents; auto: as its files say.")                 \
+    K(BOOL, padded, "no", "", "", WEFT_SAME, "Allow a tokenizer with fewer ids than the model's vocabulary.")
 
 #define WEFT_TRAIN_KEYS(K)                                                                                             \
     K(I64, steps, "none", "[1,inf) | none", "steps", WEFT_SAME, "Optimizer steps; or set epochs.")                     \
@@ -108,6 +109,18 @@ typedef struct weft_settings {
     weft_interval eval_every; /* [eval] every and [checkpoint] every, parsed */
     weft_interval checkpoint_every;
 } weft_settings;
+
+/* One section of the host: its rows fill `size` bytes at `offset` of a weft_settings. */
+typedef struct weft_settings_section {
+    const char *section;
+    const weft_key *keys;
+    uint64_t n;
+    size_t offset;
+    size_t size;
+} weft_settings_section;
+
+/* The i-th section; false past the end. */
+bool weft_settings_table(weft_settings_section *out, size_t i);
 
 /* Fills all sections of the host and holds the rules across their keys. */
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err);

@@ -1,0 +1,209 @@
+/* host/config/config.c: reads the file and the overrides, and keeps them with their sources. Values are judged in fill.c.
+ */
+#include "config/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "config/ini.h"
+#include "config/path.h"
+#include "config/store.h"
+
+#define LARGEST_FILE (1u << 20)
+#define MOST_ITEMS 4096u
+
+static weft_status no_memory(weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
+}
+
+/* array is a pointer to the array's pointer. Room grows by doubling, at powers of two. */
+bool weft_config_grow(void *array, size_t n, size_t element) {
+    void *old = NULL;
+    void *grown = NULL;
+    if ((n & (n - 1)) != 0) return true;
+    memcpy(&old, array, sizeof old);
+    grown = realloc(old, (n == 0 ? 1 : 2 * n) * element);
+    if (grown == NULL) return false;
+    memcpy(array, &grown, sizeof grown);
+    return true;
+}
+
+static bool is_item(const weft_item *item, const char *section, const char *key) {
+    return strcmp(item->section, section) == 0 && strcmp(item->key, key) == 0;
+}
+
+const weft_item *weft_config_item(const weft_config *self, const char *section, const char *key) {
+    for (size_t i = self->n_items; i > 0; i--) {
+        if (is_item(&self->items[i - 1], section, key)) return &self->items[i - 1];
+    }
+    return NULL;
+}
+
+void weft_config_claim(weft_config *self, const char *section, const char *key) {
+    for (size_t i = 0; i < self->n_items; i++) {
+        if (is_item(&self->items[i], section, key)) self->items[i].claimed = true;
+    }
+}
+
+static weft_status add_mention(weft_config *self, const char *section, const char *source, weft_error *err) {
+    weft_mention mention = {NULL, NULL};
+    if (weft_config_has_section(self, section)) return WEFT_OK;
+    if (!weft_config_grow(&self->mentions, self->n_mentions, sizeof mention)) return no_memory(err);
+    mention.section = strdup(section);
+    mention.source = strdup(source);
+    self->mentions[self->n_mentions++] = mention;
+    return mention.section == NULL || mention.source == NULL ? no_memory(err) : WEFT_OK;
+}
+
+static weft_status add_item(weft_config *self, const weft_item *given, weft_error *err) {
+    weft_item item = {NULL, NULL, NULL, NULL, given->directory, false};
+    if (self->n_items >= MOST_ITEMS) {
+        return weft_error_set(err, WEFT_E_USER, "more than %u keys: this is no configuration", MOST_ITEMS);
+    }
+    if (!weft_config_grow(&self->items, self->n_items, sizeof item)) return no_memory(err);
+    item.section = strdup(given->section);
+    item.key = strdup(given->key);
+    item.value = strdup(given->value);
+    item.source = strdup(given->source);
+    self->items[self->n_items++] = item;
+    return item.section == NULL || item.key == NULL || item.value == NULL || item.source == NULL ? no_memory(err)
+                                                                                                 : WEFT_OK;
+}
+
+static weft_status on_section(void *context, const char *section, long line, weft_error *err) {
+    weft_config *self = context;
+    char source[400];
+    (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
+    return add_mention(self, section, source, err);
+}
+
+static weft_status on_item(void *context, const char *section, const char *key, const char *value, long line,
+                           weft_error *err) {
+    weft_config *self = context;
+    const weft_item *before = weft_config_item(self, section, key);
+    char source[400];
+    weft_item item = {(char *)section, (char *)key, (char *)value, source, self->home, false};
+    if (before != NULL) {
+        return weft_error_set(err, WEFT_E_USER, "[%s] %s is set twice, in line %s and in line %ld: keep one of them",
+                              section, key, strrchr(before->source, ':') + 1, line);
+    }
+    (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
+    return add_item(self, &item, err);
+}
+
+/* All bytes of a file; *out is to be freed. */
+static weft_status read_all(char **out, size_t *n, const char *path, weft_error *err) {
+    FILE *file = fopen(path, "rbe");
+    char *text = malloc(LARGEST_FILE + 1);
+    weft_status status = WEFT_OK;
+    if (text == NULL) {
+        status = no_memory(err);
+    } else if (file == NULL) {
+        status = weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s", path, strerror(errno));
+    } else {
+        errno = 0;
+        *n = fread(text, 1, LARGEST_FILE + 1, file);
+        if (ferror(file)) {
+            status = weft_error_set(err, WEFT_E_USER, "%s: cannot be read: %s", path, strerror(errno));
+        } else if (*n > LARGEST_FILE) {
+            status = weft_error_set(err, WEFT_E_USER, "%s: larger than 1 MiB: this is no configuration", path);
+        }
+    }
+    if (file != NULL) (void)fclose(file);
+    if (status == WEFT_OK) *out = text;
+    else free(text);
+    return status;
+}
+
+static weft_status load_file(weft_config *self, const char *path, weft_error *err) {
+    const weft_ini_visitor visitor = {self, on_section, on_item};
+    char *text = NULL;
+    size_t n = 0;
+    weft_status status = read_all(&text, &n, path, err);
+    if (status != WEFT_OK) return status;
+    self->home = weft_path_home(path);
+    if (self->home == NULL) {
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: its directory cannot be found: %s", path, strerror(errno));
+    } else {
+        status = weft_ini_parse(&visitor, self->name, text, n, err);
+    }
+    free(text);
+    return status;
+}
+
+/* text: "section.key=value" */
+static weft_status add_override(weft_config *self, const char *text, weft_error *err) {
+    const char *equals = strchr(text, '=');
+    char *head = equals == NULL ? NULL : strndup(text, (size_t)(equals - text));
+    char *dot = head == NULL ? NULL : strchr(head, '.');
+    weft_item item = {head, NULL, NULL, (char *)"command line", self->here, false};
+    weft_status status = WEFT_OK;
+    if (equals != NULL && head == NULL) return no_memory(err);
+    if (!weft_text_is_clean(text, strlen(text))) {
+        status = weft_error_set(err, WEFT_E_USER,
+                                "command line: an override holds a control character or is not UTF-8");
+    } else if (dot == NULL || dot == head || dot[1] == '\0') {
+        status = weft_error_set(err, WEFT_E_USER, "command line: '%.80s' is not section.key=value", text);
+    } else {
+        *dot = '\0';
+        item.key = dot + 1;
+        item.value = (char *)equals + 1;
+        status = add_mention(self, head, item.source, err);
+        if (status == WEFT_OK) status = add_item(self, &item, err);
+    }
+    free(head);
+    return status;
+}
+
+weft_status weft_config_load(weft_config **out, const char *path, const char *const *overrides, size_t n_overrides,
+                             weft_error *err) {
+    weft_config *self = calloc(1, sizeof *self);
+    weft_status status = WEFT_OK;
+    if (self == NULL) return no_memory(err);
+    self->name = strdup(path == NULL ? "command line" : path);
+    self->here = weft_path_home(NULL);
+    if (self->name == NULL || self->here == NULL) {
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found: %s", strerror(errno));
+    }
+    if (status == WEFT_OK && path != NULL) status = load_file(self, path, err);
+    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++) status = add_override(self, overrides[i], err);
+    if (status == WEFT_OK) *out = self;
+    else weft_config_free(self);
+    return status;
+}
+
+void weft_config_free(weft_config *self) {
+    if (self == NULL) return;
+    for (size_t i = 0; i < self->n_items; i++) {
+        free(self->items[i].section);
+        free(self->items[i].key);
+        free(self->items[i].value);
+        free(self->items[i].source);
+    }
+    for (size_t i = 0; i < self->n_mentions; i++) {
+        free(self->mentions[i].section);
+        free(self->mentions[i].source);
+    }
+    for (size_t i = 0; i < self->n_entries; i++) {
+        free(self->entries[i].section);
+        weft_value_free(&self->entries[i].value);
+    }
+    free(self->items);
+    free(self->mentions);
+    free(self->entries);
+    free(self->name);
+    free(self->home);
+    free(self->here);
+    free(self);
+}
+
+bool weft_config_has_section(const weft_config *self, const char *section) {
+    for (size_t i = 0; i < self->n_mentions; i++) {
+        if (strcmp(self->mentions[i].section, section) == 0) return true;
+    }
+    return false;
+}
+
+const char *weft_config_name(const weft_config *self) {
+    return self->name;
+}

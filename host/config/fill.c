@@ -1,0 +1,157 @@
+/* host/config/fill.c: key tables meet the user's items. */
+#include <stdlib.h>
+
+#include "config/path.h"
+#include "config/store.h"
+
+static weft_status no_memory(weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
+}
+
+/* Row i of a table whose rows may be larger than ours. */
+static const weft_key *row_at(const weft_key *keys, uint64_t i, uint32_t stride) {
+    return (const weft_key *)(const void *)((const char *)keys + i * stride);
+}
+
+const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key) {
+    for (size_t i = 0; i < self->n_entries; i++) {
+        const weft_entry *entry = &self->entries[i];
+        if (strcmp(entry->section, section) == 0 && strcmp(entry->row->name, key) == 0) return entry;
+    }
+    return NULL;
+}
+
+void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size) {
+    const weft_entry *entry = weft_config_entry(self, section, key);
+    const weft_item *item = weft_config_item(self, section, key);
+    const bool secret = entry != NULL && (entry->row->flags & WEFT_SECRET) != 0;
+    const char *value = item != NULL ? item->value : entry != NULL ? entry->value.text : NULL;
+    const char *source = item != NULL ? item->source : self->name;
+    if (value == NULL || secret) {
+        (void)snprintf(out, size, "%s: [%s] %s ", source, section, key);
+    } else {
+        (void)snprintf(out, size, "%s: [%s] %s = %.80s%s%s ", source, section, key, *value == '\0' ? "\"\"" : value,
+                       strlen(value) > 80 ? "..." : "", item == NULL ? " (its default)" : "");
+    }
+}
+
+weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
+                               const char *format, ...) {
+    weft_error local = WEFT_ERROR_INIT;
+    va_list args;
+    size_t n = 0;
+    if (err == NULL) err = &local;
+    weft_config_subject(self, section, key, err->text, sizeof err->text);
+    n = strlen(err->text);
+    va_start(args, format);
+    (void)vsnprintf(err->text + n, sizeof err->text - n, format, args);
+    va_end(args);
+    err->code = WEFT_E_USER;
+    return WEFT_E_USER;
+}
+
+static weft_status add_entry(weft_config *self, const weft_entry *given, weft_error *err) {
+    weft_entry entry = *given;
+    entry.section = strdup(given->section);
+    if (entry.section == NULL || !weft_config_grow(&self->entries, self->n_entries, sizeof entry)) {
+        free(entry.section);
+        return no_memory(err);
+    }
+    self->entries[self->n_entries++] = entry;
+    return WEFT_OK;
+}
+
+static weft_status parse_item(weft_config *self, weft_entry *entry, weft_error *err) {
+    const weft_key *row = entry->row;
+    weft_error local = WEFT_ERROR_INIT;
+    char subject[600];
+    const char *text = entry->item != NULL ? entry->item->value : row->fallback;
+    const char *directory = entry->item != NULL ? entry->item->directory : self->here;
+    const weft_status status = weft_value_parse(&entry->value, row, text, directory, &local);
+    if (status == WEFT_OK) return WEFT_OK;
+    if ((row->flags & WEFT_SECRET) != 0) {
+        (void)snprintf(subject, sizeof subject, "%s: [%s] %s ", entry->item != NULL ? entry->item->source : self->name,
+                       entry->section, row->name);
+    } else {
+        weft_config_subject(self, entry->section, row->name, subject, sizeof subject);
+    }
+    return weft_error_set(err, status, "%s%s", subject, local.text);
+}
+
+/* One row: an entry is there afterwards, unless the key was removed. */
+static weft_status fill_row(weft_config *self, const char *section, const weft_key *row, weft_error *err) {
+    const weft_entry *before = weft_config_entry(self, section, row->name);
+    weft_entry entry = {(char *)section, row, {{0}, NULL}, NULL};
+    weft_status status = WEFT_OK;
+    if (before != NULL && before->row == row) return WEFT_OK;
+    if (before != NULL) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "[%s] %s is declared by two key tables; the host's keys of a section "
+                                                  "and its plugin's must have names of their own", section, row->name);
+    }
+    weft_config_claim(self, section, row->name);
+    entry.item = weft_config_item(self, section, row->name);
+    if ((row->flags & WEFT_REMOVED) != 0) {
+        if (entry.item == NULL) return WEFT_OK;
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", entry.item->source, section, row->name,
+                              row->help);
+    }
+    if (entry.item == NULL && row->fallback == NULL) {
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s is missing and has no default. %s", self->name, section,
+                              row->name, row->help);
+    }
+    status = parse_item(self, &entry, err);
+    if (status != WEFT_OK) return status;
+    status = add_entry(self, &entry, err);
+    if (status != WEFT_OK) weft_value_free(&entry.value);
+    return status;
+}
+
+weft_status weft_config_fill(weft_config *self, void *out, const char *section, const weft_key *keys, uint64_t n,
+                             uint32_t stride, weft_error *err) {
+    for (uint64_t i = 0; i < n; i++) {
+        const weft_status status = fill_row(self, section, row_at(keys, i, stride), err);
+        if (status != WEFT_OK) return status;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        const weft_key *row = row_at(keys, i, stride);
+        const weft_entry *entry = weft_config_entry(self, section, row->name);
+        if (entry == NULL) continue; /* a removed key has no value */
+        memcpy((char *)out + row->offset, entry->value.bytes, sizeof entry->value.bytes);
+    }
+    return WEFT_OK;
+}
+
+/* One row for the key `plugin` of any kind: text for an id, a path for what has a slash. */
+static const weft_key *plugin_row(bool is_path) {
+    static const weft_key rows[] = {
+        {(uint32_t)sizeof(weft_key), WEFT_SAME, WEFT_KEY_STR, 0, "plugin", NULL, "", "", "Plugin by id."},
+        {(uint32_t)sizeof(weft_key), WEFT_SAME, WEFT_KEY_PATH, 0, "plugin", NULL, "", "", "Plugin by file."}};
+    return &rows[is_path];
+}
+
+weft_status weft_config_plugin(weft_config *self, const char **out, const char *kind, const char *fallback,
+                               weft_error *err) {
+    const weft_item *item = weft_config_item(self, kind, "plugin");
+    const char *value = item != NULL ? item->value : fallback;
+    const weft_entry *before = weft_config_entry(self, kind, "plugin");
+    weft_entry entry = {(char *)kind, NULL, {{0}, NULL}, item};
+    weft_status status = WEFT_OK;
+    weft_config_claim(self, kind, "plugin");
+    if (before != NULL) {
+        *out = before->value.text;
+        return WEFT_OK;
+    }
+    if (value == NULL) {
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] plugin is missing: name the %s plugin to use", self->name,
+                              kind, kind);
+    }
+    if (*value == '\0') {
+        return weft_config_reject(self, kind, "plugin", err, "is empty: give a plugin's id, or the path of its file");
+    }
+    entry.row = plugin_row(strchr(value, '/') != NULL);
+    status = weft_value_parse(&entry.value, entry.row, value, item != NULL ? item->directory : self->here, err);
+    if (status == WEFT_OK) status = add_entry(self, &entry, err);
+    if (status == WEFT_OK) *out = entry.value.text;
+    else weft_value_free(&entry.value);
+    return status;
+}

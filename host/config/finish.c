@@ -1,0 +1,75 @@
+/* host/config/finish.c: what the user wrote and no table declared. */
+#include "config/nearest.h"
+#include "config/store.h"
+
+/* Comma-separated names, as long as they fit. */
+static void list_add(char *list, size_t size, const char *name) {
+    const size_t n = strlen(list);
+    if (n + strlen(name) + 3 < size) (void)snprintf(list + n, size - n, "%s%s", n == 0 ? "" : ", ", name);
+}
+
+static bool is_first_of_section(const weft_config *self, size_t i) {
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(self->entries[k].section, self->entries[i].section) == 0) return false;
+    }
+    return true;
+}
+
+static bool section_is_known(const weft_config *self, const char *section) {
+    for (size_t i = 0; i < self->n_entries; i++) {
+        if (strcmp(self->entries[i].section, section) == 0) return true;
+    }
+    return false;
+}
+
+static weft_status unknown_section(const weft_config *self, const weft_mention *mention, weft_error *err) {
+    weft_nearest near = {mention->section, "", 0};
+    char meant[96], list[1024] = "";
+    for (size_t i = 0; i < self->n_entries; i++) {
+        const char *section = self->entries[i].section;
+        if (!is_first_of_section(self, i)) continue;
+        weft_nearest_offer(&near, section, strlen(section));
+        list_add(list, sizeof list, section);
+    }
+    weft_nearest_print(&near, meant, sizeof meant);
+    return weft_error_set(err, WEFT_E_USER, "%s: there is no section [%s]%s The sections are: %s", mention->source,
+                          mention->section, *meant == '\0' ? "." : meant, list);
+}
+
+/* "; did you mean warmup?", or "; [optimizer] has a key of that name." */
+static void advise_key(const weft_config *self, const weft_item *item, char *out, size_t size) {
+    weft_nearest near = {item->key, "", 0};
+    const char *elsewhere = NULL;
+    for (size_t i = 0; i < self->n_entries; i++) {
+        const weft_entry *entry = &self->entries[i];
+        if (strcmp(entry->section, item->section) == 0) {
+            weft_nearest_offer(&near, entry->row->name, strlen(entry->row->name));
+        } else if (strcmp(entry->row->name, item->key) == 0) {
+            elsewhere = entry->section;
+        }
+    }
+    weft_nearest_print(&near, out, size);
+    if (*out == '\0' && elsewhere != NULL) (void)snprintf(out, size, "; [%s] has a key of that name.", elsewhere);
+}
+
+static weft_status unknown_key(const weft_config *self, const weft_item *item, weft_error *err) {
+    char meant[96], list[1024] = "";
+    for (size_t i = 0; i < self->n_entries; i++) {
+        if (strcmp(self->entries[i].section, item->section) == 0) {
+            list_add(list, sizeof list, self->entries[i].row->name);
+        }
+    }
+    advise_key(self, item, meant, sizeof meant);
+    return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s Its keys are: %s", item->source, item->section,
+                          item->key, *meant == '\0' ? "." : meant, list);
+}
+
+weft_status weft_config_finish(const weft_config *self, weft_error *err) {
+    for (size_t i = 0; i < self->n_mentions; i++) {
+        if (!section_is_known(self, self->mentions[i].section)) return unknown_section(self, &self->mentions[i], err);
+    }
+    for (size_t i = 0; i < self->n_items; i++) {
+        if (!self->items[i].claimed) return unknown_key(self, &self->items[i], err);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,226 @@
+/* host/config/ini.c: lines, comments and quotes around inih.
+ *
+ * inih tells what a line is; it reads through next_line, which hands over only what stands before a value. The value is
+ * taken from the text here, because inih's line buffer is small (200 bytes where a distribution built it so) and cuts what
+ * does not fit without a word, and because inih knows no quotes.
+ */
+#include "config/ini.h"
+
+#include <ctype.h>
+#include <ini.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "config/value.h"
+
+#define LONGEST_SECTION 40 /* inih keeps 49 letters */
+
+typedef struct reader {
+    const weft_ini_visitor *visitor;
+    const char *text;
+    size_t n, at;
+    long line;
+    const char *value; /* behind the separator of the line that inih has now */
+    size_t value_n;
+    char *scratch; /* n + 1 bytes */
+    weft_status status;
+    weft_error *err;
+} reader;
+
+typedef struct span {
+    const char *p;
+    size_t n;
+} span;
+
+static span trim(span s) {
+    while (s.n > 0 && isspace((unsigned char)*s.p)) s.p++, s.n--;
+    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1])) s.n--;
+    return s;
+}
+
+static bool is_comment(span s) {
+    return s.n > 0 && (*s.p == '#' || *s.p == ';');
+}
+
+/* Ends at the first comment sign that has a blank before it. */
+static span without_comment(span s) {
+    for (size_t i = 1; i < s.n; i++) {
+        if ((s.p[i] == '#' || s.p[i] == ';') && isspace((unsigned char)s.p[i - 1])) return (span){s.p, i};
+    }
+    return s;
+}
+
+static weft_status section_name(reader *self, span s, span *name) {
+    const char *close = memchr(s.p, ']', s.n);
+    span behind = {NULL, 0};
+    if (close == NULL) return weft_error_set(self->err, WEFT_E_USER, "a section's line ends without ]");
+    *name = trim((span){s.p + 1, (size_t)(close - s.p) - 1});
+    behind = (span){close, s.n - (size_t)(close - s.p)};
+    if (trim(without_comment(behind)).n != 1) {
+        return weft_error_set(self->err, WEFT_E_USER, "text follows [%.*s]: a key stands on a line of its own",
+                              (int)name->n, name->p);
+    }
+    for (size_t i = 0; i < name->n; i++) {
+        const char c = name->p[i];
+        if (!isalnum((unsigned char)c) && c != '_' && c != '-') name->n = 0;
+    }
+    if (name->n == 0 || name->n > LONGEST_SECTION) {
+        return weft_error_set(self->err, WEFT_E_USER,
+                              "a section's name is letters, digits, _ and - in brackets, at most %d of them",
+                              LONGEST_SECTION);
+    }
+    return WEFT_OK;
+}
+
+/* A section's line for inih: brackets and name alone. The visitor hears of it at once, as inih does not speak of sections
+ * without keys. */
+static weft_status section_head(reader *self, span s, char *out, size_t size) {
+    span name = {NULL, 0};
+    weft_status status = section_name(self, s, &name);
+    if (status != WEFT_OK) return status;
+    (void)snprintf(out, size, "[%.*s]", (int)name.n, name.p);
+    memcpy(self->scratch, name.p, name.n);
+    self->scratch[name.n] = '\0';
+    return self->visitor->section(self->visitor->context, self->scratch, self->line, self->err);
+}
+
+/* A key's line for inih: all before the value. */
+static weft_status key_head(reader *self, span s, char *out, size_t size) {
+    size_t n = 0;
+    while (n < s.n && s.p[n] != '=' && s.p[n] != ':') n++;
+    if (n == s.n) {
+        return weft_error_set(self->err, WEFT_E_USER, "'%.*s%s' is neither [section] nor key = value",
+                              (int)(n < 60 ? n : 60), s.p, n > 60 ? "..." : "");
+    }
+    if (n + 2 > size) return weft_error_set(self->err, WEFT_E_USER, "a key of %zu letters is too long", n);
+    memcpy(out, s.p, n + 1);
+    out[n + 1] = '\0';
+    self->value = s.p + n + 1;
+    self->value_n = s.n - n - 1;
+    return WEFT_OK;
+}
+
+static weft_status check_bytes(const reader *self, span s) {
+    if (memchr(s.p, 0, s.n) != NULL) {
+        return weft_error_set(self->err, WEFT_E_USER, "a NUL byte: this is no text file, or one in UTF-16; save it as UTF-8");
+    }
+    if (!weft_text_is_clean(s.p, s.n)) {
+        return weft_error_set(self->err, WEFT_E_USER,
+                              "a control character, or a byte that is not UTF-8: save the file as UTF-8 text");
+    }
+    return WEFT_OK;
+}
+
+/* Cuts the next line off, without its end and the blanks around it. */
+static span cut_line(reader *self) {
+    span s = {self->text + self->at, self->n - self->at};
+    const char *end = memchr(s.p, '\n', s.n);
+    if (end != NULL) s.n = (size_t)(end - s.p);
+    self->at += s.n + 1;
+    self->line++;
+    if (self->line == 1 && s.n >= 3 && memcmp(s.p, "\xEF\xBB\xBF", 3) == 0) s.p += 3, s.n -= 3;
+    if (s.n > 0 && s.p[s.n - 1] == '\r') s.n--;
+    return s;
+}
+
+/* inih's fgets. */
+static char *next_line(char *out, int size, void *stream) {
+    reader *self = stream;
+    span s = {NULL, 0};
+    if (self->status != WEFT_OK || self->at >= self->n) return NULL;
+    s = cut_line(self);
+    self->status = check_bytes(self, s);
+    s = trim(s);
+    out[0] = '\0';
+    if (self->status == WEFT_OK && s.n > 0 && !is_comment(s)) {
+        self->status = *s.p == '[' ? section_head(self, s, out, (size_t)size) : key_head(self, s, out, (size_t)size);
+    }
+    return self->status == WEFT_OK ? out : NULL;
+}
+
+/* "..." and at most a comment behind it, into scratch. s begins with the quote. */
+static weft_status quoted(reader *self, span s) {
+    size_t n = 0, i = 1;
+    for (; i < s.n && s.p[i] != '"'; i++) {
+        if (s.p[i] == '\\') {
+            if (++i == s.n || (s.p[i] != '"' && s.p[i] != '\\')) {
+                return weft_error_set(self->err, WEFT_E_USER, "in quotes, a backslash stands before \" or \\ alone: "
+                                                              "write \\\\ for a backslash");
+            }
+        }
+        self->scratch[n++] = s.p[i];
+    }
+    if (i >= s.n) return weft_error_set(self->err, WEFT_E_USER, "a value's closing quote is missing");
+    self->scratch[n] = '\0';
+    s = (span){s.p + i, s.n - i};
+    if (trim(without_comment(s)).n != 1) {
+        return weft_error_set(self->err, WEFT_E_USER, "text follows a value's closing quote: write \\\" for a quote "
+                                                      "inside quotes");
+    }
+    return WEFT_OK;
+}
+
+/* The value of the line that inih has, into scratch. */
+static weft_status read_value(reader *self) {
+    const span raw = {self->value, self->value_n};
+    span s = trim(raw);
+    if (s.n > 0 && *s.p == '"') return quoted(self, s);
+    s = trim(without_comment(raw));
+    memcpy(self->scratch, s.p, s.n);
+    self->scratch[s.n] = '\0';
+    return WEFT_OK;
+}
+
+/* inih's handler: returns 0 on error. */
+static int on_key(void *user, const char *section, const char *name, const char *value) {
+    reader *self = user;
+    (void)value; /* empty: see the top */
+    if (*section == '\0') {
+        self->status = weft_error_set(self->err, WEFT_E_USER, "key %.60s stands before any [section]", name);
+    } else if (*name == '\0') {
+        self->status = weft_error_set(self->err, WEFT_E_USER, "a key's name is missing before =");
+    } else {
+        self->status = read_value(self);
+    }
+    if (self->status == WEFT_OK) {
+        const weft_ini_visitor *visitor = self->visitor;
+        self->status = visitor->item(visitor->context, section, name, self->scratch, self->line, self->err);
+    }
+    return self->status == WEFT_OK;
+}
+
+weft_status weft_ini_parse(const weft_ini_visitor *visitor, const char *name, const char *text, size_t n,
+                           weft_error *err) {
+    weft_error local = WEFT_ERROR_INIT;
+    reader self = {visitor, text, n, 0, 0, NULL, 0, malloc(n + 1), WEFT_OK, err == NULL ? &local : err};
+    int line = 0;
+    if (self.scratch == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to read it", name);
+    line = ini_parse_stream(next_line, &self, on_key, &self);
+    if (self.status == WEFT_OK && line < 0) {
+        self.status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to read it", name);
+    } else if (self.status == WEFT_OK && line > 0) {
+        self.status = weft_error_set(err, WEFT_E_USER, "%s:%d: neither [section] nor key = value", name, line);
+    } else if (self.status != WEFT_OK) {
+        (void)weft_error_prefix(err, "%s:%ld: ", name, self.line);
+    }
+    free(self.scratch);
+    return self.status;
+}
+
+static bool needs_quotes(const char *value) {
+    const span all = {value, strlen(value)};
+    return all.n == 0 || *value == '"' || is_comment(all) || trim(all).n != all.n || without_comment(all).n != all.n;
+}
+
+void weft_ini_print(FILE *file, const char *key, const char *value) {
+    if (!needs_quotes(value)) {
+        (void)fprintf(file, "%s = %s\n", key, value);
+        return;
+    }
+    (void)fprintf(file, "%s = \"", key);
+    for (const char *p = value; *p != '\0'; p++) {
+        if (*p == '"' || *p == '\\') (void)fputc('\\', file);
+        (void)fputc(*p, file);
+    }
+    (void)fprintf(file, "\"\n");
+}

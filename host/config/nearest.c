@@ -1,0 +1,56 @@
+/* host/config/nearest.c: the optimal string alignment distance, and the choice by it. */
+#include "config/nearest.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LONGEST 63
+
+static int fold(char c) {
+    if (c == '-' || c == ' ') return '_';
+    return tolower((unsigned char)c);
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+size_t weft_edit_distance(const char *a, const char *b) {
+    const size_t n = strnlen(a, LONGEST);
+    const size_t m = strnlen(b, LONGEST);
+    size_t rows[3][LONGEST + 1]; /* rows[i % 3][j]: from the first i letters of a to the first j of b */
+    for (size_t j = 0; j <= m; j++) rows[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *row = rows[i % 3];
+        const size_t *above = rows[(i - 1) % 3];
+        const size_t *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            const size_t differ = fold(a[i - 1]) != fold(b[j - 1]);
+            row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + differ);
+            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1])) {
+                row[j] = least(row[j], above2[j - 2] + 1);
+            }
+        }
+    }
+    return rows[n % 3][m];
+}
+
+void weft_nearest_offer(weft_nearest *self, const char *name, size_t n) {
+    const size_t allowed = n < 6 ? 1 : n / 3;
+    char copy[LONGEST + 1];
+    size_t distance = 0;
+    if (n > LONGEST || n == 0) return;
+    memcpy(copy, name, n);
+    copy[n] = '\0';
+    distance = weft_edit_distance(self->word, copy);
+    if (distance > allowed || (*self->best != '\0' && distance >= self->distance)) return;
+    memcpy(self->best, copy, n + 1);
+    self->distance = distance;
+}
+
+void weft_nearest_print(const weft_nearest *self, char *out, size_t size) {
+    *out = '\0';
+    if (*self->best != '\0') (void)snprintf(out, size, "; did you mean %s?", self->best);
+}

@@ -1,0 +1,207 @@
+/* host/config/number.c: number texts, intervals, and the advice that an interval gives. */
+#include "config/number.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Length of [+-] digits [. digits] [e [+-] digits]; 0: no such number. strtod alone would also take hexadecimals, nan and
+ * leading blanks. */
+static size_t number_length(const char *text, bool *whole) {
+    const char *p = text + (*text == '+' || *text == '-');
+    const char *start = p;
+    size_t digits = 0;
+    for (; isdigit((unsigned char)*p); p++) digits++;
+    *whole = true;
+    if (*p == '.') {
+        *whole = false;
+        for (p++; isdigit((unsigned char)*p); p++) digits++;
+    }
+    if (digits == 0 || p == start) return 0;
+    if (*p == 'e' || *p == 'E') {
+        const char *e = p + 1 + (p[1] == '+' || p[1] == '-');
+        if (!isdigit((unsigned char)*e)) return 0;
+        while (isdigit((unsigned char)*e)) e++;
+        *whole = false;
+        p = e;
+    }
+    return (size_t)(p - text);
+}
+
+/* What a suffix multiplies by; 0: there is no such suffix. */
+static int64_t suffix_factor(const char *suffix) {
+    static const char letters[] = "kMGT";
+    const char *at = *suffix == '\0' ? NULL : strchr(letters, *suffix);
+    int64_t factor = 1;
+    if (*suffix == '\0') return 1;
+    if (at == NULL || (suffix[1] != '\0' && strcmp(suffix + 1, "i") != 0)) return 0;
+    for (const char *p = letters; p <= at; p++) factor *= suffix[1] == 'i' ? 1024 : 1000;
+    return factor;
+}
+
+bool weft_number_i64(int64_t *out, const char *text) {
+    bool whole = false;
+    const size_t n = number_length(text, &whole);
+    const int64_t factor = n == 0 ? 0 : suffix_factor(text + n);
+    if (factor == 0) return false;
+    errno = 0;
+    if (whole) {
+        const long long value = strtoll(text, NULL, 10);
+        int64_t product = 0;
+        if (errno != 0 || __builtin_mul_overflow((int64_t)value, factor, &product)) return false;
+        *out = product;
+        return true;
+    }
+    const double value = strtod(text, NULL) * (double)factor;
+    if (errno != 0 || value != floor(value) || fabs(value) >= 9.2e18) return false;
+    *out = (int64_t)value;
+    return true;
+}
+
+bool weft_number_f64(double *out, const char *text) {
+    bool whole = false;
+    const size_t n = number_length(text, &whole);
+    double value = 0;
+    if (n == 0 || text[n] != '\0') return false;
+    errno = 0;
+    value = strtod(text, NULL);
+    if (errno != 0 || fabs(value) >= 1e300) return false; /* beyond lie the words none and auto */
+    *out = value;
+    return true;
+}
+
+void weft_number_print(char *out, size_t size, double value) {
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(out, size, "%.*g", digits, value);
+        if (strtod(out, NULL) == value) return;
+    }
+}
+
+bool weft_part_next(const char **rest, char separator, const char **part, size_t *n) {
+    const char *begin = *rest;
+    const char *end = NULL;
+    if (begin == NULL) return false;
+    end = strchr(begin, separator);
+    *rest = end == NULL ? NULL : end + 1;
+    if (end == NULL) end = begin + strlen(begin);
+    while (begin < end && isspace((unsigned char)*begin)) begin++;
+    while (end > begin && isspace((unsigned char)end[-1])) end--;
+    *part = begin;
+    *n = (size_t)(end - begin);
+    return true;
+}
+
+/* One bound; `inf` is the word that leaves the side open. */
+static bool parse_bound(weft_range *self, const char *text, size_t n, const char *inf, bool low) {
+    char bound[40];
+    bool *bounded = low ? &self->low_bounded : &self->high_bounded;
+    if (n == 0 || n >= sizeof bound) return false;
+    memcpy(bound, text, n);
+    bound[n] = '\0';
+    *bounded = strcmp(bound, inf) != 0;
+    if (!*bounded) return low ? self->low_open : self->high_open; /* "[-inf" and "inf]" say nothing true */
+    if (self->type == WEFT_KEY_I64) return weft_number_i64(low ? &self->low_i64 : &self->high_i64, bound);
+    return weft_number_f64(low ? &self->low_f64 : &self->high_f64, bound);
+}
+
+static bool is_empty(const weft_range *self) {
+    if (!self->low_bounded || !self->high_bounded) return false;
+    if (self->type == WEFT_KEY_F64) {
+        return self->low_open || self->high_open ? self->low_f64 >= self->high_f64 : self->low_f64 > self->high_f64;
+    }
+    const double low = (double)self->low_i64 + (self->low_open ? 1 : 0);
+    const double high = (double)self->high_i64 - (self->high_open ? 1 : 0);
+    return low > high;
+}
+
+/* text: "(0,1]" */
+static bool parse_interval(weft_range *self, const char *text, size_t n) {
+    char inner[96];
+    const char *rest = inner;
+    const char *part = NULL;
+    size_t length = 0;
+    if (self->interval || n < 2 || n >= sizeof inner) return false;
+    if ((text[0] != '(' && text[0] != '[') || (text[n - 1] != ')' && text[n - 1] != ']')) return false;
+    self->interval = true;
+    self->low_open = text[0] == '(';
+    self->high_open = text[n - 1] == ')';
+    memcpy(inner, text + 1, n - 2);
+    inner[n - 2] = '\0';
+    if (!weft_part_next(&rest, ',', &part, &length) || !parse_bound(self, part, length, "-inf", true)) return false;
+    if (!weft_part_next(&rest, ',', &part, &length) || !parse_bound(self, part, length, "inf", false)) return false;
+    return rest == NULL && !is_empty(self);
+}
+
+bool weft_range_parse(weft_range *out, const char *text, int32_t type) {
+    weft_range range;
+    const char *rest = *text == '\0' ? NULL : text;
+    const char *part = NULL;
+    size_t n = 0;
+    memset(&range, 0, sizeof range);
+    range.type = type;
+    while (weft_part_next(&rest, '|', &part, &n)) {
+        if (n == 4 && memcmp(part, "none", 4) == 0 && !range.allows_none) {
+            range.allows_none = true;
+        } else if (n == 4 && memcmp(part, "auto", 4) == 0 && !range.allows_auto) {
+            range.allows_auto = true;
+        } else if (!parse_interval(&range, part, n)) {
+            return false;
+        }
+    }
+    *out = range;
+    return true;
+}
+
+bool weft_range_has_i64(const weft_range *self, int64_t value) {
+    if (value == WEFT_NONE_I64 || value == WEFT_AUTO_I64) return false; /* the words' own values */
+    if (self->low_bounded && (self->low_open ? value <= self->low_i64 : value < self->low_i64)) return false;
+    if (self->high_bounded && (self->high_open ? value >= self->high_i64 : value > self->high_i64)) return false;
+    return true;
+}
+
+bool weft_range_has_f64(const weft_range *self, double value) {
+    if (self->low_bounded && (self->low_open ? value <= self->low_f64 : value < self->low_f64)) return false;
+    if (self->high_bounded && (self->high_open ? value >= self->high_f64 : value > self->high_f64)) return false;
+    return true;
+}
+
+static void print_bound(const weft_range *self, char *out, size_t size, bool low) {
+    if (self->type == WEFT_KEY_I64) {
+        (void)snprintf(out, size, "%lld", (long long)(low ? self->low_i64 : self->high_i64));
+    } else {
+        weft_number_print(out, size, low ? self->low_f64 : self->high_f64);
+    }
+}
+
+/* "a whole number of 1 or more" */
+static void advise_interval(const weft_range *self, char *out, size_t size) {
+    const char *noun = self->type == WEFT_KEY_I64 ? "whole number" : "number";
+    const bool from_zero = self->type == WEFT_KEY_I64 ? self->low_i64 == 0 : self->low_f64 == 0;
+    char low[40] = "", high[40] = "";
+    if (self->low_bounded) print_bound(self, low, sizeof low, true);
+    if (self->high_bounded) print_bound(self, high, sizeof high, false);
+    if (self->low_bounded && self->high_bounded) {
+        (void)snprintf(out, size, "a %s %s %s and %s %s", noun, self->low_open ? "above" : "of at least", low,
+                       self->high_open ? "below" : "at most", high);
+    } else if (self->low_bounded && self->low_open && from_zero) {
+        (void)snprintf(out, size, "a positive %s", noun);
+    } else if (self->low_bounded) {
+        (void)snprintf(out, size, self->low_open ? "a %s above %s" : "a %s of %s or more", noun, low);
+    } else if (self->high_bounded) {
+        (void)snprintf(out, size, self->high_open ? "a %s below %s" : "a %s of %s or less", noun, high);
+    } else {
+        (void)snprintf(out, size, "a %s", noun);
+    }
+}
+
+void weft_range_advise(const weft_range *self, char *out, size_t size) {
+    const char *words = "";
+    size_t n = 0;
+    if (self->allows_none && self->allows_auto) words = ", none or auto";
+    else if (self->allows_none) words = ", or none";
+    else if (self->allows_auto) words = ", or auto";
+    advise_interval(self, out, size);
+    n = strlen(out);
+    (void)snprintf(out + n, size - n, "%s", words);
+}

@@ -1,0 +1,42 @@
+/* host/config/number.h: numbers as users write them, and intervals of them as key tables write them. */
+#ifndef WEFT_HOST_NUMBER_H
+#define WEFT_HOST_NUMBER_H
+
+#include <stdbool.h>
+#include <weft/keys.h>
+
+/* The whole text must be the number; blanks are not allowed. False: out is untouched. */
+bool weft_number_i64(int64_t *out, const char *text); /* 12, -3, 1e6, 4k, 1.5M, 2Ki: k M G T, Ki Mi Gi Ti */
+bool weft_number_f64(double *out, const char *text);  /* decimal and finite, nothing that rounds to zero or infinity */
+
+/* The shortest decimal text that reads back as the same double. size: at least 32. */
+void weft_number_print(char *out, size_t size, double value);
+
+/* "[0,1) | none | auto" */
+typedef struct weft_range {
+    bool interval;    /* false: any number */
+    bool low_open;    /* low itself is outside */
+    bool high_open;
+    bool low_bounded; /* false: -inf */
+    bool high_bounded;
+    bool allows_none;
+    bool allows_auto;
+    int32_t type; /* WEFT_KEY_I64 or WEFT_KEY_F64: which of the bounds count */
+    int64_t low_i64, high_i64;
+    double low_f64, high_f64;
+} weft_range;
+
+/* False: the text is no range, or an empty one. */
+bool weft_range_parse(weft_range *out, const char *text, int32_t type);
+
+bool weft_range_has_i64(const weft_range *self, int64_t value);
+bool weft_range_has_f64(const weft_range *self, double value);
+
+/* What to give instead: "a whole number of 1 or more, or none". */
+void weft_range_advise(const weft_range *self, char *out, size_t size);
+
+/* Takes the next of a text's parts, without the blanks around it: "a, b" by ',' is "a", then "b". *rest is NULL after the
+ * last; a part's bytes stay in the text. False: nothing is left. */
+bool weft_part_next(const char **rest, char separator, const char **part, size_t *n);
+
+#endif

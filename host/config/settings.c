@@ -1,0 +1,149 @@
+/* host/config/settings.c: the host's key tables, and the rules across their keys. */
+#include "config/settings.h"
+
+#include <ctype.h>
+#include <math.h>
+
+#include "config/number.h"
+
+/* run_rows, model_rows, ...: the tables of settings.h's lists. */
+#define ROWS(section, LIST)                                                                                            \
+    static const weft_key *section##_rows(uint64_t *n) {                                                               \
+        typedef weft_##section##_settings WEFT_KEYS_STRUCT_;                                                           \
+        static const weft_key rows[] = {LIST(WEFT_KEY_ROW_)};                                                          \
+        *n = sizeof rows / sizeof *rows;                                                                               \
+        return rows;                                                                                                   \
+    }
+WEFT_SETTINGS_SECTIONS(ROWS)
+
+bool weft_settings_table(weft_settings_section *out, size_t i) {
+    size_t at = 0;
+#define TABLE(name, LIST)                                                                                              \
+    if (at++ == i) {                                                                                                   \
+        out->section = #name;                                                                                          \
+        out->keys = name##_rows(&out->n);                                                                              \
+        out->offset = offsetof(weft_settings, name);                                                                   \
+        out->size = sizeof(weft_##name##_settings);                                                                    \
+        return true;                                                                                                   \
+    }
+    WEFT_SETTINGS_SECTIONS(TABLE)
+#undef TABLE
+    return false;
+}
+
+/* The divisors of n nearest to m: the largest below and the smallest above. */
+static void nearest_divisors(int64_t n, int64_t m, int64_t *below, int64_t *above) {
+    *below = 1;
+    *above = n;
+    for (int64_t i = 1; i <= n / i; i++) {
+        if (n % i != 0) continue;
+        const int64_t pair[2] = {i, n / i};
+        for (int k = 0; k < 2; k++) {
+            if (pair[k] < m && pair[k] > *below) *below = pair[k];
+            if (pair[k] > m && pair[k] < *above) *above = pair[k];
+        }
+    }
+}
+
+static weft_status check_batches(const weft_settings *self, const weft_config *config, weft_error *err) {
+    const int64_t global = self->train.global_batch;
+    const int64_t micro = self->train.micro_batch;
+    const int64_t lower = global / micro * micro;
+    const int64_t upper = lower + micro;
+    int64_t below = 0, above = 0;
+    char globals[64], micros[64];
+    if (global % micro == 0) return WEFT_OK;
+    nearest_divisors(global, micro, &below, &above);
+    (void)snprintf(globals, sizeof globals, lower > 0 ? "%lld or %lld" : "%lld", (long long)(lower > 0 ? lower : upper),
+                   (long long)upper);
+    (void)snprintf(micros, sizeof micros, above > micro ? "%lld or %lld" : "%lld", (long long)below, (long long)above);
+    return weft_config_reject(config, "train", "global_batch", err,
+                              "is not a multiple of micro_batch = %lld: give global_batch = %s, or micro_batch = %s",
+                              (long long)micro, globals, micros);
+}
+
+static weft_status check_schedule(const weft_settings *self, const weft_config *config, weft_error *err) {
+    const weft_train_settings *train = &self->train;
+    if (train->warmup > 1 && train->warmup != floor(train->warmup)) {
+        return weft_config_reject(config, "train", "warmup", err,
+                                  "is neither steps nor a ratio: give a whole number of steps, or a ratio of all steps "
+                                  "below 1");
+    }
+    if (train->schedule == WEFT_SCHEDULE_STEP && train->step_every == WEFT_NONE_I64) {
+        return weft_config_reject(config, "train", "schedule", err,
+                                  "needs step_every: the steps between two decays by gamma");
+    }
+    if (train->steps != WEFT_NONE_I64 && train->epochs != WEFT_NONE_F64) {
+        return weft_config_reject(config, "train", "epochs", err,
+                                  "stands beside steps = %lld: a run has one length, so set one of them to none",
+                                  (long long)train->steps);
+    }
+    return WEFT_OK;
+}
+
+static weft_status parse_interval(weft_interval *out, const char *text, const char *section, const weft_config *config,
+                                  weft_error *err) {
+    weft_error local = WEFT_ERROR_INIT;
+    if (weft_interval_parse(out, text, &local) == WEFT_OK) return WEFT_OK;
+    return weft_config_reject(config, section, "every", err, "%s", local.text);
+}
+
+/* KIND:ID=<64 hexadecimal digits> */
+static bool is_pin(const char *pin, size_t n) {
+    const char *colon = memchr(pin, ':', n);
+    const char *equals = memchr(pin, '=', n);
+    if (colon == NULL || equals == NULL || colon == pin || equals <= colon + 1) return false;
+    if (pin + n - equals - 1 != 64) return false;
+    for (const char *p = equals + 1; p < pin + n; p++) {
+        if (!isxdigit((unsigned char)*p)) return false;
+    }
+    return true;
+}
+
+static weft_status check_pins(const weft_settings *self, const weft_config *config, weft_error *err) {
+    const char *rest = *self->plugins.pin == '\0' ? NULL : self->plugins.pin;
+    const char *pin = NULL;
+    size_t n = 0;
+    while (weft_part_next(&rest, ',', &pin, &n)) {
+        if (is_pin(pin, n)) continue;
+        return weft_config_reject(config, "plugins", "pin", err,
+                                  "has an element that is no pin: write kind:id=SHA-256 in 64 hexadecimal digits, as "
+                                  "sha256sum prints it");
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_rules(weft_settings *self, const weft_config *config, weft_error *err) {
+    weft_status status = check_batches(self, config, err);
+    if (status == WEFT_OK) status = check_schedule(self, config, err);
+    if (status == WEFT_OK) status = check_pins(self, config, err);
+    if (status == WEFT_OK) status = parse_interval(&self->eval_every, self->eval.every, "eval", config, err);
+    if (status != WEFT_OK) return status;
+    return parse_interval(&self->checkpoint_every, self->checkpoint.every, "checkpoint", config, err);
+}
+
+weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err) {
+    weft_settings settings;
+    weft_settings_section table;
+    weft_status status = WEFT_OK;
+    memset(&settings, 0, sizeof settings);
+    for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
+        status = weft_config_fill(config, (char *)&settings + table.offset, table.section, table.keys, table.n,
+                                  (uint32_t)sizeof(weft_key), err);
+    }
+    if (status == WEFT_OK) status = check_rules(&settings, config, err);
+    if (status == WEFT_OK) *out = settings;
+    return status;
+}
+
+weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err) {
+    if (self->train.steps == WEFT_NONE_I64 && self->train.epochs == WEFT_NONE_F64) {
+        return weft_config_reject(config, "train", "steps", err,
+                                  "leaves the run without a length: set [train] steps, or epochs");
+    }
+    if (*self->run.out == '\0') {
+        return weft_config_reject(config, "run", "out", err,
+                                  "names no directory: training needs one for its results");
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,58 @@
+/* host/config/store.h: what a weft_config holds; for the files of this directory only. */
+#ifndef WEFT_HOST_CONFIG_STORE_H
+#define WEFT_HOST_CONFIG_STORE_H
+
+#include "config/config.h"
+#include "config/value.h"
+
+/* A line of the file, or an override, as the user gave it. */
+typedef struct weft_item {
+    char *section;
+    char *key;
+    char *value;
+    char *source;          /* "run.ini:14" or "command line" */
+    const char *directory; /* where its relative paths start */
+    bool claimed;          /* a table declared its key */
+} weft_item;
+
+/* A section that the user named. */
+typedef struct weft_mention {
+    char *section;
+    char *source;
+} weft_mention;
+
+/* A declared key with its value. */
+typedef struct weft_entry {
+    char *section;
+    const weft_key *row; /* its table outlives the config */
+    weft_value value;
+    const weft_item *item; /* NULL: the default */
+} weft_entry;
+
+struct weft_config {
+    char *name; /* of the file as given, or "command line" */
+    char *home; /* absolute directory of the file */
+    char *here; /* working directory when it was read */
+    weft_item *items; /* never moves once loaded; a later one counts more */
+    size_t n_items;
+    weft_mention *mentions;
+    size_t n_mentions;
+    weft_entry *entries;
+    size_t n_entries;
+};
+
+/* The item that counts, or NULL. */
+const weft_item *weft_config_item(const weft_config *self, const char *section, const char *key);
+
+/* Marks all items of a key as declared. */
+void weft_config_claim(weft_config *self, const char *section, const char *key);
+
+const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key);
+
+/* "run.ini:14: [train] clip = -1 ", or with (its default) where no item is there. */
+void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size);
+
+/* items, mentions or entries with room for one more; false: no memory. */
+bool weft_config_grow(void *array, size_t n, size_t element);
+
+#endif

@@ -1,0 +1,202 @@
+/* host/config/value.c: the seven types of keys. */
+#include "config/value.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "config/config.h"
+#include "config/nearest.h"
+#include "config/number.h"
+#include "config/path.h"
+
+static weft_status no_memory(weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "cannot be kept: no memory left");
+}
+
+bool weft_text_is_clean(const char *text, size_t n) {
+    json_t *string = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        if ((c < 0x20 && c != '\t') || c == 0x7f) return false;
+    }
+    string = json_stringn(text, n); /* judges UTF-8 */
+    json_decref(string);
+    return string != NULL;
+}
+
+static bool part_is(const char *part, size_t n, const char *word) {
+    return strlen(word) == n && memcmp(part, word, n) == 0;
+}
+
+bool weft_words_have(const char *range, const char *word) {
+    const char *rest = *range == '\0' ? NULL : range;
+    const char *part = NULL;
+    size_t n = 0;
+    while (weft_part_next(&rest, '|', &part, &n)) {
+        if (part_is(part, n, word)) return true;
+    }
+    return false;
+}
+
+/* Stores bytes, and a copy of text. */
+static weft_status keep(weft_value *out, const void *bytes, const char *text, weft_error *err) {
+    char *copy = strdup(text);
+    if (copy == NULL) return no_memory(err);
+    memcpy(out->bytes, bytes, sizeof out->bytes);
+    out->text = copy;
+    return WEFT_OK;
+}
+
+/* The same where the bytes are a pointer to the text; takes text, which may be NULL. */
+static weft_status keep_text(weft_value *out, char *text, weft_error *err) {
+    if (text == NULL) return no_memory(err);
+    memcpy(out->bytes, &text, sizeof out->bytes);
+    out->text = text;
+    return WEFT_OK;
+}
+
+static weft_status outside(const weft_key *key, const weft_range *range, weft_error *err) {
+    char advice[240];
+    weft_range_advise(range, advice, sizeof advice);
+    return weft_error_set(err, WEFT_E_USER, "is outside %s: give %s", key->range, advice);
+}
+
+static weft_status no_number(const char *text, const weft_range *range, weft_error *err) {
+    char advice[240];
+    const char *what = *text == '\0' ? "empty" : range->type == WEFT_KEY_I64 ? "not a whole number" : "not a number";
+    weft_range_advise(range, advice, sizeof advice);
+    return weft_error_set(err, WEFT_E_USER, "is %s: give %s", what, advice);
+}
+
+/* "none" and "auto" where the range allows them: -1, +1; 0 otherwise. */
+static int number_word(const weft_range *range, const char *text) {
+    if (range->allows_none && strcmp(text, "none") == 0) return -1;
+    if (range->allows_auto && strcmp(text, "auto") == 0) return 1;
+    return 0;
+}
+
+static weft_status parse_i64(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
+    weft_range range;
+    char canonical[32];
+    int64_t value = 0;
+    if (!weft_range_parse(&range, key->range, WEFT_KEY_I64)) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a key whose range '%s' is none", key->range);
+    }
+    const int word = number_word(&range, text);
+    if (word != 0) {
+        value = word < 0 ? WEFT_NONE_I64 : WEFT_AUTO_I64;
+        return keep(out, &value, text, err);
+    }
+    if (!weft_number_i64(&value, text)) return no_number(text, &range, err);
+    if (!weft_range_has_i64(&range, value)) return outside(key, &range, err);
+    (void)snprintf(canonical, sizeof canonical, "%lld", (long long)value);
+    return keep(out, &value, canonical, err);
+}
+
+static weft_status parse_f64(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
+    weft_range range;
+    char canonical[32];
+    double value = 0;
+    if (!weft_range_parse(&range, key->range, WEFT_KEY_F64)) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a key whose range '%s' is none", key->range);
+    }
+    const int word = number_word(&range, text);
+    if (word != 0) {
+        value = word < 0 ? WEFT_NONE_F64 : WEFT_AUTO_F64;
+        return keep(out, &value, text, err);
+    }
+    if (!weft_number_f64(&value, text)) return no_number(text, &range, err);
+    if (!weft_range_has_f64(&range, value)) return outside(key, &range, err);
+    weft_number_print(canonical, sizeof canonical, value);
+    return keep(out, &value, canonical, err);
+}
+
+static weft_status parse_bool(weft_value *out, const char *text, weft_error *err) {
+    static const char *const words[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const int64_t value = (int64_t)(i % 2);
+        if (strcasecmp(text, words[i]) == 0) return keep(out, &value, words[value], err);
+    }
+    return weft_error_set(err, WEFT_E_USER, "is neither yes nor no: give yes, no, true, false, on, off, 1 or 0");
+}
+
+static weft_status parse_enum(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
+    weft_nearest near = {text, "", 0};
+    char meant[96];
+    const char *rest = key->range;
+    const char *part = NULL;
+    size_t n = 0;
+    for (int64_t i = 0; weft_part_next(&rest, ',', &part, &n); i++) {
+        if (part_is(part, n, text)) return keep(out, &i, text, err);
+        weft_nearest_offer(&near, part, n);
+    }
+    weft_nearest_print(&near, meant, sizeof meant);
+    return weft_error_set(err, WEFT_E_USER, "is not one of: %s%s", key->range, meant);
+}
+
+static weft_status parse_path(weft_value *out, const weft_key *key, const char *text, const char *directory,
+                              weft_error *err) {
+    if (weft_words_have(key->range, text)) return keep_text(out, strdup(text), err);
+    return keep_text(out, weft_path_absolute(directory, text), err);
+}
+
+/* Appends an element to the list; as an absolute path where directory is given. */
+static weft_status list_add(char **list, const char *part, size_t n, const char *directory, weft_error *err) {
+    char *element = strndup(part, n);
+    char *path = NULL;
+    char *longer = NULL;
+    weft_status status = WEFT_OK;
+    if (element != NULL && directory != NULL) {
+        path = weft_path_absolute(directory, element);
+        free(element);
+        element = path;
+    }
+    if (element == NULL || asprintf(&longer, "%s%s%s", *list, **list == '\0' ? "" : ",", element) < 0) {
+        status = no_memory(err);
+    } else {
+        free(*list);
+        *list = longer;
+    }
+    free(element);
+    return status;
+}
+
+static weft_status parse_list(weft_value *out, const weft_key *key, const char *text, const char *directory,
+                              weft_error *err) {
+    const char *rest = text[strspn(text, " \t")] == '\0' ? NULL : text;
+    const char *part = NULL;
+    size_t n = 0;
+    char *list = strdup("");
+    weft_status status = list == NULL ? no_memory(err) : WEFT_OK;
+    if ((key->flags & WEFT_HOST_PATHS) == 0) directory = NULL;
+    while (status == WEFT_OK && weft_part_next(&rest, ',', &part, &n)) {
+        if (n == 0) {
+            status = weft_error_set(err, WEFT_E_USER, "has an empty element: give names with one comma between two");
+        } else {
+            status = list_add(&list, part, n, directory, err);
+        }
+    }
+    if (status == WEFT_OK) return keep_text(out, list, err);
+    free(list);
+    return status;
+}
+
+weft_status weft_value_parse(weft_value *out, const weft_key *key, const char *text, const char *directory,
+                             weft_error *err) {
+    switch (key->type) {
+    case WEFT_KEY_I64: return parse_i64(out, key, text, err);
+    case WEFT_KEY_F64: return parse_f64(out, key, text, err);
+    case WEFT_KEY_BOOL: return parse_bool(out, text, err);
+    case WEFT_KEY_STR: return keep_text(out, strdup(text), err);
+    case WEFT_KEY_PATH: return parse_path(out, key, text, directory, err);
+    case WEFT_KEY_ENUM: return parse_enum(out, key, text, err);
+    case WEFT_KEY_LIST: return parse_list(out, key, text, directory, err);
+    default: return weft_error_set(err, WEFT_E_PLUGIN, "has a key of the unknown type %d", key->type);
+    }
+}
+
+void weft_value_free(weft_value *self) {
+    free(self->text);
+    self->text = NULL;
+}
