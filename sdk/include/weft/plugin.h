@@ -63,6 +63,13 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 #define WEFT_SYMBOL(name) name
 #endif
 
+/* The two names are C names in a C++ file too. */
+#ifdef __cplusplus
+#define WEFT_C_NAME extern "C"
+#else
+#define WEFT_C_NAME extern
+#endif
+
 /* The note: lines of key=value, the first one naming the format. */
 #define WEFT_NOTE                                                                                                      \
     "weft-plugin/1\nsdk=" WEFT_STRING(WEFT_SDK_HEADERS) "\nmin_sdk=" WEFT_STRING(WEFT_MIN_SDK) "\n"
@@ -70,9 +77,9 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
     "plugin=" #kind "/" #interface " " id " " version "\n"
 
 #define WEFT_PLUGIN(kind, interface, id, version, help, config, validate, table)                                       \
-    WEFT_EXPORT extern const char WEFT_SYMBOL(weft_plugin_note)[];                                                     \
+    WEFT_C_NAME WEFT_EXPORT const char WEFT_SYMBOL(weft_plugin_note)[];                                                \
     const char WEFT_SYMBOL(weft_plugin_note)[] = WEFT_NOTE WEFT_NOTE_PLUGIN(kind, interface, id, version);             \
-    WEFT_EXPORT weft_plugin_entry_fn WEFT_SYMBOL(weft_plugin_entry);                                                   \
+    WEFT_C_NAME WEFT_EXPORT weft_plugin_entry_fn WEFT_SYMBOL(weft_plugin_entry);                                       \
     const weft_plugin_list *WEFT_SYMBOL(weft_plugin_entry)(const weft_host *host, weft_error *err) {                   \
         static weft_plugin plugin;                                                                                     \
         static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, 1,                                \
