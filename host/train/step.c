@@ -53,38 +53,69 @@ static weft_status load_leaf(weft_stepper *self, int32_t m, weft_slot_ref slot, 
     return status;
 }
 
-static weft_slot_ref leaf_part(const weft_stepper *self, weft_slot_ref slot, int part) {
-    weft_slot_ref out = {0};
-    out.ref = weft_ref_at(slot.ref, weft_leaf_part_offset(self->leaf.rows, self->leaf.length, part));
-    out.bytes = (int64_t)self->leaf.rows * self->leaf.length * 4;
+/* A slot as the graphs take it, with the place where they note what they touch. */
+static weft_slot_ref slot_of(const weft_stepper *self, int32_t index) {
+    weft_slot_ref out = weft_engine_slot(self->engine, self->stage->program, index);
+    if (index >= 0) out.used = &self->used[index];
     return out;
 }
 
+static weft_slot_ref leaf_part(const weft_stepper *self, weft_slot_ref slot, int part) {
+    weft_slot_ref out = slot;
+    out.start = weft_leaf_part_offset(self->leaf.rows, self->leaf.length, part);
+    out.ref = weft_ref_at(slot.ref, out.start);
+    out.bytes = (int64_t)self->leaf.rows * self->leaf.length * 4;
+    if (out.start + out.bytes > slot.bytes) out.bytes = slot.bytes - out.start;
+    return out;
+}
+
+static void touch(const weft_stepper *self, int32_t slot) {
+    if (slot >= 0) weft_trace_use(self->trace, slot, self->used[slot]);
+}
+
+/* Tells the trace what the event touched. */
+static void report_use(const weft_stepper *self, const weft_event_slots *slots) {
+    touch(self, slots->leaf);
+    touch(self, slots->carry_in);
+    touch(self, slots->carry_out);
+    touch(self, slots->tape);
+    touch(self, slots->work);
+    touch(self, slots->d_carry_out);
+    touch(self, slots->d_carry_in);
+    for (int32_t u = 0; slots->gradients != NULL && u < self->engine->layout->n_units; u++)
+        touch(self, slots->gradients[u]);
+}
+
 /* Where a unit's leaf gradient lies: its slot, or the sum itself where the step has one leaf. */
-static weft_ref unit_gradient(const weft_stepper *self, int32_t unit, int32_t slot) {
+static weft_slot_ref unit_gradient(const weft_stepper *self, int32_t unit, int32_t slot) {
     const weft_engine *engine = self->engine;
     const weft_group *group = &engine->layout->groups[engine->layout->units[unit].groups[0]];
-    if (self->stage->program->slots[slot].offset < 0) return weft_ref_at(engine->gradients.ref, 4 * group->base);
-    return weft_engine_slot(engine, self->stage->program, slot).ref;
+    weft_slot_ref out = slot_of(self, slot);
+    if (self->stage->program->slots[slot].offset >= 0) return out;
+    out.ref = weft_ref_at(engine->gradients.ref, 4 * group->base);
+    out.bytes = 4 * group->numel;
+    return out;
 }
 
 static void bind_gradients(weft_stepper *self, const weft_event_slots *slots) {
     const weft_declared *declared = self->engine->declared;
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         const weft_parameter *p = &declared->parameters[i];
-        const weft_ref none = {0};
+        const weft_slot_ref none = {0};
         const int32_t slot = slots->gradients != NULL ? slots->gradients[p->unit] : -1;
         self->gradients[i] = none;
-        if (p->trainable && slot >= 0)
-            self->gradients[i] = weft_ref_at(unit_gradient(self, p->unit, slot), 4 * p->offset);
+        if (!p->trainable || slot < 0) continue;
+        self->gradients[i] = unit_gradient(self, p->unit, slot);
+        self->gradients[i].start = 4 * p->offset;
+        self->gradients[i].ref = weft_ref_at(self->gradients[i].ref, 4 * p->offset);
+        self->gradients[i].bytes -= 4 * p->offset;
     }
 }
 
 static weft_status bind(weft_stepper *self, weft_graph_binding *out, const weft_graph **graph, const weft_event *event,
                         const weft_event_slots *slots, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const weft_program *program = self->stage->program;
-    const weft_slot_ref leaf = weft_engine_slot(engine, program, slots->leaf);
+    const weft_slot_ref leaf = slot_of(self, slots->leaf);
     const weft_graph_binding empty = {0};
     weft_status status = load_leaf(self, event->leaf, leaf, err);
     if (status != WEFT_OK) return status;
@@ -100,12 +131,12 @@ static weft_status bind(weft_stepper *self, weft_graph_binding *out, const weft_
     out->weights = leaf_part(self, leaf, 2);
     out->starts = leaf_part(self, leaf, 3);
     out->positions = leaf_part(self, leaf, 4);
-    out->carry_in = weft_engine_slot(engine, program, slots->carry_in);
-    out->carry_out = weft_engine_slot(engine, program, slots->carry_out);
-    out->d_carry_out = weft_engine_slot(engine, program, slots->d_carry_out);
-    out->d_carry_in = weft_engine_slot(engine, program, slots->d_carry_in);
-    out->tape = weft_engine_slot(engine, program, slots->tape);
-    out->work = weft_engine_slot(engine, program, slots->work);
+    out->carry_in = slot_of(self, slots->carry_in);
+    out->carry_out = slot_of(self, slots->carry_out);
+    out->d_carry_out = slot_of(self, slots->d_carry_out);
+    out->d_carry_in = slot_of(self, slots->d_carry_in);
+    out->tape = slot_of(self, slots->tape);
+    out->work = slot_of(self, slots->work);
     out->loss = weft_ref_at(engine->scalars.losses, 8 * (int64_t)event->leaf);
     out->count = (double)self->count;
     bind_gradients(self, slots);
@@ -138,6 +169,7 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     const weft_graph *graph = NULL;
     weft_status status = bind(self, &binding, &graph, event, slots, err);
     if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, false, err);
+    report_use(self, slots);
     if (status == WEFT_OK && self->find_culprit) status = look_at_carry(self, event, &binding, err);
     return status;
 }
@@ -147,7 +179,9 @@ static weft_status on_recompute(void *context, const weft_event *event, const we
     weft_graph_binding binding;
     const weft_graph *graph = NULL;
     weft_status status = bind(self, &binding, &graph, event, slots, err);
-    return status == WEFT_OK ? weft_graph_forward(graph, &binding, true, err) : status;
+    if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, true, err);
+    report_use(self, slots);
+    return status;
 }
 
 static weft_status on_backward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -155,7 +189,9 @@ static weft_status on_backward(void *context, const weft_event *event, const wef
     weft_graph_binding binding;
     const weft_graph *graph = NULL;
     weft_status status = bind(self, &binding, &graph, event, slots, err);
-    return status == WEFT_OK ? weft_graph_backward(graph, &binding, err) : status;
+    if (status == WEFT_OK) status = weft_graph_backward(graph, &binding, err);
+    report_use(self, slots);
+    return status;
 }
 
 /* The ordered sum: the first leaf is copied, every later one added. */
@@ -164,10 +200,12 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     const weft_engine *engine = self->engine;
     const weft_group *group = &engine->layout->groups[engine->layout->units[event->unit].groups[0]];
     const int32_t slot = slots->gradients[event->unit];
-    const weft_ref sum = weft_ref_at(engine->gradients.ref, 4 * group->base), leaf = unit_gradient(self, event->unit, slot);
+    const weft_ref sum = weft_ref_at(engine->gradients.ref, 4 * group->base);
+    const weft_ref leaf = unit_gradient(self, event->unit, slot).ref;
     const weft_add args = {.struct_size = (uint32_t)sizeof args, .a = sum, .b = leaf, .y = sum, .n = group->numel,
                            .dtype = WEFT_F32};
     if (self->stage->program->slots[slot].offset < 0) return WEFT_OK;
+    weft_trace_use(self->trace, slot, 4 * group->numel);
     if (event->leaf == 0) return engine->kernels->copy(engine->device, NULL, sum, leaf, 4 * group->numel, err);
     return engine->kernels->add(engine->device, NULL, &args, err);
 }
@@ -175,7 +213,7 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
 static weft_status on_norm(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
-    const weft_slot_ref work = weft_engine_slot(engine, self->stage->program, slots->work);
+    const weft_slot_ref work = slot_of(self, slots->work);
     weft_clip clip = {.struct_size = (uint32_t)sizeof clip};
     weft_status status = WEFT_OK;
     (void)event;
@@ -185,6 +223,8 @@ static weft_status on_norm(void *context, const weft_event *event, const weft_ev
         if (!p->trainable) continue;
         args.x = weft_ref_at(engine->gradients.ref, 4 * weft_layout_offset(engine->layout, p));
         args.out = weft_ref_at(engine->scalars.square_sums, 8 * clip.n++);
+        if (slots->work >= 0)
+            weft_trace_use(self->trace, slots->work, engine->kernels->square_sum_workspace(engine->device, &args));
         status = engine->kernels->square_sum(engine->device, NULL, &args, err);
     }
     clip.square_sums = engine->scalars.square_sums;
@@ -244,6 +284,7 @@ static weft_status run_program(weft_stepper *self, const weft_stage *stage, weft
     self->stage = stage;
     self->leaf_now = -1;
     self->data_seconds = 0.0;
+    memset(self->used, 0, (size_t)stage->program->n_slots * sizeof *self->used);
     return weft_program_execute(stage->program, &stage->job->spec, &table, self->trace, self->step, err);
 }
 
@@ -282,7 +323,6 @@ static weft_status blame_gradient(weft_stepper *self, weft_error *err) {
 static weft_status blame_forward(weft_stepper *self, weft_error *err) {
     weft_status status = WEFT_OK;
     self->find_culprit = true;
-    self->step = self->step; /* the same leaves: first_row is untouched */
     status = run_program(self, self->stage, err);
     self->find_culprit = false;
     if (status == WEFT_OK)
@@ -336,9 +376,16 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     return WEFT_OK;
 }
 
+static int32_t most_slots(const weft_engine *engine) {
+    const int32_t train = engine->train.program != NULL ? engine->train.program->n_slots : 0;
+    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->n_slots : 0;
+    return train > evaluate ? train : evaluate;
+}
+
 weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const weft_data_plugin *data_plugin,
                                 weft_data *data, weft_error *err) {
     const int64_t rows = engine->spec.rows > engine->spec.evaluate_rows ? engine->spec.rows : engine->spec.evaluate_rows;
+    const size_t slots = (size_t)most_slots(engine);
     const size_t places = (size_t)(rows * weft_engine_table_rows(&engine->spec)) + 1;
     weft_stepper *self = calloc(1, sizeof *self);
     int32_t *arrays = calloc(places * WEFT_LEAF_PARTS, sizeof *arrays);
@@ -349,10 +396,12 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
         self->data = data;
         self->leaf_targets = calloc((size_t)engine->spec.leaves + 1, sizeof *self->leaf_targets);
         self->gradients = calloc((size_t)engine->declared->n_parameters + 1, sizeof *self->gradients);
+        self->used = calloc(slots + 1, sizeof *self->used);
         self->hp = calloc(1, 256);
         self->leaf.ids = arrays;
     }
-    if (self == NULL || arrays == NULL || self->leaf_targets == NULL || self->gradients == NULL || self->hp == NULL) {
+    if (self == NULL || arrays == NULL || self->leaf_targets == NULL || self->gradients == NULL || self->used == NULL ||
+        self->hp == NULL) {
         free(self == NULL ? arrays : NULL);
         weft_stepper_destroy(self);
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for a leaf of %zu places", places);
@@ -374,6 +423,7 @@ void weft_stepper_destroy(weft_stepper *self) {
     free(self->leaf.ids);
     free(self->leaf_targets);
     free(self->gradients);
+    free(self->used);
     free(self->hp);
     free(self);
 }

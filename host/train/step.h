@@ -34,7 +34,8 @@ typedef struct weft_stepper {
     weft_leaf leaf;        /* host arrays of the largest shape */
     int32_t leaf_now;      /* which leaf the arrays hold and the slot has; -1: none */
     void *hp;              /* host copy of the optimizer's struct */
-    weft_ref *gradients;   /* [n_parameters] of the event that runs */
+    weft_slot_ref *gradients; /* [n_parameters] of the event that runs */
+    int64_t *used;         /* [slots of the largest program]: bytes of each slot that were really touched */
     bool find_culprit;     /* after a non-finite loss: look at each carry */
     double data_seconds;
     weft_step_result result;
@@ -46,7 +47,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
 void weft_stepper_destroy(weft_stepper *stepper); /* NULL is fine */
 
 /* Optimizer step `step` (from 1) with learning rate lr, clip (0: none): runs the training program once. A loss or gradient
- * that is not finite is WEFT_E_NUMERIC, named with step and segment; parameters are then as before. */
+ * that is not finite is WEFT_E_NUMERIC, named with step and segment. */
 weft_status weft_stepper_train(weft_stepper *stepper, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err);
 

@@ -1,0 +1,12 @@
+/* host/launch/signals.h: SIGINT and SIGTERM ask to stop after the step that runs; the second one stops at once. */
+#ifndef WEFT_HOST_LAUNCH_SIGNALS_H
+#define WEFT_HOST_LAUNCH_SIGNALS_H
+
+#include <stdbool.h>
+
+/* From here on a first signal only asks. [main] */
+void weft_signals_install(void);
+/* True once one has asked. [any-thread] [hot] */
+bool weft_signals_stop(void);
+
+#endif

@@ -1,0 +1,91 @@
+/* host/report/progress.c: see progress.h. */
+#include "report/progress.h"
+
+#include "report/clock.h"
+#include "report/units.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct weft_progress {
+    int64_t steps;
+    bool quiet, terminal;
+    bool open;             /* the renewed line has no end yet */
+    double rate;           /* tokens per second, smoothed */
+    double seconds;        /* per step, smoothed */
+    double last_shown;
+    int64_t last_step;
+};
+
+/* Plain logs get about this many lines, and at least one every so many seconds. */
+enum { PLAIN_LINES = 20, PLAIN_SECONDS = 30 };
+static const double terminal_seconds = 0.1;
+
+weft_status weft_progress_create(weft_progress **out, int64_t steps, bool quiet, weft_error *err) {
+    weft_progress *progress = calloc(1, sizeof *progress);
+    if (progress == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the progress line");
+    progress->steps = steps;
+    progress->quiet = quiet;
+    progress->terminal = isatty(STDOUT_FILENO) != 0;
+    *out = progress;
+    return WEFT_OK;
+}
+
+void weft_progress_destroy(weft_progress *progress) {
+    if (progress != NULL) weft_progress_end(progress);
+    free(progress);
+}
+
+void weft_progress_end(weft_progress *progress) {
+    if (progress->open) (void)putchar('\n');
+    progress->open = false;
+    (void)fflush(stdout);
+}
+
+static void smooth(weft_progress *progress, const weft_progress_row *row) {
+    const double rate = row->seconds > 0.0 ? (double)row->tokens / row->seconds : 0.0;
+    const double keep = progress->seconds > 0.0 ? 0.9 : 0.0;
+    progress->rate = keep * progress->rate + (1.0 - keep) * rate;
+    progress->seconds = keep * progress->seconds + (1.0 - keep) * row->seconds;
+}
+
+static bool wanted(const weft_progress *progress, int64_t step, double now) {
+    const int64_t stride = progress->steps / PLAIN_LINES > 0 ? progress->steps / PLAIN_LINES : 1;
+    if (step == 1 || step == progress->steps) return true;
+    if (progress->terminal) return now - progress->last_shown >= terminal_seconds;
+    return step % stride == 0 || now - progress->last_shown >= PLAIN_SECONDS;
+}
+
+void weft_progress_step(weft_progress *progress, int64_t step, const weft_progress_row *row) {
+    const double now = weft_clock_seconds();
+    char rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], at[WEFT_UNIT_SIZE];
+    smooth(progress, row);
+    if (progress->quiet || !wanted(progress, step, now)) return;
+    progress->last_shown = now;
+    (void)weft_unit_count(total, progress->steps);
+    (void)weft_unit_count(at, step);
+    (void)printf("%sstep %*s/%s  loss %7.4f  lr %.2e  grad %8.3g  %8s tok/s  %s left%s", progress->terminal ? "\r" : "",
+                 (int)strlen(total), at, total, row->loss, row->lr, row->norm,
+                 weft_unit_count(rate, (int64_t)progress->rate),
+                 weft_unit_seconds(left, progress->seconds * (double)(progress->steps - step)),
+                 progress->terminal ? "\033[K" : "\n");
+    progress->open = progress->terminal;
+    (void)fflush(stdout);
+}
+
+void weft_progress_evaluation(weft_progress *progress, int64_t step, double loss, double perplexity) {
+    if (progress->quiet) return;
+    weft_progress_end(progress);
+    (void)printf("eval  after step %lld  loss %.4f  perplexity %.2f\n", (long long)step, loss, perplexity);
+    (void)fflush(stdout);
+}
+
+void weft_progress_line(weft_progress *progress, const char *format, ...) {
+    va_list args;
+    weft_progress_end(progress);
+    va_start(args, format);
+    (void)vprintf(format, args);
+    va_end(args);
+    (void)putchar('\n');
+    (void)fflush(stdout);
+}

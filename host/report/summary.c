@@ -1,0 +1,84 @@
+/* host/report/summary.c: see summary.h. */
+#include "report/summary.h"
+
+#include "report/clock.h"
+#include "report/units.h"
+
+#include <malloc.h>
+#include <math.h>
+
+int64_t weft_resident_peak(void) {
+    char line[256];
+    long long kib = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+    if (status == NULL) return 0;
+    while (fgets(line, sizeof line, status) != NULL)
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1) break;
+    (void)fclose(status);
+    return kib * 1024;
+}
+
+int64_t weft_library_bytes(void) {
+    const struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
+}
+
+void weft_train_header_print(const weft_session *session, FILE *to) {
+    const weft_engine *engine = session->engine;
+    const weft_train_settings *train = &session->run->settings.train;
+    const int64_t all = weft_declared_numel(engine->declared, false), trained = weft_declared_numel(engine->declared, true);
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "model      %s, %s parameters, %s trained (%.4g %%)\n", session->run->settings.model.path,
+                  weft_unit_count(a, all), weft_unit_count(b, trained), 100.0 * (double)trained / (double)all);
+    (void)fprintf(to, "data       %s documents, %s rows, %s targets an epoch",
+                  weft_unit_count(a, (int64_t)session->train_info.documents),
+                  weft_unit_count(b, (int64_t)session->train_info.rows),
+                  weft_unit_count(c, (int64_t)session->train_info.targets));
+    if (session->validation_info.rows > 0)
+        (void)fprintf(to, "; validation %s documents, %s targets",
+                      weft_unit_count(a, (int64_t)session->validation_info.documents),
+                      weft_unit_count(b, (int64_t)session->validation_info.targets));
+    (void)fprintf(to, "\nbatch      %lld rows = %d leaves of %lld, %s steps = %.3g epochs\n",
+                  (long long)train->global_batch, engine->spec.leaves, (long long)train->micro_batch,
+                  weft_unit_count(a, session->steps),
+                  (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
+    (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
+                  engine->device_info.library, engine->device_info.threads, engine->device_info.threads == 1 ? "" : "s");
+    (void)fprintf(to, "memory     %s planned (weft plan shows it)\n", weft_unit_bytes(a, engine->bytes.total));
+    (void)fflush(to);
+}
+
+static void time_line(FILE *to, const char *name, double seconds, double whole) {
+    char text[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "  %-12s %10s  %5.1f %%\n", name, weft_unit_seconds(text, seconds), 100.0 * seconds / whole);
+}
+
+static void print_times(const weft_train_summary *s, FILE *to) {
+    const double whole = weft_clock_seconds() - s->begin;
+    const double named = s->compute_seconds + s->data_seconds + s->evaluate_seconds + s->checkpoint_seconds;
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE];
+    const double busy = s->compute_seconds + s->data_seconds;
+    (void)fprintf(to, "trained    %s steps on %s targets in %s (%s targets/s while training)\n",
+                  weft_unit_count(a, s->steps), weft_unit_count(b, s->tokens), weft_unit_seconds(c, whole),
+                  weft_unit_count(d, busy > 0.0 ? (int64_t)((double)s->tokens / busy) : 0));
+    time_line(to, "compute", s->compute_seconds, whole);
+    time_line(to, "data", s->data_seconds, whole);
+    time_line(to, "evaluation", s->evaluate_seconds, whole);
+    time_line(to, "checkpoints", s->checkpoint_seconds, whole);
+    time_line(to, "start", whole - named, whole);
+}
+
+void weft_train_summary_print(const weft_train_summary *s, const weft_session *session, FILE *to) {
+    const weft_engine *engine = session->engine;
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE], e[WEFT_UNIT_SIZE];
+    const int64_t live = weft_trace_high_water(session->stepper->trace);
+    (void)fprintf(to, "\n");
+    print_times(s, to);
+    if (!isnan(s->last_eval_loss) && !isnan(s->first_eval_loss))
+        (void)fprintf(to, "loss       %.4f -> %.4f on validation\n", s->first_eval_loss, s->last_eval_loss);
+    (void)fprintf(to, "memory     %s planned, %s taken; of the arena of %s, %s were live at most; libraries %s\n",
+                  weft_unit_bytes(a, engine->bytes.total), weft_unit_bytes(b, engine->account.most),
+                  weft_unit_bytes(c, engine->bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),
+                  weft_unit_bytes(e, weft_library_bytes()));
+    (void)fprintf(to, "model      %s\n", s->model_path);
+}

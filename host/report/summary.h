@@ -1,0 +1,24 @@
+/* host/report/summary.h: what is said before a run begins and after it has ended. */
+#ifndef WEFT_HOST_REPORT_SUMMARY_H
+#define WEFT_HOST_REPORT_SUMMARY_H
+
+#include "train/session.h"
+
+/* Times are apart, so that a slow disk does not look like slow training. */
+typedef struct weft_train_summary {
+    double begin;       /* weft_clock_seconds at the start of the process's work */
+    int64_t steps, tokens;
+    double compute_seconds, data_seconds, evaluate_seconds, checkpoint_seconds;
+    double first_eval_loss, last_eval_loss; /* NaN: none */
+    const char *model_path;
+} weft_train_summary;
+
+void weft_train_header_print(const weft_session *session, FILE *to);
+void weft_train_summary_print(const weft_train_summary *summary, const weft_session *session, FILE *to);
+
+/* Peak resident memory of this process so far, bytes (VmHWM); 0: unknown. */
+int64_t weft_resident_peak(void);
+/* Bytes that malloc and the plugins hold beside the device's memory. */
+int64_t weft_library_bytes(void);
+
+#endif

@@ -1,0 +1,164 @@
+/* host/train/output.c: see output.h. */
+#include "train/output.h"
+
+#include "report/file.h"
+#include "report/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const left_by_a_run[] = {"config.ini", "metrics.jsonl", "evaluations.jsonl", "checkpoints", "model"};
+enum { N_LEFT = (int)(sizeof left_by_a_run / sizeof left_by_a_run[0]) };
+
+weft_status weft_output_path(const weft_output *output, char *path, size_t size, const char *name, weft_error *err) {
+    const int n = snprintf(path, size, "%s/%s", output->directory, name);
+    if (n < 0 || (size_t)n >= size)
+        return weft_error_set(err, WEFT_E_USER, "[run] out: the path %s/%s is too long", output->directory, name);
+    return WEFT_OK;
+}
+
+static weft_status take_lock(weft_output *output, weft_error *err) {
+    char path[4096];
+    weft_status status = weft_output_path(output, path, sizeof path, ".lock", err);
+    if (status != WEFT_OK) return status;
+    output->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (output->lock < 0)
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
+    if (flock(output->lock, LOCK_EX | LOCK_NB) != 0)
+        return weft_error_set(err, WEFT_E_USER, "%s is in use by another run: wait for it, or choose another [run] out",
+                              output->directory);
+    return WEFT_OK;
+}
+
+/* Name of something that a run left, or NULL. */
+static const char *what_is_there(const weft_output *output) {
+    for (int i = 0; i < N_LEFT; i++) {
+        char path[4096];
+        struct stat info;
+        if (weft_output_path(output, path, sizeof path, left_by_a_run[i], NULL) == WEFT_OK && lstat(path, &info) == 0)
+            return left_by_a_run[i];
+    }
+    return NULL;
+}
+
+static weft_status judge(const weft_output *output, weft_output_mode mode, weft_error *err) {
+    const char *found = what_is_there(output);
+    if (mode == WEFT_OUTPUT_NEW && found != NULL)
+        return weft_error_set(err, WEFT_E_USER, "%s already holds a run (%s): --resume goes on with it, --overwrite removes "
+                              "it, or choose another [run] out", output->directory, found);
+    if (mode == WEFT_OUTPUT_RESUME && found == NULL)
+        return weft_error_set(err, WEFT_E_USER, "%s holds no run to resume: start it without --resume",
+                              output->directory);
+    return WEFT_OK;
+}
+
+weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_output *output = calloc(1, sizeof *output);
+    if (output != NULL) output->directory = strdup(directory);
+    if (output == NULL || output->directory == NULL) {
+        free(output);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the output directory's name");
+    }
+    output->lock = -1;
+    status = weft_tree_make(directory, err);
+    if (status == WEFT_OK) status = take_lock(output, err);
+    if (status == WEFT_OK) status = judge(output, mode, err);
+    if (status == WEFT_OK) *out = output;
+    else weft_output_close(output);
+    return status;
+}
+
+void weft_output_close(weft_output *output) {
+    if (output == NULL) return;
+    if (output->metrics != NULL) (void)fclose(output->metrics);
+    if (output->evaluations != NULL) (void)fclose(output->evaluations);
+    if (output->lock >= 0) (void)close(output->lock);
+    free(output->directory);
+    free(output);
+}
+
+weft_status weft_output_clear(weft_output *output, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < N_LEFT && status == WEFT_OK; i++) {
+        char path[4096];
+        status = weft_output_path(output, path, sizeof path, left_by_a_run[i], err);
+        if (status == WEFT_OK) status = weft_tree_remove(path, err);
+    }
+    return status;
+}
+
+/* The step that a record's line belongs to; 0: not a whole record. */
+static uint64_t line_step(const char *line, size_t n) {
+    unsigned long long step = 0;
+    if (n < 2 || line[n - 1] != '\n' || line[n - 2] != '}') return 0;
+    return sscanf(line, "{\"step\": %llu", &step) == 1 ? step + 1 : 0;
+}
+
+/* Copies the lines that stay into a new file that replaces the old one. */
+static weft_status cut_back(const char *path, uint64_t last_step, weft_error *err) {
+    weft_file file;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t n = 0;
+    FILE *to = NULL, *from = fopen(path, "re");
+    if (from == NULL && errno == ENOENT) return WEFT_OK;
+    if (from == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
+    to = weft_file_begin(&file, path, err);
+    if (to == NULL) {
+        (void)fclose(from);
+        return WEFT_E_SYSTEM;
+    }
+    while ((n = getline(&line, &capacity, from)) > 0) {
+        const uint64_t step = line_step(line, (size_t)n);
+        if (step != 0 && step - 1 <= last_step) (void)fwrite(line, 1, (size_t)n, to);
+    }
+    free(line);
+    (void)fclose(from);
+    return weft_file_commit(&file, err);
+}
+
+static weft_status open_record(weft_output *output, FILE **out, const char *name, uint64_t last_step, weft_error *err) {
+    char path[4096];
+    weft_status status = weft_output_path(output, path, sizeof path, name, err);
+    if (status == WEFT_OK) status = cut_back(path, last_step, err);
+    if (status != WEFT_OK) return status;
+    *out = fopen(path, "ae");
+    if (*out == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
+    return WEFT_OK;
+}
+
+weft_status weft_output_records(weft_output *output, uint64_t last_step, weft_error *err) {
+    weft_status status = open_record(output, &output->metrics, "metrics.jsonl", last_step, err);
+    if (status == WEFT_OK) status = open_record(output, &output->evaluations, "evaluations.jsonl", last_step, err);
+    return status;
+}
+
+static weft_status wrote(const weft_output *output, FILE *file, int n, const char *name, weft_error *err) {
+    if (n > 0 && fflush(file) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s/%s cannot be written: %s", output->directory, name, strerror(errno));
+}
+
+weft_status weft_output_metrics(weft_output *output, uint64_t step, const weft_step_result *r, weft_error *err) {
+    const double loss = r->n_targets > 0 ? r->loss_sum / (double)r->n_targets : 0.0;
+    const int n = fprintf(output->metrics,
+                          "{\"step\": %llu, \"loss\": %.17g, \"lr\": %.17g, \"grad_norm\": %.17g, \"tokens\": %lld}\n",
+                          (unsigned long long)step, loss, r->lr, r->norm, (long long)r->n_targets);
+    return wrote(output, output->metrics, n, "metrics.jsonl", err);
+}
+
+weft_status weft_output_evaluation(weft_output *output, uint64_t step, double loss, double perplexity, int64_t tokens,
+                                   weft_error *err) {
+    char shown[48];
+    if (isfinite(perplexity)) (void)snprintf(shown, sizeof shown, "%.17g", perplexity);
+    else (void)snprintf(shown, sizeof shown, "null");
+    return wrote(output, output->evaluations,
+                 fprintf(output->evaluations, "{\"step\": %llu, \"loss\": %.17g, \"perplexity\": %s, \"tokens\": %lld}\n",
+                         (unsigned long long)step, loss, shown, (long long)tokens),
+                 "evaluations.jsonl", err);
+}

@@ -1,0 +1,43 @@
+/* host/train/output.h: the directory of a run: who may write there, and what is in it.
+ *
+ *     config.ini       the resolved configuration        metrics.jsonl    an object per optimizer step
+ *     checkpoints/     step-N directories                evaluations.jsonl an object per evaluation
+ *     model/           the result, a Hugging Face directory
+ */
+#ifndef WEFT_HOST_TRAIN_OUTPUT_H
+#define WEFT_HOST_TRAIN_OUTPUT_H
+
+#include "train/step.h"
+
+typedef enum weft_output_mode {
+    WEFT_OUTPUT_NEW = 0,       /* a directory that holds a run is refused */
+    WEFT_OUTPUT_RESUME = 1,    /* it must hold one */
+    WEFT_OUTPUT_OVERWRITE = 2  /* what a run left there is removed */
+} weft_output_mode;
+
+typedef struct weft_output {
+    char *directory;
+    int lock;        /* descriptor of .lock, held while the run lives */
+    FILE *metrics;
+    FILE *evaluations;
+} weft_output;
+
+/* Makes the directory, takes its lock (another process that holds it is named) and judges what is in it. Changes nothing that
+ * a run left there; weft_output_clear does. */
+weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, weft_error *err);
+void weft_output_close(weft_output *output); /* NULL is fine */
+
+/* OVERWRITE: removes config.ini, the records, checkpoints/ and model/; nothing else. */
+weft_status weft_output_clear(weft_output *output, weft_error *err);
+
+/* "directory/name" into path. */
+weft_status weft_output_path(const weft_output *output, char *path, size_t size, const char *name, weft_error *err);
+
+/* Opens both records to append; first cuts them back to lines of step <= last_step (a torn last line goes too). */
+weft_status weft_output_records(weft_output *output, uint64_t last_step, weft_error *err);
+
+weft_status weft_output_metrics(weft_output *output, uint64_t step, const weft_step_result *result, weft_error *err);
+weft_status weft_output_evaluation(weft_output *output, uint64_t step, double loss, double perplexity, int64_t tokens,
+                                   weft_error *err);
+
+#endif

@@ -1,0 +1,151 @@
+/* host/train/session.c: see session.h. */
+#include "train/session.h"
+
+#include "launch/signals.h"
+#include "plugin/crash.h"
+#include "report/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
+                                   weft_error *err) {
+    const weft_text *with = job->context;
+    return with->plugin->encode(with->tokenizer, sink, text, bytes, with->document_flags, err);
+}
+
+weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
+                                  weft_error *err) {
+    const int64_t ids = text->info.vocab_size, rows = declared->info.vocab_size;
+    if (ids == rows || (ids < rows && run->settings.tokenizer.padded != 0)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER, "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: "
+                          "%s", text->directory, (long long)ids, run->settings.model.path, (long long)rows,
+                          ids < rows ? "they do not belong together; if the model's vocabulary is only padded, set "
+                                       "[tokenizer] padded = yes"
+                                     : "they do not belong together; set [tokenizer] path to the model's own");
+}
+
+static weft_status open_data(weft_session *session, weft_error *err) {
+    const weft_part *part = &session->run->parts[WEFT_PART_DATA];
+    weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
+    const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
+    weft_data_job *job = &session->data_job;
+    weft_status status = WEFT_OK;
+    session->data_plugin = weft_loaded_table(part->loaded, data);
+    job->struct_size = (uint32_t)sizeof *job;
+    job->seed = (uint64_t)session->run->settings.run.seed;
+    job->vocab_size = session->engine->declared->info.vocab_size;
+    job->max_context = session->engine->declared->info.max_context;
+    job->encode = encode_document;
+    job->context = &session->text;
+    weft_crash_doing("data create");
+    status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
+    weft_crash_doing(NULL);
+    if (status != WEFT_OK) return status;
+    session->data_info.struct_size = (uint32_t)sizeof session->data_info;
+    session->data_plugin->info(session->data, &session->data_info);
+    for (int i = 0; i < 3; i++) {
+        infos[i]->struct_size = (uint32_t)sizeof *infos[i];
+        session->data_plugin->split_info(session->data, splits[i], infos[i]);
+    }
+    return WEFT_OK;
+}
+
+static void decide_training(weft_session *session) {
+    const weft_train_settings *keys = &session->run->settings.train;
+    weft_schedule *schedule = &session->schedule;
+    session->steps = keys->steps;
+    if (keys->steps == WEFT_NONE_I64)
+        session->steps = (int64_t)ceil(keys->epochs * (double)session->train_info.rows / (double)keys->global_batch);
+    if (session->steps < 1) session->steps = 1;
+    schedule->kind = (int32_t)keys->schedule;
+    schedule->steps = session->steps;
+    schedule->warmup = weft_warmup_resolve(keys->warmup, session->steps);
+    schedule->every = keys->step_every == WEFT_NONE_I64 ? 1 : keys->step_every;
+    schedule->gamma = keys->gamma;
+    session->clip = keys->clip == WEFT_NONE_F64 ? 0.0 : keys->clip;
+    session->base_lr = 1.0;
+    (void)weft_part_f64(&session->run->parts[WEFT_PART_OPTIMIZER], "lr", &session->base_lr);
+}
+
+static weft_engine_spec engine_spec(const weft_session *session, weft_session_kind kind) {
+    const weft_train_settings *keys = &session->run->settings.train;
+    weft_engine_spec spec = {.training = kind == WEFT_SESSION_TRAIN};
+    spec.rows = (int32_t)keys->micro_batch;
+    spec.leaves = (int32_t)(keys->global_batch / keys->micro_batch);
+    spec.evaluate_rows = kind == WEFT_SESSION_EVALUATE || session->validation_info.rows > 0 ? spec.rows : 0;
+    spec.n_lengths = session->data_info.n_lengths;
+    memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);
+    return spec;
+}
+
+weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                              weft_session_kind kind, weft_error *err) {
+    const bool training = kind == WEFT_SESSION_TRAIN;
+    const uint32_t needs = training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER);
+    weft_engine_spec spec = {0};
+    weft_status status = WEFT_OK;
+    weft_session *session = calloc(1, sizeof *session);
+    if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
+    status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
+    if (status == WEFT_OK && training)
+        status = weft_settings_for_training(&session->run->settings, session->run->config, err);
+    if (status == WEFT_OK) status = weft_text_open(&session->text, session->run, err);
+    if (status == WEFT_OK) status = weft_engine_open(&session->engine, session->run, err);
+    if (status == WEFT_OK)
+        status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
+    if (status == WEFT_OK) status = open_data(session, err);
+    if (status == WEFT_OK && training) decide_training(session);
+    if (status == WEFT_OK) {
+        spec = engine_spec(session, kind);
+        status = weft_engine_prepare(session->engine, &spec, err);
+    }
+    if (status == WEFT_OK) *out = session;
+    else weft_session_close(session);
+    return status;
+}
+
+weft_status weft_session_start(weft_session *session, weft_error *err) {
+    weft_status status = weft_engine_allocate(session->engine, err);
+    if (status == WEFT_OK)
+        status = weft_stepper_create(&session->stepper, session->engine, session->data_plugin, session->data, err);
+    return status;
+}
+
+void weft_session_close(weft_session *session) {
+    if (session == NULL) return;
+    weft_stepper_destroy(session->stepper);
+    weft_engine_close(session->engine);
+    if (session->data != NULL) session->data_plugin->destroy(session->data);
+    weft_text_close(&session->text);
+    weft_run_close(session->run);
+    free(session);
+}
+
+double weft_session_lr(const weft_session *session, int64_t step) {
+    return session->base_lr * weft_schedule_factor(&session->schedule, step);
+}
+
+weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {
+    const uint64_t rows = split == WEFT_SPLIT_ALL ? session->all_info.rows : session->validation_info.rows;
+    const uint64_t per_leaf = (uint64_t)session->engine->spec.evaluate_rows;
+    const double begin = weft_clock_seconds();
+    double loss = 0.0;
+    int64_t tokens = 0;
+    weft_status status = WEFT_OK;
+    for (uint64_t row = 0; row < rows && status == WEFT_OK; row += per_leaf) {
+        weft_step_result result = {0};
+        if (weft_signals_stop()) return weft_error_set(err, WEFT_E_STOPPED, "stopped during evaluation");
+        status = weft_stepper_evaluate(session->stepper, &result, split, row, err);
+        loss += result.loss_sum;
+        tokens += result.n_targets;
+    }
+    if (status == WEFT_OK && tokens == 0)
+        status = weft_error_set(err, WEFT_E_USER, "there is nothing to evaluate: no document gives a target");
+    if (status != WEFT_OK) return status;
+    out->loss = loss / (double)tokens;
+    out->perplexity = exp(out->loss);
+    out->tokens = tokens;
+    out->seconds = weft_clock_seconds() - begin;
+    return WEFT_OK;
+}

@@ -1,0 +1,210 @@
+/* host/train/trainer.c: see trainer.h. */
+#include "train/trainer.h"
+
+#include "checkpoint/checkpoint.h"
+#include "launch/signals.h"
+#include "report/clock.h"
+#include "report/progress.h"
+#include "report/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct trainer {
+    weft_session *session;
+    weft_output *output;
+    const weft_train_options *options;
+    weft_identities identities;
+    weft_checkpoint_state state;
+    int64_t evaluate_every, save_every; /* steps; 0: never */
+    uint64_t saved_step;                /* the newest checkpoint's; UINT64_MAX: none by this process */
+    weft_progress *progress;
+    weft_train_summary summary;
+} trainer;
+
+static weft_status start_weights(trainer *self, weft_error *err) {
+    char directory[4096], path[4096];
+    weft_status status = WEFT_OK;
+    if (self->options->mode != WEFT_OUTPUT_RESUME) return weft_engine_load(self->session->engine, err);
+    status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
+    if (status == WEFT_OK)
+        status = weft_checkpoint_newest(path, sizeof path, &self->state, directory, self->session->run->host, err);
+    if (status == WEFT_OK)
+        status = weft_checkpoint_restore(self->session->engine, path, &self->identities, self->options->inexact, err);
+    if (status == WEFT_OK && self->state.step > (uint64_t)self->session->steps)
+        status = weft_error_set(err, WEFT_E_USER, "%s is at step %llu, beyond [train] steps = %lld: ask for more steps",
+                                path, (unsigned long long)self->state.step, (long long)self->session->steps);
+    if (status == WEFT_OK) {
+        weft_progress_line(self->progress, "resumed from %s", path);
+        self->saved_step = self->state.step;
+    }
+    return status;
+}
+
+/* The directory changes only when everything that can be checked before training has been. */
+static weft_status prepare_output(trainer *self, weft_error *err) {
+    char path[4096];
+    weft_status status = WEFT_OK;
+    if (self->options->mode == WEFT_OUTPUT_OVERWRITE) status = weft_output_clear(self->output, err);
+    if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
+    if (status == WEFT_OK) status = weft_config_save_resolved(self->session->run->config, path, err);
+    if (status == WEFT_OK) status = weft_output_records(self->output, self->state.step, err);
+    return status;
+}
+
+static weft_status evaluate(trainer *self, weft_error *err) {
+    weft_evaluation evaluation = {0};
+    weft_status status = WEFT_OK;
+    self->state.eval_loss = NAN;
+    if (self->session->engine->evaluate.program == NULL) return WEFT_OK;
+    status = weft_session_evaluate(self->session, &evaluation, WEFT_SPLIT_VALIDATION, err);
+    if (status != WEFT_OK) return status;
+    self->state.eval_loss = evaluation.loss;
+    self->summary.evaluate_seconds += evaluation.seconds;
+    if (isnan(self->summary.first_eval_loss)) self->summary.first_eval_loss = evaluation.loss;
+    self->summary.last_eval_loss = evaluation.loss;
+    weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
+    return weft_output_evaluation(self->output, self->state.step, evaluation.loss, evaluation.perplexity,
+                                  evaluation.tokens, err);
+}
+
+static weft_status save(trainer *self, weft_error *err) {
+    char directory[4096];
+    const double begin = weft_clock_seconds();
+    const weft_checkpoint_settings *keys = &self->session->run->settings.checkpoint;
+    weft_status status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
+    if (!isnan(self->state.eval_loss) && (isnan(self->state.best_loss) || self->state.eval_loss < self->state.best_loss)) {
+        self->state.best_loss = self->state.eval_loss;
+        self->state.best_step = self->state.step;
+    }
+    if (status == WEFT_OK)
+        status = weft_checkpoint_save(self->session->engine, directory, &self->state, &self->identities,
+                                      &self->session->text, err);
+    if (status == WEFT_OK)
+        status = weft_checkpoint_retain(directory, keys->keep, keys->keep_best ? self->state.best_step : 0, err);
+    self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
+    if (status == WEFT_OK) self->saved_step = self->state.step;
+    return status;
+}
+
+static bool due(int64_t every, uint64_t step) {
+    return every > 0 && step % (uint64_t)every == 0;
+}
+
+/* Evaluations belong to the interval, to each save (so that the best checkpoint is exactly known), and to the end. */
+static weft_status after_step(trainer *self, weft_error *err) {
+    const uint64_t step = self->state.step;
+    const bool last = step == (uint64_t)self->session->steps;
+    const bool saving = due(self->save_every, step) || (last && self->save_every > 0);
+    weft_status status = WEFT_OK;
+    self->state.eval_loss = NAN;
+    if (saving || due(self->evaluate_every, step) || (last && self->evaluate_every > 0)) status = evaluate(self, err);
+    if (status == WEFT_OK && saving) status = save(self, err);
+    return status;
+}
+
+static void show_step(trainer *self, int64_t step, const weft_step_result *result, double seconds) {
+    const weft_progress_row row = {
+        .loss = result->n_targets > 0 ? result->loss_sum / (double)result->n_targets : 0.0,
+        .lr = result->lr,
+        .norm = result->norm,
+        .seconds = seconds,
+        .tokens = result->n_targets,
+    };
+    weft_progress_step(self->progress, step, &row);
+}
+
+static weft_status one_step(trainer *self, weft_error *err) {
+    const double begin = weft_clock_seconds();
+    const int64_t step = (int64_t)self->state.step + 1;
+    weft_step_result result = {0};
+    double seconds = 0.0;
+    weft_status status = weft_stepper_train(self->session->stepper, &result, (uint64_t)step,
+                                            weft_session_lr(self->session, step), self->session->clip, err);
+    if (status != WEFT_OK) return status;
+    seconds = weft_clock_seconds() - begin;
+    self->state.step = (uint64_t)step;
+    self->state.tokens += (uint64_t)result.n_targets;
+    self->summary.steps++;
+    self->summary.tokens += result.n_targets;
+    self->summary.data_seconds += result.data_seconds;
+    self->summary.compute_seconds += seconds - result.data_seconds;
+    if (result.skipped)
+        weft_progress_line(self->progress, "step %lld has no target at all: nothing was updated", (long long)step);
+    status = weft_output_metrics(self->output, (uint64_t)step, &result, err);
+    show_step(self, step, &result, seconds);
+    return status == WEFT_OK ? after_step(self, err) : status;
+}
+
+/* After a signal: save what was done, if that is not on disk already. */
+static weft_status stop(trainer *self, weft_error *err) {
+    self->state.eval_loss = NAN;
+    if (self->saved_step != self->state.step) {
+        const weft_status status = save(self, err);
+        if (status != WEFT_OK) return status;
+    }
+    return weft_error_set(err, WEFT_E_STOPPED, "stopped by a signal after step %llu, which is saved: --resume goes on",
+                          (unsigned long long)self->state.step);
+}
+
+static weft_status loop(trainer *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    const bool fresh = self->state.step == 0;
+    if (fresh && self->evaluate_every > 0) status = evaluate(self, err);
+    if (status == WEFT_E_STOPPED) return stop(self, err);
+    while (status == WEFT_OK && self->state.step < (uint64_t)self->session->steps) {
+        if (weft_signals_stop()) return stop(self, err);
+        status = one_step(self, err);
+        if (status == WEFT_E_STOPPED) return stop(self, err);
+    }
+    return status;
+}
+
+static weft_status finish(trainer *self, weft_error *err) {
+    char path[4096];
+    const double begin = weft_clock_seconds();
+    weft_status status = weft_output_path(self->output, path, sizeof path, "model", err);
+    if (status == WEFT_OK) status = weft_model_save(self->session->engine, path, &self->session->text, err);
+    self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
+    weft_progress_end(self->progress);
+    if (status == WEFT_OK && !self->options->quiet) {
+        self->summary.model_path = path;
+        weft_train_summary_print(&self->summary, self->session, stdout);
+    }
+    return status;
+}
+
+static weft_status run(trainer *self, weft_error *err) {
+    weft_session *session = self->session;
+    weft_status status = weft_output_open(&self->output, session->run->settings.run.out, self->options->mode, err);
+    if (status == WEFT_OK) status = weft_progress_create(&self->progress, session->steps, self->options->quiet, err);
+    if (status != WEFT_OK) return status;
+    self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
+    self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
+    weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint);
+    if (!self->options->quiet) weft_train_header_print(session, stdout);
+    status = weft_session_start(session, err);
+    if (status == WEFT_OK) status = start_weights(self, err);
+    if (status == WEFT_OK) status = prepare_output(self, err);
+    if (status == WEFT_OK) {
+        weft_signals_install();
+        status = loop(self, err);
+    }
+    if (status == WEFT_OK) status = finish(self, err);
+    return status;
+}
+
+weft_status weft_train(const char *path, const char *const *overrides, size_t n_overrides,
+                       const weft_train_options *options, weft_error *err) {
+    trainer self = {.options = options, .saved_step = UINT64_MAX};
+    weft_status status = WEFT_OK;
+    self.state.eval_loss = self.state.best_loss = NAN;
+    self.summary.first_eval_loss = self.summary.last_eval_loss = NAN;
+    self.summary.begin = weft_clock_seconds();
+    status = weft_session_open(&self.session, path, overrides, n_overrides, WEFT_SESSION_TRAIN, err);
+    if (status == WEFT_OK) status = run(&self, err);
+    weft_progress_destroy(self.progress);
+    weft_output_close(self.output);
+    weft_session_close(self.session);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* host/train/trainer.h: a whole run: steps, evaluations, checkpoints, and what is said about them. */
+#ifndef WEFT_HOST_TRAIN_TRAINER_H
+#define WEFT_HOST_TRAIN_TRAINER_H
+
+#include "train/output.h"
+#include "train/session.h"
+
+typedef struct weft_train_options {
+    weft_output_mode mode;
+    bool inexact; /* resume although facts differ */
+    bool quiet;
+} weft_train_options;
+
+/* Trains to the end, or until a signal: then what was done is saved and WEFT_E_STOPPED returned. */
+weft_status weft_train(const char *path, const char *const *overrides, size_t n_overrides,
+                       const weft_train_options *options, weft_error *err);
+
+#endif
