@@ -38,8 +38,8 @@ typedef struct weft_flag {
 typedef struct weft_args weft_args;
 
 typedef enum weft_takes {
-    WEFT_TAKES_CONFIG = 1,   /* the first argument is the INI file, and overrides are allowed */
-    WEFT_TAKES_ARGUMENTS = 2 /* neither: all are plain arguments, a text with = too */
+    WEFT_TAKES_CONFIG = 1,   /* the first plain argument is the INI file, and overrides are allowed */
+    WEFT_TAKES_ARGUMENTS = 2 /* neither: what is no flag is a plain argument, a text with = too */
 } weft_takes;
 
 typedef struct weft_command {
@@ -58,7 +58,7 @@ const char *weft_args_config(const weft_args *self); /* path of the INI file, as
 const char *const *weft_args_overrides(const weft_args *self, size_t *n);
 const char *weft_args_extra(const weft_args *self, size_t i); /* a plain argument; NULL past the end */
 
-/* A flag that the command declares; asking for another one is an error of the host and stops a debug run. */
+/* A flag that the command declares. */
 bool weft_args_has(const weft_args *self, const char *flag);
 const char *weft_args_value(const weft_args *self, const char *flag); /* NULL: not given, or without a value */
 
@@ -69,7 +69,15 @@ bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const 
 bool weft_args_f64(const weft_args *self, double *out, const char *flag, const char *range, double fallback,
                    weft_error *err);
 
-/* The whole program but for its process: out and errors are stdout and stderr in main.c. */
+/* Arguments of a command, without the program's and the command's names; they stay argv's. False: err says what is wrong.
+ * weft_args_free also after a failure. */
+bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err);
+void weft_args_free(weft_args *self);
+
+/* The i-th command of commands.def, in its order; NULL past the end. */
+const weft_command *weft_command_at(size_t i);
+
+/* The whole program: what to run, its errors on stderr, its exit status. */
 int weft_cli_main(int argc, char **argv);
 
 #endif

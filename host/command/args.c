@@ -1,0 +1,213 @@
+/* host/command/args.c: the words behind a command become its INI file, overrides, flags and plain arguments. */
+#include <ctype.h>
+#include <stdlib.h>
+
+#include "command/cli.h"
+#include "config/nearest.h"
+#include "config/number.h"
+
+struct weft_args {
+    const weft_command *command;
+    const char *config;
+    const char **overrides;
+    size_t n_overrides;
+    const char **extra;
+    size_t n_extra;
+    bool *given; /* by flag */
+    const char **values;
+};
+
+weft_exit weft_exit_from(weft_status status) {
+    if (status == WEFT_OK) return WEFT_EXIT_DONE;
+    return status == WEFT_E_STOPPED ? WEFT_EXIT_STOPPED : WEFT_EXIT_FAILED;
+}
+
+static size_t count_flags(const weft_command *command) {
+    size_t n = 0;
+    while (command->flags != NULL && command->flags[n].name != NULL) n++;
+    return n;
+}
+
+/* Index of the flag of that name, n letters; count_flags if there is none. */
+static size_t find_flag(const weft_command *command, const char *name, size_t n) {
+    const size_t count = count_flags(command);
+    for (size_t i = 0; i < count; i++) {
+        const char *known = command->flags[i].name;
+        if (strlen(known) == n && memcmp(known, name, n) == 0) return i;
+    }
+    return count;
+}
+
+static bool unknown_flag(const weft_command *command, const char *name, size_t n, weft_error *err) {
+    char word[64], meant[96];
+    weft_nearest near = {word, "", 0};
+    (void)snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
+    for (size_t i = 0; i < count_flags(command); i++) {
+        weft_nearest_offer(&near, command->flags[i].name, strlen(command->flags[i].name));
+    }
+    weft_nearest_offer(&near, "help", 4);
+    (void)snprintf(meant, sizeof meant, "%s%s%s", *near.best != '\0' ? "; did you mean --" : "", near.best,
+                   *near.best != '\0' ? "?" : "");
+    (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s%s", word, meant);
+    return false;
+}
+
+/* argv[*i] is "--name" or "--name=value"; *i moves to the value where it is a word of its own. */
+static bool take_flag(weft_args *self, int argc, char **argv, int *i, weft_error *err) {
+    const char *name = argv[*i] + 2;
+    const size_t n = strcspn(name, "=");
+    const size_t at = find_flag(self->command, name, n);
+    const weft_flag *flag = NULL;
+    if (at == count_flags(self->command)) return unknown_flag(self->command, name, n, err);
+    flag = &self->command->flags[at];
+    if (self->given[at]) {
+        (void)weft_error_set(err, WEFT_E_USER, "--%s is given twice", flag->name);
+        return false;
+    }
+    self->given[at] = true;
+    if (name[n] == '=') self->values[at] = name + n + 1;
+    if (name[n] == '=' && flag->value == NULL) {
+        (void)weft_error_set(err, WEFT_E_USER, "--%s takes no value", flag->name);
+        return false;
+    }
+    if (name[n] == '=' || flag->value == NULL || flag->value_optional) return true;
+    if (*i + 1 == argc) {
+        (void)weft_error_set(err, WEFT_E_USER, "--%s needs a value: --%s %s", flag->name, flag->name, flag->value);
+        return false;
+    }
+    self->values[at] = argv[++*i];
+    return true;
+}
+
+/* letters.anything= before any slash: a path such as ./a.b=c is none. */
+static bool is_override(const char *word) {
+    const size_t n = strcspn(word, ".=/");
+    return n > 0 && word[n] == '.' && word[n + strcspn(word + n, "=/")] == '=';
+}
+
+static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) {
+    const bool with_config = self->command->takes == WEFT_TAKES_CONFIG;
+    bool only_words = false;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!only_words && strcmp(word, "--") == 0) {
+            only_words = true;
+        } else if (!only_words && word[0] == '-' && word[1] == '-') {
+            if (!take_flag(self, argc, argv, &i, err)) return false;
+        } else if (!only_words && word[0] == '-' && word[1] != '\0') {
+            (void)weft_error_set(err, WEFT_E_USER, "there is no flag %s; flags begin with two dashes", word);
+            return false;
+        } else if (with_config && is_override(word)) {
+            self->overrides[self->n_overrides++] = word;
+        } else if (with_config && self->config == NULL) {
+            self->config = word;
+        } else {
+            self->extra[self->n_extra++] = word;
+        }
+    }
+    return true;
+}
+
+static bool check_counts(const weft_args *self, weft_error *err) {
+    const weft_command *command = self->command;
+    if (command->takes == WEFT_TAKES_CONFIG && self->config == NULL) {
+        (void)weft_error_set(err, WEFT_E_USER, "the configuration file is missing");
+    } else if (self->n_extra < (size_t)command->min_extra) {
+        (void)weft_error_set(err, WEFT_E_USER, "an argument is missing");
+    } else if (command->max_extra >= 0 && self->n_extra > (size_t)command->max_extra) {
+        const char *first = self->extra[command->max_extra];
+        const bool looks_like = command->takes == WEFT_TAKES_CONFIG && strchr(first, '=') != NULL;
+        (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first,
+                             looks_like ? "; an override is section.key=value" : "");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
+    const size_t n_flags = count_flags(command);
+    const size_t room = (size_t)argc + 1;
+    weft_args *self = calloc(1, sizeof *self);
+    *out = self;
+    if (self != NULL) {
+        self->command = command;
+        self->overrides = calloc(room, sizeof *self->overrides);
+        self->extra = calloc(room, sizeof *self->extra);
+        self->given = calloc(n_flags + 1, sizeof *self->given);
+        self->values = calloc(n_flags + 1, sizeof *self->values);
+    }
+    if (self == NULL || self->overrides == NULL || self->extra == NULL || self->given == NULL || self->values == NULL) {
+        (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
+        return false;
+    }
+    return take_words(self, argc, argv, err) && check_counts(self, err);
+}
+
+void weft_args_free(weft_args *self) {
+    if (self == NULL) return;
+    free(self->overrides);
+    free(self->extra);
+    free(self->given);
+    free(self->values);
+    free(self);
+}
+
+const char *weft_args_config(const weft_args *self) {
+    return self->config;
+}
+
+const char *const *weft_args_overrides(const weft_args *self, size_t *n) {
+    *n = self->n_overrides;
+    return self->overrides;
+}
+
+const char *weft_args_extra(const weft_args *self, size_t i) {
+    return i < self->n_extra ? self->extra[i] : NULL;
+}
+
+bool weft_args_has(const weft_args *self, const char *flag) {
+    return self->given[find_flag(self->command, flag, strlen(flag))];
+}
+
+const char *weft_args_value(const weft_args *self, const char *flag) {
+    return self->values[find_flag(self->command, flag, strlen(flag))];
+}
+
+static bool bad_number(const char *flag, const char *value, const char *range, int32_t type, weft_error *err) {
+    weft_range parsed;
+    char advice[240];
+    if (!weft_range_parse(&parsed, range, type)) {
+        (void)weft_error_set(err, WEFT_E_HOST, "--%s: its range '%s' cannot be read", flag, range);
+        return false;
+    }
+    weft_range_advise(&parsed, advice, sizeof advice);
+    (void)weft_error_set(err, WEFT_E_USER, "--%s '%.80s' is not in %s: give %s", flag, value, range, advice);
+    return false;
+}
+
+bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const char *range, int64_t fallback,
+                   weft_error *err) {
+    const char *text = weft_args_value(self, flag);
+    weft_range parsed;
+    int64_t value = fallback;
+    if (text != NULL && (!weft_range_parse(&parsed, range, WEFT_KEY_I64) || !weft_number_i64(&value, text) ||
+                         !weft_range_has_i64(&parsed, value))) {
+        return bad_number(flag, text, range, WEFT_KEY_I64, err);
+    }
+    *out = value;
+    return true;
+}
+
+bool weft_args_f64(const weft_args *self, double *out, const char *flag, const char *range, double fallback,
+                   weft_error *err) {
+    const char *text = weft_args_value(self, flag);
+    weft_range parsed;
+    double value = fallback;
+    if (text != NULL && (!weft_range_parse(&parsed, range, WEFT_KEY_F64) || !weft_number_f64(&value, text) ||
+                         !weft_range_has_f64(&parsed, value))) {
+        return bad_number(flag, text, range, WEFT_KEY_F64, err);
+    }
+    *out = value;
+    return true;
+}
