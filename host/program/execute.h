@@ -1,14 +1,16 @@
 /* host/program/execute.h: running a placed program, and the trace of what happened.
  *
- * The executor walks the events, hands each one its slots and calls the table; how an event computes is the caller's. A ring
- * buffer records every event with its times, and every slot when it came alive and when it died, with the bytes that the
- * event really asked of it: the run's high-water mark is added up from that, never from the plan. */
+ * The executor walks the events, hands each one its slots and calls the table; how an event computes is the caller's. A
+ * ring buffer records every event with its times. A slot counts as live from the event that first uses it, with the
+ * bytes that the work really asked of it so far (in whole lines of 64 bytes), until the executor lets it go after its
+ * last event: the run's high-water mark is added up from that, never from the plan's sizes. */
 #ifndef WEFT_HOST_PROGRAM_EXECUTE_H
 #define WEFT_HOST_PROGRAM_EXECUTE_H
 
 #include "program/program.h"
 
-/* How the caller computes. A slot index is into program->slots; -1: none. */
+/* How the caller computes. A slot index is into program->slots; -1: none. What no event of the program needs may be
+ * NULL. */
 typedef struct weft_exec_table {
     void *context;
     weft_status (*count)(void *context, weft_error *err);
@@ -22,7 +24,7 @@ typedef struct weft_exec_table {
 
 typedef struct weft_trace_entry {
     uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
-    int64_t live;              /* bytes of live slots while the event ran, as used */
+    int64_t live;              /* bytes of live slots at the event's end, before any is let go */
     uint64_t step;
     int32_t event;             /* index in the program */
     int32_t kind, unit, segment, leaf;
@@ -38,10 +40,20 @@ int32_t weft_trace_count(const weft_trace *trace);      /* entries held */
 const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i); /* 0: the oldest held */
 void weft_trace_print(const weft_trace *trace, const weft_program *program, const weft_job_spec *job, FILE *to);
 
-/* Called by the work itself for each slot that it touches: how many bytes from its start it needs. */
+/* What a slot went through in the last pass. */
+typedef struct weft_trace_slot {
+    int64_t bytes;       /* used, in whole lines of 64; 0: never used */
+    int32_t born, died;  /* events; -1: never */
+} weft_trace_slot;
+const weft_trace_slot *weft_trace_slot_at(const weft_trace *trace, int32_t slot); /* NULL: no such slot */
+
+/* Called by the work itself, while its event runs, for each slot that it touches: how many bytes from its start it
+ * needs. More than the slot has, or a slot that is not alive at this event, fails the event. slot -1 (none) is fine.
+ * [main] */
 void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes);
 
-/* One pass over the events. An error is given the event's name. `stop` (may be NULL) is looked at between events. */
+/* One pass over the events of a placed program. An error is given the step and the event's name. A callback that wants
+ * to stop in the middle returns WEFT_E_STOPPED. */
 weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,
                                  weft_trace *trace, uint64_t step, weft_error *err);
 

@@ -1,9 +1,9 @@
 /* host/program/program.h: the step program: events that a strategy emitted, as data.
  *
- * From here on everything is decided before step 1: passes rewrite the events, the checker proves them, liveness gives every
- * event its slots, the pricer adds them up, the executor runs them and the trace records what really lived when. Nothing in
- * this folder knows configuration files, model names or how an operator computes: sizes come in through weft_job_spec, work
- * goes out through weft_exec_table. */
+ * From here on everything is decided before step 1: passes rewrite the events, the checker proves them, liveness gives
+ * every event its slots, the pricer adds them up, the executor runs them and the trace records what really lived when.
+ * Nothing in this folder knows configuration files, model names or how an operator computes: sizes come in through
+ * weft_job_spec, work goes out through weft_exec_table. */
 #ifndef WEFT_HOST_PROGRAM_PROGRAM_H
 #define WEFT_HOST_PROGRAM_PROGRAM_H
 
@@ -23,11 +23,13 @@ typedef enum weft_memory_category {
 
 const char *weft_memory_category_name(int32_t category);
 
-/* Sizes that the program's slots need, for one leaf of the largest shape; made by the caller from the segment graphs. */
+/* Sizes that the program's slots need, for one leaf of the largest shape; made by the caller from the graphs. */
 typedef struct weft_segment_sizes {
     int64_t carry;         /* out */
     int64_t tape;
-    int64_t forward_work, backward_work;
+    int64_t forward_work;         /* scratch of FORWARD, and of RECOMPUTE */
+    int64_t forward_work_untaped; /* scratch of a FORWARD that keeps no tape, because a RECOMPUTE follows */
+    int64_t backward_work;
     bool has_backward;
     bool carry_gradient;   /* its BACKWARD hands a gradient down */
     double forward_seconds, backward_seconds; /* of the pricer's simulation; 0: unknown */
@@ -49,11 +51,11 @@ typedef struct weft_job_spec {
 
 /* A planned buffer: lives from event `first` to event `last`, both included. */
 typedef enum weft_slot_kind {
-    WEFT_SLOT_LEAF = 1,           /* leaf */
-    WEFT_SLOT_CARRY = 2,          /* out of segment, leaf */
-    WEFT_SLOT_TAPE = 3,           /* segment, leaf */
-    WEFT_SLOT_CARRY_GRADIENT = 4, /* of what came out of segment, leaf */
-    WEFT_SLOT_LEAF_GRADIENT = 5,  /* unit, leaf */
+    WEFT_SLOT_LEAF = 1,           /* leaf: from its first FORWARD to the last event that runs a segment on it */
+    WEFT_SLOT_CARRY = 2,          /* out of segment, leaf: from its FORWARD to the last event of the next segment */
+    WEFT_SLOT_TAPE = 3,           /* segment, leaf: from FORWARD, or RECOMPUTE if there is one, to BACKWARD */
+    WEFT_SLOT_CARRY_GRADIENT = 4, /* of what came out of segment, leaf: from the next one's BACKWARD to its own */
+    WEFT_SLOT_LEAF_GRADIENT = 5,  /* unit, leaf: from the first BACKWARD that reads the unit to REDUCE */
     WEFT_SLOT_WORK = 6            /* of one event */
 } weft_slot_kind;
 
@@ -65,7 +67,8 @@ typedef struct weft_slot {
     int64_t offset;              /* in the arena; -1: no storage of its own (a leaf gradient that is the accumulator) */
 } weft_slot;
 
-/* Slots of one event; -1: none. */
+/* Slots of one event; -1: none. A FORWARD without a tape is followed by a RECOMPUTE, or by no BACKWARD at all; a
+ * RECOMPUTE makes the tape alone and has no carry_out: the segment above has read that carry already. */
 typedef struct weft_event_slots {
     int32_t leaf, carry_in, carry_out, tape, work;
     int32_t d_carry_out, d_carry_in; /* what comes from above; what goes below */
@@ -80,22 +83,44 @@ struct weft_program {
     int32_t n_slots;
     weft_event_slots *event_slots; /* [n_events] */
     int32_t *event_gradients;      /* storage of event_slots[].gradients */
+    int32_t *by_last;              /* [n_slots] slots in the order in which they die */
     int64_t arena;                 /* bytes of all slots with storage, placed */
+    int64_t peak;                  /* bytes of live slots with storage at peak_event; arena - peak is fragmentation */
+    int32_t peak_event;            /* the first event at which so much lives */
     bool out_of_memory;            /* emit failed; compile reports it */
 };
 
-/* Asks the strategy: replicas, place, compile; then the passes. The program has no slots yet. */
+/* Asks the strategy: replicas, place, compile; then the passes. Sets job->view.replicas, and the placement of each unit
+ * in the array that job->view.units points to, which only the strategy sees as const. The program is unproved and has
+ * no slots yet. */
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
                                  const void *strategy_config, weft_job_spec *job, int32_t rank, weft_error *err);
 /* A copy of the events alone, for tests and passes. */
 weft_status weft_program_copy(weft_program **out, const weft_program *program, weft_error *err);
 void weft_program_destroy(weft_program *program);
 
-/* Proves that the program is one optimizer step (or one leaf of evaluation or generation) of this job. err names event, unit
- * or segment, leaf, and what is missing. */
+/* Proves that the program is one optimizer step (or one leaf of evaluation or generation) of this job: that running its
+ * events in order gives the numbers that the job defines, whatever sizes and values are. err names event, unit or
+ * segment, leaf, and what was expected there.
+ *
+ * Proved for a training step:
+ *   - COUNT comes once, before each BACKWARD;
+ *   - each segment has one FORWARD per leaf, after that of the segment below;
+ *   - each segment that has a BACKWARD has one per leaf, after the BACKWARD of the segment above (the last: after its
+ *     own FORWARD), no other segment has any; at most one RECOMPUTE lies between a segment's FORWARD and its BACKWARD,
+ *     and none where activation checkpointing is off;
+ *   - BACKWARDs that read a trainable unit run in leaf order;
+ *   - each trainable unit has one REDUCE per leaf, after every BACKWARD that reads the unit for that leaf, in leaf
+ *     order, so that the sum is the one that is defined; a frozen unit has none;
+ *   - NORM comes once, after all REDUCEs; STEP comes once, after NORM, and is the last event;
+ *   - nothing is missing, nothing comes twice, every event's other fields say nothing, and `after` points back.
+ * For a leaf of evaluation or generation: one FORWARD per segment, upwards, and nothing else.
+ * In a world of one nothing is gathered, sent or refreshed, and all events are of queue 0: what says otherwise is
+ * refused. Each rank's events drive a state machine of their own; what only several ranks together can show (matches,
+ * order across queues, the final sum over replicas) is not proved here, and a larger world is refused. */
 weft_status weft_program_check(const weft_program *program, const weft_job_spec *job, weft_error *err);
 
-/* Liveness, slots, offsets. */
+/* Checks the program, then gives it slots from liveness, and offsets. May be called again. */
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);
 
 /* What the placed program takes at its highest moment. */
@@ -103,15 +128,18 @@ typedef struct weft_price {
     int64_t arena;                               /* bytes, fragmentation included */
     int64_t peak;                                /* bytes of live slots at the highest event */
     int64_t category[WEFT_N_MEMORY_CATEGORIES];  /* of live slots at that event */
+    int64_t permanent[WEFT_N_MEMORY_CATEGORIES]; /* what lies outside the arena for the whole run: parameters, sums of
+                                                    gradients, optimizer state, tables; 0 until the caller adds it */
     int32_t peak_event;
     double seconds;                              /* simulated; 0: unknown */
 } weft_price;
+/* Of a placed program. */
 void weft_program_price(weft_price *out, const weft_program *program, const weft_job_spec *job);
 
 /* One line per event; with slots if placed. */
 void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to);
 const char *weft_event_kind_name(int32_t kind);
-/* "BACKWARD layers.3.mlp leaf 2" into text. */
+/* "BACKWARD layers.3.mlp leaf 2" into text. job NULL: segments and units by number. */
 void weft_event_describe(char *text, size_t size, const weft_event *event, const weft_job_spec *job);
 
 #endif

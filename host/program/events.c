@@ -1,0 +1,78 @@
+/* host/program/events.c: the list of events as memory: made, grown by emit, copied, freed. */
+#include "program/events.h"
+
+#include <stdlib.h>
+
+#define MOST_EVENTS (1 << 26) /* 64 Mi: a strategy that emits more has gone astray */
+
+weft_status weft_program_create(weft_program **out, const weft_job_spec *job, weft_error *err) {
+    weft_program *program = calloc(1, sizeof *program);
+    if (program == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a step program");
+    program->mode = job->view.mode;
+    program->leaves = weft_job_spec_leaves(job);
+    program->peak_event = -1;
+    *out = program;
+    return WEFT_OK;
+}
+
+static bool grow(weft_program *program) {
+    const int32_t capacity = program->capacity == 0 ? 64 : program->capacity * 2;
+    weft_event *events = NULL;
+    if (program->capacity >= MOST_EVENTS) return false;
+    events = realloc(program->events, (size_t)capacity * sizeof *events);
+    if (events == NULL) return false;
+    program->events = events;
+    program->capacity = capacity;
+    return true;
+}
+
+/* A shorter event than this host knows leaves the rest empty; its struct_size stays what it was, for the checker. */
+int32_t weft_program_emit(weft_program *program, const weft_event *event) {
+    weft_event copy = {0, 0, 0, -1, -1, -1, -1, 0, -1, 0};
+    if (program->n_events == program->capacity && !grow(program)) {
+        program->out_of_memory = true;
+        return -1;
+    }
+    memcpy(&copy, event, event->struct_size < sizeof copy ? event->struct_size : sizeof copy);
+    copy.struct_size = event->struct_size;
+    program->events[program->n_events] = copy;
+    return program->n_events++;
+}
+
+weft_status weft_program_copy(weft_program **out, const weft_program *program, weft_error *err) {
+    const size_t bytes = (size_t)program->n_events * sizeof *program->events;
+    weft_program *copy = calloc(1, sizeof *copy);
+    if (copy != NULL) copy->events = malloc(bytes + 1);
+    if (copy == NULL || copy->events == NULL) {
+        free(copy);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a copy of %d events", (int)program->n_events);
+    }
+    if (bytes > 0) memcpy(copy->events, program->events, bytes);
+    copy->n_events = copy->capacity = program->n_events;
+    copy->mode = program->mode;
+    copy->leaves = program->leaves;
+    copy->peak_event = -1;
+    *out = copy;
+    return WEFT_OK;
+}
+
+void weft_program_unplace(weft_program *program) {
+    free(program->slots);
+    free(program->event_slots);
+    free(program->event_gradients);
+    free(program->by_last);
+    program->slots = NULL;
+    program->event_slots = NULL;
+    program->event_gradients = NULL;
+    program->by_last = NULL;
+    program->n_slots = 0;
+    program->arena = program->peak = 0;
+    program->peak_event = -1;
+}
+
+void weft_program_destroy(weft_program *program) {
+    if (program == NULL) return;
+    weft_program_unplace(program);
+    free(program->events);
+    free(program);
+}

@@ -1,0 +1,100 @@
+/* host/program/execute.c: one pass over a placed program's events, in their order.
+ *
+ * In a world of one all events are of one queue, so the list's order is the order. How an event computes is the table's
+ * affair; what it touched is judged here, from what it reported to the trace. */
+#include "program/trace.h"
+
+#include <time.h>
+
+static uint64_t now_ns(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+typedef weft_status weft_exec_fn(void *context, const weft_event *event, const weft_event_slots *slots,
+                                 weft_error *err);
+
+static weft_exec_fn *callback(const weft_exec_table *table, int32_t kind) {
+    switch (kind) {
+    case WEFT_EVENT_FORWARD: return table->forward;
+    case WEFT_EVENT_RECOMPUTE: return table->recompute;
+    case WEFT_EVENT_BACKWARD: return table->backward;
+    case WEFT_EVENT_REDUCE: return table->reduce;
+    case WEFT_EVENT_NORM: return table->norm;
+    case WEFT_EVENT_STEP: return table->step;
+    default: return NULL;
+    }
+}
+
+static const char *slot_kind_name(int32_t kind) {
+    static const char *const names[] = {"?",    "leaf",           "carry", "tape", "gradient of the carry",
+                                        "leaf gradient", "workspace"};
+    return kind >= WEFT_SLOT_LEAF && kind <= WEFT_SLOT_WORK ? names[kind] : names[0];
+}
+
+/* What is wrong with the use that the trace kept. */
+static weft_status bad_use(const weft_trace *trace, weft_error *err) {
+    const weft_program *program = trace->program;
+    const weft_slot *slot = NULL;
+    if (trace->bad_slot < 0 || trace->bad_slot >= program->n_slots)
+        return weft_error_set(err, WEFT_E_HOST, "it touches slot %d: the program has %d", (int)trace->bad_slot,
+                              (int)program->n_slots);
+    slot = &program->slots[trace->bad_slot];
+    if (trace->event < slot->first || trace->event > slot->last)
+        return weft_error_set(err, WEFT_E_HOST, "it touches slot %d (%s), which lives from event %d to event %d only",
+                              (int)trace->bad_slot, slot_kind_name(slot->kind), (int)slot->first, (int)slot->last);
+    return weft_error_set(err, WEFT_E_HOST, "it touches %lld bytes of slot %d (%s), which has %lld",
+                          (long long)trace->bad_bytes, (int)trace->bad_slot, slot_kind_name(slot->kind),
+                          (long long)slot->bytes);
+}
+
+static weft_status name_event(weft_status status, const weft_event *event, const weft_job_spec *job, int32_t index,
+                              uint64_t step, weft_error *err) {
+    char text[256];
+    weft_event_describe(text, sizeof text, event, job);
+    if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without saying why");
+    (void)weft_error_prefix(err, "step %llu, event %d, %s: ", (unsigned long long)step, (int)index, text);
+    return status;
+}
+
+static weft_status run_event(const weft_program *program, int32_t i, const weft_exec_table *table, weft_trace *trace,
+                             uint64_t step, weft_error *err) {
+    const weft_event *event = &program->events[i];
+    const uint64_t start = now_ns();
+    weft_status status = WEFT_OK;
+    trace->event = i;
+    if (event->kind == WEFT_EVENT_COUNT) status = table->count(table->context, err);
+    else status = callback(table, event->kind)(table->context, event, &program->event_slots[i], err);
+    weft_trace_record(trace, step, start, now_ns());
+    if (status == WEFT_OK && trace->bad_slot != -1) status = bad_use(trace, err);
+    return status;
+}
+
+static weft_status check_table(const weft_program *program, const weft_exec_table *table, weft_error *err) {
+    if (program->event_slots == NULL)
+        return weft_error_set(err, WEFT_E_HOST, "the program has no slots yet: place it before it is executed");
+    for (int32_t i = 0; i < program->n_events; i++) {
+        const int32_t kind = program->events[i].kind;
+        if (kind == WEFT_EVENT_COUNT ? table->count == NULL : callback(table, kind) == NULL)
+            return weft_error_set(err, WEFT_E_HOST, "event %d: nothing is there to run a %s", (int)i,
+                                  weft_event_kind_name(kind));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,
+                                 weft_trace *trace, uint64_t step, weft_error *err) {
+    int32_t dying = 0; /* into by_last */
+    weft_status status = check_table(program, table, err);
+    if (status == WEFT_OK) status = weft_trace_begin(trace, program, err);
+    if (status != WEFT_OK) return status;
+    for (int32_t i = 0; i < program->n_events && status == WEFT_OK; i++) {
+        status = run_event(program, i, table, trace, step, err);
+        if (status != WEFT_OK) status = name_event(status, &program->events[i], job, i, step, err);
+        for (; dying < program->n_slots && program->slots[program->by_last[dying]].last == i; dying++)
+            weft_trace_release(trace, program->by_last[dying]);
+    }
+    weft_trace_end(trace);
+    return status;
+}
