@@ -1,0 +1,28 @@
+/* llama.h: what config.json says of a LLaMA, as numbers. config.c reads it, llama.c computes with it. */
+#ifndef WEFT_MODEL_LLAMA_H
+#define WEFT_MODEL_LLAMA_H
+
+#include <weft/model.h>
+
+/* clang-format off */
+#define LLAMA_KEYS(K)                                                                                                  \
+    K(LIST, ignore, "", "", "", WEFT_SAME,                                                                             \
+      "Keys of config.json that the plugin does not know and that change nothing.")
+/* clang-format on */
+
+typedef struct llama_config {
+    int64_t vocab, width, mlp, layers; /* rows of the embedding; hidden size; width inside the MLP; blocks */
+    int64_t heads, kv_heads, head_dim;
+    int64_t context;  /* max_position_embeddings */
+    double eps;       /* of the norms */
+    double theta;     /* base of the rotary angles */
+    double init_std;  /* of a fresh start */
+    int32_t bos, eos; /* -1: not said */
+    int tied;         /* the head is the embedding */
+} llama_config;
+
+/* Every key of the file is understood, known to change nothing, or refused by name. `ignore`: as in LLAMA_KEYS. */
+weft_status llama_config_read(llama_config *out, const weft_host *host, const weft_model_source *source,
+                              const char *ignore, weft_error *err);
+
+#endif

@@ -1,0 +1,364 @@
+/* config.json of a LLaMA: what is understood, in either spelling, and what is refused, by name. */
+#include <jansson.h>
+#include <math.h>
+
+#include "llama.h"
+
+/* Small, untied, whole; tests change single keys. */
+static const char base[] = "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 16,"
+                           " \"intermediate_size\": 20, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,"
+                           " \"vocab_size\": 11, \"max_position_embeddings\": 32}";
+
+/* base with `keys` (an object) set; a value "-" takes the key away. */
+static weft_status read_with(weft_declared **out, const char *keys, const char *ignore, weft_error *err) {
+    json_t *config = json_loads(base, 0, NULL), *changes = json_loads(keys, 0, NULL), *value = NULL;
+    const char *key = NULL;
+    char *text = NULL;
+    weft_status status = WEFT_OK;
+    ck_assert_msg(changes != NULL, "not JSON: %s", keys);
+    json_object_foreach(changes, key, value) {
+        const char *word = json_string_value(value);
+        if (word != NULL && strcmp(word, "-") == 0)
+            json_object_del(config, key);
+        else
+            json_object_set(config, key, value);
+    }
+    text = json_dumps(config, 0);
+    fixture_write(fixture_path("config.json"), text, strlen(text));
+    status = llama_declare(out, fixture_path("config.json"), ignore, err);
+    free(text);
+    json_decref(changes);
+    json_decref(config);
+    return status;
+}
+
+static weft_declared *declared_with(const char *keys) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    const weft_status status = read_with(&d, keys, "", &err);
+    ck_assert_msg(status == WEFT_OK, "%s: %s", keys, err.text);
+    return d;
+}
+
+static const weft_parameter *parameter(const weft_declared *d, const char *name) {
+    const int32_t index = weft_declared_find(d, name);
+    ck_assert_msg(index >= 0, "no parameter %s", name);
+    return &d->parameters[index];
+}
+
+/* (rows, d): cosines, then sines. */
+static float *rope(const weft_declared *d, int64_t rows) {
+    weft_error err = WEFT_ERROR_INIT;
+    float *table = calloc((size_t)(rows * d->tables[0]->width), sizeof *table);
+    ck_assert_ok(d->tables[0]->fill(d->model, "rope", rows, table, &err), err);
+    return table;
+}
+
+/* ---- what is understood ---- */
+
+START_TEST(tree_parameters_and_segments_are_those_of_the_checkpoint) {
+    weft_declared *d = declared_with("{\"num_key_value_heads\": 2}");
+    const char *const names[] = {"model.embed_tokens.weight",
+                                 "model.layers.0.self_attn.q_proj.weight",
+                                 "model.layers.0.self_attn.k_proj.weight",
+                                 "model.layers.0.self_attn.v_proj.weight",
+                                 "model.layers.0.self_attn.o_proj.weight",
+                                 "model.layers.0.mlp.gate_proj.weight",
+                                 "model.layers.0.mlp.up_proj.weight",
+                                 "model.layers.0.mlp.down_proj.weight",
+                                 "model.layers.0.input_layernorm.weight",
+                                 "model.layers.0.post_attention_layernorm.weight"};
+    const char *const segments[] = {"embed", "layers.0.attn", "layers.0.mlp", "layers.1.attn", "layers.1.mlp", "head"};
+    ck_assert_int_eq(d->n_parameters, 1 + 2 * 9 + 2);
+    for (int32_t i = 0; i < 10; i++)
+        ck_assert_str_eq(d->parameters[i].name, names[i]);
+    ck_assert_str_eq(d->parameters[19].name, "model.norm.weight");
+    ck_assert_str_eq(d->parameters[20].name, "lm_head.weight");
+    ck_assert_int_eq(d->n_segments, 6);
+    for (int32_t i = 0; i < 6; i++)
+        ck_assert_str_eq(d->segments[i].name, segments[i]);
+    ck_assert_int_eq(parameter(d, "model.layers.1.self_attn.k_proj.weight")->dims[0], 8);
+    ck_assert_int_eq(parameter(d, "model.layers.1.self_attn.k_proj.weight")->dims[1], 16);
+    ck_assert_int_eq(parameter(d, "model.layers.1.mlp.down_proj.weight")->dims[0], 16);
+    ck_assert_int_eq(parameter(d, "model.layers.1.mlp.down_proj.weight")->dims[1], 20);
+    ck_assert_int_eq(parameter(d, "model.norm.weight")->rank, 1);
+    ck_assert_str_eq(d->modules[weft_declared_module(d, "model.layers.1")]->class_name, "LlamaDecoderLayer");
+    ck_assert_str_eq(d->modules[weft_declared_module(d, "model.layers.1.input_layernorm")]->class_name, "LlamaRMSNorm");
+    ck_assert_str_eq(d->modules[weft_declared_module(d, "lm_head")]->class_name, "Linear");
+    ck_assert_int_eq(d->carry_width, 16);
+    ck_assert_int_eq(d->info.vocab_size, 11);
+    ck_assert_int_eq(d->info.max_context, 32);
+    ck_assert_int_eq(d->info.n_layers, 2);
+    ck_assert(d->info.bos == -1 && d->info.eos == -1);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(what_is_not_said_is_as_in_transformers) {
+    weft_declared *d = declared_with("{\"max_position_embeddings\": \"-\", \"architectures\": \"-\"}");
+    float *table = rope(d, 2);
+    ck_assert_int_eq(d->info.max_context, 2048);
+    ck_assert_int_eq(parameter(d, "model.layers.0.self_attn.k_proj.weight")->dims[0], 16); /* as many as query heads */
+    ck_assert_double_eq(parameter(d, "model.embed_tokens.weight")->init_std, 0.02);
+    ck_assert_ptr_ne(parameter(d, "lm_head.weight"), parameter(d, "model.embed_tokens.weight"));
+    ck_assert_float_eq(table[4], cosf(1)); /* head_dim 4: two cosines, two sines */
+    ck_assert_float_eq_tol(table[5], cosf(0.01f), 1e-7);
+    free(table);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(golden_configurations_of_both_spellings_are_read) {
+    static const struct {
+        const char *name;
+        int64_t kv_width, head_dim, parameters;
+        int tied;
+    } models[] = {{"llama-tied/config.json", 24, 6, 29, 1},
+                  {"llama-gqa/config.json", 20, 10, 21, 0},
+                  {"llama-bf16/config.json", 16, 8, 21, 0},
+                  {"llama-fp16/config.json", 6, 6, 20, 1}};
+    weft_declared *d = llama_declared(llama_golden(models[_i].name));
+    ck_assert_int_eq(parameter(d, "model.layers.0.self_attn.k_proj.weight")->dims[0], models[_i].kv_width);
+    ck_assert_int_eq(d->tables[0]->width, models[_i].head_dim);
+    ck_assert_int_eq(d->n_parameters, models[_i].parameters);
+    ck_assert(d->info.bos == 1 && d->info.eos == 2);
+    ck_assert_int_eq(weft_declared_find(d, "lm_head.weight") == weft_declared_find(d, "model.embed_tokens.weight"),
+                     models[_i].tied);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+/* Keys, and the base of the rotation that they must give. */
+static const struct {
+    const char *keys;
+    double theta;
+} thetas[] = {
+    {"{\"rope_theta\": 500000}", 500000},
+    {"{\"rope_theta\": 500000.0, \"rope_scaling\": null}", 500000},
+    {"{\"rope_parameters\": {\"rope_theta\": 20000.0, \"rope_type\": \"default\"}}", 20000},
+    {"{\"rope_parameters\": {\"rope_type\": \"default\"}, \"rope_theta\": 3000.0}", 3000},
+    {"{\"rope_parameters\": {\"rope_theta\": 7e3}, \"rope_theta\": 7000}", 7000},
+    {"{\"rope_scaling\": {\"type\": \"default\"}, \"rope_theta\": 99.5}", 99.5},
+    {"{\"rope_parameters\": {\"partial_rotary_factor\": 1.0, \"factor\": null}}", 10000},
+    {"{\"rope_parameters\": null, \"rope_theta\": null}", 10000},
+};
+
+START_TEST(the_base_of_the_rotation_is_found_in_either_spelling) {
+    weft_declared *d = declared_with(thetas[_i].keys);
+    float *table = rope(d, 32);
+    const float frequency = 1.0f / (float)sqrt(thetas[_i].theta); /* i = 1 of head_dim 4: exponent 1/2 */
+    for (int row = 0; row < 32; row++) {
+        ck_assert_float_eq_tol(table[row * 4 + 1], cos((double)((float)row * frequency)), 1e-6);
+        ck_assert_float_eq_tol(table[row * 4 + 3], sin((double)((float)row * frequency)), 1e-6);
+        ck_assert_float_eq_tol(table[row * 4], cos(row), 1e-6);
+        ck_assert_float_eq_tol(table[row * 4 + 2], sin(row), 1e-6);
+    }
+    free(table);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+/* Angles as torch makes them: 1.0 / (theta ** (arange(0, d, 2) / d)) and position times that, all in fp32. */
+START_TEST(late_places_turn_by_the_angles_that_torch_computes) {
+    static const struct {
+        int place, pair;
+        float cosine, sine;
+    } expected[] = {
+        {1, 0, 0.540302336f, 0.841470957f},       {1, 1, 0.787779093f, 0.615957856f},
+        {1, 7, 0.998394728f, 0.0566392913f},      {1, 15, 0.999997735f, 0.00213111797f},
+        {1, 31, 1.0f, 3.01385808e-06f},           {100, 0, 0.862318873f, -0.506365657f},
+        {100, 1, -0.926164448f, -0.377119869f},   {100, 7, 0.816066861f, -0.577957511f},
+        {100, 15, 0.977377474f, 0.211502492f},    {100, 31, 0.99999994f, 0.000301385822f},
+        {2047, 0, 0.249715254f, -0.968319297f},   {2047, 1, 0.340056509f, 0.940405011f},
+        {2047, 7, -0.9722296f, 0.23402904f},      {2047, 15, -0.342885613f, -0.939377189f},
+        {2047, 31, 0.999980986f, 0.00616932847f}, {4096, 0, 0.803990602f, -0.594641984f},
+        {4096, 1, -0.806141376f, -0.591722965f},  {4096, 7, 0.936214447f, -0.351429164f},
+        {4096, 15, -0.767597497f, 0.640932202f},  {4096, 31, 0.999923825f, 0.0123444488f},
+        {8191, 0, -0.646390498f, -0.763006806f},  {8191, 1, 0.823742986f, 0.566963375f},
+        {8191, 7, 0.71451509f, -0.699620008f},    {8191, 15, 0.176315144f, -0.984333754f},
+        {8191, 31, 0.999695301f, 0.0246840045f},
+    };
+    weft_declared *d = declared_with("{\"hidden_size\": 128, \"num_attention_heads\": 2, \"rope_theta\": 500000.0}");
+    float *table = rope(d, 8192);
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        const float *row = table + (size_t)expected[i].place * 64;
+        ck_assert_float_eq_tol(row[expected[i].pair], expected[i].cosine, 2e-7);
+        ck_assert_float_eq_tol(row[32 + expected[i].pair], expected[i].sine, 2e-7);
+    }
+    free(table);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+/* Configurations that exist in the wild say these things; none of them changes the numbers. */
+static const char *const accepted[] = {
+    "{\"use_cache\": true, \"transformers_version\": \"4.31.0.dev0\", \"_name_or_path\": \"x/y\", \"torch_dtype\": "
+    "\"float16\"}",
+    "{\"attention_bias\": false, \"mlp_bias\": false, \"attention_dropout\": 0.0, \"pretraining_tp\": 1}",
+    "{\"rope_scaling\": null, \"sliding_window\": null, \"quantization_config\": null, \"dtype\": \"bfloat16\"}",
+    "{\"pad_token_id\": 0, \"bos_token_id\": 1, \"eos_token_id\": [2, 3]}",
+    "{\"pad_token_id\": -1, \"bos_token_id\": null, \"eos_token_id\": null}",
+    "{\"is_llama_config\": true, \"rope_interleaved\": false, \"transformers.js_config\": {\"dtype\": \"q4\"}}",
+    "{\"max_sequence_length\": 2048, \"architectures\": [\"LLaMAForCausalLM\"]}",
+    "{\"hidden_act\": \"swish\", \"layer_types\": [\"full_attention\", \"full_attention\"], \"head_dim\": null}",
+    "{\"some_future_key\": null, \"partial_rotary_factor\": 1.0, \"pretraining_tp\": 2}",
+    "{\"head_dim\": 6, \"num_attention_heads\": 5}", /* a head_dim of its own need not divide the width */
+    "{\"tie_word_embeddings\": null, \"initializer_range\": 0, \"torch_dtype\": null}",
+    "{\"num_key_value_heads\": null, \"dtype\": \"torch.float32\"}",
+};
+
+START_TEST(keys_that_change_nothing_are_passed_over) {
+    weft_declared_destroy(declared_with(accepted[_i]));
+}
+END_TEST
+
+START_TEST(the_first_of_several_ends_of_text_is_given) {
+    weft_declared *d = declared_with("{\"bos_token_id\": [5], \"eos_token_id\": [7, 8]}");
+    ck_assert(d->info.bos == 5 && d->info.eos == 7);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(an_unknown_key_passes_only_where_the_user_says_so) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    const char *keys = "{\"training_note\": \"x\", \"attention_sinks\": 4}";
+    ck_assert_int_eq(read_with(&d, keys, "training_note", &err), WEFT_E_USER);
+    ck_assert_text(err, "the key attention_sinks (4) is not known");
+    ck_assert_text(err, "[model] ignore = attention_sinks");
+    ck_assert_int_eq(read_with(&d, keys, "attention_sink,training_notes", &err), WEFT_E_USER);
+    ck_assert_ok(read_with(&d, keys, "training_note,attention_sinks", &err), err);
+    weft_declared_destroy(d);
+    ck_assert_int_eq(read_with(&d, "{\"attention_bias\": true}", "attention_bias", &err), WEFT_E_USER);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static const struct {
+    const char *keys;
+    const char *texts[3];
+} refused[] = {
+    {"{\"model_type\": \"-\"}", {"config.json: model_type is missing"}},
+    {"{\"model_type\": \"gemma2\"}", {"model_type is \"gemma2\"", "allowed is \"llama\""}},
+    {"{\"architectures\": [\"LlamaForSequenceClassification\"]}", {"architectures is", "LlamaForCausalLM"}},
+    {"{\"hidden_size\": \"-\"}", {"hidden_size is missing"}},
+    {"{\"intermediate_size\": null}", {"intermediate_size is missing"}},
+    {"{\"vocab_size\": \"-\"}", {"vocab_size is missing"}},
+    {"{\"num_hidden_layers\": 0}", {"num_hidden_layers is 0; allowed is a whole number from 1 to"}},
+    {"{\"num_hidden_layers\": 2.5}", {"num_hidden_layers is 2.5"}},
+    {"{\"hidden_size\": \"16\"}", {"hidden_size is \"16\"; allowed is a whole number"}},
+    {"{\"hidden_size\": 99999999999}", {"hidden_size is 99999999999"}},
+    {"{\"hidden_size\": 18}", {"config.json: hidden_size 18 is no multiple of num_attention_heads 4"}},
+    {"{\"num_key_value_heads\": 3}", {"num_attention_heads 4 is no multiple of num_key_value_heads 3"}},
+    {"{\"num_key_value_heads\": 8}", {"num_key_value_heads 8"}},
+    {"{\"num_key_value_heads\": 0}", {"num_key_value_heads is 0"}},
+    {"{\"hidden_size\": 12}", {"head_dim 3 (hidden_size over num_attention_heads) is odd"}},
+    {"{\"head_dim\": 7}", {"head_dim 7 is odd"}},
+    {"{\"head_dim\": -2}", {"head_dim is -2"}},
+    {"{\"max_position_embeddings\": -1}", {"max_position_embeddings is -1"}},
+    {"{\"rms_norm_eps\": 0}", {"rms_norm_eps is 0; allowed is a number above 0"}},
+    {"{\"rms_norm_eps\": \"1e-5\"}", {"rms_norm_eps is \"1e-5\""}},
+    {"{\"initializer_range\": -0.1}", {"initializer_range is -0.1"}},
+    {"{\"tie_word_embeddings\": \"yes\"}", {"tie_word_embeddings is \"yes\"; allowed is true or false"}},
+    {"{\"hidden_act\": \"gelu\"}", {"hidden_act is \"gelu\"; allowed is \"silu\""}},
+    {"{\"attention_bias\": true}", {"attention_bias is true; allowed is false"}},
+    {"{\"mlp_bias\": true}", {"mlp_bias is true; allowed is false"}},
+    {"{\"qkv_bias\": true}", {"qkv_bias"}},
+    {"{\"attention_dropout\": 0.1}", {"attention_dropout is 0.1; allowed is 0"}},
+    {"{\"embd_pdrop\": 0.1}", {"embd_pdrop"}},
+    {"{\"resid_pdrop\": 0.1}", {"resid_pdrop"}},
+    {"{\"sliding_window\": 4096}", {"sliding_window is 4096; allowed is null"}},
+    {"{\"use_sliding_window\": true}", {"use_sliding_window"}},
+    {"{\"attention_chunk_size\": 8192}", {"attention_chunk_size"}},
+    {"{\"layer_types\": [\"full_attention\", \"sliding_attention\"]}", {"layer_types is", "full_attention"}},
+    {"{\"final_logit_softcapping\": 30.0}", {"final_logit_softcapping is 30"}},
+    {"{\"attn_logit_softcapping\": 50.0}", {"attn_logit_softcapping is 50"}},
+    {"{\"logits_soft_cap\": 5}", {"logits_soft_cap"}},
+    {"{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}", {"quantization_config is {", "gptq"}},
+    {"{\"auto_map\": {\"AutoModel\": \"modeling_x.X\"}}", {"auto_map is {"}},
+    {"{\"rope_interleaved\": true}", {"rope_interleaved is true"}},
+    {"{\"partial_rotary_factor\": 0.5}", {"partial_rotary_factor is 0.5; allowed is 1"}},
+    {"{\"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", {"rope_parameters.partial_rotary_factor is 0.5"}},
+    {"{\"rope_theta\": 0}", {"rope_theta is 0; allowed is a number above 0"}},
+    {"{\"rope_theta\": \"1e4\"}", {"rope_theta is \"1e4\""}},
+    {"{\"rope_parameters\": {\"rope_theta\": -1}}", {"rope_parameters.rope_theta is -1"}},
+    {"{\"rope_parameters\": {\"rope_theta\": 5e5}, \"rope_theta\": 1e4}",
+     {"rope_theta is said twice", "500000", "10000"}},
+    {"{\"rope_parameters\": []}", {"rope_parameters is []"}},
+    {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}", {"rope_scaling.type is \"linear\"", "\"default\""}},
+    {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}}", {"rope_scaling.type is \"dynamic\""}},
+    {"{\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\"}}", {"rope_scaling.rope_type is \"llama3\""}},
+    {"{\"rope_parameters\": {\"factor\": 8.0, \"rope_type\": \"yarn\"}}", {"rope_parameters.rope_type is \"yarn\""}},
+    {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"long_factor\": [1]}}", {"rope_type is \"longrope\""}},
+    {"{\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 2.0}}", {"rope_scaling.factor is 2.0"}},
+    {"{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}}", {"rope_parameters.full_attention is {"}},
+    {"{\"bos_token_id\": 11}", {"bos_token_id is 11; allowed is an id below vocab_size 11"}},
+    {"{\"eos_token_id\": \"</s>\"}", {"eos_token_id is \"</s>\""}},
+    {"{\"pad_token_id\": 40}", {"pad_token_id is 40"}},
+    {"{\"torch_dtype\": \"int8\"}", {"torch_dtype is \"int8\"", "bfloat16"}},
+    {"{\"dtype\": \"float64\"}", {"dtype is \"float64\""}},
+    {"{\"pretraining_tp\": 0}", {"pretraining_tp is 0"}},
+    {"{\"is_encoder_decoder\": true}", {"is_encoder_decoder"}},
+    {"{\"num_local_experts\": 8}", {"num_local_experts is 8"}},
+    {"{\"per_layer_config\": {\"0\": {}}}", {"per_layer_config"}},
+    {"{\"embedding_multiplier\": 12.0}", {"the key embedding_multiplier (12.0) is not known"}},
+    {"{\"logit_scale\": 0.5}", {"the key logit_scale"}},
+    {"{\"attention_output_gate\": false}", {"the key attention_output_gate (false) is not known"}},
+};
+
+START_TEST(what_changes_the_arithmetic_is_refused_by_name) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    const weft_status status = read_with(&d, refused[_i].keys, "", &err);
+    ck_assert_msg(status == WEFT_E_USER, "%s is accepted", refused[_i].keys);
+    ck_assert_text(err, fixture_path("config.json"));
+    for (int i = 0; i < 3 && refused[_i].texts[i] != NULL; i++)
+        ck_assert_text(err, refused[_i].texts[i]);
+}
+END_TEST
+
+START_TEST(what_is_no_object_is_named_with_its_line) {
+    static const struct {
+        const char *text, *part;
+    } files[] = {{"", ":1: is not JSON"},
+                 {"{\n\"hidden_size\": 16,\n}", ":3: is not JSON"},
+                 {"[1]", "is not a JSON object"},
+                 {"{\"vocab_size\": 1, \"vocab_size\": 2}", "duplicate object key"},
+                 {"{\"vocab_size\": NaN}", "is not JSON"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_declared *d = NULL;
+        fixture_write(fixture_path("config.json"), files[i].text, strlen(files[i].text));
+        ck_assert_int_eq(llama_declare(&d, fixture_path("config.json"), "", &err), WEFT_E_DATA);
+        ck_assert_text(err, files[i].part);
+        ck_assert_text(err, fixture_path("config.json"));
+    }
+}
+END_TEST
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+int main(void) {
+    Suite *suite = suite_create("model.llama_config");
+    TCase *tcase = tcase_create("config.json");
+    SRunner *runner = NULL;
+    int failures = 0;
+    tcase_add_checked_fixture(tcase, fixture_directory_make, fixture_directory_remove);
+    tcase_add_test(tcase, tree_parameters_and_segments_are_those_of_the_checkpoint);
+    tcase_add_test(tcase, what_is_not_said_is_as_in_transformers);
+    tcase_add_loop_test(tcase, golden_configurations_of_both_spellings_are_read, 0, 4);
+    tcase_add_loop_test(tcase, the_base_of_the_rotation_is_found_in_either_spelling, 0, LENGTH(thetas));
+    tcase_add_test(tcase, late_places_turn_by_the_angles_that_torch_computes);
+    tcase_add_loop_test(tcase, keys_that_change_nothing_are_passed_over, 0, LENGTH(accepted));
+    tcase_add_test(tcase, the_first_of_several_ends_of_text_is_given);
+    tcase_add_test(tcase, an_unknown_key_passes_only_where_the_user_says_so);
+    tcase_add_loop_test(tcase, what_changes_the_arithmetic_is_refused_by_name, 0, LENGTH(refused));
+    tcase_add_test(tcase, what_is_no_object_is_named_with_its_line);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}
