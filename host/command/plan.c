@@ -1,0 +1,125 @@
+/* host/command/plan.c: `weft plan`: what a run will take and do, before it runs. */
+#include "command/cli.h"
+
+#include "report/units.h"
+#include "train/session.h"
+
+#include <jansson.h>
+
+static const weft_flag flags[] = {
+    {"json", NULL, false, "Print an object instead of tables."},
+    {"print-program", NULL, false, "Print every event of the step program with its buffers."},
+    {NULL, NULL, false, NULL},
+};
+
+enum { SCHEDULE_POINTS = 5 };
+
+/* Steps at which the schedule is shown: first, quarter, half, three quarters, last. */
+static int64_t schedule_step(const weft_session *session, int point) {
+    return 1 + (session->steps - 1) * point / (SCHEDULE_POINTS - 1);
+}
+
+static void print_memory(const weft_session *session) {
+    const weft_engine_bytes *b = &session->engine->bytes;
+    char text[WEFT_UNIT_SIZE], whole[WEFT_UNIT_SIZE];
+    (void)printf("memory at the highest moment\n");
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        (void)printf("  %-14s %12s  %18s bytes\n", weft_memory_category_name(i), weft_unit_bytes(text, b->category[i]),
+                     weft_unit_count(whole, b->category[i]));
+    (void)printf("  %-14s %12s  %18s bytes\n", "gaps", weft_unit_bytes(text, b->spare), weft_unit_count(whole, b->spare));
+    (void)printf("  %-14s %12s  %18s bytes\n", "total", weft_unit_bytes(text, b->total), weft_unit_count(whole, b->total));
+}
+
+static void print_model(const weft_session *session) {
+    const weft_engine *e = session->engine;
+    const int64_t all = weft_declared_numel(e->declared, false), trained = weft_declared_numel(e->declared, true);
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    (void)printf("model       %s parameters, %s trained (%.4g %%), %d segments, %d units\n", weft_unit_count(a, all),
+                 weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments,
+                 e->layout->n_units);
+    (void)printf("layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
+                 weft_unit_count(c, 4 * (e->layout->numel - all)),
+                 100.0 * (double)(e->layout->numel - all) / (double)all);
+    (void)printf("batch       %lld rows = %d leaves of %d rows x %d places\n",
+                 (long long)session->run->settings.train.global_batch, e->spec.leaves, e->spec.rows,
+                 e->spec.lengths[e->spec.n_lengths - 1]);
+    (void)printf("program     %d events in a step, %d buffers; the sum of leaf gradients is ordered\n",
+                 e->train.program->n_events, e->train.program->n_slots);
+}
+
+static void print_schedule(const weft_session *session) {
+    (void)printf("schedule    %lld steps, warm-up %lld\n", (long long)session->steps, (long long)session->schedule.warmup);
+    for (int i = 0; i < SCHEDULE_POINTS; i++) {
+        const int64_t step = schedule_step(session, i);
+        (void)printf("  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
+    }
+}
+
+static json_t *memory_object(const weft_engine_bytes *b) {
+    json_t *memory = json_object();
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        (void)json_object_set_new(memory, weft_memory_category_name(i), json_integer(b->category[i]));
+    (void)json_object_set_new(memory, "gaps", json_integer(b->spare));
+    (void)json_object_set_new(memory, "total", json_integer(b->total));
+    return memory;
+}
+
+static json_t *schedule_array(const weft_session *session) {
+    json_t *points = json_array();
+    for (int i = 0; i < SCHEDULE_POINTS; i++) {
+        const int64_t step = schedule_step(session, i);
+        (void)json_array_append_new(points, json_pack("{s:I, s:f}", "step", (json_int_t)step, "lr",
+                                                      weft_session_lr(session, step)));
+    }
+    return points;
+}
+
+static json_t *program_array(const weft_stage *stage) {
+    json_t *events = json_array();
+    for (int32_t i = 0; i < stage->program->n_events; i++) {
+        char text[256];
+        weft_event_describe(text, sizeof text, &stage->program->events[i], &stage->job->spec);
+        (void)json_array_append_new(events, json_string(text));
+    }
+    return events;
+}
+
+static void print_json(const weft_session *session, bool with_program) {
+    const weft_engine *e = session->engine;
+    json_t *object = json_pack("{s:I, s:I, s:I, s:i, s:i, s:o, s:o}", "parameters",
+                               (json_int_t)weft_declared_numel(e->declared, false), "trained",
+                               (json_int_t)weft_declared_numel(e->declared, true), "steps", (json_int_t)session->steps,
+                               "leaves", (int)e->spec.leaves, "events", (int)e->train.program->n_events, "memory",
+                               memory_object(&e->bytes), "schedule", schedule_array(session));
+    if (object == NULL) return;
+    if (with_program) (void)json_object_set_new(object, "program", program_array(&e->train));
+    (void)json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    (void)putchar('\n');
+    json_decref(object);
+}
+
+static weft_exit run_plan(const weft_args *args, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    const bool program = weft_args_has(args, "print-program");
+    weft_session *session = NULL;
+    weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_TRAIN, err);
+    if (status == WEFT_OK && weft_args_has(args, "json")) print_json(session, program);
+    else if (status == WEFT_OK) {
+        print_model(session);
+        print_memory(session);
+        print_schedule(session);
+        if (program) weft_program_print(session->engine->train.program, &session->engine->train.job->spec, stdout);
+    }
+    weft_session_close(session);
+    return weft_exit_from(status);
+}
+
+const weft_command weft_command_plan = {
+    .name = "plan",
+    .summary = "Show memory, schedule and program of a run before it runs.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = flags,
+    .run = run_plan,
+};

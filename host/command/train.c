@@ -1,0 +1,41 @@
+/* host/command/train.c: `weft train`. */
+#include "command/cli.h"
+
+#include "train/trainer.h"
+
+static const weft_flag flags[] = {
+    {"resume", "inexact", true,
+     "Go on from the newest valid checkpoint in [run] out; =inexact accepts what differs, and says so."},
+    {"overwrite", NULL, false, "Remove what a run left in [run] out, and start anew."},
+    {"quiet", NULL, false, "Print warnings and errors only."},
+    {NULL, NULL, false, NULL},
+};
+
+static weft_exit run_train(const weft_args *args, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    const char *kind = weft_args_value(args, "resume");
+    weft_train_options options = {.quiet = weft_args_has(args, "quiet")};
+    if (weft_args_has(args, "resume") && weft_args_has(args, "overwrite")) {
+        (void)weft_error_set(err, WEFT_E_USER, "--resume goes on with a run and --overwrite removes it: give one of them");
+        return WEFT_EXIT_USAGE;
+    }
+    if (kind != NULL && strcmp(kind, "inexact") != 0) {
+        (void)weft_error_set(err, WEFT_E_USER, "--resume=%s: only --resume and --resume=inexact exist", kind);
+        return WEFT_EXIT_USAGE;
+    }
+    if (weft_args_has(args, "resume")) options.mode = WEFT_OUTPUT_RESUME;
+    if (weft_args_has(args, "overwrite")) options.mode = WEFT_OUTPUT_OVERWRITE;
+    options.inexact = kind != NULL;
+    return weft_exit_from(weft_train(weft_args_config(args), overrides, n, &options, err));
+}
+
+const weft_command weft_command_train = {
+    .name = "train",
+    .summary = "Fine-tune a model as an INI file says.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = flags,
+    .more = "Exit status 75: a signal stopped the run after its step was saved; --resume goes on.",
+    .run = run_train,
+};

@@ -1,0 +1,36 @@
+/* host/train/generate.h: the continuation of a prompt, greedy or sampled, with or without a key-value cache. */
+#ifndef WEFT_HOST_TRAIN_GENERATE_H
+#define WEFT_HOST_TRAIN_GENERATE_H
+
+#include "train/engine.h"
+
+typedef struct weft_generate_options {
+    int64_t tokens;      /* most that are made */
+    double temperature;  /* 0: greedy */
+    double top_p;        /* in (0, 1]; 1: all */
+    int64_t top_k;       /* 0: all */
+    uint64_t seed;
+    bool ignore_eos;
+    bool cache;          /* false: every token from the whole text again */
+} weft_generate_options;
+
+/* Called with each new id as it is made. */
+typedef weft_status weft_generate_sink(void *context, int32_t id, weft_error *err);
+
+typedef struct weft_generator weft_generator;
+
+/* Model, weights and memory for a prompt of n_prompt ids and options->tokens more. */
+weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,
+                                  const weft_generate_options *options, weft_error *err);
+void weft_generator_destroy(weft_generator *generator); /* NULL is fine */
+const weft_model_info *weft_generator_model(const weft_generator *generator);
+
+/* prompt: at least one id. Ends after options->tokens ids, or with eos (which is not given to the sink). */
+weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt, int64_t n_prompt, int32_t eos,
+                               weft_generate_sink *sink, void *context, weft_error *err);
+
+/* The id that a row of logits gives. n: vocabulary; position: of the new id, part of the random number's key. */
+int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,
+                    float *scratch);
+
+#endif
