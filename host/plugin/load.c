@@ -160,7 +160,8 @@ static weft_status check_identity(const file_entry *entry, const void *mapped, w
     if (!known) return weft_error_set(err, WEFT_E_SYSTEM, "is loaded, but /proc/self/maps does not say from which file.");
     if (strcmp(ours, theirs) != 0) {
         return weft_error_set(err, WEFT_E_USER,
-                              "was replaced between the check of its bytes and the load; start the command again.");
+                              "is not the file that this process has loaded under that name: it was replaced meanwhile. "
+                              "Start the command again.");
     }
     if (fstat(entry->descriptor, &now) != 0) return system_error(err, "cannot be examined");
     if (now.st_size != entry->stat.st_size || now.st_mtim.tv_sec != entry->stat.st_mtim.tv_sec ||

@@ -1,0 +1,682 @@
+/* What the loader refuses, with which sentence, and what it takes: plugins broken in one way each. */
+#include "workshop.h"
+
+#include "plugin/crash.h"
+#include "plugin/load.h"
+#include "plugin/preflight.h"
+#include "plugin/process.h"
+#include "plugin/services.h"
+#include <elf.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <weft/optimizer.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
+static void expect_refusal(weft_status status, const weft_error *err, const char *fragment) {
+    ck_assert_msg(status != WEFT_OK, "accepted, where the sentence should hold \"%s\"", fragment);
+    ck_assert_msg(err->code == (int32_t)status, "status %d, but the error says %d", (int)status, (int)err->code);
+    ck_assert_msg(strstr(err->text, fragment) != NULL, "\"%s\" is not in: %s", fragment, err->text);
+}
+
+static void expect_file_refused(const char *path, const char *fragment) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_plugin_file *file = NULL;
+    expect_refusal(weft_plugin_file_load(&file, path, NULL, &err), &err, fragment);
+    ck_assert_msg(strncmp(err.text, path, strlen(path)) == 0, "the file is not named first: %s", err.text);
+    ck_assert_ptr_null(file);
+}
+
+static const weft_plugin_file *expect_file_taken(const char *path) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_plugin_file *file = NULL;
+    ck_assert_msg(weft_plugin_file_load(&file, path, NULL, &err) == WEFT_OK, "%s", err.text);
+    return file;
+}
+
+/* --- files that are refused ------------------------------------------------------------------------------------------- */
+
+typedef struct broken {
+    const char *flags;    /* of the compiler */
+    const char *fragment; /* of the sentence */
+} broken;
+
+/* clang-format off */
+#define NOTE(text) "-DSAMPLE_NOTE='" text "'"
+#define LR(row) "-D'SAMPLE_LR(R)=R(" row ")'"
+static const broken broken_files[] = {
+    /* what the note says */
+    {NOTE("\"weft-plugin/2\\nsdk=1000\\n\""), "starts with \"weft-plugin/2\"; this host reads weft-plugin/1"},
+    {NOTE("\"weft-plugin/1\\nsdk=2000\\nmin_sdk=2000\\nplugin=optimizer/1 sample 1.0\\n\""),
+     "is built for SDK 2, and this host has SDK 1.0"},
+    {NOTE("\"weft-plugin/1\\nsdk=1007\\nmin_sdk=1007\\nplugin=optimizer/1 sample 1.0\\n\""),
+     "needs at least SDK 1.7, and this host has SDK 1.0"},
+    {NOTE("\"weft-plugin/1\\nsdk=1000\\nplugin=optimizer/1 sample 1.0\\n\""), "without its min_sdk= line"},
+    {NOTE("\"weft-plugin/1\\nsdk=one\\nmin_sdk=1000\\nplugin=optimizer/1 sample 1.0\\n\""), "\"sdk=one\" names no SDK"},
+    {NOTE("WEFT_NOTE"), "without its plugin= line"},
+    {NOTE("WEFT_NOTE \"plugin=optimizer sample\\n\""), "is not <kind>/<interface> <id> <version>"},
+    {NOTE("WEFT_NOTE \"plugin=optimizer/1 Sample 1.0\\n\""), "with an id of [a-z0-9_-]"},
+    {NOTE("WEFT_NOTE \"plugin=optimizer/2 sample 1.0\\n\""), "for interface optimizer/2; this host speaks optimizer/1"},
+    {NOTE("WEFT_NOTE \"plugin=adapter/1 sample 1.0\\n\""), "kind \"adapter\"; this host knows model, optimizer, data"},
+    {NOTE("\"weft-plugin/1\\nsdk=1003\\nmin_sdk=1000\\nplugin=strategy/0 sample 1.0\\n\""),
+     "may change with every SDK: it is built for SDK 1.3"},
+    {NOTE("\"\\001\\002\""), "with bytes that are no plain text"},
+    {NOTE("\"\""), "without its sdk= line"},
+    /* note and entry disagree */
+    {"-DSAMPLE_ID='\"other\"'", "holds optimizer/1 sample 1.0, and its entry says optimizer/1 other 1.0"},
+    {"-DSAMPLE_KIND='\"model\"'", "its entry says model/1 sample"},
+    {"-DSAMPLE_KIND=NULL", "its entry says (nothing)/1 sample"},
+    {"-DSAMPLE_N=2", "says in its note that it holds 1 plugins, and its entry gives 2"},
+    /* the entry */
+    {"-DIN_ENTRY='return NULL'", "does not say why, a defect of it"},
+    {"-DIN_ENTRY='weft_error_set(err, WEFT_E_DEVICE, \"No lamp is lit.\"); return NULL'", "cannot work here: No lamp is lit."},
+    /* the table */
+    {"-DSAMPLE_PREPARE=NULL", "leaves the required slot prepare of optimizer:sample empty"},
+    {"-DSAMPLE_TABLE_SIZE=16", "a table of 16 bytes for optimizer:sample, which ends before its slot destroy"},
+    /* key tables that lie */
+    {LR("64, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "key table for optimizer:sample that does not hold"},
+    {LR("8, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
+    {LR("4, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
+    {LR("0, 99, \"lr\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
+    {LR("0, WEFT_KEY_F64, \"way\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
+    {LR("0, WEFT_KEY_F64, NULL, \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
+    {LR("0, WEFT_KEY_F64, \"Learning Rate\", \"1e-3\", \"[0,1]\", \"Step size.\""), "does not hold"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"often\", \"[0,1]\", \"Step size.\""), "does not hold"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"7\", \"[0,1]\", \"Step size.\""), "does not hold"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[1,0]\", \"Step size.\""), "does not hold"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", NULL"), "does not hold"},
+    {LR("0, WEFT_KEY_F64, \"lr\", \"1e-3\", \"[0,1]\", \"\""), "does not hold"},
+    {"-DSAMPLE_N_KEYS=1000000000000", "does not hold"},
+    /* process state */
+    {"-DAT_LOAD='_mm_setcsr(_mm_getcsr() | 0x8040)'", "changed the floating-point mode while it was loaded"},
+    {"-Ofast", "small numbers become zero"},
+    {"-DIN_ENTRY='_mm_setcsr(_mm_getcsr() | 0x2000)'", "changed the floating-point mode while its entry ran"},
+    {"-DAT_LOAD='if (chdir(\"/\") != 0) abort()'", "changed the working directory while it was loaded"},
+    {"-DIN_ENTRY='umask(0777)'", "changed the umask while its entry ran"},
+    {"-DAT_LOAD='setlocale(LC_ALL, \"C.UTF-8\")'", "changed the locale while it was loaded"},
+    /* exports */
+    {"-DEXTRA_EXPORT -Wl,--export-dynamic-symbol=sample_extra", NULL},
+};
+/* clang-format on */
+#define N_BROKEN (int)(sizeof broken_files / sizeof broken_files[0])
+
+START_TEST(one_broken_rule_is_refused_by_its_sentence) {
+    const broken *b = &broken_files[_i];
+    const char *path = workshop_build("weft-optimizer-sample.so", b->flags, NULL);
+    if (b->fragment == NULL) { /* the SDK's version script hides what is marked visible */
+        (void)expect_file_taken(path);
+    } else {
+        expect_file_refused(path, b->fragment);
+        expect_file_refused(path, b->fragment); /* not run again, and still refused */
+    }
+}
+END_TEST
+
+START_TEST(exports_are_counted) {
+    char map[512];
+    (void)snprintf(map, sizeof map, "%s/map", workshop);
+#define MAP(text) workshop_write(map, text, strlen(text))
+    MAP("{ global: weft_plugin_entry; local: *; };");
+    expect_file_refused(workshop_build("a.so", "", map), "lacks the export weft_plugin_note");
+    MAP("{ global: weft_plugin_note; local: *; };");
+    expect_file_refused(workshop_build("b.so", "", map), "lacks the export weft_plugin_entry");
+    MAP("{ local: *; };");
+    expect_file_refused(workshop_build("c.so", "", map), "so it is no Weft plugin");
+    MAP("{ global: weft_plugin_note; weft_plugin_entry; sample_extra; local: *; };");
+    expect_file_refused(workshop_build("d.so", "-DEXTRA_EXPORT", map), "exports sample_extra; a plugin exports");
+    expect_file_taken(workshop_build("e.so", "-Wl,--hash-style=sysv", NULL));
+    expect_file_taken(workshop_build("f.so", "-s -Wl,--gc-sections -ffunction-sections -fdata-sections", NULL));
+    expect_file_taken(workshop_build("g.so", "-flto", NULL));
+}
+END_TEST
+
+START_TEST(the_mode_is_put_back) {
+#ifdef __x86_64__
+    const unsigned before = _mm_getcsr() & ~0x3fu;
+    expect_file_refused(workshop_build("a.so", "-DAT_LOAD='_mm_setcsr(_mm_getcsr() | 0x8040)'", NULL), "small numbers");
+    ck_assert_uint_eq(_mm_getcsr() & ~0x3fu, before);
+#endif
+}
+END_TEST
+
+START_TEST(locale_directory_and_umask_are_put_back) {
+    char before[PATH_MAX], after[PATH_MAX];
+    const mode_t mask = umask(027);
+    ck_assert_ptr_nonnull(getcwd(before, sizeof before));
+    expect_file_refused(workshop_build("a.so", "-DAT_LOAD='setlocale(LC_ALL, \"C.UTF-8\"); umask(0); if (chdir(\"/\")) abort()'",
+                                       NULL), "changed the");
+    ck_assert_ptr_nonnull(getcwd(after, sizeof after));
+    ck_assert_str_eq(before, after);
+    ck_assert_str_eq(setlocale(LC_ALL, NULL), "C");
+    ck_assert_uint_eq(umask(mask), 027);
+}
+END_TEST
+
+static void own_handler(int number) {
+    (void)number;
+}
+
+START_TEST(signal_handlers_are_put_back) {
+    struct sigaction now;
+    (void)signal(SIGSEGV, own_handler);
+    (void)signal(SIGUSR1, own_handler);
+    (void)expect_file_taken(workshop_build("a.so", "-DAT_LOAD='signal(SIGSEGV, SIG_IGN); signal(SIGUSR2, SIG_IGN)' "
+                                                   "-DIN_ENTRY='signal(SIGUSR1, SIG_DFL)'", NULL));
+    ck_assert_int_eq(sigaction(SIGSEGV, NULL, &now), 0);
+    ck_assert(now.sa_handler == own_handler);
+    ck_assert_int_eq(sigaction(SIGUSR1, NULL, &now), 0);
+    ck_assert(now.sa_handler == own_handler);
+    ck_assert_int_eq(sigaction(SIGUSR2, NULL, &now), 0);
+    ck_assert(now.sa_handler == SIG_DFL);
+}
+END_TEST
+
+/* --- files that are damaged ---------------------------------------------------------------------------------------------- */
+
+static void patch(const char *path, const char *copy, size_t at, const void *bytes, size_t n_bytes) {
+    size_t n = 0;
+    unsigned char *image = workshop_read(path, &n);
+    ck_assert_uint_le(at + n_bytes, n);
+    memcpy(image + at, bytes, n_bytes);
+    workshop_write(copy, image, n);
+    free(image);
+}
+
+START_TEST(headers_of_other_machines_are_named) {
+    const char *path = workshop_build("good.so", "", NULL);
+    const uint16_t arm = EM_AARCH64, intel = EM_X86_64, executable = ET_EXEC;
+    const unsigned char class32 = ELFCLASS32, big = ELFDATA2MSB;
+    char copy[512];
+    (void)snprintf(copy, sizeof copy, "%s/patched.so", workshop);
+#ifdef __aarch64__
+    patch(path, copy, offsetof(Elf64_Ehdr, e_machine), &intel, 2);
+    expect_file_refused(copy, "is built for x86-64; this machine is AArch64");
+    (void)arm;
+#else
+    patch(path, copy, offsetof(Elf64_Ehdr, e_machine), &arm, 2);
+    expect_file_refused(copy, "is built for AArch64; this machine is");
+    (void)intel;
+#endif
+    patch(path, copy, EI_CLASS, &class32, 1);
+    expect_file_refused(copy, "is a 32-bit file");
+    patch(path, copy, EI_DATA, &big, 1);
+    expect_file_refused(copy, "has the other byte order");
+    patch(path, copy, offsetof(Elf64_Ehdr, e_type), &executable, 2);
+    expect_file_refused(copy, "is no shared object");
+}
+END_TEST
+
+START_TEST(truncated_files_are_refused_at_every_length) {
+    const char *path = workshop_build("good.so", "", NULL);
+    size_t n = 0, length;
+    unsigned char *image = workshop_read(path, &n);
+    weft_preflight note;
+    for (length = 0; length < n; length++) {
+        weft_error err = WEFT_ERROR_INIT;
+        unsigned char *cut = malloc(length > 0 ? length : 1); /* its own block, so that a sanitizer sees one byte too far */
+        memcpy(cut, image, length);
+        expect_refusal(weft_preflight_read(&note, cut, length, &err), &err,
+                       length < 4 ? "is not an ELF file" : "is truncated");
+        free(cut);
+    }
+    ck_assert_int_eq(weft_preflight_read(&note, image, n, NULL), WEFT_OK);
+    workshop_write(path, image, n / 2);
+    expect_file_refused(path, "is truncated");
+    free(image);
+}
+END_TEST
+
+START_TEST(what_is_no_shared_object_is_named) {
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/text.so", workshop);
+    workshop_write(path, "not a library\n", 14);
+    expect_file_refused(path, "is not an ELF file, so it is no plugin");
+    workshop_write(path, "", 0);
+    expect_file_refused(path, "is not an ELF file, so it is no plugin");
+    expect_file_refused(workshop, "is not a regular file");
+    (void)snprintf(path, sizeof path, "%s/absent.so", workshop);
+    expect_file_refused(path, "cannot be found: No such file or directory");
+    ck_assert_int_eq(symlink("/nowhere/at/all.so", path), 0);
+    expect_file_refused(path, "cannot be found: No such file or directory");
+}
+END_TEST
+
+/* Puts another text of the same length in the place of one that occurs in the file. */
+static void replace_text(const char *path, const char *copy, const char *old, const char *new) {
+    size_t n = 0, i, found = 0;
+    unsigned char *image = workshop_read(path, &n);
+    for (i = 0; i + strlen(old) < n; i++) {
+        if (memcmp(image + i, old, strlen(old) + 1) != 0) continue;
+        memcpy(image + i, new, strlen(new));
+        found++;
+    }
+    ck_assert_uint_gt(found, 0);
+    workshop_write(copy, image, n);
+    free(image);
+}
+
+START_TEST(a_newer_c_library_is_named) {
+    const char *path = workshop_build("good.so", "-DAT_LOAD='if (getppid() < 0) abort()'", NULL);
+    char copy[512];
+    (void)snprintf(copy, sizeof copy, "%s/patched.so", workshop);
+    replace_text(path, copy, "GLIBC_2.2.5", "GLIBC_9.8.7");
+    expect_file_refused(copy, "needs GLIBC_9.8, and this system has ");
+}
+END_TEST
+
+START_TEST(a_missing_library_is_named) {
+    char command[1024], flags[512];
+    (void)snprintf(command, sizeof command, "echo 'int lamp(void); int lamp(void) { return 1; }' | cc -x c - -shared -fPIC "
+                                            "-o %s/liblamp.so", workshop);
+    workshop_run(command);
+    (void)snprintf(flags, sizeof flags, "-Wl,--no-as-needed -L%s -llamp", workshop);
+    (void)workshop_build("weft-optimizer-sample.so", flags, NULL);
+    (void)snprintf(command, sizeof command, "%s/liblamp.so", workshop);
+    ck_assert_int_eq(unlink(command), 0);
+    (void)snprintf(command, sizeof command, "%s/weft-optimizer-sample.so", workshop);
+    expect_file_refused(command, "cannot be loaded: liblamp.so: cannot open shared object file");
+}
+END_TEST
+
+/* Numbers from a small generator: alike in every run. */
+static uint32_t next_number(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+START_TEST(damaged_bytes_never_crash_the_preflight) {
+    const char *path = workshop_build("good.so", "-s", NULL);
+    const int rounds = 20000;
+    size_t n = 0;
+    unsigned char *image = workshop_read(path, &n), *damaged = malloc(n);
+    uint64_t state = 20240607;
+    int round, refused = 0, taken = 0;
+    for (round = 0; round < rounds; round++) {
+        weft_preflight note;
+        weft_error err = WEFT_ERROR_INIT;
+        uint32_t i, changes = 1 + next_number(&state) % 8;
+        weft_status status;
+        memcpy(damaged, image, n);
+        for (i = 0; i < changes; i++) { /* half of them in the headers and tables at the start */
+            const size_t within = next_number(&state) % 2 == 0 ? 2048 : n;
+            static const unsigned char edges[] = {0, 1, 0x7f, 0x80, 0xff};
+            damaged[next_number(&state) % within] =
+                next_number(&state) % 2 == 0 ? edges[next_number(&state) % 5] : (unsigned char)next_number(&state);
+        }
+        status = weft_preflight_read(&note, damaged, n, &err);
+        refused += status != WEFT_OK;
+        taken += status == WEFT_OK;
+        ck_assert(status == WEFT_OK || (status == WEFT_E_PLUGIN && err.text[0] != 0));
+    }
+    ck_assert_int_gt(refused, rounds / 10); /* the damage was felt, and not every byte matters */
+    ck_assert_int_gt(taken, rounds / 100);
+    free(damaged);
+    free(image);
+}
+END_TEST
+
+/* --- finding --------------------------------------------------------------------------------------------------------------- */
+
+static weft_plugins *registry(const char *path, const char *pins) {
+    const weft_plugins_options options = {path, pins};
+    weft_plugins *made = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_plugins_create(&made, &options, &err) == WEFT_OK, "%s", err.text);
+    return made;
+}
+
+static void expect_get_refused(weft_plugins *plugins, const char *kind, const char *name, const char *fragment) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_loaded *loaded = NULL;
+    expect_refusal(weft_plugins_get(plugins, &loaded, kind, name, &err), &err, fragment);
+    ck_assert_ptr_null(loaded);
+}
+
+static const weft_loaded *expect_get(weft_plugins *plugins, const char *kind, const char *name) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_loaded *loaded = NULL;
+    ck_assert_msg(weft_plugins_get(plugins, &loaded, kind, name, &err) == WEFT_OK, "%s", err.text);
+    return loaded;
+}
+
+START_TEST(a_plugin_is_found_by_id_and_by_path) {
+    const char *path = workshop_build("weft-optimizer-sample.so", "", NULL);
+    weft_plugins *plugins = registry(workshop, NULL);
+    const weft_loaded *loaded = expect_get(plugins, "optimizer", "sample");
+    weft_optimizer *optimizer = NULL;
+    const int64_t bytes = weft_services_bytes();
+    ck_assert_str_eq(loaded->path, path);
+    ck_assert_uint_eq(strlen(loaded->sha256), 64);
+    ck_assert_uint_eq(loaded->sdk, 1000);
+    ck_assert_uint_eq(loaded->min_sdk, 1000);
+    ck_assert_str_eq(loaded->plugin->id, "sample");
+    ck_assert_ptr_eq(expect_get(plugins, "optimizer", "sample"), loaded);
+    ck_assert_ptr_eq(expect_get(plugins, "optimizer", path), loaded);
+    ck_assert_ptr_eq(weft_plugins_at(plugins, 0), loaded);
+    ck_assert_ptr_null(weft_plugins_at(plugins, 1));
+    ck_assert_int_eq(weft_loaded_table(loaded, optimizer)->create(&optimizer, weft_services(), NULL, NULL), WEFT_OK);
+    ck_assert_int_gt(weft_services_bytes(), bytes);
+    weft_loaded_table(loaded, optimizer)->destroy(optimizer);
+    ck_assert_int_eq(weft_services_bytes(), bytes);
+    weft_plugins_destroy(plugins);
+    ck_assert_str_eq(loaded->plugin->id, "sample"); /* it outlives the registry */
+}
+END_TEST
+
+START_TEST(the_order_of_the_search_holds) {
+    char first[512], second[512], third[600], home[512], command[4096];
+    weft_plugins *plugins = NULL;
+    (void)workshop_build("weft-optimizer-sample.so", "", NULL);
+    (void)snprintf(first, sizeof first, "%s/first", workshop);
+    (void)snprintf(second, sizeof second, "%s/second", workshop);
+    (void)snprintf(home, sizeof home, "%s/data", workshop);
+    (void)snprintf(third, sizeof third, "%s/weft/plugins", home);
+    (void)snprintf(command, sizeof command, "cd %s && mkdir -p %s %s %s && for d in %s %s %s; do "
+                   "cp weft-optimizer-sample.so $d; done", workshop, first, second, third, first, second, third);
+    workshop_run(command);
+    (void)setenv("WEFT_PLUGIN_PATH", second, 1);
+    (void)setenv("XDG_DATA_HOME", home, 1);
+    ck_assert_int_eq(chdir(workshop), 0); /* the working directory holds one too, and is not looked at */
+    plugins = registry(first, NULL);
+    ck_assert_int_eq(strncmp(expect_get(plugins, "optimizer", "sample")->path, first, strlen(first)), 0);
+    weft_plugins_destroy(plugins);
+    plugins = registry(NULL, NULL);
+    ck_assert_int_eq(strncmp(expect_get(plugins, "optimizer", "sample")->path, second, strlen(second)), 0);
+    weft_plugins_destroy(plugins);
+    (void)unsetenv("WEFT_PLUGIN_PATH");
+    plugins = registry(NULL, NULL);
+    ck_assert_int_eq(strncmp(expect_get(plugins, "optimizer", "sample")->path, third, strlen(third)), 0);
+    weft_plugins_destroy(plugins);
+    (void)setenv("XDG_DATA_HOME", first, 1);
+    plugins = registry(NULL, NULL);
+    expect_get_refused(plugins, "optimizer", "sample", "There is no optimizer plugin \"sample\"");
+    weft_plugins_destroy(plugins);
+}
+END_TEST
+
+START_TEST(what_is_not_found_is_told_with_paths_and_the_nearest_name) {
+    char tried[600];
+    weft_plugins *plugins = NULL;
+    (void)workshop_build("weft-optimizer-sample.so", "", NULL);
+    plugins = registry(workshop, NULL);
+    expect_get_refused(plugins, "optimizer", "sampel", "did you mean sample?");
+    (void)snprintf(tried, sizeof tried, "Tried:\n  %s/weft-optimizer-sampel.so\n", workshop);
+    expect_get_refused(plugins, "optimizer", "sampel", tried);
+    expect_get_refused(plugins, "optimizr", "sample", "no plugin kind \"optimizr\"; there are model, optimizer");
+    weft_plugins_destroy(plugins);
+}
+END_TEST
+
+START_TEST(a_hit_that_cannot_be_loaded_ends_the_search) {
+    char first[512], path[600], both[1200];
+    weft_plugins *plugins = NULL;
+    (void)workshop_build("weft-optimizer-sample.so", "", NULL);
+    (void)snprintf(first, sizeof first, "%s/first", workshop);
+    (void)snprintf(path, sizeof path, "%s/weft-optimizer-sample.so", first);
+    (void)snprintf(both, sizeof both, "%s,%s", first, workshop);
+    ck_assert_int_eq(mkdir(first, 0755), 0);
+    workshop_write(path, "text", 4);
+    plugins = registry(both, NULL);
+    expect_get_refused(plugins, "optimizer", "sample", "is not an ELF file");
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(symlink("/nowhere.so", path), 0);
+    expect_get_refused(plugins, "optimizer", "sample", "cannot be found");
+    weft_plugins_destroy(plugins);
+}
+END_TEST
+
+START_TEST(relative_directories_are_refused) {
+    weft_plugins_options options = {"plugins", NULL};
+    weft_plugins *plugins = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    expect_refusal(weft_plugins_create(&plugins, &options, &err), &err, "[plugins] path holds the directory plugins, which");
+    options.path = NULL;
+    (void)setenv("WEFT_PLUGIN_PATH", "/opt:.", 1);
+    expect_refusal(weft_plugins_create(&plugins, &options, &err), &err, "WEFT_PLUGIN_PATH holds the directory ., which");
+}
+END_TEST
+
+START_TEST(a_file_name_must_tell_the_truth) {
+    weft_plugins *plugins = NULL;
+    (void)workshop_build("weft-optimizer-other.so", "", NULL);
+    (void)workshop_build("weft-model-sample.so", "-O1", NULL);
+    plugins = registry(workshop, NULL);
+    expect_get_refused(plugins, "optimizer", "other", "holds optimizer:sample, and not the optimizer:other of its name");
+    expect_get_refused(plugins, "model", "sample", "holds optimizer:sample, and not the model:sample of its name");
+    weft_plugins_destroy(plugins);
+}
+END_TEST
+
+#define TWO "WEFT_NOTE WEFT_NOTE_PLUGIN(optimizer, 1, \"sample\", \"1.0\") WEFT_NOTE_PLUGIN(optimizer, 1, \"second\", \"2.0\")"
+START_TEST(one_file_may_hold_several_plugins) {
+    const char *path = workshop_build("weft-optimizer-sample.so", "-DSAMPLE_N=2 " NOTE(TWO), NULL);
+    char link[512];
+    const weft_loaded *first = NULL, *second = NULL;
+    weft_plugins *plugins = registry(workshop, NULL);
+    (void)snprintf(link, sizeof link, "%s/weft-optimizer-second.so", workshop);
+    ck_assert_int_eq(symlink("weft-optimizer-sample.so", link), 0);
+    first = expect_get(plugins, "optimizer", "sample");
+    second = expect_get(plugins, "optimizer", "second");
+    ck_assert_str_eq(first->plugin->id, "sample");
+    ck_assert_str_eq(second->plugin->id, "second");
+    ck_assert_str_eq(second->plugin->version, "2.0");
+    ck_assert_str_eq(first->path, second->path);
+    expect_get_refused(plugins, "optimizer", path, "several plugins of kind optimizer (optimizer:sample, optimizer:second)");
+    expect_get_refused(plugins, "model", path, "and no plugin of kind model");
+    weft_plugins_destroy(plugins);
+}
+END_TEST
+
+/* --- pins ------------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_pin_holds_the_file) {
+    const char *path = workshop_build("weft-optimizer-sample.so", "-DAT_LOAD='_exit(77)'", NULL);
+    char pin[256], wrong[65];
+    weft_plugins *plugins = NULL;
+    const weft_loaded *loaded = NULL;
+    memset(wrong, 'a', 64);
+    wrong[64] = 0;
+    (void)snprintf(pin, sizeof pin, "optimizer:sample=%s", wrong);
+    plugins = registry(workshop, pin);
+    expect_get_refused(plugins, "optimizer", "sample", "but [plugins] pin says aaaa"); /* and its code did not run */
+    expect_get_refused(plugins, "optimizer", path, "but [plugins] pin says aaaa");
+    weft_plugins_destroy(plugins);
+    path = workshop_build("weft-optimizer-sample.so", "", NULL);
+    plugins = registry(workshop, NULL);
+    loaded = expect_get(plugins, "optimizer", "sample");
+    weft_plugins_destroy(plugins);
+    (void)snprintf(pin, sizeof pin, "model:sample=%s,optimizer:sample=%s", wrong, loaded->sha256);
+    plugins = registry(workshop, pin);
+    ck_assert_ptr_eq(expect_get(plugins, "optimizer", "sample"), loaded);
+    weft_plugins_destroy(plugins);
+    (void)snprintf(pin, sizeof pin, "optimizer:sample=%s", wrong);
+    plugins = registry(workshop, pin); /* a file that another registry loaded before is held too */
+    expect_get_refused(plugins, "optimizer", path, "but [plugins] pin says aaaa");
+    weft_plugins_destroy(plugins);
+}
+END_TEST
+
+START_TEST(a_pin_that_cannot_be_read_is_refused) {
+    static const char *const bad[] = {"sample", "optimizer:sample=12", "=", "optimizer=aa", ":x=aa"};
+    size_t i;
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const weft_plugins_options options = {NULL, bad[i]};
+        weft_plugins *plugins = NULL;
+        weft_error err = WEFT_ERROR_INIT;
+        expect_refusal(weft_plugins_create(&plugins, &options, &err), &err, "is not kind:id=<64 hexadecimal digits>");
+    }
+}
+END_TEST
+
+START_TEST(the_hash_is_that_of_sha256sum) {
+    const char *path = workshop_build("weft-optimizer-sample.so", "", NULL);
+    const weft_plugin_file *file = expect_file_taken(path);
+    char command[600], digits[65] = "";
+    FILE *output = NULL;
+    (void)snprintf(command, sizeof command, "sha256sum %s", path);
+    output = popen(command, "r");
+    ck_assert_ptr_nonnull(output);
+    ck_assert_int_eq(fscanf(output, "%64s", digits), 1);
+    (void)pclose(output);
+    ck_assert_str_eq(digits, file->sha256);
+}
+END_TEST
+
+START_TEST(a_file_that_changed_after_its_load_is_refused) {
+    const char *path = workshop_build("weft-optimizer-sample.so", "", NULL);
+    const struct timespec times[2] = {{1000000000, 0}, {1000000000, 0}};
+    const weft_plugin_file *file = expect_file_taken(path);
+    ck_assert_ptr_eq(expect_file_taken(path), file);
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+    expect_file_refused(path, "was written to after it was loaded");
+    /* another file under the same name, for which the dynamic loader gives the old one again */
+    ck_assert_int_eq(unlink(path), 0);
+    (void)workshop_build("weft-optimizer-sample.so", "-O1", NULL);
+    expect_file_refused(path, "is not the file that this process has loaded under that name");
+}
+END_TEST
+
+/* --- crashes ------------------------------------------------------------------------------------------------------------------ */
+
+/* Loads a plugin whose create crashes, in a child; its words come back. */
+static void crash_in_child(char *out, size_t n, int *wait_status, const char *flags) {
+    const char *path = workshop_build("weft-optimizer-sample.so", flags, NULL);
+    int ends[2];
+    pid_t child;
+    size_t used = 0;
+    ssize_t got;
+    ck_assert_int_eq(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        weft_optimizer *optimizer = NULL;
+        const weft_plugin_file *file = NULL;
+        (void)dup2(ends[1], STDERR_FILENO);
+        weft_crash_install();
+        if (weft_plugin_file_load(&file, path, NULL, NULL) != WEFT_OK) _exit(3);
+        weft_crash_doing("optimizer:sample create");
+        weft_crash_step(1204);
+        (void)((const weft_optimizer_plugin *)file->plugins[0].plugin->table)
+            ->create(&optimizer, weft_services(), NULL, NULL);
+        _exit(4);
+    }
+    (void)close(ends[1]);
+    while (used + 1 < n && (got = read(ends[0], out + used, n - 1 - used)) > 0) used += (size_t)got;
+    out[used] = 0;
+    (void)close(ends[0]);
+    ck_assert_int_eq(waitpid(child, wait_status, 0), child);
+}
+
+START_TEST(a_crash_names_the_culprit) {
+    char text[4096];
+    int status = 0;
+    crash_in_child(text, sizeof text, &status, "-DCRASH_IN_CREATE='*(volatile int *)8 = 1'");
+    ck_assert_msg(strstr(text, "weft: signal 11 (segmentation fault) in weft-optimizer-sample.so (sha256 ") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "), in optimizer:sample create, step 1204\n") != NULL, "%s", text);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, "wait status %x", (unsigned)status);
+}
+END_TEST
+
+START_TEST(an_abort_names_the_caller) {
+    char text[4096];
+    int status = 0;
+    crash_in_child(text, sizeof text, &status, "-DCRASH_IN_CREATE='abort()'");
+    ck_assert_msg(strstr(text, "weft: signal 6 (abort) in libc.so.6, called from weft-optimizer-sample.so (sha256 ") != NULL,
+                  "%s", text);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "wait status %x", (unsigned)status);
+}
+END_TEST
+
+START_TEST(a_crash_during_the_load_names_the_file) {
+    char text[4096];
+    int status = 0;
+    crash_in_child(text, sizeof text, &status, "-DAT_LOAD='*(volatile int *)8 = 1'");
+    ck_assert_msg(strstr(text, "signal 11 (segmentation fault)") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "in the load of ") != NULL && strstr(text, "/weft-optimizer-sample.so\n") != NULL, "%s", text);
+}
+END_TEST
+
+/* --- services ----------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(memory_is_aligned_and_counted) {
+    const weft_host *host = weft_services();
+    const int64_t before = weft_services_bytes();
+    void *memory[12];
+    size_t i;
+    for (i = 0; i < 12; i++) {
+        const size_t alignment = (size_t)8 << i;
+        memory[i] = host->alloc(host, 1000 + i, alignment);
+        ck_assert_ptr_nonnull(memory[i]);
+        ck_assert_uint_eq((uintptr_t)memory[i] % alignment, 0);
+        memset(memory[i], 0xab, 1000 + i);
+    }
+    ck_assert_int_ge(weft_services_bytes() - before, 12000);
+    ck_assert_int_ge(weft_services_peak_bytes(), weft_services_bytes());
+    for (i = 0; i < 12; i++) host->release(host, memory[i]);
+    host->release(host, NULL);
+    ck_assert_int_eq(weft_services_bytes(), before);
+    ck_assert_ptr_null(host->alloc(host, 8, 24)); /* no power of two */
+    ck_assert_ptr_null(host->alloc(host, SIZE_MAX - 8, 8));
+    ck_assert_ptr_null(host->extension(host, "weft.host.none/1"));
+}
+END_TEST
+
+static void mark_one(int64_t i, void *context) {
+    ((int *)context)[i] += (int)i;
+}
+
+START_TEST(parallel_for_runs_each_index_once) {
+    static int seen[10007];
+    int64_t i;
+    weft_services_threads(_i);
+    weft_services()->parallel_for(weft_services(), 10007, mark_one, seen);
+    for (i = 0; i < 10007; i++) ck_assert_int_eq(seen[i], i);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("loader");
+    TCase *tests = tcase_create("files"), *table = tcase_create("broken");
+    SRunner *runner = NULL;
+    int failed;
+    tcase_set_timeout(tests, 120);
+    tcase_set_timeout(table, 120);
+    tcase_add_checked_fixture(tests, workshop_open, workshop_close);
+    tcase_add_checked_fixture(table, workshop_open, workshop_close);
+    tcase_add_loop_test(table, one_broken_rule_is_refused_by_its_sentence, 0, N_BROKEN);
+    tcase_add_test(tests, exports_are_counted);
+    tcase_add_test(tests, the_mode_is_put_back);
+    tcase_add_test(tests, locale_directory_and_umask_are_put_back);
+    tcase_add_test(tests, signal_handlers_are_put_back);
+    tcase_add_test(tests, headers_of_other_machines_are_named);
+    tcase_add_test(tests, truncated_files_are_refused_at_every_length);
+    tcase_add_test(tests, what_is_no_shared_object_is_named);
+    tcase_add_test(tests, a_newer_c_library_is_named);
+    tcase_add_test(tests, a_missing_library_is_named);
+    tcase_add_test(tests, damaged_bytes_never_crash_the_preflight);
+    tcase_add_test(tests, a_plugin_is_found_by_id_and_by_path);
+    tcase_add_test(tests, the_order_of_the_search_holds);
+    tcase_add_test(tests, what_is_not_found_is_told_with_paths_and_the_nearest_name);
+    tcase_add_test(tests, a_hit_that_cannot_be_loaded_ends_the_search);
+    tcase_add_test(tests, relative_directories_are_refused);
+    tcase_add_test(tests, a_file_name_must_tell_the_truth);
+    tcase_add_test(tests, one_file_may_hold_several_plugins);
+    tcase_add_test(tests, a_pin_holds_the_file);
+    tcase_add_test(tests, a_pin_that_cannot_be_read_is_refused);
+    tcase_add_test(tests, the_hash_is_that_of_sha256sum);
+    tcase_add_test(tests, a_file_that_changed_after_its_load_is_refused);
+    tcase_add_test(tests, a_crash_names_the_culprit);
+    tcase_add_test(tests, an_abort_names_the_caller);
+    tcase_add_test(tests, a_crash_during_the_load_names_the_file);
+    tcase_add_test(tests, memory_is_aligned_and_counted);
+    tcase_add_loop_test(tests, parallel_for_runs_each_index_once, 0, 4);
+    suite_add_tcase(suite, table);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
