@@ -1,0 +1,65 @@
+/* host/tensor/kernels.h: the device's kernels as rows of one table, so that a pass can hold any of them as data. */
+#ifndef WEFT_HOST_TENSOR_KERNELS_H
+#define WEFT_HOST_TENSOR_KERNELS_H
+
+#include "tensor/graph.h"
+
+typedef struct weft_copy_args {
+    weft_ref to, from;
+    int64_t bytes;
+} weft_copy_args;
+
+typedef struct weft_zero_args {
+    weft_ref to;
+    int64_t words; /* of 32 bits */
+} weft_zero_args;
+
+/* A plugin's operator; refs are patched here and handed over as arrays. */
+typedef struct weft_custom_args {
+    const weft_custom_op *op;
+    const void *args;
+    weft_ref inputs[8];
+    weft_ref output, d_output;
+    weft_ref d_inputs[8];
+    int32_t accumulate[8];
+} weft_custom_args;
+
+typedef union weft_kernel_args {
+    weft_matmul matmul;
+    weft_rms_norm rms_norm;
+    weft_rope rope;
+    weft_attention attention;
+    weft_swiglu swiglu;
+    weft_embedding embedding;
+    weft_head head;
+    weft_add add;
+    weft_copy_args copy;
+    weft_zero_args zero;
+    weft_custom_args custom;
+} weft_kernel_args;
+
+/* What a call needs to know beside its arguments. */
+typedef struct weft_kernel_run {
+    const weft_device_plugin *kernels;
+    weft_device *device;
+    weft_stream *stream;
+    int64_t past; /* generation: places that the state holds */
+} weft_kernel_run;
+
+typedef struct weft_kernel {
+    const char *name; /* "attention backward" */
+    weft_status (*invoke)(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err);
+    int64_t (*workspace)(const weft_kernel_run *run, const weft_kernel_args *args); /* NULL: never any */
+    size_t workspace_field;
+    /* Products and attention: operations. NULL: what counts is memory traffic. Refs that will be set have offset 1
+     * here. */
+    double (*flops)(const weft_kernel_args *args);
+    double (*traffic)(const weft_kernel_args *args); /* bytes; NULL: the sum of the operands */
+} weft_kernel;
+
+extern const weft_kernel weft_kernel_matmul, weft_kernel_rms_norm, weft_kernel_rms_norm_backward, weft_kernel_rope,
+    weft_kernel_attention, weft_kernel_attention_backward, weft_kernel_swiglu, weft_kernel_swiglu_backward,
+    weft_kernel_embedding, weft_kernel_embedding_backward, weft_kernel_head_loss, weft_kernel_head_loss_grad,
+    weft_kernel_add, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom, weft_kernel_custom_backward;
+
+#endif

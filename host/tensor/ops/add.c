@@ -1,0 +1,34 @@
+/* host/tensor/ops/add.c: y = a + b. Backward computes nothing: both inputs share the output's gradient. */
+#include "tensor/gradient.h"
+#include "tensor/operators.h"
+
+static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+    const int64_t width = weft_graph_value(graph, node->inputs[0])->width;
+    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
+    if (status == WEFT_OK) status = weft_infer_numbers(graph, node, 1, width, err);
+    node->width = width;
+    return status;
+}
+
+static void forward(weft_lowering *l, const weft_node *node) {
+    weft_lower_add(l, weft_lower_value(l, node->output), weft_lower_value(l, node->inputs[0]),
+                   weft_lower_value(l, node->inputs[1]), weft_graph_places(l->graph) * node->width, l->graph->dtype);
+}
+
+static void backward(weft_lowering *l, const weft_node *node) {
+    const int32_t dy = weft_gradient_of(l, node->output);
+    weft_gradient_share(l, node->inputs[0], dy);
+    weft_gradient_share(l, node->inputs[1], dy);
+}
+
+const weft_operator weft_operator_add = {.name = "add",
+                                         .inputs = {"a", "b"},
+                                         .infer = infer,
+                                         .forward = forward,
+                                         .backward = backward,
+                                         .in_place = 1u << 0 | 1u << 1};
+
+weft_value weft_op_add(weft_graph *graph, weft_value a, weft_value b) {
+    weft_node node = {.op = &weft_operator_add, .inputs = {a, b}, .n_inputs = 2};
+    return weft_record_node(graph, &node);
+}

@@ -1,0 +1,134 @@
+/* host/tensor/ops/attention.c: causal attention inside each document, with grouped queries.
+ *
+ * q, o: (B,T,H*d); k, v: (B,T,Hkv*d); starts: (B,T) int32; lse: (B,H,T), made for backward alone. In generation keys
+ * and values are first written into the state, (B,cache_rows,Hkv,d) each, behind the places that it holds. */
+#include "tensor/gradient.h"
+#include "tensor/operators.h"
+
+enum { Q = 0, K = 1, V = 2, STARTS = 3 };
+
+static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+    const weft_attention_args *args = &node->attention;
+    weft_status status = WEFT_OK;
+    if (args->heads < 1 || args->kv_heads < 1 || args->head_dim < 1 || args->heads % args->kv_heads != 0)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "%lld query heads over %lld key heads of %lld elements; the first must be a "
+                              "multiple of the second",
+                              (long long)args->heads, (long long)args->kv_heads, (long long)args->head_dim);
+    status = weft_infer_numbers(graph, node, Q, args->heads * args->head_dim, err);
+    if (status == WEFT_OK) status = weft_infer_numbers(graph, node, K, args->kv_heads * args->head_dim, err);
+    if (status == WEFT_OK) status = weft_infer_numbers(graph, node, V, args->kv_heads * args->head_dim, err);
+    if (status == WEFT_OK) status = weft_infer_places(graph, node, STARTS, err);
+    node->width = args->heads * args->head_dim;
+    node->statistic_count = weft_graph_places(graph) * args->heads;
+    return status;
+}
+
+static weft_attention arguments(const weft_lowering *l, const weft_node *node) {
+    const weft_graph_spec *spec = &l->graph->spec;
+    const weft_attention args = {.struct_size = (uint32_t)sizeof args,
+                                 .batch = spec->rows,
+                                 .length = spec->length,
+                                 .heads = node->attention.heads,
+                                 .kv_heads = node->attention.kv_heads,
+                                 .head_dim = node->attention.head_dim,
+                                 .scale = node->attention.scale,
+                                 .dtype = l->graph->dtype};
+    return args;
+}
+
+/* Bytes of one row's keys, or values, at one place. */
+static int64_t place_bytes(const weft_graph *graph, const weft_node *node) {
+    return node->attention.kv_heads * node->attention.head_dim * weft_dtype_bytes(graph->dtype);
+}
+
+/* The state's keys, or values. */
+static int64_t cache_bytes(const weft_graph *graph, const weft_node *node) {
+    return (int64_t)graph->spec.rows * graph->spec.cache_rows * place_bytes(graph, node);
+}
+
+/* Appends the rows of `from`, (B,T,Hkv*d), to `cache`, (B,cache_rows,Hkv*d). */
+static void append(weft_lowering *l, const weft_node *node, int32_t cache, int32_t from) {
+    const weft_graph_spec *spec = &l->graph->spec;
+    const int64_t place = place_bytes(l->graph, node), bytes = spec->length * place;
+    const weft_copy_args args = {.bytes = bytes};
+    for (int64_t row = 0; row < spec->rows; row++) {
+        weft_lower_begin(l, &weft_kernel_copy, &args, sizeof args);
+        weft_lower_bind_part(l, "state", offsetof(weft_copy_args, to), cache, row * spec->cache_rows * place, bytes);
+        weft_lower_moves(l, place);
+        weft_lower_bind_part(l, "rows", offsetof(weft_copy_args, from), from, row * bytes, bytes);
+        weft_lower_end(l);
+    }
+}
+
+static void forward(weft_lowering *l, const weft_node *node) {
+    weft_attention args = arguments(l, node);
+    int32_t k = weft_lower_value(l, node->inputs[K]), v = weft_lower_value(l, node->inputs[V]);
+    if (l->graph->spec.mode == WEFT_MODE_GENERATE) {
+        const int64_t bytes = cache_bytes(l->graph, node);
+        const int32_t keys = weft_lower_storage(l, WEFT_HOME_STATE, 0, node->state, bytes);
+        const int32_t values = weft_lower_storage(l, WEFT_HOME_STATE, 0, node->state + bytes, bytes);
+        append(l, node, keys, k);
+        append(l, node, values, v);
+        k = keys;
+        v = values;
+        args.cache_rows = l->graph->spec.cache_rows;
+        args.past = args.cache_rows - args.length; /* the largest, for the workspace; set anew at each run */
+    }
+    weft_lower_begin(l, &weft_kernel_attention, &args, sizeof args);
+    WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
+    WEFT_BIND(l, weft_attention, k, k);
+    WEFT_BIND(l, weft_attention, v, v);
+    WEFT_BIND(l, weft_attention, starts, weft_lower_value(l, node->inputs[STARTS]));
+    WEFT_BIND(l, weft_attention, o, weft_lower_value(l, node->output));
+    WEFT_BIND(l, weft_attention, lse, weft_lower_value(l, node->statistic));
+    weft_lower_end(l);
+}
+
+/* The kernel makes all three gradients or none: one that nobody wants goes to scratch. */
+static int32_t begin_gradient(weft_lowering *l, weft_value value) {
+    const int32_t begun = weft_gradient_begin(l, value);
+    return begun != 0 ? begun : weft_lower_work(l, weft_value_bytes(weft_graph_value(l->graph, value)));
+}
+
+static void end_gradient(weft_lowering *l, weft_value value, int32_t begun) {
+    if (weft_graph_value(l->graph, value)->wants_gradient) weft_gradient_end(l, value, begun);
+}
+
+static void backward(weft_lowering *l, const weft_node *node) {
+    const weft_attention args = arguments(l, node);
+    const int32_t d_o = weft_gradient_of(l, node->output);
+    int32_t begun[3];
+    for (int i = Q; i <= V; i++)
+        begun[i] = begin_gradient(l, node->inputs[i]);
+    weft_lower_begin(l, &weft_kernel_attention_backward, &args, sizeof args);
+    WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
+    WEFT_BIND(l, weft_attention, k, weft_lower_value(l, node->inputs[K]));
+    WEFT_BIND(l, weft_attention, v, weft_lower_value(l, node->inputs[V]));
+    WEFT_BIND(l, weft_attention, starts, weft_lower_value(l, node->inputs[STARTS]));
+    WEFT_BIND(l, weft_attention, o, weft_lower_value(l, node->output));
+    WEFT_BIND(l, weft_attention, lse, weft_lower_value(l, node->statistic));
+    WEFT_BIND(l, weft_attention, d_o, d_o);
+    WEFT_BIND(l, weft_attention, dq, begun[Q]);
+    WEFT_BIND(l, weft_attention, dk, begun[K]);
+    WEFT_BIND(l, weft_attention, dv, begun[V]);
+    weft_lower_end(l);
+    for (int i = Q; i <= V; i++)
+        end_gradient(l, node->inputs[i], begun[i]);
+}
+
+const weft_operator weft_operator_attention = {
+    .name = "attention", .inputs = {"q", "k", "v", "starts"}, .infer = infer, .forward = forward, .backward = backward};
+
+weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft_value v, weft_value starts,
+                             const weft_attention_args *args) {
+    const weft_attention_args none = {0}; /* no heads: refused */
+    weft_node node = {.op = &weft_operator_attention,
+                      .inputs = {q, k, v, starts},
+                      .n_inputs = 4,
+                      .attention = args != NULL ? *args : none,
+                      .state = graph->state_bytes};
+    const weft_value output = weft_record_node(graph, &node);
+    if (graph->spec.mode == WEFT_MODE_GENERATE && !graph->failed) graph->state_bytes += 2 * cache_bytes(graph, &node);
+    return output;
+}

@@ -1,0 +1,40 @@
+/* host/tensor/ops/infer.c: sentences that several operators need when they check their arguments. */
+#include "tensor/operators.h"
+
+weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
+                               weft_error *err) {
+    const weft_value_record *value = weft_graph_value(graph, node->inputs[i]);
+    if (value->dtype != graph->dtype)
+        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` holds %s; %s is needed", node->op->inputs[i],
+                              weft_dtype_name(value->dtype), weft_dtype_name(graph->dtype));
+    if (width != 0 && value->width != width)
+        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` is %lld wide; %lld is needed", node->op->inputs[i],
+                              (long long)value->width, (long long)width);
+    return WEFT_OK;
+}
+
+weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err) {
+    const weft_value_record *value = weft_graph_value(graph, node->inputs[i]);
+    if (value->dtype == WEFT_I32 && value->width == 1) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "`%s` is %lld %s per place; one int32 is needed, as ids(), positions() and "
+                          "starts() give",
+                          node->op->inputs[i], (long long)value->width, weft_dtype_name(value->dtype));
+}
+
+weft_status weft_infer_matrix(const weft_node *node, weft_error *err) {
+    if (node->weight == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "the weight is NULL");
+    if (node->weight->role == WEFT_WEIGHT_GAIN)
+        return weft_error_set(err, WEFT_E_PLUGIN, "the weight is a norm's gain; a matrix is needed");
+    return WEFT_OK;
+}
+
+weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *err) {
+    if (node->weight == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "the gain is NULL");
+    if (node->weight->role != WEFT_WEIGHT_GAIN)
+        return weft_error_set(err, WEFT_E_PLUGIN, "the weight is a matrix; a norm's gain is needed");
+    if (node->weight->in != width)
+        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` is %lld wide; the gain has %lld elements", node->op->inputs[0],
+                              (long long)width, (long long)node->weight->in);
+    return WEFT_OK;
+}

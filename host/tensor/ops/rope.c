@@ -1,0 +1,73 @@
+/* host/tensor/ops/rope.c: rotates the heads of x by position. x, y: (B,T,H*d); positions: (B,T) int32; table: (P,d). */
+#include "tensor/gradient.h"
+#include "tensor/operators.h"
+
+static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+    const weft_rope_args *args = &node->rope;
+    weft_status status = WEFT_OK;
+    if (args->heads < 1 || args->head_dim < 2 || args->head_dim % 2 != 0)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "%lld heads of %lld elements; heads are needed, of an even number of elements",
+                              (long long)args->heads, (long long)args->head_dim);
+    status = weft_infer_numbers(graph, node, 0, args->heads * args->head_dim, err);
+    if (status == WEFT_OK) status = weft_infer_places(graph, node, 1, err);
+    if (status != WEFT_OK) return status;
+    if (node->table == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "the table is NULL");
+    if (node->table->width != args->head_dim)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "table %s has %lld numbers per position; heads of %lld elements need as many",
+                              node->table->name, (long long)node->table->width, (long long)args->head_dim);
+    node->width = args->heads * args->head_dim;
+    return WEFT_OK;
+}
+
+/* Positions stay below the places of a row, and in generation below those of the state. */
+static int64_t table_rows(const weft_graph *graph) {
+    return graph->spec.cache_rows > graph->spec.length ? graph->spec.cache_rows : graph->spec.length;
+}
+
+static void rotate(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t inverse, int32_t accumulate) {
+    const weft_rope args = {.struct_size = (uint32_t)sizeof args,
+                            .rows = weft_graph_places(l->graph),
+                            .heads = node->rope.heads,
+                            .head_dim = node->rope.head_dim,
+                            .table_rows = table_rows(l->graph),
+                            .inverse = inverse,
+                            .accumulate = accumulate,
+                            .dtype = l->graph->dtype};
+    weft_lower_begin(l, &weft_kernel_rope, &args, sizeof args);
+    WEFT_BIND(l, weft_rope, x, x);
+    WEFT_BIND(l, weft_rope, positions, weft_lower_value(l, node->inputs[1]));
+    WEFT_BIND(l, weft_rope, table, weft_lower_table(l, node->table, table_rows(l->graph)));
+    WEFT_BIND(l, weft_rope, y, y);
+    weft_lower_end(l);
+}
+
+static void forward(weft_lowering *l, const weft_node *node) {
+    rotate(l, node, weft_lower_value(l, node->inputs[0]), weft_lower_value(l, node->output), 0, 0);
+}
+
+static void backward(weft_lowering *l, const weft_node *node) {
+    const int32_t dy = weft_gradient_of(l, node->output);
+    int32_t accumulate = 0;
+    const int32_t dx = weft_gradient_target_over(l, node->inputs[0], dy, &accumulate);
+    if (dx != 0) rotate(l, node, dy, dx, 1, accumulate);
+}
+
+const weft_operator weft_operator_rope = {.name = "rope",
+                                          .inputs = {"x", "positions"},
+                                          .infer = infer,
+                                          .forward = forward,
+                                          .backward = backward,
+                                          .in_place = 1u << 0};
+
+weft_value weft_op_rope(weft_graph *graph, weft_value x, weft_value positions, weft_table *table,
+                        const weft_rope_args *args) {
+    const weft_rope_args none = {0}; /* no heads: refused */
+    weft_node node = {.op = &weft_operator_rope,
+                      .inputs = {x, positions},
+                      .n_inputs = 2,
+                      .table = table,
+                      .rope = args != NULL ? *args : none};
+    return weft_record_node(graph, &node);
+}

@@ -1,0 +1,113 @@
+/* host/tensor/weight.c: see weight.h. */
+#include "tensor/weight.h"
+
+int32_t weft_weight_values(weft_lowering *l, const weft_weight *weight) {
+    return weft_lower_parameter(l, weight->parameter);
+}
+
+bool weft_weight_is_trained(const weft_lowering *l, const weft_weight *weight) {
+    return l->graph->declared->parameters[weight->parameter].trainable;
+}
+
+static int32_t uses(const weft_graph *graph, int32_t parameter) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        n += graph->nodes[i].weight != NULL && graph->nodes[i].weight->parameter == parameter;
+    return n;
+}
+
+static int32_t gradient_storage(weft_lowering *l, int32_t home, int32_t parameter) {
+    const weft_parameter *p = &l->graph->declared->parameters[parameter];
+    return weft_lower_storage(l, home, parameter, 0, p->numel * weft_dtype_bytes(WEFT_F32));
+}
+
+static int32_t read_of(const weft_graph *graph, int32_t parameter) {
+    int32_t i = 0;
+    while (graph->reads[i].parameter != parameter)
+        i++;
+    return i;
+}
+
+/* A segment's gradient is added to what an earlier segment wrote as one finished sum. So where a parameter is used
+ * several times here and there is something to add to, the sum is formed apart. */
+int32_t weft_weight_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
+    const weft_graph *graph = l->graph;
+    const int32_t index = read_of(graph, weight->parameter);
+    const bool adds = graph->reads[index].adds, apart = adds && uses(graph, weight->parameter) > 1;
+    int32_t *storage = &l->weight_gradient_of[index];
+    *accumulate = 0;
+    if (!weft_weight_is_trained(l, weight)) return 0;
+    *accumulate = *storage != 0 || (adds && !apart);
+    if (*storage == 0) *storage = gradient_storage(l, apart ? WEFT_HOME_WORK : WEFT_HOME_GRADIENT, weight->parameter);
+    return *storage;
+}
+
+void weft_weight_finish_gradients(weft_lowering *l) {
+    const weft_graph *graph = l->graph;
+    for (int32_t i = 0; i < graph->n_reads && l->status == WEFT_OK; i++) {
+        const weft_parameter *parameter = &graph->declared->parameters[graph->reads[i].parameter];
+        const int32_t formed = l->weight_gradient_of[i];
+        const bool apart = l->pass->storages[formed].home == WEFT_HOME_WORK;
+        int32_t slot = 0;
+        if (!parameter->trainable || (formed == 0 && graph->reads[i].adds) || (formed != 0 && !apart)) continue;
+        slot = gradient_storage(l, WEFT_HOME_GRADIENT, graph->reads[i].parameter);
+        if (apart)
+            weft_lower_add(l, slot, slot, formed, parameter->numel, WEFT_F32);
+        else
+            weft_lower_zero(l, slot);
+    }
+}
+
+static weft_matmul product(const weft_lowering *l, int64_t m, int64_t n, int64_t k) {
+    const weft_matmul args = {.struct_size = (uint32_t)sizeof args,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .lda = k,
+                              .ldb = n,
+                              .ldc = n,
+                              .dtype_a = l->graph->dtype,
+                              .dtype_b = WEFT_F32,
+                              .dtype_c = l->graph->dtype};
+    return args;
+}
+
+void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y, int32_t x, int64_t m, int64_t stride,
+                         int64_t offset) {
+    const int64_t size = weft_dtype_bytes(l->graph->dtype);
+    weft_matmul args = product(l, m, weight->out, weight->in);
+    args.lda = stride;
+    args.transpose_b = 1; /* W is (out, in) */
+    args.ldb = weight->in;
+    weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
+    weft_lower_bind_part(l, "x", offsetof(weft_matmul, a), x, offset * size, ((m - 1) * stride + weight->in) * size);
+    weft_lower_bind(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight));
+    weft_lower_bind(l, "y", offsetof(weft_matmul, c), y);
+    weft_lower_end(l);
+}
+
+void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t dx, int32_t accumulate, int32_t dy,
+                            int64_t m) {
+    weft_matmul args = product(l, m, weight->in, weight->out);
+    args.accumulate = accumulate;
+    weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
+    weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
+    weft_lower_bind(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight));
+    weft_lower_bind(l, "dx", offsetof(weft_matmul, c), dx);
+    weft_lower_end(l);
+}
+
+void weft_weight_product_dw(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
+    weft_matmul args = product(l, weight->out, weight->in, m);
+    const int32_t dw = weft_weight_gradient(l, weight, &args.accumulate);
+    if (dw == 0) return;
+    args.transpose_a = 1; /* dy is (m, out) */
+    args.lda = weight->out;
+    args.dtype_b = l->graph->dtype;
+    args.dtype_c = WEFT_F32;
+    weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
+    weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
+    weft_lower_bind(l, "x", offsetof(weft_matmul, b), weft_lower_value(l, x));
+    weft_lower_bind(l, "dweight", offsetof(weft_matmul, c), dw);
+    weft_lower_end(l);
+}
