@@ -1,0 +1,47 @@
+/* attention.h: what attention and its backward share: the view of one block of queries on the keys. */
+#ifndef WEFT_DEVICE_CPU_ATTENTION_H
+#define WEFT_DEVICE_CPU_ATTENTION_H
+
+#include "cpu.h"
+
+/* Operands of both directions; what a call lacks is NULL. */
+typedef struct attention {
+    const weft_device *device;
+    const weft_attention *args;
+    int64_t rows;      /* S: keys that a batch row has room for */
+    int64_t padded;    /* head_dim up to a multiple of CPU_WIDTH */
+    int64_t q_ld, k_ld; /* floats between places: H d and Hkv d */
+    const float *q, *k, *v, *out, *d_out;
+    const int32_t *starts;
+    float *o, *lse, *dq, *dk, *dv;
+    char *scratch;
+} attention;
+
+/* Up to CPU_BLOCK queries of one head that follow one another, and the keys [low, high) that some of them see. */
+typedef struct query_block {
+    int64_t batch, head, from, n;
+    int64_t low, high;
+    int32_t first[CPU_BLOCK], last[CPU_BLOCK];       /* per query, in places of the row; none for columns from n on */
+    int32_t near_first[CPU_BLOCK], near_last[CPU_BLOCK]; /* the same, counted from the current block of keys */
+} query_block;
+
+/* Looks the operands of the forward up (and those of the backward if asked). */
+weft_status attention_look_up(attention *a, const char *kernel, bool backward, int64_t workspace, weft_error *err);
+attention attention_of(const weft_device *device, const weft_attention *args);
+void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from);
+/* scores: s, keys and the mask of the block of keys [key, key + keys). */
+cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys);
+/* Copies n rows of a head (distance ld) to rows of `padded` floats, the padding zero, times factor. */
+void attention_pack(const attention *a, float *out, const float *in, int64_t ld, int64_t n, float factor);
+
+static inline int64_t attention_query_at(const attention *a, int64_t batch, int64_t place, int64_t head) {
+    return (batch * a->args->length + place) * a->q_ld + head * a->args->head_dim;
+}
+static inline int64_t attention_key_at(const attention *a, int64_t batch, int64_t place, int64_t kv_head) {
+    return (batch * a->rows + place) * a->k_ld + kv_head * a->args->head_dim;
+}
+static inline int64_t attention_lse_at(const attention *a, int64_t batch, int64_t place, int64_t head) {
+    return (batch * a->args->heads + head) * a->args->length + place;
+}
+
+#endif

@@ -1,0 +1,151 @@
+/* attention_backward.c: gradients of q, k and v, in the forward's blocks; probabilities are made again from lse.
+ *
+ * With p = exp(s - lse), ds = p (do v^T - delta), delta = sum(do o) per query:
+ *     dv = p^T do,  dk = ds^T (scale q),  dq = scale ds k.
+ * A task is one key-value head of one batch row with all queries that share it, head after head and block after block:
+ * dk and dv have one writer, and their sums one order.
+ */
+#include <math.h>
+#include <omp.h>
+
+#include "attention.h"
+
+/* One thread's scratch. */
+typedef struct backward {
+    float *q_across, *do_across;            /* (d, CPU_BLOCK): scale q and do, transposed */
+    float *s, *ds;                          /* (CPU_BLOCK keys, CPU_BLOCK) */
+    float *q, *d_o, *k, *term, *dq;         /* (CPU_BLOCK, padded); q times scale */
+    float *lse, *delta;                     /* (CPU_BLOCK) */
+} backward;
+
+static int64_t lay_out(const attention *a, backward *f, char *base) {
+    const int64_t across = cpu_floats(a->args->head_dim * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
+    const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
+    float **const slots[] = {&f->q_across, &f->do_across, &f->s,    &f->ds,  &f->q,    &f->d_o,
+                             &f->k,        &f->term,      &f->dq,   &f->lse, &f->delta};
+    const int64_t bytes[] = {across, across, s, s, rows, rows, rows, rows, rows, column, column};
+    int64_t at = 0;
+    size_t i = 0;
+    for (i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        if (base != NULL) *slots[i] = (float *)(void *)(base + at);
+        at += bytes[i];
+    }
+    return at;
+}
+
+static int64_t scratch_bytes(const attention *a) {
+    backward f;
+    return lay_out(a, &f, NULL);
+}
+
+int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_attention *args) {
+    const attention a = attention_of(device, args);
+    return device->threads * scratch_bytes(&a);
+}
+
+/* to (rows of k's layout) += term (rows, padded) */
+static void add_term(const attention *a, float *to, const float *term, int64_t rows) {
+    int64_t i = 0;
+    for (i = 0; i < rows; i++) {
+        a->device->loops->add(to + i * a->k_ld, to + i * a->k_ld, term + i * a->padded, a->args->head_dim);
+    }
+}
+
+/* What the queries of b give to the keys [key, key + keys), and what they take from them. */
+static void take_keys(const attention *a, query_block *b, const backward *f, int64_t key, int64_t keys) {
+    const cpu_loops *loops = a->device->loops;
+    const int64_t at = attention_key_at(a, b->batch, key, b->head / (a->args->heads / a->args->kv_heads));
+    const int64_t d = a->args->head_dim, w = a->padded;
+    const cpu_small scores = {f->s, a->k + at, f->q_across, CPU_BLOCK, a->k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
+    const cpu_small slopes = {f->ds, a->v + at, f->do_across, CPU_BLOCK, a->k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
+    const cpu_small to_v = {f->term, f->s, f->d_o, w, CPU_BLOCK, 1, w, keys, w, b->n, 0};
+    const cpu_small to_k = {f->term, f->ds, f->q, w, CPU_BLOCK, 1, w, keys, w, b->n, 0};
+    const cpu_small to_q = {f->dq, f->ds, f->k, w, 1, CPU_BLOCK, w, b->n, w, keys, 1};
+    const cpu_scores p = attention_scores(b, f->s, key, keys);
+    loops->small(&scores);
+    loops->probabilities(&p, f->lse);
+    if (a->dv != NULL) {
+        loops->small(&to_v);
+        add_term(a, a->dv + at, f->term, keys);
+    }
+    loops->small(&slopes);
+    loops->score_gradient(f->ds, f->s, f->delta, keys);
+    if (a->dk != NULL) {
+        loops->small(&to_k);
+        add_term(a, a->dk + at, f->term, keys);
+    }
+    if (a->dq != NULL) {
+        attention_pack(a, f->k, a->k + at, a->k_ld, keys, 1.0f);
+        loops->small(&to_q);
+    }
+}
+
+static void begin_queries(const attention *a, const query_block *b, const backward *f) {
+    const int64_t at = attention_query_at(a, b->batch, b->from, b->head), d = a->args->head_dim;
+    const float scale = (float)a->args->scale;
+    int64_t i = 0;
+    a->device->loops->transpose(f->q_across, a->q + at, a->q_ld, b->n, d, scale);
+    a->device->loops->transpose(f->do_across, a->d_out + at, a->q_ld, b->n, d, 1.0f);
+    attention_pack(a, f->q, a->q + at, a->q_ld, b->n, scale);
+    attention_pack(a, f->d_o, a->d_out + at, a->q_ld, b->n, 1.0f);
+    memset(f->dq, 0, (size_t)(CPU_BLOCK * a->padded) * sizeof *f->dq);
+    for (i = 0; i < CPU_BLOCK; i++) {
+        const float lse = i < b->n ? a->lse[attention_lse_at(a, b->batch, b->from + i, b->head)] : 0;
+        const int64_t row = at + i * a->q_ld;
+        f->lse[i] = lse == -INFINITY ? 0 : lse; /* saw no key: everything is masked */
+        f->delta[i] = i < b->n ? a->device->loops->dot(a->d_out + row, a->out + row, d) : 0;
+    }
+}
+
+static void run_queries(const attention *a, const backward *f, int64_t batch, int64_t head, int64_t from) {
+    query_block b;
+    int64_t key = 0, i = 0;
+    attention_queries(a, &b, batch, head, from);
+    begin_queries(a, &b, f);
+    for (key = b.low / CPU_BLOCK * CPU_BLOCK; key < b.high; key += CPU_BLOCK) {
+        take_keys(a, &b, f, key, cpu_min(CPU_BLOCK, b.high - key));
+    }
+    if (a->dq == NULL) return;
+    a->device->loops->scale(f->dq, b.n * a->padded, (float)a->args->scale);
+    for (i = 0; i < b.n; i++) {
+        memcpy(a->dq + attention_query_at(a, batch, from + i, head), f->dq + i * a->padded,
+               (size_t)a->args->head_dim * sizeof *f->dq);
+    }
+}
+
+/* Zeros one head of a gradient of k's layout, in all its rows. */
+static void clear_head(const attention *a, float *to, int64_t batch, int64_t kv_head) {
+    int64_t j = 0;
+    if (to == NULL) return;
+    for (j = 0; j < a->rows; j++) {
+        memset(to + attention_key_at(a, batch, j, kv_head), 0, (size_t)a->args->head_dim * sizeof *to);
+    }
+}
+
+static void run_task(const attention *a, int64_t task, const backward *f) {
+    const int64_t kv_heads = a->args->kv_heads, group = a->args->heads / kv_heads;
+    const int64_t batch = task / kv_heads, kv_head = task % kv_heads;
+    int64_t head = 0, from = 0;
+    clear_head(a, a->dk, batch, kv_head);
+    clear_head(a, a->dv, batch, kv_head);
+    for (head = kv_head * group; head < (kv_head + 1) * group; head++) {
+        for (from = 0; from < a->args->length; from += CPU_BLOCK) run_queries(a, f, batch, head, from);
+    }
+}
+
+CPU_KERNEL(attention_backward, weft_attention) {
+    attention a = attention_of(device, args);
+    const weft_status status =
+        attention_look_up(&a, "attention_backward", true, cpu_attention_backward_workspace(device, args), err);
+    const int64_t tasks = args->batch * args->kv_heads, bytes = scratch_bytes(&a);
+    (void)s;
+    if (status != WEFT_OK) return status;
+#pragma omp parallel num_threads(device->threads)
+    {
+        backward f;
+        (void)lay_out(&a, &f, a.scratch + omp_get_thread_num() * bytes);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, &f);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,100 @@
+/* attention_blocks.c: operands of attention, and which keys a block of queries sees. */
+#include "attention.h"
+
+attention attention_of(const weft_device *device, const weft_attention *args) {
+    attention a = {.device = device, .args = args};
+    a.rows = args->cache_rows > 0 ? args->cache_rows : args->length;
+    a.padded = cpu_round_up(cpu_max(args->head_dim, 1), CPU_WIDTH);
+    a.q_ld = args->heads * args->head_dim;
+    a.k_ld = args->kv_heads * args->head_dim;
+    return a;
+}
+
+static void check_shape(cpu_check *c, const attention *a) {
+    const weft_attention *args = a->args;
+    cpu_check_f32(c, "dtype", args->dtype);
+    cpu_check_size(c, "batch", args->batch, 0);
+    cpu_check_size(c, "length", args->length, 0);
+    cpu_check_size(c, "heads", args->heads, 1);
+    cpu_check_size(c, "kv_heads", args->kv_heads, 1);
+    cpu_check_size(c, "head_dim", args->head_dim, 1);
+    cpu_check_size(c, "past", args->past, 0);
+    cpu_check_size(c, "cache_rows", args->cache_rows, 0);
+    if (c->status != WEFT_OK) return;
+    if (args->heads % args->kv_heads != 0) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device cpu: %lld heads cannot share %lld key-value heads evenly.", c->kernel,
+                                   (long long)args->heads, (long long)args->kv_heads);
+    } else if (args->past + args->length > a->rows || a->rows > INT32_MAX / 2) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device cpu: %lld places after %lld of before do not fit %lld rows of keys (at "
+                                   "most 2^30).",
+                                   c->kernel, (long long)args->length, (long long)args->past, (long long)a->rows);
+    }
+}
+
+weft_status attention_look_up(attention *a, const char *kernel, bool backward, int64_t workspace, weft_error *err) {
+    const weft_attention *args = a->args;
+    cpu_check c = cpu_check_begin(kernel, args->struct_size, sizeof *args, err);
+    int64_t queries = 0, keys = 0;
+    if (c.status != WEFT_OK) return c.status;
+    check_shape(&c, a);
+    if (c.status != WEFT_OK) return c.status;
+    queries = args->batch * args->length;
+    keys = args->batch * a->rows;
+    a->q = cpu_need(&c, args->q, "q", queries, a->q_ld, 4);
+    a->k = cpu_need(&c, args->k, "k", keys, a->k_ld, 4);
+    a->v = cpu_need(&c, args->v, "v", keys, a->k_ld, 4);
+    a->starts = cpu_need(&c, args->starts, "starts", queries, 1, 4);
+    a->o = cpu_need(&c, args->o, "o", queries, a->q_ld, 4);
+    a->out = a->o;
+    if (backward) {
+        a->lse = cpu_need(&c, args->lse, "lse", queries, args->heads, 4);
+        a->d_out = cpu_need(&c, args->d_o, "d_o", queries, a->q_ld, 4);
+        a->dq = cpu_may(&c, args->dq, "dq", queries, a->q_ld, 4);
+        a->dk = cpu_may(&c, args->dk, "dk", keys, a->k_ld, 4);
+        a->dv = cpu_may(&c, args->dv, "dv", keys, a->k_ld, 4);
+    } else {
+        a->lse = cpu_may(&c, args->lse, "lse", queries, args->heads, 4);
+    }
+    a->scratch = cpu_need_workspace(&c, args->workspace, workspace);
+    return c.status;
+}
+
+void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from) {
+    const int32_t *starts = a->starts + batch * a->args->length + from;
+    int64_t i = 0;
+    b->batch = batch;
+    b->head = head;
+    b->from = from;
+    b->n = cpu_min(CPU_BLOCK, a->args->length - from);
+    b->low = INT32_MAX;
+    b->high = a->args->past + from + b->n;
+    for (i = 0; i < CPU_BLOCK; i++) {
+        const bool there = i < b->n;
+        b->first[i] = !there ? INT32_MAX : starts[i] < 0 ? 0 : starts[i];
+        b->last[i] = there ? (int32_t)(a->args->past + from + i) : -1;
+        b->low = cpu_min(b->low, b->first[i]);
+    }
+}
+
+cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys) {
+    cpu_scores p = {.s = s, .keys = keys, .first = b->near_first, .last = b->near_last};
+    int64_t i = 0;
+    for (i = 0; i < CPU_BLOCK; i++) {
+        b->near_first[i] = b->first[i] - (int32_t)key;
+        b->near_last[i] = b->last[i] - (int32_t)key;
+        if (b->near_first[i] > 0 || b->near_last[i] < keys - 1) p.masked = 1;
+    }
+    return p;
+}
+
+void attention_pack(const attention *a, float *out, const float *in, int64_t ld, int64_t n, float factor) {
+    const int64_t d = a->args->head_dim;
+    int64_t i = 0;
+    for (i = 0; i < n; i++) {
+        memcpy(out + i * a->padded, in + i * ld, (size_t)d * sizeof *out);
+        if (a->padded > d) memset(out + i * a->padded + d, 0, (size_t)(a->padded - d) * sizeof *out);
+    }
+    if (factor != 1.0f) a->device->loops->scale(out, n * a->padded, factor);
+}

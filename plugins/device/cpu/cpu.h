@@ -1,0 +1,145 @@
+/* cpu.h: what the rooms of the CPU device share.
+ *
+ *     plugin.c      keys, create, info, the kernel table       memory.c    buffers, streams, moving bytes
+ *     check.c       operands against their buffers              convert.c   fp32, bf16, fp16
+ *     product.c     matrix products, cut by shape               matmul.c    the kernel on top of it
+ *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
+ *
+ * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
+ * Two rules keep the bits apart from the number of threads: how work is cut depends on the shape alone, and what several
+ * cuts add up is added in their order by whoever comes last, never as they finish.
+ */
+#ifndef WEFT_DEVICE_CPU_H
+#define WEFT_DEVICE_CPU_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include <weft/device.h>
+
+#include "loops.h"
+
+struct weft_buffer {
+    char *base;      /* the first byte that a ref may name */
+    int64_t size;    /* bytes that were asked for */
+    void *map;       /* the mapping around it */
+    size_t map_size; /* its bytes */
+};
+
+struct weft_stream {
+    weft_device *device;
+};
+
+struct weft_mark {
+    weft_device *device;
+};
+
+struct weft_device {
+    const weft_host *host;
+    const cpu_loops *loops;
+    int threads;
+    int32_t has_bf16;
+    int64_t live_bytes, live_buffers; /* of buffers that were not released */
+    char name[64];
+    char isa[32];
+};
+
+/* ---- check.c: operands ---- */
+
+/* The first thing that is wrong with a call. Kernels ask for all their operands and then look at status once. */
+typedef struct cpu_check {
+    const char *kernel;
+    weft_error *err;
+    weft_status status;
+} cpu_check;
+
+/* given: the caller's struct_size; known: sizeof of the struct here. */
+cpu_check cpu_check_begin(const char *kernel, uint32_t given, size_t known, weft_error *err);
+/* Sizes, strides and counts must lie in [low, 2^40], so that sums of products of two fit 64 bits when checked. */
+void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low);
+/* Activations are fp32 here. */
+void cpu_check_f32(cpu_check *c, const char *name, int32_t dtype);
+/* rows x width elements of `bytes` each from ref on, or NULL with the sentence in err. */
+void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
+/* The same for an operand that may be absent: NULL then, and no error. */
+void *cpu_may(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
+/* NULL when bytes is 0. */
+void *cpu_need_workspace(cpu_check *c, weft_ref ref, int64_t bytes);
+/* Every value of a table of indices lies in [0, limit); rows whose weight is zero are not looked at (weights may be NULL). */
+void cpu_check_indices(cpu_check *c, const char *name, const int32_t *values, const float *weights, int64_t n,
+                       int64_t limit);
+
+/* ---- small things ---- */
+
+static inline int64_t cpu_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static inline int64_t cpu_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+static inline int64_t cpu_ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+static inline int64_t cpu_round_up(int64_t a, int64_t to) {
+    return cpu_ceil_div(a, to) * to;
+}
+/* Where part i of n begins when `total` things are cut as evenly as can be. */
+static inline int64_t cpu_cut(int64_t total, int64_t n, int64_t i) {
+    return total / n * i + cpu_min(i, total % n);
+}
+/* Bytes that `n` floats take in a workspace, so that what follows begins on a cache line of its own. */
+static inline int64_t cpu_floats(int64_t n) {
+    return cpu_round_up(n * (int64_t)sizeof(float), 64);
+}
+
+#define CPU_PAGE 4096
+#define CPU_GRAIN 16384 /* elements of one piece of an element-wise kernel */
+
+/* ---- the table's slots, by file ---- */
+
+weft_status cpu_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
+void cpu_release(weft_device *device, weft_buffer *buffer);
+void *cpu_host_view(weft_device *device, weft_ref ref);
+weft_status cpu_stream_create(weft_device *device, weft_stream **out, weft_error *err);
+void cpu_stream_destroy(weft_device *device, weft_stream *stream);
+weft_status cpu_synchronize(weft_device *device, weft_stream *stream, weft_error *err);
+weft_status cpu_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
+weft_status cpu_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err);
+weft_status cpu_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                      weft_error *err);
+weft_status cpu_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);
+weft_status cpu_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err);
+weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
+                     weft_error *err);
+weft_status cpu_convert(weft_device *device, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
+                        int32_t dtype_from, int64_t n, weft_error *err);
+
+int64_t cpu_matmul_workspace(const weft_device *device, const weft_matmul *args);
+int64_t cpu_rms_norm_backward_workspace(const weft_device *device, const weft_rms_norm *args);
+int64_t cpu_attention_workspace(const weft_device *device, const weft_attention *args);
+int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_attention *args);
+int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_embedding *args);
+int64_t cpu_head_loss_workspace(const weft_device *device, const weft_head *args);
+int64_t cpu_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
+int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
+
+#define CPU_KERNEL(name, args_type)                                                                                    \
+    weft_status cpu_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
+CPU_KERNEL(matmul, weft_matmul);
+CPU_KERNEL(rms_norm, weft_rms_norm);
+CPU_KERNEL(rms_norm_backward, weft_rms_norm);
+CPU_KERNEL(rope, weft_rope);
+CPU_KERNEL(attention, weft_attention);
+CPU_KERNEL(attention_backward, weft_attention);
+CPU_KERNEL(swiglu, weft_swiglu);
+CPU_KERNEL(swiglu_backward, weft_swiglu);
+CPU_KERNEL(embedding, weft_embedding);
+CPU_KERNEL(embedding_backward, weft_embedding);
+CPU_KERNEL(head_loss, weft_head);
+CPU_KERNEL(head_loss_grad, weft_head);
+CPU_KERNEL(add, weft_add);
+CPU_KERNEL(square_sum, weft_square_sum);
+CPU_KERNEL(clip, weft_clip);
+CPU_KERNEL(update, weft_update);
+
+#endif

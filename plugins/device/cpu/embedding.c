@@ -1,0 +1,90 @@
+/* embedding.c: rows looked up by id, and their gradient, a sum per id in the order of the rows.
+ *
+ * The backward first sorts row numbers by id (a counting sort, stable, in the workspace: begin (vocab + 1), order (rows),
+ * both int32). Each id then owns its rows, so that ids can be shared out among threads without anyone adding into the
+ * same place, and the order of a sum is that of the rows.
+ */
+#include "cpu.h"
+
+#define COLUMNS 256 /* of a gradient row that are summed at a time */
+#define IDS 64      /* that a thread takes at a time */
+
+CPU_KERNEL(embedding, weft_embedding) {
+    cpu_check c = cpu_check_begin("embedding", args->struct_size, sizeof *args, err);
+    const int64_t width = args->width;
+    const int32_t *ids = NULL;
+    const float *table = NULL;
+    float *y = NULL;
+    (void)s;
+    if (c.status != WEFT_OK) return c.status;
+    cpu_check_f32(&c, "dtype", args->dtype);
+    cpu_check_f32(&c, "dtype_table", args->dtype_table);
+    ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
+    table = cpu_need(&c, args->table, "table", args->vocab, width, 4);
+    y = cpu_need(&c, args->y, "y", args->rows, width, 4);
+    cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
+    if (c.status != WEFT_OK) return c.status;
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+    for (int64_t r = 0; r < args->rows; r++) {
+        memcpy(y + r * width, table + ids[r] * width, (size_t)width * sizeof *y);
+    }
+    return WEFT_OK;
+}
+
+int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_embedding *args) {
+    (void)device;
+    return cpu_floats(cpu_max(args->vocab, 0) + 1) + cpu_floats(cpu_max(args->rows, 0));
+}
+
+/* begin[v] .. begin[v + 1]: where v's rows stand in order. */
+static void sort_rows(int32_t *begin, int32_t *order, const int32_t *ids, int64_t rows, int64_t vocab) {
+    int64_t i = 0;
+    memset(begin, 0, (size_t)(vocab + 1) * sizeof *begin);
+    for (i = 0; i < rows; i++) begin[ids[i]]++;
+    for (i = 1; i <= vocab; i++) begin[i] += begin[i - 1];
+    for (i = rows - 1; i >= 0; i--) order[--begin[ids[i]]] = (int32_t)i;
+}
+
+/* One id's gradient row from the `n` rows of dy that `order` names. */
+static void sum_rows(const weft_device *device, float *out, const float *dy, const int32_t *order, int64_t n,
+                     int64_t width, int accumulate) {
+    float sum[COLUMNS];
+    int64_t at = 0, i = 0;
+    for (at = 0; at < width; at += COLUMNS) {
+        const int64_t some = cpu_min(COLUMNS, width - at);
+        memset(sum, 0, sizeof sum);
+        for (i = 0; i < n; i++) device->loops->add(sum, sum, dy + order[i] * width + at, some);
+        if (accumulate) {
+            device->loops->add(out + at, out + at, sum, some);
+        } else {
+            memcpy(out + at, sum, (size_t)some * sizeof *sum);
+        }
+    }
+}
+
+CPU_KERNEL(embedding_backward, weft_embedding) {
+    cpu_check c = cpu_check_begin("embedding_backward", args->struct_size, sizeof *args, err);
+    const int64_t width = args->width;
+    const int32_t *ids = NULL;
+    int32_t *begin = NULL, *order = NULL;
+    const float *dy = NULL;
+    float *dtable = NULL;
+    (void)s;
+    if (c.status != WEFT_OK) return c.status;
+    cpu_check_f32(&c, "dtype", args->dtype);
+    ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
+    dy = cpu_need(&c, args->dy, "dy", args->rows, width, 4);
+    dtable = cpu_need(&c, args->dtable, "dtable", args->vocab, width, 4);
+    cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
+    begin = cpu_need_workspace(&c, args->workspace, cpu_embedding_backward_workspace(device, args));
+    if (c.status != WEFT_OK) return c.status;
+    order = begin + cpu_floats(args->vocab + 1) / 4;
+    sort_rows(begin, order, ids, args->rows, args->vocab);
+#pragma omp parallel for schedule(dynamic, IDS) num_threads(device->threads)
+    for (int64_t v = 0; v < args->vocab; v++) {
+        const int64_t n = begin[v + 1] - begin[v];
+        if (n == 0 && args->accumulate) continue;
+        sum_rows(device, dtable + v * width, dy, order + begin[v], n, width, args->accumulate);
+    }
+    return WEFT_OK;
+}

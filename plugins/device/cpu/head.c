@@ -1,0 +1,238 @@
+/* head.c: logits, cross-entropy and their gradients in one, over chunks of rows.
+ *
+ * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows), become the loss of each
+ * row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow one another, so dw
+ * is one chain over them; where it is to be accumulated it is made in full in the workspace first. A row of zero weight
+ * is taken for a row of zeros, so that not even a NaN in it gets anywhere.
+ */
+#include <math.h>
+
+#include "product.h"
+
+#define LOGITS ((int64_t)32 << 20)
+#define MAX_ROWS 1024
+
+typedef struct head {
+    const weft_device *device;
+    const weft_head *args;
+    const char *kernel;
+    bool grad;
+    int64_t chunk, ld; /* rows of a chunk; distance of its logits' rows: never a power of two, which caches dislike */
+    const float *x, *w, *weights;
+    const int32_t *targets;
+    double *loss;
+    float *dx, *dw;
+    /* in the workspace */
+    double *row_loss;       /* (chunk) */
+    float *rows, *logits;   /* (chunk, D), (chunk, ld) */
+    float *whole;           /* (V,D) if dw is accumulated */
+    void *scratch;          /* of products */
+} head;
+
+static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
+    head h = {.device = device, .args = args, .kernel = kernel, .grad = grad};
+    h.ld = cpu_round_up(cpu_min(cpu_max(args->vocab, 1), LOGITS), 16) + 16;
+    h.chunk = cpu_min(MAX_ROWS, LOGITS / 4 / h.ld);
+    h.chunk = h.chunk >= 16 ? h.chunk / 16 * 16 : cpu_max(h.chunk, 1);
+    h.chunk = cpu_min(h.chunk, cpu_max(args->rows, 1));
+    return h;
+}
+
+/* Rows of the chunk: logits = x w^T, dx = dlogits w, dw (+)= dlogits^T x. */
+static product logits_of(const head *h, int64_t n) {
+    const int64_t d = h->args->width, v = h->args->vocab;
+    const product p = {.a = h->rows, .b = h->w, .c = h->logits, .m = n, .n = v, .k = d,
+                       .lda = d, .ldb = d, .ldc = h->ld, .transpose_b = true, .mode = PRODUCT_SET};
+    return p;
+}
+static product dx_of(const head *h, int64_t n, float *dx) {
+    const int64_t d = h->args->width, v = h->args->vocab;
+    const product p = {.a = h->logits, .b = h->w, .c = dx, .m = n, .n = d, .k = v,
+                       .lda = h->ld, .ldb = d, .ldc = d, .mode = PRODUCT_SET};
+    return p;
+}
+static product dw_of(const head *h, int64_t n, float *dw, bool first) {
+    const int64_t d = h->args->width, v = h->args->vocab;
+    const product p = {.a = h->logits, .b = h->rows, .c = dw, .m = v, .n = d, .k = n,
+                       .lda = h->ld, .ldb = d, .ldc = d, .transpose_a = true,
+                       .mode = first ? PRODUCT_SET : PRODUCT_CHAIN};
+    return p;
+}
+
+/* Scratch of all products of a chunk of n rows. */
+static int64_t scratch_bytes(const head *h, int64_t n) {
+    const product logits = logits_of(h, n), dx = dx_of(h, n, NULL), dw = dw_of(h, n, NULL, false);
+    int64_t bytes = product_workspace(h->device, &logits);
+    if (h->grad) bytes = cpu_max(bytes, product_workspace(h->device, &dx));
+    if (h->grad) bytes = cpu_max(bytes, product_workspace(h->device, &dw));
+    return bytes;
+}
+
+/* Lays the workspace out from base on (NULL: only counts) and returns its bytes. Refs are not looked at: room for the
+ * whole dw is reserved whenever it would be accumulated. */
+static int64_t lay_out(head *h, char *base) {
+    const int64_t last = h->args->rows % h->chunk;
+    const int64_t rows = 2 * cpu_floats(h->chunk), x = cpu_floats(h->chunk * h->args->width);
+    const int64_t logits = cpu_floats(h->chunk * h->ld);
+    const int64_t whole = h->grad && h->args->accumulate_dw ? cpu_floats(h->args->vocab * h->args->width) : 0;
+    const int64_t scratch = cpu_max(scratch_bytes(h, h->chunk), last > 0 ? scratch_bytes(h, last) : 0);
+    if (base != NULL) {
+        h->row_loss = (double *)(void *)base;
+        h->rows = (float *)(void *)(base + rows);
+        h->logits = (float *)(void *)(base + rows + x);
+        h->whole = whole > 0 ? (float *)(void *)(base + rows + x + logits) : NULL;
+        h->scratch = base + rows + x + logits + whole;
+    }
+    return rows + x + logits + whole + scratch;
+}
+
+static int64_t workspace_bytes(const weft_device *device, const weft_head *args, bool grad) {
+    head h = {0};
+    if (args->rows <= 0 || args->width <= 0 || args->vocab <= 0) return 0;
+    h = head_of(device, args, "", grad);
+    return lay_out(&h, NULL);
+}
+
+int64_t cpu_head_loss_workspace(const weft_device *device, const weft_head *args) {
+    return workspace_bytes(device, args, false);
+}
+int64_t cpu_head_loss_grad_workspace(const weft_device *device, const weft_head *args) {
+    return workspace_bytes(device, args, true);
+}
+
+static weft_status look_up(head *h, weft_error *err) {
+    const weft_head *args = h->args;
+    cpu_check c = cpu_check_begin(h->kernel, args->struct_size, sizeof *args, err);
+    char *base = NULL;
+    if (c.status != WEFT_OK) return c.status;
+    cpu_check_f32(&c, "dtype", args->dtype);
+    cpu_check_size(&c, "rows", args->rows, 0);
+    cpu_check_size(&c, "width", args->width, 1);
+    cpu_check_size(&c, "vocab", args->vocab, 1);
+    if (c.status != WEFT_OK) return c.status;
+    h->x = cpu_need(&c, args->x, "x", args->rows, args->width, 4);
+    h->w = cpu_need(&c, args->w, "w", args->vocab, args->width, 4);
+    h->targets = cpu_need(&c, args->targets, "targets", args->rows, 1, 4);
+    h->weights = cpu_need(&c, args->weights, "weights", args->rows, 1, 4);
+    h->loss = cpu_need(&c, args->loss, "loss", 1, 1, 8);
+    if (h->grad) h->dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, 4);
+    if (h->grad) h->dw = cpu_may(&c, args->dw, "dw", args->vocab, args->width, 4);
+    cpu_check_indices(&c, "targets", h->targets, h->weights, args->rows, args->vocab);
+    base = cpu_need_workspace(&c, args->workspace, workspace_bytes(h->device, args, h->grad));
+    if (c.status == WEFT_OK && base != NULL) (void)lay_out(h, base);
+    return c.status;
+}
+
+/* Copies x's rows [r0, r0 + n), those without weight as zeros; false if none has any. */
+static bool take_rows(const head *h, int64_t r0, int64_t n) {
+    const int64_t d = h->args->width;
+    bool any = false;
+    int64_t i = 0;
+    for (i = 0; i < n; i++) {
+        const bool counts = h->weights[r0 + i] != 0;
+        any = any || counts;
+        if (counts) {
+            memcpy(h->rows + i * d, h->x + (r0 + i) * d, (size_t)d * sizeof *h->x);
+        } else {
+            memset(h->rows + i * d, 0, (size_t)d * sizeof *h->x);
+        }
+    }
+    return any;
+}
+
+/* One row's loss from its logits, which become their own gradient if that is wanted. */
+static double row_loss(const head *h, float *logits, int64_t r) {
+    const float weight = h->weights[r];
+    const int64_t v = h->args->vocab;
+    double sum = 0;
+    float max = 0, target = 0;
+    if (weight == 0) {
+        if (h->grad) memset(logits, 0, (size_t)v * sizeof *logits);
+        return 0;
+    }
+    target = logits[h->targets[r]];
+    h->device->loops->exp_row(logits, v, h->grad, &max, &sum);
+    if (h->grad) {
+        h->device->loops->scale(logits, v, (float)((double)weight / sum));
+        logits[h->targets[r]] -= weight;
+    }
+    return (double)weight * ((double)max + log(sum) - (double)target);
+}
+
+static void chunk_losses(const head *h, int64_t r0, int64_t n) {
+    int64_t i = 0;
+#pragma omp parallel for schedule(static) num_threads(h->device->threads)
+    for (int64_t r = 0; r < n; r++) h->row_loss[r] = row_loss(h, h->logits + r * h->ld, r0 + r);
+    for (i = 0; i < n; i++) *h->loss += h->row_loss[i];
+}
+
+/* dx's rows of the chunk, and its term of dw. */
+static weft_status chunk_gradients(const head *h, int64_t r0, int64_t n, bool first, weft_error *err) {
+    const int64_t d = h->args->width;
+    weft_status status = WEFT_OK;
+    int64_t i = 0;
+    if (h->dx != NULL) {
+        const product p = dx_of(h, n, h->dx + r0 * d);
+        status = product_run(h->device, &p, h->scratch, h->kernel, err);
+        for (i = 0; i < n; i++) {
+            if (h->weights[r0 + i] == 0) memset(h->dx + (r0 + i) * d, 0, (size_t)d * sizeof *h->dx);
+        }
+    }
+    if (status == WEFT_OK && h->dw != NULL) {
+        const product p = dw_of(h, n, h->whole != NULL ? h->whole : h->dw, first);
+        status = product_run(h->device, &p, h->scratch, h->kernel, err);
+    }
+    return status;
+}
+
+/* any: some row had weight, so that the sum is there. */
+static void finish_dw(const head *h, bool any) {
+    const int64_t n = h->args->vocab * h->args->width;
+    if (h->dw == NULL) return;
+    if (!any) {
+        if (!h->args->accumulate_dw) memset(h->dw, 0, (size_t)n * sizeof *h->dw);
+        return;
+    }
+    if (h->whole == NULL) return;
+#pragma omp parallel for schedule(static) num_threads(h->device->threads)
+    for (int64_t i = 0; i < n; i += CPU_GRAIN) {
+        h->device->loops->add(h->dw + i, h->dw + i, h->whole + i, cpu_min(CPU_GRAIN, n - i));
+    }
+}
+
+static weft_status head_run(head *h, weft_error *err) {
+    const int64_t rows = h->args->rows, d = h->args->width;
+    bool any = false;
+    int64_t r0 = 0;
+    weft_status status = look_up(h, err);
+    if (status != WEFT_OK) return status;
+    *h->loss = 0;
+    for (r0 = 0; r0 < rows && status == WEFT_OK; r0 += h->chunk) {
+        const int64_t n = cpu_min(h->chunk, rows - r0);
+        product p;
+        if (!take_rows(h, r0, n)) {
+            if (h->dx != NULL) memset(h->dx + r0 * d, 0, (size_t)(n * d) * sizeof *h->dx);
+            continue;
+        }
+        p = logits_of(h, n);
+        status = product_run(h->device, &p, h->scratch, h->kernel, err);
+        if (status != WEFT_OK) break;
+        chunk_losses(h, r0, n);
+        if (h->grad) status = chunk_gradients(h, r0, n, !any, err);
+        any = true;
+    }
+    if (status == WEFT_OK && h->grad) finish_dw(h, any);
+    return status;
+}
+
+CPU_KERNEL(head_loss, weft_head) {
+    head h = head_of(device, args, "head_loss", false);
+    (void)s;
+    return head_run(&h, err);
+}
+
+CPU_KERNEL(head_loss_grad, weft_head) {
+    head h = head_of(device, args, "head_loss_grad", true);
+    (void)s;
+    return head_run(&h, err);
+}

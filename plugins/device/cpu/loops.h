@@ -1,0 +1,77 @@
+/* loops.h: the inner loops, as a table with one version per instruction set.
+ *
+ * loops_base.c, loops_avx2.c and loops_avx512.c compile the same text (loops_body.h over simd.h) for their set; create()
+ * picks the one that oneDNN also runs on, so that one word (info's isa) says where bits come from. A loop works on what
+ * its arguments name, in one thread, and allocates nothing. Arrays may begin at any multiple of four bytes unless said
+ * otherwise, and the result does not depend on where.
+ */
+#ifndef WEFT_DEVICE_CPU_LOOPS_H
+#define WEFT_DEVICE_CPU_LOOPS_H
+
+#include <stdint.h>
+
+#define CPU_BLOCK 64 /* queries and keys of one block of attention */
+#define CPU_WIDTH 16 /* rows of packed blocks are padded to a multiple of this */
+
+/* Small dense products of blocks: c (m,n) = or += a (m,k) b (k,n). Element (i,p) of a lies at a[i * a_row + p * a_step],
+ * so a may be read across. n, ldb and ldc are multiples of CPU_WIDTH. Each element is one chain over p. */
+typedef struct cpu_small {
+    float *c;
+    const float *a, *b;
+    int64_t ldc, a_row, a_step, ldb;
+    int64_t m, n, k;
+    int accumulate;
+} cpu_small;
+
+/* One block of scores, transposed: s (keys, CPU_BLOCK), a column per query. first and last bound the keys that a query
+ * sees, counted from the block's first key. */
+typedef struct cpu_scores {
+    float *s;
+    int64_t keys;
+    const int32_t *first, *last; /* (CPU_BLOCK) */
+    int masked;                  /* 0: every query sees every key of the block */
+} cpu_scores;
+
+typedef struct cpu_loops {
+    /* y = a + b */
+    void (*add)(float *y, const float *a, const float *b, int64_t n);
+    /* y = silu(gate) * up */
+    void (*swiglu)(float *y, const float *gate, const float *up, int64_t n);
+    /* dgate (+)= dy up silu'(gate), dup (+)= dy silu(gate); either may be NULL */
+    void (*swiglu_backward)(float *dgate, float *dup, const float *dy, const float *gate, const float *up, int64_t n,
+                            int add_gate, int add_up);
+    /* One row: y = x * r * gain, returns r = 1 / sqrt(mean(x^2) + eps). */
+    float (*norm_row)(float *y, const float *x, const float *gain, int64_t width, double eps);
+    /* One row: dx (+)= ..., dgain += dy x r; either may be NULL. r < 0: compute it. */
+    void (*norm_row_backward)(float *dx, float *dgain, const float *dy, const float *x, const float *gain, float r,
+                              int64_t width, double eps, int add_dx);
+    /* One head: pairs (x[i], x[i + half]) turned by cos and sin, (half) each. */
+    void (*rope_head)(float *y, const float *x, const float *cosine, const float *sine, int64_t half, int inverse,
+                      int accumulate);
+    /* max(x) and the sum of exp(x - max); x becomes exp(x - max) if keep. */
+    void (*exp_row)(float *x, int64_t n, int keep, float *max, double *sum);
+    /* x *= factor */
+    void (*scale)(float *x, int64_t n, float factor);
+    /* Sums of squares of `blocks` blocks of 64 elements, each in order. */
+    void (*square_blocks)(double *sums, const float *x, int64_t blocks);
+    /* out (width, CPU_BLOCK) = factor * in^T, in (rows, width) with distance ld; columns from rows on are zero. */
+    void (*transpose)(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor);
+    void (*small)(const cpu_small *p);
+    /* Scores into unnormalised probabilities under the running maximum: max and sum (CPU_BLOCK) are brought up to date
+     * and decay (CPU_BLOCK) is what the sums made so far must be multiplied by. */
+    void (*softmax)(const cpu_scores *p, float *max, float *sum, float *decay);
+    /* Scores into probabilities exp(s - lse). */
+    void (*probabilities)(const cpu_scores *p, const float *lse);
+    /* d (keys, CPU_BLOCK) = p * (d - delta) */
+    void (*score_gradient)(float *d, const float *p, const float *delta, int64_t keys);
+    /* Sum of a * b. */
+    float (*dot)(const float *a, const float *b, int64_t n);
+} cpu_loops;
+
+extern const cpu_loops cpu_loops_base;
+#if defined(__x86_64__)
+extern const cpu_loops cpu_loops_avx2;
+extern const cpu_loops cpu_loops_avx512;
+#endif
+
+#endif

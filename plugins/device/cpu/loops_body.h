@@ -1,0 +1,301 @@
+/* loops_body.h: the text of the inner loops (loops.h says what each one does). Compiled once per instruction set; the
+ * including file names the table with LOOPS_TABLE. */
+#include "loops.h"
+#include "simd.h"
+
+static void loop_add(float *y, const float *a, const float *b, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) vec_put(y, vec_get(a, i, n) + vec_get(b, i, n), i, n);
+}
+
+static void loop_scale(float *x, int64_t n, float factor) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) vec_put(x, vec_get(x, i, n) * vec_set(factor), i, n);
+}
+
+static float loop_dot(const float *a, const float *b, int64_t n) {
+    vec sum = vec_set(0.0f);
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) sum = vec_fma(vec_get(a, i, n), vec_get(b, i, n), sum);
+    return vec_sum(sum);
+}
+
+/* ---- swiglu ---- */
+
+INLINE vec sigmoid(vec x) {
+    return vec_set(1.0f) / (vec_set(1.0f) + vec_exp(vec_set(0.0f) - x));
+}
+
+static void loop_swiglu(float *y, const float *gate, const float *up, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) {
+        const vec g = vec_get(gate, i, n);
+        vec_put(y, g * sigmoid(g) * vec_get(up, i, n), i, n);
+    }
+}
+
+/* silu'(g) = s + g s (1 - s) with s = sigmoid(g) */
+static void loop_swiglu_backward(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
+                                 int64_t n, int add_gate, int add_up) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) {
+        const vec g = vec_get(gate, i, n), u = vec_get(up, i, n), d = vec_get(dy, i, n);
+        const vec s = sigmoid(g), silu = g * s;
+        vec to_gate = d * u * vec_fma(silu, vec_set(1.0f) - s, s), to_up = d * silu;
+        if (dgate != NULL) {
+            if (add_gate) to_gate += vec_get(dgate, i, n);
+            vec_put(dgate, to_gate, i, n);
+        }
+        if (dup != NULL) {
+            if (add_up) to_up += vec_get(dup, i, n);
+            vec_put(dup, to_up, i, n);
+        }
+    }
+}
+
+/* ---- rms_norm ---- */
+
+INLINE float norm_factor(const float *x, int64_t width, double eps) {
+    return (float)(1.0 / sqrt((double)loop_dot(x, x, width) / (double)width + eps));
+}
+
+static float loop_norm_row(float *y, const float *x, const float *gain, int64_t width, double eps) {
+    const float r = norm_factor(x, width, eps);
+    int64_t i;
+    for (i = 0; i < width; i += VEC_LANES) {
+        vec_put(y, vec_get(x, i, width) * vec_set(r) * vec_get(gain, i, width), i, width);
+    }
+    return r;
+}
+
+/* dx = r (gain dy) - x r^3 / width * sum(gain dy x). dgain first: dx may lie on dy. */
+static void loop_norm_row_backward(float *dx, float *dgain, const float *dy, const float *x, const float *gain, float r,
+                                   int64_t width, double eps, int add_dx) {
+    vec sum = vec_set(0.0f);
+    float along = 0;
+    int64_t i;
+    if (r < 0) r = norm_factor(x, width, eps);
+    for (i = 0; i < width; i += VEC_LANES) {
+        const vec d = vec_get(dy, i, width), v = vec_get(x, i, width);
+        sum = vec_fma(d * vec_get(gain, i, width), v, sum);
+        if (dgain != NULL) vec_put(dgain, vec_get(dgain, i, width) + d * (v * vec_set(r)), i, width);
+    }
+    if (dx == NULL) return;
+    along = (float)((double)vec_sum(sum) * r * r * r / (double)width);
+    for (i = 0; i < width; i += VEC_LANES) {
+        const vec own = vec_get(dy, i, width) * vec_get(gain, i, width) * vec_set(r);
+        vec d = own - vec_get(x, i, width) * vec_set(along);
+        if (add_dx) d += vec_get(dx, i, width);
+        vec_put(dx, d, i, width);
+    }
+}
+
+/* ---- rope ---- */
+
+static void loop_rope_head(float *y, const float *x, const float *cosine, const float *sine, int64_t half, int inverse,
+                           int accumulate) {
+    int64_t i;
+    for (i = 0; i < half; i += VEC_LANES) {
+        const vec a = vec_get(x, i, half), b = vec_get(x + half, i, half);
+        const vec c = vec_get(cosine, i, half), s = vec_get(sine, i, half) * vec_set(inverse ? -1.0f : 1.0f);
+        vec low = a * c - b * s, high = b * c + a * s;
+        if (accumulate) {
+            low += vec_get(y, i, half);
+            high += vec_get(y + half, i, half);
+        }
+        vec_put(y, low, i, half);
+        vec_put(y + half, high, i, half);
+    }
+}
+
+/* ---- the head's softmax ---- */
+
+/* The sum is made of runs of 32 vectors in fp32, and of runs in fp64: a vocabulary of any size loses no digits. */
+static void loop_exp_row(float *x, int64_t n, int keep, float *max, double *sum) {
+    const int64_t run = 32 * VEC_LANES;
+    vec m = vec_set(-INFINITY);
+    double total = 0;
+    float largest = 0;
+    int64_t i, j;
+    for (i = 0; i + VEC_LANES <= n; i += VEC_LANES) m = vec_max(m, vec_load(x + i));
+    if (i < n) m = vec_max(m, vec_load_part(x + i, n - i, -INFINITY));
+    largest = vec_largest(m);
+    for (j = 0; j < n; j += run) {
+        const int64_t end = j + run < n ? j + run : n;
+        vec part = vec_set(0.0f);
+        for (i = j; i < end; i += VEC_LANES) {
+            const int64_t left = end - i;
+            const vec v = left >= VEC_LANES ? vec_load(x + i) : vec_load_part(x + i, left, -INFINITY);
+            const vec e = vec_exp(v - vec_set(largest));
+            part += e;
+            if (keep) vec_put(x, e, i, end);
+        }
+        total += (double)vec_sum(part);
+    }
+    *max = largest;
+    *sum = total;
+}
+
+/* ---- sums of squares ---- */
+
+/* Each block is one chain of 64 additions; eight chains run side by side, or each addition would wait for the last. */
+static void loop_square_blocks(double *sums, const float *x, int64_t blocks) {
+    int64_t b, i, j;
+    for (b = 0; b + 8 <= blocks; b += 8) {
+        double s[8] = {0};
+        for (i = 0; i < 64; i++) {
+            for (j = 0; j < 8; j++) s[j] += (double)x[(b + j) * 64 + i] * (double)x[(b + j) * 64 + i];
+        }
+        for (j = 0; j < 8; j++) sums[b + j] = s[j];
+    }
+    for (; b < blocks; b++) {
+        double s = 0;
+        for (i = 0; i < 64; i++) s += (double)x[b * 64 + i] * (double)x[b * 64 + i];
+        sums[b] = s;
+    }
+}
+
+/* ---- small products ---- */
+
+#define SMALL_ROWS 6
+
+/* One tile of rows x columns (vectors) held in registers; both are constants where this is called. */
+INLINE void small_tile(const cpu_small *p, int64_t i, int64_t j, const int rows, const int columns) {
+    const float *a = p->a + i * p->a_row, *b = p->b + j;
+    float *c = p->c + i * p->ldc + j;
+    vec sum[SMALL_ROWS][VEC_COLUMNS];
+    int64_t k;
+    int r, q;
+#pragma GCC unroll 6
+    for (r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (q = 0; q < columns; q++) sum[r][q] = vec_set(0.0f);
+    }
+    for (k = 0; k < p->k; k++) {
+        vec right[VEC_COLUMNS];
+#pragma GCC unroll 4
+        for (q = 0; q < columns; q++) right[q] = vec_load(b + k * p->ldb + q * VEC_LANES);
+#pragma GCC unroll 6
+        for (r = 0; r < rows; r++) {
+            const vec left = vec_set(a[r * p->a_row + k * p->a_step]);
+#pragma GCC unroll 4
+            for (q = 0; q < columns; q++) sum[r][q] = vec_fma(left, right[q], sum[r][q]);
+        }
+    }
+#pragma GCC unroll 6
+    for (r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (q = 0; q < columns; q++) {
+            float *at = c + r * p->ldc + q * VEC_LANES;
+            if (p->accumulate) sum[r][q] += vec_load(at);
+            vec_store(at, sum[r][q]);
+        }
+    }
+}
+
+INLINE void small_rows(const cpu_small *p, int64_t j, const int columns) {
+    int64_t i;
+    for (i = 0; i + SMALL_ROWS <= p->m; i += SMALL_ROWS) small_tile(p, i, j, SMALL_ROWS, columns);
+    switch (p->m - i) {
+    case 5: small_tile(p, i, j, 5, columns); break;
+    case 4: small_tile(p, i, j, 4, columns); break;
+    case 3: small_tile(p, i, j, 3, columns); break;
+    case 2: small_tile(p, i, j, 2, columns); break;
+    case 1: small_tile(p, i, j, 1, columns); break;
+    default: break;
+    }
+}
+
+static void loop_small(const cpu_small *p) {
+    const int64_t wide = VEC_COLUMNS * VEC_LANES;
+    int64_t j = 0;
+    for (; j + wide <= p->n; j += wide) small_rows(p, j, VEC_COLUMNS);
+#if VEC_COLUMNS == 4
+    switch ((p->n - j) / VEC_LANES) {
+    case 3: small_rows(p, j, 3); break;
+    case 2: small_rows(p, j, 2); break;
+    case 1: small_rows(p, j, 1); break;
+    default: break;
+    }
+#endif
+}
+
+/* ---- attention ---- */
+
+static void loop_transpose(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor) {
+    int64_t i, j;
+    for (j = 0; j < width; j++) {
+        for (i = 0; i < rows; i++) out[j * CPU_BLOCK + i] = in[i * ld + j] * factor;
+        for (; i < CPU_BLOCK; i++) out[j * CPU_BLOCK + i] = 0.0f;
+    }
+}
+
+INLINE void mask_scores(const cpu_scores *p) {
+    int64_t j;
+    int i;
+    if (!p->masked) return;
+    for (j = 0; j < p->keys; j++) {
+        float *row = p->s + j * CPU_BLOCK;
+        const int32_t key = (int32_t)j;
+        for (i = 0; i < CPU_BLOCK; i++) row[i] = (key >= p->first[i]) & (key <= p->last[i]) ? row[i] : -INFINITY;
+    }
+}
+
+static void loop_softmax(const cpu_scores *p, float *max, float *sum, float *decay) {
+    int64_t i, j;
+    mask_scores(p);
+    for (i = 0; i < CPU_BLOCK; i += VEC_LANES) {
+        const vec old = vec_load(max + i);
+        vec m = old, base, factor, total;
+        for (j = 0; j < p->keys; j++) m = vec_max(m, vec_load(p->s + j * CPU_BLOCK + i));
+        base = vec_less(m, vec_set(-3.0e38f), vec_set(0.0f), m); /* nothing seen so far: -inf - -inf would be NaN */
+        factor = vec_exp(old - base);
+        total = vec_load(sum + i) * factor;
+        for (j = 0; j < p->keys; j++) {
+            const vec e = vec_exp(vec_load(p->s + j * CPU_BLOCK + i) - base);
+            vec_store(p->s + j * CPU_BLOCK + i, e);
+            total += e;
+        }
+        vec_store(max + i, m);
+        vec_store(sum + i, total);
+        vec_store(decay + i, factor);
+    }
+}
+
+static void loop_probabilities(const cpu_scores *p, const float *lse) {
+    int64_t i, j;
+    mask_scores(p);
+    for (j = 0; j < p->keys; j++) {
+        float *row = p->s + j * CPU_BLOCK;
+        for (i = 0; i < CPU_BLOCK; i += VEC_LANES) {
+            vec_store(row + i, vec_exp(vec_load(row + i) - vec_load(lse + i)));
+        }
+    }
+}
+
+static void loop_score_gradient(float *d, const float *p, const float *delta, int64_t keys) {
+    int64_t i, j;
+    for (j = 0; j < keys * CPU_BLOCK; j += CPU_BLOCK) {
+        for (i = 0; i < CPU_BLOCK; i += VEC_LANES) {
+            vec_store(d + j + i, vec_load(p + j + i) * (vec_load(d + j + i) - vec_load(delta + i)));
+        }
+    }
+}
+
+const cpu_loops LOOPS_TABLE = {
+    .add = loop_add,
+    .swiglu = loop_swiglu,
+    .swiglu_backward = loop_swiglu_backward,
+    .norm_row = loop_norm_row,
+    .norm_row_backward = loop_norm_row_backward,
+    .rope_head = loop_rope_head,
+    .exp_row = loop_exp_row,
+    .scale = loop_scale,
+    .square_blocks = loop_square_blocks,
+    .transpose = loop_transpose,
+    .small = loop_small,
+    .softmax = loop_softmax,
+    .probabilities = loop_probabilities,
+    .score_gradient = loop_score_gradient,
+    .dot = loop_dot,
+};

@@ -1,0 +1,55 @@
+/* matmul.c: the kernel `matmul`, which is a product with its operands looked up. */
+#include "product.h"
+
+static product product_of(const weft_matmul *args) {
+    const product p = {.m = args->m,
+                       .n = args->n,
+                       .k = args->k,
+                       .lda = args->lda,
+                       .ldb = args->ldb,
+                       .ldc = args->ldc,
+                       .transpose_a = args->transpose_a != 0,
+                       .transpose_b = args->transpose_b != 0,
+                       .mode = args->accumulate ? PRODUCT_ADD : PRODUCT_SET};
+    return p;
+}
+
+int64_t cpu_matmul_workspace(const weft_device *device, const weft_matmul *args) {
+    const product p = product_of(args);
+    return product_workspace(device, &p);
+}
+
+/* A matrix of rows x width at distance ld: what lies beyond the last row's end is not touched. */
+static float *matrix(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld) {
+    if (c->status == WEFT_OK && ld < cpu_max(width, 1)) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device cpu: rows of operand %s are %lld apart and %lld wide.", c->kernel,
+                                   name, (long long)ld, (long long)width);
+    }
+    if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
+    return cpu_need(c, ref, name, (rows - 1) * ld + width, 1, sizeof(float));
+}
+
+CPU_KERNEL(matmul, weft_matmul) {
+    cpu_check c = cpu_check_begin("matmul", args->struct_size, sizeof *args, err);
+    product p = {0};
+    void *workspace = NULL;
+    (void)s;
+    if (c.status != WEFT_OK) return c.status;
+    p = product_of(args);
+    cpu_check_f32(&c, "a", args->dtype_a);
+    cpu_check_f32(&c, "b", args->dtype_b);
+    cpu_check_f32(&c, "c", args->dtype_c);
+    cpu_check_size(&c, "m", p.m, 0);
+    cpu_check_size(&c, "n", p.n, 0);
+    cpu_check_size(&c, "k", p.k, 0);
+    cpu_check_size(&c, "lda", p.lda, 1);
+    cpu_check_size(&c, "ldb", p.ldb, 1);
+    cpu_check_size(&c, "ldc", p.ldc, 1);
+    p.a = matrix(&c, args->a, "a", p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda);
+    p.b = matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb);
+    p.c = matrix(&c, args->c, "c", p.m, p.n, p.ldc);
+    workspace = cpu_need_workspace(&c, args->workspace, product_workspace(device, &p));
+    if (c.status != WEFT_OK) return c.status;
+    return product_run(device, &p, workspace, "matmul", err);
+}

@@ -1,0 +1,150 @@
+/* memory.c: buffers, streams and marks, and bytes that move in and out.
+ *
+ * A buffer is an anonymous mapping of its own. Large ones begin on a huge page and ask for more of them: a step walks
+ * through hundreds of megabytes, and with pages of 4 KiB the walk is spent on page tables.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "cpu.h"
+
+#define HUGE_PAGE ((int64_t)2 << 20)
+
+/* A mapping whose base lies on `alignment`; what sticks out on both sides is given back. */
+static bool map_aligned(weft_buffer *b, int64_t bytes, int64_t alignment) {
+    const int64_t slack = alignment > CPU_PAGE ? alignment : 0;
+    const int64_t all = bytes + slack;
+    uintptr_t from = 0, base = 0;
+    void *map = mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) return false;
+    from = (uintptr_t)map;
+    base = (from + (uintptr_t)alignment - 1) / (uintptr_t)alignment * (uintptr_t)alignment;
+    if (base > from) (void)munmap(map, base - from);
+    if ((uintptr_t)all > base - from + (uintptr_t)bytes) {
+        (void)munmap((void *)(base + (uintptr_t)bytes), (uintptr_t)all - (base - from) - (uintptr_t)bytes);
+    }
+    b->map = (void *)base;
+    b->map_size = (size_t)bytes;
+    b->base = b->map;
+    return true;
+}
+
+weft_status cpu_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
+    const int64_t rounded = bytes > 0 && bytes < INT64_MAX / 2 ? cpu_round_up(bytes, CPU_PAGE) : CPU_PAGE;
+    const bool huge = rounded >= 2 * HUGE_PAGE;
+    weft_buffer *b = NULL;
+    if (bytes < 0 || bytes >= INT64_MAX / 2) {
+        return weft_error_set(err, WEFT_E_HOST, "Device cpu was asked for a buffer of %lld bytes.", (long long)bytes);
+    }
+    b = device->host->alloc(device->host, sizeof *b, _Alignof(max_align_t));
+    if (b == NULL || !map_aligned(b, rounded, huge ? HUGE_PAGE : CPU_PAGE)) {
+        device->host->release(device->host, b);
+        return weft_error_set(err, WEFT_E_MEMORY,
+                              "Device cpu could not map a buffer of %lld bytes (%s); %lld bytes in %lld buffers are "
+                              "already in use.",
+                              (long long)bytes, strerror(errno), (long long)device->live_bytes,
+                              (long long)device->live_buffers);
+    }
+    if (huge) (void)madvise(b->map, b->map_size, MADV_HUGEPAGE);
+    b->size = bytes;
+    device->live_bytes += bytes;
+    device->live_buffers++;
+    *out = b;
+    return WEFT_OK;
+}
+
+void cpu_release(weft_device *device, weft_buffer *buffer) {
+    if (buffer == NULL) return;
+    device->live_bytes -= buffer->size;
+    device->live_buffers--;
+    (void)munmap(buffer->map, buffer->map_size);
+    device->host->release(device->host, buffer);
+}
+
+void *cpu_host_view(weft_device *device, weft_ref ref) {
+    (void)device;
+    if (ref.buffer == NULL || ref.offset < 0 || ref.offset > ref.buffer->size) return NULL;
+    return ref.buffer->base + ref.offset;
+}
+
+weft_status cpu_stream_create(weft_device *device, weft_stream **out, weft_error *err) {
+    weft_stream *s = device->host->alloc(device->host, sizeof *s, _Alignof(max_align_t));
+    if (s == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for a stream.");
+    s->device = device;
+    *out = s;
+    return WEFT_OK;
+}
+
+void cpu_stream_destroy(weft_device *device, weft_stream *stream) {
+    device->host->release(device->host, stream);
+}
+
+weft_status cpu_synchronize(weft_device *device, weft_stream *stream, weft_error *err) {
+    (void)device, (void)stream, (void)err; /* a kernel has ended when its call returns */
+    return WEFT_OK;
+}
+
+weft_status cpu_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
+    weft_mark *m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
+    (void)stream;
+    if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for a mark.");
+    m->device = device;
+    *out = m;
+    return WEFT_OK;
+}
+
+weft_status cpu_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
+    (void)stream, (void)err;
+    device->host->release(device->host, mark);
+    return WEFT_OK;
+}
+
+weft_status cpu_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                      weft_error *err) {
+    cpu_check c = {"write", err, WEFT_OK};
+    void *at = cpu_need(&c, to, "to", bytes, 1, 1);
+    (void)device, (void)s;
+    if (c.status == WEFT_OK && bytes > 0) memcpy(at, from, (size_t)bytes);
+    return c.status;
+}
+
+weft_status cpu_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err) {
+    cpu_check c = {"read", err, WEFT_OK};
+    const void *at = cpu_need(&c, from, "from", bytes, 1, 1);
+    (void)device, (void)s;
+    if (c.status == WEFT_OK && bytes > 0) memcpy(to, at, (size_t)bytes);
+    return c.status;
+}
+
+weft_status cpu_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err) {
+    cpu_check c = {"copy", err, WEFT_OK};
+    char *dst = cpu_need(&c, to, "to", bytes, 1, 1);
+    const char *src = cpu_need(&c, from, "from", bytes, 1, 1);
+    const int64_t piece = CPU_GRAIN * 4, pieces = cpu_ceil_div(cpu_max(bytes, 0), piece);
+    (void)s;
+    if (c.status != WEFT_OK || dst == src) return c.status;
+    if (dst < src + bytes && src < dst + bytes) { /* they overlap: one piece, in the safe direction */
+        memmove(dst, src, (size_t)bytes);
+        return WEFT_OK;
+    }
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+    for (int64_t i = 0; i < pieces; i++) {
+        memcpy(dst + i * piece, src + i * piece, (size_t)cpu_min(piece, bytes - i * piece));
+    }
+    return WEFT_OK;
+}
+
+weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
+                     weft_error *err) {
+    cpu_check c = {"fill", err, WEFT_OK};
+    uint32_t *dst = cpu_need(&c, to, "to", words, 1, 4);
+    const int64_t pieces = cpu_ceil_div(cpu_max(words, 0), CPU_GRAIN);
+    (void)s;
+    if (c.status != WEFT_OK) return c.status;
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+    for (int64_t i = 0; i < pieces; i++) {
+        const int64_t end = cpu_min(words, (i + 1) * CPU_GRAIN);
+        for (int64_t j = i * CPU_GRAIN; j < end; j++) dst[j] = pattern;
+    }
+    return WEFT_OK;
+}

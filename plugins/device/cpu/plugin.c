@@ -1,0 +1,136 @@
+/* plugin.c: the plugin device:cpu itself: its key, its life, what it says of itself, and its kernel table. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0)
+#include "cpu.h"
+
+#include <dnnl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#define CPU_KEYS(K)                                                                                                    \
+    K(I64, threads, "auto", "[1,1024] | auto", "threads", 0,                                                           \
+      "Threads of a kernel; auto: the processors that this process may run on. Results do not depend on it.")
+WEFT_KEYS(cpu_config, CPU_KEYS)
+
+/* Processors that the process may run on; a machine with more than CPU_SETSIZE of them counts as that many. */
+static int available_threads(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+
+static void read_name(char *out, size_t size) {
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    char line[256];
+    (void)snprintf(out, size, "CPU");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        const char *at = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || at == NULL) continue;
+        line[strcspn(line, "\n")] = 0;
+        (void)snprintf(out, size, "%.*s", (int)size - 1, at + 1 + strspn(at + 1, " "));
+        break;
+    }
+    if (f != NULL) (void)fclose(f);
+}
+
+/* oneDNN says which set it runs on (DNNL_MAX_CPU_ISA can lower it); our loops follow, so that one name fits both. */
+static void choose_isa(weft_device *d) {
+    const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
+    const unsigned avx2 = dnnl_cpu_isa_avx2, avx512 = dnnl_cpu_isa_avx512_core, bf16 = dnnl_cpu_isa_avx512_core_bf16;
+    const char *name = "base";
+    d->loops = &cpu_loops_base;
+#if defined(__x86_64__)
+    if ((isa & avx512) == avx512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
+        d->loops = &cpu_loops_avx512;
+        d->has_bf16 = (isa & bf16) == bf16;
+        name = d->has_bf16 ? "avx512-bf16" : "avx512";
+    } else if ((isa & avx2) == avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        d->loops = &cpu_loops_avx2;
+        name = "avx2";
+    }
+#endif
+    (void)snprintf(d->isa, sizeof d->isa, "%s", name);
+}
+
+static weft_status create(weft_device **out, const weft_host *host, const void *config, int32_t index,
+                          weft_error *err) {
+    const cpu_config *keys = config;
+    weft_device *d = NULL;
+    if (index != 0) {
+        return weft_error_set(err, WEFT_E_USER, "Device cpu has no device %d: all processors are device 0.", index);
+    }
+    d = host->alloc(host, sizeof *d, _Alignof(max_align_t));
+    if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for itself.");
+    memset(d, 0, sizeof *d);
+    d->host = host;
+    d->threads = keys->threads == WEFT_AUTO_I64 ? available_threads() : (int)keys->threads;
+    read_name(d->name, sizeof d->name);
+    choose_isa(d);
+    *out = d;
+    return WEFT_OK;
+}
+
+static void destroy(weft_device *device) {
+    if (device->live_buffers != 0) {
+        weft_log(device->host, WEFT_LOG_WARN, "Device cpu ends with %lld bytes in %lld buffers that were not released.",
+                 (long long)device->live_bytes, (long long)device->live_buffers);
+    }
+    device->host->release(device->host, device);
+}
+
+static void info(const weft_device *device, weft_device_info *out) {
+    const dnnl_version_t *v = dnnl_version();
+    const uint32_t size = out->struct_size;
+    weft_device_info i = {.struct_size = size, .threads = device->threads, .has_bf16 = device->has_bf16};
+    memcpy(i.name, device->name, sizeof i.name);
+    memcpy(i.isa, device->isa, sizeof i.isa);
+    (void)snprintf(i.library, sizeof i.library, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    i.memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    memcpy(out, &i, size < sizeof i ? size : sizeof i);
+}
+
+static const weft_device_plugin table = {
+    .struct_size = (uint32_t)sizeof(weft_device_plugin),
+    .create = create,
+    .destroy = destroy,
+    .info = info,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .host_view = cpu_host_view,
+    .stream_create = cpu_stream_create,
+    .stream_destroy = cpu_stream_destroy,
+    .synchronize = cpu_synchronize,
+    .mark = cpu_mark,
+    .wait = cpu_wait,
+    .write = cpu_write,
+    .read = cpu_read,
+    .copy = cpu_copy,
+    .fill = cpu_fill,
+    .convert = cpu_convert,
+    .matmul_workspace = cpu_matmul_workspace,
+    .rms_norm_backward_workspace = cpu_rms_norm_backward_workspace,
+    .attention_workspace = cpu_attention_workspace,
+    .attention_backward_workspace = cpu_attention_backward_workspace,
+    .embedding_backward_workspace = cpu_embedding_backward_workspace,
+    .head_loss_workspace = cpu_head_loss_workspace,
+    .head_loss_grad_workspace = cpu_head_loss_grad_workspace,
+    .square_sum_workspace = cpu_square_sum_workspace,
+    .matmul = cpu_matmul,
+    .rms_norm = cpu_rms_norm,
+    .rms_norm_backward = cpu_rms_norm_backward,
+    .rope = cpu_rope,
+    .attention = cpu_attention,
+    .attention_backward = cpu_attention_backward,
+    .swiglu = cpu_swiglu,
+    .swiglu_backward = cpu_swiglu_backward,
+    .embedding = cpu_embedding,
+    .embedding_backward = cpu_embedding_backward,
+    .head_loss = cpu_head_loss,
+    .head_loss_grad = cpu_head_loss_grad,
+    .add = cpu_add,
+    .square_sum = cpu_square_sum,
+    .clip = cpu_clip,
+    .update = cpu_update,
+};
+
+WEFT_PLUGIN(device, 1, "cpu", "0.1.0", "This machine's processors, through oneDNN and OpenMP", cpu_config, NULL, table)

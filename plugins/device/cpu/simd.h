@@ -1,0 +1,199 @@
+/* simd.h: one vector of floats, VEC_LANES wide, in the three instruction sets that the loops are compiled for.
+ *
+ * Included by a loops_*.c after it chose the set (LOOPS_AVX512, LOOPS_AVX2 or neither). Only what the loops use. Products
+ * and sums are fused where the set can (vec_fma), and only where the text says so: the compiler contracts
+ * nothing by itself.
+ */
+#ifndef WEFT_DEVICE_CPU_SIMD_H
+#define WEFT_DEVICE_CPU_SIMD_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(LOOPS_AVX512)
+#include <immintrin.h>
+typedef __m512 vec;
+#define VEC_LANES 16
+#define VEC_COLUMNS 4 /* vectors of one row of the small product's tile: 6 x 4 sums, 4 of b, 1 of a */
+INLINE vec vec_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+INLINE void vec_store(float *p, vec v) {
+    _mm512_storeu_ps(p, v);
+}
+INLINE vec vec_set(float x) {
+    return _mm512_set1_ps(x);
+}
+INLINE vec vec_fma(vec a, vec b, vec c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+INLINE vec vec_max(vec a, vec b) {
+    return _mm512_max_ps(a, b); /* b where one is NaN */
+}
+INLINE vec vec_min(vec a, vec b) {
+    return _mm512_min_ps(a, b);
+}
+/* a < b ? yes : no */
+INLINE vec vec_less(vec a, vec b, vec yes, vec no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+/* 2^n from the float n + 1.5 * 2^23, whose low bits hold n */
+INLINE vec vec_power(vec t) {
+    return _mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(t), 23), _mm512_set1_epi32(0x3F800000)));
+}
+
+#elif defined(LOOPS_AVX2)
+#include <immintrin.h>
+typedef __m256 vec;
+#define VEC_LANES 8
+#define VEC_COLUMNS 2 /* 6 x 2 sums, 2 of b, 1 of a */
+INLINE vec vec_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+INLINE void vec_store(float *p, vec v) {
+    _mm256_storeu_ps(p, v);
+}
+INLINE vec vec_set(float x) {
+    return _mm256_set1_ps(x);
+}
+INLINE vec vec_fma(vec a, vec b, vec c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+INLINE vec vec_max(vec a, vec b) {
+    return _mm256_max_ps(a, b);
+}
+INLINE vec vec_min(vec a, vec b) {
+    return _mm256_min_ps(a, b);
+}
+INLINE vec vec_less(vec a, vec b, vec yes, vec no) {
+    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+INLINE vec vec_power(vec t) {
+    return _mm256_castsi256_ps(
+        _mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23), _mm256_set1_epi32(0x3F800000)));
+}
+
+#else /* four lanes of the compiler's own vectors: any machine */
+typedef float vec __attribute__((vector_size(16)));
+typedef int32_t vec_bits __attribute__((vector_size(16)));
+#define VEC_LANES 4
+#define VEC_COLUMNS 2
+INLINE vec vec_load(const float *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+INLINE void vec_store(float *p, vec v) {
+    memcpy(p, &v, sizeof v);
+}
+INLINE vec vec_set(float x) {
+    return (vec){x, x, x, x};
+}
+INLINE vec vec_fma(vec a, vec b, vec c) {
+    return a * b + c;
+}
+INLINE vec vec_less(vec a, vec b, vec yes, vec no) {
+    const vec_bits m = a < b;
+    return (vec)((m & (vec_bits)yes) | (~m & (vec_bits)no));
+}
+INLINE vec vec_max(vec a, vec b) {
+    return vec_less(b, a, a, b);
+}
+INLINE vec vec_min(vec a, vec b) {
+    return vec_less(a, b, a, b);
+}
+INLINE vec vec_power(vec t) {
+    return (vec)(((vec_bits)t << 23) + 0x3F800000);
+}
+#endif
+
+/* The first n lanes of p, `rest` in the others, and the way back; 0 < n <= VEC_LANES. */
+#if defined(LOOPS_AVX512)
+INLINE vec vec_load_part(const float *p, int64_t n, float rest) {
+    return _mm512_mask_loadu_ps(vec_set(rest), (__mmask16)((1u << n) - 1u), p);
+}
+INLINE void vec_store_part(float *p, vec v, int64_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), v);
+}
+#elif defined(LOOPS_AVX2)
+INLINE __m256i vec_lanes_below(int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+INLINE vec vec_load_part(const float *p, int64_t n, float rest) {
+    const __m256i m = vec_lanes_below(n);
+    return _mm256_blendv_ps(vec_set(rest), _mm256_maskload_ps(p, m), _mm256_castsi256_ps(m));
+}
+INLINE void vec_store_part(float *p, vec v, int64_t n) {
+    _mm256_maskstore_ps(p, vec_lanes_below(n), v);
+}
+#else
+INLINE vec vec_load_part(const float *p, int64_t n, float rest) {
+    float lanes[VEC_LANES];
+    int64_t i;
+    for (i = 0; i < VEC_LANES; i++) lanes[i] = i < n ? p[i] : rest;
+    return vec_load(lanes);
+}
+INLINE void vec_store_part(float *p, vec v, int64_t n) {
+    float lanes[VEC_LANES];
+    int64_t i;
+    vec_store(lanes, v);
+    for (i = 0; i < n; i++) p[i] = lanes[i];
+}
+#endif
+
+/* Lanes from i on of n in all: whole vectors but for the last. */
+INLINE vec vec_get(const float *p, int64_t i, int64_t n) {
+    return i + VEC_LANES <= n ? vec_load(p + i) : vec_load_part(p + i, n - i, 0.0f);
+}
+INLINE void vec_put(float *p, vec v, int64_t i, int64_t n) {
+    if (i + VEC_LANES <= n) {
+        vec_store(p + i, v);
+    } else {
+        vec_store_part(p + i, v, n - i);
+    }
+}
+
+/* The lanes added in pairs: (0 + half), (1 + half + 1), ... until one is left. */
+INLINE float vec_sum(vec v) {
+    float lanes[VEC_LANES];
+    int64_t i, half;
+    vec_store(lanes, v);
+    for (half = VEC_LANES / 2; half > 0; half /= 2) {
+        for (i = 0; i < half; i++) lanes[i] += lanes[i + half];
+    }
+    return lanes[0];
+}
+INLINE float vec_largest(vec v) {
+    float lanes[VEC_LANES];
+    int64_t i;
+    vec_store(lanes, v);
+    for (i = 1; i < VEC_LANES; i++) lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
+    return lanes[0];
+}
+
+/* exp(x) within 1.5 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, the power series of exp(r) up to r^7
+ * (its error is 5e-9), times 2^n. Under -87.33, where the result would no longer be a normal number, it is zero, so that
+ * what is masked with -infinity weighs exactly nothing; over 88.37 it stays at exp(88.37). NaN stays NaN. */
+INLINE vec vec_exp(vec x) {
+    const vec magic = vec_set(12582912.0f); /* 1.5 * 2^23 */
+    const vec y = vec_max(vec_set(-87.33f), vec_min(vec_set(88.37f), x));
+    const vec t = vec_fma(y, vec_set(1.44269504f), magic);
+    const vec n = t - magic;
+    const vec high = vec_fma(n, vec_set(-0.693145752f), y); /* ln 2 in two parts; the first has 13 zero bits at its end */
+    const vec r = vec_fma(n, vec_set(-1.42860677e-6f), high);
+    vec p = vec_set(1.0f / 5040.0f);
+    p = vec_fma(p, r, vec_set(1.0f / 720.0f));
+    p = vec_fma(p, r, vec_set(1.0f / 120.0f));
+    p = vec_fma(p, r, vec_set(1.0f / 24.0f));
+    p = vec_fma(p, r, vec_set(1.0f / 6.0f));
+    p = vec_fma(p, r, vec_set(0.5f));
+    p = vec_fma(p, r, vec_set(1.0f));
+    p = vec_fma(p, r, vec_set(1.0f));
+    return vec_less(x, vec_set(-87.33f), vec_set(0.0f), p * vec_power(t));
+}
+
+#endif

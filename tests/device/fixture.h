@@ -1,0 +1,267 @@
+/* device/fixture.h: what the tests of device kernels share.
+ *
+ * A case is a function that puts its operands into buffers, runs one kernel, and gets the results. `every_way` plays it
+ * with 1, 2, 3 and 8 threads and with operands that begin at other offsets, and holds that all the results are the same
+ * bits. Every buffer ends in a canary, results and workspaces begin as NaN, and a workspace is as large as the device
+ * asked for.
+ */
+#ifndef WEFT_TEST_DEVICE_FIXTURE_H
+#define WEFT_TEST_DEVICE_FIXTURE_H
+
+#include <check.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include <weft/device.h>
+
+#define CANARY 64
+#define CANARY_BYTE 0x5A
+#define MAX_BUFFERS 24
+#define WAYS 4
+
+static const int way_threads[WAYS] = {1, 2, 3, 8};
+static const int64_t way_shift[WAYS] = {0, 64, 4, 36}; /* bytes before an operand that is not fp64 */
+
+static const weft_device_plugin *table;
+static weft_device *devices[WAYS];
+static weft_host host;
+
+static void host_log(const weft_host *h, int32_t level, const char *text) {
+    (void)h;
+    printf("[%d] %s\n", level, text);
+}
+static void *host_alloc(const weft_host *h, size_t bytes, size_t alignment) {
+    (void)h;
+    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+static void host_release(const weft_host *h, void *memory) {
+    (void)h;
+    free(memory);
+}
+
+static weft_device *make_device(int64_t threads) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_device *device = NULL;
+    ck_assert_msg(table->create(&device, &host, &threads, 0, &err) == WEFT_OK, "%s", err.text);
+    return device;
+}
+
+static void load_plugin(void) {
+    const char *dir = getenv("WEFT_PLUGIN_PATH");
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_plugin_list *list = NULL;
+    weft_plugin_entry_fn *entry = NULL;
+    char path[4096];
+    void *so = NULL;
+    int i = 0;
+    ck_assert_msg(dir != NULL, "WEFT_PLUGIN_PATH names the folder of weft-device-cpu.so");
+    (void)snprintf(path, sizeof path, "%s/weft-device-cpu.so", dir);
+    so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    ck_assert_msg(so != NULL, "%s", dlerror());
+    *(void **)&entry = dlsym(so, "weft_plugin_entry");
+    ck_assert_ptr_nonnull(entry);
+    host.struct_size = (uint32_t)sizeof host;
+    host.sdk = WEFT_SDK_HEADERS;
+    host.log = host_log;
+    host.alloc = host_alloc;
+    host.release = host_release;
+    list = entry(&host, &err);
+    ck_assert_ptr_nonnull(list);
+    ck_assert_uint_eq(list->n_plugins, 1);
+    ck_assert_uint_eq(list->plugins->config_size, sizeof(int64_t));
+    ck_assert_str_eq(list->plugins->keys[0].name, "threads");
+    table = list->plugins->table;
+    for (i = 0; i < WAYS; i++) devices[i] = make_device(way_threads[i]);
+}
+
+static void unload_plugin(void) {
+    int i = 0;
+    for (i = 0; i < WAYS; i++) table->destroy(devices[i]);
+}
+
+/* ---- one run of a case ---- */
+
+typedef struct run {
+    weft_device *device;
+    int64_t shift;
+    int64_t n_buffers;
+    weft_buffer *buffers[MAX_BUFFERS];
+    int64_t ends[MAX_BUFFERS]; /* where each canary begins */
+    float *results;            /* all that was got, one after another */
+    int64_t n_results;
+} run;
+
+/* A buffer of `shift` bytes, the operand, and the canary. data NULL: NaN in every place. */
+static weft_ref put_at(run *r, const void *data, int64_t bytes, int64_t shift) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_ref ref = {NULL, shift};
+    char *view = NULL;
+    ck_assert_int_lt(r->n_buffers, MAX_BUFFERS);
+    ck_assert_msg(table->alloc(r->device, &ref.buffer, shift + bytes + CANARY, &err) == WEFT_OK, "%s", err.text);
+    r->buffers[r->n_buffers] = ref.buffer;
+    r->ends[r->n_buffers++] = shift + bytes;
+    view = table->host_view(r->device, ref);
+    ck_assert_ptr_nonnull(view);
+    ck_assert_uint_eq((uintptr_t)(view - shift) % 4096, 0);
+    memset(view, 0xFF, (size_t)bytes);
+    if (data != NULL && bytes > 0) {
+        ck_assert_int_eq(table->write(r->device, NULL, ref, data, bytes, &err), WEFT_OK);
+    }
+    memset(view + bytes, CANARY_BYTE, CANARY);
+    return ref;
+}
+static weft_ref put(run *r, const void *data, int64_t bytes) {
+    return put_at(r, data, bytes, r->shift);
+}
+static weft_ref put_floats(run *r, const float *data, int64_t n) {
+    return put_at(r, data, n * 4, r->shift);
+}
+static weft_ref put_doubles(run *r, const double *data, int64_t n) {
+    return put_at(r, data, n * 8, r->shift / 8 * 8);
+}
+static weft_ref put_workspace(run *r, int64_t bytes) {
+    return bytes == 0 ? (weft_ref){NULL, 0} : put_at(r, NULL, bytes, r->shift / 8 * 8);
+}
+
+static void get_bytes(run *r, weft_ref ref, int64_t bytes) {
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t words = (bytes + 3) / 4;
+    r->results = realloc(r->results, (size_t)(r->n_results + words) * 4);
+    memset(r->results + r->n_results, 0, (size_t)words * 4);
+    ck_assert_int_eq(table->read(r->device, NULL, r->results + r->n_results, ref, bytes, &err), WEFT_OK);
+    r->n_results += words;
+}
+static void get_floats(run *r, weft_ref ref, int64_t n) {
+    get_bytes(r, ref, n * 4);
+}
+
+static void end_run(run *r) {
+    int64_t i = 0, j = 0;
+    for (i = 0; i < r->n_buffers; i++) {
+        const weft_ref end = {r->buffers[i], r->ends[i]};
+        const unsigned char *canary = table->host_view(r->device, end);
+        for (j = 0; j < CANARY; j++) {
+            ck_assert_msg(canary[j] == CANARY_BYTE, "operand %lld was overrun by byte %lld", (long long)i, (long long)j);
+        }
+        table->release(r->device, r->buffers[i]);
+    }
+    r->n_buffers = 0;
+}
+
+typedef void case_fn(run *r, const void *data);
+
+/* The results of the first way, which the caller frees; all other ways gave the same bits. */
+static float *every_way(case_fn *body, const void *data, const char *name) {
+    run first = {0};
+    int i = 0;
+    for (i = 0; i < WAYS; i++) {
+        run r = {.device = devices[i], .shift = way_shift[i]};
+        body(&r, data);
+        end_run(&r);
+        if (i == 0) {
+            first = r;
+            continue;
+        }
+        ck_assert_int_eq(r.n_results, first.n_results);
+        ck_assert_msg(memcmp(r.results, first.results, (size_t)r.n_results * 4) == 0,
+                      "%s: %d threads at offset %lld give other bits than one thread at 0", name, way_threads[i],
+                      (long long)way_shift[i]);
+        free(r.results);
+    }
+    return first.results;
+}
+
+#define RUN(r, kernel, args)                                                                                           \
+    do {                                                                                                               \
+        weft_error run_err = WEFT_ERROR_INIT;                                                                          \
+        const weft_status run_status = table->kernel((r)->device, NULL, (args), &run_err);                             \
+        ck_assert_msg(run_status == WEFT_OK, #kernel ": %s", run_err.text);                                            \
+    } while (0)
+
+/* Each of the refs, moved one element beyond its buffer's end, is refused by name, and so is a buffer that is missing
+ * unless it may be. struct_size 0 is refused too. */
+typedef struct named_ref {
+    weft_ref *ref;
+    const char *name;
+    int64_t element;
+    bool optional;
+} named_ref;
+
+#define REFUSES(r, kernel, args, refs)                                                                                 \
+    do {                                                                                                               \
+        weft_error e = WEFT_ERROR_INIT;                                                                                \
+        for (size_t at = 0; at < sizeof(refs) / sizeof *(refs); at++) {                                                \
+            const weft_ref kept = *(refs)[at].ref;                                                                     \
+            (refs)[at].ref->offset += CANARY + (refs)[at].element;                                                     \
+            ck_assert_msg(table->kernel((r)->device, NULL, (args), &e) == WEFT_E_HOST,                                 \
+                          #kernel " reaches beyond %s", (refs)[at].name);                                              \
+            ck_assert_msg(strstr(e.text, #kernel) && strstr(e.text, (refs)[at].name), "%s", e.text);                   \
+            (refs)[at].ref->offset = -(refs)[at].element;                                                              \
+            ck_assert_int_eq(table->kernel((r)->device, NULL, (args), &e), WEFT_E_HOST);                               \
+            *(refs)[at].ref = kept;                                                                                    \
+            if ((refs)[at].optional) continue;                                                                         \
+            (refs)[at].ref->buffer = NULL;                                                                             \
+            ck_assert_int_eq(table->kernel((r)->device, NULL, (args), &e), WEFT_E_HOST);                               \
+            *(refs)[at].ref = kept;                                                                                    \
+        }                                                                                                              \
+        (args)->struct_size = 0;                                                                                       \
+        ck_assert_int_eq(table->kernel((r)->device, NULL, (args), &e), WEFT_E_HOST);                                   \
+        (args)->struct_size = (uint32_t)sizeof *(args);                                                                \
+    } while (0)
+
+/* ---- numbers ---- */
+
+static uint64_t number_state;
+
+/* Uniform in [-1, 1). */
+static float number(void) {
+    number_state = number_state * 6364136223846793005u + 1442695040888963407u;
+    return (float)((double)(number_state >> 40) / (double)(1 << 23) - 1.0);
+}
+static float *numbers(int64_t n, float scale) {
+    float *out = malloc((size_t)(n > 0 ? n : 1) * sizeof *out);
+    int64_t i = 0;
+    for (i = 0; i < n; i++) out[i] = number() * scale;
+    return out;
+}
+static double *zeros(int64_t n) {
+    return calloc((size_t)(n > 0 ? n : 1), sizeof(double));
+}
+
+/* The difference's norm is within `limit` of the wanted norm, and no element is off by more than 20 times as much of the
+ * largest one. */
+static void expect_close(const char *name, const float *got, const double *want, int64_t n, double limit) {
+    double off = 0, norm = 0, worst = 0, largest = 0;
+    int64_t i = 0;
+    for (i = 0; i < n; i++) {
+        const double d = (double)got[i] - want[i];
+        off += d * d;
+        norm += want[i] * want[i];
+        worst = fabs(d) <= worst ? worst : fabs(d);
+        largest = fmax(largest, fabs(want[i]));
+    }
+    ck_assert_msg(sqrt(off) <= limit * sqrt(norm) + 1e-30, "%s: relative difference %.3g in norm, at most %.3g", name,
+                  sqrt(off / (norm + 1e-300)), limit);
+    ck_assert_msg(worst <= 20 * limit * largest + 1e-30, "%s: an element is off by %.3g of %.3g", name, worst, largest);
+}
+
+static int run_suite(const char *name, void (*fill)(TCase *)) {
+    Suite *suite = suite_create(name);
+    TCase *tests = tcase_create(name);
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_add_unchecked_fixture(tests, load_plugin, unload_plugin);
+    tcase_set_timeout(tests, 600);
+    fill(tests);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK); /* a team of OpenMP threads does not survive fork */
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#endif

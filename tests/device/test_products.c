@@ -1,0 +1,367 @@
+/* Matrix products and the fused head against plain loops in fp64. */
+#include "device/fixture.h"
+
+typedef struct matmul_case {
+    int64_t m, n, k, pad; /* pad: floats between rows that belong to no matrix */
+    int transpose_a, transpose_b, accumulate;
+    const float *a, *b, *c;
+    int64_t a_size, b_size, c_size;
+} matmul_case;
+
+static weft_matmul matmul_args(const matmul_case *t) {
+    const weft_matmul args = {.struct_size = sizeof args,
+                              .m = t->m,
+                              .n = t->n,
+                              .k = t->k,
+                              .lda = (t->transpose_a ? t->m : t->k) + t->pad,
+                              .ldb = (t->transpose_b ? t->k : t->n) + t->pad,
+                              .ldc = t->n + t->pad,
+                              .dtype_a = WEFT_F32,
+                              .dtype_b = WEFT_F32,
+                              .dtype_c = WEFT_F32,
+                              .transpose_a = t->transpose_a,
+                              .transpose_b = t->transpose_b,
+                              .accumulate = t->accumulate};
+    return args;
+}
+
+static void matmul_case_run(run *r, const void *data) {
+    const matmul_case *t = data;
+    weft_matmul args = matmul_args(t);
+    args.a = put_floats(r, t->a, t->a_size);
+    args.b = put_floats(r, t->b, t->b_size);
+    args.c = put_floats(r, t->c, t->c_size);
+    args.workspace = put_workspace(r, table->matmul_workspace(r->device, &args));
+    RUN(r, matmul, &args);
+    get_floats(r, args.c, t->c_size);
+}
+
+static double *matmul_oracle(const matmul_case *t, const weft_matmul *args) {
+    double *c = zeros(t->c_size);
+    int64_t i = 0, j = 0, p = 0;
+    for (i = 0; i < t->c_size; i++) c[i] = (double)t->c[i]; /* between rows nothing changes */
+    for (i = 0; i < t->m; i++) {
+        for (j = 0; j < t->n; j++) {
+            double sum = 0;
+            for (p = 0; p < t->k; p++) {
+                const float a = t->transpose_a ? t->a[p * args->lda + i] : t->a[i * args->lda + p];
+                const float b = t->transpose_b ? t->b[j * args->ldb + p] : t->b[p * args->ldb + j];
+                sum += (double)a * (double)b;
+            }
+            c[i * args->ldc + j] = sum + (t->accumulate ? (double)t->c[i * args->ldc + j] : 0);
+        }
+    }
+    return c;
+}
+
+/* One shape: against the oracle, and accumulating is one addition of the finished product, bit for bit. */
+static void matmul_check(int64_t m, int64_t n, int64_t k, int ta, int tb, int64_t pad) {
+    matmul_case t = {.m = m, .n = n, .k = k, .pad = pad, .transpose_a = ta, .transpose_b = tb};
+    const weft_matmul args = matmul_args(&t);
+    float *set = NULL, *added = NULL, *a = NULL, *b = NULL, *c = NULL;
+    double *want = NULL;
+    int64_t i = 0, j = 0;
+    char name[96];
+    (void)snprintf(name, sizeof name, "matmul %lldx%lldx%lld %d%d", (long long)m, (long long)n, (long long)k, ta, tb);
+    t.a_size = ((ta ? k : m) - 1) * args.lda + (ta ? m : k); /* the last row ends with the matrix */
+    t.b_size = ((tb ? n : k) - 1) * args.ldb + (tb ? k : n);
+    t.c_size = (m - 1) * args.ldc + n;
+    t.a = a = numbers(t.a_size, 1);
+    t.b = b = numbers(t.b_size, 1);
+    t.c = c = numbers(t.c_size, 1);
+    want = matmul_oracle(&t, &args);
+    set = every_way(matmul_case_run, &t, name);
+    expect_close(name, set, want, t.c_size, 2e-6);
+    t.accumulate = 1;
+    added = every_way(matmul_case_run, &t, name);
+    for (i = 0; i < m; i++) {
+        for (j = 0; j < n; j++) {
+            const int64_t at = i * args.ldc + j;
+            ck_assert_msg(added[at] == c[at] + set[at], "%s: C += AB at (%lld,%lld)", name, (long long)i, (long long)j);
+        }
+    }
+    free(a), free(b), free(c), free(want), free(set), free(added);
+}
+
+START_TEST(products_of_odd_shapes) {
+    int form = 0;
+    for (form = 0; form < 4; form++) {
+        matmul_check(1, 1, 1, form & 1, form >> 1, 0);
+        matmul_check(37, 53, 29, form & 1, form >> 1, 3);
+        matmul_check(257, 131, 67, form & 1, form >> 1, 0);
+        matmul_check(64, 512, 64, form & 1, form >> 1, 0);
+        matmul_check(269, 389, 97, form & 1, form >> 1, 16);
+    }
+}
+END_TEST
+
+START_TEST(products_that_oneDNN_cuts_by_threads) {
+    matmul_check(36, 48, 4096, 0, 0, 0);
+    matmul_check(172, 64, 512, 0, 1, 0);
+    matmul_check(128, 128, 4099, 1, 0, 0);
+    matmul_check(72, 200, 1031, 1, 0, 0);
+    matmul_check(1, 1000, 288, 0, 1, 0);
+    matmul_check(3, 5, 9000, 0, 1, 0);
+}
+END_TEST
+
+START_TEST(products_of_nothing) {
+    const float c[6] = {1, 2, 3, 4, 5, 6};
+    run r = {.device = devices[1]};
+    weft_matmul args = {.struct_size = sizeof args, .m = 2, .n = 3, .k = 0, .lda = 1, .ldb = 3, .ldc = 3};
+    args.dtype_a = args.dtype_b = args.dtype_c = WEFT_F32;
+    args.accumulate = 1;
+    args.c = put_floats(&r, c, 6);
+    RUN(&r, matmul, &args);
+    get_floats(&r, args.c, 6);
+    ck_assert_mem_eq(r.results, c, sizeof c);
+    args.accumulate = 0;
+    RUN(&r, matmul, &args);
+    get_floats(&r, args.c, 6);
+    for (int i = 6; i < 12; i++) ck_assert(r.results[i] == 0);
+    args.m = 0;
+    RUN(&r, matmul, &args);
+    end_run(&r);
+    free(r.results);
+}
+END_TEST
+
+START_TEST(products_refuse_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 8};
+    matmul_case t = {.m = 7, .n = 5, .k = 3};
+    weft_matmul args = matmul_args(&t);
+    weft_error err = WEFT_ERROR_INIT;
+    named_ref refs[] = {{&args.a, "operand a", 4, false},
+                        {&args.b, "operand b", 4, false},
+                        {&args.c, "operand c", 4, false},
+                        {&args.workspace, "workspace", 8, false}};
+    args.a = put_floats(&r, NULL, 21);
+    args.b = put_floats(&r, NULL, 15);
+    args.c = put_floats(&r, NULL, 35);
+    args.accumulate = 1;
+    ck_assert_int_gt(table->matmul_workspace(r.device, &args), 0);
+    args.workspace = put_workspace(&r, (table->matmul_workspace(r.device, &args) + 7) / 8 * 8);
+    REFUSES(&r, matmul, &args, refs);
+    args.ldb = 4;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.ldb = 5;
+    args.m = -1;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.m = INT64_MAX / 2;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.m = 7;
+    args.a.offset = 2;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.a.offset = 8;
+    args.dtype_b = WEFT_BF16;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "matmul") && strstr(err.text, "bf16"), "%s", err.text);
+    end_run(&r);
+}
+END_TEST
+
+/* ---- the head ---- */
+
+typedef struct head_case {
+    int64_t rows, width, vocab;
+    const float *x, *w, *weights, *dw;
+    const int32_t *targets;
+    int grad, accumulate, want_dx, want_dw;
+} head_case;
+
+static weft_head head_args(const head_case *t) {
+    const weft_head args = {.struct_size = sizeof args,
+                            .rows = t->rows,
+                            .width = t->width,
+                            .vocab = t->vocab,
+                            .accumulate_dw = t->accumulate,
+                            .dtype = WEFT_F32};
+    return args;
+}
+
+static void head_put(run *r, const head_case *t, weft_head *args) {
+    *args = head_args(t);
+    args->x = put_floats(r, t->x, t->rows * t->width);
+    args->w = put_floats(r, t->w, t->vocab * t->width);
+    args->targets = put(r, t->targets, t->rows * 4);
+    args->weights = put_floats(r, t->weights, t->rows);
+    args->loss = put_doubles(r, NULL, 1);
+    if (t->grad && t->want_dx) args->dx = put_floats(r, NULL, t->rows * t->width);
+    if (t->grad && t->want_dw) args->dw = put_floats(r, t->accumulate ? t->dw : NULL, t->vocab * t->width);
+    args->workspace = put_workspace(r, t->grad ? table->head_loss_grad_workspace(r->device, args)
+                                               : table->head_loss_workspace(r->device, args));
+}
+
+/* Results: loss (two words), dx, dw. */
+static void head_case_run(run *r, const void *data) {
+    const head_case *t = data;
+    weft_head args;
+    head_put(r, t, &args);
+    if (t->grad) {
+        RUN(r, head_loss_grad, &args);
+    } else {
+        RUN(r, head_loss, &args);
+    }
+    get_bytes(r, args.loss, 8);
+    if (args.dx.buffer != NULL) get_floats(r, args.dx, t->rows * t->width);
+    if (args.dw.buffer != NULL) get_floats(r, args.dw, t->vocab * t->width);
+}
+
+static double head_oracle(const head_case *t, double *dx, double *dw) {
+    const int64_t d = t->width;
+    double *logits = zeros(t->vocab), loss = 0;
+    int64_t r = 0, v = 0, i = 0;
+    for (r = 0; r < t->rows; r++) {
+        double max = -INFINITY, sum = 0;
+        if (t->weights[r] == 0) continue;
+        for (v = 0; v < t->vocab; v++) {
+            logits[v] = 0;
+            for (i = 0; i < d; i++) logits[v] += (double)t->x[r * d + i] * (double)t->w[v * d + i];
+            max = fmax(max, logits[v]);
+        }
+        for (v = 0; v < t->vocab; v++) sum += exp(logits[v] - max);
+        loss += (double)t->weights[r] * (max + log(sum) - logits[t->targets[r]]);
+        for (v = 0; v < t->vocab; v++) {
+            const double p = exp(logits[v] - max) / sum, g = (double)t->weights[r] * (p - (v == t->targets[r]));
+            for (i = 0; i < d; i++) dx[r * d + i] += g * (double)t->w[v * d + i];
+            for (i = 0; i < d; i++) dw[v * d + i] += g * (double)t->x[r * d + i];
+        }
+    }
+    free(logits);
+    return loss;
+}
+
+static double loss_of(const float *results) {
+    double loss = 0;
+    memcpy(&loss, results, sizeof loss);
+    return loss;
+}
+
+/* spoilt: rows of zero weight hold NaN and a target outside the vocabulary, which must get nowhere. */
+static head_case head_make(int64_t rows, int64_t width, int64_t vocab, bool spoilt) {
+    head_case t = {.rows = rows, .width = width, .vocab = vocab, .want_dx = 1, .want_dw = 1};
+    float *x = numbers(rows * width, 2), *weights = numbers(rows, 1);
+    int32_t *targets = malloc((size_t)rows * sizeof *targets);
+    int64_t r = 0, i = 0;
+    t.w = numbers(vocab * width, 1);
+    t.dw = numbers(vocab * width, 1);
+    for (r = 0; r < rows; r++) {
+        targets[r] = (int32_t)((r * 7919) % vocab);
+        weights[r] = r % 3 == 1 ? 0.0f : weights[r] + 1.25f;
+        if (r % 3 != 1 || !spoilt) continue;
+        targets[r] = -100;
+        for (i = 0; i < width; i++) x[r * width + i] = NAN;
+    }
+    t.x = x;
+    t.weights = weights;
+    t.targets = targets;
+    return t;
+}
+static void head_free(head_case *t) {
+    free((void *)t->x), free((void *)t->w), free((void *)t->dw), free((void *)t->weights), free((void *)t->targets);
+}
+
+static void head_check(int64_t rows, int64_t width, int64_t vocab) {
+    head_case t = head_make(rows, width, vocab, true);
+    double *dx = zeros(rows * width), *dw = zeros(vocab * width);
+    const double want = head_oracle(&t, dx, dw);
+    const int64_t at_dw = 2 + rows * width;
+    float *loss = every_way(head_case_run, &t, "head_loss"), *set = NULL, *added = NULL, *lone = NULL;
+    int64_t i = 0;
+    ck_assert_double_eq_tol(loss_of(loss), want, 2e-6 * fabs(want) + 1e-12);
+    t.grad = 1;
+    set = every_way(head_case_run, &t, "head_loss_grad");
+    ck_assert_double_eq(loss_of(set), loss_of(loss));
+    expect_close("dx of the head", set + 2, dx, rows * width, 1e-5);
+    expect_close("dw of the head", set + at_dw, dw, vocab * width, 1e-5);
+    for (i = 0; i < rows * width; i++) ck_assert(t.weights[i / width] != 0 || set[2 + i] == 0);
+    t.accumulate = 1;
+    added = every_way(head_case_run, &t, "head_loss_grad, accumulating");
+    for (i = 0; i < vocab * width; i++) ck_assert(added[at_dw + i] == t.dw[i] + set[at_dw + i]);
+    t.want_dx = t.accumulate = 0;
+    lone = every_way(head_case_run, &t, "head_loss_grad without dx");
+    ck_assert_mem_eq(lone + 2, set + at_dw, (size_t)(vocab * width) * 4);
+    free(dx), free(dw), free(loss), free(set), free(added), free(lone);
+    head_free(&t);
+}
+
+START_TEST(head_of_odd_shapes) {
+    head_check(1, 1, 2);
+    head_check(7, 8, 31);
+    head_check(45, 20, 509);
+    head_check(1100, 8, 97); /* more than one chunk */
+    head_check(260, 12, 32003); /* a chunk is bounded by the logits; two of them */
+}
+END_TEST
+
+START_TEST(head_of_large_logits_stays_finite) {
+    head_case t = head_make(5, 16, 700, false);
+    float *x = (float *)t.x, *got = NULL;
+    double *dx = zeros(5 * 16), *dw = zeros(700 * 16), want = 0;
+    for (int i = 0; i < 80; i++) x[i] *= 60;
+    want = head_oracle(&t, dx, dw);
+    t.grad = 1;
+    got = every_way(head_case_run, &t, "head of large logits");
+    ck_assert_double_eq_tol(loss_of(got), want, 2e-6 * fabs(want));
+    expect_close("dx of large logits", got + 2, dx, 80, 2e-5);
+    free(dx), free(dw), free(got);
+    head_free(&t);
+}
+END_TEST
+
+START_TEST(head_without_any_weight_gives_zeros) {
+    head_case t = head_make(6, 4, 11, true);
+    float *weights = (float *)t.weights, *got = NULL;
+    for (int i = 0; i < 6; i++) weights[i] = 0;
+    t.grad = 1;
+    got = every_way(head_case_run, &t, "head without weights");
+    for (int i = 0; i < 2 + 24 + 44; i++) ck_assert(got[i] == 0);
+    free(got);
+    t.accumulate = 1;
+    got = every_way(head_case_run, &t, "head without weights, accumulating");
+    ck_assert_mem_eq(got + 26, t.dw, 44 * 4);
+    free(got);
+    head_free(&t);
+}
+END_TEST
+
+START_TEST(head_refuses_what_does_not_fit) {
+    head_case t = head_make(5, 6, 13, false);
+    run r = {.device = devices[0], .shift = 8};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_head args;
+    named_ref refs[] = {{&args.x, "operand x", 4, false},
+                        {&args.w, "operand w", 4, false},
+                        {&args.targets, "operand targets", 4, false},
+                        {&args.weights, "operand weights", 4, false},
+                        {&args.loss, "operand loss", 8, false},
+                        {&args.dx, "operand dx", 4, true},
+                        {&args.dw, "operand dw", 4, true},
+                        {&args.workspace, "workspace", 8, false}};
+    t.grad = 1;
+    head_put(&r, &t, &args);
+    REFUSES(&r, head_loss_grad, &args, refs);
+    ((int32_t *)table->host_view(r.device, args.targets))[2] = 13;
+    ck_assert_int_eq(table->head_loss(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "targets[2] is 13"), "%s", err.text);
+    args.dtype = WEFT_BF16;
+    ck_assert_int_eq(table->head_loss(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    end_run(&r);
+    head_free(&t);
+}
+END_TEST
+
+static void fill(TCase *tests) {
+    tcase_add_test(tests, products_of_odd_shapes);
+    tcase_add_test(tests, products_that_oneDNN_cuts_by_threads);
+    tcase_add_test(tests, products_of_nothing);
+    tcase_add_test(tests, products_refuse_what_does_not_fit);
+    tcase_add_test(tests, head_of_odd_shapes);
+    tcase_add_test(tests, head_of_large_logits_stays_finite);
+    tcase_add_test(tests, head_without_any_weight_gives_zeros);
+    tcase_add_test(tests, head_refuses_what_does_not_fit);
+}
+
+int main(void) {
+    return run_suite("device.products", fill);
+}
