@@ -1,0 +1,389 @@
+/* sgd and adamw against PyTorch's own runs in double (golden/optim), their element-wise kernels driven directly: the same
+ * path as a device takes, without the device. */
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "config/config.h"
+#include "plugin/plugin.h"
+#include "plugin/services.h"
+#include <weft/optimizer.h>
+
+#define BOUND 2e-6 /* relative, in norm */
+#define MOST 256   /* elements of a golden tensor */
+
+/* --- the golden file ---------------------------------------------------------------------------------------------------- */
+
+static json_t *golden;                /* optim.json */
+static json_t *tensors;               /* the header of optim.safetensors */
+static const unsigned char *contents; /* what the offsets count from */
+static unsigned char *whole;
+
+static const char *golden_path(const char *name) {
+    static char path[4096];
+    const char *source = getenv("WEFT_SOURCE");
+    ck_assert_msg(source != NULL, "WEFT_SOURCE must name the source directory; ctest sets it");
+    (void)snprintf(path, sizeof path, "%s/tests/golden/optim/%s", source, name);
+    return path;
+}
+
+static void open_golden(void) {
+    FILE *file = fopen(golden_path("optim.safetensors"), "rb");
+    uint64_t header = 0;
+    long n;
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fseek(file, 0, SEEK_END), 0);
+    n = ftell(file);
+    rewind(file);
+    whole = malloc((size_t)n);
+    ck_assert_ptr_nonnull(whole);
+    ck_assert_uint_eq(fread(whole, 1, (size_t)n, file), (size_t)n);
+    (void)fclose(file);
+    memcpy(&header, whole, 8);
+    contents = whole + 8 + header;
+    tensors = json_loadb((const char *)whole + 8, (size_t)header, 0, NULL);
+    golden = json_load_file(golden_path("optim.json"), 0, NULL);
+    ck_assert(tensors != NULL && golden != NULL);
+}
+
+static void close_golden(void) {
+    json_decref(tensors);
+    json_decref(golden);
+    free(whole);
+}
+
+/* A tensor of the file as doubles; returns how many. */
+static size_t read_tensor(double *out, size_t most, const char *format, ...) {
+    char name[256];
+    json_t *entry = NULL, *offsets = NULL;
+    size_t from, bytes, n, i;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    entry = json_object_get(tensors, name);
+    ck_assert_msg(entry != NULL, "no tensor %s", name);
+    offsets = json_object_get(entry, "data_offsets");
+    from = (size_t)json_integer_value(json_array_get(offsets, 0));
+    bytes = (size_t)json_integer_value(json_array_get(offsets, 1)) - from;
+    if (strcmp(json_string_value(json_object_get(entry, "dtype")), "F64") == 0) {
+        n = bytes / 8;
+        ck_assert_uint_le(n, most);
+        memcpy(out, contents + from, bytes);
+        return n;
+    }
+    n = bytes / 4;
+    ck_assert_uint_le(n, most);
+    for (i = 0; i < n; i++) {
+        float value;
+        memcpy(&value, contents + from + 4 * i, 4);
+        out[i] = (double)value;
+    }
+    return n;
+}
+
+/* The formula of optim.json. */
+static int32_t golden_number(uint32_t k, uint32_t i, uint32_t s) {
+    uint32_t x = k * 0x9E3779B1u + i * 0x85EBCA77u + s * 0xC2B2AE3Du;
+    x ^= x >> 16;
+    x *= 0x7FEB352Du;
+    x ^= x >> 15;
+    x *= 0x846CA68Bu;
+    x ^= x >> 16;
+    return (int32_t)(x >> 9) - 4194304;
+}
+
+static float golden_gradient(uint32_t k, uint32_t i, uint32_t step, double scale, int holes) {
+    const double exact = ((double)golden_number(k, i, 0) + (double)golden_number(k, i, step)) * 0x1p-22 * scale;
+    return holes && i % 13 == 5 ? 0.0f : (float)exact;
+}
+
+/* --- an optimizer, made the way the host makes it ------------------------------------------------------------------------- */
+
+typedef struct made {
+    weft_plugins *plugins;
+    weft_config *config;
+    const weft_optimizer_plugin *table;
+    weft_optimizer *optimizer;
+    unsigned char filled[512]; /* the config struct */
+} made;
+
+static weft_status make(made *out, const char *id, const char *const *overrides, size_t n, weft_error *err) {
+    const weft_plugins_options options = {NULL, NULL};
+    const weft_loaded *loaded = NULL;
+    const weft_plugin *plugin = NULL;
+    weft_status status;
+    memset(out, 0, sizeof *out);
+    ck_assert_msg(weft_plugins_create(&out->plugins, &options, err) == WEFT_OK, "%s", err->text);
+    ck_assert_msg(weft_plugins_get(out->plugins, &loaded, "optimizer", id, err) == WEFT_OK, "%s", err->text);
+    plugin = loaded->plugin;
+    out->table = weft_loaded_table(loaded, optimizer);
+    ck_assert_uint_le(plugin->config_size, sizeof out->filled);
+    ck_assert_msg(weft_config_load(&out->config, NULL, overrides, n, err) == WEFT_OK, "%s", err->text);
+    status = weft_config_fill(out->config, out->filled, "optimizer", plugin->keys, plugin->n_keys, plugin->key_stride, err);
+    if (status == WEFT_OK && plugin->validate != NULL) status = plugin->validate(out->filled, err);
+    if (status == WEFT_OK) status = out->table->create(&out->optimizer, weft_services(), out->filled, err);
+    return status;
+}
+
+static void unmake(made *self) {
+    if (self->optimizer != NULL) self->table->destroy(self->optimizer);
+    weft_config_free(self->config);
+    weft_plugins_destroy(self->plugins);
+}
+
+/* One update over [0, n), cut into pieces of `piece` elements. */
+static void update(made *self, float *w, const float *g, float *states[WEFT_MAX_STATES], int64_t n, int64_t piece,
+                   uint64_t step, double lr, const weft_range *range) {
+    const weft_step_info info = {(uint32_t)sizeof(weft_step_info), 0, step, lr};
+    const weft_elementwise *kernel = self->table->update(self->optimizer);
+    float hp[64]; /* 256 bytes, the most that is allowed */
+    int64_t at;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_le(self->table->hp_size(self->optimizer), (int64_t)sizeof hp);
+    ck_assert_int_eq(self->table->prepare(self->optimizer, hp, &info, &err), WEFT_OK);
+    for (at = 0; at < n; at += piece) {
+        weft_elementwise_call call = {(uint32_t)sizeof call, 0, w, g, {NULL}, hp, range, at, at + piece, 1.0f, 0};
+        if (call.end > n) call.end = n;
+        memcpy(call.states, states, sizeof call.states);
+        kernel->cpu(&call);
+    }
+}
+
+/* --- against PyTorch ---------------------------------------------------------------------------------------------------------- */
+
+static double relative(const float *ours, const double *exact, size_t n) {
+    double difference = 0, size = 0;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const double d = (double)ours[i] - exact[i];
+        difference += d * d;
+        size += exact[i] * exact[i];
+    }
+    return sqrt(difference) / (size > 0 ? sqrt(size) : 1);
+}
+
+static int is_exempt(const json_t *one, const char *name) {
+    const json_t *list = json_object_get(one, "no_decay");
+    size_t i;
+    for (i = 0; i < json_array_size(list); i++) {
+        if (strcmp(json_string_value(json_array_get(list, i)), name) == 0) return 1;
+    }
+    return 0;
+}
+
+/* The case's numbers as overrides; returns how many. */
+static size_t overrides_of(char texts[8][128], const char *pointers[8], json_t *one) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    size_t n = 0;
+    json_object_foreach(one, key, value) {
+        if (strcmp(key, "name") == 0 || strcmp(key, "optimizer") == 0 || strcmp(key, "no_decay") == 0) continue;
+        ck_assert_uint_lt(n, 8);
+        if (json_is_boolean(value)) {
+            (void)snprintf(texts[n], 128, "optimizer.%s=%s", key, json_is_true(value) ? "yes" : "no");
+        } else {
+            (void)snprintf(texts[n], 128, "optimizer.%s=%.17g", key, json_number_value(value));
+        }
+        pointers[n] = texts[n];
+        n++;
+    }
+    return n;
+}
+
+/* One tensor of one case, all steps; then the weights and every state against the file. */
+static void run_tensor(made *self, json_t *one, uint32_t k, const double *rates, size_t steps, int64_t piece) {
+    json_t *tensor = json_array_get(json_object_get(golden, "tensors"), k);
+    const char *name = json_string_value(json_object_get(tensor, "name"));
+    const char *label = json_string_value(json_object_get(one, "name"));
+    const double scale = json_number_value(json_object_get(tensor, "scale"));
+    const int holes = json_is_true(json_object_get(tensor, "holes"));
+    double exact[MOST];
+    float w[MOST], g[MOST], s[WEFT_MAX_STATES][MOST] = {{0}}, *states[WEFT_MAX_STATES] = {s[0], s[1], s[2], s[3]};
+    const size_t n = read_tensor(exact, MOST, "start.%s", name);
+    const weft_range range = {(uint32_t)sizeof range, 0, 0, (int64_t)n, 1.0f, is_exempt(one, name) ? 0.0f : 1.0f};
+    int64_t n_states = 0, slot;
+    const weft_state_slot *slots = self->table->states(self->optimizer, &n_states);
+    size_t i, step;
+    for (i = 0; i < n; i++) w[i] = (float)exact[i];
+    for (step = 1; step <= steps; step++) {
+        for (i = 0; i < n; i++) g[i] = golden_gradient(k, (uint32_t)i, (uint32_t)step, scale, holes);
+        update(self, w, g, states, (int64_t)n, piece, step, rates[step - 1], &range);
+    }
+    ck_assert_uint_eq(read_tensor(exact, MOST, "%s.final.%s", label, name), n);
+    ck_assert_msg(relative(w, exact, n) < BOUND, "%s %s: weights off by %.2e", label, name, relative(w, exact, n));
+    for (slot = 0; slot < n_states; slot++) {
+        ck_assert_uint_eq(read_tensor(exact, MOST, "%s.%s.%s", label, slots[slot].name, name), n);
+        ck_assert_msg(relative(s[slot], exact, n) < BOUND, "%s %s: %s off by %.2e", label, name, slots[slot].name,
+                      relative(s[slot], exact, n));
+    }
+}
+
+#define N_CASES 9
+START_TEST(a_hundred_steps_are_those_of_pytorch) {
+    json_t *cases = json_object_get(golden, "cases"), *one = json_array_get(cases, (size_t)_i);
+    char texts[8][128];
+    const char *overrides[8];
+    double rates[1000];
+    made self;
+    weft_error err = WEFT_ERROR_INIT;
+    const size_t n = overrides_of(texts, overrides, one);
+    size_t steps;
+    uint32_t k;
+    ck_assert_uint_eq(json_array_size(cases), N_CASES);
+    ck_assert_msg(make(&self, json_string_value(json_object_get(one, "optimizer")), overrides, n, &err) == WEFT_OK, "%s",
+                  err.text);
+    steps = read_tensor(rates, 1000, "%s.lr", json_string_value(json_object_get(one, "name")));
+    ck_assert_uint_eq(steps, 100);
+    for (k = 0; k < json_array_size(json_object_get(golden, "tensors")); k++) run_tensor(&self, one, k, rates, steps, 1000);
+    unmake(&self);
+}
+END_TEST
+
+START_TEST(the_gradients_are_those_of_the_file) {
+    json_t *list = json_object_get(golden, "tensors"), *steps = json_object_get(golden, "gradient_steps");
+    size_t k, row, i;
+    for (k = 0; k < json_array_size(list); k++) {
+        json_t *tensor = json_array_get(list, k);
+        double stored[4 * MOST];
+        const size_t n = read_tensor(stored, 4 * MOST, "gradient.%s", json_string_value(json_object_get(tensor, "name"))) /
+                         json_array_size(steps);
+        for (row = 0; row < json_array_size(steps); row++) {
+            for (i = 0; i < n; i++) {
+                const float made_here = golden_gradient(
+                    (uint32_t)k, (uint32_t)i, (uint32_t)json_integer_value(json_array_get(steps, row)),
+                    json_number_value(json_object_get(tensor, "scale")), json_is_true(json_object_get(tensor, "holes")));
+                ck_assert_double_eq((double)made_here, stored[row * n + i]);
+            }
+        }
+    }
+}
+END_TEST
+
+/* --- without a golden file -------------------------------------------------------------------------------------------------------- */
+
+static const char *const kinds_of_update[][4] = {
+    {"sgd", "optimizer.momentum=0", "optimizer.weight_decay=0.1", "optimizer.lr=0.1"},
+    {"sgd", "optimizer.momentum=0.9", "optimizer.nesterov=yes", "optimizer.weight_decay=0.1"},
+    {"adamw", "optimizer.beta1=0.9", "optimizer.weight_decay=0.1", "optimizer.lr=0.1"},
+};
+
+/* A shard sees its own elements alone: whatever the cuts, the bits are those of the whole. */
+START_TEST(cuts_do_not_change_bits) {
+    static const int64_t pieces[] = {1, 3, 7, 8, 33, 100};
+    float whole_w[2][MOST], w[MOST], g[MOST];
+    made self;
+    weft_error err = WEFT_ERROR_INIT;
+    size_t cut, i;
+    uint64_t step;
+    const weft_range range = {(uint32_t)sizeof range, 0, 0, MOST, 0.5f, 1.0f};
+    ck_assert_msg(make(&self, kinds_of_update[_i][0], &kinds_of_update[_i][1], 3, &err) == WEFT_OK, "%s", err.text);
+    for (cut = 0; cut <= sizeof pieces / sizeof pieces[0]; cut++) {
+        float s[WEFT_MAX_STATES][MOST] = {{0}}, *states[WEFT_MAX_STATES] = {s[0], s[1], s[2], s[3]};
+        for (i = 0; i < MOST; i++) w[i] = golden_gradient(9, (uint32_t)i, 1, 1, 0);
+        for (step = 1; step <= 5; step++) {
+            for (i = 0; i < MOST; i++) g[i] = golden_gradient(7, (uint32_t)i, (uint32_t)step, 1, 1);
+            update(&self, w, g, states, MOST, cut == 0 ? MOST : pieces[cut - 1], step, 0.05, &range);
+        }
+        if (cut == 0) {
+            memcpy(whole_w[0], w, sizeof w);
+            memcpy(whole_w[1], s[0], sizeof w);
+        }
+        ck_assert_mem_eq(whole_w[0], w, sizeof w);
+        ck_assert_mem_eq(whole_w[1], s[0], sizeof w);
+    }
+    unmake(&self);
+}
+END_TEST
+
+START_TEST(dampening_spares_the_first_step) {
+    static const char *const overrides[] = {"optimizer.momentum=0.75", "optimizer.dampening=0.5", "optimizer.lr=1"};
+    made self;
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_range range = {(uint32_t)sizeof range, 0, 0, 1, 1.0f, 1.0f};
+    float w = 0, b = 0, g, *states[WEFT_MAX_STATES] = {&b, NULL, NULL, NULL};
+    ck_assert_msg(make(&self, "sgd", overrides, 3, &err) == WEFT_OK, "%s", err.text);
+    g = 8;
+    update(&self, &w, &g, states, 1, 1, 1, 1, &range);
+    ck_assert_float_eq(b, 8); /* whole */
+    ck_assert_float_eq(w, -8);
+    g = 4;
+    update(&self, &w, &g, states, 1, 1, 2, 1, &range);
+    ck_assert_float_eq(b, 8); /* 0.75 8 + 0.5 4 */
+    ck_assert_float_eq(w, -16);
+    unmake(&self);
+}
+END_TEST
+
+/* lr_scale multiplies the step and the decay's step; decay 0 exempts; the coefficient multiplies the gradient. */
+START_TEST(a_range_scales_its_own_parameter) {
+    static const char *const overrides[] = {"optimizer.weight_decay=0.5", "optimizer.lr=1"};
+    made self;
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_step_info info = {(uint32_t)sizeof info, 0, 1, 1.0};
+    weft_range range = {(uint32_t)sizeof range, 0, 0, 1, 0.25f, 1.0f};
+    float hp[64], w, g = 8;
+    weft_elementwise_call call = {(uint32_t)sizeof call, 0, &w, &g, {NULL}, hp, &range, 0, 1, 0.5f, 0};
+    ck_assert_msg(make(&self, "sgd", overrides, 2, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(self.table->prepare(self.optimizer, hp, &info, &err), WEFT_OK);
+    w = 16;
+    self.table->update(self.optimizer)->cpu(&call);
+    ck_assert_float_eq(w, 13); /* 16 - 0.25 (0.5 8 + 0.5 16) */
+    range.decay = 0;
+    w = 16;
+    self.table->update(self.optimizer)->cpu(&call);
+    ck_assert_float_eq(w, 15); /* 16 - 0.25 (0.5 8) */
+    unmake(&self);
+}
+END_TEST
+
+START_TEST(nesterov_without_momentum_is_refused) {
+    static const char *const overrides[] = {"optimizer.nesterov=yes"};
+    made self;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(make(&self, "sgd", overrides, 1, &err), WEFT_E_USER);
+    ck_assert_ptr_nonnull(strstr(err.text, "nesterov = yes needs momentum above 0 and dampening = 0"));
+    unmake(&self);
+}
+END_TEST
+
+START_TEST(defaults_are_pytorchs) {
+    made self;
+    weft_error err = WEFT_ERROR_INIT;
+    const double *numbers = (const double *)(const void *)self.filled;
+    ck_assert_msg(make(&self, "adamw", NULL, 0, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_double_eq(numbers[0], 1e-3);
+    ck_assert_double_eq(numbers[1], 0.9);
+    ck_assert_double_eq(numbers[2], 0.999);
+    ck_assert_double_eq(numbers[3], 1e-8);
+    ck_assert_double_eq(numbers[4], 0.01);
+    unmake(&self);
+    ck_assert_msg(make(&self, "sgd", NULL, 0, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_double_eq(numbers[0], 1e-3);
+    ck_assert_double_eq(numbers[1], 0);
+    unmake(&self);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("optimizers");
+    TCase *tests = tcase_create("optimizers");
+    SRunner *runner = NULL;
+    int failed;
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, open_golden, close_golden);
+    tcase_add_loop_test(tests, a_hundred_steps_are_those_of_pytorch, 0, N_CASES);
+    tcase_add_test(tests, the_gradients_are_those_of_the_file);
+    tcase_add_loop_test(tests, cuts_do_not_change_bits, 0, 3);
+    tcase_add_test(tests, dampening_spares_the_first_step);
+    tcase_add_test(tests, a_range_scales_its_own_parameter);
+    tcase_add_test(tests, nesterov_without_momentum_is_refused);
+    tcase_add_test(tests, defaults_are_pytorchs);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
