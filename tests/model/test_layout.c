@@ -1,0 +1,276 @@
+/* Units, groups and the grid: what travels together, and where each parameter lies. */
+#include "llama.h"
+#include "model/layout.h"
+
+/* ---- policies ---- */
+
+static const char *unit_class; /* modules of this class start units; NULL: none; "": every one */
+static weft_status policy_status;
+static uint8_t odd_start; /* written for the last module */
+static weft_module_view seen[256];
+static uint32_t n_seen;
+
+static weft_status test_units(const weft_host *host, const void *config, const weft_policy_job *job, uint8_t *starts,
+                              weft_error *err) {
+    (void)host;
+    (void)config;
+    (void)err;
+    ck_assert_uint_le(job->n_modules, 256);
+    n_seen = job->n_modules;
+    for (uint32_t i = 0; i < job->n_modules; i++) {
+        seen[i] = *(const weft_module_view *)(const void *)((const char *)job->modules + (size_t)i * job->stride);
+        ck_assert_int_eq(starts[i], 0);
+        if (unit_class != NULL && (unit_class[0] == '\0' || strcmp(unit_class, seen[i].class_name) == 0)) starts[i] = 1;
+    }
+    if (odd_start != 0) starts[job->n_modules - 1] = odd_start;
+    return policy_status;
+}
+
+static const weft_policy_plugin policy = {sizeof(weft_policy_plugin), 0, test_units};
+
+static void setup(void) {
+    unit_class = "LlamaDecoderLayer";
+    policy_status = WEFT_OK;
+    odd_start = 0;
+}
+
+static weft_declared *golden(const char *name) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "%s/config.json", name);
+    return llama_declared(llama_golden(path));
+}
+
+static weft_layout *layout_of(weft_declared *d) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_layout *layout = NULL;
+    ck_assert_ok(weft_layout_create(&layout, d, &fixture_host, &policy, NULL, &err), err);
+    return layout;
+}
+
+/* What holds of every layout. */
+static void check_layout(const weft_layout *l, const weft_declared *d) {
+    int64_t end = 0, members = 0;
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        const weft_group *group = &l->groups[g];
+        int64_t used = 0, at = 0;
+        ck_assert_int_eq(group->base, end);
+        ck_assert_int_eq(group->trainable, g < l->n_trainable_groups);
+        ck_assert_int_eq(group->dtype, WEFT_F32);
+        ck_assert_int_eq(l->units[group->unit].groups[group->trainable ? 0 : 1], g);
+        for (int32_t i = 0; i < group->n_members; i++) {
+            const weft_parameter *p = &d->parameters[group->members[i]];
+            ck_assert(i == 0 || group->members[i] > group->members[i - 1]);
+            ck_assert_int_eq(p->group, g);
+            ck_assert_int_eq(p->unit, group->unit);
+            ck_assert_int_eq(p->trainable, group->trainable);
+            ck_assert_int_ge(p->offset, at);
+            ck_assert_int_lt(p->offset, at + l->grid);
+            ck_assert_int_eq(weft_layout_offset(l, p) % l->grid, 0);
+            at = p->offset + p->numel;
+            used += p->numel;
+        }
+        ck_assert_int_eq(group->used, used);
+        ck_assert_int_ge(group->numel, at);
+        ck_assert_int_lt(group->numel, at + l->grid);
+        members += group->n_members;
+        end += group->numel;
+        if (g == l->n_trainable_groups - 1) ck_assert_int_eq(l->trainable_numel, end);
+    }
+    ck_assert_int_eq(members, d->n_parameters);
+    ck_assert_int_eq(l->numel, end);
+}
+
+START_TEST(blocks_are_units_and_the_rest_is_the_root) {
+    weft_declared *d = golden("llama-tied");
+    weft_layout *l = layout_of(d);
+    const char *const names[] = {"root", "model.layers.0", "model.layers.1", "model.layers.2"};
+    check_layout(l, d);
+    ck_assert_int_eq(l->n_units, 4);
+    ck_assert_int_eq(l->n_groups, 4);
+    ck_assert_int_eq(l->n_trainable_groups, 4);
+    for (int i = 0; i < 4; i++)
+        ck_assert_str_eq(l->units[i].name, names[i]);
+    ck_assert_int_eq(l->groups[0].n_members, 2); /* the embedding, which is the head, too; the last norm */
+    ck_assert_int_eq(l->groups[1].n_members, 9);
+    weft_layout_destroy(l);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(the_policy_sees_the_tree_with_tied_storage_once) {
+    weft_declared *d = golden("llama-tied");
+    weft_layout *l = layout_of(d);
+    const int32_t head = weft_declared_module(d, "lm_head"), block = weft_declared_module(d, "model.layers.1");
+    ck_assert_uint_eq(n_seen, d->n_modules);
+    ck_assert_int_eq(seen[0].parameters, weft_declared_numel(d, false));
+    ck_assert_int_eq(seen[0].own_parameters, 0);
+    ck_assert_int_eq(seen[head].parameters, 0);
+    ck_assert_str_eq(seen[head].class_name, "Linear");
+    ck_assert_int_eq(seen[block].is_block, 1);
+    ck_assert_int_eq(seen[block].parameters, 4 * 24 * 24 + 3 * 24 * 41 + 2 * 24);
+    ck_assert_int_eq(seen[weft_declared_module(d, "model.layers")].is_block, 0);
+    ck_assert_int_eq(seen[weft_declared_module(d, "model.layers.1.mlp")].is_block, 0);
+    ck_assert_int_eq(seen[weft_declared_module(d, "model.embed_tokens")].own_parameters, 97 * 24);
+    for (uint32_t m = 0; m < n_seen; m++)
+        ck_assert_int_lt(seen[m].parent, (int32_t)m); /* parents first */
+    weft_layout_destroy(l);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(the_deepest_unit_takes_a_parameter) {
+    weft_declared *d = golden("llama-gqa");
+    weft_layout *l = NULL;
+    unit_class = "LlamaMLP";
+    l = layout_of(d);
+    check_layout(l, d);
+    ck_assert_int_eq(l->n_units, 3);
+    ck_assert_str_eq(l->units[1].name, "model.layers.0.mlp");
+    ck_assert_int_eq(l->groups[1].n_members, 3);
+    weft_layout_destroy(l);
+    unit_class = ""; /* every module: leaves win, and a unit without parameters does not exist */
+    l = layout_of(d);
+    check_layout(l, d);
+    ck_assert_int_eq(l->n_units, d->n_parameters);
+    ck_assert_str_eq(l->units[0].name, "model.embed_tokens");
+    weft_layout_destroy(l);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(one_unit_is_the_root_however_it_is_said) {
+    weft_declared *d = golden("llama-gqa");
+    const char *const classes[] = {NULL, "LlamaForCausalLM"};
+    for (int i = 0; i < 2; i++) {
+        weft_layout *l = NULL;
+        unit_class = classes[i];
+        l = layout_of(d);
+        check_layout(l, d);
+        ck_assert_int_eq(l->n_units, 1);
+        ck_assert_str_eq(l->units[0].name, "root");
+        weft_layout_destroy(l);
+    }
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(frozen_groups_stand_behind_all_trained_ones) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = golden("llama-tied");
+    weft_layout *l = NULL;
+    ck_assert_ok(weft_declared_select(d, "*norm.weight,last:1", &err), err);
+    l = layout_of(d);
+    check_layout(l, d);
+    ck_assert_int_eq(l->n_units, 4);
+    ck_assert_int_eq(l->n_trainable_groups, 4);
+    ck_assert_int_eq(l->n_groups, 7); /* the last block has no frozen part */
+    ck_assert_int_eq(l->units[3].groups[1], -1);
+    ck_assert_int_eq(seen[weft_declared_module(d, "model.layers.0")].trainable, 2 * 24);
+    weft_layout_destroy(l);
+    ck_assert_ok(weft_declared_select(d, "head", &err), err);
+    l = layout_of(d);
+    check_layout(l, d);
+    ck_assert_int_eq(l->n_trainable_groups, 1);
+    ck_assert_int_eq(l->units[1].groups[0], -1);
+    ck_assert_int_eq(weft_declared_numel(d, true), 97 * 24);
+    weft_layout_destroy(l);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+/* A LLaMA of this width: its matrices are multiples of width^2, its norms have `width` elements. */
+static weft_declared *model_of(int width, int layers) {
+    char text[512];
+    fixture_directory_make();
+    (void)snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"llama\", \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d,"
+        " \"num_attention_heads\": 4, \"vocab_size\": %d}",
+        width, 4 * width, layers, 2 * width);
+    fixture_write(fixture_path("config.json"), text, strlen(text));
+    weft_declared *d = llama_declared(fixture_path("config.json"));
+    fixture_directory_remove();
+    return d;
+}
+
+static double padding(const weft_declared *d, int64_t grid) {
+    double more = 0;
+    for (int32_t p = 0; p < d->n_parameters; p++)
+        more += (double)((grid - d->parameters[p].numel % grid) % grid);
+    return more / (double)weft_declared_numel(d, false);
+}
+
+START_TEST(the_grid_is_the_largest_that_pads_by_less_than_two_percent) {
+    static const struct {
+        int width, layers;
+        int64_t grid;
+    } models[] = {{2048, 2, 16384}, {512, 2, 16384}, {288, 6, 4096}, {128, 2, 2048}, {24, 1, 64}};
+    for (int i = 0; i < 5; i++) {
+        weft_declared *d = model_of(models[i].width, models[i].layers);
+        weft_layout *l = layout_of(d);
+        check_layout(l, d);
+        if (l->grid > 64) ck_assert_double_lt(padding(d, l->grid), 0.02);
+        if (l->grid < 16384) ck_assert_double_ge(padding(d, 2 * l->grid), 0.02);
+        ck_assert_int_eq(l->grid, models[i].grid);
+        weft_layout_destroy(l);
+        weft_declared_destroy(d);
+    }
+}
+END_TEST
+
+START_TEST(the_grid_does_not_depend_on_policy_or_trained_parts) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = model_of(288, 2);
+    const char *const classes[] = {NULL, "", "LlamaDecoderLayer"}, *const trained[] = {"all", "head", "first:1"};
+    int64_t grid = 0, numel = 0;
+    for (int i = 0; i < 3; i++) {
+        weft_layout *l = NULL;
+        unit_class = classes[i];
+        ck_assert_ok(weft_declared_select(d, trained[i], &err), err);
+        l = layout_of(d);
+        ck_assert(i == 0 || (l->grid == grid && l->numel == numel));
+        grid = l->grid;
+        numel = l->numel;
+        weft_layout_destroy(l);
+    }
+    weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(a_policy_that_fails_or_lies_is_named) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = golden("llama-gqa");
+    weft_layout *l = NULL;
+    policy_status = WEFT_E_USER;
+    ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "wrap policy failed without saying why");
+    policy_status = WEFT_OK;
+    odd_start = 7;
+    ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "says 7 for module 'lm_head'");
+    ck_assert_ptr_null(l);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("model.layout");
+    TCase *tcase = tcase_create("layout");
+    SRunner *runner = NULL;
+    int failures = 0;
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_test(tcase, blocks_are_units_and_the_rest_is_the_root);
+    tcase_add_test(tcase, the_policy_sees_the_tree_with_tied_storage_once);
+    tcase_add_test(tcase, the_deepest_unit_takes_a_parameter);
+    tcase_add_test(tcase, one_unit_is_the_root_however_it_is_said);
+    tcase_add_test(tcase, frozen_groups_stand_behind_all_trained_ones);
+    tcase_add_test(tcase, the_grid_is_the_largest_that_pads_by_less_than_two_percent);
+    tcase_add_test(tcase, the_grid_does_not_depend_on_policy_or_trained_parts);
+    tcase_add_test(tcase, a_policy_that_fails_or_lies_is_named);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}
