@@ -19,7 +19,8 @@
  *
  * `range`: for numbers an interval such as "(0,1]" or "[1,inf)", or "" for any; words may be allowed beside it after a bar:
  * "[0,inf) | none | auto". `none` and `auto` then arrive as WEFT_NONE_* and WEFT_AUTO_*. For STR and PATH: "" or words that
- * stand for themselves (a PATH that is one of them is left as it is). `fallback` NULL: the key is required.
+ * stand for themselves (a PATH that is one of them is left as it is; with the word `number`, so is every number, and a file
+ * of such a name is written "./12"). `fallback` NULL: the key is required.
  */
 #ifndef WEFT_KEYS_H
 #define WEFT_KEYS_H

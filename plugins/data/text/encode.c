@@ -1,0 +1,201 @@
+/* encode.c: documents become ids, several at once; the result does not depend on which thread did what. */
+#include "text.h"
+
+#include <jansson.h>
+
+/* Documents that one thread takes in one go. */
+typedef struct task {
+    size_t first, n;
+    text_array ids;     /* int32_t */
+    text_array lengths; /* int64_t, one per document */
+    weft_status status;
+    weft_error err;
+} task;
+
+typedef struct encoding {
+    const weft_host *host;
+    const text_config *config;
+    const weft_data_job *job;
+    const text_source *source;
+    task *tasks;
+    size_t n_tasks;
+} encoding;
+
+typedef struct document_sink {
+    const encoding *all;
+    task *task;
+    int32_t bad; /* an id outside the vocabulary, or -1 */
+    int has_bad;
+} document_sink;
+
+static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
+    document_sink *sink = context;
+    text_array *to = &sink->task->ids;
+    if (text_array_reserve(to, sink->all->host, n, sizeof *ids) != WEFT_OK) return WEFT_E_MEMORY;
+    memcpy((int32_t *)to->data + to->n, ids, n * sizeof *ids);
+    to->n += n;
+    for (size_t i = 0; i < n && !sink->has_bad; i++)
+        if (ids[i] < 0 || ids[i] >= sink->all->job->vocab_size) {
+            sink->bad = ids[i];
+            sink->has_bad = 1;
+        }
+    return WEFT_OK;
+}
+
+/* "question, answer": which fields there are, for a message. */
+static void field_names(char *out, size_t size, json_t *object) {
+    const char *name = NULL;
+    json_t *value = NULL;
+    size_t n = 0;
+    out[0] = '\0';
+    json_object_foreach(object, name, value) {
+        n = strlen(out);
+        if (n + strlen(name) + 3 < size) (void)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", name);
+    }
+}
+
+/* The document of a JSONL line; the caller releases *holder. */
+static weft_status json_text(const encoding *all, const text_span *span, json_t **holder, const char **text, size_t *n,
+                             weft_error *err) {
+    json_error_t why;
+    char names[512];
+    const char *field = all->config->field;
+    const unsigned long long line = (unsigned long long)span->line;
+    json_t *value = NULL;
+    *holder = json_loadb(all->source->bytes + span->offset, span->bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
+    if (*holder == NULL)
+        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: not a JSON object: %s (column %d)", all->source->path, line,
+                              why.text, why.column);
+    if (!json_is_object(*holder))
+        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the line is JSON but not an object {...}", all->source->path, line);
+    value = json_object_get(*holder, field);
+    field_names(names, sizeof names, *holder);
+    if (value == NULL)
+        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: there is no field \"%s\"; the object has: %s. Set [data] field",
+                              all->source->path, line, field, names);
+    if (!json_is_string(value))
+        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the field \"%s\" is not a string", all->source->path, line, field);
+    *text = json_string_value(value);
+    *n = json_string_length(value);
+    return WEFT_OK;
+}
+
+static weft_status encode_one(const encoding *all, task *t, const text_span *span, weft_error *err) {
+    document_sink into = {.all = all, .task = t, .bad = -1};
+    const weft_ids_sink sink = {&into, put_ids};
+    const char *text = all->source->bytes + span->offset;
+    size_t n = span->bytes;
+    json_t *holder = NULL;
+    weft_status status = WEFT_OK;
+    if (all->source->jsonl) status = json_text(all, span, &holder, &text, &n, err);
+    if (status == WEFT_OK) {
+        status = all->job->encode(all->job, &sink, text, n, err);
+        if (status == WEFT_E_MEMORY && (err->text[0] == '\0'))
+            (void)weft_error_set(err, WEFT_E_MEMORY, "no memory for the ids");
+        if (status != WEFT_OK)
+            status = weft_error_prefix(err, "%s:%llu: ", all->source->path, (unsigned long long)span->line);
+    }
+    json_decref(holder);
+    if (status == WEFT_OK && into.has_bad)
+        status = weft_error_set(err, WEFT_E_USER, "%s:%llu: the tokenizer gives the id %d, but the model's vocabulary has %lld "
+                                "ids: tokenizer and model do not belong together", all->source->path,
+                                (unsigned long long)span->line, into.bad, (long long)all->job->vocab_size);
+    return status;
+}
+
+static void run_task(int64_t index, void *context) {
+    const encoding *all = context;
+    task *t = &all->tasks[index];
+    const text_span *spans = all->source->spans.data;
+    t->err.struct_size = (uint32_t)sizeof t->err;
+    t->status = text_array_reserve(&t->lengths, all->host, t->n, sizeof(int64_t));
+    if (t->status != WEFT_OK) (void)weft_error_set(&t->err, WEFT_E_MEMORY, "no memory for %zu documents", t->n);
+    for (size_t i = 0; i < t->n && t->status == WEFT_OK; i++) {
+        const size_t before = t->ids.n;
+        t->status = encode_one(all, t, &spans[t->first + i], &t->err);
+        ((int64_t *)t->lengths.data)[t->lengths.n++] = (int64_t)(t->ids.n - before);
+    }
+}
+
+/* About 64 KiB of text each: cut by the documents alone, never by the number of threads. */
+static size_t cut_tasks(const text_source *source, task *tasks) {
+    const text_span *spans = source->spans.data;
+    size_t n = 0, bytes = 0;
+    for (size_t i = 0; i < source->spans.n; i++) {
+        if (i == 0 || bytes >= 65536) {
+            if (tasks != NULL) tasks[n].first = i;
+            n++;
+            bytes = 0;
+        }
+        bytes += spans[i].bytes;
+        if (tasks != NULL) tasks[n - 1].n = i + 1 - tasks[n - 1].first;
+    }
+    return n;
+}
+
+static weft_status join(text_corpus *out, const encoding *all, weft_error *err) {
+    size_t total = 0, document = 0;
+    int64_t at = 0;
+    for (size_t i = 0; i < all->n_tasks; i++) total += all->tasks[i].ids.n;
+    out->n_documents = all->source->spans.n;
+    out->ids = all->host->alloc(all->host, (total + 1) * sizeof *out->ids, 64);
+    out->starts = all->host->alloc(all->host, (out->n_documents + 1) * sizeof *out->starts, 64);
+    if (out->ids == NULL || out->starts == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu ids", total);
+    for (size_t i = 0; i < all->n_tasks; i++) {
+        const task *t = &all->tasks[i];
+        int64_t inside = 0;
+        if (t->ids.n > 0) memcpy(out->ids + at, t->ids.data, t->ids.n * sizeof *out->ids);
+        for (size_t d = 0; d < t->n; d++) {
+            out->starts[document++] = at + inside;
+            inside += ((const int64_t *)t->lengths.data)[d];
+        }
+        at += inside;
+    }
+    out->starts[document] = at;
+    return WEFT_OK;
+}
+
+/* Tasks run in groups, so that the user sees how far it is. */
+static void run_tasks(encoding *all) {
+    enum { GROUP = 64 };
+    for (size_t at = 0; at < all->n_tasks; at += GROUP) {
+        encoding part = *all;
+        part.tasks += at;
+        part.n_tasks = all->n_tasks - at < GROUP ? all->n_tasks - at : GROUP;
+        all->host->parallel_for(all->host, (int64_t)part.n_tasks, run_task, &part);
+        if (all->n_tasks > GROUP)
+            all->host->progress(all->host, "encoding", (double)(at + part.n_tasks), (double)all->n_tasks);
+    }
+}
+
+weft_status text_corpus_encode(text_corpus *out, const weft_host *host, const text_config *config,
+                               const weft_data_job *job, const text_source *source, weft_error *err) {
+    encoding all = {.host = host, .config = config, .job = job, .source = source, .n_tasks = cut_tasks(source, NULL)};
+    text_corpus corpus = {0};
+    weft_status status = WEFT_OK;
+    all.tasks = host->alloc(host, all.n_tasks * sizeof *all.tasks, 64);
+    if (all.tasks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to encode %s", source->path);
+    memset(all.tasks, 0, all.n_tasks * sizeof *all.tasks);
+    (void)cut_tasks(source, all.tasks);
+    run_tasks(&all);
+    for (size_t i = 0; i < all.n_tasks && status == WEFT_OK; i++) {
+        status = all.tasks[i].status;
+        if (status != WEFT_OK) *err = all.tasks[i].err;
+    }
+    if (status == WEFT_OK) status = join(&corpus, &all, err);
+    for (size_t i = 0; i < all.n_tasks; i++) {
+        text_array_free(&all.tasks[i].ids, host);
+        text_array_free(&all.tasks[i].lengths, host);
+    }
+    host->release(host, all.tasks);
+    if (status == WEFT_OK) *out = corpus;
+    else text_corpus_free(&corpus, host);
+    return status;
+}
+
+void text_corpus_free(text_corpus *corpus, const weft_host *host) {
+    host->release(host, corpus->ids);
+    host->release(host, corpus->starts);
+    memset(corpus, 0, sizeof *corpus);
+}
