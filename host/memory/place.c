@@ -2,8 +2,8 @@
  *
  * Greedy: intervals are taken in some order, each goes into a gap between those that already lie there and share a
  * moment with it. Orders: largest first, largest area (bytes x life) first, longest life first, earliest first. Gaps:
- * the lowest, or the tightest. If none of these reaches the peak, the interval that sticks out highest is moved to the
- * front of the best order and the packing is tried again, a bounded number of times. */
+ * the lowest, or the tightest. If none of these reaches the peak, orders near the best one are tried, a bounded
+ * number of times. */
 #include "memory/place.h"
 
 #include <stdbool.h>
@@ -116,7 +116,7 @@ static void enter_bins(packer *p, int32_t i) {
     }
 }
 
-/* Packs in p->order; keeps the outcome if it is the smallest. Returns the interval that ends highest. */
+/* Packs in p->order; keeps the outcome if none is smaller. Returns the interval that ends highest. */
 static int32_t pack(packer *p, bool tightest) {
     int64_t arena = 0;
     int32_t highest = 0;
@@ -131,7 +131,7 @@ static int32_t pack(packer *p, bool tightest) {
             highest = i;
         }
     }
-    if (arena < p->best_arena) {
+    if (arena <= p->best_arena) {
         p->best_arena = arena;
         memcpy(p->best, p->offset, (size_t)p->n * sizeof *p->best);
         memcpy(p->best_order, p->order, (size_t)p->n * sizeof *p->order);
@@ -159,13 +159,31 @@ static void move_to_front(packer *p, int32_t item) {
     p->order[0] = item;
 }
 
-/* The interval that ended highest came too late to find room below: let it choose first. */
+/* The best order with two exchanged, drawn from a fixed sequence: the outcome stays a function of the intervals. */
+static void exchange_two(packer *p, uint64_t *sequence) {
+    int32_t at[2], item = 0;
+    memcpy(p->order, p->best_order, (size_t)p->n * sizeof *p->order);
+    for (int i = 0; i < 2; i++) {
+        *sequence = *sequence * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX generator */
+        at[i] = (int32_t)((*sequence >> 33) % (uint64_t)p->n);
+    }
+    item = p->order[at[0]];
+    p->order[at[0]] = p->order[at[1]];
+    p->order[at[1]] = item;
+}
+
+/* By turns: the interval that ended highest came too late to find room below, so it chooses first; two exchange places. */
 static void improve(packer *p, int64_t peak) {
-    int32_t rounds = ROUNDS_WORK / p->n;
+    uint64_t sequence = 1;
+    int32_t highest = 0, rounds = ROUNDS_WORK / p->n;
     if (rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
     memcpy(p->order, p->best_order, (size_t)p->n * sizeof *p->order);
-    for (int32_t round = 0; round < rounds && p->best_arena > peak; round++)
-        move_to_front(p, pack(p, round % 2 == 1));
+    highest = pack(p, false);
+    for (int32_t round = 0; round < rounds && p->best_arena > peak; round++) {
+        if (round % 4 == 0) move_to_front(p, highest);
+        else exchange_two(p, &sequence);
+        highest = pack(p, false);
+    }
 }
 
 static weft_status pack_all(packer *p, int64_t peak, weft_error *err) {
@@ -176,7 +194,7 @@ static weft_status pack_all(packer *p, int64_t peak, weft_error *err) {
         if (status == WEFT_OK) (void)pack(p, false);
         if (status == WEFT_OK && p->best_arena > peak) (void)pack(p, true);
     }
-    if (status == WEFT_OK) improve(p, peak);
+    if (status == WEFT_OK && p->best_arena > peak) improve(p, peak);
     return status;
 }
 

@@ -1,0 +1,486 @@
+/* tests/program/test_check.c: the checker accepts what strategies emit and refuses what is broken, by name.
+ *
+ * The job: embed, two layers of attn and mlp, head; two leaves; unit layers.0 frozen where a case says so. */
+#include "program/jobs.h"
+
+enum { NONE = -1 };
+enum { EMBED, ATTN0, MLP0, ATTN1, MLP1, HEAD };
+enum { ROOT, LAYER0, LAYER1, NORM_UNIT };
+
+static const tiny_options plain = {WEFT_MODE_TRAIN, 2, false, 0, false};
+static const tiny_options tied = {WEFT_MODE_TRAIN, 2, true, 0, false};
+static const tiny_options frozen = {WEFT_MODE_TRAIN, 2, false, 1u << ROOT | 1u << LAYER0, false};
+static const tiny_options checkpointing = {WEFT_MODE_TRAIN, 2, false, 0, true};
+static const tiny_options evaluate = {WEFT_MODE_EVALUATE, 1, false, 0, false};
+
+static int32_t at(const weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
+    const int32_t i = find_event(program, kind, segment, unit, leaf);
+    ck_assert_msg(i >= 0, "the valid program has no %s", weft_event_kind_name(kind));
+    return i;
+}
+
+static weft_event *event_of(weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
+    return &program->events[at(program, kind, segment, unit, leaf)];
+}
+
+static void drop(weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
+    remove_event(program, at(program, kind, segment, unit, leaf));
+}
+
+static void twice(weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
+    const int32_t i = at(program, kind, segment, unit, leaf);
+    insert_event(program, i + 1, program->events[i]);
+}
+
+static void move(weft_program *program, int32_t from, int32_t to) {
+    const weft_event event = program->events[from];
+    remove_event(program, from);
+    insert_event(program, to, event);
+}
+
+static void add(weft_program *program, int32_t where, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
+    const weft_event event = {(uint32_t)sizeof event, 0, kind, unit, segment, leaf, -1, 0, -1, 0};
+    insert_event(program, where, event);
+}
+
+/* The ways to break a program. */
+static void no_count(weft_program *p) {
+    drop(p, WEFT_EVENT_COUNT, NONE, NONE, NONE);
+}
+static void count_twice(weft_program *p) {
+    twice(p, WEFT_EVENT_COUNT, NONE, NONE, NONE);
+}
+static void count_late(weft_program *p) {
+    move(p, 0, at(p, WEFT_EVENT_BACKWARD, HEAD, NONE, 0));
+}
+static void no_forward(weft_program *p) {
+    drop(p, WEFT_EVENT_FORWARD, MLP0, NONE, 1);
+}
+static void no_last_forward(weft_program *p) {
+    drop(p, WEFT_EVENT_FORWARD, HEAD, NONE, 1);
+}
+static void forward_twice(weft_program *p) {
+    twice(p, WEFT_EVENT_FORWARD, ATTN1, NONE, 0);
+}
+static void forward_early(weft_program *p) {
+    const int32_t i = at(p, WEFT_EVENT_FORWARD, ATTN0, NONE, 1);
+    swap_events(p, i, i + 1);
+}
+static void no_backward(weft_program *p) {
+    drop(p, WEFT_EVENT_BACKWARD, ATTN1, NONE, 1);
+}
+static void no_lowest_backward(weft_program *p) {
+    drop(p, WEFT_EVENT_BACKWARD, EMBED, NONE, 0);
+}
+static void backward_twice(weft_program *p) {
+    twice(p, WEFT_EVENT_BACKWARD, MLP1, NONE, 0);
+}
+static void backward_upside_down(weft_program *p) {
+    const int32_t i = at(p, WEFT_EVENT_BACKWARD, MLP1, NONE, 0);
+    swap_events(p, i, i + 1);
+}
+static void backward_of_frozen(weft_program *p) {
+    add(p, at(p, WEFT_EVENT_BACKWARD, ATTN1, NONE, 0) + 1, WEFT_EVENT_BACKWARD, MLP0, NONE, 0);
+}
+static void backward_out_of_leaf_order(weft_program *p) {
+    const int32_t norm = at(p, WEFT_EVENT_NORM, NONE, NONE, NONE);
+    for (int32_t i = 0, end = norm; i < end;) { /* all REDUCEs last, in their order, so that they cannot be at fault */
+        if (p->events[i].kind != WEFT_EVENT_REDUCE) i++;
+        else move(p, i, norm - 1), end--;
+    }
+    for (int32_t i = 1; i < norm; i++)
+        if (p->events[i].kind != WEFT_EVENT_REDUCE) p->events[i].leaf = 1 - p->events[i].leaf;
+}
+static void no_reduce(weft_program *p) {
+    drop(p, WEFT_EVENT_REDUCE, NONE, LAYER0, 1);
+}
+static void reduce_twice(weft_program *p) {
+    twice(p, WEFT_EVENT_REDUCE, NONE, LAYER1, 0);
+}
+static void reduce_early(weft_program *p) {
+    const int32_t i = at(p, WEFT_EVENT_REDUCE, NONE, LAYER1, 0);
+    swap_events(p, i - 1, i);
+}
+static void reduce_before_tied_user(weft_program *p) {
+    move(p, at(p, WEFT_EVENT_REDUCE, NONE, ROOT, 0), at(p, WEFT_EVENT_BACKWARD, HEAD, NONE, 0) + 1);
+}
+static void reduce_of_frozen(weft_program *p) {
+    add(p, at(p, WEFT_EVENT_NORM, NONE, NONE, NONE), WEFT_EVENT_REDUCE, NONE, LAYER0, 0);
+}
+static void reduce_out_of_leaf_order(weft_program *p) {
+    move(p, at(p, WEFT_EVENT_REDUCE, NONE, NORM_UNIT, 0), at(p, WEFT_EVENT_NORM, NONE, NONE, NONE) - 1);
+}
+static void no_norm(weft_program *p) {
+    drop(p, WEFT_EVENT_NORM, NONE, NONE, NONE);
+}
+static void norm_early(weft_program *p) {
+    const int32_t i = at(p, WEFT_EVENT_NORM, NONE, NONE, NONE);
+    swap_events(p, i - 1, i);
+}
+static void norm_twice(weft_program *p) {
+    twice(p, WEFT_EVENT_NORM, NONE, NONE, NONE);
+}
+static void no_step(weft_program *p) {
+    drop(p, WEFT_EVENT_STEP, NONE, NONE, NONE);
+}
+static void step_twice(weft_program *p) {
+    twice(p, WEFT_EVENT_STEP, NONE, NONE, NONE);
+}
+static void step_early(weft_program *p) {
+    const int32_t i = at(p, WEFT_EVENT_STEP, NONE, NONE, NONE);
+    swap_events(p, i - 1, i);
+}
+static void leaf_too_large(weft_program *p) {
+    event_of(p, WEFT_EVENT_FORWARD, EMBED, NONE, 1)->leaf = 2;
+}
+static void segment_unknown(weft_program *p) {
+    event_of(p, WEFT_EVENT_BACKWARD, HEAD, NONE, 0)->segment = 6;
+}
+static void unit_unknown(weft_program *p) {
+    event_of(p, WEFT_EVENT_REDUCE, NONE, LAYER0, 0)->unit = 4;
+}
+static void unit_on_forward(weft_program *p) {
+    event_of(p, WEFT_EVENT_FORWARD, ATTN0, NONE, 0)->unit = 1;
+}
+static void leaf_on_step(weft_program *p) {
+    event_of(p, WEFT_EVENT_STEP, NONE, NONE, NONE)->leaf = 0;
+}
+static void peer_on_reduce(weft_program *p) {
+    event_of(p, WEFT_EVENT_REDUCE, NONE, ROOT, 0)->peer = 0;
+}
+static void gather(weft_program *p) {
+    add(p, 1, WEFT_EVENT_GATHER, NONE, LAYER0, NONE);
+}
+static void release(weft_program *p) {
+    add(p, 3, WEFT_EVENT_RELEASE, NONE, LAYER0, NONE);
+}
+static void send_without_peer(weft_program *p) {
+    add(p, 3, WEFT_EVENT_SEND, ATTN0, NONE, 0);
+}
+static void recv_without_peer(weft_program *p) {
+    add(p, 3, WEFT_EVENT_RECV, ATTN0, NONE, 0);
+}
+static void wait_for_nothing(weft_program *p) {
+    add(p, 3, WEFT_EVENT_WAIT, NONE, NONE, NONE);
+}
+static void refresh(weft_program *p) {
+    add(p, p->n_events, WEFT_EVENT_REFRESH, NONE, LAYER0, NONE);
+}
+static void kind_unknown(weft_program *p) {
+    p->events[5].kind = 14;
+}
+static void other_queue(weft_program *p) {
+    event_of(p, WEFT_EVENT_REDUCE, NONE, LAYER1, 0)->queue = 1;
+}
+static void waits_for_itself(weft_program *p) {
+    p->events[5].after = 5;
+}
+static void flags_set(weft_program *p) {
+    p->events[5].flags = 1;
+}
+static void event_cut_short(weft_program *p) {
+    p->events[5].struct_size = 8;
+}
+static void recompute_without_checkpointing(weft_program *p) {
+    add(p, at(p, WEFT_EVENT_BACKWARD, MLP1, NONE, 0), WEFT_EVENT_RECOMPUTE, MLP1, NONE, 0);
+}
+static void recompute_twice(weft_program *p) {
+    twice(p, WEFT_EVENT_RECOMPUTE, MLP1, NONE, 0);
+}
+static void recompute_late(weft_program *p) {
+    const int32_t i = at(p, WEFT_EVENT_RECOMPUTE, MLP1, NONE, 0);
+    swap_events(p, i, i + 1);
+}
+static void recompute_early(weft_program *p) {
+    move(p, at(p, WEFT_EVENT_RECOMPUTE, MLP1, NONE, 0), 1);
+}
+static void empty(weft_program *p) {
+    p->n_events = 0;
+}
+static void evaluation_counts(weft_program *p) {
+    add(p, 0, WEFT_EVENT_COUNT, NONE, NONE, NONE);
+}
+static void evaluation_without_head(weft_program *p) {
+    drop(p, WEFT_EVENT_FORWARD, HEAD, NONE, 0);
+}
+
+static const struct {
+    const char *name;
+    const tiny_options *job;
+    void (*breaks)(weft_program *program);
+    const char *says[3]; /* parts of the sentence */
+} cases[] = {
+    {"COUNT is missing", &plain, no_count, {"event 6, BACKWARD head leaf 0", "COUNT must come before"}},
+    {"COUNT comes twice", &plain, count_twice, {"event 1, COUNT", "event 0 has done this already"}},
+    {"COUNT comes after a BACKWARD", &plain, count_late, {"BACKWARD head leaf 0", "COUNT must come before"}},
+    {"a FORWARD is missing", &plain, no_forward, {"FORWARD layers.1.attn leaf 1", "layers.0.mlp", "no FORWARD"}},
+    {"the last FORWARD is missing", &plain, no_last_forward, {"BACKWARD head leaf 1", "there is no tape"}},
+    {"a FORWARD comes twice", &plain, forward_twice, {"FORWARD layers.1.attn leaf 0", "event 4 has done this"}},
+    {"a FORWARD before the one below", &plain, forward_early, {"FORWARD layers.0.mlp leaf 1", "layers.0.attn"}},
+    {"a BACKWARD is missing", &plain, no_backward, {"REDUCE layers.1 leaf 1", "layers.1.attn"}},
+    {"the lowest BACKWARD is missing", &plain, no_lowest_backward, {"REDUCE root leaf 0", "segment embed reads"}},
+    {"a BACKWARD comes twice", &plain, backward_twice, {"BACKWARD layers.1.mlp leaf 0", "already"}},
+    {"a BACKWARD before the one above",
+     &plain,
+     backward_upside_down,
+     {"BACKWARD layers.1.attn leaf 0", "layers.1.mlp"}},
+    {"a BACKWARD below what is trained", &frozen, backward_of_frozen, {"BACKWARD layers.0.mlp leaf 0", "no BACKWARD"}},
+    {"BACKWARDs out of leaf order",
+     &plain,
+     backward_out_of_leaf_order,
+     {"BACKWARD head leaf 0", "BACKWARD for leaf 1", "leaf order"}},
+    {"a REDUCE is missing", &plain, no_reduce, {"NORM", "layers.0", "no REDUCE for leaf 1"}},
+    {"a REDUCE comes twice", &plain, reduce_twice, {"REDUCE layers.1 leaf 0", "already"}},
+    {"a REDUCE before a BACKWARD that writes", &plain, reduce_early, {"REDUCE layers.1 leaf 0", "layers.1.attn"}},
+    {"a REDUCE before the tied user", &tied, reduce_before_tied_user, {"REDUCE root leaf 0", "segment embed"}},
+    {"a REDUCE of a frozen unit", &frozen, reduce_of_frozen, {"REDUCE layers.0 leaf 0", "frozen"}},
+    {"REDUCEs out of leaf order", &plain, reduce_out_of_leaf_order, {"REDUCE norm leaf 1", "no REDUCE for leaf 0"}},
+    {"NORM is missing", &plain, no_norm, {"STEP", "NORM must come before"}},
+    {"NORM before the last REDUCE", &plain, norm_early, {"NORM", "root", "no REDUCE for leaf 1"}},
+    {"NORM comes twice", &plain, norm_twice, {"NORM", "already"}},
+    {"STEP is missing", &plain, no_step, {"ends after", "without STEP"}},
+    {"STEP comes twice", &plain, step_twice, {"STEP", "it follows STEP"}},
+    {"STEP before NORM", &plain, step_early, {"STEP", "NORM must come before"}},
+    {"a leaf that there is not", &plain, leaf_too_large, {"FORWARD embed leaf 2", "its leaf is 2", "has 2"}},
+    {"a segment that there is not", &plain, segment_unknown, {"BACKWARD segment 6 leaf 0", "its segment is 6"}},
+    {"a unit that there is not", &plain, unit_unknown, {"REDUCE unit 4 leaf 0", "its unit is 4"}},
+    {"a unit on a FORWARD", &plain, unit_on_forward, {"FORWARD layers.0.attn", "its unit is 1", "must be -1"}},
+    {"a leaf on STEP", &plain, leaf_on_step, {"STEP leaf 0", "must be -1"}},
+    {"a peer on REDUCE", &plain, peer_on_reduce, {"REDUCE root leaf 0 peer 0", "its peer is 0"}},
+    {"a needless GATHER", &plain, gather, {"event 1, GATHER layers.0", "nothing is gathered"}},
+    {"a RELEASE of nothing", &plain, release, {"RELEASE layers.0", "nothing is gathered"}},
+    {"a SEND without a peer", &plain, send_without_peer, {"SEND layers.0.attn leaf 0", "no peer to send to"}},
+    {"a RECV without a peer", &plain, recv_without_peer, {"RECV layers.0.attn leaf 0", "no peer to receive from"}},
+    {"a WAIT for nothing", &plain, wait_for_nothing, {"event 3, WAIT", "nothing to wait for"}},
+    {"a REFRESH of no copies", &plain, refresh, {"REFRESH layers.0", "no copies"}},
+    {"a kind that there is not", &plain, kind_unknown, {"event 5", "unknown kind 14", "no such kind"}},
+    {"a queue for exchanges", &plain, other_queue, {"REDUCE layers.1 leaf 0", "its queue is 1"}},
+    {"an event that waits for itself", &plain, waits_for_itself, {"event 5", "-1 to 4 are allowed"}},
+    {"flags that mean nothing", &plain, flags_set, {"event 5", "its flags are 1"}},
+    {"an event cut short", &plain, event_cut_short, {"event 5", "struct_size is 8"}},
+    {"a RECOMPUTE without checkpointing",
+     &plain,
+     recompute_without_checkpointing,
+     {"RECOMPUTE layers.1.mlp leaf 0", "checkpointing is off"}},
+    {"a RECOMPUTE twice", &checkpointing, recompute_twice, {"RECOMPUTE layers.1.mlp leaf 0", "already"}},
+    {"a RECOMPUTE after its BACKWARD",
+     &checkpointing,
+     recompute_late,
+     {"RECOMPUTE layers.1.mlp leaf 0", "has already run"}},
+    {"a RECOMPUTE before its FORWARD",
+     &checkpointing,
+     recompute_early,
+     {"RECOMPUTE layers.1.mlp leaf 0", "its FORWARD for leaf 0 must come before"}},
+    {"no event at all", &plain, empty, {"ends after 0 events", "FORWARD embed leaf 0"}},
+    {"a COUNT in evaluation", &evaluate, evaluation_counts, {"event 0, COUNT", "FORWARDs alone"}},
+    {"evaluation without the head", &evaluate, evaluation_without_head, {"without FORWARD head leaf 0"}},
+};
+
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+START_TEST(a_broken_program_is_refused_by_name) {
+    tiny_job job;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_program *program = tiny_program(&job, cases[_i].job);
+    ck_assert_msg(weft_program_check(program, &job.spec, &err) == WEFT_OK, "the valid program: %s", err.text);
+    cases[_i].breaks(program);
+    ck_assert_msg(weft_program_check(program, &job.spec, &err) == WEFT_E_PLUGIN, "accepted: %s", cases[_i].name);
+    for (int i = 0; i < 3 && cases[_i].says[i] != NULL; i++)
+        ck_assert_msg(strstr(err.text, cases[_i].says[i]) != NULL, "%s: expected \"%s\" in \"%s\"", cases[_i].name,
+                      cases[_i].says[i], err.text);
+    ck_assert_int_eq(weft_program_place(program, &job.spec, &err), WEFT_E_PLUGIN);
+    weft_program_destroy(program);
+}
+END_TEST
+
+START_TEST(every_program_of_single_is_accepted) {
+    int32_t n = 0;
+    for (int32_t bits = 0; bits < 3 * 3 * 16 * 4; bits++) {
+        const tiny_options options = {bits % 3, 1 + bits / 3 % 3, bits / 9 % 2 != 0, (uint32_t)(bits / 18 % 16),
+                                      bits / 288 % 2 != 0};
+        tiny_job job;
+        weft_error err = WEFT_ERROR_INIT;
+        weft_program *program = NULL;
+        if (options.mode == WEFT_MODE_TRAIN && options.frozen == 15) continue; /* nothing is trained */
+        program = tiny_program(&job, &options);
+        ck_assert_msg(weft_program_check(program, &job.spec, &err) == WEFT_OK, "%s", err.text);
+        weft_program_destroy(program);
+        n++;
+    }
+    ck_assert_int_gt(n, 500);
+}
+END_TEST
+
+/* Order that the job leaves open is accepted: all FORWARDs before any BACKWARD is a step too. */
+START_TEST(another_right_order_is_accepted) {
+    tiny_job job;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_program *program = tiny_program(&job, &plain);
+    for (int32_t to = 1, i = 0; i < program->n_events; i++)
+        if (program->events[i].kind == WEFT_EVENT_FORWARD) move(program, i, to++);
+    ck_assert_int_eq(program->events[TINY_SEGMENTS + 1].leaf, 1);
+    ck_assert_msg(weft_program_check(program, &job.spec, &err) == WEFT_OK, "%s", err.text);
+    weft_program_destroy(program);
+}
+END_TEST
+
+START_TEST(nothing_trained_is_the_users_mistake) {
+    const tiny_options options = {WEFT_MODE_TRAIN, 1, false, 15, false};
+    tiny_job job;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_program *program = NULL;
+    tiny_make(&job, &options);
+    ck_assert_int_eq(weft_program_compile(&program, NULL, load_single(), NULL, &job.spec, 0, &err), WEFT_E_USER);
+    ck_assert_msg(strstr(err.text, "nothing is trained") != NULL, "%s", err.text);
+    ck_assert_ptr_null(program);
+}
+END_TEST
+
+START_TEST(a_trainable_unit_that_nothing_reads_is_the_users_mistake) {
+    tiny_job job;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_program *program = NULL;
+    tiny_make(&job, &plain);
+    job.reads[HEAD][0] = LAYER1; /* nobody reads unit norm any more */
+    ck_assert_int_eq(weft_program_compile(&program, NULL, load_single(), NULL, &job.spec, 0, &err), WEFT_E_USER);
+    ck_assert_msg(strstr(err.text, "unit norm") != NULL, "%s", err.text);
+}
+END_TEST
+
+START_TEST(single_wants_one_rank) {
+    tiny_job job;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_program *program = NULL;
+    tiny_make(&job, &plain);
+    job.spec.view.world = 4;
+    ck_assert_int_eq(weft_program_compile(&program, NULL, load_single(), NULL, &job.spec, 0, &err), WEFT_E_USER);
+    ck_assert_msg(strstr(err.text, "this job has 4") != NULL, "%s", err.text);
+}
+END_TEST
+
+START_TEST(single_owns_every_unit) {
+    tiny_job job;
+    weft_program *program = tiny_program(&job, &plain);
+    ck_assert_int_eq(job.spec.view.replicas, 1);
+    for (int u = 0; u < TINY_UNITS; u++) {
+        ck_assert_int_eq(job.unit_views[u].placement.parameters, WEFT_OWNED);
+        ck_assert_int_eq(job.unit_views[u].placement.optimizer, WEFT_OWNED);
+        ck_assert_int_eq(job.unit_views[u].placement.owner, 0);
+    }
+    weft_program_destroy(program);
+}
+END_TEST
+
+/* Strategies that answer wrongly. */
+static int32_t answer_replicas, answer_holding, answer_owner;
+static weft_status answer_status;
+
+static weft_status bad_replicas(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
+                                weft_error *err) {
+    (void)host, (void)config, (void)job, (void)err;
+    *out = answer_replicas;
+    return answer_status;
+}
+
+static weft_status bad_place(const weft_host *host, const void *config, const weft_strategy_job *job,
+                             weft_placement *units, weft_error *err) {
+    (void)host, (void)config, (void)err;
+    for (int32_t u = 0; u < job->n_units; u++) units[u].parameters = answer_holding, units[u].owner = answer_owner;
+    return WEFT_OK;
+}
+
+static weft_status bad_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
+                               const weft_emitter *emitter, weft_error *err) {
+    const weft_event event = {(uint32_t)sizeof event, 0, WEFT_EVENT_RECOMPUTE, -1, 1, 0, -1, 0, -1, 0};
+    (void)host, (void)config, (void)job, (void)rank, (void)err;
+    ck_assert_int_eq(emitter->emit(emitter->program, &event), 0);
+    ck_assert_int_eq(emitter->emit(emitter->program, &event), 1);
+    return WEFT_OK;
+}
+
+static void expect_blame(const char *says) {
+    const weft_strategy_plugin strategy = {(uint32_t)sizeof strategy, 0, bad_replicas, bad_place, bad_compile};
+    tiny_job job;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_program *program = NULL;
+    tiny_make(&job, &plain);
+    ck_assert_int_ne(weft_program_compile(&program, NULL, &strategy, NULL, &job.spec, 0, &err), WEFT_OK);
+    ck_assert_msg(strstr(err.text, says) != NULL, "expected \"%s\" in \"%s\"", says, err.text);
+}
+
+START_TEST(wrong_answers_of_a_strategy_are_refused) {
+    answer_replicas = 2;
+    expect_blame("wants 2 replicas");
+    answer_replicas = 1;
+    answer_holding = 7;
+    expect_blame("unit root with holding 7");
+    answer_holding = WEFT_OWNED;
+    answer_owner = 1;
+    expect_blame("unit root to rank 1");
+    answer_owner = 0;
+    expect_blame("event 0, RECOMPUTE layers.0.attn leaf 0: a strategy emits no RECOMPUTE");
+    answer_status = WEFT_E_PLUGIN;
+    expect_blame("`replicas` without saying why");
+}
+END_TEST
+
+START_TEST(checkpointing_adds_a_recompute_where_the_tape_would_wait) {
+    tiny_job job;
+    weft_program *program = tiny_program(&job, &checkpointing);
+    for (int32_t m = 0; m < 2; m++)
+        for (int32_t s = 0; s < TINY_SEGMENTS; s++) {
+            const int32_t again = find_event(program, WEFT_EVENT_RECOMPUTE, s, NONE, m);
+            if (s == HEAD) ck_assert_int_eq(again, -1); /* its BACKWARD follows its FORWARD at once */
+            else ck_assert_int_eq(again + 1, at(program, WEFT_EVENT_BACKWARD, s, NONE, m));
+        }
+    weft_program_destroy(program);
+}
+END_TEST
+
+START_TEST(checkpointing_keeps_what_waits_for_what) {
+    tiny_options options = plain;
+    tiny_job job;
+    weft_program *program = NULL, *copy = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    tiny_make(&job, &options);
+    program = compile_with(&job, load_single());
+    for (int32_t i = 1; i < program->n_events; i++) program->events[i].after = i - 1;
+    ck_assert_int_eq(weft_program_copy(&copy, program, &err), WEFT_OK);
+    job.spec.activation_checkpointing = true;
+    ck_assert_int_eq(weft_program_checkpoint(copy, &job.spec, &err), WEFT_OK);
+    ck_assert_int_gt(copy->n_events, program->n_events);
+    for (int32_t i = 0; i < copy->n_events; i++) {
+        const weft_event *event = &copy->events[i], *before = event->after >= 0 ? &copy->events[event->after] : NULL;
+        const int32_t was = find_event(program, event->kind, event->segment, event->unit, event->leaf);
+        if (event->kind == WEFT_EVENT_RECOMPUTE || was == 0) ck_assert_ptr_null(before);
+        else ck_assert_int_eq(find_event(program, before->kind, before->segment, before->unit, before->leaf), was - 1);
+    }
+    ck_assert_msg(weft_program_check(copy, &job.spec, &err) == WEFT_OK, "%s", err.text);
+    weft_program_destroy(program);
+    weft_program_destroy(copy);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("check");
+    TCase *tests = tcase_create("programs");
+    SRunner *runner = srunner_create(suite);
+    int failed = 0;
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, a_broken_program_is_refused_by_name, 0, N_CASES);
+    tcase_add_test(tests, every_program_of_single_is_accepted);
+    tcase_add_test(tests, another_right_order_is_accepted);
+    tcase_add_test(tests, nothing_trained_is_the_users_mistake);
+    tcase_add_test(tests, a_trainable_unit_that_nothing_reads_is_the_users_mistake);
+    tcase_add_test(tests, single_wants_one_rank);
+    tcase_add_test(tests, single_owns_every_unit);
+    tcase_add_test(tests, wrong_answers_of_a_strategy_are_refused);
+    tcase_add_test(tests, checkpointing_adds_a_recompute_where_the_tape_would_wait);
+    tcase_add_test(tests, checkpointing_keeps_what_waits_for_what);
+    suite_add_tcase(suite, tests);
+    printf("%d kinds of broken programs\n", (int)N_CASES);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
