@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+WEFT_KEYS_TABLE(text_config, TEXT_KEYS)
+
 enum { N_SPLITS = 3 };
 
 struct weft_data {

@@ -17,7 +17,7 @@
       "What is one document of plain text: the whole file, a line, or what stands between blank lines.")               \
     K(STR,  field,      "text", "", "", WEFT_SAME, "Field of each JSONL object that holds the document.")
 /* clang-format on */
-WEFT_KEYS(text_config, TEXT_KEYS)
+WEFT_KEYS_STRUCT(text_config, TEXT_KEYS)
 
 enum { FORMAT_AUTO, FORMAT_TEXT, FORMAT_JSONL };
 enum { DOCUMENT_FILE, DOCUMENT_LINE, DOCUMENT_PARAGRAPH };

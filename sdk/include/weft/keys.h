@@ -77,12 +77,18 @@ typedef struct weft_key {
     {(uint32_t)sizeof(weft_key), (flags), WEFT_KEY_##type, (uint32_t)offsetof(WEFT_KEYS_STRUCT_, name), #name,         \
      fallback, range, unit, help},
 
-/* Declares `typedef struct {...} config`. Follow it with WEFT_KEY_TABLE to get the rows; two macros because the rows need
- * the struct's name for their offsets. */
+/* Declares `typedef struct {...} config` and config_keys(), which gives its rows. A plugin of several files puts the first
+ * half into its header and the second into the file that has WEFT_PLUGIN. */
 #define WEFT_KEYS(config, LIST)                                                                                        \
+    WEFT_KEYS_STRUCT(config, LIST)                                                                                     \
+    WEFT_KEYS_TABLE(config, LIST)
+
+#define WEFT_KEYS_STRUCT(config, LIST)                                                                                 \
     typedef struct config {                                                                                            \
         LIST(WEFT_KEY_FIELD_)                                                                                          \
-    } config;                                                                                                          \
+    } config;
+
+#define WEFT_KEYS_TABLE(config, LIST)                                                                                  \
     enum { config##_n_keys = 0 LIST(WEFT_KEY_COUNT_) };                                                                \
     static const weft_key *config##_keys(void) {                                                                       \
         typedef config WEFT_KEYS_STRUCT_;                                                                              \
