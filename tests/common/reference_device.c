@@ -1,0 +1,238 @@
+/* tests/common/reference_device.c: memory, copies and the table. See reference_device.h. */
+#include "reference_device.h"
+
+#include "reference_kernels.h"
+
+#include <stdlib.h>
+
+struct weft_device {
+    int32_t index;
+};
+struct weft_stream {
+    int32_t unused;
+};
+struct weft_mark {
+    int32_t unused;
+};
+
+static weft_status device_create(weft_device **out, const weft_host *host, const void *config, int32_t index,
+                                 weft_error *err) {
+    weft_device *device = calloc(1, sizeof *device);
+    (void)host;
+    (void)config;
+    if (device == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reference device");
+    device->index = index;
+    *out = device;
+    return WEFT_OK;
+}
+
+static void device_destroy(weft_device *device) {
+    free(device);
+}
+
+static void device_info(const weft_device *device, weft_device_info *out) {
+    (void)device;
+    (void)snprintf(out->name, sizeof out->name, "reference");
+    (void)snprintf(out->isa, sizeof out->isa, "c11");
+    (void)snprintf(out->library, sizeof out->library, "none");
+    out->memory = (int64_t)1 << 40;
+    out->threads = 1;
+    out->has_bf16 = 0;
+}
+
+static weft_status buffer_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
+    weft_buffer *buffer = calloc(1, sizeof *buffer);
+    (void)device;
+    if (buffer == NULL || posix_memalign((void **)&buffer->data, 4096, (size_t)bytes + 1) != 0) {
+        free(buffer);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %lld bytes", (long long)bytes);
+    }
+    memset(buffer->data, 0xff, (size_t)bytes);
+    buffer->bytes = bytes;
+    *out = buffer;
+    return WEFT_OK;
+}
+
+static void buffer_release(weft_device *device, weft_buffer *buffer) {
+    (void)device;
+    if (buffer == NULL) return;
+    free(buffer->data);
+    free(buffer);
+}
+
+static void *host_view(weft_device *device, weft_ref ref) {
+    (void)device;
+    return reference_view(ref);
+}
+
+static weft_status stream_create(weft_device *device, weft_stream **out, weft_error *err) {
+    weft_stream *stream = calloc(1, sizeof *stream);
+    (void)device;
+    if (stream == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a stream");
+    *out = stream;
+    return WEFT_OK;
+}
+
+static void stream_destroy(weft_device *device, weft_stream *stream) {
+    (void)device;
+    free(stream);
+}
+
+static weft_status synchronize(weft_device *device, weft_stream *stream, weft_error *err) {
+    (void)device;
+    (void)stream;
+    (void)err;
+    return WEFT_OK;
+}
+
+static weft_status mark_create(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
+    weft_mark *mark = calloc(1, sizeof *mark);
+    (void)device;
+    (void)stream;
+    if (mark == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a mark");
+    *out = mark;
+    return WEFT_OK;
+}
+
+static weft_status mark_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
+    (void)device;
+    (void)stream;
+    (void)err;
+    free(mark);
+    return WEFT_OK;
+}
+
+static weft_status check_range(weft_ref ref, int64_t bytes, weft_error *err) {
+    if (ref.buffer != NULL && ref.offset >= 0 && ref.offset + bytes <= ref.buffer->bytes) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_HOST, "%lld bytes from %lld on lie outside their buffer", (long long)bytes,
+                          (long long)ref.offset);
+}
+
+static weft_status copy_in(weft_device *d, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                           weft_error *err) {
+    weft_status status = check_range(to, bytes, err);
+    (void)d;
+    (void)s;
+    if (status == WEFT_OK) memcpy(reference_view(to), from, (size_t)bytes);
+    return status;
+}
+
+static weft_status copy_out(weft_device *d, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err) {
+    weft_status status = check_range(from, bytes, err);
+    (void)d;
+    (void)s;
+    if (status == WEFT_OK) memcpy(to, reference_view(from), (size_t)bytes);
+    return status;
+}
+
+static weft_status copy(weft_device *d, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err) {
+    weft_status status = check_range(to, bytes, err);
+    (void)d;
+    (void)s;
+    if (status == WEFT_OK) status = check_range(from, bytes, err);
+    if (status == WEFT_OK) memmove(reference_view(to), reference_view(from), (size_t)bytes);
+    return status;
+}
+
+static weft_status fill(weft_device *d, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words, weft_error *err) {
+    weft_status status = check_range(to, words * 4, err);
+    (void)d;
+    (void)s;
+    for (int64_t i = 0; i < words && status == WEFT_OK; i++)
+        ((uint32_t *)reference_view(to))[i] = pattern;
+    return status;
+}
+
+static uint16_t to_bf16(float value) {
+    uint32_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+static weft_status convert(weft_device *d, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
+                           int32_t dtype_from, int64_t n, weft_error *err) {
+    const float *wide = reference_view(from);
+    const uint16_t *narrow = reference_view(from);
+    (void)d;
+    (void)s;
+    if (dtype_to == WEFT_BF16 && dtype_from == WEFT_F32)
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)reference_view(to))[i] = to_bf16(wide[i]);
+    else if (dtype_to == WEFT_F32 && dtype_from == WEFT_BF16)
+        for (int64_t i = 0; i < n; i++)
+            ((uint32_t *)reference_view(to))[i] = (uint32_t)narrow[i] << 16;
+    else
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "the reference device does not convert %s to %s",
+                              weft_dtype_name(dtype_from), weft_dtype_name(dtype_to));
+    return WEFT_OK;
+}
+
+static int64_t matmul_workspace(const weft_device *device, const weft_matmul *args) {
+    (void)device;
+    (void)args;
+    return 0;
+}
+
+static int64_t rms_norm_backward_workspace(const weft_device *device, const weft_rms_norm *args) {
+    (void)device;
+    (void)args;
+    return 0;
+}
+
+static int64_t embedding_backward_workspace(const weft_device *device, const weft_embedding *args) {
+    (void)device;
+    (void)args;
+    return 0;
+}
+
+static const void *extension(const weft_device *device, const char *id) {
+    (void)device;
+    (void)id;
+    return NULL;
+}
+
+const weft_device_plugin weft_reference_device = {
+    .struct_size = (uint32_t)sizeof(weft_device_plugin),
+    .create = device_create,
+    .destroy = device_destroy,
+    .info = device_info,
+    .alloc = buffer_alloc,
+    .release = buffer_release,
+    .host_view = host_view,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .synchronize = synchronize,
+    .mark = mark_create,
+    .wait = mark_wait,
+    .write = copy_in,
+    .read = copy_out,
+    .copy = copy,
+    .fill = fill,
+    .convert = convert,
+    .matmul_workspace = matmul_workspace,
+    .rms_norm_backward_workspace = rms_norm_backward_workspace,
+    .attention_workspace = reference_attention_workspace,
+    .attention_backward_workspace = reference_attention_backward_workspace,
+    .embedding_backward_workspace = embedding_backward_workspace,
+    .head_loss_workspace = reference_head_workspace,
+    .head_loss_grad_workspace = reference_head_workspace,
+    .square_sum_workspace = reference_square_sum_workspace,
+    .matmul = reference_matmul,
+    .rms_norm = reference_rms_norm,
+    .rms_norm_backward = reference_rms_norm_backward,
+    .rope = reference_rope,
+    .attention = reference_attention,
+    .attention_backward = reference_attention_backward,
+    .swiglu = reference_swiglu,
+    .swiglu_backward = reference_swiglu_backward,
+    .embedding = reference_embedding,
+    .embedding_backward = reference_embedding_backward,
+    .head_loss = reference_head_loss,
+    .head_loss_grad = reference_head_loss_grad,
+    .add = reference_add,
+    .square_sum = reference_square_sum,
+    .clip = reference_clip,
+    .update = reference_update,
+    .extension = extension,
+};

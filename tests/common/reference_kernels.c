@@ -1,0 +1,221 @@
+/* tests/common/reference_kernels.c: products, norms, rotations, element-wise operators and what optimizers need. */
+#include "reference_kernels.h"
+
+#include <math.h>
+
+static weft_status only_f32(int32_t dtype, const char *kernel, weft_error *err) {
+    if (dtype == WEFT_F32) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_UNSUPPORTED, "the reference device's %s takes fp32 only", kernel);
+}
+
+weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err) {
+    const float *left = reference_view(a->a), *right = reference_view(a->b);
+    float *c = reference_view(a->c);
+    weft_status status = only_f32(a->dtype_a, "matmul", err);
+    (void)d;
+    (void)s;
+    if (status == WEFT_OK) status = only_f32(a->dtype_b, "matmul", err);
+    if (status == WEFT_OK) status = only_f32(a->dtype_c, "matmul", err);
+    for (int64_t i = 0; i < a->m && status == WEFT_OK; i++)
+        for (int64_t j = 0; j < a->n; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < a->k; k++)
+                sum += (double)left[a->transpose_a ? k * a->lda + i : i * a->lda + k] *
+                       (double)right[a->transpose_b ? j * a->ldb + k : k * a->ldb + j];
+            reference_store(&c[i * a->ldc + j], sum, a->accumulate);
+        }
+    return status;
+}
+
+weft_status reference_rms_norm(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err) {
+    const float *x = reference_view(a->x), *gain = reference_view(a->gain);
+    float *y = reference_view(a->y), *rstd = reference_view(a->rstd);
+    (void)d;
+    (void)s;
+    for (int64_t r = 0; r < a->rows; r++) {
+        double sum = 0.0, scale = 0.0;
+        for (int64_t i = 0; i < a->width; i++)
+            sum += (double)x[r * a->width + i] * (double)x[r * a->width + i];
+        scale = 1.0 / sqrt(sum / (double)a->width + a->eps);
+        if (rstd != NULL) rstd[r] = (float)scale;
+        for (int64_t i = 0; i < a->width; i++)
+            y[r * a->width + i] = (float)((double)x[r * a->width + i] * scale * (double)gain[i]);
+    }
+    return only_f32(a->dtype, "rms_norm", err);
+}
+
+/* With n = x rstd: dx = rstd (dy gain - n mean(dy gain n)); dgain = sum over rows of dy n. */
+weft_status reference_rms_norm_backward(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err) {
+    const float *x = reference_view(a->x), *gain = reference_view(a->gain), *rstd = reference_view(a->rstd);
+    const float *dy = reference_view(a->dy);
+    float *dx = reference_view(a->dx), *dgain = reference_view(a->dgain);
+    const int64_t n = a->width;
+    (void)d;
+    (void)s;
+    for (int64_t r = 0; r < a->rows && dx != NULL; r++) {
+        double mean = 0.0;
+        for (int64_t i = 0; i < n; i++)
+            mean += (double)dy[r * n + i] * (double)gain[i] * (double)x[r * n + i] * (double)rstd[r] / (double)n;
+        for (int64_t i = 0; i < n; i++)
+            reference_store(&dx[r * n + i],
+                            (double)rstd[r] * ((double)dy[r * n + i] * (double)gain[i] -
+                                               (double)x[r * n + i] * (double)rstd[r] * mean),
+                            a->accumulate_dx);
+    }
+    for (int64_t i = 0; i < n && dgain != NULL; i++) {
+        double sum = 0.0;
+        for (int64_t r = 0; r < a->rows; r++)
+            sum += (double)dy[r * n + i] * (double)x[r * n + i] * (double)rstd[r];
+        reference_store(&dgain[i], sum, a->accumulate_dgain);
+    }
+    return only_f32(a->dtype, "rms_norm", err);
+}
+
+weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, weft_error *err) {
+    const float *x = reference_view(a->x), *table = reference_view(a->table);
+    const int32_t *positions = reference_view(a->positions);
+    float *y = reference_view(a->y);
+    const int64_t half = a->head_dim / 2;
+    (void)d;
+    (void)s;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t h = 0; h < a->heads; h++)
+            for (int64_t i = 0; i < half; i++) {
+                const int64_t at = (r * a->heads + h) * a->head_dim + i;
+                const float *row = table + positions[r] * a->head_dim;
+                const double c = row[i], turn = a->inverse ? -(double)row[half + i] : (double)row[half + i];
+                const double low = x[at], high = x[at + half];
+                if (positions[r] < 0 || positions[r] >= a->table_rows)
+                    return weft_error_set(err, WEFT_E_USER, "position %d lies outside the table", positions[r]);
+                reference_store(&y[at], low * c - high * turn, a->accumulate);
+                reference_store(&y[at + half], high * c + low * turn, a->accumulate);
+            }
+    return only_f32(a->dtype, "rope", err);
+}
+
+weft_status reference_swiglu(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err) {
+    const float *gate = reference_view(a->gate), *up = reference_view(a->up);
+    float *y = reference_view(a->y);
+    (void)d;
+    (void)s;
+    for (int64_t i = 0; i < a->n; i++)
+        y[i] = (float)((double)gate[i] / (1.0 + exp(-(double)gate[i])) * (double)up[i]);
+    return only_f32(a->dtype, "swiglu", err);
+}
+
+weft_status reference_swiglu_backward(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err) {
+    const float *gate = reference_view(a->gate), *up = reference_view(a->up), *dy = reference_view(a->dy);
+    float *dgate = reference_view(a->dgate), *dup = reference_view(a->dup);
+    (void)d;
+    (void)s;
+    for (int64_t i = 0; i < a->n; i++) {
+        const double g = gate[i], u = up[i], sigmoid = 1.0 / (1.0 + exp(-g));
+        if (dgate != NULL)
+            reference_store(&dgate[i], (double)dy[i] * u * sigmoid * (1.0 + g * (1.0 - sigmoid)), a->accumulate_dgate);
+        if (dup != NULL) reference_store(&dup[i], (double)dy[i] * g * sigmoid, a->accumulate_dup);
+    }
+    return only_f32(a->dtype, "swiglu", err);
+}
+
+weft_status reference_embedding(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err) {
+    const int32_t *ids = reference_view(a->ids);
+    const float *table = reference_view(a->table);
+    float *y = reference_view(a->y);
+    (void)d;
+    (void)s;
+    for (int64_t r = 0; r < a->rows; r++) {
+        if (ids[r] < 0 || ids[r] >= a->vocab)
+            return weft_error_set(err, WEFT_E_USER, "id %d lies outside the vocabulary", ids[r]);
+        memcpy(y + r * a->width, table + ids[r] * a->width, (size_t)a->width * sizeof *y);
+    }
+    return only_f32(a->dtype, "embedding", err);
+}
+
+weft_status reference_embedding_backward(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err) {
+    const int32_t *ids = reference_view(a->ids);
+    const float *dy = reference_view(a->dy);
+    float *dtable = reference_view(a->dtable);
+    (void)d;
+    (void)s;
+    for (int64_t v = 0; v < a->vocab; v++)
+        for (int64_t i = 0; i < a->width; i++) {
+            double sum = 0.0;
+            for (int64_t r = 0; r < a->rows; r++)
+                if (ids[r] == v) sum += (double)dy[r * a->width + i];
+            reference_store(&dtable[v * a->width + i], sum, a->accumulate);
+        }
+    return only_f32(a->dtype, "embedding", err);
+}
+
+weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, weft_error *err) {
+    const float *left = reference_view(a->a), *right = reference_view(a->b);
+    float *y = reference_view(a->y);
+    (void)d;
+    (void)s;
+    for (int64_t i = 0; i < a->n; i++)
+        y[i] = left[i] + right[i];
+    return only_f32(a->dtype, "add", err);
+}
+
+int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_sum *a) {
+    (void)d;
+    return (a->n + 63) / 64 * (int64_t)sizeof(double);
+}
+
+weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_square_sum *a, weft_error *err) {
+    const float *x = reference_view(a->x);
+    double *sums = reference_view(a->workspace);
+    int64_t n = (a->n + 63) / 64;
+    (void)d;
+    (void)s;
+    (void)err;
+    for (int64_t i = 0; i < a->n; i++) {
+        if (i % 64 == 0) sums[i / 64] = 0.0;
+        sums[i / 64] += (double)x[i] * (double)x[i];
+    }
+    for (; n > 1; n = (n + 1) / 2) {
+        for (int64_t i = 0; i < n / 2; i++)
+            sums[i] = sums[2 * i] + sums[2 * i + 1];
+        if (n % 2 == 1) sums[n / 2] = sums[n - 1];
+    }
+    *(double *)reference_view(a->out) = a->n > 0 ? sums[0] : 0.0;
+    return WEFT_OK;
+}
+
+weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, weft_error *err) {
+    const double *sums = reference_view(a->square_sums);
+    double sum = 0.0, norm = 0.0, factor = 1.0;
+    (void)d;
+    (void)s;
+    (void)err;
+    for (int64_t i = 0; i < a->n; i++)
+        sum += sums[i];
+    norm = sqrt(sum) / a->count;
+    if (a->clip > 0.0 && a->clip / (norm + 1e-6) < 1.0) factor = a->clip / (norm + 1e-6);
+    *(double *)reference_view(a->norm) = norm;
+    *(float *)reference_view(a->coefficient) = (float)(factor / a->count);
+    *(int32_t *)reference_view(a->skip) = isfinite(norm) ? 0 : 1;
+    return WEFT_OK;
+}
+
+weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *a, weft_error *err) {
+    const weft_range *ranges = reference_view(a->ranges);
+    weft_elementwise_call call = {.struct_size = (uint32_t)sizeof call,
+                                  .weight = reference_view(a->weight),
+                                  .gradient = reference_view(a->gradient),
+                                  .hp = reference_view(a->hp),
+                                  .coefficient = *(const float *)reference_view(a->coefficient)};
+    (void)d;
+    (void)s;
+    (void)err;
+    if (*(const int32_t *)reference_view(a->skip) != 0) return WEFT_OK;
+    for (int i = 0; i < WEFT_MAX_STATES; i++)
+        call.states[i] = reference_view(a->states[i]);
+    for (int64_t i = 0; i < a->n_ranges; i++) {
+        call.range = &ranges[i];
+        call.begin = ranges[i].offset;
+        call.end = ranges[i].offset + ranges[i].length;
+        a->kernel->cpu(&call);
+    }
+    return WEFT_OK;
+}

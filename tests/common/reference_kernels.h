@@ -1,0 +1,44 @@
+/* tests/common/reference_kernels.h: the reference device's kernels; reference_device.c puts them into its table. */
+#ifndef WEFT_TESTS_REFERENCE_KERNELS_H
+#define WEFT_TESTS_REFERENCE_KERNELS_H
+
+#include <weft/device.h>
+
+struct weft_buffer {
+    char *data;
+    int64_t bytes;
+};
+
+static inline void *reference_view(weft_ref ref) {
+    return ref.buffer == NULL ? NULL : ref.buffer->data + ref.offset;
+}
+
+/* Stores or adds a finished result. */
+static inline void reference_store(float *to, double value, int32_t accumulate) {
+    *to = accumulate ? *to + (float)value : (float)value;
+}
+
+weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err);
+weft_status reference_rms_norm(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err);
+weft_status reference_rms_norm_backward(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err);
+weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, weft_error *err);
+weft_status reference_attention(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err);
+weft_status reference_attention_backward(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err);
+weft_status reference_swiglu(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err);
+weft_status reference_swiglu_backward(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err);
+weft_status reference_embedding(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err);
+weft_status reference_embedding_backward(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err);
+weft_status reference_head_loss(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err);
+weft_status reference_head_loss_grad(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err);
+weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, weft_error *err);
+weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_square_sum *a, weft_error *err);
+weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, weft_error *err);
+weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *a, weft_error *err);
+
+/* A row of probabilities in fp64; sums of three gradients in fp64; logits in fp64; sums of blocks. */
+int64_t reference_attention_workspace(const weft_device *d, const weft_attention *a);
+int64_t reference_attention_backward_workspace(const weft_device *d, const weft_attention *a);
+int64_t reference_head_workspace(const weft_device *d, const weft_head *a);
+int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_sum *a);
+
+#endif
