@@ -15,6 +15,6 @@ foreach(row
   list(REMOVE_AT row 0 1)
   file(GLOB found CONFIGURE_DEPENDS plugins/${kind}/${id}/*.c)
   if(found)
-    weft_add_plugin(${kind} ${id} ${row})
+    weft_add_builtin(${kind} ${id} ${row})
   endif()
 endforeach()

@@ -1,9 +1,9 @@
 /* host/plugin/crash.c: see crash.h.
  *
- * The handler may call only what is safe in one: it looks addresses up in a picture of the mapped libraries that was taken
- * when the last plugin was loaded, puts the line together by hand and writes it. Where the crash lies in a library (abort
- * in libc, a product in oneDNN), the nearest word on the stack that points into a plugin names the caller. The stack is
- * read by process_vm_readv, which answers with an error where a plain read would crash again.
+ * The handler may call only what is safe in one: it looks addresses up in a picture of the mapped libraries that was
+ * taken when the last plugin was loaded, puts the line together by hand and writes it. Where the crash lies in a
+ * library (abort in libc, a product in oneDNN), the nearest word on the stack that points into a plugin names the
+ * caller. The stack is read by process_vm_readv, which answers with an error where a plain read would crash again.
  */
 #include "plugin/crash.h"
 
@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #define MOST_OBJECTS 256
-#define MOST_FILES 64
-#define STACK_WORDS 4096
+#define MOST_FILES   64
+#define STACK_WORDS  4096
 
 typedef struct object {
     uintptr_t from, to;
@@ -39,7 +39,7 @@ static const char *_Atomic doing;
 static _Atomic uint64_t current_step;
 static unsigned char handler_stack[65536];
 
-/* --- the picture ------------------------------------------------------------------------------------------------------ */
+/* --- the picture --- */
 
 static void copy_name(char *out, size_t n, const char *path) {
     const char *slash = strrchr(path, '/');
@@ -98,7 +98,7 @@ void weft_crash_step(uint64_t step) {
     atomic_store(&current_step, step);
 }
 
-/* --- in the handler --------------------------------------------------------------------------------------------------- */
+/* --- in the handler --- */
 
 typedef struct line {
     char text[512];
@@ -106,7 +106,8 @@ typedef struct line {
 } line;
 
 static void put(line *out, const char *text) {
-    while (*text != 0 && out->n < sizeof out->text - 1) out->text[out->n++] = *text++;
+    while (*text != 0 && out->n < sizeof out->text - 1)
+        out->text[out->n++] = *text++;
 }
 
 static void put_number(line *out, uint64_t number) {
@@ -206,8 +207,8 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
     put(&out, "\n");
     if (write(STDERR_FILENO, out.text, out.n) < 0) { /* nothing is left to say it to */
     }
-    /* The default action is back (SA_RESETHAND). A fault happens again by itself, with its own registers in the core file;
-     * a signal that was sent is sent again. */
+    /* The default action is back (SA_RESETHAND). A fault happens again by itself, with its own registers in the core
+     * file; a signal that was sent is sent again. */
     if (info->si_code <= 0) (void)raise(number);
 }
 
@@ -222,5 +223,6 @@ void weft_crash_install(void) {
     (void)sigemptyset(&action.sa_mask);
     (void)sigaltstack(&stack, NULL);
     take_picture();
-    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
+    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        (void)sigaction(numbers[i], &action, NULL);
 }

@@ -1,6 +1,6 @@
 /* host/plugin/crash.h: a crash names the file it happened in and what the host was doing.
  *
- *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in optimizer:lion prepare, step 12
+ *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in lion prepare, step 12
  *
  * The record of what is being done is one text and one number, cheap enough to set before every call into a plugin.
  */

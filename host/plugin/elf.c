@@ -1,4 +1,4 @@
-/* host/plugin/elf.c: the bounds-checked reader of elf.h. Structures are those of the System V ABI, taken from <elf.h>. */
+/* host/plugin/elf.c: the bounds-checked reader of elf.h. Structures are those of the System V ABI, from <elf.h>. */
 #include "plugin/elf.h"
 
 #include <elf.h>
@@ -20,7 +20,7 @@
 #define WEFT_ELF_DATA ELFDATA2MSB
 #endif
 
-/* More version needs than any real library has; stops a file whose lists run in small steps through all of its bytes. */
+/* More version needs than any real library has; stops a file whose lists run in small steps through all its bytes. */
 #define MOST_VERSIONS 20000
 
 static const char *machine_name(unsigned machine) {
@@ -240,7 +240,7 @@ static void raise_glibc(const char *name, int *major, int *minor) {
     }
 }
 
-/* The versions asked of one library: a list of Vernaux from `address` on. Returns how many were read, < 0: unreadable. */
+/* The versions asked of one library: a list of Vernaux from `address` on. Returns how many; < 0: unreadable. */
 static int64_t read_versions_of(const weft_elf *self, uint64_t address, uint32_t count, int *major, int *minor) {
     uint32_t i;
     for (i = 0; i < count; i++) {

@@ -1,8 +1,9 @@
 /* host/plugin/elf.h: reads what the dynamic loader would read from a shared object, without running it.
  *
- * Works on the file's bytes in memory and trusts none of them: every offset is checked against the size. It follows program
- * headers and the dynamic section, as the loader does; section headers, which a strip may remove, are only used to notice a
- * truncated file. 64-bit files of this machine alone. Errors are WEFT_E_PLUGIN and name no file: the caller knows it.
+ * Works on the file's bytes in memory and trusts none of them: every offset is checked against the size. It follows
+ * program headers and the dynamic section, as the loader does; section headers, which a strip may remove, are only used
+ * to notice a truncated file. 64-bit files of this machine alone. Errors are WEFT_E_PLUGIN and name no file: the caller
+ * knows it.
  */
 #ifndef WEFT_HOST_ELF_H
 #define WEFT_HOST_ELF_H
@@ -38,8 +39,8 @@ weft_status weft_elf_open(weft_elf *out, const void *image, size_t size, weft_er
 /* The bytes that the file puts at [address, address + size), or NULL. [any-thread] */
 const unsigned char *weft_elf_at(const weft_elf *self, uint64_t address, uint64_t size);
 
-/* Symbol i of n_symbols, if it is defined and visible to others: 1; an import or a local one: 0; < 0: it cannot be read.
- * [any-thread] */
+/* Symbol i of n_symbols, if it is defined and visible to others: 1; an import or a local one: 0; < 0: it cannot be
+ * read. [any-thread] */
 int weft_elf_export(const weft_elf *self, weft_elf_symbol *out, uint64_t i);
 
 /* Name i of the libraries that it needs; NULL past the end. [any-thread] */

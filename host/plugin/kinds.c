@@ -22,7 +22,8 @@ static const slot optimizer_slots[] = {
     SLOT(optimizer, create), SLOT(optimizer, destroy), SLOT(optimizer, states), SLOT(optimizer, hp_size),
     SLOT(optimizer, prepare), SLOT(optimizer, update)};
 static const slot data_slots[] = {
-    SLOT(data, create), SLOT(data, destroy), SLOT(data, info), SLOT(data, split_info), SLOT(data, shape), SLOT(data, leaf)};
+    SLOT(data, create), SLOT(data, destroy), SLOT(data, info), SLOT(data, split_info), SLOT(data, shape),
+    SLOT(data, leaf)};
 static const slot tokenizer_slots[] = {
     SLOT(tokenizer, create), SLOT(tokenizer, destroy), SLOT(tokenizer, info), SLOT(tokenizer, encode),
     SLOT(tokenizer, decode)};
@@ -82,22 +83,23 @@ weft_status weft_kind_fits(const weft_note_plugin *plugin, uint32_t sdk, weft_er
                               weft_kind_list());
     }
     if ((int64_t)plugin->interface_major != row->interface_major) {
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "holds %s:%s for interface %s/%u; this host speaks %s/%d. Build it with this host's headers.",
-                              plugin->kind, plugin->id, plugin->kind, plugin->interface_major, row->name,
-                              (int)row->interface_major);
+        return weft_error_set(
+            err, WEFT_E_PLUGIN,
+            "holds %s:%s for interface %s/%u; this host speaks %s/%d. Build it with this host's headers.", plugin->kind,
+            plugin->id, plugin->kind, plugin->interface_major, row->name, (int)row->interface_major);
     }
     if (row->interface_major == 0 && sdk != WEFT_SDK_HEADERS) {
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "holds %s:%s, an interface that may change with every SDK: it is built for SDK %u.%u and this "
-                              "host has %u.%u. Build it with this host's headers.",
-                              plugin->kind, plugin->id, sdk / 1000, sdk % 1000, (unsigned)WEFT_SDK_HEADERS / 1000,
-                              (unsigned)WEFT_SDK_HEADERS % 1000);
+        return weft_error_set(
+            err, WEFT_E_PLUGIN,
+            "holds %s:%s, an interface that may change with every SDK: it is built for SDK %u.%u and this "
+            "host has %u.%u. Build it with this host's headers.",
+            plugin->kind, plugin->id, sdk / 1000, sdk % 1000, (unsigned)WEFT_SDK_HEADERS / 1000,
+            (unsigned)WEFT_SDK_HEADERS % 1000);
     }
     return WEFT_OK;
 }
 
-/* All slots of the table are there and filled. Function pointers have the size of data pointers wherever dlsym works. */
+/* All slots of the table are there and filled. Function pointers are as large as data pointers wherever dlsym works. */
 static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, weft_error *err) {
     uint32_t struct_size;
     size_t i;
@@ -115,8 +117,8 @@ static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, w
         }
         memcpy(&value, (const char *)plugin->table + s->offset, sizeof value);
         if (value == NULL) {
-            return weft_error_set(err, WEFT_E_PLUGIN, "leaves the required slot %s of %s:%s empty.", s->name, plugin->kind,
-                                  plugin->id);
+            return weft_error_set(err, WEFT_E_PLUGIN, "leaves the required slot %s of %s:%s empty.", s->name,
+                                  plugin->kind, plugin->id);
         }
     }
     return WEFT_OK;
@@ -135,12 +137,11 @@ static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugi
     }
     if (!same_text(plugin->kind, note->kind) || !same_text(plugin->id, note->id) ||
         !same_text(plugin->version, note->version) || plugin->interface_major != note->interface_major) {
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "says in its note that it holds %s/%u %s %s, and its entry says %s/%u %s %s.", note->kind,
-                              note->interface_major, note->id, note->version,
-                              plugin->kind == NULL ? "(nothing)" : plugin->kind, plugin->interface_major,
-                              plugin->id == NULL ? "(nothing)" : plugin->id,
-                              plugin->version == NULL ? "(nothing)" : plugin->version);
+        return weft_error_set(
+            err, WEFT_E_PLUGIN, "says in its note that it holds %s/%u %s %s, and its entry says %s/%u %s %s.",
+            note->kind, note->interface_major, note->id, note->version,
+            plugin->kind == NULL ? "(nothing)" : plugin->kind, plugin->interface_major,
+            plugin->id == NULL ? "(nothing)" : plugin->id, plugin->version == NULL ? "(nothing)" : plugin->version);
     }
     if (plugin->help == NULL || plugin->help[0] == 0 || strchr(plugin->help, '\n') != NULL) {
         return weft_error_set(err, WEFT_E_PLUGIN, "gives no line of help for %s:%s.", note->kind, note->id);

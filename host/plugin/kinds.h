@@ -15,8 +15,8 @@ const char *weft_kind_list(void);
  * host's own. [any-thread] */
 weft_status weft_kind_fits(const weft_note_plugin *plugin, uint32_t sdk, weft_error *err);
 
-/* The list that an entry gave: the same plugins as the note, texts that are there, a key table that holds, a table whose
- * required slots are filled. [main] */
+/* The list that an entry gave: the same plugins as the note, texts that are there, a key table that holds, a table
+ * whose required slots are filled. [main] */
 weft_status weft_list_check(const weft_plugin_list *list, const weft_preflight *note, weft_error *err);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct file_entry {
 
 static file_entry *first_file;
 
-/* --- pins ----------------------------------------------------------------------------------------------------------- */
+/* --- pins --- */
 
 /* One "kind:id=hash" up to its comma. False: it has another form. */
 static int pin_split(const char *pin, size_t n, size_t *name, const char **hash) {
@@ -83,16 +83,17 @@ static weft_status check_pins(const weft_plugin_file *file, const char *pins, we
         const weft_note_plugin *plugin = &file->note.plugins[i];
         const char *hash = pin_of(pins, plugin);
         if (hash != NULL && strncasecmp(hash, file->sha256, 64) != 0) {
-            return weft_error_set(err, WEFT_E_USER,
-                                  "has the SHA-256 %s, but [plugins] pin says %.64s for %s:%s. It is another build: check "
-                                  "where it comes from, then change the pin or the file.",
-                                  file->sha256, hash, plugin->kind, plugin->id);
+            return weft_error_set(
+                err, WEFT_E_USER,
+                "has the SHA-256 %s, but [plugins] pin says %.64s for %s:%s. It is another build: check "
+                "where it comes from, then change the pin or the file.",
+                file->sha256, hash, plugin->kind, plugin->id);
         }
     }
     return WEFT_OK;
 }
 
-/* --- reading and hashing -------------------------------------------------------------------------------------------- */
+/* --- reading and hashing --- */
 
 static weft_status system_error(weft_error *err, const char *what) {
     return weft_error_set(err, WEFT_E_SYSTEM, "%s: %s.", what, strerror(errno));
@@ -123,11 +124,12 @@ static weft_status hash_bytes(char out[65], const unsigned char *bytes, size_t s
     if (EVP_Digest(bytes, size, digest, &n, EVP_sha256(), NULL) != 1 || n != 32) {
         return weft_error_set(err, WEFT_E_SYSTEM, "cannot be hashed: libcrypto gives no SHA-256.");
     }
-    for (i = 0; i < n; i++) (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    for (i = 0; i < n; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
     return WEFT_OK;
 }
 
-/* --- is what was mapped what was read? -------------------------------------------------------------------------------- */
+/* --- is what was mapped what was read? --- */
 
 /* "dev inode" of the mapping that holds address, as the kernel writes it. */
 static int mapping_of(char *out, size_t n, const void *address) {
@@ -157,11 +159,13 @@ static weft_status check_identity(const file_entry *entry, const void *mapped, w
     if (view == MAP_FAILED) return system_error(err, "cannot be mapped");
     known = mapping_of(ours, sizeof ours, view) && mapping_of(theirs, sizeof theirs, mapped);
     (void)munmap(view, 1);
-    if (!known) return weft_error_set(err, WEFT_E_SYSTEM, "is loaded, but /proc/self/maps does not say from which file.");
+    if (!known)
+        return weft_error_set(err, WEFT_E_SYSTEM, "is loaded, but /proc/self/maps does not say from which file.");
     if (strcmp(ours, theirs) != 0) {
-        return weft_error_set(err, WEFT_E_USER,
-                              "is not the file that this process has loaded under that name: it was replaced meanwhile. "
-                              "Start the command again.");
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "is not the file that this process has loaded under that name: it was replaced meanwhile. "
+            "Start the command again.");
     }
     if (fstat(entry->descriptor, &now) != 0) return system_error(err, "cannot be examined");
     if (now.st_size != entry->stat.st_size || now.st_mtim.tv_sec != entry->stat.st_mtim.tv_sec ||
@@ -171,7 +175,7 @@ static weft_status check_identity(const file_entry *entry, const void *mapped, w
     return WEFT_OK;
 }
 
-/* --- running its code --------------------------------------------------------------------------------------------------- */
+/* --- running its code --- */
 
 static weft_status map_file(file_entry *entry, void **handle, weft_error *err) {
     weft_status status;
@@ -182,7 +186,8 @@ static weft_status map_file(file_entry *entry, void **handle, weft_error *err) {
     weft_crash_doing(NULL);
     status = weft_process_restore(&saved, "it was loaded", err);
     if (*handle == NULL) {
-        return weft_error_set(err, WEFT_E_SYSTEM, "cannot be loaded: %s (it needs %s).", dlerror(), entry->file.note.needed);
+        return weft_error_set(err, WEFT_E_SYSTEM, "cannot be loaded: %s (it needs %s).", dlerror(),
+                              entry->file.note.needed);
     }
     return status;
 }
@@ -199,8 +204,9 @@ static weft_status call_entry(file_entry *entry, const weft_plugin_list **list, 
     weft_crash_doing(NULL);
     status = weft_process_restore(&saved, "its entry ran", err);
     if (status == WEFT_OK && *list == NULL) {
-        status = weft_error_set(err, said.code == WEFT_OK ? WEFT_E_PLUGIN : (weft_status)said.code, "cannot work here: %s",
-                                said.text[0] != 0 ? said.text : "its entry failed and does not say why, a defect of it.");
+        status =
+            weft_error_set(err, said.code == WEFT_OK ? WEFT_E_PLUGIN : (weft_status)said.code, "cannot work here: %s",
+                           said.text[0] != 0 ? said.text : "its entry failed and does not say why, a defect of it.");
     }
     return status;
 }
@@ -237,11 +243,12 @@ static weft_status run_file(file_entry *entry, weft_error *err) {
     return status;
 }
 
-/* --- the whole way ------------------------------------------------------------------------------------------------------ */
+/* --- the whole way --- */
 
 static file_entry *find_entry(const struct stat *stat) {
     file_entry *entry = first_file;
-    while (entry != NULL && (entry->stat.st_dev != stat->st_dev || entry->stat.st_ino != stat->st_ino)) entry = entry->next;
+    while (entry != NULL && (entry->stat.st_dev != stat->st_dev || entry->stat.st_ino != stat->st_ino))
+        entry = entry->next;
     return entry;
 }
 
@@ -258,9 +265,9 @@ static weft_status open_file(file_entry *out, file_entry **known, const char *pa
     if (fstat(out->descriptor, &out->stat) != 0) return system_error(err, "cannot be examined");
     if (!S_ISREG(out->stat.st_mode)) return weft_error_set(err, WEFT_E_USER, "is not a regular file.");
     *known = find_entry(&out->stat);
-    if (*known != NULL && ((*known)->stat.st_size != out->stat.st_size ||
-                           (*known)->stat.st_mtim.tv_sec != out->stat.st_mtim.tv_sec ||
-                           (*known)->stat.st_mtim.tv_nsec != out->stat.st_mtim.tv_nsec)) {
+    if (*known != NULL &&
+        ((*known)->stat.st_size != out->stat.st_size || (*known)->stat.st_mtim.tv_sec != out->stat.st_mtim.tv_sec ||
+         (*known)->stat.st_mtim.tv_nsec != out->stat.st_mtim.tv_nsec)) {
         return weft_error_set(err, WEFT_E_USER, "was written to after it was loaded; start the command again.");
     }
     return WEFT_OK;

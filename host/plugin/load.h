@@ -1,9 +1,9 @@
 /* host/plugin/load.h: one plugin file becomes code in this process, or a sentence.
  *
- * The file is opened once. From that descriptor its bytes are read, hashed, and judged (preflight); then the dynamic loader
- * maps it by its canonical path, and what it mapped must be the same file. Files stay loaded and their descriptors open
- * until the process ends. A file that was refused after its code ran is refused again with the same words: a second load
- * would run nothing and look clean.
+ * The file is opened once. From that descriptor its bytes are read, hashed, and judged (preflight); then the dynamic
+ * loader maps it by its canonical path, and what it mapped must be the same file. Files stay loaded and their
+ * descriptors open until the process ends. A file that was refused after its code ran is refused again with the same
+ * words: a second load would run nothing and look clean.
  */
 #ifndef WEFT_HOST_LOAD_H
 #define WEFT_HOST_LOAD_H
@@ -12,15 +12,16 @@
 #include "plugin/preflight.h"
 
 typedef struct weft_plugin_file {
-    const char *path;  /* canonical and absolute */
-    const char *name;  /* the part after the last slash */
+    const char *path; /* canonical and absolute */
+    const char *name; /* the part after the last slash */
     char sha256[65];
     weft_preflight note;
     weft_loaded plugins[WEFT_FILE_PLUGINS]; /* note.n_plugins of them */
 } weft_plugin_file;
 
 /* path: any path to the file. pins: as in weft_plugins_options, sound, or NULL; a plugin of the file that is pinned to
- * another hash is WEFT_E_USER. On success *out lives as long as the process. Errors begin with the file's name. [main] */
+ * another hash is WEFT_E_USER. On success *out lives as long as the process. Errors begin with the file's name. [main]
+ */
 weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path, const char *pins, weft_error *err);
 
 /* "optimizer:lion=<hex>" separated by commas: WEFT_E_USER if it cannot be read. [any-thread] */

@@ -7,12 +7,12 @@
  *     const weft_optimizer_plugin *table = weft_loaded_table(loaded, optimizer);
  *
  * A plugin is asked for by kind and id, or by a path (anything with a slash). The file of an id is weft-<kind>-<id>.so,
- * searched in [plugins] path, WEFT_PLUGIN_PATH, the user's directory ($XDG_DATA_HOME or ~/.local/share, weft/plugins) and
- * the install directory; never in the working directory. The first hit decides: if it cannot be loaded, its own error is
- * the answer and the search does not go on.
+ * searched in [plugins] path, WEFT_PLUGIN_PATH, the user's directory ($XDG_DATA_HOME or ~/.local/share, weft/plugins)
+ * and the install directory; never in the working directory. The first hit decides: if it cannot be loaded, its own
+ * error is the answer and the search does not go on.
  *
- * What is loaded stays loaded until the process ends, so every weft_loaded and all that it points to lives as long as the
- * process, whatever happens to the registry. All functions are [main].
+ * What is loaded stays loaded until the process ends, so every weft_loaded and all that it points to lives as long as
+ * the process, whatever happens to the registry. All functions are [main].
  */
 #ifndef WEFT_HOST_PLUGIN_H
 #define WEFT_HOST_PLUGIN_H

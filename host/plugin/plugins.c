@@ -106,7 +106,8 @@ static weft_status choose(const weft_loaded **out, const weft_plugin_file *file,
     for (i = 0; i < file->note.n_plugins; i++) {
         const weft_note_plugin *plugin = &file->note.plugins[i];
         if (used < sizeof held) {
-            used += (size_t)snprintf(held + used, sizeof held - used, "%s%s:%s", i == 0 ? "" : ", ", plugin->kind, plugin->id);
+            used += (size_t)snprintf(held + used, sizeof held - used, "%s%s:%s", i == 0 ? "" : ", ", plugin->kind,
+                                     plugin->id);
         }
         if (strcmp(plugin->kind, kind) != 0 || (id != NULL && strcmp(plugin->id, id) != 0)) continue;
         found = &file->plugins[i];
@@ -122,7 +123,8 @@ static weft_status choose(const weft_loaded **out, const weft_plugin_file *file,
         return weft_error_set(err, WEFT_E_USER, "%s holds %s, and no plugin of kind %s.", file->path, held, kind);
     }
     if (n == 0) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "%s holds %s, and not the %s:%s of its name.", file->path, held, kind, id);
+        return weft_error_set(err, WEFT_E_PLUGIN, "%s holds %s, and not the %s:%s of its name.", file->path, held, kind,
+                              id);
     }
     *out = found;
     return WEFT_OK;

@@ -7,8 +7,8 @@
 #include <gnu/libc-version.h>
 #include <stdlib.h>
 
-#define NOTE_NAME "weft_plugin_note"
-#define ENTRY_NAME "weft_plugin_entry"
+#define NOTE_NAME   "weft_plugin_note"
+#define ENTRY_NAME  "weft_plugin_entry"
 #define NOTE_FORMAT "weft-plugin/1"
 #define MOST_NEEDED 256
 
@@ -50,7 +50,8 @@ static weft_status read_note(weft_preflight *out, const weft_elf *elf, const wef
     size_t i, n = (size_t)symbol->size;
     if (text == NULL || n == 0 || n > sizeof out->note || text[n - 1] != 0) {
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "has a " NOTE_NAME " that cannot be read: it must be a constant text of less than %zu bytes.",
+                              "has a " NOTE_NAME
+                              " that cannot be read: it must be a constant text of less than %zu bytes.",
                               sizeof out->note);
     }
     for (i = 0; i + 1 < n; i++) {
@@ -81,11 +82,13 @@ static weft_status parse_plugin(weft_preflight *out, const char *text, weft_erro
     }
     plugin = &out->plugins[out->n_plugins];
     if (sscanf(text, "%15[a-z0-9_]/%4u %63[a-z0-9_-] %31[!-~]%n", plugin->kind, &interface_major, plugin->id,
-               plugin->version, &end) != 4 || text[end] != 0) {
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "has a note whose line \"plugin=%.100s\" is not <kind>/<interface> <id> <version>, with an "
-                              "id of [a-z0-9_-].",
-                              text);
+               plugin->version, &end) != 4 ||
+        text[end] != 0) {
+        return weft_error_set(
+            err, WEFT_E_PLUGIN,
+            "has a note whose line \"plugin=%.100s\" is not <kind>/<interface> <id> <version>, with an "
+            "id of [a-z0-9_-].",
+            text);
     }
     plugin->interface_major = interface_major;
     out->n_plugins++;
@@ -99,7 +102,8 @@ static weft_status parse_line(weft_preflight *out, const char *line, weft_error 
     if (strncmp(line, "min_sdk=", 8) == 0) good = parse_sdk(&out->min_sdk, line + 8);
     if (!good) {
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "has a note whose line \"%.100s\" names no SDK (major * 1000 + minor, such as 1000).", line);
+                              "has a note whose line \"%.100s\" names no SDK (major * 1000 + minor, such as 1000).",
+                              line);
     }
     return WEFT_OK; /* keys of a later SDK are none of our business */
 }
@@ -118,8 +122,8 @@ weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *e
         memcpy(line, at, n);
         line[n] = 0;
         if (first && strcmp(line, NOTE_FORMAT) != 0) {
-            return weft_error_set(err, WEFT_E_PLUGIN, "has a note that starts with \"%.100s\"; this host reads %s.", line,
-                                  NOTE_FORMAT);
+            return weft_error_set(err, WEFT_E_PLUGIN, "has a note that starts with \"%.100s\"; this host reads %s.",
+                                  line, NOTE_FORMAT);
         }
         if (!first) status = parse_line(out, line, err);
         first = 0;
@@ -127,7 +131,9 @@ weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *e
     }
     if (status == WEFT_OK && (out->sdk == 0 || out->min_sdk == 0 || out->n_plugins == 0)) {
         status = weft_error_set(err, WEFT_E_PLUGIN, "has a note without its %s line.",
-                                out->sdk == 0 ? "sdk=" : out->min_sdk == 0 ? "min_sdk=" : "plugin=");
+                                out->sdk == 0       ? "sdk="
+                                : out->min_sdk == 0 ? "min_sdk="
+                                                    : "plugin=");
     }
     return status;
 }

@@ -63,7 +63,8 @@ void weft_process_save(weft_process *out) {
     out->mask = mask_read();
     if (getcwd(out->directory, sizeof out->directory) == NULL) out->directory[0] = 0;
     (void)snprintf(out->locale, sizeof out->locale, "%s", locale == NULL ? "C" : locale);
-    for (i = 1; i < MOST_SIGNALS; i++) out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
+    for (i = 1; i < MOST_SIGNALS; i++)
+        out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
 }
 
 /* A handler and a sigaction lie in one union, so comparing one of them compares both. */
@@ -81,11 +82,12 @@ static weft_status restore_fp(const weft_process *saved, const char *when, weft_
     const uint64_t now = fp_read();
     if (now == saved->fp_control) return WEFT_OK;
     fp_write(saved->fp_control);
-    return weft_error_set(err, WEFT_E_PLUGIN,
-                          "changed the floating-point mode while %s (control word %llx, before %llx%s). The mode is the "
-                          "host's: link it without -ffast-math, -Ofast and code that sets it.",
-                          when, (unsigned long long)now, (unsigned long long)saved->fp_control,
-                          fp_flushes(now) && !fp_flushes(saved->fp_control) ? ": small numbers become zero" : "");
+    return weft_error_set(
+        err, WEFT_E_PLUGIN,
+        "changed the floating-point mode while %s (control word %llx, before %llx%s). The mode is the "
+        "host's: link it without -ffast-math, -Ofast and code that sets it.",
+        when, (unsigned long long)now, (unsigned long long)saved->fp_control,
+        fp_flushes(now) && !fp_flushes(saved->fp_control) ? ": small numbers become zero" : "");
 }
 
 /* A plugin that changes several gets the sentence of the last one; all are put back. */

@@ -25,7 +25,8 @@ typedef struct weft_process {
 /* [main] */
 void weft_process_save(weft_process *out);
 
-/* Puts back what differs. WEFT_E_PLUGIN with "it changed the ... while WHEN" if something other than a handler did. [main] */
+/* Puts back what differs. WEFT_E_PLUGIN with "it changed the ... while WHEN" if something other than a handler did.
+ * [main] */
 weft_status weft_process_restore(const weft_process *saved, const char *when, weft_error *err);
 
 #endif

@@ -9,17 +9,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- the directories -------------------------------------------------------------------------------------------------- */
+/* --- the directories --- */
 
 static weft_status add_directory(weft_search *self, const char *from, const char *path, size_t n, weft_error *err) {
     size_t i;
-    while (n > 1 && path[n - 1] == '/') n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
     if (n == 0) return WEFT_OK;
     if (path[0] != '/') {
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s holds the directory %.*s, which is not absolute. Plugins are never searched relative to "
-                              "the working directory; write the whole path.",
-                              from, (int)(n > 500 ? 500 : n), path);
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "%s holds the directory %.*s, which is not absolute. Plugins are never searched relative to "
+            "the working directory; write the whole path.",
+            from, (int)(n > 500 ? 500 : n), path);
     }
     for (i = 0; i < self->n; i++) {
         if (strlen(self->directories[i]) == n && memcmp(self->directories[i], path, n) == 0) return WEFT_OK;
@@ -33,7 +35,8 @@ static weft_status add_directory(weft_search *self, const char *from, const char
     return WEFT_OK;
 }
 
-static weft_status add_list(weft_search *self, const char *from, const char *list, const char *separator, weft_error *err) {
+static weft_status add_list(weft_search *self, const char *from, const char *list, const char *separator,
+                            weft_error *err) {
     weft_status status = WEFT_OK;
     const char *at = list == NULL ? "" : list;
     while (*at != 0 && status == WEFT_OK) {
@@ -57,8 +60,8 @@ static weft_status add_user(weft_search *self, weft_error *err) {
     return add_directory(self, "The user's directory", path, (size_t)n, err);
 }
 
-/* Beside the program, as in a build tree; then where it was installed, which may have been moved as a whole; then where it
- * was configured to be installed. */
+/* Beside the program, as in a build tree; then where it was installed, which may have been moved as a whole; then where
+ * it was configured to be installed. */
 static weft_status add_installed(weft_search *self, weft_error *err) {
     static const char *const beside[] = {"plugins", WEFT_RELATIVE_PLUGIN_DIR};
     char program[PATH_MAX], path[PATH_MAX + 256], real[PATH_MAX];
@@ -73,7 +76,8 @@ static weft_status add_installed(weft_search *self, weft_error *err) {
         status = add_directory(self, "The directory of the program", real, strlen(real), err);
     }
     if (status == WEFT_OK) {
-        status = add_directory(self, "The install directory", WEFT_INSTALL_PLUGIN_DIR, strlen(WEFT_INSTALL_PLUGIN_DIR), err);
+        status =
+            add_directory(self, "The install directory", WEFT_INSTALL_PLUGIN_DIR, strlen(WEFT_INSTALL_PLUGIN_DIR), err);
     }
     return status;
 }
@@ -94,11 +98,12 @@ weft_status weft_search_open(weft_search *out, const char *path, weft_error *err
 
 void weft_search_close(weft_search *self) {
     size_t i;
-    for (i = 0; i < self->n; i++) free(self->directories[i]);
+    for (i = 0; i < self->n; i++)
+        free(self->directories[i]);
     self->n = 0;
 }
 
-/* --- one plugin --------------------------------------------------------------------------------------------------------- */
+/* --- one plugin --- */
 
 int weft_search_find(const weft_search *self, char *out, size_t n, const char *kind, const char *id) {
     size_t i;
@@ -145,7 +150,8 @@ weft_status weft_search_miss(const weft_search *self, const char *kind, const ch
     (void)weft_search_walk(self, offer_id, &all, NULL);
     weft_nearest_print(&all.near, hint, sizeof hint);
     for (i = 0; i < self->n && used < sizeof tried; i++) {
-        const int n = snprintf(tried + used, sizeof tried - used, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
+        const int n =
+            snprintf(tried + used, sizeof tried - used, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
         used += n < 0 ? 0 : (size_t)n;
     }
     return weft_error_set(err, WEFT_E_USER, "There is no %s plugin \"%.100s\"%s. %s%s%s Tried:%s%s", kind, id, hint,
@@ -153,7 +159,7 @@ weft_status weft_search_miss(const weft_search *self, const char *kind, const ch
                           all.used == 0 ? "" : ".", tried, self->n == 0 ? " nothing." : "");
 }
 
-/* --- all files ---------------------------------------------------------------------------------------------------------- */
+/* --- all files --- */
 
 static int is_plugin_name(const struct dirent *entry) {
     const size_t n = strlen(entry->d_name);
@@ -168,8 +174,8 @@ weft_status weft_search_walk(const weft_search *self, void (*visit)(void *contex
         const int n = scandir(self->directories[i], &names, is_plugin_name, alphasort);
         int at;
         if (n < 0 && errno != ENOENT && errno != ENOTDIR) {
-            return weft_error_set(err, WEFT_E_SYSTEM, "The plugin directory %s cannot be read: %s.", self->directories[i],
-                                  strerror(errno));
+            return weft_error_set(err, WEFT_E_SYSTEM, "The plugin directory %s cannot be read: %s.",
+                                  self->directories[i], strerror(errno));
         }
         for (at = 0; at < n; at++) {
             char path[PATH_MAX];

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 typedef struct record {
-    void *start;   /* what free wants */
+    void *start; /* what free wants */
     size_t counted;
 } record;
 
@@ -57,12 +57,14 @@ static void services_release(const weft_host *host, void *memory) {
     free(header->start);
 }
 
-static void services_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context), void *context) {
+static void services_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context),
+                                  void *context) {
     const int threads = chosen_threads > 0 ? chosen_threads : omp_get_max_threads();
     int64_t i;
     (void)host;
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (i = 0; i < n; i++) body(i, context);
+    for (i = 0; i < n; i++)
+        body(i, context);
 }
 
 /* A terminal gets one line that is written over; a file gets nothing. */
@@ -84,8 +86,16 @@ static const void *services_extension(const weft_host *host, const char *id) {
 }
 
 const weft_host *weft_services(void) {
-    static const weft_host host = {(uint32_t)sizeof(weft_host), 0, WEFT_SDK_HEADERS, 0, services_log, services_alloc,
-                                   services_release, services_parallel_for, services_progress, services_extension};
+    static const weft_host host = {(uint32_t)sizeof(weft_host),
+                                   0,
+                                   WEFT_SDK_HEADERS,
+                                   0,
+                                   services_log,
+                                   services_alloc,
+                                   services_release,
+                                   services_parallel_for,
+                                   services_progress,
+                                   services_extension};
     return &host;
 }
 

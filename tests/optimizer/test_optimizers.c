@@ -1,5 +1,5 @@
-/* sgd and adamw against PyTorch's own runs in double (golden/optim), their element-wise kernels driven directly: the same
- * path as a device takes, without the device. */
+/* sgd and adamw against PyTorch's own runs in double (golden/optim), their element-wise kernels driven directly: the
+ * same path as a device takes, without the device. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -11,9 +11,9 @@
 #include <weft/optimizer.h>
 
 #define BOUND 2e-6 /* relative, in norm */
-#define MOST 256   /* elements of a golden tensor */
+#define MOST  256  /* elements of a golden tensor */
 
-/* --- the golden file ---------------------------------------------------------------------------------------------------- */
+/* --- the golden file --- */
 
 static json_t *golden;                /* optim.json */
 static json_t *tensors;               /* the header of optim.safetensors */
@@ -99,7 +99,7 @@ static float golden_gradient(uint32_t k, uint32_t i, uint32_t step, double scale
     return holes && i % 13 == 5 ? 0.0f : (float)exact;
 }
 
-/* --- an optimizer, made the way the host makes it ------------------------------------------------------------------------- */
+/* --- an optimizer, made the way the host makes it --- */
 
 typedef struct made {
     weft_plugins *plugins;
@@ -121,7 +121,8 @@ static weft_status make(made *out, const char *id, const char *const *overrides,
     out->table = weft_loaded_table(loaded, optimizer);
     ck_assert_uint_le(plugin->config_size, sizeof out->filled);
     ck_assert_msg(weft_config_load(&out->config, NULL, overrides, n, err) == WEFT_OK, "%s", err->text);
-    status = weft_config_fill(out->config, out->filled, "optimizer", plugin->keys, plugin->n_keys, plugin->key_stride, err);
+    status =
+        weft_config_fill(out->config, out->filled, "optimizer", plugin->keys, plugin->n_keys, plugin->key_stride, err);
     if (status == WEFT_OK && plugin->validate != NULL) status = plugin->validate(out->filled, err);
     if (status == WEFT_OK) status = out->table->create(&out->optimizer, weft_services(), out->filled, err);
     return status;
@@ -151,7 +152,7 @@ static void update(made *self, float *w, const float *g, float *states[WEFT_MAX_
     }
 }
 
-/* --- against PyTorch ---------------------------------------------------------------------------------------------------------- */
+/* --- against PyTorch --- */
 
 static double relative(const float *ours, const double *exact, size_t n) {
     double difference = 0, size = 0;
@@ -206,9 +207,11 @@ static void run_tensor(made *self, json_t *one, uint32_t k, const double *rates,
     int64_t n_states = 0, slot;
     const weft_state_slot *slots = self->table->states(self->optimizer, &n_states);
     size_t i, step;
-    for (i = 0; i < n; i++) w[i] = (float)exact[i];
+    for (i = 0; i < n; i++)
+        w[i] = (float)exact[i];
     for (step = 1; step <= steps; step++) {
-        for (i = 0; i < n; i++) g[i] = golden_gradient(k, (uint32_t)i, (uint32_t)step, scale, holes);
+        for (i = 0; i < n; i++)
+            g[i] = golden_gradient(k, (uint32_t)i, (uint32_t)step, scale, holes);
         update(self, w, g, states, (int64_t)n, piece, step, rates[step - 1], &range);
     }
     ck_assert_uint_eq(read_tensor(exact, MOST, "%s.final.%s", label, name), n);
@@ -232,11 +235,12 @@ START_TEST(a_hundred_steps_are_those_of_pytorch) {
     size_t steps;
     uint32_t k;
     ck_assert_uint_eq(json_array_size(cases), N_CASES);
-    ck_assert_msg(make(&self, json_string_value(json_object_get(one, "optimizer")), overrides, n, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_msg(make(&self, json_string_value(json_object_get(one, "optimizer")), overrides, n, &err) == WEFT_OK,
+                  "%s", err.text);
     steps = read_tensor(rates, 1000, "%s.lr", json_string_value(json_object_get(one, "name")));
     ck_assert_uint_eq(steps, 100);
-    for (k = 0; k < json_array_size(json_object_get(golden, "tensors")); k++) run_tensor(&self, one, k, rates, steps, 1000);
+    for (k = 0; k < json_array_size(json_object_get(golden, "tensors")); k++)
+        run_tensor(&self, one, k, rates, steps, 1000);
     unmake(&self);
 }
 END_TEST
@@ -247,13 +251,15 @@ START_TEST(the_gradients_are_those_of_the_file) {
     for (k = 0; k < json_array_size(list); k++) {
         json_t *tensor = json_array_get(list, k);
         double stored[4 * MOST];
-        const size_t n = read_tensor(stored, 4 * MOST, "gradient.%s", json_string_value(json_object_get(tensor, "name"))) /
-                         json_array_size(steps);
+        const size_t n =
+            read_tensor(stored, 4 * MOST, "gradient.%s", json_string_value(json_object_get(tensor, "name"))) /
+            json_array_size(steps);
         for (row = 0; row < json_array_size(steps); row++) {
             for (i = 0; i < n; i++) {
-                const float made_here = golden_gradient(
-                    (uint32_t)k, (uint32_t)i, (uint32_t)json_integer_value(json_array_get(steps, row)),
-                    json_number_value(json_object_get(tensor, "scale")), json_is_true(json_object_get(tensor, "holes")));
+                const float made_here =
+                    golden_gradient((uint32_t)k, (uint32_t)i, (uint32_t)json_integer_value(json_array_get(steps, row)),
+                                    json_number_value(json_object_get(tensor, "scale")),
+                                    json_is_true(json_object_get(tensor, "holes")));
                 ck_assert_double_eq((double)made_here, stored[row * n + i]);
             }
         }
@@ -261,7 +267,7 @@ START_TEST(the_gradients_are_those_of_the_file) {
 }
 END_TEST
 
-/* --- without a golden file -------------------------------------------------------------------------------------------------------- */
+/* --- without a golden file --- */
 
 static const char *const kinds_of_update[][4] = {
     {"sgd", "optimizer.momentum=0", "optimizer.weight_decay=0.1", "optimizer.lr=0.1"},
@@ -281,9 +287,11 @@ START_TEST(cuts_do_not_change_bits) {
     ck_assert_msg(make(&self, kinds_of_update[_i][0], &kinds_of_update[_i][1], 3, &err) == WEFT_OK, "%s", err.text);
     for (cut = 0; cut <= sizeof pieces / sizeof pieces[0]; cut++) {
         float s[WEFT_MAX_STATES][MOST] = {{0}}, *states[WEFT_MAX_STATES] = {s[0], s[1], s[2], s[3]};
-        for (i = 0; i < MOST; i++) w[i] = golden_gradient(9, (uint32_t)i, 1, 1, 0);
+        for (i = 0; i < MOST; i++)
+            w[i] = golden_gradient(9, (uint32_t)i, 1, 1, 0);
         for (step = 1; step <= 5; step++) {
-            for (i = 0; i < MOST; i++) g[i] = golden_gradient(7, (uint32_t)i, (uint32_t)step, 1, 1);
+            for (i = 0; i < MOST; i++)
+                g[i] = golden_gradient(7, (uint32_t)i, (uint32_t)step, 1, 1);
             update(&self, w, g, states, MOST, cut == 0 ? MOST : pieces[cut - 1], step, 0.05, &range);
         }
         if (cut == 0) {

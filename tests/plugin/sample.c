@@ -1,5 +1,5 @@
-/* A small optimizer that test_loader.c compiles again and again, each time with another -D that breaks one rule. Written
- * by hand where WEFT_PLUGIN would not let it break. */
+/* A small optimizer that test_loader.c compiles again and again, each time with another -D that breaks one rule.
+ * Written by hand where WEFT_PLUGIN would not let it break. */
 #include <weft/optimizer.h>
 
 #include <locale.h>
@@ -24,7 +24,7 @@ typedef struct sample_config {
 #define SAMPLE_N_KEYS 2
 #endif
 #define ROW(offset, type, name, fallback, range, help)                                                                 \
-    {(uint32_t)sizeof(weft_key), 0, type, offset, name, fallback, range, "", help}
+    { (uint32_t)sizeof(weft_key), 0, type, offset, name, fallback, range, "", help }
 static const weft_key sample_keys[] = {SAMPLE_LR(ROW), ROW(8, WEFT_KEY_ENUM, "way", "up", "up,down", "Direction.")};
 
 /* --- the table --- */
@@ -79,8 +79,15 @@ static const weft_elementwise *sample_kernel(const weft_optimizer *optimizer) {
 #ifndef SAMPLE_TABLE_SIZE
 #define SAMPLE_TABLE_SIZE sizeof(weft_optimizer_plugin)
 #endif
-static const weft_optimizer_plugin sample_table = {(uint32_t)SAMPLE_TABLE_SIZE, 0, sample_create, sample_destroy,
-                                                   sample_states, sample_hp_size, SAMPLE_PREPARE, sample_kernel, NULL};
+static const weft_optimizer_plugin sample_table = {(uint32_t)SAMPLE_TABLE_SIZE,
+                                                   0,
+                                                   sample_create,
+                                                   sample_destroy,
+                                                   sample_states,
+                                                   sample_hp_size,
+                                                   SAMPLE_PREPARE,
+                                                   sample_kernel,
+                                                   NULL};
 weft_status (*const sample_keep)(weft_optimizer *, void *, const weft_step_info *, weft_error *) = sample_prepare;
 
 /* --- the two exports --- */
@@ -105,10 +112,10 @@ const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err
     static const weft_plugin plugins[] = {
         {(uint32_t)sizeof(weft_plugin), 0, SAMPLE_KIND, SAMPLE_ID, "1.0", "A sample.", 1, (uint32_t)sizeof(weft_key),
          SAMPLE_N_KEYS, sample_keys, sizeof(sample_config), NULL, &sample_table},
-        {(uint32_t)sizeof(weft_plugin), 0, "optimizer", "second", "2.0", "Another sample.", 1, (uint32_t)sizeof(weft_key),
-         2, sample_keys, sizeof(sample_config), NULL, &sample_table}};
-    static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, SAMPLE_N, (uint32_t)sizeof(weft_plugin),
-                                          plugins};
+        {(uint32_t)sizeof(weft_plugin), 0, "optimizer", "second", "2.0", "Another sample.", 1,
+         (uint32_t)sizeof(weft_key), 2, sample_keys, sizeof(sample_config), NULL, &sample_table}};
+    static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, SAMPLE_N,
+                                          (uint32_t)sizeof(weft_plugin), plugins};
     (void)host;
     (void)err;
 #ifdef IN_ENTRY

@@ -53,7 +53,8 @@ static void self_info(const weft_comm *comm, weft_comm_info *out) {
     (void)snprintf(out->library, sizeof out->library, "none");
 }
 
-static weft_status self_group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n, weft_error *err) {
+static weft_status self_group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n,
+                              weft_error *err) {
     if (n != 1 || ranks[0] != 0) {
         return weft_error_set(err, WEFT_E_HOST, "A group of %d ranks was asked of a world that holds rank 0 alone.",
                               (int)n);

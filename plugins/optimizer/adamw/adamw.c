@@ -14,14 +14,14 @@
     K(F64,  beta2,        "0.999", "[0,1)",        "", WEFT_SAME, "Part of the mean squared gradient that is kept.")   \
     K(F64,  eps,          "1e-8",  "[0,inf)",      "", WEFT_SAME, "Added to the root of the mean square.")             \
     K(F64,  weight_decay, "0.01",  "[0,inf)",      "", WEFT_SAME, "Decay of the weight itself, times the step size.")  \
-    K(ENUM, decay,        "all",   "all,matrices", "", WEFT_SAME, "What decays: all parameters, or none with one dimension.")
+    K(ENUM, decay,        "all",   "all,matrices", "", WEFT_SAME, "What decays: all, or not parameters of one dimension.")
 /* clang-format on */
 WEFT_KEYS(adamw_config, ADAMW_KEYS)
 
 WEFT_HP(adamw_hp, float step_size; float decay_size; float take1; float take2; float root_scale; float eps;)
 
-/* m and v move by a small part of a difference, and the weight by a small number: written as beta m + (1 - beta) g, or as
- * w (1 - lr decay), the rounding of a factor near one would act on the whole value at every step. */
+/* m and v move by a small part of a difference, and the weight by a small number: written as beta m + (1 - beta) g, or
+ * as w (1 - lr decay), the rounding of a factor near one would act on the whole value at every step. */
 /* clang-format off */
 WEFT_ELEMENTWISE(adamw_step, adamw_hp, 2,
     s0 += hp->take1 * (g - s0);

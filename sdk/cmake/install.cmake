@@ -1,0 +1,19 @@
+# What an out-of-tree plugin builds against: headers, the CMake package Weft, weft.pc and the templates. All of it finds
+# its files relative to itself, so that the installed tree may be moved.
+include(CMakePackageConfigHelpers)
+set(WEFT_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/Weft")
+set(WEFT_PC_DIR "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+file(RELATIVE_PATH WEFT_PC_TO_PREFIX "/${WEFT_PC_DIR}" "/")
+string(REGEX REPLACE "/$" "" WEFT_PC_TO_PREFIX "${WEFT_PC_TO_PREFIX}")
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/WeftConfig.cmake.in ${CMAKE_BINARY_DIR}/sdk/WeftConfig.cmake
+  INSTALL_DESTINATION ${WEFT_CMAKE_DIR} PATH_VARS CMAKE_INSTALL_INCLUDEDIR WEFT_PLUGIN_DIR)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/sdk/WeftConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/weft.pc.in ${CMAKE_BINARY_DIR}/sdk/weft.pc @ONLY)
+
+install(FILES ${CMAKE_BINARY_DIR}/sdk/WeftConfig.cmake ${CMAKE_BINARY_DIR}/sdk/WeftConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/WeftPlugin.cmake ${CMAKE_CURRENT_LIST_DIR}/weft-plugin.map
+        DESTINATION ${WEFT_CMAKE_DIR})
+install(FILES ${CMAKE_BINARY_DIR}/sdk/weft.pc DESTINATION ${WEFT_PC_DIR})
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/sdk/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/sdk/template DESTINATION ${CMAKE_INSTALL_DATADIR}/weft)
