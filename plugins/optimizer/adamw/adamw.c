@@ -14,7 +14,7 @@
     K(F64,  beta2,        "0.999", "[0,1)",        "", WEFT_SAME, "Part of the mean squared gradient that is kept.")   \
     K(F64,  eps,          "1e-8",  "[0,inf)",      "", WEFT_SAME, "Added to the root of the mean square.")             \
     K(F64,  weight_decay, "0.01",  "[0,inf)",      "", WEFT_SAME, "Decay of the weight itself, times the step size.")  \
-    K(ENUM, decay,        "all",   "all,matrices", "", WEFT_SAME, "What decays: all, or not parameters of one dimension.")
+    K(ENUM, decay,        "all",   "all,matrices", "", WEFT_SAME, "What decays: all parameters, or matrices alone.")
 /* clang-format on */
 WEFT_KEYS(adamw_config, ADAMW_KEYS)
 

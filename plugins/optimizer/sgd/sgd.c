@@ -16,7 +16,7 @@
     K(F64,  dampening,    "0",    "[0,1]",        "", WEFT_SAME, "Part of a new gradient that momentum leaves out.")   \
     K(BOOL, nesterov,     "no",   "",             "", WEFT_SAME, "Look ahead along the momentum.")                     \
     K(F64,  weight_decay, "0",    "[0,inf)",      "", WEFT_SAME, "Decay added to the gradient, per unit of weight.")   \
-    K(ENUM, decay,        "all",  "all,matrices", "", WEFT_SAME, "What decays: all, or not parameters of one dimension.")
+    K(ENUM, decay,        "all",  "all,matrices", "", WEFT_SAME, "What decays: all parameters, or matrices alone.")
 /* clang-format on */
 WEFT_KEYS(sgd_config, SGD_KEYS)
 

@@ -17,7 +17,7 @@
     K(F64,  beta1,        "0.9",  "[0,1)",        "", WEFT_SAME, "Part of the momentum in the update.")                \
     K(F64,  beta2,        "0.99", "[0,1)",        "", WEFT_SAME, "Part of the momentum that is kept.")                 \
     K(F64,  weight_decay, "0",    "[0,inf)",      "", WEFT_SAME, "Decay of the weight itself, times the step size.")   \
-    K(ENUM, decay,        "all",  "all,matrices", "", WEFT_SAME, "What decays: all, or not parameters of one dimension.")
+    K(ENUM, decay,        "all",  "all,matrices", "", WEFT_SAME, "What decays: all parameters, or matrices alone.")
 /* clang-format on */
 WEFT_KEYS(lion_config, LION_KEYS)
 
