@@ -1,0 +1,190 @@
+/* The words of a command line: what is a flag, an override, the INI file, an argument; and what is refused. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "command/cli.h"
+
+static weft_exit never_run(const weft_args *args, weft_error *err) {
+    (void)args;
+    (void)err;
+    return WEFT_EXIT_FAILED;
+}
+
+static const weft_flag flags[] = {{"json", NULL, false, "An object."},
+                                  {"tokens", "N", false, "How many."},
+                                  {"temperature", "T", false, "How wild."},
+                                  {"resume", "HOW", true, "Go on."},
+                                  {NULL, NULL, false, NULL}};
+static const weft_command with_config = {"eval", "Evaluate.", "run.ini", WEFT_TAKES_CONFIG, 0, 0, flags, NULL, never_run};
+static const weft_command with_words = {"cut", "Cut.", "A [B]", WEFT_TAKES_ARGUMENTS, 1, 2, flags, NULL, never_run};
+
+static weft_args *args;
+static weft_error err;
+
+static void setup(void) {
+    const weft_error none = WEFT_ERROR_INIT;
+    err = none;
+    args = NULL;
+}
+
+static void teardown(void) {
+    weft_args_free(args);
+}
+
+/* words: blank-separated. */
+static bool parse(const weft_command *command, const char *words) {
+    static char copy[512];
+    char *argv[32];
+    int argc = 0;
+    weft_args_free(args);
+    (void)snprintf(copy, sizeof copy, "%s", words);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) argv[argc++] = word;
+    return weft_args_parse(&args, command, argc, argv, &err);
+}
+
+START_TEST(words_come_in_any_order) {
+    static const char *const lines[] = {"run.ini train.steps=5 a.b=x=y --json --tokens 3",
+                                        "--json train.steps=5 run.ini --tokens=3 a.b=x=y",
+                                        "--tokens 3 train.steps=5 a.b=x=y -- run.ini", /* --json is missing here */
+                                        "train.steps=5 --json a.b=x=y --tokens=3 run.ini"};
+    for (size_t i = 0; i < 4; i++) {
+        size_t n = 0;
+        int64_t tokens = 0;
+        ck_assert_msg(parse(&with_config, lines[i]), "%s", err.text);
+        ck_assert_str_eq(weft_args_config(args), "run.ini");
+        const char *const *overrides = weft_args_overrides(args, &n);
+        ck_assert_uint_eq(n, 2);
+        ck_assert_str_eq(overrides[0], "train.steps=5");
+        ck_assert_str_eq(overrides[1], "a.b=x=y");
+        ck_assert(weft_args_has(args, "json") == (i != 2));
+        ck_assert(weft_args_i64(args, &tokens, "tokens", "[1,inf)", 9, &err));
+        ck_assert_int_eq(tokens, 3);
+        ck_assert_ptr_null(weft_args_extra(args, 0));
+    }
+}
+END_TEST
+
+START_TEST(a_path_with_an_equals_sign_is_a_file) {
+    static const char *const lines[] = {"./a.b=c.ini", "dir.d/a=b.ini", "=", ".hidden=x"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        ck_assert_msg(parse(&with_config, lines[i]), "%s", err.text);
+        ck_assert_str_eq(weft_args_config(args), lines[i]);
+    }
+}
+END_TEST
+
+START_TEST(optional_values_come_only_after_an_equals_sign) {
+    ck_assert(parse(&with_config, "--resume run.ini"));
+    ck_assert(weft_args_has(args, "resume"));
+    ck_assert_ptr_null(weft_args_value(args, "resume"));
+    ck_assert_str_eq(weft_args_config(args), "run.ini");
+    ck_assert(parse(&with_config, "--resume=inexact run.ini"));
+    ck_assert_str_eq(weft_args_value(args, "resume"), "inexact");
+    ck_assert(parse(&with_config, "run.ini"));
+    ck_assert(!weft_args_has(args, "resume"));
+}
+END_TEST
+
+START_TEST(a_value_is_the_next_word_whatever_it_is) {
+    double temperature = 0;
+    ck_assert(parse(&with_config, "--temperature -1 run.ini"));
+    ck_assert(weft_args_f64(args, &temperature, "temperature", "", 0, &err));
+    ck_assert(temperature == -1);
+    ck_assert(parse(&with_config, "--temperature --json run.ini"));
+    ck_assert_str_eq(weft_args_value(args, "temperature"), "--json");
+    ck_assert(!weft_args_has(args, "json"));
+}
+END_TEST
+
+START_TEST(numbers_of_flags_are_judged) {
+    int64_t whole = 7;
+    double real = 7;
+    ck_assert(parse(&with_config, "run.ini"));
+    ck_assert(weft_args_i64(args, &whole, "tokens", "[1,inf)", 40, &err));
+    ck_assert_int_eq(whole, 40);
+    ck_assert(parse(&with_config, "run.ini --tokens 0 --temperature x"));
+    ck_assert(!weft_args_i64(args, &whole, "tokens", "[1,inf)", 40, &err));
+    ck_assert_int_eq(whole, 40);
+    ck_assert_str_eq(err.text, "--tokens '0' is not in [1,inf): give a whole number of 1 or more");
+    ck_assert(!weft_args_f64(args, &real, "temperature", "[0,inf)", 1, &err));
+    ck_assert_str_eq(err.text, "--temperature 'x' is not in [0,inf): give a number of 0 or more");
+}
+END_TEST
+
+START_TEST(plain_arguments_are_kept_in_order) {
+    ck_assert(parse(&with_words, "a.b=c --json -- --tokens"));
+    ck_assert_str_eq(weft_args_extra(args, 0), "a.b=c");
+    ck_assert_str_eq(weft_args_extra(args, 1), "--tokens");
+    ck_assert_ptr_null(weft_args_extra(args, 2));
+    ck_assert_ptr_null(weft_args_config(args));
+}
+END_TEST
+
+static const struct {
+    const weft_command *command;
+    const char *words, *says;
+} refused[] = {
+    {&with_config, "", "the configuration file is missing"},
+    {&with_config, "train.steps=5", "the configuration file is missing"},
+    {&with_config, "run.ini other.ini", "'other.ini' is one argument too many"},
+    {&with_config, "run.ini steps=5", "'steps=5' is one argument too many; an override is section.key=value"},
+    {&with_config, "run.ini --jsno", "there is no flag --jsno; did you mean --json?"},
+    {&with_config, "run.ini --zzzzzz", "there is no flag --zzzzzz"},
+    {&with_config, "run.ini -j", "there is no flag -j; flags begin with two dashes"},
+    {&with_config, "run.ini --json=yes", "--json takes no value"},
+    {&with_config, "run.ini --json --json", "--json is given twice"},
+    {&with_config, "run.ini --tokens", "--tokens needs a value: --tokens N"},
+    {&with_words, "--json", "an argument is missing"},
+    {&with_words, "a b c", "'c' is one argument too many"},
+};
+
+START_TEST(wrong_usage_is_refused) {
+    ck_assert(!parse(refused[_i].command, refused[_i].words));
+    ck_assert_str_eq(err.text, refused[_i].says);
+}
+END_TEST
+
+START_TEST(exit_statuses) {
+    ck_assert_int_eq(weft_exit_from(WEFT_OK), 0);
+    ck_assert_int_eq(weft_exit_from(WEFT_E_USER), 1);
+    ck_assert_int_eq(weft_exit_from(WEFT_E_PLUGIN), 1);
+    ck_assert_int_eq(weft_exit_from(WEFT_E_STOPPED), 75);
+}
+END_TEST
+
+/* Every command of the program can print its own help, and no two have a name in common. */
+START_TEST(the_registry_is_sound) {
+    size_t n = 0;
+    for (const weft_command *command = weft_command_at(0); command != NULL; command = weft_command_at(++n)) {
+        ck_assert(command->run != NULL && *command->name != '\0' && *command->summary != '\0');
+        ck_assert(command->takes == WEFT_TAKES_CONFIG || command->takes == WEFT_TAKES_ARGUMENTS);
+        ck_assert(command->max_extra < 0 || command->min_extra <= command->max_extra);
+        for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
+            ck_assert(strncmp(flag->name, "--", 2) != 0 && *flag->help != '\0');
+        }
+        for (size_t k = 0; k < n; k++) ck_assert_str_ne(command->name, weft_command_at(k)->name);
+    }
+    ck_assert_uint_ge(n, 3);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("args");
+    TCase *tests = tcase_create("words");
+    SRunner *runner = srunner_create(suite);
+    suite_add_tcase(suite, tests);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, words_come_in_any_order);
+    tcase_add_test(tests, a_path_with_an_equals_sign_is_a_file);
+    tcase_add_test(tests, optional_values_come_only_after_an_equals_sign);
+    tcase_add_test(tests, a_value_is_the_next_word_whatever_it_is);
+    tcase_add_test(tests, numbers_of_flags_are_judged);
+    tcase_add_test(tests, plain_arguments_are_kept_in_order);
+    tcase_add_loop_test(tests, wrong_usage_is_refused, 0, (int)(sizeof refused / sizeof *refused));
+    tcase_add_test(tests, exit_statuses);
+    tcase_add_test(tests, the_registry_is_sound);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

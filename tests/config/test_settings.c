@@ -1,0 +1,191 @@
+/* The host's own keys: their defaults, and the rules across them. */
+#include "helper.h"
+
+#include "config/settings.h"
+
+static weft_error err;
+static weft_config *config;
+static weft_settings settings;
+
+static void setup(void) {
+    const weft_error none = WEFT_ERROR_INIT;
+    directory_enter();
+    err = none;
+    config = NULL;
+}
+
+static void teardown(void) {
+    weft_config_free(config);
+    directory_leave();
+}
+
+/* text follows a [model] section with its path. */
+static weft_status load(const char *text) {
+    char whole[4096];
+    weft_status status = WEFT_OK;
+    (void)snprintf(whole, sizeof whole, "[model]\npath = m\n%s", text);
+    write_text("run.ini", whole);
+    weft_config_free(config);
+    config = NULL;
+    status = weft_config_load(&config, "run.ini", NULL, 0, &err);
+    return status == WEFT_OK ? weft_settings_load(&settings, config, &err) : status;
+}
+
+START_TEST(defaults) {
+    ck_assert_ok(load(""));
+    ck_assert_str_eq(settings.run.out, "");
+    ck_assert_int_eq(settings.run.seed, 1);
+    ck_assert_str_eq(settings.model.path, in_directory("m"));
+    ck_assert_int_eq(settings.model.start, WEFT_START_WEIGHTS);
+    ck_assert_int_eq(settings.tokenizer.bos, WEFT_CHOICE_AUTO);
+    ck_assert_int_eq(settings.tokenizer.eos, WEFT_CHOICE_AUTO);
+    ck_assert_int_eq(settings.train.global_batch, 1);
+    ck_assert_int_eq(settings.train.micro_batch, 1);
+    ck_assert(settings.train.steps == WEFT_NONE_I64);
+    ck_assert(settings.train.epochs == WEFT_NONE_F64);
+    ck_assert(settings.train.clip == WEFT_NONE_F64);
+    ck_assert_int_eq(settings.train.schedule, WEFT_SCHEDULE_CONSTANT);
+    ck_assert(settings.train.gamma == 0.85);
+    ck_assert_int_eq(settings.train.precision, WEFT_PRECISION_FP32);
+    ck_assert_str_eq(settings.train.trainable, "all");
+    ck_assert_int_eq(settings.checkpoint.keep, 3);
+    ck_assert_int_eq(settings.checkpoint.keep_best, 1);
+    ck_assert_int_eq(settings.checkpoint.dtype, WEFT_SAVE_AUTO);
+    ck_assert_int_eq(weft_interval_resolve(&settings.eval_every, 100), 0);
+    ck_assert_int_eq(weft_interval_resolve(&settings.checkpoint_every, 100), 0);
+}
+END_TEST
+
+START_TEST(names_of_enums_stand_in_the_order_of_their_values) {
+    ck_assert_ok(load("start = fresh\n[tokenizer]\nbos = yes\neos = no\n[train]\nschedule = step\nstep_every = 2\n"
+                      "[checkpoint]\ndtype = fp16\n"));
+    ck_assert_int_eq(settings.model.start, WEFT_START_FRESH);
+    ck_assert_int_eq(settings.tokenizer.bos, WEFT_CHOICE_YES);
+    ck_assert_int_eq(settings.tokenizer.eos, WEFT_CHOICE_NO);
+    ck_assert_int_eq(settings.train.schedule, WEFT_SCHEDULE_STEP);
+    ck_assert_int_eq(settings.checkpoint.dtype, WEFT_SAVE_FP16);
+    ck_assert_ok(load("[train]\nschedule = linear\n[checkpoint]\ndtype = bf16\n"));
+    ck_assert_int_eq(settings.train.schedule, WEFT_SCHEDULE_LINEAR);
+    ck_assert_int_eq(settings.checkpoint.dtype, WEFT_SAVE_BF16);
+    ck_assert_ok(load("[train]\nschedule = cosine\n[checkpoint]\ndtype = fp32\n"));
+    ck_assert_int_eq(settings.train.schedule, WEFT_SCHEDULE_COSINE);
+    ck_assert_int_eq(settings.checkpoint.dtype, WEFT_SAVE_FP32);
+}
+END_TEST
+
+#define PIN "optimizer:lion=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdeF"
+
+static const struct {
+    const char *text, *says[2];
+} refused[] = {
+    {"[train]\nglobal_batch = 10\nmicro_batch = 4\n",
+     {"run.ini:4: [train] global_batch = 10 is not a multiple of micro_batch = 4",
+      "give global_batch = 8 or 12, or micro_batch = 2 or 5"}},
+    {"[train]\nmicro_batch = 4\n", {"[train] global_batch = 1 (its default) is not a multiple of micro_batch = 4",
+                                    "give global_batch = 4, or micro_batch = 1"}},
+    {"[train]\nglobal_batch = 7\nmicro_batch = 3\n", {"give global_batch = 6 or 9, or micro_batch = 1 or 7"}},
+    {"[train]\nglobal_batch = 0\n", {"is outside [1,1G]: give a whole number of at least 1 and at most 1000000000"}},
+    {"[train]\nsteps = 10\nepochs = 2\n", {"run.ini:5: [train] epochs = 2 stands beside steps = 10"}},
+    {"[train]\nwarmup = 2.5\n", {"run.ini:4: [train] warmup = 2.5 is neither steps nor a ratio"}},
+    {"[train]\nwarmup = -1\n", {"is outside [0,inf)"}},
+    {"[train]\nschedule = step\n", {"run.ini:4: [train] schedule = step needs step_every"}},
+    {"[train]\ngamma = 0\n", {"is outside (0,1]"}},
+    {"[train]\nprecision = fp8\n", {"is not one of: fp32"}},
+    {"[eval]\nevery = sometimes\n", {"run.ini:4: [eval] every = sometimes is no interval: give", "(5%), or none"}},
+    {"[eval]\nevery = 0\n", {"is no interval"}},
+    {"[eval]\nevery =\n", {"is no interval"}},
+    {"[eval]\nevery = 0%\n", {"is no interval"}},
+    {"[eval]\nevery = 101%\n", {"is no interval"}},
+    {"[eval]\nevery = %\n", {"is no interval"}},
+    {"[eval]\nevery = 2.5\n", {"is no interval"}},
+    {"[checkpoint]\nevery = -5%\n", {"run.ini:4: [checkpoint] every = -5% is no interval"}},
+    {"[checkpoint]\nkeep = 0\n", {"is outside [1,inf)"}},
+    {"[run]\nseed = -1\n", {"is outside [0,inf)"}},
+    {"[plugins]\npin = lion\n", {"run.ini:4: [plugins] pin = lion has an element that is no pin"}},
+    {"[plugins]\npin = " PIN ",optimizer:=" PIN "\n", {"is no pin"}},
+    {"[plugins]\npin = optimizer:lion=xyz\n", {"is no pin"}},
+};
+
+START_TEST(rules_are_held) {
+    ck_assert_int_eq(load(refused[_i].text), WEFT_E_USER);
+    for (int k = 0; k < 2 && refused[_i].says[k] != NULL; k++) ck_assert_says(err, refused[_i].says[k]);
+}
+END_TEST
+
+START_TEST(good_combinations_pass) {
+    static const char *const texts[] = {"[train]\nglobal_batch = 8\nmicro_batch = 2\n",
+                                        "[train]\nwarmup = 0.1\n",
+                                        "[train]\nwarmup = 1\n",
+                                        "[train]\nwarmup = 100\n",
+                                        "[train]\nsteps = 10\nepochs = none\n",
+                                        "[run]\nseed = 9223372036854775807\n",
+                                        "[plugins]\npin = " PIN ", " PIN "\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ck_assert_ok(load(texts[i]));
+}
+END_TEST
+
+START_TEST(a_missing_model_path_is_said) {
+    write_text("run.ini", "[run]\nseed = 2\n");
+    ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
+    ck_assert_int_eq(weft_settings_load(&settings, config, &err), WEFT_E_USER);
+    ck_assert_says(err, "run.ini: [model] path is missing");
+}
+END_TEST
+
+START_TEST(training_needs_a_length_and_a_place) {
+    ck_assert_ok(load("[run]\nout = o\n"));
+    ck_assert_int_eq(weft_settings_for_training(&settings, config, &err), WEFT_E_USER);
+    ck_assert_says(err, "set [train] steps, or epochs");
+    ck_assert_ok(load("[train]\nsteps = 3\n"));
+    ck_assert_int_eq(weft_settings_for_training(&settings, config, &err), WEFT_E_USER);
+    ck_assert_says(err, "[run] out");
+    ck_assert_ok(load("[run]\nout = o\n[train]\nepochs = 0.5\n"));
+    ck_assert_ok(weft_settings_for_training(&settings, config, &err));
+    ck_assert_str_eq(settings.run.out, in_directory("o"));
+}
+END_TEST
+
+START_TEST(intervals_are_steps_or_percent_rounded_up) {
+    static const struct {
+        const char *text;
+        int64_t total, every;
+    } rows[] = {{"none", 100, 0}, {"50", 10, 50},  {"1k", 10, 1000}, {"5%", 100, 5},       {"5%", 101, 6},
+                {"5%", 10, 1},    {"7%", 100, 7},  {"100%", 33, 33}, {"0.5%", 1000, 5},    {"29%", 100, 29},
+                {"33.3%", 9, 3},  {"5%", 1, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        weft_interval interval;
+        ck_assert_ok(weft_interval_parse(&interval, rows[i].text, &err));
+        ck_assert_msg(weft_interval_resolve(&interval, rows[i].total) == rows[i].every, "%s of %d", rows[i].text,
+                      (int)rows[i].total);
+    }
+}
+END_TEST
+
+/* As tests/golden/schedule.json has them. */
+START_TEST(warm_up_is_steps_or_a_ratio_rounded_up) {
+    static const struct {
+        double warmup;
+        int64_t total, steps;
+    } rows[] = {{0, 12, 0}, {5, 12, 5}, {8, 5, 8}, {1, 1, 1}, {0.03, 90, 3}, {0.1, 33, 4}, {0.1, 30, 3}, {0.07, 100, 8},
+                {0.001, 7, 1}, {0.05, 30, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_int_eq(weft_warmup_resolve(rows[i].warmup, rows[i].total), rows[i].steps);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("settings");
+    TCase *tests = tcase_create("settings");
+    suite_add_tcase(suite, tests);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, defaults);
+    tcase_add_test(tests, names_of_enums_stand_in_the_order_of_their_values);
+    tcase_add_loop_test(tests, rules_are_held, 0, (int)(sizeof refused / sizeof *refused));
+    tcase_add_test(tests, good_combinations_pass);
+    tcase_add_test(tests, a_missing_model_path_is_said);
+    tcase_add_test(tests, training_needs_a_length_and_a_place);
+    tcase_add_test(tests, intervals_are_steps_or_percent_rounded_up);
+    tcase_add_test(tests, warm_up_is_steps_or_a_ratio_rounded_up);
+    return run_suite(suite);
+}

@@ -1,0 +1,243 @@
+/* The types of keys: which texts they take, what they make of them, and what they say to the others. */
+#include "helper.h"
+
+#include "config/nearest.h"
+#include "config/number.h"
+#include "config/path.h"
+#include "config/value.h"
+
+START_TEST(whole_numbers_are_read) {
+    static const struct {
+        const char *text;
+        int64_t value;
+    } rows[] = {{"0", 0},        {"-3", -3},      {"+7", 7},       {"1e6", 1000000},     {"1.5e3", 1500}, {"4k", 4000},
+                {"2Ki", 2048},   {"1.5k", 1500},  {"3M", 3000000}, {"1Gi", 1 << 30},     {"2e0", 2},      {"1.0", 1},
+                {"1T", 1000000000000},            {"9223372036854775807", INT64_MAX},    {"0.5Ki", 512}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t value = -1;
+        ck_assert_msg(weft_number_i64(&value, rows[i].text), "%s", rows[i].text);
+        ck_assert_int_eq(value, rows[i].value);
+    }
+}
+END_TEST
+
+START_TEST(what_is_no_whole_number_is_refused) {
+    static const char *const rows[] = {"", " 1", "1 ", "a", "1.5", "1e-1", "0x10", "inf", "nan", "--1", "1kk", "1kI",
+                                       "1ki", "1 k", "9223372036854775808", "1e19", "9e18k", ".", "e5", "1e", "5%", "1K",
+                                       "10000000000000000T", "1,000"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int64_t value = -1;
+        ck_assert_msg(!weft_number_i64(&value, rows[i]), "%s", rows[i]);
+        ck_assert_int_eq(value, -1);
+    }
+}
+END_TEST
+
+START_TEST(numbers_are_read_and_print_shortest) {
+    static const struct {
+        const char *text;
+        double value;
+        const char *printed;
+    } rows[] = {{"1e-3", 0.001, "0.001"},
+                {"0.1", 0.1, "0.1"},
+                {"-2.50", -2.5, "-2.5"},
+                {".5", 0.5, "0.5"},
+                {"3.", 3, "3"},
+                {"0.30000000000000004", 0.30000000000000004, "0.30000000000000004"},
+                {"1e-300", 1e-300, "1e-300"}};
+    static const char *const none[] = {"", "inf", "nan", "0x1p3", "1e400", "1e-400", "1e300", "-1e300", "1 ", "1k", "1e5x"};
+    char printed[32];
+    double value = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_msg(weft_number_f64(&value, rows[i].text), "%s", rows[i].text);
+        ck_assert_msg(value == rows[i].value, "%s", rows[i].text);
+        weft_number_print(printed, sizeof printed, value);
+        ck_assert_str_eq(printed, rows[i].printed);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) ck_assert_msg(!weft_number_f64(&value, none[i]), "%s", none[i]);
+}
+END_TEST
+
+START_TEST(ranges_are_read) {
+    static const struct {
+        const char *text, *advice;
+        double inside, outside;
+    } rows[] = {{"(0,inf)", "a positive number", 1e-9, 0},
+                {"[0,inf) | none", "a number of 0 or more, or none", 0, -1e-9},
+                {"(0,1]", "a number above 0 and at most 1", 1, 1.1},
+                {"[-1,1) | none | auto", "a number of at least -1 and below 1, none or auto", -1, 1},
+                {"(-inf,0]|auto", "a number of 0 or less, or auto", 0, 0.1},
+                {"(-inf,5)", "a number below 5", 4.9, 5}};
+    static const char *const bad[] = {"0,1", "[0,1", "[0;1]", "[1,0]", "(1,1)", "[1,1)", "[0,inf]", "[-inf,1]", "[0,1,2]",
+                                      "[a,b]", "[0,1] | maybe", "[0,1] | [2,3]", "|", "[,1]", "none none"};
+    weft_range range;
+    char advice[240];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_msg(weft_range_parse(&range, rows[i].text, WEFT_KEY_F64), "%s", rows[i].text);
+        ck_assert(weft_range_has_f64(&range, rows[i].inside));
+        ck_assert(!weft_range_has_f64(&range, rows[i].outside));
+        weft_range_advise(&range, advice, sizeof advice);
+        ck_assert_str_eq(advice, rows[i].advice);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ck_assert_msg(!weft_range_parse(&range, bad[i], WEFT_KEY_F64), "%s", bad[i]);
+        ck_assert_msg(!weft_range_parse(&range, bad[i], WEFT_KEY_I64), "%s", bad[i]);
+    }
+    ck_assert(!weft_range_parse(&range, "(0,1)", WEFT_KEY_I64)); /* no whole number in it */
+    ck_assert(!weft_range_parse(&range, "[0.5,2]", WEFT_KEY_I64));
+    ck_assert(weft_range_parse(&range, "", WEFT_KEY_I64));
+    ck_assert(!weft_range_has_i64(&range, WEFT_NONE_I64)); /* the words' values are no numbers */
+    ck_assert(!weft_range_has_i64(&range, WEFT_AUTO_I64));
+}
+END_TEST
+
+/* One key and one text: what becomes of it. */
+static const struct {
+    int32_t type;
+    const char *range, *text;
+    const char *kept; /* NULL: it is refused */
+    const char *says;
+} values[] = {
+    {WEFT_KEY_I64, "[1,inf) | none", "10", "10", NULL},
+    {WEFT_KEY_I64, "[1,inf) | none", "4k", "4000", NULL},
+    {WEFT_KEY_I64, "[1,inf) | none", "none", "none", NULL},
+    {WEFT_KEY_I64, "[1,inf) | none", "auto", NULL, "is not a whole number: give a whole number of 1 or more, or none"},
+    {WEFT_KEY_I64, "[1,inf)", "none", NULL, "is not a whole number"},
+    {WEFT_KEY_I64, "[1,inf)", "0", NULL, "is outside [1,inf): give a whole number of 1 or more"},
+    {WEFT_KEY_I64, "", "-9223372036854775808", NULL, "is outside"},
+    {WEFT_KEY_I64, "[1,inf)", "", NULL, "is empty: give"},
+    {WEFT_KEY_I64, "[1,inf)", "2.5", NULL, "is not a whole number"},
+    {WEFT_KEY_F64, "(0,inf) | none", "-1", NULL, "is outside (0,inf) | none: give a positive number, or none"},
+    {WEFT_KEY_F64, "(0,1]", "ten", NULL, "is not a number: give a number above 0 and at most 1"},
+    {WEFT_KEY_F64, "(0,1]", "1e-3", "0.001", NULL},
+    {WEFT_KEY_F64, "(0,1] | auto", "auto", "auto", NULL},
+    {WEFT_KEY_BOOL, "", "yes", "yes", NULL},
+    {WEFT_KEY_BOOL, "", "True", "yes", NULL},
+    {WEFT_KEY_BOOL, "", "on", "yes", NULL},
+    {WEFT_KEY_BOOL, "", "1", "yes", NULL},
+    {WEFT_KEY_BOOL, "", "no", "no", NULL},
+    {WEFT_KEY_BOOL, "", "false", "no", NULL},
+    {WEFT_KEY_BOOL, "", "OFF", "no", NULL},
+    {WEFT_KEY_BOOL, "", "0", "no", NULL},
+    {WEFT_KEY_BOOL, "", "2", NULL, "is neither yes nor no"},
+    {WEFT_KEY_BOOL, "", "", NULL, "is neither yes nor no"},
+    {WEFT_KEY_STR, "none", " any # text ", " any # text ", NULL},
+    {WEFT_KEY_STR, "", "", "", NULL},
+    {WEFT_KEY_ENUM, "fp32, bf16", "bf16", "bf16", NULL},
+    {WEFT_KEY_ENUM, "constant,linear,cosine", "cosin", NULL,
+     "is not one of: constant,linear,cosine; did you mean cosine?"},
+    {WEFT_KEY_ENUM, "constant,linear,cosine", "xyz", NULL, "is not one of: constant,linear,cosine"},
+    {WEFT_KEY_ENUM, "a,b", "", NULL, "is not one of"},
+    {WEFT_KEY_LIST, "", " a , b,c ", "a,b,c", NULL},
+    {WEFT_KEY_LIST, "", "", "", NULL},
+    {WEFT_KEY_LIST, "", "a,,b", NULL, "empty element"},
+    {WEFT_KEY_LIST, "", "a,", NULL, "empty element"},
+    {WEFT_KEY_PATH, "none", "none", "none", NULL},
+    {WEFT_KEY_PATH, "none", "x", "/base/x", NULL},
+    {WEFT_KEY_PATH, "", "", "", NULL},
+    {WEFT_KEY_PATH, "", "/abs//x/./y/../z/", "/abs/x/z", NULL},
+    {WEFT_KEY_PATH, "", "../x", "/x", NULL},
+    {WEFT_KEY_PATH, "", "../../../x", "/x", NULL},
+};
+
+START_TEST(values_are_judged_by_their_key) {
+    const weft_key key = {(uint32_t)sizeof key, 0, values[_i].type, 0, "key", NULL, values[_i].range, "", "Help."};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_value value = {{0}, NULL};
+    const weft_status status = weft_value_parse(&value, &key, values[_i].text, "/base", &err);
+    if (values[_i].kept != NULL) {
+        ck_assert_ok(status);
+        ck_assert_str_eq(value.text, values[_i].kept);
+    } else {
+        ck_assert_int_eq(status, WEFT_E_USER);
+        ck_assert_says(err, values[_i].says);
+    }
+    weft_value_free(&value);
+}
+END_TEST
+
+START_TEST(values_arrive_as_their_c_type) {
+    static const struct {
+        int32_t type;
+        const char *range, *text;
+        int64_t whole;
+        double real;
+    } rows[] = {{WEFT_KEY_I64, "none", "12", 12, 0},
+                {WEFT_KEY_I64, "[0,1]|none", "none", WEFT_NONE_I64, 0},
+                {WEFT_KEY_I64, "auto", "auto", WEFT_AUTO_I64, 0},
+                {WEFT_KEY_F64, "", "0.25", 0, 0.25},
+                {WEFT_KEY_F64, "none", "none", 0, WEFT_NONE_F64},
+                {WEFT_KEY_F64, "auto", "auto", 0, WEFT_AUTO_F64},
+                {WEFT_KEY_BOOL, "", "on", 1, 0},
+                {WEFT_KEY_ENUM, "a, b,c", "b", 1, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const weft_key key = {(uint32_t)sizeof key, 0, rows[i].type, 0, "key", NULL, rows[i].range, "", "Help."};
+        weft_error err = WEFT_ERROR_INIT;
+        weft_value value = {{0}, NULL};
+        int64_t whole = 0;
+        double real = 0;
+        ck_assert_ok(weft_value_parse(&value, &key, rows[i].text, "/", &err));
+        memcpy(&whole, value.bytes, 8);
+        memcpy(&real, value.bytes, 8);
+        if (rows[i].type == WEFT_KEY_F64) ck_assert(real == rows[i].real);
+        else ck_assert_int_eq(whole, rows[i].whole);
+        weft_value_free(&value);
+    }
+}
+END_TEST
+
+START_TEST(a_step_behind_a_link_stays) {
+    char expected[256];
+    char *path = NULL;
+    ck_assert_int_eq(mkdir("real", 0777), 0);
+    ck_assert_int_eq(mkdir("real/inner", 0777), 0);
+    ck_assert_int_eq(symlink("real/inner", "link"), 0);
+    path = weft_path_absolute(test_directory, "link/../x");
+    (void)snprintf(expected, sizeof expected, "%s/link/../x", test_directory); /* the kernel's way leads to real/x */
+    ck_assert_str_eq(path, expected);
+    free(path);
+    path = weft_path_absolute(test_directory, "real/../x");
+    ck_assert_str_eq(path, in_directory("x"));
+    free(path);
+}
+END_TEST
+
+START_TEST(near_names_are_near) {
+    ck_assert_uint_eq(weft_edit_distance("", "abc"), 3);
+    ck_assert_uint_eq(weft_edit_distance("kitten", "sitting"), 3);
+    ck_assert_uint_eq(weft_edit_distance("warmpu", "warmup"), 1);
+    ck_assert_uint_eq(weft_edit_distance("Micro-Batch", "micro_batch"), 0);
+    static const struct {
+        const char *word, *name;
+        bool near;
+    } rows[] = {{"stesp", "steps", true},   {"lr", "lr2", true},  {"clop", "clip", true}, {"abc", "clip", false},
+                {"x", "lr", false},         {"beta", "beta1", true}, {"wieght_dekay", "weight_decay", true},
+                {"", "lr", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        weft_nearest near = {rows[i].word, "", 0};
+        weft_nearest_offer(&near, rows[i].name, strlen(rows[i].name));
+        ck_assert_msg((*near.best != '\0') == rows[i].near, "%s %s", rows[i].word, rows[i].name);
+    }
+    weft_nearest best = {"warm", "", 0};
+    weft_nearest_offer(&best, "warmup", 6);
+    weft_nearest_offer(&best, "warmt", 5);
+    weft_nearest_offer(&best, "warms", 5);
+    ck_assert_str_eq(best.best, "warmt");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("value");
+    TCase *tests = tcase_create("types");
+    suite_add_tcase(suite, tests);
+    tcase_add_checked_fixture(tests, directory_enter, directory_leave);
+    tcase_add_test(tests, whole_numbers_are_read);
+    tcase_add_test(tests, what_is_no_whole_number_is_refused);
+    tcase_add_test(tests, numbers_are_read_and_print_shortest);
+    tcase_add_test(tests, ranges_are_read);
+    tcase_add_loop_test(tests, values_are_judged_by_their_key, 0, (int)(sizeof values / sizeof *values));
+    tcase_add_test(tests, values_arrive_as_their_c_type);
+    tcase_add_test(tests, a_step_behind_a_link_stays);
+    tcase_add_test(tests, near_names_are_near);
+    return run_suite(suite);
+}

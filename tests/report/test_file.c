@@ -1,0 +1,123 @@
+/* A file appears whole or not at all. */
+#include <check.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "report/file.h"
+
+static char directory[64];
+static weft_error err;
+
+static void enter(void) {
+    const weft_error none = WEFT_ERROR_INIT;
+    err = none;
+    strcpy(directory, "/tmp/weft-file-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    ck_assert_int_eq(chdir(directory), 0);
+}
+
+static void leave(void) {
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf %s", directory);
+    ck_assert_int_eq(chdir("/"), 0);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static size_t count_files(void) {
+    DIR *dir = opendir(".");
+    size_t n = 0;
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) n += entry->d_name[0] != '.';
+    (void)closedir(dir);
+    return n;
+}
+
+static void holds(const char *name, const char *text) {
+    char bytes[64] = "";
+    FILE *file = fopen(name, "rb");
+    ck_assert_ptr_nonnull(file);
+    (void)fread(bytes, 1, sizeof bytes - 1, file);
+    (void)fclose(file);
+    ck_assert_str_eq(bytes, text);
+}
+
+START_TEST(replaces_the_old_content) {
+    struct stat info;
+    const mode_t mask = umask(027);
+    ck_assert_int_eq(weft_file_replace("a", "one", 3, &err), WEFT_OK);
+    holds("a", "one");
+    ck_assert_int_eq(weft_file_replace("a", "second", 6, &err), WEFT_OK);
+    holds("a", "second");
+    ck_assert_int_eq(weft_file_replace("empty", "", 0, &err), WEFT_OK);
+    holds("empty", "");
+    ck_assert_uint_eq(count_files(), 2);
+    ck_assert_int_eq(stat("a", &info), 0);
+    ck_assert_int_eq(info.st_mode & 0777, 0640); /* the user's umask counts */
+    (void)umask(mask);
+}
+END_TEST
+
+START_TEST(nothing_is_there_before_commit_and_after_cancel) {
+    weft_file file;
+    FILE *stream = weft_file_begin(&file, "a", &err);
+    ck_assert_ptr_nonnull(stream);
+    fprintf(stream, "half");
+    ck_assert_int_ne(access("a", F_OK), 0);
+    weft_file_cancel(&file);
+    weft_file_cancel(&file);
+    ck_assert_uint_eq(count_files(), 0);
+}
+END_TEST
+
+START_TEST(a_missing_directory_is_said) {
+    ck_assert_int_eq(weft_file_replace("no/such/a", "x", 1, &err), WEFT_E_SYSTEM);
+    ck_assert_ptr_nonnull(strstr(err.text, "no/such/a"));
+    ck_assert_ptr_nonnull(strstr(err.text, "No such file"));
+    ck_assert_int_eq(weft_directory_sync("no/such", &err), WEFT_E_SYSTEM);
+    ck_assert_ptr_nonnull(strstr(err.text, "no/such: "));
+}
+END_TEST
+
+/* A limit on a file's size fails a write as a full disk does. */
+START_TEST(a_write_that_fails_keeps_the_old_content) {
+    const struct rlimit limit = {1000, RLIM_INFINITY};
+    struct rlimit before;
+    char bytes[5000] = "";
+    ck_assert_int_eq(weft_file_replace("a", "one", 3, &err), WEFT_OK);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ck_assert_int_eq(weft_file_replace("a", bytes, sizeof bytes, &err), WEFT_E_SYSTEM);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_ptr_nonnull(strstr(err.text, "a: cannot be written: File too large; what was there before is unchanged"));
+    holds("a", "one");
+    ck_assert_uint_eq(count_files(), 1);
+}
+END_TEST
+
+START_TEST(a_directory_is_not_replaced) {
+    ck_assert_int_eq(mkdir("d", 0777), 0);
+    ck_assert_int_eq(weft_file_replace("d", "x", 1, &err), WEFT_E_SYSTEM);
+    ck_assert_uint_eq(count_files(), 1);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("file");
+    TCase *tests = tcase_create("whole files");
+    SRunner *runner = srunner_create(suite);
+    suite_add_tcase(suite, tests);
+    tcase_add_checked_fixture(tests, enter, leave);
+    tcase_add_test(tests, replaces_the_old_content);
+    tcase_add_test(tests, nothing_is_there_before_commit_and_after_cancel);
+    tcase_add_test(tests, a_missing_directory_is_said);
+    tcase_add_test(tests, a_write_that_fails_keeps_the_old_content);
+    tcase_add_test(tests, a_directory_is_not_replaced);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
