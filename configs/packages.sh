@@ -1,0 +1,32 @@
+#!/bin/sh
+# Installs what Weft is built with, from Debian's or Ubuntu's packages. Does nothing where all is there.
+#   configs/packages.sh            to build and run
+#   configs/packages.sh tests      and to test
+set -eu
+build="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libinih-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev"
+tests="check libsubunit-dev binutils g++"
+wanted=$build
+[ "${1:-}" = tests ] && wanted="$build $tests"
+
+missing=
+for package in $wanted; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing="$missing $package"
+done
+[ -z "$missing" ] && exit 0
+
+echo "installing:$missing"
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || { echo "packages.sh: these packages need root to install:$missing" >&2; exit 1; }
+    as_root=sudo
+fi
+log=$(mktemp)
+# shellcheck disable=SC2086  # a list of words on purpose
+if ! { $as_root apt-get update -q && $as_root env DEBIAN_FRONTEND=noninteractive \
+       apt-get install -q -y --no-install-recommends $missing; } >"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "packages.sh: the packages could not be installed; the reason stands above" >&2
+    exit 1
+fi
+rm -f "$log"
