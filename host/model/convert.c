@@ -1,0 +1,75 @@
+/* convert.c: bit patterns of fp32, bf16 and fp16. Loads and stores go through memcpy, which costs nothing, because a
+ * checkpoint's data may begin at any byte. Relies on the rounding mode being the usual one, as all of the host does. */
+#include "model/convert.h"
+
+static uint32_t bits_of(float x) {
+    uint32_t bits = 0;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits) {
+    float x = 0;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static float from_bf16(uint16_t half) {
+    return float_of((uint32_t)half << 16);
+}
+
+static uint16_t to_bf16(float x) {
+    const uint32_t bits = bits_of(x);
+    const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    const uint32_t quiet = (bits >> 16) | 0x40u; /* of a NaN: rounding could carry it into infinity */
+    return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
+}
+
+/* fp16: 1 sign, 5 exponent (bias 15), 10 fraction; subnormal numbers count in steps of 2^-24. */
+static float from_f16(uint16_t half) {
+    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = (half >> 10) & 31u, fraction = half & 0x3FFu;
+    const uint32_t small = bits_of((float)fraction * 0x1p-24f); /* exact */
+    const uint32_t normal = ((exponent + 127 - 15) << 23) | (fraction << 13);
+    const uint32_t special = 0x7F800000u | (fraction << 13); /* infinity, NaN */
+    return float_of(sign | (exponent == 0 ? small : exponent == 31 ? special : normal));
+}
+
+static uint16_t to_f16(float x) {
+    const uint32_t sign = (bits_of(x) >> 16) & 0x8000u, size = bits_of(x) & 0x7FFFFFFFu;
+    /* One half plus a number below 2^-14 has its last bit at 2^-24, so this sum rounds as a subnormal fp16 must. */
+    const uint32_t small = bits_of(float_of(size) + 0.5f) - bits_of(0.5f);
+    const uint32_t normal = (size - ((uint32_t)(127 - 15) << 23) + 0xFFFu + ((size >> 13) & 1u)) >> 13;
+    uint32_t out = normal;
+    if (size < 0x38800000u) out = small;    /* below 2^-14 */
+    if (size >= 0x477FF000u) out = 0x7C00u; /* 65520 and above: infinity */
+    if (size > 0x7F800000u) out = 0x7E00u;  /* NaN */
+    return (uint16_t)(sign | out);
+}
+
+/* Loops over elements of `from_type` and `to_type` at any address. */
+#define CONVERT(to_type, from_type, function)                                                                          \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
+        from_type element;                                                                                             \
+        to_type result;                                                                                                \
+        memcpy(&element, (const char *)from + i * (int64_t)sizeof element, sizeof element);                            \
+        result = function(element);                                                                                    \
+        memcpy((char *)to + i * (int64_t)sizeof result, &result, sizeof result);                                       \
+    }
+
+bool weft_convert(void *to, int32_t dtype_to, const void *from, int32_t dtype_from, int64_t n) {
+    const bool known = dtype_from == WEFT_F32 || dtype_from == WEFT_BF16 || dtype_from == WEFT_F16;
+    if (known && dtype_to == dtype_from) {
+        if (n > 0) memcpy(to, from, (size_t)(n * weft_dtype_bytes(dtype_to)));
+    } else if (dtype_to == WEFT_F32 && dtype_from == WEFT_BF16) {
+        CONVERT(float, uint16_t, from_bf16)
+    } else if (dtype_to == WEFT_F32 && dtype_from == WEFT_F16) {
+        CONVERT(float, uint16_t, from_f16)
+    } else if (dtype_to == WEFT_BF16 && dtype_from == WEFT_F32) {
+        CONVERT(uint16_t, float, to_bf16)
+    } else if (dtype_to == WEFT_F16 && dtype_from == WEFT_F32) {
+        CONVERT(uint16_t, float, to_f16)
+    } else {
+        return false;
+    }
+    return true;
+}

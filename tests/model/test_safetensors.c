@@ -1,0 +1,566 @@
+/* Files of named tensors: what is written comes back, what is malformed is refused with file and tensor, and no
+ * sequence of bytes does harm. Conversions between the floating-point types are tested here, too. */
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "fixture.h"
+#include "model/convert.h"
+#include "model/safetensors.h"
+
+static void setup(void) {
+    fixture_directory_make();
+}
+
+/* ---- making files ---- */
+
+/* length < 0: the header's own. */
+static void write_file(const char *name, const char *header, long long length, size_t data) {
+    const uint64_t n = length < 0 ? strlen(header) : (uint64_t)length;
+    const size_t text = strlen(header);
+    unsigned char *bytes = calloc(1, 8 + text + data);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(n >> (8 * i));
+    memcpy(bytes + 8, header, text);
+    for (size_t i = 0; i < data; i++)
+        bytes[8 + text + i] = (unsigned char)i;
+    fixture_write(fixture_path(name), bytes, 8 + text + data);
+    free(bytes);
+}
+
+static weft_safetensors *opened(const char *path) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *file = NULL;
+    ck_assert_ok(weft_safetensors_open(&file, path, &err), err);
+    return file;
+}
+
+/* ---- reading ---- */
+
+#define A4 "\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}"
+
+START_TEST(types_shapes_and_bytes_come_back) {
+    weft_safetensors *file = NULL;
+    const weft_tensor *t = NULL;
+    write_file(
+        "x.safetensors",
+        "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[4,16]},"
+        "\"a\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[0,4]},\"empty\":{\"dtype\":\"F64\",\"shape\":[3,0],"
+        "\"data_offsets\":[4,4]},\"u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[16,17]}}   ",
+        -1, 17);
+    file = opened(fixture_path("x.safetensors"));
+    ck_assert_int_eq(file->n_tensors, 4);
+    t = weft_safetensors_find(file, "b");
+    ck_assert(t->dtype == WEFT_F16 && t->rank == 2 && t->dims[0] == 2 && t->dims[1] == 3 && t->numel == 6);
+    ck_assert(t->bytes == 12 && t->data[0] == 4 && t->data[11] == 15);
+    t = weft_safetensors_find(file, "a");
+    ck_assert(t->dtype == WEFT_I32 && t->rank == 0 && t->numel == 1 && t->data[3] == 3);
+    t = weft_safetensors_find(file, "empty");
+    ck_assert(t->dtype == WEFT_F64 && t->numel == 0 && t->bytes == 0);
+    ck_assert_int_eq(weft_safetensors_find(file, "u")->data[0], 16);
+    ck_assert_ptr_null(weft_safetensors_find(file, "__metadata__"));
+    ck_assert_ptr_null(weft_safetensors_find(file, "ab"));
+    weft_safetensors_close(file);
+}
+END_TEST
+
+START_TEST(a_file_without_tensors_is_one) {
+    write_file("x.safetensors", "{}", -1, 0);
+    weft_safetensors *file = opened(fixture_path("x.safetensors"));
+    ck_assert_int_eq(file->n_tensors, 0);
+    ck_assert_ptr_null(weft_safetensors_find(file, "a"));
+    weft_safetensors_close(file);
+}
+END_TEST
+
+#define T(name, dtype, shape, begin, end)                                                                              \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
+
+static const struct {
+    const char *header;
+    long long length; /* -1: the header's */
+    size_t data;
+    const char *text;
+} malformed[] = {
+    {"{" A4 "}", 1000, 16, "header of 1000 bytes does not fit"},
+    {"{" A4 "}", 1LL << 40, 16, "says that its header has 1099511627776 bytes"},
+    {"{" A4 "}", INT64_MAX, 16, "no safetensors file"},
+    {"{" A4 "}", 0, 16, "header is not JSON"},
+    {"{" A4 "}", 20, 16, "header is not JSON"},
+    {"[" T("a", "F32", "[4]", "0", "16") "]", -1, 16, "header is not JSON"},
+    {"[1]", -1, 0, "header is not a JSON object of tensors"},
+    {"3", -1, 0, "header is not JSON"},
+    {"{" A4 "}", -1, 15, "'a' ends at byte 16 of the data, but the file holds 15; it is truncated"},
+    {"{" A4 "}", -1, 0, "truncated"},
+    {"{" A4 "}", -1, 20, "the last 4 bytes, behind tensor 'a', belong to no tensor"},
+    {"{}", -1, 1, "the last 1 bytes"},
+    {"{" A4 "," A4 "}", -1, 16, "duplicate object key"},
+    {"{" A4 "," T("b", "F32", "[2]", "8", "16") "}", -1, 16, "'a' and 'b' overlap in bytes 8 to 16"},
+    {"{" A4 "," T("b", "F32", "[4]", "0", "16") "}", -1, 16, "overlap"},
+    {"{" A4 "," T("b", "F32", "[1]", "20", "24") "}", -1, 24, "bytes 16 to 20 of the data, before tensor 'b'"},
+    {"{" T("a", "F32", "[4]", "4", "20") "}", -1, 20, "bytes 0 to 4 of the data, before tensor 'a'"},
+    {"{" T("a", "F32", "[4]", "16", "0") "}", -1, 16, "tensor 'a' has no data_offsets [begin, end]"},
+    {"{" T("a", "F32", "[4]", "-16", "0") "}", -1, 16, "tensor 'a' has no data_offsets"},
+    {"{" T("a", "F32", "[4]", "0", "16.0") "}", -1, 16, "tensor 'a' has no data_offsets"},
+    {"{" T("a", "F32", "[4]", "0,4", "16") "}", -1, 16, "tensor 'a' has no data_offsets"},
+    {"{" T("a", "F32", "[4]", "0", "99999999999999999999") "}", -1, 16, "header is not JSON"},
+    {"{" T("a", "F32", "[4]", "9223372036854775800", "9223372036854775807") "}", -1, 16, "'a' ends at byte"},
+    {"{" T("a", "F32", "[3]", "0", "16") "}", -1, 16, "'a' has 16 bytes, but its shape of 3 elements of F32 needs 12"},
+    {"{" T("a", "BF16", "[2,3]", "0", "16") "}", -1, 16, "6 elements of BF16 needs 12"},
+    {"{" T("a", "F32", "[-4]", "0", "16") "}", -1, 16, "'a' has a shape whose dimension 0"},
+    {"{" T("a", "F32", "[2,\"2\"]", "0", "16") "}", -1, 16, "'a' has a shape whose dimension 1"},
+    {"{" T("a", "F32", "[4.0]", "0", "16") "}", -1, 16, "'a' has a shape"},
+    {"{" T("a", "F32", "[4611686018427387904,4]", "0", "16") "}", -1, 16, "'a' has a shape whose dimension 0"},
+    {"{" T("a", "F32", "[3037000500,3037000500]", "0", "16") "}", -1, 16, "'a' has a shape whose dimension 1"},
+    {"{" T("a", "F32", "[1,1,1,1,1,1,1,1,4]", "0", "16") "}", -1, 16, "more than 8 dimensions"},
+    {"{" T("a", "F32", "4", "0", "16") "}", -1, 16, "'a' has no shape"},
+    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,16]}}", -1, 16, "'a' has no shape"},
+    {"{\"a\":{\"shape\":[4],\"data_offsets\":[0,16]}}", -1, 16, "'a' has the dtype (none)"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4]}}", -1, 16, "'a' has no data_offsets"},
+    {"{" T("a", "F8_E4M3", "[16]", "0", "16") "}", -1, 16, "'a' has the dtype F8_E4M3; known are F32, BF16"},
+    {"{" T("a", "f32", "[4]", "0", "16") "}", -1, 16, "'a' has the dtype f32"},
+    {"{\"a\":[0,16]}", -1, 16, "'a' is not described by an object"},
+    {"{\"a\":null}", -1, 0, "'a' is not described by an object"},
+    {"{\"__metadata__\":[]," A4 "}", -1, 16, "__metadata__"},
+    {"{\"__metadata__\":{\"n\":3}," A4 "}", -1, 16, "__metadata__"},
+    {"{" A4 "} x", -1, 16, "header is not JSON"},
+    {"{\"\xff\xfe\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", -1, 16, "header is not JSON"},
+};
+
+START_TEST(what_is_malformed_is_refused_with_file_and_tensor) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *file = NULL;
+    write_file("x.safetensors", malformed[_i].header, malformed[_i].length, malformed[_i].data);
+    ck_assert_int_eq(weft_safetensors_open(&file, fixture_path("x.safetensors"), &err), WEFT_E_DATA);
+    ck_assert_text(err, fixture_path("x.safetensors"));
+    ck_assert_text(err, malformed[_i].text);
+    ck_assert_ptr_null(file);
+}
+END_TEST
+
+START_TEST(what_is_no_file_is_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *file = NULL;
+    ck_assert_int_eq(weft_safetensors_open(&file, fixture_path("none"), &err), WEFT_E_USER);
+    ck_assert_text(err, "cannot be opened");
+    ck_assert_int_eq(weft_safetensors_open(&file, fixture_directory, &err), WEFT_E_USER);
+    ck_assert_text(err, "is not a file");
+    for (size_t n = 0; n < 8; n++) {
+        fixture_write(fixture_path("short"), "1234567", n);
+        ck_assert_int_eq(weft_safetensors_open(&file, fixture_path("short"), &err), WEFT_E_DATA);
+        ck_assert_text(err, "a safetensors file has 8");
+    }
+}
+END_TEST
+
+/* ---- directories ---- */
+
+#define INDEX "model.safetensors.index.json"
+#define ONE   "model-00001-of-00002.safetensors"
+#define TWO   "model-00002-of-00002.safetensors"
+
+static void write_text(const char *name, const char *text) {
+    fixture_write(fixture_path(name), text, strlen(text));
+}
+
+static void write_shards(const char *index) {
+    write_file(ONE, "{" A4 "}", -1, 16);
+    write_file(TWO, "{" T("b", "BF16", "[3]", "0", "6") "," T("c", "U8", "[2]", "6", "8") "}", -1, 8);
+    write_text(INDEX, index);
+}
+
+#define MAP(entries) "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {" entries "}}"
+
+START_TEST(shards_are_one_set_of_tensors) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    write_shards(MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\""));
+    ck_assert_ok(weft_safetensors_open_directory(&files, fixture_directory, &err), err);
+    ck_assert_int_eq(files->n_files, 2);
+    ck_assert_int_eq(files->n_tensors, 3);
+    ck_assert_int_eq(weft_safetensors_find(files, "c")->data[0], 6);
+    ck_assert_str_eq(files->files[weft_safetensors_find(files, "b")->file].path, fixture_path(TWO));
+    weft_safetensors_close(files);
+}
+END_TEST
+
+START_TEST(a_single_file_goes_before_an_index) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    write_shards("nonsense");
+    write_file("model.safetensors", "{}", -1, 0);
+    ck_assert_ok(weft_safetensors_open_directory(&files, fixture_directory, &err), err);
+    ck_assert_int_eq(files->n_tensors, 0);
+    weft_safetensors_close(files);
+}
+END_TEST
+
+static const struct {
+    const char *index, *text;
+} wrong_indices[] = {
+    {"{", INDEX ":1: is not JSON"},
+    {"[]", "has no weight_map"},
+    {"{\"weight_map\": {}}", "has no weight_map"},
+    {"{\"weight_map\": [\"a\"]}", "has no weight_map"},
+    {MAP("\"a\": 3"), "puts tensor 'a' into '(no text)'"},
+    {MAP("\"a\": \"../" ONE "\""), "puts tensor 'a' into '../"},
+    {MAP("\"a\": \"/etc/passwd\""), "allowed is the name of a .safetensors file beside it"},
+    {MAP("\"a\": \".safetensors\""), "puts tensor 'a' into '.safetensors'"},
+    {MAP("\"a\": \"pytorch_model.bin\""), "puts tensor 'a' into 'pytorch_model.bin'"},
+    {MAP("\"a\": \"" ONE "\", \"z\": \"model-00003-of-00003.safetensors\""),
+     "model-00003-of-00003.safetensors: is missing"},
+    {MAP("\"a\": \"" TWO "\", \"b\": \"" ONE "\", \"c\": \"" TWO "\""), "holds tensor '"},
+    {MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\""), "holds tensor 'c', which "},
+    {MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\", \"d\": \"" TWO "\""),
+     "puts tensor 'd' into '" TWO "', which does not hold it"},
+    {MAP("\"a\": \"" ONE "\", \"a\": \"" TWO "\""), "duplicate object key"},
+};
+
+START_TEST(an_index_that_disagrees_with_its_files_is_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    write_shards(wrong_indices[_i].index);
+    ck_assert_int_ne(weft_safetensors_open_directory(&files, fixture_directory, &err), WEFT_OK);
+    ck_assert_text(err, wrong_indices[_i].text);
+    ck_assert_text(err, fixture_directory);
+    ck_assert_ptr_null(files);
+}
+END_TEST
+
+START_TEST(a_malformed_or_doubled_shard_is_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    write_shards(MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\""));
+    write_file(TWO, "{" T("b", "BF16", "[3]", "0", "6") "," T("c", "U8", "[2]", "6", "8") "}", -1, 7);
+    ck_assert_int_eq(weft_safetensors_open_directory(&files, fixture_directory, &err), WEFT_E_DATA);
+    ck_assert_text(err, TWO ": tensor 'c' ends at byte 8");
+    write_file(TWO, "{" A4 "," T("b", "BF16", "[3]", "16", "22") "," T("c", "U8", "[2]", "22", "24") "}", -1, 24);
+    ck_assert_int_eq(weft_safetensors_open_directory(&files, fixture_directory, &err), WEFT_E_DATA);
+    ck_assert_text(err, TWO ": holds tensor 'a', which ");
+}
+END_TEST
+
+START_TEST(a_directory_without_weights_says_what_is_looked_for) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    ck_assert_int_eq(weft_safetensors_open_directory(&files, fixture_directory, &err), WEFT_E_USER);
+    ck_assert_text(err, "neither model.safetensors nor model.safetensors.index.json");
+}
+END_TEST
+
+/* ---- no bytes do harm ---- */
+
+static uint32_t next(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* Changes a few bytes, cuts, or copies a piece over another; digits become digits as often as not. */
+static size_t mutate(unsigned char *bytes, size_t n, uint32_t *state) {
+    const uint32_t times = 1 + next(state) % 4;
+    for (uint32_t i = 0; i < times; i++) {
+        const size_t at = next(state) % n, to = next(state) % n;
+        switch (next(state) % 5) {
+        case 0:
+            bytes[at] = (unsigned char)next(state);
+            break;
+        case 1:
+            bytes[at] = (unsigned char)('0' + next(state) % 10);
+            break;
+        case 2:
+            bytes[at] = (unsigned char)"{}[]:,\"-.eE"[next(state) % 11];
+            break;
+        case 3:
+            memmove(bytes + to, bytes + at, (n - (at > to ? at : to)) % 24);
+            break;
+        default:
+            n -= next(state) % 8 == 0 ? next(state) % (n / 2) : 0;
+            break;
+        }
+    }
+    return n;
+}
+
+/* Every byte that an accepted file offers can be read. */
+static uint32_t touch(const weft_safetensors *files) {
+    uint32_t sum = 0;
+    for (int32_t i = 0; i < files->n_tensors; i++)
+        for (int64_t k = 0; k < files->tensors[i].bytes; k++)
+            sum += files->tensors[i].data[k];
+    return sum;
+}
+
+START_TEST(mutated_files_are_read_or_refused) {
+    uint32_t state = 12345, accepted = 0, refused = 0, sum = 0;
+    size_t n = 0;
+    unsigned char *good = NULL, *bytes = NULL;
+    write_file("good",
+               "{\"__metadata__\":{\"format\":\"pt\"}," A4 "," T("b", "BF16", "[2,3]", "16", "28") "," T(
+                   "c", "I64", "[]", "28", "36") "," T("d", "F64", "[0,7]", "36", "36") "}",
+               -1, 36);
+    good = (unsigned char *)fixture_read(fixture_path("good"), &n);
+    bytes = malloc(n);
+    for (int i = 0; i < 4000; i++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_safetensors *files = NULL;
+        memcpy(bytes, good, n);
+        fixture_write(fixture_path("x"), bytes, mutate(bytes, n, &state));
+        if (weft_safetensors_open(&files, fixture_path("x"), &err) == WEFT_OK) {
+            accepted++;
+            sum += touch(files);
+            weft_safetensors_close(files);
+        } else {
+            refused++;
+            ck_assert_text(err, fixture_path("x"));
+        }
+    }
+    ck_assert_uint_gt(accepted, 100); /* bytes of data or of names were hit */
+    ck_assert_uint_gt(refused, 1000);
+    ck_assert_uint_gt(sum, 0);
+    free(bytes);
+    free(good);
+}
+END_TEST
+
+START_TEST(mutated_indices_are_read_or_refused) {
+    static const char index[] = MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\"");
+    uint32_t state = 54321, refused = 0;
+    unsigned char bytes[sizeof index];
+    write_shards(index);
+    for (int i = 0; i < 2000; i++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_safetensors *files = NULL;
+        memcpy(bytes, index, sizeof index);
+        fixture_write(fixture_path(INDEX), bytes, mutate(bytes, sizeof index - 1, &state));
+        if (weft_safetensors_open_directory(&files, fixture_directory, &err) == WEFT_OK) {
+            ck_assert_uint_gt(touch(files), 0);
+            weft_safetensors_close(files);
+        } else {
+            refused++;
+            ck_assert_text(err, fixture_directory);
+        }
+    }
+    ck_assert_uint_gt(refused, 500);
+}
+END_TEST
+
+/* ---- writing ---- */
+
+START_TEST(what_is_written_comes_back_from_any_order) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tensor_writer *writer = NULL;
+    weft_safetensors *file = NULL;
+    const weft_tensor_spec specs[] = {{"half", WEFT_BF16, 2, {3, 5}},
+                                      {"byte", WEFT_U8, 1, {3}},
+                                      {"odd \"name\"", WEFT_F32, 2, {2, 2}},
+                                      {"empty", WEFT_F32, 1, {0}},
+                                      {"scalar", WEFT_I64, 0, {0}}};
+    unsigned char data[5][30];
+    const int64_t bytes[] = {30, 3, 16, 0, 8};
+    for (int t = 0; t < 5; t++)
+        for (int i = 0; i < 30; i++)
+            data[t][i] = (unsigned char)(50 * t + i);
+    ck_assert_ok(weft_tensor_writer_create(&writer, fixture_path("w"), specs, 5, &err), err);
+    for (int t = 4; t >= 0; t--)
+        for (int64_t end = bytes[t]; end > 0; end -= 7) {
+            const int64_t begin = end > 7 ? end - 7 : 0;
+            ck_assert_ok(weft_tensor_writer_write(writer, t, begin, data[t] + begin, end - begin, &err), err);
+        }
+    ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
+    file = opened(fixture_path("w"));
+    ck_assert_int_eq(file->n_tensors, 5);
+    for (int t = 0; t < 5; t++) {
+        const weft_tensor *tensor = weft_safetensors_find(file, specs[t].name);
+        ck_assert_ptr_nonnull(tensor);
+        ck_assert(tensor->dtype == specs[t].dtype && tensor->rank == specs[t].rank && tensor->bytes == bytes[t]);
+        for (int i = 0; i < tensor->rank; i++)
+            ck_assert_int_eq(tensor->dims[i], specs[t].dims[i]);
+        ck_assert_int_eq(memcmp(tensor->data, data[t], (size_t)bytes[t]), 0);
+        ck_assert_uint_eq((uintptr_t)tensor->data % (uintptr_t)weft_dtype_bytes(tensor->dtype), 0);
+    }
+    weft_safetensors_close(file);
+}
+END_TEST
+
+START_TEST(a_written_header_is_what_other_readers_expect) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tensor_writer *writer = NULL;
+    const weft_tensor_spec specs[] = {{"a", WEFT_F32, 2, {2, 3}}};
+    size_t n = 0;
+    char *bytes = NULL;
+    ck_assert_ok(weft_tensor_writer_create(&writer, fixture_path("w"), specs, 1, &err), err);
+    ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
+    bytes = fixture_read(fixture_path("w"), &n);
+    ck_assert_int_eq((unsigned char)bytes[0] % 64, 56); /* the data begins at a multiple of 64 */
+    ck_assert_uint_eq(n, 8 + (size_t)(unsigned char)bytes[0] + 24);
+    ck_assert_int_eq(strncmp(bytes + 8,
+                             "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],"
+                             "\"data_offsets\":[0,24]}} ",
+                             strlen("{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],"
+                                    "\"data_offsets\":[0,24]}} ")),
+                     0);
+    free(bytes);
+}
+END_TEST
+
+START_TEST(a_writer_keeps_to_its_tensors_and_files) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tensor_writer *writer = NULL, *second = NULL;
+    const weft_tensor_spec specs[] = {{"a", WEFT_F32, 1, {4}}, {"a", WEFT_F32, 1, {4}}};
+    const weft_tensor_spec bad[] = {{"b", WEFT_F32, 2, {INT64_MAX / 4, 8}}}, typeless[] = {{"c", 99, 1, {1}}};
+    const char data[16] = {0};
+    ck_assert_ok(weft_tensor_writer_create(&writer, fixture_path("w"), specs, 1, &err), err);
+    ck_assert_int_eq(weft_tensor_writer_write(writer, 0, 4, data, 13, &err), WEFT_E_HOST);
+    ck_assert_int_eq(weft_tensor_writer_write(writer, 0, -1, data, 4, &err), WEFT_E_HOST);
+    ck_assert_int_eq(weft_tensor_writer_write(writer, 1, 0, data, 4, &err), WEFT_E_HOST);
+    ck_assert_ok(weft_tensor_writer_write(writer, 0, 0, data, 16, &err), err);
+    ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
+    ck_assert_int_eq(weft_tensor_writer_create(&second, fixture_path("w"), specs, 1, &err), WEFT_E_SYSTEM);
+    ck_assert_text(err, "File exists");
+    ck_assert_int_eq(weft_tensor_writer_create(&second, fixture_path("v"), specs, 2, &err), WEFT_E_HOST);
+    ck_assert_text(err, "'a' would be written twice");
+    ck_assert_int_eq(weft_tensor_writer_create(&second, fixture_path("v"), bad, 1, &err), WEFT_E_HOST);
+    ck_assert_int_eq(weft_tensor_writer_create(&second, fixture_path("v"), typeless, 1, &err), WEFT_E_HOST);
+    ck_assert_int_ne(access(fixture_path("v"), F_OK), 0);
+    ck_assert_ptr_null(second);
+}
+END_TEST
+
+START_TEST(a_file_that_does_not_fit_is_refused_before_its_data) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tensor_writer *writer = NULL;
+    const weft_tensor_spec specs[] = {{"a", WEFT_F32, 1, {1 << 20}}};
+    const struct rlimit small = {1 << 20, 1 << 20};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(weft_tensor_writer_create(&writer, fixture_path("w"), specs, 1, &err), WEFT_E_SYSTEM);
+    ck_assert_text(err, fixture_path("w"));
+    ck_assert_text(err, "cannot be written: File too large");
+    ck_assert_int_ne(access(fixture_path("w"), F_OK), 0);
+}
+END_TEST
+
+/* ---- conversions ---- */
+
+static float float_of(uint32_t bits) {
+    float x = 0;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+static float widened(uint16_t bits, int32_t dtype) {
+    float x = 0;
+    ck_assert(weft_convert(&x, WEFT_F32, &bits, dtype, 1));
+    return x;
+}
+
+static uint16_t narrowed(float x, int32_t dtype) {
+    uint16_t bits = 0;
+    ck_assert(weft_convert(&bits, dtype, &x, WEFT_F32, 1));
+    return bits;
+}
+
+/* By the formats' definitions, in double. */
+static double meaning(uint16_t bits, int exponent_bits) {
+    const int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
+    const int exponent = (bits & 0x7FFF) >> fraction_bits, fraction = bits & ((1 << fraction_bits) - 1);
+    const double sign = bits & 0x8000 ? -1 : 1;
+    if (exponent == (1 << exponent_bits) - 1) return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
+    if (exponent == 0) return sign * ldexp(fraction, 1 - bias - fraction_bits);
+    return sign * ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+}
+
+START_TEST(all_narrow_numbers_widen_and_come_back) {
+    const int32_t dtypes[] = {WEFT_BF16, WEFT_F16};
+    const int exponents[] = {8, 5};
+    for (int k = 0; k < 2; k++)
+        for (uint32_t bits = 0; bits < 65536; bits++) {
+            const float x = widened((uint16_t)bits, dtypes[k]);
+            const double y = meaning((uint16_t)bits, exponents[k]);
+            if (isnan(y)) {
+                ck_assert(isnan(x) && isnan(widened(narrowed(x, dtypes[k]), dtypes[k])));
+            } else {
+                ck_assert_double_eq((double)x, y);
+                ck_assert_int_eq(signbit(x) != 0, signbit(y) != 0);
+                ck_assert_uint_eq(narrowed(x, dtypes[k]), bits);
+            }
+        }
+}
+END_TEST
+
+/* Between each pair of neighbours: the middle goes to the even one, a little beside it to the nearer one. */
+START_TEST(narrowing_takes_the_nearest_and_the_even_one_of_two) {
+    const int32_t dtypes[] = {WEFT_BF16, WEFT_F16};
+    const uint32_t infinities[] = {0x7F80, 0x7C00};
+    for (int k = 0; k < 2; k++)
+        for (uint32_t bits = 0; bits + 1 < infinities[k]; bits++) {
+            const float low = widened((uint16_t)bits, dtypes[k]), high = widened((uint16_t)(bits + 1), dtypes[k]);
+            const float middle = (float)(((double)low + (double)high) / 2); /* exact: fp32 has more digits */
+            ck_assert_uint_eq(narrowed(middle, dtypes[k]), bits + (bits & 1));
+            ck_assert_uint_eq(narrowed(nextafterf(middle, 0), dtypes[k]), bits);
+            ck_assert_uint_eq(narrowed(nextafterf(middle, INFINITY), dtypes[k]), bits + 1);
+            ck_assert_uint_eq(narrowed(-middle, dtypes[k]), 0x8000u | (bits + (bits & 1)));
+        }
+    ck_assert_uint_eq(narrowed(65519.996f, WEFT_F16), 0x7BFF);
+    ck_assert_uint_eq(narrowed(65520.0f, WEFT_F16), 0x7C00);
+    ck_assert_uint_eq(narrowed(-1e30f, WEFT_F16), 0xFC00);
+    ck_assert_uint_eq(narrowed(float_of(0x7F7FFFFF), WEFT_BF16), 0x7F80);
+    ck_assert_uint_eq(narrowed(float_of(0x7F7F7FFF), WEFT_BF16), 0x7F7F);
+    ck_assert_uint_eq(narrowed(float_of(0xFF800000), WEFT_BF16), 0xFF80);
+    ck_assert(isnan(widened(narrowed(float_of(0x7FFFFFFF), WEFT_BF16), WEFT_BF16)));
+    ck_assert(isnan(widened(narrowed(float_of(0x7F800001), WEFT_BF16), WEFT_BF16)));
+}
+END_TEST
+
+START_TEST(conversions_take_any_alignment_and_refuse_other_types) {
+    unsigned char from[64], to[64];
+    float x = 0;
+    const float numbers[3] = {1.5f, -2.25f, 1e-5f};
+    for (int shift = 0; shift < 4; shift++) {
+        ck_assert(weft_convert(from + shift, WEFT_BF16, numbers, WEFT_F32, 3));
+        ck_assert(weft_convert(to + shift + 1, WEFT_F32, from + shift, WEFT_BF16, 3));
+        memcpy(&x, to + shift + 5, 4);
+        ck_assert_float_eq(x, -2.25f);
+    }
+    ck_assert(weft_convert(to, WEFT_BF16, from, WEFT_BF16, 3) && memcmp(to, from, 6) == 0);
+    ck_assert(!weft_convert(to, WEFT_F32, from, WEFT_F64, 1));
+    ck_assert(!weft_convert(to, WEFT_BF16, from, WEFT_F16, 1));
+    ck_assert(!weft_convert(to, WEFT_I32, from, WEFT_I32, 1));
+}
+END_TEST
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+int main(void) {
+    Suite *suite = suite_create("model.safetensors");
+    TCase *tcase = tcase_create("safetensors");
+    SRunner *runner = NULL;
+    int failures = 0;
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, setup, fixture_directory_remove);
+    tcase_add_test(tcase, types_shapes_and_bytes_come_back);
+    tcase_add_test(tcase, a_file_without_tensors_is_one);
+    tcase_add_loop_test(tcase, what_is_malformed_is_refused_with_file_and_tensor, 0, LENGTH(malformed));
+    tcase_add_test(tcase, what_is_no_file_is_refused);
+    tcase_add_test(tcase, shards_are_one_set_of_tensors);
+    tcase_add_test(tcase, a_single_file_goes_before_an_index);
+    tcase_add_loop_test(tcase, an_index_that_disagrees_with_its_files_is_refused, 0, LENGTH(wrong_indices));
+    tcase_add_test(tcase, a_malformed_or_doubled_shard_is_refused);
+    tcase_add_test(tcase, a_directory_without_weights_says_what_is_looked_for);
+    tcase_add_test(tcase, mutated_files_are_read_or_refused);
+    tcase_add_test(tcase, mutated_indices_are_read_or_refused);
+    tcase_add_test(tcase, what_is_written_comes_back_from_any_order);
+    tcase_add_test(tcase, a_written_header_is_what_other_readers_expect);
+    tcase_add_test(tcase, a_writer_keeps_to_its_tensors_and_files);
+    tcase_add_test(tcase, a_file_that_does_not_fit_is_refused_before_its_data);
+    tcase_add_test(tcase, all_narrow_numbers_widen_and_come_back);
+    tcase_add_test(tcase, narrowing_takes_the_nearest_and_the_even_one_of_two);
+    tcase_add_test(tcase, conversions_take_any_alignment_and_refuse_other_types);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}
