@@ -172,7 +172,8 @@ static void exchange_two(packer *p, uint64_t *sequence) {
     p->order[at[1]] = item;
 }
 
-/* By turns: the interval that ended highest came too late to find room below, so it chooses first; two exchange places. */
+/* By turns: the interval that ended highest came too late to find room below, so it chooses first; two exchange places.
+ */
 static void improve(packer *p, int64_t peak) {
     uint64_t sequence = 1;
     int32_t highest = 0, rounds = ROUNDS_WORK / p->n;

@@ -26,6 +26,16 @@ static void print_slots(const weft_program *program, const weft_job_spec *job, i
     print_slot(program, "work", slots->work, to);
 }
 
+/* True if a column follows the event's name in its line. */
+static bool has_slots(const weft_program *program, const weft_job_spec *job, int32_t i) {
+    const weft_event_slots *slots = program->event_slots != NULL ? &program->event_slots[i] : NULL;
+    if (slots == NULL) return false;
+    for (int32_t u = 0; u < job->view.n_units; u++)
+        if (slots->gradients[u] >= 0) return true;
+    return slots->leaf >= 0 || slots->carry_in >= 0 || slots->carry_out >= 0 || slots->tape >= 0 || slots->work >= 0 ||
+           slots->d_carry_out >= 0 || slots->d_carry_in >= 0;
+}
+
 /* Characters of the longest event. */
 static int widest(const weft_program *program, const weft_job_spec *job) {
     char text[256];
@@ -45,7 +55,7 @@ void weft_program_print(const weft_program *program, const weft_job_spec *job, F
     for (int32_t i = 0; i < program->n_events; i++) {
         const weft_event *event = &program->events[i];
         weft_event_describe(text, sizeof text, event, job);
-        fprintf(to, "%5d  %5d  %-*s", (int)i, (int)event->queue, width, text);
+        fprintf(to, "%5d  %5d  %-*s", (int)i, (int)event->queue, has_slots(program, job, i) ? width : 0, text);
         if (event->after >= 0) fprintf(to, "  after %d", (int)event->after);
         if (placed) print_slots(program, job, i, to);
         fputc('\n', to);

@@ -1,0 +1,442 @@
+/* tests/program/test_execute.c: events run in their order with their slots; the trace says what happened and what was
+ * used. */
+#include "simulate.h"
+
+static const tiny_options plain = {WEFT_MODE_TRAIN, 2, false, 0, false};
+static const tiny_options checkpointing = {WEFT_MODE_TRAIN, 2, false, 0, true};
+static const tiny_options one_leaf = {WEFT_MODE_TRAIN, 1, false, 0, false};
+static const tiny_options generate = {WEFT_MODE_GENERATE, 1, false, 0, false};
+
+/* A run that writes down what it is asked, and uses a share of each slot. */
+typedef struct recorder {
+    weft_trace *trace;
+    const weft_program *program;
+    weft_event seen[256];
+    int32_t n_seen;
+    int64_t percent;         /* of each slot's bytes that an event uses */
+    int32_t wide_slot;       /* its use is one row (64 bytes) too large; -1: none */
+    int32_t fail_at;         /* the call that fails; -1: none */
+    const char *fail_text;
+    weft_status fail_status;
+} recorder;
+
+static void use(recorder *r, int32_t slot) {
+    if (slot < 0) return;
+    weft_trace_use(r->trace, slot,
+                   r->program->slots[slot].bytes * r->percent / 100 + (slot == r->wide_slot ? 64 : 0));
+}
+
+static weft_status record(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    recorder *r = context;
+    const int32_t call = r->n_seen;
+    r->seen[r->n_seen++] = *event;
+    if (slots != NULL) {
+        const int32_t all[] = {slots->leaf, slots->carry_in, slots->carry_out, slots->tape, slots->work,
+                               slots->d_carry_out, slots->d_carry_in};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) use(r, all[i]);
+        for (int32_t u = 0; u < TINY_UNITS; u++) use(r, slots->gradients[u]);
+    }
+    if (call != r->fail_at) return WEFT_OK;
+    return r->fail_text == NULL ? r->fail_status : weft_error_set(err, r->fail_status, "%s", r->fail_text);
+}
+
+static weft_status record_count(void *context, weft_error *err) {
+    const weft_event event = {(uint32_t)sizeof event, 0, WEFT_EVENT_COUNT, -1, -1, -1, -1, 0, -1, 0};
+    return record(context, &event, NULL, err);
+}
+
+typedef struct bench {
+    tiny_job job;
+    weft_program *program;
+    weft_trace *trace;
+    recorder recorder;
+    weft_exec_table table;
+    weft_error err;
+} bench;
+
+static void bench_open(bench *b, const tiny_options *options, int32_t capacity) {
+    const weft_error empty = WEFT_ERROR_INIT;
+    const weft_exec_table table = {&b->recorder, record_count, record, record, record, record, record, record};
+    memset(b, 0, sizeof *b);
+    b->err = empty;
+    b->program = tiny_program(&b->job, options);
+    ck_assert_msg(weft_program_place(b->program, &b->job.spec, &b->err) == WEFT_OK, "%s", b->err.text);
+    ck_assert_int_eq(weft_trace_create(&b->trace, capacity, &b->err), WEFT_OK);
+    b->recorder.trace = b->trace;
+    b->recorder.program = b->program;
+    b->recorder.percent = 100;
+    b->recorder.wide_slot = b->recorder.fail_at = -1;
+    b->table = table;
+}
+
+static weft_status run(bench *b, uint64_t step) {
+    b->recorder.n_seen = 0;
+    return weft_program_execute(b->program, &b->job.spec, &b->table, b->trace, step, &b->err);
+}
+
+static void bench_close(bench *b) {
+    weft_program_destroy(b->program);
+    weft_trace_destroy(b->trace);
+}
+
+START_TEST(events_run_once_each_in_their_order) {
+    bench b;
+    bench_open(&b, &checkpointing, 100);
+    ck_assert_msg(run(&b, 1) == WEFT_OK, "%s", b.err.text);
+    ck_assert_int_eq(b.recorder.n_seen, b.program->n_events);
+    for (int32_t i = 0; i < b.program->n_events; i++)
+        ck_assert_mem_eq(&b.recorder.seen[i], &b.program->events[i], sizeof(weft_event));
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(the_trace_holds_every_event_with_its_times) {
+    bench b;
+    uint64_t before = 0;
+    bench_open(&b, &plain, 100);
+    ck_assert_int_eq(run(&b, 7), WEFT_OK);
+    ck_assert_int_eq(weft_trace_count(b.trace), b.program->n_events);
+    for (int32_t i = 0; i < b.program->n_events; i++) {
+        const weft_trace_entry *entry = weft_trace_entry_at(b.trace, i);
+        const weft_event *event = &b.program->events[i];
+        ck_assert_int_eq(entry->event, i);
+        ck_assert_uint_eq(entry->step, 7);
+        ck_assert(entry->kind == event->kind && entry->unit == event->unit && entry->segment == event->segment &&
+                  entry->leaf == event->leaf);
+        ck_assert(entry->start_ns >= before && entry->end_ns >= entry->start_ns && entry->start_ns > 0);
+        before = entry->end_ns;
+    }
+    ck_assert_ptr_null(weft_trace_entry_at(b.trace, b.program->n_events));
+    ck_assert_ptr_null(weft_trace_entry_at(b.trace, -1));
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(the_ring_keeps_the_newest) {
+    bench b;
+    bench_open(&b, &plain, 10);
+    for (uint64_t step = 1; step <= 3; step++) ck_assert_int_eq(run(&b, step), WEFT_OK);
+    ck_assert_int_eq(weft_trace_count(b.trace), 10);
+    for (int32_t i = 0; i < 10; i++) {
+        ck_assert_int_eq(weft_trace_entry_at(b.trace, i)->event, b.program->n_events - 10 + i);
+        ck_assert_uint_eq(weft_trace_entry_at(b.trace, i)->step, 3);
+    }
+    bench_close(&b);
+}
+END_TEST
+
+/* Bytes of slots with storage that have been used by event i and are not yet dead, by the definition. */
+static int64_t live_by_hand(const bench *b, int32_t i, int64_t percent) {
+    int64_t sum = 0;
+    for (int32_t k = 0; k < b->program->n_slots; k++) {
+        const weft_slot *slot = &b->program->slots[k];
+        if (slot->offset >= 0 && slot->first <= i && i <= slot->last)
+            sum += (slot->bytes * percent / 100 + 63) / 64 * 64;
+    }
+    return sum;
+}
+
+START_TEST(what_is_used_in_full_reaches_the_planned_peak) {
+    const tiny_options *jobs[] = {&plain, &checkpointing, &one_leaf, &generate};
+    bench b;
+    bench_open(&b, jobs[_i], 100);
+    ck_assert_int_eq(run(&b, 1), WEFT_OK);
+    ck_assert_int_eq(weft_trace_high_water(b.trace), b.program->peak);
+    ck_assert_int_eq(weft_trace_entry_at(b.trace, b.program->peak_event)->live, b.program->peak);
+    for (int32_t i = 0; i < b.program->n_events; i++)
+        ck_assert_int_eq(weft_trace_entry_at(b.trace, i)->live, live_by_hand(&b, i, 100));
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(the_high_water_mark_is_of_what_was_used) {
+    bench b;
+    int64_t most = 0;
+    bench_open(&b, &plain, 100);
+    b.recorder.percent = 40;
+    ck_assert_int_eq(run(&b, 1), WEFT_OK);
+    for (int32_t i = 0; i < b.program->n_events; i++) {
+        const int64_t live = live_by_hand(&b, i, 40);
+        ck_assert_int_eq(weft_trace_entry_at(b.trace, i)->live, live);
+        if (live > most) most = live;
+    }
+    ck_assert_int_eq(weft_trace_high_water(b.trace), most);
+    ck_assert_int_lt(most, b.program->peak / 2);
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(an_unused_slot_never_counts) {
+    bench b;
+    bench_open(&b, &plain, 100);
+    b.recorder.percent = 0;
+    ck_assert_int_eq(run(&b, 1), WEFT_OK);
+    ck_assert_int_eq(weft_trace_high_water(b.trace), 0);
+    ck_assert_int_eq(weft_trace_slot_at(b.trace, 0)->born, -1);
+    b.recorder.percent = 100;
+    ck_assert_int_eq(run(&b, 2), WEFT_OK);
+    ck_assert_int_eq(weft_trace_high_water(b.trace), b.program->peak);
+    for (int32_t k = 0; k < b.program->n_slots; k++) {
+        const weft_trace_slot *slot = weft_trace_slot_at(b.trace, k);
+        ck_assert_int_eq(slot->born, b.program->slots[k].first);
+        ck_assert_int_eq(slot->died, b.program->slots[k].last);
+        ck_assert_int_eq(slot->bytes, b.program->slots[k].bytes);
+    }
+    bench_close(&b);
+}
+END_TEST
+
+/* Index of a slot; the caller knows that it is there. */
+static int32_t slot_of(const weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
+    for (int32_t k = 0; k < program->n_slots; k++) {
+        const weft_slot *slot = &program->slots[k];
+        if (slot->kind == kind && slot->segment == segment && slot->unit == unit && slot->leaf == leaf) return k;
+    }
+    ck_abort_msg("no such slot");
+    return -1;
+}
+
+START_TEST(a_slot_one_row_too_small_is_caught) {
+    bench b;
+    int32_t tape = 0;
+    bench_open(&b, &plain, 100);
+    tape = slot_of(b.program, WEFT_SLOT_TAPE, 3, -1, 1);
+    b.program->slots[tape].bytes -= 64;
+    b.recorder.wide_slot = tape; /* the work still needs what it needs */
+    ck_assert_int_eq(run(&b, 5), WEFT_E_HOST);
+    ck_assert_str_eq(b.err.text,
+                     "step 5, event 20, FORWARD layers.1.attn leaf 1: it touches 1344 bytes of slot 32 (tape), "
+                     "which has 1280");
+    ck_assert_int_eq(b.recorder.n_seen, 21); /* nothing ran after it */
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(every_slot_too_small_is_caught) {
+    bench b;
+    bench_open(&b, &checkpointing, 100);
+    for (int32_t k = 0; k < b.program->n_slots; k++) {
+        b.recorder.wide_slot = k;
+        b.program->slots[k].bytes -= 64;
+        b.err.text[0] = '\0';
+        ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
+        ck_assert_int_eq(b.recorder.n_seen - 1, b.program->slots[k].first);
+        b.program->slots[k].bytes += 64;
+    }
+    b.recorder.wide_slot = -1;
+    ck_assert_int_eq(run(&b, 1), WEFT_OK);
+    bench_close(&b);
+}
+END_TEST
+
+static weft_status touch_dead(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    recorder *r = context;
+    (void)event, (void)slots, (void)err;
+    weft_trace_use(r->trace, slot_of(r->program, WEFT_SLOT_TAPE, 3, -1, 0), 64);
+    return WEFT_OK;
+}
+
+START_TEST(a_dead_slot_is_not_touched) {
+    bench b;
+    bench_open(&b, &plain, 100);
+    b.table.norm = touch_dead;
+    ck_assert_int_eq(run(&b, 2), WEFT_E_HOST);
+    ck_assert_msg(strstr(b.err.text, "event 33, NORM: it touches slot") != NULL &&
+                      strstr(b.err.text, "(tape), which lives from event 4 to event 10 only") != NULL,
+                  "%s", b.err.text);
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(a_failure_is_given_step_and_event) {
+    bench b;
+    bench_open(&b, &plain, 100);
+    b.recorder.fail_at = 9;
+    b.recorder.fail_text = "NaN in the gradient";
+    b.recorder.fail_status = WEFT_E_NUMERIC;
+    ck_assert_int_eq(run(&b, 12), WEFT_E_NUMERIC);
+    ck_assert_str_eq(b.err.text, "step 12, event 9, BACKWARD layers.1.mlp leaf 0: NaN in the gradient");
+    ck_assert_int_eq(b.recorder.n_seen, 10);
+    ck_assert_int_eq(weft_trace_entry_at(b.trace, weft_trace_count(b.trace) - 1)->event, 9);
+    b.err.text[0] = '\0';
+    b.recorder.fail_text = NULL;
+    b.recorder.fail_status = WEFT_E_STOPPED;
+    ck_assert_int_eq(run(&b, 13), WEFT_E_STOPPED);
+    ck_assert_str_eq(b.err.text, "step 13, event 9, BACKWARD layers.1.mlp leaf 0: failed without saying why");
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(a_run_after_a_failure_starts_afresh) {
+    bench b;
+    bench_open(&b, &plain, 100);
+    b.recorder.fail_at = 9;
+    b.recorder.fail_text = "lost";
+    b.recorder.fail_status = WEFT_E_DEVICE;
+    ck_assert_int_eq(run(&b, 1), WEFT_E_DEVICE);
+    b.recorder.fail_at = -1;
+    ck_assert_int_eq(run(&b, 2), WEFT_OK);
+    ck_assert_int_eq(weft_trace_high_water(b.trace), b.program->peak);
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(the_table_and_the_slots_must_be_there) {
+    bench b;
+    bench_open(&b, &checkpointing, 100);
+    b.table.recompute = NULL;
+    ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
+    ck_assert_msg(strstr(b.err.text, "nothing is there to run a RECOMPUTE") != NULL, "%s", b.err.text);
+    ck_assert_int_eq(b.recorder.n_seen, 0);
+    b.table.recompute = record;
+    weft_program_unplace(b.program);
+    ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
+    ck_assert_msg(strstr(b.err.text, "place it") != NULL, "%s", b.err.text);
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(a_single_leaf_gradient_is_the_sum_itself) {
+    bench b;
+    int32_t slot = 0;
+    bench_open(&b, &one_leaf, 100);
+    slot = slot_of(b.program, WEFT_SLOT_LEAF_GRADIENT, -1, 1, 0);
+    ck_assert_int_eq(b.program->slots[slot].offset, -1);
+    ck_assert_int_eq(b.program->slots[slot].bytes, 2112); /* 2064 */
+    b.recorder.wide_slot = slot; /* it has no storage here, and yet an end */
+    ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
+    bench_close(&b);
+    bench_open(&b, &plain, 100);
+    ck_assert_int_ge(b.program->slots[slot_of(b.program, WEFT_SLOT_LEAF_GRADIENT, -1, 1, 0)].offset, 0);
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(slots_live_as_the_header_says) {
+    bench b;
+    const weft_program *p = NULL;
+    const weft_slot *slot = NULL;
+    bench_open(&b, &checkpointing, 100);
+    p = b.program;
+    slot = &p->slots[slot_of(p, WEFT_SLOT_LEAF, -1, -1, 1)];
+    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_FORWARD, 0, -1, 1));
+    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 0, -1, 1));
+    slot = &p->slots[slot_of(p, WEFT_SLOT_CARRY, 2, -1, 0)];
+    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_FORWARD, 2, -1, 0));
+    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 3, -1, 0));
+    slot = &p->slots[slot_of(p, WEFT_SLOT_TAPE, 2, -1, 0)];
+    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_RECOMPUTE, 2, -1, 0));
+    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 2, -1, 0));
+    slot = &p->slots[slot_of(p, WEFT_SLOT_TAPE, 5, -1, 0)]; /* never recomputed */
+    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_FORWARD, 5, -1, 0));
+    slot = &p->slots[slot_of(p, WEFT_SLOT_CARRY_GRADIENT, 2, -1, 0)];
+    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_BACKWARD, 3, -1, 0));
+    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 2, -1, 0));
+    slot = &p->slots[slot_of(p, WEFT_SLOT_LEAF_GRADIENT, -1, 2, 1)];
+    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_BACKWARD, 4, -1, 1));
+    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_REDUCE, -1, 2, 1));
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(checkpointing_and_freezing_save_memory) {
+    const tiny_options half_frozen = {WEFT_MODE_TRAIN, 2, false, 3, false};
+    bench dear, cheap, frozen;
+    bench_open(&dear, &plain, 100);
+    bench_open(&cheap, &checkpointing, 100);
+    bench_open(&frozen, &half_frozen, 100);
+    ck_assert_int_lt(cheap.program->arena, dear.program->arena);
+    ck_assert_int_lt(frozen.program->arena, dear.program->arena);
+    ck_assert_int_eq(find_event(frozen.program, WEFT_EVENT_BACKWARD, 2, -1, 0), -1);
+    bench_close(&dear);
+    bench_close(&cheap);
+    bench_close(&frozen);
+}
+END_TEST
+
+START_TEST(the_price_adds_up) {
+    bench b;
+    weft_price price;
+    int64_t sum = 0;
+    bench_open(&b, &checkpointing, 100);
+    weft_program_price(&price, b.program, &b.job.spec);
+    ck_assert_int_eq(price.arena, b.program->arena);
+    ck_assert_int_eq(price.peak, live_by_hand(&b, price.peak_event, 100));
+    for (int32_t i = 0; i < b.program->n_events; i++) ck_assert_int_le(live_by_hand(&b, i, 100), price.peak);
+    for (int c = 0; c < WEFT_N_MEMORY_CATEGORIES; c++) sum += price.category[c];
+    ck_assert_int_eq(sum, price.peak);
+    ck_assert(price.category[WEFT_MEMORY_GRADIENTS] > 0 && price.category[WEFT_MEMORY_WORKSPACE] > 0);
+    ck_assert_int_eq(price.category[WEFT_MEMORY_PARAMETERS], 0);
+    ck_assert_double_eq(price.seconds, 2 * (6 * 0.5 + 5 * 0.5 + 6 * 1.0));
+    b.job.segments[2].backward_seconds = 0;
+    weft_program_price(&price, b.program, &b.job.spec);
+    ck_assert_double_eq(price.seconds, 0);
+    bench_close(&b);
+}
+END_TEST
+
+/* What a printer wrote. */
+static char *text_of(const bench *b, bool trace) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (trace) weft_trace_print(b->trace, b->program, &b->job.spec, to);
+    else weft_program_print(b->program, &b->job.spec, to);
+    fclose(to);
+    return text;
+}
+
+START_TEST(programs_and_traces_are_printed_by_name) {
+    bench b;
+    char *text = NULL;
+    int lines = 0;
+    bench_open(&b, &one_leaf, 100);
+    text = text_of(&b, false);
+    for (const char *at = text; *at != '\0'; at++) lines += *at == '\n';
+    ck_assert_int_eq(lines, b.program->n_events + 2);
+    ck_assert_msg(strstr(text, "    0      0  COUNT\n") != NULL, "%s", text);
+    ck_assert_ptr_nonnull(strstr(text, "BACKWARD layers.1.attn leaf 0  leaf 256@"));
+    ck_assert_ptr_nonnull(strstr(text, "layers.1 2176@sum"));
+    free(text);
+    ck_assert_int_eq(run(&b, 3), WEFT_OK);
+    text = text_of(&b, true);
+    ck_assert_ptr_nonnull(strstr(text, "REDUCE layers.1 leaf 0"));
+    ck_assert_ptr_nonnull(strstr(text, "high water"));
+    free(text);
+    weft_program_unplace(b.program);
+    text = text_of(&b, false);
+    ck_assert_ptr_nonnull(strstr(text, "FORWARD head leaf 0\n"));
+    free(text);
+    bench_close(&b);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("execute");
+    TCase *cases = tcase_create("programs");
+    SRunner *runner = srunner_create(suite);
+    int failed = 0;
+    tcase_set_timeout(cases, 120);
+    tcase_add_test(cases, events_run_once_each_in_their_order);
+    tcase_add_test(cases, the_trace_holds_every_event_with_its_times);
+    tcase_add_test(cases, the_ring_keeps_the_newest);
+    tcase_add_loop_test(cases, what_is_used_in_full_reaches_the_planned_peak, 0, 4);
+    tcase_add_test(cases, the_high_water_mark_is_of_what_was_used);
+    tcase_add_test(cases, an_unused_slot_never_counts);
+    tcase_add_test(cases, a_slot_one_row_too_small_is_caught);
+    tcase_add_test(cases, every_slot_too_small_is_caught);
+    tcase_add_test(cases, a_dead_slot_is_not_touched);
+    tcase_add_test(cases, a_failure_is_given_step_and_event);
+    tcase_add_test(cases, a_run_after_a_failure_starts_afresh);
+    tcase_add_test(cases, the_table_and_the_slots_must_be_there);
+    tcase_add_test(cases, a_single_leaf_gradient_is_the_sum_itself);
+    tcase_add_test(cases, slots_live_as_the_header_says);
+    tcase_add_test(cases, checkpointing_and_freezing_save_memory);
+    tcase_add_test(cases, the_price_adds_up);
+    tcase_add_test(cases, programs_and_traces_are_printed_by_name);
+    suite_add_tcase(suite, cases);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
