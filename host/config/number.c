@@ -31,13 +31,14 @@ static size_t number_length(const char *text, bool *whole) {
 
 /* What a suffix multiplies by; 0: there is no such suffix. */
 static int64_t suffix_factor(const char *suffix) {
-    static const char letters[] = "kMGT";
-    const char *at = *suffix == '\0' ? NULL : strchr(letters, *suffix);
-    int64_t factor = 1;
-    if (*suffix == '\0') return 1;
-    if (at == NULL || (suffix[1] != '\0' && strcmp(suffix + 1, "i") != 0)) return 0;
-    for (const char *p = letters; p <= at; p++) factor *= suffix[1] == 'i' ? 1024 : 1000;
-    return factor;
+    static const char *const suffixes[2][5] = {{"", "k", "M", "G", "T"}, {"", "Ki", "Mi", "Gi", "Ti"}};
+    for (int binary = 0; binary < 2; binary++) {
+        int64_t factor = 1;
+        for (int i = 0; i < 5; i++, factor *= binary ? 1024 : 1000) {
+            if (strcmp(suffix, suffixes[binary][i]) == 0) return factor;
+        }
+    }
+    return 0;
 }
 
 bool weft_number_i64(int64_t *out, const char *text) {

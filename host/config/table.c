@@ -177,13 +177,13 @@ weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stri
     return WEFT_OK;
 }
 
-/* "number (0,1], steps" */
+/* "number (0,1], steps", "path | none", "a,b" */
 static void describe(const weft_key *row, char *out, size_t size) {
     static const char *const names[] = {"", "whole number", "number", "yes/no", "text", "path", "", "list"};
-    const char *type = names[row->type];
-    const char *range = row->range;
-    (void)snprintf(out, size, "%s%s%s%s%s", type, *type != '\0' && *range != '\0' ? " " : "", range,
-                   *row->unit != '\0' ? ", " : "", row->unit);
+    const char *between = row->type == WEFT_KEY_STR || row->type == WEFT_KEY_PATH ? " | " : " ";
+    if (*row->range == '\0' || row->type == WEFT_KEY_ENUM) between = "";
+    (void)snprintf(out, size, "%s%s%s%s%s", names[row->type], between, row->range, *row->unit != '\0' ? ", " : "",
+                   row->unit);
 }
 
 static const char *fallback_text(const weft_key *row) {

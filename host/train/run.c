@@ -19,12 +19,23 @@ const char *weft_part_name(int32_t part) {
     return parts[part].kind;
 }
 
+/* A plugin that cannot be used is the fault of the line that asks for it. */
+static weft_status get_plugin(weft_run *run, int32_t index, const char *name, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    const char *kind = parts[index].kind;
+    const weft_status status = weft_plugins_get(run->plugins, &run->parts[index].loaded, kind, name, &why);
+    if (status == WEFT_OK) return WEFT_OK;
+    (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used. %s", why.text);
+    if (err != NULL) err->code = (int32_t)status;
+    return status;
+}
+
 static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     const char *name = NULL;
     const weft_plugin *plugin = NULL;
     weft_part *part = &run->parts[index];
     weft_status status = weft_config_plugin(run->config, &name, parts[index].kind, parts[index].fallback, err);
-    if (status == WEFT_OK) status = weft_plugins_get(run->plugins, &part->loaded, parts[index].kind, name, err);
+    if (status == WEFT_OK) status = get_plugin(run, index, name, err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
     part->config = calloc(1, (size_t)plugin->config_size + 1);

@@ -130,7 +130,7 @@ START_TEST(help_is_aligned_and_leaves_removed_keys_out) {
     ck_assert_str_eq(text, "  lr     1e-4        number (0,1]                        Step size before the schedule.\n"
                            "  steps  (required)  whole number [1,inf) | none, steps  How long.\n"
                            "  mode   a           a,b                                 Which way.\n"
-                           "  path   none        path none                           Where.\n"
+                           "  path   none        path | none                         Where.\n"
                            "  names  \"\"          list                                Which ones.\n");
     free(text);
 }

@@ -1,0 +1,194 @@
+/* The program from outside: exit statuses, where sentences go, and the commands of the configuration. */
+#include <check.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char directory[64];
+static char out[1 << 16], err[1 << 14]; /* what the last run printed */
+
+static void read_back(char *text, size_t size, const char *name) {
+    FILE *file = fopen(name, "rb");
+    ck_assert_ptr_nonnull(file);
+    text[fread(text, 1, size - 1, file)] = '\0';
+    (void)fclose(file);
+}
+
+/* Runs `weft words` in the shell; returns its exit status. */
+static int weft(const char *words) {
+    char command[1024];
+    int status = 0;
+    ck_assert_ptr_nonnull(getenv("WEFT_BUILD"));
+    (void)snprintf(command, sizeof command, "{ %s/weft %s; } >out 2>err", getenv("WEFT_BUILD"), words);
+    status = system(command);
+    ck_assert(WIFEXITED(status));
+    read_back(out, sizeof out, "out");
+    read_back(err, sizeof err, "err");
+    return WEXITSTATUS(status);
+}
+
+static void write_text(const char *name, const char *text) {
+    FILE *file = fopen(name, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(text, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static const char run_ini[] = "[model]\nplugin = llama\npath = m\n[data]\nplugin = text\npath = story.txt\n"
+                              "[optimizer]\nplugin = adamw\nlr = 1e-3\n[train]\nsteps = 10\n[run]\nout = o\n";
+
+static void enter(void) {
+    strcpy(directory, "/tmp/weft-cli-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    ck_assert_int_eq(chdir(directory), 0);
+    write_text("run.ini", run_ini);
+}
+
+static void leave(void) {
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf %s", directory);
+    ck_assert_int_eq(chdir("/"), 0);
+    ck_assert_int_eq(system(command), 0);
+}
+
+#define ck_assert_has(text, part) ck_assert_msg(strstr(text, part) != NULL, "\"%s\" does not have \"%s\"", text, part)
+
+START_TEST(help_and_version_go_to_stdout) {
+    ck_assert_int_eq(weft("--help"), 0);
+    ck_assert_has(out, "usage: weft COMMAND");
+    ck_assert_has(out, "config explain");
+    ck_assert_str_eq(err, "");
+    ck_assert_int_eq(weft("--version"), 0);
+    ck_assert_has(out, "weft ");
+    ck_assert_has(out, "SDK 1.0");
+    ck_assert_int_eq(weft("config --help"), 0);
+    ck_assert_has(out, "config check");
+    ck_assert_int_eq(weft("config explain --help"), 0);
+    ck_assert_has(out, "usage: weft config explain run.ini [section.key=value ...] [--json]\n");
+}
+END_TEST
+
+START_TEST(wrong_usage_is_status_2_on_stderr) {
+    static const struct {
+        const char *words, *says;
+    } rows[] = {{"", "usage: weft COMMAND"},
+                {"confgi", "there is no command confgi; did you mean config?"},
+                {"config", "weft config: what to do is missing"},
+                {"config chekc", "there is no command config chekc"},
+                {"config check", "the configuration file is missing"},
+                {"config check run.ini --jsno", "there is no flag --jsno"},
+                {"config explain run.ini --jsno", "did you mean --json?"},
+                {"config check run.ini two.ini", "one argument too many"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_msg(weft(rows[i].words) == 2, "%s", rows[i].words);
+        ck_assert_has(err, rows[i].says);
+        ck_assert_str_eq(out, "");
+    }
+}
+END_TEST
+
+START_TEST(mistakes_in_the_configuration_are_status_1) {
+    static const struct {
+        const char *words, *says;
+    } rows[] = {
+        {"none.ini", "none.ini: cannot be opened: No such file"},
+        {"run.ini train.clip=-1", "command line: [train] clip = -1 is outside (0,inf) | none"},
+        {"run.ini optimizer.beta1=1", "command line: [optimizer] beta1 = 1 is outside"},
+        {"run.ini optimizer.lrr=1", "command line: [optimizer] has no key lrr; did you mean lr?"},
+        {"run.ini optimizer.plugin=lion", "command line: [optimizer] plugin = lion cannot be used."},
+        {"run.ini modle.x=1", "command line: there is no section [modle]; did you mean model?"},
+        {"run.ini train.steps=none", "set [train] steps, or epochs"},
+        {"run.ini data.path= model.plugin=", "[model] plugin = \"\" is empty"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char words[256];
+        (void)snprintf(words, sizeof words, "config check %s", rows[i].words);
+        ck_assert_msg(weft(words) == 1, "%s: %s", words, err);
+        ck_assert_has(err, rows[i].says);
+        ck_assert_str_eq(out, "");
+    }
+}
+END_TEST
+
+START_TEST(a_good_configuration_is_status_0) {
+    ck_assert_msg(weft("config check run.ini") == 0, "%s", err);
+    ck_assert_str_eq(out, "run.ini: fine\n");
+    ck_assert_str_eq(err, "");
+}
+END_TEST
+
+/* The line of the explained table that begins with key. */
+static void explained(const char *key, const char *value, const char *source) {
+    char pattern[64];
+    char *line = NULL;
+    (void)snprintf(pattern, sizeof pattern, "\n%s ", key);
+    line = strstr(out, pattern);
+    ck_assert_msg(line != NULL, "%s is not explained", key);
+    line = strndup(line + 1, strcspn(line + 1, "\n"));
+    ck_assert_has(line, value);
+    ck_assert_msg(strlen(line) > strlen(source) && strcmp(line + strlen(line) - strlen(source), source) == 0, "%s", line);
+    free(line);
+}
+
+START_TEST(explain_knows_host_and_plugin_keys) {
+    char path[128];
+    ck_assert_msg(weft("config explain run.ini train.steps=5 data.path=x.txt") == 0, "%s", err);
+    explained("train.steps", " 5 ", "command line");
+    explained("train.clip", " none ", "default");
+    explained("model.plugin", " llama ", "run.ini:2");
+    explained("optimizer.lr", " 0.001 ", "run.ini:9");
+    explained("optimizer.beta1", " 0.9 ", "default");
+    explained("device.plugin", " cpu ", "default");
+    (void)snprintf(path, sizeof path, " %s/x.txt ", directory);
+    explained("data.path", path, "command line");
+}
+END_TEST
+
+START_TEST(explain_as_json_can_be_read) {
+    json_t *array = NULL;
+    json_error_t why;
+    ck_assert_int_eq(weft("config explain --json run.ini"), 0);
+    array = json_loads(out, 0, &why);
+    ck_assert_msg(json_is_array(array) && json_array_size(array) > 20, "%s", why.text);
+    json_decref(array);
+}
+END_TEST
+
+START_TEST(describe_prints_the_hosts_keys) {
+    ck_assert_int_eq(weft("config describe"), 0);
+    ck_assert_has(out, "[train]\n");
+    ck_assert_has(out, "global_batch");
+    ck_assert_int_eq(weft("config describe checkpoint"), 0);
+    ck_assert_has(out, "keep_best");
+    ck_assert_ptr_null(strstr(out, "global_batch"));
+    ck_assert_int_eq(weft("config describe data"), 1);
+    ck_assert_has(err, "weft plugins describe");
+}
+END_TEST
+
+START_TEST(a_full_disk_is_not_silent) {
+    ck_assert_int_eq(weft("config describe >/dev/full"), 1);
+    ck_assert_has(err, "cannot be written: No space left");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("cli");
+    TCase *tests = tcase_create("program");
+    SRunner *runner = srunner_create(suite);
+    suite_add_tcase(suite, tests);
+    tcase_add_checked_fixture(tests, enter, leave);
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, help_and_version_go_to_stdout);
+    tcase_add_test(tests, wrong_usage_is_status_2_on_stderr);
+    tcase_add_test(tests, mistakes_in_the_configuration_are_status_1);
+    tcase_add_test(tests, a_good_configuration_is_status_0);
+    tcase_add_test(tests, explain_knows_host_and_plugin_keys);
+    tcase_add_test(tests, explain_as_json_can_be_read);
+    tcase_add_test(tests, describe_prints_the_hosts_keys);
+    tcase_add_test(tests, a_full_disk_is_not_silent);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
