@@ -47,7 +47,10 @@ static void print_usage(FILE *file, const weft_command *command) {
     if (*command->usage != '\0') (void)fprintf(file, " %s", command->usage);
     for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
         const char *value = flag->value == NULL ? "" : flag->value;
-        (void)fprintf(file, flag->value_optional ? " [--%s[=%s]]" : *value != '\0' ? " [--%s %s]" : " [--%s%s]",
+        (void)fprintf(file,
+                      flag->value_optional ? " [--%s[=%s]]"
+                      : *value != '\0'     ? " [--%s %s]"
+                                           : " [--%s%s]",
                       flag->name, value);
     }
     (void)fputc('\n', file);
@@ -59,7 +62,9 @@ static void print_command_help(FILE *file, const weft_command *command) {
     for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
         char name[80];
         (void)snprintf(name, sizeof name, "--%s%s%s%s", flag->name,
-                       flag->value == NULL ? "" : flag->value_optional ? "[=" : " ",
+                       flag->value == NULL    ? ""
+                       : flag->value_optional ? "[="
+                                              : " ",
                        flag->value == NULL ? "" : flag->value, flag->value_optional ? "]" : "");
         (void)fprintf(file, "  %-20s  %s\n", name, flag->help);
     }
@@ -103,8 +108,10 @@ static weft_exit unknown_in_group(const char *group, const char *word) {
         print_commands(stdout, group);
         return WEFT_EXIT_DONE;
     }
-    if (word == NULL) (void)fprintf(stderr, "weft %s: what to do is missing\n", group);
-    else (void)fprintf(stderr, "weft %s: there is no command %s %.80s\n", group, group, word);
+    if (word == NULL)
+        (void)fprintf(stderr, "weft %s: what to do is missing\n", group);
+    else
+        (void)fprintf(stderr, "weft %s: there is no command %s %.80s\n", group, group, word);
     print_commands(stderr, group);
     return WEFT_EXIT_USAGE;
 }

@@ -2,8 +2,8 @@
  *
  *     weft COMMAND [run.ini] [section.key=value ...] [--flags]
  *
- * A command is one file with one weft_command, and one line in commands.def. Overrides, flags and other arguments come in
- * any order. `--flag value` and `--flag=value` are the same; after `--` everything is an argument.
+ * A command is one file with one weft_command, and one line in commands.def. Overrides, flags and other arguments come
+ * in any order. `--flag value` and `--flag=value` are the same; after `--` everything is an argument.
  *
  *     static weft_exit eval_run(const weft_args *args, weft_error *err) { ... }
  *     static const weft_flag eval_flags[] = {{"json", NULL, false, "Print an object instead of a table."}, {0}};
@@ -43,14 +43,14 @@ typedef enum weft_takes {
 } weft_takes;
 
 typedef struct weft_command {
-    const char *name;     /* "eval"; two words for a part of a command: "config check" */
-    const char *summary;  /* one line */
-    const char *usage;    /* after the name: "run.ini [section.key=value ...]"; flags are added by themselves */
-    int32_t takes;        /* weft_takes */
-    int32_t min_extra;    /* plain arguments (after the INI file) */
-    int32_t max_extra;    /* -1: any number */
+    const char *name;       /* "eval"; two words for a part of a command: "config check" */
+    const char *summary;    /* one line */
+    const char *usage;      /* after the name: "run.ini [section.key=value ...]"; flags are added by themselves */
+    int32_t takes;          /* weft_takes */
+    int32_t min_extra;      /* plain arguments (after the INI file) */
+    int32_t max_extra;      /* -1: any number */
     const weft_flag *flags; /* NULL: none */
-    const char *more;     /* further text of --help, or NULL */
+    const char *more;       /* further text of --help, or NULL */
     weft_exit (*run)(const weft_args *args, weft_error *err);
 } weft_command;
 
@@ -62,15 +62,15 @@ const char *weft_args_extra(const weft_args *self, size_t i); /* a plain argumen
 bool weft_args_has(const weft_args *self, const char *flag);
 const char *weft_args_value(const weft_args *self, const char *flag); /* NULL: not given, or without a value */
 
-/* The number after a flag, or fallback where the flag is not given; range as in weft/keys.h, "[0,inf)". False: err has the
- * sentence, and the command returns WEFT_EXIT_USAGE. */
+/* The number after a flag, or fallback where the flag is not given; range as in weft/keys.h, "[0,inf)". False: err has
+ * the sentence, and the command returns WEFT_EXIT_USAGE. */
 bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const char *range, int64_t fallback,
                    weft_error *err);
 bool weft_args_f64(const weft_args *self, double *out, const char *flag, const char *range, double fallback,
                    weft_error *err);
 
-/* Arguments of a command, without the program's and the command's names; they stay argv's. False: err says what is wrong.
- * weft_args_free also after a failure. */
+/* Arguments of a command, without the program's and the command's names; they stay argv's. False: err says what is
+ * wrong. weft_args_free also after a failure. */
 bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err);
 void weft_args_free(weft_args *self);
 

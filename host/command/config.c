@@ -2,7 +2,8 @@
 #include "command/cli.h"
 #include "train/run.h"
 
-/* A file with [train] needs every part, given or by default; one without, for `weft generate` alone, only what it names. */
+/* A file with [train] needs every part, given or by default; one without, for `weft generate` alone, only what it
+ * names. */
 static weft_status open_run(weft_run **out, const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
@@ -50,22 +51,41 @@ static weft_exit describe(const weft_args *args, weft_error *err) {
     if (found) return WEFT_EXIT_DONE;
     (void)weft_error_set(err, WEFT_E_USER,
                          "the host has no keys of its own in [%.60s], only in: %s; `weft plugins describe KIND:ID` "
-                         "prints a plugin's", wanted, sections);
+                         "prints a plugin's",
+                         wanted, sections);
     return WEFT_EXIT_FAILED;
 }
 
 static const weft_flag explain_flags[] = {{"json", NULL, false, "Print an array of objects instead of a table."},
                                           {NULL, NULL, false, NULL}};
 
-const weft_command weft_command_config_check = {
-    "config check", "Judge a configuration and all its plugins' keys, and run nothing.", "run.ini [section.key=value ...]",
-    WEFT_TAKES_CONFIG, 0, 0, NULL, NULL, check};
+const weft_command weft_command_config_check = {"config check",
+                                                "Judge a configuration and all its plugins' keys, and run nothing.",
+                                                "run.ini [section.key=value ...]",
+                                                WEFT_TAKES_CONFIG,
+                                                0,
+                                                0,
+                                                NULL,
+                                                NULL,
+                                                check};
 
-const weft_command weft_command_config_explain = {
-    "config explain", "Print every key's value and where it comes from.", "run.ini [section.key=value ...]",
-    WEFT_TAKES_CONFIG, 0, 0, explain_flags, NULL, explain};
+const weft_command weft_command_config_explain = {"config explain",
+                                                  "Print every key's value and where it comes from.",
+                                                  "run.ini [section.key=value ...]",
+                                                  WEFT_TAKES_CONFIG,
+                                                  0,
+                                                  0,
+                                                  explain_flags,
+                                                  NULL,
+                                                  explain};
 
 const weft_command weft_command_config_describe = {
-    "config describe", "Print the host's own keys with default, range and help.", "[SECTION]",
-    WEFT_TAKES_ARGUMENTS, 0, 1, NULL, "A plugin's keys stand in the same sections: weft plugins describe KIND:ID.",
+    "config describe",
+    "Print the host's own keys with default, range and help.",
+    "[SECTION]",
+    WEFT_TAKES_ARGUMENTS,
+    0,
+    1,
+    NULL,
+    "A plugin's keys stand in the same sections: weft plugins describe KIND:ID.",
     describe};

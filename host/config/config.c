@@ -1,4 +1,5 @@
-/* host/config/config.c: reads the file and the overrides, and keeps them with their sources. Values are judged in fill.c.
+/* host/config/config.c: reads the file and the overrides, and keeps them with their sources. Values are judged in
+ * fill.c.
  */
 #include "config/config.h"
 
@@ -10,7 +11,7 @@
 #include "config/store.h"
 
 #define LARGEST_FILE (1u << 20)
-#define MOST_ITEMS 4096u
+#define MOST_ITEMS   4096u
 
 static weft_status no_memory(weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
@@ -110,8 +111,10 @@ static weft_status read_all(char **out, size_t *n, const char *path, weft_error 
         }
     }
     if (file != NULL) (void)fclose(file);
-    if (status == WEFT_OK) *out = text;
-    else free(text);
+    if (status == WEFT_OK)
+        *out = text;
+    else
+        free(text);
     return status;
 }
 
@@ -140,8 +143,8 @@ static weft_status add_override(weft_config *self, const char *text, weft_error 
     weft_status status = WEFT_OK;
     if (equals != NULL && head == NULL) return no_memory(err);
     if (!weft_text_is_clean(text, strlen(text))) {
-        status = weft_error_set(err, WEFT_E_USER,
-                                "command line: an override holds a control character or is not UTF-8");
+        status =
+            weft_error_set(err, WEFT_E_USER, "command line: an override holds a control character or is not UTF-8");
     } else if (dot == NULL || dot == head || dot[1] == '\0') {
         status = weft_error_set(err, WEFT_E_USER, "command line: '%.80s' is not section.key=value", text);
     } else {
@@ -166,9 +169,12 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
         status = weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found: %s", strerror(errno));
     }
     if (status == WEFT_OK && path != NULL) status = load_file(self, path, err);
-    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++) status = add_override(self, overrides[i], err);
-    if (status == WEFT_OK) *out = self;
-    else weft_config_free(self);
+    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++)
+        status = add_override(self, overrides[i], err);
+    if (status == WEFT_OK)
+        *out = self;
+    else
+        weft_config_free(self);
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* host/config/config.h: an INI file and the overrides of a command line become typed structs, and every value knows where
- * it came from.
+/* host/config/config.h: an INI file and the overrides of a command line become typed structs, and every value knows
+ * where it came from.
  *
  *     weft_config *config = NULL;
  *     weft_settings settings;
@@ -13,7 +13,8 @@
  * A section may be filled several times by different key tables: [model] holds keys of the host and keys of the plugin.
  * What is in a file is never ignored: weft_config_finish refuses each key and section that no table declared.
  *
- * Texts that the filled structs point to belong to the config and live until weft_config_free. All functions are [main].
+ * Texts that the filled structs point to belong to the config and live until weft_config_free. All functions are
+ * [main].
  */
 #ifndef WEFT_HOST_CONFIG_H
 #define WEFT_HOST_CONFIG_H
@@ -26,8 +27,8 @@ typedef struct weft_config weft_config;
 /* For the host's own tables: a LIST whose elements are paths, each made absolute like a PATH. */
 #define WEFT_HOST_PATHS 0x80000000u
 
-/* path NULL: no file, overrides alone. overrides: "section.key=value", the last one of a key counts; the value is taken as
- * it is, quotes included. name of the file in messages: path as given. */
+/* path NULL: no file, overrides alone. overrides: "section.key=value", the last one of a key counts; the value is taken
+ * as it is, quotes included. name of the file in messages: path as given. */
 weft_status weft_config_load(weft_config **out, const char *path, const char *const *overrides, size_t n_overrides,
                              weft_error *err);
 void weft_config_free(weft_config *self); /* NULL is fine */
@@ -35,13 +36,13 @@ void weft_config_free(weft_config *self); /* NULL is fine */
 /* True if the file or an override names the section, with keys or without. */
 bool weft_config_has_section(const weft_config *self, const char *section);
 
-/* out: the value of `[kind] plugin`: an id, or the absolute path of a file where the value has a slash. fallback NULL: it
- * must be given. */
+/* out: the value of `[kind] plugin`: an id, or the absolute path of a file where the value has a slash. fallback NULL:
+ * it must be given. */
 weft_status weft_config_plugin(weft_config *self, const char **out, const char *kind, const char *fallback,
                                weft_error *err);
 
-/* out: the struct that the n rows of the table describe; untouched on error. The table must be sound: the host's are, and
- * weft_key_table_check has judged a plugin's. */
+/* out: the struct that the n rows of the table describe; untouched on error. The table must be sound: the host's are,
+ * and weft_key_table_check has judged a plugin's. */
 weft_status weft_config_fill(weft_config *self, void *out, const char *section, const weft_key *keys, uint64_t n,
                              uint32_t stride, weft_error *err);
 
@@ -61,13 +62,13 @@ const char *weft_config_name(const weft_config *self);
 weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err);
 weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err);
 
-/* section.key, value and source (default, file:line, command line) of every filled key: an aligned table, or with json an
- * array of objects. A secret's value is not shown. */
+/* section.key, value and source (default, file:line, command line) of every filled key: an aligned table, or with json
+ * an array of objects. A secret's value is not shown. */
 weft_status weft_config_explain(const weft_config *self, FILE *file, bool json, weft_error *err);
 
 /* Judges a plugin's key table: rows inside the struct, aligned and apart; legal, unique names; known types and flags;
- * ranges that parse; defaults that parse and lie in their own range; texts that are there and are printable. WEFT_E_PLUGIN
- * with the row's number and name. */
+ * ranges that parse; defaults that parse and lie in their own range; texts that are there and are printable.
+ * WEFT_E_PLUGIN with the row's number and name. */
 weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
                                  weft_error *err);
 

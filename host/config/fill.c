@@ -85,8 +85,10 @@ static weft_status fill_row(weft_config *self, const char *section, const weft_k
     weft_status status = WEFT_OK;
     if (before != NULL && before->row == row) return WEFT_OK;
     if (before != NULL) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "[%s] %s is declared by two key tables; the host's keys of a section "
-                                                  "and its plugin's must have names of their own", section, row->name);
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "[%s] %s is declared by two key tables; the host's keys of a section "
+                              "and its plugin's must have names of their own",
+                              section, row->name);
     }
     weft_config_claim(self, section, row->name);
     entry.item = weft_config_item(self, section, row->name);
@@ -151,7 +153,9 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
     entry.row = plugin_row(strchr(value, '/') != NULL);
     status = weft_value_parse(&entry.value, entry.row, value, item != NULL ? item->directory : self->here, err);
     if (status == WEFT_OK) status = add_entry(self, &entry, err);
-    if (status == WEFT_OK) *out = entry.value.text;
-    else weft_value_free(&entry.value);
+    if (status == WEFT_OK)
+        *out = entry.value.text;
+    else
+        weft_value_free(&entry.value);
     return status;
 }

@@ -1,8 +1,8 @@
 /* host/config/ini.c: lines, comments and quotes around inih.
  *
  * inih tells what a line is; it reads through next_line, which hands over only what stands before a value. The value is
- * taken from the text here, because inih's line buffer is small (200 bytes where a distribution built it so) and cuts what
- * does not fit without a word, and because inih knows no quotes.
+ * taken from the text here, because inih's line buffer is small (200 bytes where a distribution built it so) and cuts
+ * what does not fit without a word, and because inih knows no quotes.
  */
 #include "config/ini.h"
 
@@ -33,8 +33,10 @@ typedef struct span {
 } span;
 
 static span trim(span s) {
-    while (s.n > 0 && isspace((unsigned char)*s.p)) s.p++, s.n--;
-    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1])) s.n--;
+    while (s.n > 0 && isspace((unsigned char)*s.p))
+        s.p++, s.n--;
+    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1]))
+        s.n--;
     return s;
 }
 
@@ -72,8 +74,8 @@ static weft_status section_name(reader *self, span s, span *name) {
     return WEFT_OK;
 }
 
-/* A section's line for inih: brackets and name alone. The visitor hears of it at once, as inih does not speak of sections
- * without keys. */
+/* A section's line for inih: brackets and name alone. The visitor hears of it at once, as inih does not speak of
+ * sections without keys. */
 static weft_status section_head(reader *self, span s, char *out, size_t size) {
     span name = {NULL, 0};
     weft_status status = section_name(self, s, &name);
@@ -87,7 +89,8 @@ static weft_status section_head(reader *self, span s, char *out, size_t size) {
 /* A key's line for inih: all before the value. */
 static weft_status key_head(reader *self, span s, char *out, size_t size) {
     size_t n = 0;
-    while (n < s.n && s.p[n] != '=' && s.p[n] != ':') n++;
+    while (n < s.n && s.p[n] != '=' && s.p[n] != ':')
+        n++;
     if (n == s.n) {
         return weft_error_set(self->err, WEFT_E_USER, "'%.*s%s' is neither [section] nor key = value",
                               (int)(n < 60 ? n : 60), s.p, n > 60 ? "..." : "");
@@ -102,7 +105,8 @@ static weft_status key_head(reader *self, span s, char *out, size_t size) {
 
 static weft_status check_bytes(const reader *self, span s) {
     if (memchr(s.p, 0, s.n) != NULL) {
-        return weft_error_set(self->err, WEFT_E_USER, "a NUL byte: this is no text file, or one in UTF-16; save it as UTF-8");
+        return weft_error_set(self->err, WEFT_E_USER,
+                              "a NUL byte: this is no text file, or one in UTF-16; save it as UTF-8");
     }
     if (!weft_text_is_clean(s.p, s.n)) {
         return weft_error_set(self->err, WEFT_E_USER,
@@ -144,8 +148,9 @@ static weft_status quoted(reader *self, span s) {
     for (; i < s.n && s.p[i] != '"'; i++) {
         if (s.p[i] == '\\') {
             if (++i == s.n || (s.p[i] != '"' && s.p[i] != '\\')) {
-                return weft_error_set(self->err, WEFT_E_USER, "in quotes, a backslash stands before \" or \\ alone: "
-                                                              "write \\\\ for a backslash");
+                return weft_error_set(self->err, WEFT_E_USER,
+                                      "in quotes, a backslash stands before \" or \\ alone: "
+                                      "write \\\\ for a backslash");
             }
         }
         self->scratch[n++] = s.p[i];
@@ -154,8 +159,9 @@ static weft_status quoted(reader *self, span s) {
     self->scratch[n] = '\0';
     s = (span){s.p + i, s.n - i};
     if (trim(without_comment(s)).n != 1) {
-        return weft_error_set(self->err, WEFT_E_USER, "text follows a value's closing quote: write \\\" for a quote "
-                                                      "inside quotes");
+        return weft_error_set(self->err, WEFT_E_USER,
+                              "text follows a value's closing quote: write \\\" for a quote "
+                              "inside quotes");
     }
     return WEFT_OK;
 }

@@ -24,8 +24,9 @@ weft_status weft_interval_parse(weft_interval *out, const char *text, weft_error
         *out = interval;
         return WEFT_OK;
     }
-    return weft_error_set(err, WEFT_E_USER, "is no interval: give a whole number of steps (50), a percentage of all "
-                                            "steps above 0%% and up to 100%% (5%%), or none");
+    return weft_error_set(err, WEFT_E_USER,
+                          "is no interval: give a whole number of steps (50), a percentage of all "
+                          "steps above 0%% and up to 100%% (5%%), or none");
 }
 
 int64_t weft_interval_resolve(const weft_interval *self, int64_t total_steps) {

@@ -15,8 +15,8 @@ typedef struct weft_nearest {
     size_t distance; /* of best */
 } weft_nearest;
 
-/* name: n letters; longer ones than fit are not near anything. The first of equally near names stays. Case does not count,
- * nor do blank, `-` and `_` among themselves. */
+/* name: n letters; longer ones than fit are not near anything. The first of equally near names stays. Case does not
+ * count, nor do blank, `-` and `_` among themselves. */
 void weft_nearest_offer(weft_nearest *self, const char *name, size_t n);
 
 /* "; did you mean NAME?", or nothing. */

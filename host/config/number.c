@@ -6,23 +6,26 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Length of [+-] digits [. digits] [e [+-] digits]; 0: no such number. strtod alone would also take hexadecimals, nan and
- * leading blanks. */
+/* Length of [+-] digits [. digits] [e [+-] digits]; 0: no such number. strtod alone would also take hexadecimals, nan
+ * and leading blanks. */
 static size_t number_length(const char *text, bool *whole) {
     const char *p = text + (*text == '+' || *text == '-');
     const char *start = p;
     size_t digits = 0;
-    for (; isdigit((unsigned char)*p); p++) digits++;
+    for (; isdigit((unsigned char)*p); p++)
+        digits++;
     *whole = true;
     if (*p == '.') {
         *whole = false;
-        for (p++; isdigit((unsigned char)*p); p++) digits++;
+        for (p++; isdigit((unsigned char)*p); p++)
+            digits++;
     }
     if (digits == 0 || p == start) return 0;
     if (*p == 'e' || *p == 'E') {
         const char *e = p + 1 + (p[1] == '+' || p[1] == '-');
         if (!isdigit((unsigned char)*e)) return 0;
-        while (isdigit((unsigned char)*e)) e++;
+        while (isdigit((unsigned char)*e))
+            e++;
         *whole = false;
         p = e;
     }
@@ -86,8 +89,10 @@ bool weft_part_next(const char **rest, char separator, const char **part, size_t
     end = strchr(begin, separator);
     *rest = end == NULL ? NULL : end + 1;
     if (end == NULL) end = begin + strlen(begin);
-    while (begin < end && isspace((unsigned char)*begin)) begin++;
-    while (end > begin && isspace((unsigned char)end[-1])) end--;
+    while (begin < end && isspace((unsigned char)*begin))
+        begin++;
+    while (end > begin && isspace((unsigned char)end[-1]))
+        end--;
     *part = begin;
     *n = (size_t)(end - begin);
     return true;
@@ -199,9 +204,12 @@ static void advise_interval(const weft_range *self, char *out, size_t size) {
 void weft_range_advise(const weft_range *self, char *out, size_t size) {
     const char *words = "";
     size_t n = 0;
-    if (self->allows_none && self->allows_auto) words = ", none or auto";
-    else if (self->allows_none) words = ", or none";
-    else if (self->allows_auto) words = ", or auto";
+    if (self->allows_none && self->allows_auto)
+        words = ", none or auto";
+    else if (self->allows_none)
+        words = ", or none";
+    else if (self->allows_auto)
+        words = ", or auto";
     advise_interval(self, out, size);
     n = strlen(out);
     (void)snprintf(out + n, size - n, "%s", words);

@@ -14,8 +14,8 @@ void weft_number_print(char *out, size_t size, double value);
 
 /* "[0,1) | none | auto" */
 typedef struct weft_range {
-    bool interval;    /* false: any number */
-    bool low_open;    /* low itself is outside */
+    bool interval; /* false: any number */
+    bool low_open; /* low itself is outside */
     bool high_open;
     bool low_bounded; /* false: -inf */
     bool high_bounded;
@@ -35,8 +35,8 @@ bool weft_range_has_f64(const weft_range *self, double value);
 /* What to give instead: "a whole number of 1 or more, or none". */
 void weft_range_advise(const weft_range *self, char *out, size_t size);
 
-/* Takes the next of a text's parts, without the blanks around it: "a, b" by ',' is "a", then "b". *rest is NULL after the
- * last; a part's bytes stay in the text. False: nothing is left. */
+/* Takes the next of a text's parts, without the blanks around it: "a, b" by ',' is "a", then "b". *rest is NULL after
+ * the last; a part's bytes stay in the text. False: nothing is left. */
 bool weft_part_next(const char **rest, char separator, const char **part, size_t *n);
 
 #endif

@@ -142,8 +142,7 @@ weft_status weft_settings_for_training(const weft_settings *self, const weft_con
                                   "leaves the run without a length: set [train] steps, or epochs");
     }
     if (*self->run.out == '\0') {
-        return weft_config_reject(config, "run", "out", err,
-                                  "names no directory: training needs one for its results");
+        return weft_config_reject(config, "run", "out", err, "names no directory: training needs one for its results");
     }
     return WEFT_OK;
 }

@@ -1,5 +1,6 @@
 /* host/config/settings.h: the keys that the host itself reads, section by section. What a plugin declares stands in the
- * same sections beside them ([model], [data], [optimizer], ...) and is not listed here. `[kind] plugin` names the plugin.
+ * same sections beside them ([model], [data], [optimizer], ...) and is not listed here. `[kind] plugin` names the
+ * plugin.
  *
  * Each list below is the one place where its keys are declared: from it come the struct, the check, the default and the
  * help.

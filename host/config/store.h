@@ -30,9 +30,9 @@ typedef struct weft_entry {
 } weft_entry;
 
 struct weft_config {
-    char *name; /* of the file as given, or "command line" */
-    char *home; /* absolute directory of the file */
-    char *here; /* working directory when it was read */
+    char *name;       /* of the file as given, or "command line" */
+    char *home;       /* absolute directory of the file */
+    char *here;       /* working directory when it was read */
     weft_item *items; /* never moves once loaded; a later one counts more */
     size_t n_items;
     weft_mention *mentions;

@@ -5,9 +5,9 @@
 #include "config/number.h"
 #include "config/store.h"
 
-#define MOST_KEYS 512u
-#define LONGEST_NAME 40u
-#define LONGEST_TEXT 400u
+#define MOST_KEYS      512u
+#define LONGEST_NAME   40u
+#define LONGEST_TEXT   400u
 #define LARGEST_STRUCT (1u << 20)
 
 static const weft_key *row_at(const weft_key *keys, uint64_t i, uint32_t stride) {
@@ -68,11 +68,15 @@ static bool range_is_sound(const weft_key *row) {
     weft_range range;
     switch (row->type) {
     case WEFT_KEY_I64:
-    case WEFT_KEY_F64: return weft_range_parse(&range, row->range, row->type);
-    case WEFT_KEY_ENUM: return names_are_sound(row->range);
+    case WEFT_KEY_F64:
+        return weft_range_parse(&range, row->range, row->type);
+    case WEFT_KEY_ENUM:
+        return names_are_sound(row->range);
     case WEFT_KEY_STR:
-    case WEFT_KEY_PATH: return words_are_sound(row->range, '|');
-    default: return *row->range == '\0';
+    case WEFT_KEY_PATH:
+        return words_are_sound(row->range, '|');
+    default:
+        return *row->range == '\0';
     }
 }
 
@@ -83,8 +87,10 @@ static weft_status check_default(const weft_key *row, weft_error *err) {
     if (row->fallback == NULL) return WEFT_OK;
     if (row->type == WEFT_KEY_PATH && *row->fallback != '\0' && *row->fallback != '/' &&
         !weft_words_have(row->range, row->fallback)) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "its default '%s' is a relative path, and relative to nothing: it must "
-                                                  "be empty, absolute or a word of its range", row->fallback);
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "its default '%s' is a relative path, and relative to nothing: it must "
+                              "be empty, absolute or a word of its range",
+                              row->fallback);
     }
     status = weft_value_parse(&value, row, row->fallback, "/", &why);
     weft_value_free(&value);
@@ -101,7 +107,8 @@ static weft_status check_texts(const weft_key *row, weft_error *err) {
                  {"unit", text_fault(row->unit, true)},
                  {"default", row->fallback == NULL ? NULL : text_fault(row->fallback, true)}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (texts[i].fault != NULL) return weft_error_set(err, WEFT_E_PLUGIN, "its %s %s", texts[i].what, texts[i].fault);
+        if (texts[i].fault != NULL)
+            return weft_error_set(err, WEFT_E_PLUGIN, "its %s %s", texts[i].what, texts[i].fault);
     }
     return WEFT_OK;
 }

@@ -139,7 +139,8 @@ static weft_status parse_path(weft_value *out, const weft_key *key, const char *
                               weft_error *err) {
     double number = 0.0;
     if (weft_words_have(key->range, text)) return keep_text(out, strdup(text), err);
-    if (weft_words_have(key->range, "number") && weft_number_f64(&number, text)) return keep_text(out, strdup(text), err);
+    if (weft_words_have(key->range, "number") && weft_number_f64(&number, text))
+        return keep_text(out, strdup(text), err);
     return keep_text(out, weft_path_absolute(directory, text), err);
 }
 
@@ -187,14 +188,22 @@ static weft_status parse_list(weft_value *out, const weft_key *key, const char *
 weft_status weft_value_parse(weft_value *out, const weft_key *key, const char *text, const char *directory,
                              weft_error *err) {
     switch (key->type) {
-    case WEFT_KEY_I64: return parse_i64(out, key, text, err);
-    case WEFT_KEY_F64: return parse_f64(out, key, text, err);
-    case WEFT_KEY_BOOL: return parse_bool(out, text, err);
-    case WEFT_KEY_STR: return keep_text(out, strdup(text), err);
-    case WEFT_KEY_PATH: return parse_path(out, key, text, directory, err);
-    case WEFT_KEY_ENUM: return parse_enum(out, key, text, err);
-    case WEFT_KEY_LIST: return parse_list(out, key, text, directory, err);
-    default: return weft_error_set(err, WEFT_E_PLUGIN, "has a key of the unknown type %d", key->type);
+    case WEFT_KEY_I64:
+        return parse_i64(out, key, text, err);
+    case WEFT_KEY_F64:
+        return parse_f64(out, key, text, err);
+    case WEFT_KEY_BOOL:
+        return parse_bool(out, text, err);
+    case WEFT_KEY_STR:
+        return keep_text(out, strdup(text), err);
+    case WEFT_KEY_PATH:
+        return parse_path(out, key, text, directory, err);
+    case WEFT_KEY_ENUM:
+        return parse_enum(out, key, text, err);
+    case WEFT_KEY_LIST:
+        return parse_list(out, key, text, directory, err);
+    default:
+        return weft_error_set(err, WEFT_E_PLUGIN, "has a key of the unknown type %d", key->type);
     }
 }
 

@@ -1,5 +1,6 @@
-/* host/report/file.h: a file appears whole or not at all. What is written goes to a temporary name beside it; commit syncs
- * it, renames it into place and syncs the directory, so that after a crash or a full disk the old content is still there.
+/* host/report/file.h: a file appears whole or not at all. What is written goes to a temporary name beside it; commit
+ * syncs it, renames it into place and syncs the directory, so that after a crash or a full disk the old content is
+ * still there.
  *
  *     weft_file file;
  *     FILE *stream = weft_file_begin(&file, "runs/one/config.ini", &err);

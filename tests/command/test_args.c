@@ -15,7 +15,8 @@ static const weft_flag flags[] = {{"json", NULL, false, "An object."},
                                   {"temperature", "T", false, "How wild."},
                                   {"resume", "HOW", true, "Go on."},
                                   {NULL, NULL, false, NULL}};
-static const weft_command with_config = {"eval", "Evaluate.", "run.ini", WEFT_TAKES_CONFIG, 0, 0, flags, NULL, never_run};
+static const weft_command with_config = {"eval", "Evaluate.", "run.ini", WEFT_TAKES_CONFIG, 0,
+                                         0,      flags,       NULL,      never_run};
 static const weft_command with_words = {"cut", "Cut.", "A [B]", WEFT_TAKES_ARGUMENTS, 1, 2, flags, NULL, never_run};
 
 static weft_args *args;
@@ -38,7 +39,8 @@ static bool parse(const weft_command *command, const char *words) {
     int argc = 0;
     weft_args_free(args);
     (void)snprintf(copy, sizeof copy, "%s", words);
-    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) argv[argc++] = word;
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
+        argv[argc++] = word;
     return weft_args_parse(&args, command, argc, argv, &err);
 }
 
@@ -162,7 +164,8 @@ START_TEST(the_registry_is_sound) {
         for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
             ck_assert(strncmp(flag->name, "--", 2) != 0 && *flag->help != '\0');
         }
-        for (size_t k = 0; k < n; k++) ck_assert_str_ne(command->name, weft_command_at(k)->name);
+        for (size_t k = 0; k < n; k++)
+            ck_assert_str_ne(command->name, weft_command_at(k)->name);
     }
     ck_assert_uint_ge(n, 3);
 }

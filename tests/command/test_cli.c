@@ -91,15 +91,14 @@ END_TEST
 START_TEST(mistakes_in_the_configuration_are_status_1) {
     static const struct {
         const char *words, *says;
-    } rows[] = {
-        {"none.ini", "none.ini: cannot be opened: No such file"},
-        {"run.ini train.clip=-1", "command line: [train] clip = -1 is outside (0,inf) | none"},
-        {"run.ini optimizer.beta1=1", "command line: [optimizer] beta1 = 1 is outside"},
-        {"run.ini optimizer.lrr=1", "command line: [optimizer] has no key lrr; did you mean lr?"},
-        {"run.ini optimizer.plugin=lion", "command line: [optimizer] plugin = lion cannot be used."},
-        {"run.ini modle.x=1", "command line: there is no section [modle]; did you mean model?"},
-        {"run.ini train.steps=none", "set [train] steps, or epochs"},
-        {"run.ini data.path= model.plugin=", "[model] plugin = \"\" is empty"}};
+    } rows[] = {{"none.ini", "none.ini: cannot be opened: No such file"},
+                {"run.ini train.clip=-1", "command line: [train] clip = -1 is outside (0,inf) | none"},
+                {"run.ini optimizer.beta1=1", "command line: [optimizer] beta1 = 1 is outside"},
+                {"run.ini optimizer.lrr=1", "command line: [optimizer] has no key lrr; did you mean lr?"},
+                {"run.ini optimizer.plugin=lion", "command line: [optimizer] plugin = lion cannot be used."},
+                {"run.ini modle.x=1", "command line: there is no section [modle]; did you mean model?"},
+                {"run.ini train.steps=none", "set [train] steps, or epochs"},
+                {"run.ini data.path= model.plugin=", "[model] plugin = \"\" is empty"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char words[256];
         (void)snprintf(words, sizeof words, "config check %s", rows[i].words);
@@ -126,7 +125,8 @@ static void explained(const char *key, const char *value, const char *source) {
     ck_assert_msg(line != NULL, "%s is not explained", key);
     line = strndup(line + 1, strcspn(line + 1, "\n"));
     ck_assert_has(line, value);
-    ck_assert_msg(strlen(line) > strlen(source) && strcmp(line + strlen(line) - strlen(source), source) == 0, "%s", line);
+    ck_assert_msg(strlen(line) > strlen(source) && strcmp(line + strlen(line) - strlen(source), source) == 0, "%s",
+                  line);
     free(line);
 }
 

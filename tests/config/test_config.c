@@ -132,15 +132,17 @@ END_TEST
 START_TEST(a_section_may_be_filled_by_two_tables) {
     write_text("run.ini", "[data]\nsteps = 4\npath = a\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
-    ck_assert_ok(weft_config_fill(config, &host, "data", host_config_keys(), host_config_n_keys, sizeof(weft_key), &err));
-    ck_assert_ok(weft_config_fill(config, &plugin, "data", plugin_config_keys(), plugin_config_n_keys, sizeof(weft_key),
-                                  &err));
+    ck_assert_ok(
+        weft_config_fill(config, &host, "data", host_config_keys(), host_config_n_keys, sizeof(weft_key), &err));
+    ck_assert_ok(
+        weft_config_fill(config, &plugin, "data", plugin_config_keys(), plugin_config_n_keys, sizeof(weft_key), &err));
     ck_assert_ok(weft_config_finish(config, &err));
     ck_assert_int_eq(host.steps, 4);
     ck_assert_str_eq(plugin.path, in_directory("a"));
     /* the same table again gives the same values; another one with a key of that name is refused */
     host.steps = 0;
-    ck_assert_ok(weft_config_fill(config, &host, "data", host_config_keys(), host_config_n_keys, sizeof(weft_key), &err));
+    ck_assert_ok(
+        weft_config_fill(config, &host, "data", host_config_keys(), host_config_n_keys, sizeof(weft_key), &err));
     ck_assert_int_eq(host.steps, 4);
     weft_key twin = host_config_keys()[0];
     ck_assert_int_eq(weft_config_fill(config, &host, "data", &twin, 1, sizeof(weft_key), &err), WEFT_E_PLUGIN);
@@ -153,7 +155,8 @@ START_TEST(rows_may_be_larger_than_ours) {
         weft_key key;
         uint64_t newer[2];
     } rows[host_config_n_keys];
-    for (int i = 0; i < host_config_n_keys; i++) rows[i].key = host_config_keys()[i];
+    for (int i = 0; i < host_config_n_keys; i++)
+        rows[i].key = host_config_keys()[i];
     write_text("run.ini", "[train]\nsteps = 4\ntrainable = x\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     ck_assert_ok(weft_config_fill(config, &host, "train", &rows[0].key, host_config_n_keys, sizeof rows[0], &err));
@@ -176,16 +179,17 @@ static const struct {
 } refused[] = {
     {"[train]\n\nclip = -1\n[data]\npath=a\n",
      {"run.ini:3: [train] clip = -1 is outside (0,inf) | none: give a positive number, or none"}},
-    {"[train]\nsteps = ten\n", {"run.ini:2: [train] steps = ten is not a whole number: give a whole number of 1 or more"}},
+    {"[train]\nsteps = ten\n",
+     {"run.ini:2: [train] steps = ten is not a whole number: give a whole number of 1 or more"}},
     {"[train]\nsteps =\n", {"run.ini:2: [train] steps = \"\" is empty: give"}},
     {"[train]\nschedule = linaer\n", {"run.ini:2: [train] schedule = linaer", "did you mean linear?"}},
     {"[train]\nold = 3\n", {"run.ini:2: [train] old was removed: use steps instead."}},
-    {"[train]\ntoken = s3cret\nstep = 3\n[data]\npath=a\n", {"run.ini:3: [train] has no key step; did you mean steps?",
-                                                              "Its keys are: steps, clip, schedule"}},
+    {"[train]\ntoken = s3cret\nstep = 3\n[data]\npath=a\n",
+     {"run.ini:3: [train] has no key step; did you mean steps?", "Its keys are: steps, clip, schedule"}},
     {"[train]\nzzz = 3\n[data]\npath=a\n", {"[train] has no key zzz. Its keys are: "}},
     {"[train]\ncontext = 3\n[data]\npath=a\n", {"[train] has no key context; [data] has a key of that name."}},
-    {"[trian]\nsteps = 3\n[data]\npath=a\n", {"run.ini:1: there is no section [trian]; did you mean train?",
-                                              "The sections are: train, data"}},
+    {"[trian]\nsteps = 3\n[data]\npath=a\n",
+     {"run.ini:1: there is no section [trian]; did you mean train?", "The sections are: train, data"}},
     {"[data]\npath=a\n[empty]\n", {"run.ini:3: there is no section [empty]."}},
     {"[Train]\nsteps = 3\n[data]\npath=a\n", {"no section [Train]; did you mean train?"}},
     {"[train]\nsteps = 3\n", {"run.ini: [data] path is missing and has no default. The text."}},
@@ -198,7 +202,8 @@ static const struct {
 START_TEST(mistakes_are_refused_with_a_sentence) {
     ck_assert_int_eq(load_text(refused[_i].text), WEFT_E_USER);
     ck_assert_int_eq(err.code, WEFT_E_USER);
-    for (int k = 0; k < 3 && refused[_i].says[k] != NULL; k++) ck_assert_says(err, refused[_i].says[k]);
+    for (int k = 0; k < 3 && refused[_i].says[k] != NULL; k++)
+        ck_assert_says(err, refused[_i].says[k]);
 }
 END_TEST
 
@@ -321,12 +326,11 @@ START_TEST(explain_tells_every_source) {
 END_TEST
 
 START_TEST(explain_as_json_is_typed) {
-    static const char *const expected[] = {
-        "{\"key\":\"train.steps\",\"value\":12,\"source\":\"run.ini:2\"}",
-        "{\"key\":\"train.clip\",\"value\":\"none\",\"source\":\"default\"}",
-        "{\"key\":\"train.shuffle\",\"value\":true,\"source\":\"default\"}",
-        "{\"key\":\"train.token\",\"value\":null,\"source\":\"run.ini:3\"}",
-        "{\"key\":\"data.plugin\",\"value\":\"text\",\"source\":\"default\"}"};
+    static const char *const expected[] = {"{\"key\":\"train.steps\",\"value\":12,\"source\":\"run.ini:2\"}",
+                                           "{\"key\":\"train.clip\",\"value\":\"none\",\"source\":\"default\"}",
+                                           "{\"key\":\"train.shuffle\",\"value\":true,\"source\":\"default\"}",
+                                           "{\"key\":\"train.token\",\"value\":null,\"source\":\"run.ini:3\"}",
+                                           "{\"key\":\"data.plugin\",\"value\":\"text\",\"source\":\"default\"}"};
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);

@@ -6,12 +6,41 @@
 
 #define ROUNDS 4000
 
-static const char seed_text[] = "# a run\n[model]\nplugin = sample\npath = ../m\n[train]\nsteps = 10\nglobal_batch = 8\n"
-                                "micro_batch = 2\nclip = 1e-1 ; c\nschedule = cosine\nwarmup = 0.1\ntrainable = a, \"b\"\n"
-                                "[eval]\nevery = 5%\n[plugins]\npath = x,y\n[run]\nout = \"o # 1\"\nseed = 2Ki\n";
-static const char *const pieces[] = {"[", "]", "=", ":", "\"", "\\", "#", " ;", "\n", "\r\n", "\t", "none", "auto", "-1",
-                                     "1e309", "[train]\n", "steps = 3\n", "\xC3\xA4", "\xFF", "\x01", ",", "/", "..", "%",
-                                     "99999999999999999999", "\xEF\xBB\xBF", "plugin = a/b\n", "[[", "[] x", "k", ""};
+static const char seed_text[] =
+    "# a run\n[model]\nplugin = sample\npath = ../m\n[train]\nsteps = 10\nglobal_batch = 8\n"
+    "micro_batch = 2\nclip = 1e-1 ; c\nschedule = cosine\nwarmup = 0.1\ntrainable = a, \"b\"\n"
+    "[eval]\nevery = 5%\n[plugins]\npath = x,y\n[run]\nout = \"o # 1\"\nseed = 2Ki\n";
+static const char *const pieces[] = {"[",
+                                     "]",
+                                     "=",
+                                     ":",
+                                     "\"",
+                                     "\\",
+                                     "#",
+                                     " ;",
+                                     "\n",
+                                     "\r\n",
+                                     "\t",
+                                     "none",
+                                     "auto",
+                                     "-1",
+                                     "1e309",
+                                     "[train]\n",
+                                     "steps = 3\n",
+                                     "\xC3\xA4",
+                                     "\xFF",
+                                     "\x01",
+                                     ",",
+                                     "/",
+                                     "..",
+                                     "%",
+                                     "99999999999999999999",
+                                     "\xEF\xBB\xBF",
+                                     "plugin = a/b\n",
+                                     "[[",
+                                     "[] x",
+                                     "k",
+                                     ""};
 
 static uint64_t state;
 
@@ -87,7 +116,8 @@ START_TEST(mutated_text_is_read_or_refused) {
         size_t n = sizeof seed_text - 1;
         state = (uint64_t)round;
         memcpy(text, seed_text, n);
-        for (size_t i = pick(3) + (round > 0); i > 0; i--) n = mutate(text, n);
+        for (size_t i = pick(3) + (round > 0); i > 0; i--)
+            n = mutate(text, n);
         accepted += try_text(text, n);
     }
     printf("%d texts, %d accepted\n", ROUNDS, accepted);

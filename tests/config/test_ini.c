@@ -138,8 +138,8 @@ START_TEST(a_long_name_is_refused) {
 END_TEST
 
 START_TEST(printed_values_read_back) {
-    static const char *const values[] = {"v", "", " v", "v ", "a # b", "a #", "a#b", "#a", ";", "\"", "\"a\"", "a\"b",
-                                         "\\", "a \\ b", " \\\" ", "a\tb", "=", "[x]", "none"};
+    static const char *const values[] = {"v",     "",     " v", "v ",     "a # b",  "a #",  "a#b", "#a",  ";",   "\"",
+                                         "\"a\"", "a\"b", "\\", "a \\ b", " \\\" ", "a\tb", "=",   "[x]", "none"};
     const size_t n = sizeof values / sizeof *values;
     weft_error err = WEFT_ERROR_INIT;
     char *text = NULL, expected[1024] = "[s]\n";

@@ -48,6 +48,7 @@ START_TEST(all_tables_of_the_host_pass) {
 }
 END_TEST
 
+/* clang-format off */
 /* Row 2 (mode) or the one named, with one lie in it. */
 static void lie(int i) {
     static char unprintable[] = "a\x1b[2J", long_text[500];
@@ -92,16 +93,44 @@ static void lie(int i) {
     }
 }
 
-static const char *const says[] = {
-    "its offset", "its offset 4", "its offset", "it fills the same bytes as lr", "row 0 has the same name",
-    "its name is missing", "its name is empty", "its name must begin with a small letter", "its name may have",
-    "its name is the host's", "its name is longer", "its help is missing", "its help is empty",
-    "its help has control characters", "its help is longer", "its type 0", "its type 99", "flags that do not exist",
-    "flags that do not exist", "its range 'a,,b'", "its range 'a,b,a'", "its range ''", "its range is missing",
-    "its default 'c' is not one of: a,b", "its default '0' is outside (0,1]", "its default 'fast' is not a number",
-    "its range '(0,1' cannot be read", "its range '(1,0)'", "its default 'auto'", "its default 'relative/path'",
-    "its range 'a,b'", "its default 'a,,b'", "its unit is missing", "it says that it has 8 bytes",
-    "it says that it has 4096", "row 5, old: its help is empty"};
+/* clang-format on */
+
+static const char *const says[] = {"its offset",
+                                   "its offset 4",
+                                   "its offset",
+                                   "it fills the same bytes as lr",
+                                   "row 0 has the same name",
+                                   "its name is missing",
+                                   "its name is empty",
+                                   "its name must begin with a small letter",
+                                   "its name may have",
+                                   "its name is the host's",
+                                   "its name is longer",
+                                   "its help is missing",
+                                   "its help is empty",
+                                   "its help has control characters",
+                                   "its help is longer",
+                                   "its type 0",
+                                   "its type 99",
+                                   "flags that do not exist",
+                                   "flags that do not exist",
+                                   "its range 'a,,b'",
+                                   "its range 'a,b,a'",
+                                   "its range ''",
+                                   "its range is missing",
+                                   "its default 'c' is not one of: a,b",
+                                   "its default '0' is outside (0,1]",
+                                   "its default 'fast' is not a number",
+                                   "its range '(0,1' cannot be read",
+                                   "its range '(1,0)'",
+                                   "its default 'auto'",
+                                   "its default 'relative/path'",
+                                   "its range 'a,b'",
+                                   "its default 'a,,b'",
+                                   "its unit is missing",
+                                   "it says that it has 8 bytes",
+                                   "it says that it has 4096",
+                                   "row 5, old: its help is empty"};
 
 START_TEST(a_table_that_lies_is_refused) {
     lie(_i);

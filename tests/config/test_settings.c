@@ -81,8 +81,9 @@ static const struct {
     {"[train]\nglobal_batch = 10\nmicro_batch = 4\n",
      {"run.ini:4: [train] global_batch = 10 is not a multiple of micro_batch = 4",
       "give global_batch = 8 or 12, or micro_batch = 2 or 5"}},
-    {"[train]\nmicro_batch = 4\n", {"[train] global_batch = 1 (its default) is not a multiple of micro_batch = 4",
-                                    "give global_batch = 4, or micro_batch = 1"}},
+    {"[train]\nmicro_batch = 4\n",
+     {"[train] global_batch = 1 (its default) is not a multiple of micro_batch = 4",
+      "give global_batch = 4, or micro_batch = 1"}},
     {"[train]\nglobal_batch = 7\nmicro_batch = 3\n", {"give global_batch = 6 or 9, or micro_batch = 1 or 7"}},
     {"[train]\nglobal_batch = 0\n", {"is outside [1,1G]: give a whole number of at least 1 and at most 1000000000"}},
     {"[train]\nsteps = 10\nepochs = 2\n", {"run.ini:5: [train] epochs = 2 stands beside steps = 10"}},
@@ -108,7 +109,8 @@ static const struct {
 
 START_TEST(rules_are_held) {
     ck_assert_int_eq(load(refused[_i].text), WEFT_E_USER);
-    for (int k = 0; k < 2 && refused[_i].says[k] != NULL; k++) ck_assert_says(err, refused[_i].says[k]);
+    for (int k = 0; k < 2 && refused[_i].says[k] != NULL; k++)
+        ck_assert_says(err, refused[_i].says[k]);
 }
 END_TEST
 
@@ -120,7 +122,8 @@ START_TEST(good_combinations_pass) {
                                         "[train]\nsteps = 10\nepochs = none\n",
                                         "[run]\nseed = 9223372036854775807\n",
                                         "[plugins]\npin = " PIN ", " PIN "\n"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ck_assert_ok(load(texts[i]));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        ck_assert_ok(load(texts[i]));
 }
 END_TEST
 
@@ -149,9 +152,8 @@ START_TEST(intervals_are_steps_or_percent_rounded_up) {
     static const struct {
         const char *text;
         int64_t total, every;
-    } rows[] = {{"none", 100, 0}, {"50", 10, 50},  {"1k", 10, 1000}, {"5%", 100, 5},       {"5%", 101, 6},
-                {"5%", 10, 1},    {"7%", 100, 7},  {"100%", 33, 33}, {"0.5%", 1000, 5},    {"29%", 100, 29},
-                {"33.3%", 9, 3},  {"5%", 1, 1}};
+    } rows[] = {{"none", 100, 0}, {"50", 10, 50},   {"1k", 10, 1000},  {"5%", 100, 5},   {"5%", 101, 6},  {"5%", 10, 1},
+                {"7%", 100, 7},   {"100%", 33, 33}, {"0.5%", 1000, 5}, {"29%", 100, 29}, {"33.3%", 9, 3}, {"5%", 1, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         weft_interval interval;
         ck_assert_ok(weft_interval_parse(&interval, rows[i].text, &err));
@@ -166,8 +168,8 @@ START_TEST(warm_up_is_steps_or_a_ratio_rounded_up) {
     static const struct {
         double warmup;
         int64_t total, steps;
-    } rows[] = {{0, 12, 0}, {5, 12, 5}, {8, 5, 8}, {1, 1, 1}, {0.03, 90, 3}, {0.1, 33, 4}, {0.1, 30, 3}, {0.07, 100, 8},
-                {0.001, 7, 1}, {0.05, 30, 2}};
+    } rows[] = {{0, 12, 0},   {5, 12, 5},   {8, 5, 8},      {1, 1, 1},     {0.03, 90, 3},
+                {0.1, 33, 4}, {0.1, 30, 3}, {0.07, 100, 8}, {0.001, 7, 1}, {0.05, 30, 2}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         ck_assert_int_eq(weft_warmup_resolve(rows[i].warmup, rows[i].total), rows[i].steps);
     }

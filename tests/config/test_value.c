@@ -10,9 +10,21 @@ START_TEST(whole_numbers_are_read) {
     static const struct {
         const char *text;
         int64_t value;
-    } rows[] = {{"0", 0},        {"-3", -3},      {"+7", 7},       {"1e6", 1000000},     {"1.5e3", 1500}, {"4k", 4000},
-                {"2Ki", 2048},   {"1.5k", 1500},  {"3M", 3000000}, {"1Gi", 1 << 30},     {"2e0", 2},      {"1.0", 1},
-                {"1T", 1000000000000},            {"9223372036854775807", INT64_MAX},    {"0.5Ki", 512}};
+    } rows[] = {{"0", 0},
+                {"-3", -3},
+                {"+7", 7},
+                {"1e6", 1000000},
+                {"1.5e3", 1500},
+                {"4k", 4000},
+                {"2Ki", 2048},
+                {"1.5k", 1500},
+                {"3M", 3000000},
+                {"1Gi", 1 << 30},
+                {"2e0", 2},
+                {"1.0", 1},
+                {"1T", 1000000000000},
+                {"9223372036854775807", INT64_MAX},
+                {"0.5Ki", 512}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t value = -1;
         ck_assert_msg(weft_number_i64(&value, rows[i].text), "%s", rows[i].text);
@@ -22,9 +34,30 @@ START_TEST(whole_numbers_are_read) {
 END_TEST
 
 START_TEST(what_is_no_whole_number_is_refused) {
-    static const char *const rows[] = {"", " 1", "1 ", "a", "1.5", "1e-1", "0x10", "inf", "nan", "--1", "1kk", "1kI",
-                                       "1ki", "1 k", "9223372036854775808", "1e19", "9e18k", ".", "e5", "1e", "5%", "1K",
-                                       "10000000000000000T", "1,000"};
+    static const char *const rows[] = {"",
+                                       " 1",
+                                       "1 ",
+                                       "a",
+                                       "1.5",
+                                       "1e-1",
+                                       "0x10",
+                                       "inf",
+                                       "nan",
+                                       "--1",
+                                       "1kk",
+                                       "1kI",
+                                       "1ki",
+                                       "1 k",
+                                       "9223372036854775808",
+                                       "1e19",
+                                       "9e18k",
+                                       ".",
+                                       "e5",
+                                       "1e",
+                                       "5%",
+                                       "1K",
+                                       "10000000000000000T",
+                                       "1,000"};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t value = -1;
         ck_assert_msg(!weft_number_i64(&value, rows[i]), "%s", rows[i]);
@@ -45,7 +78,8 @@ START_TEST(numbers_are_read_and_print_shortest) {
                 {"3.", 3, "3"},
                 {"0.30000000000000004", 0.30000000000000004, "0.30000000000000004"},
                 {"1e-300", 1e-300, "1e-300"}};
-    static const char *const none[] = {"", "inf", "nan", "0x1p3", "1e400", "1e-400", "1e300", "-1e300", "1 ", "1k", "1e5x"};
+    static const char *const none[] = {"",      "inf",    "nan", "0x1p3", "1e400", "1e-400",
+                                       "1e300", "-1e300", "1 ",  "1k",    "1e5x"};
     char printed[32];
     double value = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -54,7 +88,8 @@ START_TEST(numbers_are_read_and_print_shortest) {
         weft_number_print(printed, sizeof printed, value);
         ck_assert_str_eq(printed, rows[i].printed);
     }
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++) ck_assert_msg(!weft_number_f64(&value, none[i]), "%s", none[i]);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        ck_assert_msg(!weft_number_f64(&value, none[i]), "%s", none[i]);
 }
 END_TEST
 
@@ -68,8 +103,9 @@ START_TEST(ranges_are_read) {
                 {"[-1,1) | none | auto", "a number of at least -1 and below 1, none or auto", -1, 1},
                 {"(-inf,0]|auto", "a number of 0 or less, or auto", 0, 0.1},
                 {"(-inf,5)", "a number below 5", 4.9, 5}};
-    static const char *const bad[] = {"0,1", "[0,1", "[0;1]", "[1,0]", "(1,1)", "[1,1)", "[0,inf]", "[-inf,1]", "[0,1,2]",
-                                      "[a,b]", "[0,1] | maybe", "[0,1] | [2,3]", "|", "[,1]", "none none"};
+    static const char *const bad[] = {"0,1",           "[0,1",          "[0;1]",    "[1,0]",   "(1,1)",
+                                      "[1,1)",         "[0,inf]",       "[-inf,1]", "[0,1,2]", "[a,b]",
+                                      "[0,1] | maybe", "[0,1] | [2,3]", "|",        "[,1]",    "none none"};
     weft_range range;
     char advice[240];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -179,8 +215,10 @@ START_TEST(values_arrive_as_their_c_type) {
         ck_assert_ok(weft_value_parse(&value, &key, rows[i].text, "/", &err));
         memcpy(&whole, value.bytes, 8);
         memcpy(&real, value.bytes, 8);
-        if (rows[i].type == WEFT_KEY_F64) ck_assert(real == rows[i].real);
-        else ck_assert_int_eq(whole, rows[i].whole);
+        if (rows[i].type == WEFT_KEY_F64)
+            ck_assert(real == rows[i].real);
+        else
+            ck_assert_int_eq(whole, rows[i].whole);
         weft_value_free(&value);
     }
 }
@@ -210,8 +248,13 @@ START_TEST(near_names_are_near) {
     static const struct {
         const char *word, *name;
         bool near;
-    } rows[] = {{"stesp", "steps", true},   {"lr", "lr2", true},  {"clop", "clip", true}, {"abc", "clip", false},
-                {"x", "lr", false},         {"beta", "beta1", true}, {"wieght_dekay", "weight_decay", true},
+    } rows[] = {{"stesp", "steps", true},
+                {"lr", "lr2", true},
+                {"clop", "clip", true},
+                {"abc", "clip", false},
+                {"x", "lr", false},
+                {"beta", "beta1", true},
+                {"wieght_dekay", "weight_decay", true},
                 {"", "lr", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         weft_nearest near = {rows[i].word, "", 0};

@@ -30,7 +30,8 @@ static void leave(void) {
 static size_t count_files(void) {
     DIR *dir = opendir(".");
     size_t n = 0;
-    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) n += entry->d_name[0] != '.';
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir))
+        n += entry->d_name[0] != '.';
     (void)closedir(dir);
     return n;
 }
