@@ -137,10 +137,10 @@ static weft_status parse_enum(weft_value *out, const weft_key *key, const char *
 
 static weft_status parse_path(weft_value *out, const weft_key *key, const char *text, const char *directory,
                               weft_error *err) {
-    double number = 0.0;
-    if (weft_words_have(key->range, text)) return keep_text(out, strdup(text), err);
-    if (weft_words_have(key->range, "number") && weft_number_f64(&number, text))
-        return keep_text(out, strdup(text), err);
+    const bool numbers = weft_words_have(key->range, "number"); /* the word stands for all numbers, not for itself */
+    double number = 0;
+    if (numbers && weft_number_f64(&number, text)) return keep_text(out, strdup(text), err);
+    if (strcmp(text, "number") != 0 && weft_words_have(key->range, text)) return keep_text(out, strdup(text), err);
     return keep_text(out, weft_path_absolute(directory, text), err);
 }
 
