@@ -69,9 +69,10 @@ static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *
                                  err);
 }
 
-/* Runs places [past, past + length) of the text; the logits of the last one are then in self->row. */
-static weft_status run_piece(weft_generator *self, const int32_t *text, int64_t past, int64_t length, weft_error *err) {
+weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
+                                  int64_t n_text, weft_error *err) {
     const weft_engine *engine = self->engine;
+    const int64_t length = n_text - past;
     const weft_exec_table table = {.context = self, .forward = on_forward};
     const int64_t n = engine->declared->info.vocab_size;
     weft_status status = graphs_for(self, length, err);
@@ -89,6 +90,7 @@ static weft_status run_piece(weft_generator *self, const int32_t *text, int64_t 
         if (isnan(self->row[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC, "the logits at place %lld are not numbers: the model's weights are "
                                     "broken", (long long)(past + length - 1));
+    if (status == WEFT_OK) *out = self->row;
     return status;
 }
 
@@ -101,9 +103,10 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
     if (text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %lld ids", (long long)n_prompt);
     memcpy(text, prompt, (size_t)n_prompt * sizeof *text);
     while (status == WEFT_OK && n < n_prompt + self->options.tokens) {
-        status = run_piece(self, text, past, n - past, err);
+        const float *logits = NULL;
+        status = weft_generator_logits(self, &logits, text, past, n, err);
         if (status != WEFT_OK) break;
-        text[n] = weft_sample(self->row, vocabulary, &self->options, (uint64_t)n, self->scratch);
+        text[n] = weft_sample(logits, vocabulary, &self->options, (uint64_t)n, self->scratch);
         if (text[n] == eos && !self->options.ignore_eos) break;
         past = self->options.cache ? n : 0;
         status = sink(context, text[n++], err);

@@ -25,6 +25,11 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
 void weft_generator_destroy(weft_generator *generator); /* NULL is fine */
 const weft_model_info *weft_generator_model(const weft_generator *generator);
 
+/* Runs places [past, n) of a text, whose places before `past` the state already holds, and gives the logits of the last one:
+ * vocabulary fp32, valid until the next call. */
+weft_status weft_generator_logits(weft_generator *generator, const float **out, const int32_t *text, int64_t past,
+                                  int64_t n, weft_error *err);
+
 /* prompt: at least one id. Ends after options->tokens ids, or with eos (which is not given to the sink). */
 weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt, int64_t n_prompt, int32_t eos,
                                weft_generate_sink *sink, void *context, weft_error *err);

@@ -1,0 +1,133 @@
+/* tests/common/golden.c: see golden.h. */
+#include "golden.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+void golden_path(char *path, size_t size, const char *name) {
+    const char *source = getenv("WEFT_SOURCE");
+    ck_assert_msg(source != NULL, "WEFT_SOURCE must name the source tree");
+    (void)snprintf(path, size, "%s/tests/golden/%s", source, name);
+}
+
+static const weft_tensor *tensor(const golden_batch *batch, const char *name, int32_t dtype) {
+    const weft_tensor *t = weft_safetensors_find(batch->file, name);
+    ck_assert_msg(t != NULL, "the golden file has no tensor %s", name);
+    ck_assert_int_eq(t->dtype, dtype);
+    return t;
+}
+
+const float *golden_floats(const golden_batch *batch, const char *name) {
+    return (const float *)(const void *)tensor(batch, name, WEFT_F32)->data;
+}
+
+const double *golden_doubles(const golden_batch *batch, const char *name) {
+    return (const double *)(const void *)tensor(batch, name, WEFT_F64)->data;
+}
+
+static const int32_t *golden_ints(const golden_batch *batch, const char *name) {
+    return (const int32_t *)(const void *)tensor(batch, name, WEFT_I32)->data;
+}
+
+void golden_batch_open(golden_batch *out, const char *name) {
+    char path[4096], at[64];
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_tensor *ids = NULL;
+    const int32_t *starts = NULL;
+    (void)snprintf(at, sizeof at, "%s/expected.safetensors", name);
+    golden_path(path, sizeof path, at);
+    ck_assert_msg(weft_safetensors_open(&out->file, path, &err) == WEFT_OK, "%s", err.text);
+    ids = tensor(out, "ids", WEFT_I32);
+    out->rows = (int32_t)ids->dims[0];
+    out->length = (int32_t)ids->dims[1];
+    out->positions = calloc((size_t)ids->numel, sizeof *out->positions);
+    starts = golden_ints(out, "starts");
+    for (int64_t i = 0; i < ids->numel; i++) out->positions[i] = (int32_t)(i % out->length) - starts[i];
+    out->count = *(const int64_t *)(const void *)tensor(out, "count", WEFT_I64)->data;
+}
+
+void golden_batch_close(golden_batch *batch) {
+    weft_safetensors_close(batch->file);
+    free(batch->positions);
+}
+
+static weft_status golden_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+                                weft_error *err) {
+    const golden_batch *batch = (const golden_batch *)(const void *)data;
+    const float *weights = golden_floats(batch, "weights");
+    (void)err;
+    out->rows = request->rows;
+    out->length = batch->length;
+    out->n_targets = 0;
+    for (int32_t r = 0; r < request->rows; r++) {
+        const int64_t row = (int64_t)((request->first_row + (uint64_t)r) % (uint64_t)batch->rows);
+        for (int32_t t = 0; t < batch->length; t++) out->n_targets += weights[row * batch->length + t] != 0.0f;
+    }
+    return WEFT_OK;
+}
+
+static weft_status golden_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err) {
+    const golden_batch *batch = (const golden_batch *)(const void *)data;
+    const size_t n = (size_t)batch->length;
+    (void)golden_shape(data, out, request, err);
+    for (int32_t r = 0; r < request->rows; r++) {
+        const size_t from = (size_t)((request->first_row + (uint64_t)r) % (uint64_t)batch->rows) * n, to = (size_t)r * n;
+        memcpy(out->ids + to, golden_ints(batch, "ids") + from, n * 4);
+        memcpy(out->targets + to, golden_ints(batch, "targets") + from, n * 4);
+        memcpy(out->weights + to, golden_floats(batch, "weights") + from, n * 4);
+        memcpy(out->starts + to, golden_ints(batch, "starts") + from, n * 4);
+        memcpy(out->positions + to, batch->positions + from, n * 4);
+    }
+    return WEFT_OK;
+}
+
+const weft_data_plugin golden_data_plugin = {
+    .struct_size = (uint32_t)sizeof(weft_data_plugin), .shape = golden_shape, .leaf = golden_leaf};
+
+void golden_engine_open(golden_engine *out, golden_batch *batch, const char *name, int32_t leaves,
+                        const char *const *overrides, size_t n) {
+    char path[4096], model[4200];
+    const char *all[32] = {model, "model.plugin=llama"};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_engine_spec spec = {.training = true, .leaves = leaves, .rows = batch->rows / leaves, .n_lengths = 1};
+    const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA) & ~WEFT_NEEDS(WEFT_PART_TOKENIZER);
+    golden_path(path, sizeof path, name);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    ck_assert_uint_le(n + 2, 32);
+    for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
+    spec.lengths[0] = batch->length;
+    spec.evaluate_rows = spec.rows;
+    memset(out, 0, sizeof *out);
+    ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_open(&out->engine, out->run, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_prepare(out->engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_allocate(out->engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_load(out->engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_stepper_create(&out->stepper, out->engine, &golden_data_plugin, (weft_data *)(void *)batch, &err) ==
+                      WEFT_OK,
+                  "%s", err.text);
+}
+
+void golden_engine_close(golden_engine *engine) {
+    weft_stepper_destroy(engine->stepper);
+    weft_engine_close(engine->engine);
+    weft_run_close(engine->run);
+}
+
+double relative_error(const float *a, const float *b, int64_t n) {
+    double difference = 0.0, norm = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        norm += (double)b[i] * (double)b[i];
+    }
+    return norm > 0.0 ? sqrt(difference / norm) : sqrt(difference);
+}
+
+float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n) {
+    weft_error err = WEFT_ERROR_INIT;
+    float *out = malloc((size_t)n * sizeof *out);
+    ck_assert_ptr_nonnull(out);
+    ck_assert_msg(engine->kernels->read(engine->device, NULL, out, ref, n * 4, &err) == WEFT_OK, "%s", err.text);
+    return out;
+}

@@ -1,0 +1,42 @@
+/* tests/common/golden.h: a golden batch as a data plugin, and an engine on a golden model. */
+#ifndef WEFT_TEST_GOLDEN_H
+#define WEFT_TEST_GOLDEN_H
+
+#include "model/safetensors.h"
+#include "train/step.h"
+
+typedef struct golden_batch {
+    weft_safetensors *file; /* expected.safetensors */
+    int32_t rows, length;
+    int32_t *positions;
+    int64_t count;
+} golden_batch;
+
+/* name: "llama-tied". Fails the test on any mistake. */
+void golden_batch_open(golden_batch *out, const char *name);
+void golden_batch_close(golden_batch *batch);
+
+/* The batch, the same for every step, whatever rows are asked for: leaf m of a request holds rows first_row.. modulo B. */
+extern const weft_data_plugin golden_data_plugin; /* its weft_data is a golden_batch */
+
+/* Runs on the golden model: overrides are further "section.key=value". The engine is allocated and loaded. */
+typedef struct golden_engine {
+    weft_run *run;
+    weft_engine *engine;
+    weft_stepper *stepper;
+} golden_engine;
+void golden_engine_open(golden_engine *out, golden_batch *batch, const char *name, int32_t leaves,
+                        const char *const *overrides, size_t n);
+void golden_engine_close(golden_engine *engine);
+
+/* "$WEFT_SOURCE/tests/golden/NAME" into path. */
+void golden_path(char *path, size_t size, const char *name);
+
+/* ||a - b|| / ||b|| of n floats. */
+double relative_error(const float *a, const float *b, int64_t n);
+/* n floats of a device ref on the host; the caller frees. */
+float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n);
+const float *golden_floats(const golden_batch *batch, const char *name);
+const double *golden_doubles(const golden_batch *batch, const char *name);
+
+#endif

@@ -1,0 +1,135 @@
+/* Training and generation held against transformers and PyTorch (tests/golden/README.md): logits, loss, every gradient, and
+ * ten clipped AdamW steps, on four small models. */
+#include "golden.h"
+#include "train/generate.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
+static const char *const adamw[] = {"optimizer.plugin=adamw", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01"};
+enum { N_MODELS = 4 };
+
+static void check_gradients(const golden_engine *g, const golden_batch *batch) {
+    for (int32_t i = 0; i < g->engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &g->engine->declared->parameters[i];
+        char name[256];
+        float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref,
+                                                          4 * weft_layout_offset(g->engine->layout, p)), p->numel);
+        (void)snprintf(name, sizeof name, "grad.%s", p->name);
+        ck_assert_msg(relative_error(found, golden_floats(batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
+                      relative_error(found, golden_floats(batch, name), p->numel));
+        free(found);
+    }
+}
+
+static void check_parameters(const golden_engine *g, const golden_batch *batch) {
+    for (int32_t i = 0; i < g->engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &g->engine->declared->parameters[i];
+        char name[256];
+        float *found = read_floats(g->engine, g->engine->parameter_refs[i], p->numel);
+        (void)snprintf(name, sizeof name, "adamw10.%s", p->name);
+        ck_assert_msg(relative_error(found, golden_floats(batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
+                      relative_error(found, golden_floats(batch, name), p->numel));
+        free(found);
+    }
+}
+
+START_TEST(loss_gradients_and_ten_steps) {
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    golden_batch_open(&batch, models[_i]);
+    golden_engine_open(&g, &batch, models[_i], 1, adamw, 3);
+    for (int step = 1; step <= 10; step++) {
+        weft_step_result result = {0};
+        ck_assert_msg(weft_stepper_train(g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_int_eq(result.n_targets, batch.count);
+        ck_assert_double_lt(fabs(result.loss_sum / (double)result.n_targets /
+                                 golden_doubles(&batch, "adamw10.loss")[step - 1] - 1.0), 1e-5);
+        ck_assert_double_lt(fabs(result.norm / golden_doubles(&batch, "adamw10.norm")[step - 1] - 1.0), 1e-4);
+        if (step == 1) check_gradients(&g, &batch);
+    }
+    check_parameters(&g, &batch);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+}
+END_TEST
+
+START_TEST(evaluation_gives_the_loss) {
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    golden_batch_open(&batch, models[_i]);
+    golden_engine_open(&g, &batch, models[_i], 1, adamw, 3);
+    ck_assert_msg(weft_stepper_evaluate(g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(result.n_targets, batch.count);
+    ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0), 1e-5);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+}
+END_TEST
+
+static const int32_t *ints(const golden_batch *batch, const char *name) {
+    return (const int32_t *)(const void *)weft_safetensors_find(batch->file, name)->data;
+}
+
+/* The logits of each place of a row's documents, one place after the other on the key-value cache. */
+static double worst_logit(const golden_batch *batch, weft_generator *generator, int64_t vocabulary) {
+    double worst = 0.0;
+    const float *expected = golden_floats(batch, "logits"), *weights = golden_floats(batch, "weights");
+    for (int32_t i = 0; i < batch->rows * batch->length; i++) {
+        const float *found = NULL;
+        weft_error err = WEFT_ERROR_INIT;
+        const int64_t at = batch->positions[i];
+        if (weights[i] == 0.0f && at == 0) continue; /* the first place of the padding, or of a masked prompt */
+        ck_assert_msg(weft_generator_logits(generator, &found, ints(batch, "ids") + i - at, 0, at + 1, &err) == WEFT_OK,
+                      "%s", err.text);
+        for (int64_t v = 0; v < vocabulary; v++) {
+            const double off = fabs((double)found[v] - (double)expected[i * vocabulary + v]);
+            if (off > worst) worst = off;
+        }
+    }
+    return worst;
+}
+
+START_TEST(logits_of_every_place) {
+    char path[4096], model[4200];
+    const char *overrides[] = {model, "model.plugin=llama"};
+    const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = false};
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
+                           WEFT_NEEDS(WEFT_PART_DEVICE);
+    golden_batch batch;
+    weft_run *run = NULL;
+    weft_generator *generator = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    golden_batch_open(&batch, models[_i]);
+    golden_path(path, sizeof path, models[_i]);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    ck_assert_msg(weft_run_open(&run, NULL, overrides, 2, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_generator_create(&generator, run, batch.length, &options, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_double_lt(worst_logit(&batch, generator, weft_generator_model(generator)->vocab_size), 1e-4);
+    weft_generator_destroy(generator);
+    weft_run_close(run);
+    golden_batch_close(&batch);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("golden");
+    TCase *tests = tcase_create("golden");
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_MODELS);
+    tcase_add_loop_test(tests, evaluation_gives_the_loss, 0, N_MODELS);
+    tcase_add_loop_test(tests, logits_of_every_place, 0, N_MODELS);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
