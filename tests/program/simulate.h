@@ -43,7 +43,10 @@ static inline void write_slot(simulation *sim, int32_t slot, uint64_t value) {
 static inline uint64_t read_slot(simulation *sim, int32_t slot) {
     const weft_slot *at = slot >= 0 ? &sim->program->slots[slot] : NULL;
     uint64_t value = 0;
-    if (at == NULL) return 0;
+    if (at == NULL) { /* what must be read has no place at all */
+        sim->torn++;
+        return 0;
+    }
     weft_trace_use(sim->trace, slot, at->bytes);
     if (at->offset < 0) return sim->direct[at->unit];
     value = sim->cells[at->offset / 64] - key_of_cell(slot, 0);
