@@ -1,0 +1,345 @@
+/* tests/tensor/test_ops.c: every operator's backward, alone and composed, against finite differences of its forward; on
+ * the reference device and on device/cpu; and the two devices against each other. */
+#include "graph_rig.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { D = 8, F = 12, V = 11, HEADS = 4, KV = 2, HD = 4 };
+
+/* Segment 1 of three is what most models here are about: a carry comes in and one goes out. */
+#define MIDDLE .carry_width = D, .n_segments = 3
+
+static weft_value linear(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)s;
+    return ops->linear(g, carry, r->weights[0]);
+}
+
+static weft_value embedding(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)s;
+    (void)carry;
+    return ops->embedding(g, ops->ids(g), r->weights[0]);
+}
+
+static weft_value rms_norm(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)s;
+    return ops->rms_norm(g, carry, r->weights[0], 1e-5);
+}
+
+static weft_value rotate(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x, int64_t heads) {
+    const weft_rope_args args = {(uint32_t)sizeof args, 0, heads, HD};
+    return ops->rope(g, x, ops->positions(g), r->table, &args);
+}
+
+static weft_value rope(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)s;
+    return rotate(r, g, ops, carry, D / HD);
+}
+
+/* The carry is rotated twice and added to itself: rope's backward must add. */
+static weft_value rope_twice(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)s;
+    return ops->add(g, rotate(r, g, ops, rotate(r, g, ops, carry, D / HD), D / HD), rotate(r, g, ops, carry, D / HD));
+}
+
+static weft_value attend(weft_graph *g, const weft_ops *ops, weft_value q, weft_value k, weft_value v, int64_t heads,
+                         int64_t kv_heads) {
+    const weft_attention_args args = {(uint32_t)sizeof args, 0, heads, kv_heads, HD, 1.0 / sqrt((double)HD)};
+    return ops->attention(g, q, k, v, ops->starts(g), &args);
+}
+
+static weft_value attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)s;
+    return ops->linear(g,
+                       attend(g, ops, ops->linear(g, carry, r->weights[0]), ops->linear(g, carry, r->weights[1]),
+                              ops->linear(g, carry, r->weights[2]), HEADS, KV),
+                       r->weights[3]);
+}
+
+/* One value as query, key and value: three contributions from one call. */
+static weft_value self_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    (void)s;
+    return attend(g, ops, carry, carry, carry, D / HD, D / HD);
+}
+
+/* Keys and values of a frozen branch want no gradient. */
+static weft_value query_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value memory = ops->embedding(g, ops->ids(g), r->weights[0]);
+    (void)s;
+    return attend(g, ops, carry, memory, memory, D / HD, D / HD);
+}
+
+static weft_value swiglu(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)s;
+    return ops->swiglu(g, carry, ops->linear(g, carry, r->weights[0]));
+}
+
+static weft_value swiglu_self(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    (void)s;
+    return ops->swiglu(g, carry, carry);
+}
+
+static weft_value doubled(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    (void)s;
+    return ops->add(g, carry, carry);
+}
+
+/* x + (x + x W): gradients are shared, then added to, in every order. */
+static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value y = ops->linear(g, carry, r->weights[0]);
+    const weft_value a = ops->add(g, carry, y), b = ops->add(g, y, y);
+    (void)s;
+    return ops->add(g, ops->swiglu(g, ops->add(g, a, b), a), ops->rms_norm(g, b, r->weights[1], 1e-5));
+}
+
+static weft_value same(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)ops->linear(g, carry, r->weights[0]); /* nobody reads it: its gradient is zero */
+    (void)s;
+    return carry;
+}
+
+static weft_value head(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    (void)s;
+    ops->lm_head(g, carry, r->weights[0]);
+    return none;
+}
+
+/* y = x0 x1, element by element, with a factor in its arguments. */
+static weft_status product_forward(const weft_custom_call *call, weft_error *err) {
+    const double *factor = call->args;
+    const float *a = call->kernels->host_view(call->device, call->inputs[0]);
+    const float *b = call->kernels->host_view(call->device, call->inputs[1]);
+    float *y = call->kernels->host_view(call->device, call->output);
+    (void)err;
+    for (int64_t i = 0; i < (int64_t)factor[1]; i++)
+        y[i] = (float)factor[0] * a[i] * b[i];
+    return WEFT_OK;
+}
+
+static weft_status product_backward(const weft_custom_call *call, weft_error *err) {
+    const double *factor = call->args;
+    const float *dy = call->kernels->host_view(call->device, call->d_output);
+    (void)err;
+    for (int k = 0; k < 2; k++) {
+        const float *other = call->kernels->host_view(call->device, call->inputs[1 - k]);
+        float *dx = NULL;
+        if (call->d_inputs[k].buffer == NULL) continue;
+        dx = call->kernels->host_view(call->device, call->d_inputs[k]);
+        for (int64_t i = 0; i < (int64_t)factor[1]; i++) {
+            const float part = (float)factor[0] * other[i] * dy[i];
+            dx[i] = call->accumulate[k] ? dx[i] + part : part;
+        }
+    }
+    return WEFT_OK;
+}
+
+static const weft_custom_op product = {
+    (uint32_t)sizeof(weft_custom_op), 0, "product", 1, 0, product_forward, product_backward};
+
+static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const double args[2] = {0.7, (double)r->rows * r->length * D};
+    const weft_value y = ops->linear(g, carry, r->weights[0]);
+    const weft_value pair[2] = {carry, y}, twice[2] = {carry, carry};
+    (void)s;
+    return ops->add(g, ops->custom(g, &product, pair, 2, D, args, sizeof args),
+                    ops->custom(g, &product, twice, 2, D, args, sizeof args));
+}
+
+static weft_value attention_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x) {
+    const weft_value h = ops->rms_norm(g, x, r->weights[1], 1e-5);
+    const weft_value q = rotate(r, g, ops, ops->linear(g, h, r->weights[2]), HEADS);
+    const weft_value k = rotate(r, g, ops, ops->linear(g, h, r->weights[3]), KV);
+    const weft_value o = attend(g, ops, q, k, ops->linear(g, h, r->weights[4]), HEADS, KV);
+    return ops->add(g, x, ops->linear(g, o, r->weights[5]));
+}
+
+static weft_value mlp_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x) {
+    const weft_value h = ops->rms_norm(g, x, r->weights[6], 1e-5);
+    const weft_value y = ops->swiglu(g, ops->linear(g, h, r->weights[7]), ops->linear(g, h, r->weights[8]));
+    return ops->add(g, x, ops->linear(g, y, r->weights[9]));
+}
+
+/* A whole language model, tied, in four segments. */
+static weft_value tied(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[0]);
+    if (s == 1) return attention_block(r, g, ops, carry);
+    if (s == 2) return mlp_block(r, g, ops, carry);
+    ops->lm_head(g, ops->rms_norm(g, carry, r->weights[10], 1e-5), r->weights[0]);
+    return none;
+}
+
+/* The same in one segment: the embedding is used twice in it. */
+static weft_value tied_whole(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    (void)s;
+    carry = ops->embedding(g, ops->ids(g), r->weights[0]);
+    carry = mlp_block(r, g, ops, attention_block(r, g, ops, carry));
+    ops->lm_head(g, ops->rms_norm(g, carry, r->weights[10], 1e-5), r->weights[0]);
+    return none;
+}
+
+/* One matrix in two segments, twice in the lower one: its sum there is formed apart and added once. */
+static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
+    if (s == 1) return ops->linear(g, ops->swiglu(g, ops->linear(g, carry, r->weights[0]), carry), r->weights[0]);
+    ops->lm_head(g, ops->linear(g, carry, r->weights[0]), r->weights[1]);
+    return none;
+}
+
+#define MATRIX(name, out, in)                                                                                          \
+    { name, WEFT_WEIGHT_LINEAR, out, in, false }
+
+/* clang-format off: a table */
+#define LANGUAGE_MODEL(FROZEN)                                                                                         \
+    {                                                                                                                  \
+        {"embed.weight", WEFT_WEIGHT_EMBEDDING, V, D, false}, {"norm1.weight", WEFT_WEIGHT_GAIN, D, D, FROZEN},        \
+            {"q.weight", WEFT_WEIGHT_LINEAR, HEADS * HD, D, FROZEN},                                                   \
+            {"k.weight", WEFT_WEIGHT_LINEAR, KV * HD, D, false}, {"v.weight", WEFT_WEIGHT_LINEAR, KV * HD, D, FROZEN}, \
+            {"o.weight", WEFT_WEIGHT_LINEAR, D, HEADS * HD, false}, {"norm2.weight", WEFT_WEIGHT_GAIN, D, D, false},   \
+            {"gate.weight", WEFT_WEIGHT_LINEAR, F, D, false}, {"up.weight", WEFT_WEIGHT_LINEAR, F, D, FROZEN},         \
+            {"down.weight", WEFT_WEIGHT_LINEAR, D, F, FROZEN}, {                                                       \
+            "norm.weight", WEFT_WEIGHT_GAIN, D, D, FROZEN                                                              \
+        }                                                                                                              \
+    }
+/* clang-format on */
+
+typedef struct ops_case {
+    rig_model model;
+    int32_t first, last;
+} ops_case;
+
+static const ops_case cases[] = {
+    {{"linear", {MATRIX("w", D, D)}, MIDDLE, .forward = linear}, 1, 1},
+    {{"frozen linear", {{"w", WEFT_WEIGHT_LINEAR, D, D, true}}, MIDDLE, .forward = linear}, 1, 1},
+    {{"embedding", {{"w", WEFT_WEIGHT_EMBEDDING, V, D, false}}, MIDDLE, .forward = embedding}, 0, 0},
+    {{"rms_norm", {{"w", WEFT_WEIGHT_GAIN, D, D, false}}, MIDDLE, .forward = rms_norm}, 1, 1},
+    {{"rope", .table_width = HD, MIDDLE, .forward = rope}, 1, 1},
+    {{"rope twice", .table_width = HD, MIDDLE, .forward = rope_twice}, 1, 1},
+    {{"attention",
+      {MATRIX("q", HEADS *HD, D), MATRIX("k", KV *HD, D), MATRIX("v", KV *HD, D), MATRIX("o", D, HEADS *HD)},
+      MIDDLE,
+      .forward = attention},
+     1,
+     1},
+    {{"attention of one value", MIDDLE, .forward = self_attention}, 1, 1},
+    {{"attention to a frozen memory", {{"w", WEFT_WEIGHT_EMBEDDING, V, D, true}}, MIDDLE, .forward = query_attention},
+     1,
+     1},
+    {{"swiglu", {MATRIX("w", D, D)}, MIDDLE, .forward = swiglu}, 1, 1},
+    {{"swiglu of one value", MIDDLE, .forward = swiglu_self}, 1, 1},
+    {{"add", MIDDLE, .forward = doubled}, 1, 1},
+    {{"sums", {MATRIX("w", D, D), {"n", WEFT_WEIGHT_GAIN, D, D, false}}, MIDDLE, .forward = sums}, 1, 1},
+    {{"the carry unchanged", {MATRIX("w", D, D)}, MIDDLE, .forward = same}, 1, 1},
+    {{"head", {MATRIX("w", 16, D)}, .carry_width = D, .n_segments = 2, .forward = head}, 1, 1},
+    {{"frozen head", {{"w", WEFT_WEIGHT_LINEAR, 16, D, true}}, .carry_width = D, .n_segments = 2, .forward = head},
+     1,
+     1},
+    {{"custom", {MATRIX("w", D, D)}, MIDDLE, .forward = custom}, 1, 1},
+    {{"attention block", LANGUAGE_MODEL(false), .carry_width = D, .table_width = HD, .n_segments = 4, .forward = tied},
+     1,
+     1},
+    {{"mlp block", LANGUAGE_MODEL(false), .carry_width = D, .table_width = HD, .n_segments = 4, .forward = tied}, 2, 2},
+    {{"tied model", LANGUAGE_MODEL(false), .carry_width = D, .table_width = HD, .n_segments = 4, .forward = tied},
+     0,
+     3},
+    {{"partly frozen model", LANGUAGE_MODEL(true), .carry_width = D, .table_width = HD, .n_segments = 4,
+      .forward = tied},
+     0,
+     3},
+    {{"tied model in one segment", LANGUAGE_MODEL(false), .carry_width = D, .table_width = HD, .n_segments = 1,
+      .forward = tied_whole},
+     0,
+     0},
+    {{"a matrix in two segments",
+      {MATRIX("w", D, D), {"e", WEFT_WEIGHT_EMBEDDING, V, D, false}},
+      .carry_width = D,
+      .n_segments = 3,
+      .forward = shared},
+     0,
+     2},
+};
+enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+START_TEST(gradients_agree_with_finite_differences) {
+    const ops_case *c = &cases[_i / RIG_DEVICES];
+    rig r;
+    rig_chain chain;
+    rig_open(&r, _i % RIG_DEVICES, &c->model, 2, 7);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, c->first, c->last);
+    rig_chain_check_gradients(&chain);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+/* All that a chain leaves behind: carry or loss, gradients of parameters, gradient of the carry. */
+typedef struct outcome {
+    float *parts[RIG_WEIGHTS + 2];
+    int64_t n[RIG_WEIGHTS + 2];
+    double loss;
+} outcome;
+
+static void run_case(outcome *out, const ops_case *c, int device, int32_t rows, int32_t length) {
+    rig r;
+    rig_chain chain;
+    rig_open(&r, device, &c->model, rows, length);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, c->first, c->last);
+    memset(out, 0, sizeof *out);
+    out->loss = rig_chain_objective(&chain);
+    if (!chain.runs[c->last].sizes->has_loss) rig_chain_backward(&chain);
+    for (int32_t i = 0; i < r.declared.n_parameters; i++)
+        if (rig_chain_reads(&chain, i) && r.parameters[i].trainable) {
+            out->n[i] = r.parameters[i].numel;
+            out->parts[i] = rig_floats(&r, r.gradients[i].ref, out->n[i]);
+        }
+    if (c->first > 0) {
+        out->n[RIG_WEIGHTS] = chain.runs[c->first].binding.d_carry_in.bytes / 4;
+        out->parts[RIG_WEIGHTS] = rig_floats(&r, chain.runs[c->first].binding.d_carry_in.ref, out->n[RIG_WEIGHTS]);
+    }
+    out->n[RIG_WEIGHTS + 1] = chain.n_above;
+    if (chain.n_above > 0)
+        out->parts[RIG_WEIGHTS + 1] = rig_floats(&r, chain.runs[c->last].binding.carry_out.ref, chain.n_above);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+
+/* fp32 sums against fp64 sums. */
+START_TEST(devices_agree) {
+    const ops_case *c = &cases[_i];
+    outcome a, b;
+    run_case(&a, c, RIG_CPU, 3, 21);
+    run_case(&b, c, RIG_REFERENCE, 3, 21);
+    ck_assert_msg(fabs(a.loss - b.loss) <= 1e-5 * fabs(b.loss) + 1e-5, "%s: objective %g against %g", c->model.name,
+                  a.loss, b.loss);
+    for (int i = 0; i < RIG_WEIGHTS + 2; i++) {
+        if (a.n[i] == 0) continue;
+        ck_assert_msg(rig_distance(a.parts[i], b.parts[i], a.n[i]) <= 3e-6, "%s, part %d: apart by %g", c->model.name,
+                      i, rig_distance(a.parts[i], b.parts[i], a.n[i]));
+        free(a.parts[i]);
+        free(b.parts[i]);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("operators");
+    TCase *differences = tcase_create("finite differences"), *oracle = tcase_create("oracle");
+    SRunner *runner = srunner_create(suite);
+    int failed = 0;
+    tcase_set_timeout(differences, 120);
+    tcase_add_loop_test(differences, gradients_agree_with_finite_differences, 0, N_CASES * RIG_DEVICES);
+    tcase_add_loop_test(oracle, devices_agree, 0, N_CASES);
+    suite_add_tcase(suite, differences);
+    suite_add_tcase(suite, oracle);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
