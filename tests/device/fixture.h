@@ -16,10 +16,10 @@
 
 #include <weft/device.h>
 
-#define CANARY 64
+#define CANARY      64
 #define CANARY_BYTE 0x5A
 #define MAX_BUFFERS 24
-#define WAYS 4
+#define WAYS        4
 
 static const int way_threads[WAYS] = {1, 2, 3, 8};
 static const int64_t way_shift[WAYS] = {0, 64, 4, 36}; /* bytes before an operand that is not fp64 */
@@ -28,9 +28,10 @@ static const weft_device_plugin *table;
 static weft_device *devices[WAYS];
 static weft_host host;
 
+/* The device warns of buffers that were not released. */
 static void host_log(const weft_host *h, int32_t level, const char *text) {
     (void)h;
-    printf("[%d] %s\n", level, text);
+    ck_assert_msg(level > WEFT_LOG_WARN, "%s", text);
 }
 static void *host_alloc(const weft_host *h, size_t bytes, size_t alignment) {
     (void)h;
@@ -73,12 +74,14 @@ static void load_plugin(void) {
     ck_assert_uint_eq(list->plugins->config_size, sizeof(int64_t));
     ck_assert_str_eq(list->plugins->keys[0].name, "threads");
     table = list->plugins->table;
-    for (i = 0; i < WAYS; i++) devices[i] = make_device(way_threads[i]);
+    for (i = 0; i < WAYS; i++)
+        devices[i] = make_device(way_threads[i]);
 }
 
 static void unload_plugin(void) {
     int i = 0;
-    for (i = 0; i < WAYS; i++) table->destroy(devices[i]);
+    for (i = 0; i < WAYS; i++)
+        table->destroy(devices[i]);
 }
 
 /* ---- one run of a case ---- */
@@ -118,10 +121,10 @@ static weft_ref put(run *r, const void *data, int64_t bytes) {
 static weft_ref put_floats(run *r, const float *data, int64_t n) {
     return put_at(r, data, n * 4, r->shift);
 }
-static weft_ref put_doubles(run *r, const double *data, int64_t n) {
+static inline weft_ref put_doubles(run *r, const double *data, int64_t n) {
     return put_at(r, data, n * 8, r->shift / 8 * 8);
 }
-static weft_ref put_workspace(run *r, int64_t bytes) {
+static inline weft_ref put_workspace(run *r, int64_t bytes) {
     return bytes == 0 ? (weft_ref){NULL, 0} : put_at(r, NULL, bytes, r->shift / 8 * 8);
 }
 
@@ -143,7 +146,8 @@ static void end_run(run *r) {
         const weft_ref end = {r->buffers[i], r->ends[i]};
         const unsigned char *canary = table->host_view(r->device, end);
         for (j = 0; j < CANARY; j++) {
-            ck_assert_msg(canary[j] == CANARY_BYTE, "operand %lld was overrun by byte %lld", (long long)i, (long long)j);
+            ck_assert_msg(canary[j] == CANARY_BYTE, "operand %lld was overrun by byte %lld", (long long)i,
+                          (long long)j);
         }
         table->release(r->device, r->buffers[i]);
     }
@@ -153,7 +157,7 @@ static void end_run(run *r) {
 typedef void case_fn(run *r, const void *data);
 
 /* The results of the first way, which the caller frees; all other ways gave the same bits. */
-static float *every_way(case_fn *body, const void *data, const char *name) {
+static inline float *every_way(case_fn *body, const void *data, const char *name) {
     run first = {0};
     int i = 0;
     for (i = 0; i < WAYS; i++) {
@@ -195,8 +199,8 @@ typedef struct named_ref {
         for (size_t at = 0; at < sizeof(refs) / sizeof *(refs); at++) {                                                \
             const weft_ref kept = *(refs)[at].ref;                                                                     \
             (refs)[at].ref->offset += CANARY + (refs)[at].element;                                                     \
-            ck_assert_msg(table->kernel((r)->device, NULL, (args), &e) == WEFT_E_HOST,                                 \
-                          #kernel " reaches beyond %s", (refs)[at].name);                                              \
+            ck_assert_msg(table->kernel((r)->device, NULL, (args), &e) == WEFT_E_HOST, #kernel " reaches beyond %s",   \
+                          (refs)[at].name);                                                                            \
             ck_assert_msg(strstr(e.text, #kernel) && strstr(e.text, (refs)[at].name), "%s", e.text);                   \
             (refs)[at].ref->offset = -(refs)[at].element;                                                              \
             ck_assert_int_eq(table->kernel((r)->device, NULL, (args), &e), WEFT_E_HOST);                               \
@@ -213,6 +217,13 @@ typedef struct named_ref {
 
 /* ---- numbers ---- */
 
+/* The fp64 that a result of two words holds. */
+static inline double double_of(const float *words) {
+    double x = 0;
+    memcpy(&x, words, sizeof x);
+    return x;
+}
+
 static uint64_t number_state;
 
 /* Uniform in [-1, 1). */
@@ -223,17 +234,19 @@ static float number(void) {
 static float *numbers(int64_t n, float scale) {
     float *out = malloc((size_t)(n > 0 ? n : 1) * sizeof *out);
     int64_t i = 0;
-    for (i = 0; i < n; i++) out[i] = number() * scale;
+    for (i = 0; i < n; i++)
+        out[i] = number() * scale;
     return out;
 }
-static double *zeros(int64_t n) {
+static inline double *zeros(int64_t n) {
     return calloc((size_t)(n > 0 ? n : 1), sizeof(double));
 }
 
-/* The difference's norm is within `limit` of the wanted norm, and no element is off by more than 20 times as much of the
- * largest one. */
-static void expect_close(const char *name, const float *got, const double *want, int64_t n, double limit) {
-    double off = 0, norm = 0, worst = 0, largest = 0;
+/* The difference's norm is within `limit` of the wanted norm, and no element is off by more than 20 times as much of
+ * the largest one. floor: what an element counts for at least, where the wanted values may cancel to nothing. */
+static inline void expect_close_to(const char *name, const float *got, const double *want, int64_t n, double limit,
+                                   double floor) {
+    double off = 0, norm = floor * floor * (double)n, worst = 0, largest = floor;
     int64_t i = 0;
     for (i = 0; i < n; i++) {
         const double d = (double)got[i] - want[i];
@@ -245,6 +258,9 @@ static void expect_close(const char *name, const float *got, const double *want,
     ck_assert_msg(sqrt(off) <= limit * sqrt(norm) + 1e-30, "%s: relative difference %.3g in norm, at most %.3g", name,
                   sqrt(off / (norm + 1e-300)), limit);
     ck_assert_msg(worst <= 20 * limit * largest + 1e-30, "%s: an element is off by %.3g of %.3g", name, worst, largest);
+}
+static inline void expect_close(const char *name, const float *got, const double *want, int64_t n, double limit) {
+    expect_close_to(name, got, want, n, limit, 0);
 }
 
 static int run_suite(const char *name, void (*fill)(TCase *)) {

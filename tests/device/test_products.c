@@ -39,7 +39,8 @@ static void matmul_case_run(run *r, const void *data) {
 static double *matmul_oracle(const matmul_case *t, const weft_matmul *args) {
     double *c = zeros(t->c_size);
     int64_t i = 0, j = 0, p = 0;
-    for (i = 0; i < t->c_size; i++) c[i] = (double)t->c[i]; /* between rows nothing changes */
+    for (i = 0; i < t->c_size; i++)
+        c[i] = (double)t->c[i]; /* between rows nothing changes */
     for (i = 0; i < t->m; i++) {
         for (j = 0; j < t->n; j++) {
             double sum = 0;
@@ -118,7 +119,8 @@ START_TEST(products_of_nothing) {
     args.accumulate = 0;
     RUN(&r, matmul, &args);
     get_floats(&r, args.c, 6);
-    for (int i = 6; i < 12; i++) ck_assert(r.results[i] == 0);
+    for (int i = 6; i < 12; i++)
+        ck_assert(r.results[i] == 0);
     args.m = 0;
     RUN(&r, matmul, &args);
     end_run(&r);
@@ -216,24 +218,22 @@ static double head_oracle(const head_case *t, double *dx, double *dw) {
         if (t->weights[r] == 0) continue;
         for (v = 0; v < t->vocab; v++) {
             logits[v] = 0;
-            for (i = 0; i < d; i++) logits[v] += (double)t->x[r * d + i] * (double)t->w[v * d + i];
+            for (i = 0; i < d; i++)
+                logits[v] += (double)t->x[r * d + i] * (double)t->w[v * d + i];
             max = fmax(max, logits[v]);
         }
-        for (v = 0; v < t->vocab; v++) sum += exp(logits[v] - max);
+        for (v = 0; v < t->vocab; v++)
+            sum += exp(logits[v] - max);
         loss += (double)t->weights[r] * (max + log(sum) - logits[t->targets[r]]);
         for (v = 0; v < t->vocab; v++) {
             const double p = exp(logits[v] - max) / sum, g = (double)t->weights[r] * (p - (v == t->targets[r]));
-            for (i = 0; i < d; i++) dx[r * d + i] += g * (double)t->w[v * d + i];
-            for (i = 0; i < d; i++) dw[v * d + i] += g * (double)t->x[r * d + i];
+            for (i = 0; i < d; i++)
+                dx[r * d + i] += g * (double)t->w[v * d + i];
+            for (i = 0; i < d; i++)
+                dw[v * d + i] += g * (double)t->x[r * d + i];
         }
     }
     free(logits);
-    return loss;
-}
-
-static double loss_of(const float *results) {
-    double loss = 0;
-    memcpy(&loss, results, sizeof loss);
     return loss;
 }
 
@@ -250,7 +250,8 @@ static head_case head_make(int64_t rows, int64_t width, int64_t vocab, bool spoi
         weights[r] = r % 3 == 1 ? 0.0f : weights[r] + 1.25f;
         if (r % 3 != 1 || !spoilt) continue;
         targets[r] = -100;
-        for (i = 0; i < width; i++) x[r * width + i] = NAN;
+        for (i = 0; i < width; i++)
+            x[r * width + i] = NAN;
     }
     t.x = x;
     t.weights = weights;
@@ -268,16 +269,18 @@ static void head_check(int64_t rows, int64_t width, int64_t vocab) {
     const int64_t at_dw = 2 + rows * width;
     float *loss = every_way(head_case_run, &t, "head_loss"), *set = NULL, *added = NULL, *lone = NULL;
     int64_t i = 0;
-    ck_assert_double_eq_tol(loss_of(loss), want, 2e-6 * fabs(want) + 1e-12);
+    ck_assert_double_eq_tol(double_of(loss), want, 2e-6 * fabs(want) + 1e-12);
     t.grad = 1;
     set = every_way(head_case_run, &t, "head_loss_grad");
-    ck_assert_double_eq(loss_of(set), loss_of(loss));
+    ck_assert_double_eq(double_of(set), double_of(loss));
     expect_close("dx of the head", set + 2, dx, rows * width, 1e-5);
     expect_close("dw of the head", set + at_dw, dw, vocab * width, 1e-5);
-    for (i = 0; i < rows * width; i++) ck_assert(t.weights[i / width] != 0 || set[2 + i] == 0);
+    for (i = 0; i < rows * width; i++)
+        ck_assert(t.weights[i / width] != 0 || set[2 + i] == 0);
     t.accumulate = 1;
     added = every_way(head_case_run, &t, "head_loss_grad, accumulating");
-    for (i = 0; i < vocab * width; i++) ck_assert(added[at_dw + i] == t.dw[i] + set[at_dw + i]);
+    for (i = 0; i < vocab * width; i++)
+        ck_assert(added[at_dw + i] == t.dw[i] + set[at_dw + i]);
     t.want_dx = t.accumulate = 0;
     lone = every_way(head_case_run, &t, "head_loss_grad without dx");
     ck_assert_mem_eq(lone + 2, set + at_dw, (size_t)(vocab * width) * 4);
@@ -289,7 +292,7 @@ START_TEST(head_of_odd_shapes) {
     head_check(1, 1, 2);
     head_check(7, 8, 31);
     head_check(45, 20, 509);
-    head_check(1100, 8, 97); /* more than one chunk */
+    head_check(1100, 8, 97);    /* more than one chunk */
     head_check(260, 12, 32003); /* a chunk is bounded by the logits; two of them */
 }
 END_TEST
@@ -298,11 +301,12 @@ START_TEST(head_of_large_logits_stays_finite) {
     head_case t = head_make(5, 16, 700, false);
     float *x = (float *)t.x, *got = NULL;
     double *dx = zeros(5 * 16), *dw = zeros(700 * 16), want = 0;
-    for (int i = 0; i < 80; i++) x[i] *= 60;
+    for (int i = 0; i < 80; i++)
+        x[i] *= 60;
     want = head_oracle(&t, dx, dw);
     t.grad = 1;
     got = every_way(head_case_run, &t, "head of large logits");
-    ck_assert_double_eq_tol(loss_of(got), want, 2e-6 * fabs(want));
+    ck_assert_double_eq_tol(double_of(got), want, 2e-6 * fabs(want));
     expect_close("dx of large logits", got + 2, dx, 80, 2e-5);
     free(dx), free(dw), free(got);
     head_free(&t);
@@ -312,10 +316,12 @@ END_TEST
 START_TEST(head_without_any_weight_gives_zeros) {
     head_case t = head_make(6, 4, 11, true);
     float *weights = (float *)t.weights, *got = NULL;
-    for (int i = 0; i < 6; i++) weights[i] = 0;
+    for (int i = 0; i < 6; i++)
+        weights[i] = 0;
     t.grad = 1;
     got = every_way(head_case_run, &t, "head without weights");
-    for (int i = 0; i < 2 + 24 + 44; i++) ck_assert(got[i] == 0);
+    for (int i = 0; i < 2 + 24 + 44; i++)
+        ck_assert(got[i] == 0);
     free(got);
     t.accumulate = 1;
     got = every_way(head_case_run, &t, "head without weights, accumulating");

@@ -2,8 +2,8 @@
  * 1805.02867; Dao et al., arXiv 2205.14135).
  *
  * A block's scores stand transposed, a column per query: maximum, sum and exponentials then run over whole vectors of
- * queries, and the keys are read where they lie. Every block of queries is a task by itself, so the order of its sums is
- * that of the keys, whoever computes it.
+ * queries, and the keys are read where they lie. Every block of queries is a task by itself, so the order of its sums
+ * is that of the keys, whoever computes it.
  */
 #include <math.h>
 #include <omp.h>
@@ -12,9 +12,9 @@
 
 /* One thread's scratch. */
 typedef struct forward {
-    float *q;               /* (d, CPU_BLOCK): queries times scale, transposed */
-    float *s;               /* (CPU_BLOCK keys, CPU_BLOCK) */
-    float *v, *o;           /* (CPU_BLOCK, padded) */
+    float *q;                 /* (d, CPU_BLOCK): queries times scale, transposed */
+    float *s;                 /* (CPU_BLOCK keys, CPU_BLOCK) */
+    float *v, *o;             /* (CPU_BLOCK, padded) */
     float *max, *sum, *decay; /* (CPU_BLOCK) */
 } forward;
 
@@ -42,14 +42,15 @@ int64_t cpu_attention_workspace(const weft_device *device, const weft_attention 
 static void take_keys(const attention *a, query_block *b, const forward *f, int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
     const int64_t at = attention_key_at(a, b->batch, key, b->head / (a->args->heads / a->args->kv_heads));
-    const cpu_small scores = {f->s, a->k + at, f->q, CPU_BLOCK, a->k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK,
-                              a->args->head_dim, 0};
+    const cpu_small scores = {f->s,      a->k + at, f->q,      CPU_BLOCK,         a->k_ld, 1,
+                              CPU_BLOCK, keys,      CPU_BLOCK, a->args->head_dim, 0};
     const cpu_small values = {f->o, f->s, f->v, a->padded, 1, CPU_BLOCK, a->padded, b->n, a->padded, keys, 1};
     const cpu_scores p = attention_scores(b, f->s, key, keys);
     int64_t i = 0;
     loops->small(&scores);
     loops->softmax(&p, f->max, f->sum, f->decay);
-    for (i = 0; i < b->n; i++) loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);
+    for (i = 0; i < b->n; i++)
+        loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);
     attention_pack(a, f->v, a->v + at, a->k_ld, keys, 1.0f);
     loops->small(&values);
 }
@@ -96,8 +97,7 @@ static void run_task(const attention *a, int64_t task, const forward *f) {
 
 CPU_KERNEL(attention, weft_attention) {
     attention a = attention_of(device, args);
-    const weft_status status =
-        attention_look_up(&a, "attention", false, cpu_attention_workspace(device, args), err);
+    const weft_status status = attention_look_up(&a, "attention", false, cpu_attention_workspace(device, args), err);
     const int64_t tasks = args->batch * args->heads * cpu_ceil_div(args->length, CPU_BLOCK);
     const int64_t bytes = lay_out(&a, NULL, NULL);
     (void)s;
@@ -107,7 +107,8 @@ CPU_KERNEL(attention, weft_attention) {
         forward f;
         (void)lay_out(&a, &f, a.scratch + omp_get_thread_num() * bytes);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, &f);
+        for (int64_t i = 0; i < tasks; i++)
+            run_task(&a, i, &f);
     }
     return WEFT_OK;
 }

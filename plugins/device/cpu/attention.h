@@ -8,8 +8,8 @@
 typedef struct attention {
     const weft_device *device;
     const weft_attention *args;
-    int64_t rows;      /* S: keys that a batch row has room for */
-    int64_t padded;    /* head_dim up to a multiple of CPU_WIDTH */
+    int64_t rows;       /* S: keys that a batch row has room for */
+    int64_t padded;     /* head_dim up to a multiple of CPU_WIDTH */
     int64_t q_ld, k_ld; /* floats between places: H d and Hkv d */
     const float *q, *k, *v, *out, *d_out;
     const int32_t *starts;
@@ -21,7 +21,7 @@ typedef struct attention {
 typedef struct query_block {
     int64_t batch, head, from, n;
     int64_t low, high;
-    int32_t first[CPU_BLOCK], last[CPU_BLOCK];       /* per query, in places of the row; none for columns from n on */
+    int32_t first[CPU_BLOCK], last[CPU_BLOCK]; /* per query, in places of the row; none for columns from n on */
     int32_t near_first[CPU_BLOCK], near_last[CPU_BLOCK]; /* the same, counted from the current block of keys */
 } query_block;
 

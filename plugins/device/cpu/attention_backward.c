@@ -12,17 +12,17 @@
 
 /* One thread's scratch. */
 typedef struct backward {
-    float *q_across, *do_across;            /* (d, CPU_BLOCK): scale q and do, transposed */
-    float *s, *ds;                          /* (CPU_BLOCK keys, CPU_BLOCK) */
-    float *q, *d_o, *k, *term, *dq;         /* (CPU_BLOCK, padded); q times scale */
-    float *lse, *delta;                     /* (CPU_BLOCK) */
+    float *q_across, *do_across;    /* (d, CPU_BLOCK): scale q and do, transposed */
+    float *s, *ds;                  /* (CPU_BLOCK keys, CPU_BLOCK) */
+    float *q, *d_o, *k, *term, *dq; /* (CPU_BLOCK, padded); q times scale */
+    float *lse, *delta;             /* (CPU_BLOCK) */
 } backward;
 
 static int64_t lay_out(const attention *a, backward *f, char *base) {
     const int64_t across = cpu_floats(a->args->head_dim * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
-    float **const slots[] = {&f->q_across, &f->do_across, &f->s,    &f->ds,  &f->q,    &f->d_o,
-                             &f->k,        &f->term,      &f->dq,   &f->lse, &f->delta};
+    float **const slots[] = {&f->q_across, &f->do_across, &f->s,  &f->ds,  &f->q,    &f->d_o,
+                             &f->k,        &f->term,      &f->dq, &f->lse, &f->delta};
     const int64_t bytes[] = {across, across, s, s, rows, rows, rows, rows, rows, column, column};
     int64_t at = 0;
     size_t i = 0;
@@ -129,7 +129,8 @@ static void run_task(const attention *a, int64_t task, const backward *f) {
     clear_head(a, a->dk, batch, kv_head);
     clear_head(a, a->dv, batch, kv_head);
     for (head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        for (from = 0; from < a->args->length; from += CPU_BLOCK) run_queries(a, f, batch, head, from);
+        for (from = 0; from < a->args->length; from += CPU_BLOCK)
+            run_queries(a, f, batch, head, from);
     }
 }
 
@@ -145,7 +146,8 @@ CPU_KERNEL(attention_backward, weft_attention) {
         backward f;
         (void)lay_out(&a, &f, a.scratch + omp_get_thread_num() * bytes);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, &f);
+        for (int64_t i = 0; i < tasks; i++)
+            run_task(&a, i, &f);
     }
     return WEFT_OK;
 }

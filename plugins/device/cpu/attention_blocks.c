@@ -26,10 +26,11 @@ static void check_shape(cpu_check *c, const attention *a) {
                                    "%s on device cpu: %lld heads cannot share %lld key-value heads evenly.", c->kernel,
                                    (long long)args->heads, (long long)args->kv_heads);
     } else if (args->past + args->length > a->rows || a->rows > INT32_MAX / 2) {
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device cpu: %lld places after %lld of before do not fit %lld rows of keys (at "
-                                   "most 2^30).",
-                                   c->kernel, (long long)args->length, (long long)args->past, (long long)a->rows);
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "%s on device cpu: %lld places after %lld of before do not fit %lld rows of keys (at "
+                           "most 2^30).",
+                           c->kernel, (long long)args->length, (long long)args->past, (long long)a->rows);
     }
 }
 

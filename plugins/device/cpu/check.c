@@ -1,6 +1,7 @@
 /* check.c: an operand is looked up here and nowhere else, so that no kernel can reach beyond a buffer.
  *
- * A handful of compares per call. What fails here is a defect of the host (a plan that is too small), never of the user.
+ * A handful of compares per call. What fails here is a defect of the host (a plan that is too small), never of the
+ * user.
  */
 #include "cpu.h"
 
@@ -24,10 +25,11 @@ void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low) 
 
 void cpu_check_f32(cpu_check *c, const char *name, int32_t dtype) {
     if (c->status != WEFT_OK || dtype == WEFT_F32) return;
-    c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                               "%s on device cpu: %s is %s, and this device computes in fp32 alone; set train.precision "
-                               "= fp32.",
-                               c->kernel, name, weft_dtype_name(dtype));
+    c->status =
+        weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                       "%s on device cpu: %s is %s, and this device computes in fp32 alone; set train.precision "
+                       "= fp32.",
+                       c->kernel, name, weft_dtype_name(dtype));
 }
 
 /* Bytes of an operand, or -1 if they do not fit 64 bits. */
@@ -52,11 +54,11 @@ void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64
     } else if (ref.buffer == NULL) {
         c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device cpu: operand %s is missing.", c->kernel, name);
     } else if (ref.offset < 0 || ref.offset > ref.buffer->size || total > ref.buffer->size - ref.offset) {
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device cpu: operand %s needs %lld bytes from offset %lld on, and its buffer "
-                                   "has %lld.",
-                                   c->kernel, name, (long long)total, (long long)ref.offset,
-                                   (long long)ref.buffer->size);
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "%s on device cpu: operand %s needs %lld bytes from offset %lld on, and its buffer "
+                           "has %lld.",
+                           c->kernel, name, (long long)total, (long long)ref.offset, (long long)ref.buffer->size);
     } else if (bytes > 1 && ref.offset % bytes != 0) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "%s on device cpu: operand %s begins at offset %lld, which is no multiple of its "
@@ -78,9 +80,9 @@ void cpu_check_indices(cpu_check *c, const char *name, const int32_t *values, co
     for (i = 0; i < n; i++) {
         const bool inside = values[i] >= 0 && values[i] < limit;
         if (inside || (weights != NULL && !(weights[i] != 0))) continue;
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device cpu: %s[%lld] is %d, and the table has rows 0 to %lld.", c->kernel,
-                                   name, (long long)i, values[i], (long long)limit - 1);
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST, "%s on device cpu: %s[%lld] is %d, and the table has rows 0 to %lld.",
+                           c->kernel, name, (long long)i, values[i], (long long)limit - 1);
         return;
     }
 }

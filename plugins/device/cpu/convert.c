@@ -25,7 +25,8 @@ static uint16_t bf16_from(float x) {
 
 static uint16_t f16_from(float x) {
     const uint32_t u = bits_of(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
-    /* Below 2^-14 fp16 has steps of 2^-24, the last place of 0.5; above, 13 bits go and the exponent's bias falls by 112. */
+    /* Below 2^-14 fp16 has steps of 2^-24, the last place of 0.5; above, 13 bits go and the exponent's bias falls by
+     * 112. */
     const uint32_t small = bits_of(float_of(a) + 0.5f) - bits_of(0.5f);
     const uint32_t normal = (a + 0xFFFu + ((a >> 13) & 1u) - (112u << 23)) >> 13;
     uint32_t h = a < (113u << 23) ? small : normal;
@@ -48,9 +49,11 @@ static void to_f32(float *out, const void *from, int32_t dtype, int64_t n) {
     if (dtype == WEFT_F32) {
         memcpy(out, from, (size_t)n * sizeof *out);
     } else if (dtype == WEFT_BF16) {
-        for (i = 0; i < n; i++) out[i] = float_of((uint32_t)h[i] << 16);
+        for (i = 0; i < n; i++)
+            out[i] = float_of((uint32_t)h[i] << 16);
     } else {
-        for (i = 0; i < n; i++) out[i] = f16_to(h[i]);
+        for (i = 0; i < n; i++)
+            out[i] = f16_to(h[i]);
     }
 }
 
@@ -60,9 +63,11 @@ static void from_f32(void *out, int32_t dtype, const float *from, int64_t n) {
     if (dtype == WEFT_F32) {
         memcpy(out, from, (size_t)n * sizeof *from);
     } else if (dtype == WEFT_BF16) {
-        for (i = 0; i < n; i++) h[i] = bf16_from(from[i]);
+        for (i = 0; i < n; i++)
+            h[i] = bf16_from(from[i]);
     } else {
-        for (i = 0; i < n; i++) h[i] = f16_from(from[i]);
+        for (i = 0; i < n; i++)
+            h[i] = f16_from(from[i]);
     }
 }
 

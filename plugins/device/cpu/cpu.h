@@ -6,8 +6,8 @@
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
  * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
- * Two rules keep the bits apart from the number of threads: how work is cut depends on the shape alone, and what several
- * cuts add up is added in their order by whoever comes last, never as they finish.
+ * Two rules keep the bits apart from the number of threads: how work is cut depends on the shape alone, and what
+ * several cuts add up is added in their order by whoever comes last, never as they finish.
  */
 #ifndef WEFT_DEVICE_CPU_H
 #define WEFT_DEVICE_CPU_H
@@ -65,7 +65,8 @@ void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64
 void *cpu_may(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
 /* NULL when bytes is 0. */
 void *cpu_need_workspace(cpu_check *c, weft_ref ref, int64_t bytes);
-/* Every value of a table of indices lies in [0, limit); rows whose weight is zero are not looked at (weights may be NULL). */
+/* Every value of a table of indices lies in [0, limit); rows whose weight is zero are not looked at (weights may be
+ * NULL). */
 void cpu_check_indices(cpu_check *c, const char *name, const int32_t *values, const float *weights, int64_t n,
                        int64_t limit);
 
@@ -92,7 +93,7 @@ static inline int64_t cpu_floats(int64_t n) {
     return cpu_round_up(n * (int64_t)sizeof(float), 64);
 }
 
-#define CPU_PAGE 4096
+#define CPU_PAGE  4096
 #define CPU_GRAIN 16384 /* elements of one piece of an element-wise kernel */
 
 /* ---- the table's slots, by file ---- */

@@ -14,8 +14,8 @@ CPU_KERNEL(rope, weft_rope) {
     cpu_check_size(&c, "heads", args->heads, 0);
     cpu_check_size(&c, "head_dim", d, 2);
     if (c.status == WEFT_OK && d % 2 != 0) {
-        c.status = weft_error_set(err, WEFT_E_HOST, "rope on device cpu: head_dim is %lld and should be even.",
-                                  (long long)d);
+        c.status =
+            weft_error_set(err, WEFT_E_HOST, "rope on device cpu: head_dim is %lld and should be even.", (long long)d);
     }
     x = cpu_need(&c, args->x, "x", args->rows, width, 4);
     y = cpu_need(&c, args->y, "y", args->rows, width, 4);

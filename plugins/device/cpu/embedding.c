@@ -1,13 +1,13 @@
 /* embedding.c: rows looked up by id, and their gradient, a sum per id in the order of the rows.
  *
- * The backward first sorts row numbers by id (a counting sort, stable, in the workspace: begin (vocab + 1), order (rows),
- * both int32). Each id then owns its rows, so that ids can be shared out among threads without anyone adding into the
- * same place, and the order of a sum is that of the rows.
+ * The backward first sorts row numbers by id (a counting sort, stable, in the workspace: begin (vocab + 1), order
+ * (rows), both int32). Each id then owns its rows, so that ids can be shared out among threads without anyone adding
+ * into the same place, and the order of a sum is that of the rows.
  */
 #include "cpu.h"
 
 #define COLUMNS 256 /* of a gradient row that are summed at a time */
-#define IDS 64      /* that a thread takes at a time */
+#define IDS     64  /* that a thread takes at a time */
 
 CPU_KERNEL(embedding, weft_embedding) {
     cpu_check c = cpu_check_begin("embedding", args->struct_size, sizeof *args, err);
@@ -40,9 +40,12 @@ int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_e
 static void sort_rows(int32_t *begin, int32_t *order, const int32_t *ids, int64_t rows, int64_t vocab) {
     int64_t i = 0;
     memset(begin, 0, (size_t)(vocab + 1) * sizeof *begin);
-    for (i = 0; i < rows; i++) begin[ids[i]]++;
-    for (i = 1; i <= vocab; i++) begin[i] += begin[i - 1];
-    for (i = rows - 1; i >= 0; i--) order[--begin[ids[i]]] = (int32_t)i;
+    for (i = 0; i < rows; i++)
+        begin[ids[i]]++;
+    for (i = 1; i <= vocab; i++)
+        begin[i] += begin[i - 1];
+    for (i = rows - 1; i >= 0; i--)
+        order[--begin[ids[i]]] = (int32_t)i;
 }
 
 /* One id's gradient row from the `n` rows of dy that `order` names. */
@@ -53,7 +56,8 @@ static void sum_rows(const weft_device *device, float *out, const float *dy, con
     for (at = 0; at < width; at += COLUMNS) {
         const int64_t some = cpu_min(COLUMNS, width - at);
         memset(sum, 0, sizeof sum);
-        for (i = 0; i < n; i++) device->loops->add(sum, sum, dy + order[i] * width + at, some);
+        for (i = 0; i < n; i++)
+            device->loops->add(sum, sum, dy + order[i] * width + at, some);
         if (accumulate) {
             device->loops->add(out + at, out + at, sum, some);
         } else {
@@ -75,8 +79,8 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
     dy = cpu_need(&c, args->dy, "dy", args->rows, width, 4);
     dtable = cpu_need(&c, args->dtable, "dtable", args->vocab, width, 4);
-    cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
     begin = cpu_need_workspace(&c, args->workspace, cpu_embedding_backward_workspace(device, args));
+    cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
     if (c.status != WEFT_OK) return c.status;
     order = begin + cpu_floats(args->vocab + 1) / 4;
     sort_rows(begin, order, ids, args->rows, args->vocab);

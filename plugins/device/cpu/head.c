@@ -1,15 +1,15 @@
 /* head.c: logits, cross-entropy and their gradients in one, over chunks of rows.
  *
- * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows), become the loss of each
- * row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow one another, so dw
- * is one chain over them; where it is to be accumulated it is made in full in the workspace first. A row of zero weight
- * is taken for a row of zeros, so that not even a NaN in it gets anywhere.
+ * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows), become the loss of
+ * each row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow one another,
+ * so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first. A row of zero
+ * weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
  */
 #include <math.h>
 
 #include "product.h"
 
-#define LOGITS ((int64_t)32 << 20)
+#define LOGITS   ((int64_t)32 << 20)
 #define MAX_ROWS 1024
 
 typedef struct head {
@@ -23,10 +23,10 @@ typedef struct head {
     double *loss;
     float *dx, *dw;
     /* in the workspace */
-    double *row_loss;       /* (chunk) */
-    float *rows, *logits;   /* (chunk, D), (chunk, ld) */
-    float *whole;           /* (V,D) if dw is accumulated */
-    void *scratch;          /* of products */
+    double *row_loss;     /* (chunk) */
+    float *rows, *logits; /* (chunk, D), (chunk, ld) */
+    float *whole;         /* (V,D) if dw is accumulated */
+    void *scratch;        /* of products */
 } head;
 
 static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
@@ -41,20 +41,45 @@ static head head_of(const weft_device *device, const weft_head *args, const char
 /* Rows of the chunk: logits = x w^T, dx = dlogits w, dw (+)= dlogits^T x. */
 static product logits_of(const head *h, int64_t n) {
     const int64_t d = h->args->width, v = h->args->vocab;
-    const product p = {.a = h->rows, .b = h->w, .c = h->logits, .m = n, .n = v, .k = d,
-                       .lda = d, .ldb = d, .ldc = h->ld, .transpose_b = true, .mode = PRODUCT_SET};
+    const product p = {.a = h->rows,
+                       .b = h->w,
+                       .c = h->logits,
+                       .m = n,
+                       .n = v,
+                       .k = d,
+                       .lda = d,
+                       .ldb = d,
+                       .ldc = h->ld,
+                       .transpose_b = true,
+                       .mode = PRODUCT_SET};
     return p;
 }
 static product dx_of(const head *h, int64_t n, float *dx) {
     const int64_t d = h->args->width, v = h->args->vocab;
-    const product p = {.a = h->logits, .b = h->w, .c = dx, .m = n, .n = d, .k = v,
-                       .lda = h->ld, .ldb = d, .ldc = d, .mode = PRODUCT_SET};
+    const product p = {.a = h->logits,
+                       .b = h->w,
+                       .c = dx,
+                       .m = n,
+                       .n = d,
+                       .k = v,
+                       .lda = h->ld,
+                       .ldb = d,
+                       .ldc = d,
+                       .mode = PRODUCT_SET};
     return p;
 }
 static product dw_of(const head *h, int64_t n, float *dw, bool first) {
     const int64_t d = h->args->width, v = h->args->vocab;
-    const product p = {.a = h->logits, .b = h->rows, .c = dw, .m = v, .n = d, .k = n,
-                       .lda = h->ld, .ldb = d, .ldc = d, .transpose_a = true,
+    const product p = {.a = h->logits,
+                       .b = h->rows,
+                       .c = dw,
+                       .m = v,
+                       .n = d,
+                       .k = n,
+                       .lda = h->ld,
+                       .ldb = d,
+                       .ldc = d,
+                       .transpose_a = true,
                        .mode = first ? PRODUCT_SET : PRODUCT_CHAIN};
     return p;
 }
@@ -117,8 +142,8 @@ static weft_status look_up(head *h, weft_error *err) {
     h->loss = cpu_need(&c, args->loss, "loss", 1, 1, 8);
     if (h->grad) h->dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, 4);
     if (h->grad) h->dw = cpu_may(&c, args->dw, "dw", args->vocab, args->width, 4);
-    cpu_check_indices(&c, "targets", h->targets, h->weights, args->rows, args->vocab);
     base = cpu_need_workspace(&c, args->workspace, workspace_bytes(h->device, args, h->grad));
+    cpu_check_indices(&c, "targets", h->targets, h->weights, args->rows, args->vocab);
     if (c.status == WEFT_OK && base != NULL) (void)lay_out(h, base);
     return c.status;
 }
@@ -162,8 +187,10 @@ static double row_loss(const head *h, float *logits, int64_t r) {
 static void chunk_losses(const head *h, int64_t r0, int64_t n) {
     int64_t i = 0;
 #pragma omp parallel for schedule(static) num_threads(h->device->threads)
-    for (int64_t r = 0; r < n; r++) h->row_loss[r] = row_loss(h, h->logits + r * h->ld, r0 + r);
-    for (i = 0; i < n; i++) *h->loss += h->row_loss[i];
+    for (int64_t r = 0; r < n; r++)
+        h->row_loss[r] = row_loss(h, h->logits + r * h->ld, r0 + r);
+    for (i = 0; i < n; i++)
+        *h->loss += h->row_loss[i];
 }
 
 /* dx's rows of the chunk, and its term of dw. */

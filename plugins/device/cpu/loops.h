@@ -1,9 +1,9 @@
 /* loops.h: the inner loops, as a table with one version per instruction set.
  *
- * loops_base.c, loops_avx2.c and loops_avx512.c compile the same text (loops_body.h over simd.h) for their set; create()
- * picks the one that oneDNN also runs on, so that one word (info's isa) says where bits come from. A loop works on what
- * its arguments name, in one thread, and allocates nothing. Arrays may begin at any multiple of four bytes unless said
- * otherwise, and the result does not depend on where.
+ * loops_base.c, loops_avx2.c and loops_avx512.c compile the same text (loops_body.h over simd.h) for their set;
+ * create() picks the one that oneDNN also runs on, so that one word (info's isa) says where bits come from. A loop
+ * works on what its arguments name, in one thread, and allocates nothing. Arrays may begin at any multiple of four
+ * bytes unless said otherwise, and the result does not depend on where.
  */
 #ifndef WEFT_DEVICE_CPU_LOOPS_H
 #define WEFT_DEVICE_CPU_LOOPS_H
@@ -13,8 +13,8 @@
 #define CPU_BLOCK 64 /* queries and keys of one block of attention */
 #define CPU_WIDTH 16 /* rows of packed blocks are padded to a multiple of this */
 
-/* Small dense products of blocks: c (m,n) = or += a (m,k) b (k,n). Element (i,p) of a lies at a[i * a_row + p * a_step],
- * so a may be read across. n, ldb and ldc are multiples of CPU_WIDTH. Each element is one chain over p. */
+/* Small dense products of blocks: c (m,n) = or += a (m,k) b (k,n). Element (i,p) of a lies at a[i * a_row + p *
+ * a_step], so a may be read across. n, ldb and ldc are multiples of CPU_WIDTH. Each element is one chain over p. */
 typedef struct cpu_small {
     float *c;
     const float *a, *b;

@@ -1,9 +1,10 @@
 /* product.c: matrix products on oneDNN whose bits do not depend on the number of threads.
  *
  * oneDNN's own threading cuts the inner dimension when it sees fit, and the number of threads is part of what it looks
- * at. So the product is cut here, into tiles that depend on (m, n, k) alone, and each tile is one call that oneDNN makes
- * on one thread: within our parallel region every thread tells OpenMP that a team below it has one member. A product
- * with too few tiles to share out is cut along k as well; the parts lie in the workspace and are added in order.
+ * at. So the product is cut here, into tiles that depend on (m, n, k) alone, and each tile is one call that oneDNN
+ * makes on one thread: within our parallel region every thread tells OpenMP that a team below it has one member. A
+ * product with too few tiles to share out is cut along k as well; the parts lie in the workspace and are added in
+ * order.
  */
 #include <dnnl.h>
 #include <omp.h>
@@ -13,7 +14,7 @@
 #define TILE_M 256
 #define TILE_N 384
 #define TILE_K 512 /* no part of a cut inner dimension is shorter */
-#define TILES 8    /* wanted before the inner dimension is cut */
+#define TILES  8   /* wanted before the inner dimension is cut */
 
 typedef struct grid {
     int64_t m, n, k; /* pieces along each */
@@ -45,8 +46,8 @@ typedef struct tile {
 
 static tile tile_at(const product *p, const grid *g, int64_t i) {
     const int64_t k = i % g->k, n = i / g->k % g->n, m = i / g->k / g->n;
-    const tile t = {cpu_cut(p->m, g->m, m), cpu_cut(p->m, g->m, m + 1), cpu_cut(p->n, g->n, n),
-                    cpu_cut(p->n, g->n, n + 1), cpu_cut(p->k, g->k, k), cpu_cut(p->k, g->k, k + 1)};
+    const tile t = {cpu_cut(p->m, g->m, m),     cpu_cut(p->m, g->m, m + 1), cpu_cut(p->n, g->n, n),
+                    cpu_cut(p->n, g->n, n + 1), cpu_cut(p->k, g->k, k),     cpu_cut(p->k, g->k, k + 1)};
     return t;
 }
 
@@ -60,7 +61,8 @@ static dnnl_status_t multiply(const product *p, const tile *t, float *c, int64_t
 
 static void add_rows(const weft_device *device, float *c, int64_t ldc, const float *from, int64_t rows, int64_t width) {
     int64_t r = 0;
-    for (r = 0; r < rows; r++) device->loops->add(c + r * ldc, c + r * ldc, from + r * width, width);
+    for (r = 0; r < rows; r++)
+        device->loops->add(c + r * ldc, c + r * ldc, from + r * width, width);
 }
 
 /* One tile that spans the whole inner dimension; scratch: this thread's. */
@@ -100,7 +102,8 @@ static void add_parts(const weft_device *device, const product *p, const grid *g
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t r = 0; r < p->m; r++) {
         float *sum = parts + r * p->n, *c = p->c + r * p->ldc;
-        for (int64_t k = 1; k < g->k - 1; k++) device->loops->add(sum, sum, sum + k * size, p->n);
+        for (int64_t k = 1; k < g->k - 1; k++)
+            device->loops->add(sum, sum, sum + k * size, p->n);
         if (p->mode == PRODUCT_SET) {
             device->loops->add(c, sum, sum + (g->k - 1) * size, p->n);
         } else {
@@ -135,7 +138,8 @@ static dnnl_status_t run_parts(const weft_device *device, const product *p, cons
 static void clear(const product *p) {
     int64_t r = 0;
     if (p->mode != PRODUCT_SET) return;
-    for (r = 0; r < p->m; r++) memset(p->c + r * p->ldc, 0, (size_t)p->n * sizeof(float));
+    for (r = 0; r < p->m; r++)
+        memset(p->c + r * p->ldc, 0, (size_t)p->n * sizeof(float));
 }
 
 weft_status product_run(const weft_device *device, const product *p, void *workspace, const char *kernel,

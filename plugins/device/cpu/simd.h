@@ -1,7 +1,7 @@
 /* simd.h: one vector of floats, VEC_LANES wide, in the three instruction sets that the loops are compiled for.
  *
- * Included by a loops_*.c after it chose the set (LOOPS_AVX512, LOOPS_AVX2 or neither). Only what the loops use. Products
- * and sums are fused where the set can (vec_fma), and only where the text says so: the compiler contracts
+ * Included by a loops_*.c after it chose the set (LOOPS_AVX512, LOOPS_AVX2 or neither). Only what the loops use.
+ * Products and sums are fused where the set can (vec_fma), and only where the text says so: the compiler contracts
  * nothing by itself.
  */
 #ifndef WEFT_DEVICE_CPU_SIMD_H
@@ -16,7 +16,7 @@
 #if defined(LOOPS_AVX512)
 #include <immintrin.h>
 typedef __m512 vec;
-#define VEC_LANES 16
+#define VEC_LANES   16
 #define VEC_COLUMNS 4 /* vectors of one row of the small product's tile: 6 x 4 sums, 4 of b, 1 of a */
 INLINE vec vec_load(const float *p) {
     return _mm512_loadu_ps(p);
@@ -49,7 +49,7 @@ INLINE vec vec_power(vec t) {
 #elif defined(LOOPS_AVX2)
 #include <immintrin.h>
 typedef __m256 vec;
-#define VEC_LANES 8
+#define VEC_LANES   8
 #define VEC_COLUMNS 2 /* 6 x 2 sums, 2 of b, 1 of a */
 INLINE vec vec_load(const float *p) {
     return _mm256_loadu_ps(p);
@@ -80,7 +80,7 @@ INLINE vec vec_power(vec t) {
 #else /* four lanes of the compiler's own vectors: any machine */
 typedef float vec __attribute__((vector_size(16)));
 typedef int32_t vec_bits __attribute__((vector_size(16)));
-#define VEC_LANES 4
+#define VEC_LANES   4
 #define VEC_COLUMNS 2
 INLINE vec vec_load(const float *p) {
     vec v;
@@ -134,14 +134,16 @@ INLINE void vec_store_part(float *p, vec v, int64_t n) {
 INLINE vec vec_load_part(const float *p, int64_t n, float rest) {
     float lanes[VEC_LANES];
     int64_t i;
-    for (i = 0; i < VEC_LANES; i++) lanes[i] = i < n ? p[i] : rest;
+    for (i = 0; i < VEC_LANES; i++)
+        lanes[i] = i < n ? p[i] : rest;
     return vec_load(lanes);
 }
 INLINE void vec_store_part(float *p, vec v, int64_t n) {
     float lanes[VEC_LANES];
     int64_t i;
     vec_store(lanes, v);
-    for (i = 0; i < n; i++) p[i] = lanes[i];
+    for (i = 0; i < n; i++)
+        p[i] = lanes[i];
 }
 #endif
 
@@ -163,7 +165,8 @@ INLINE float vec_sum(vec v) {
     int64_t i, half;
     vec_store(lanes, v);
     for (half = VEC_LANES / 2; half > 0; half /= 2) {
-        for (i = 0; i < half; i++) lanes[i] += lanes[i + half];
+        for (i = 0; i < half; i++)
+            lanes[i] += lanes[i + half];
     }
     return lanes[0];
 }
@@ -171,19 +174,21 @@ INLINE float vec_largest(vec v) {
     float lanes[VEC_LANES];
     int64_t i;
     vec_store(lanes, v);
-    for (i = 1; i < VEC_LANES; i++) lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
+    for (i = 1; i < VEC_LANES; i++)
+        lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
     return lanes[0];
 }
 
 /* exp(x) within 1.5 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, the power series of exp(r) up to r^7
- * (its error is 5e-9), times 2^n. Under -87.33, where the result would no longer be a normal number, it is zero, so that
- * what is masked with -infinity weighs exactly nothing; over 88.37 it stays at exp(88.37). NaN stays NaN. */
+ * (its error is 5e-9), times 2^n. Under -87.33, where the result would no longer be a normal number, it is zero, so
+ * that what is masked with -infinity weighs exactly nothing; over 88.37 it stays at exp(88.37). NaN stays NaN. */
 INLINE vec vec_exp(vec x) {
     const vec magic = vec_set(12582912.0f); /* 1.5 * 2^23 */
     const vec y = vec_max(vec_set(-87.33f), vec_min(vec_set(88.37f), x));
     const vec t = vec_fma(y, vec_set(1.44269504f), magic);
     const vec n = t - magic;
-    const vec high = vec_fma(n, vec_set(-0.693145752f), y); /* ln 2 in two parts; the first has 13 zero bits at its end */
+    const vec high =
+        vec_fma(n, vec_set(-0.693145752f), y); /* ln 2 in two parts; the first has 13 zero bits at its end */
     const vec r = vec_fma(n, vec_set(-1.42860677e-6f), high);
     vec p = vec_set(1.0f / 5040.0f);
     p = vec_fma(p, r, vec_set(1.0f / 720.0f));

@@ -8,24 +8,19 @@ typedef struct update_operands {
     weft_elementwise_call call; /* all but range and bounds */
 } update_operands;
 
-/* The rows must cover [0, n) in order: an element that no row names would silently keep its weight. */
+/* The rows lie in [0, n), ascending and apart; what lies between two of them is padding. */
 static void check_ranges(cpu_check *c, const weft_range *ranges, int64_t n_ranges, int64_t n) {
     int64_t i = 0, at = 0;
     for (i = 0; i < n_ranges && c->status == WEFT_OK; i++) {
         const weft_range *r = &ranges[i];
-        if (r->struct_size != sizeof *r || r->offset != at || r->length < 0 || r->length > n - at) {
+        if (r->struct_size != sizeof *r || r->offset < at || r->length < 0 || r->length > n - r->offset) {
             c->status = weft_error_set(c->err, WEFT_E_HOST,
                                        "update on device cpu: ranges[%lld] has struct_size %u, offset %lld and length "
-                                       "%lld, and should have %zu, %lld and at most %lld.",
+                                       "%lld, and should have %zu and lie between %lld and %lld.",
                                        (long long)i, r->struct_size, (long long)r->offset, (long long)r->length,
-                                       sizeof *r, (long long)at, (long long)(n - at));
+                                       sizeof *r, (long long)at, (long long)n);
         }
-        at += r->length;
-    }
-    if (c->status == WEFT_OK && at != n) {
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "update on device cpu: the ranges cover %lld of %lld elements.", (long long)at,
-                                   (long long)n);
+        at = r->offset + r->length;
     }
 }
 
@@ -33,17 +28,18 @@ static void look_up(cpu_check *c, update_operands *o, const weft_update *args) {
     static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
     const weft_elementwise *kernel = args->kernel;
     int64_t i = 0;
-    if (c->status == WEFT_OK && (kernel == NULL || kernel->cpu == NULL || kernel->n_states < 0 ||
-                                 kernel->n_states > WEFT_MAX_STATES)) {
-        c->status = weft_error_set(c->err, WEFT_E_PLUGIN,
-                                   "update on device cpu: the optimizer's kernel has no CPU loop or not 0 to %d states.",
-                                   WEFT_MAX_STATES);
+    if (c->status == WEFT_OK &&
+        (kernel == NULL || kernel->cpu == NULL || kernel->n_states < 0 || kernel->n_states > WEFT_MAX_STATES)) {
+        c->status = weft_error_set(
+            c->err, WEFT_E_PLUGIN,
+            "update on device cpu: the optimizer's kernel has no CPU loop or not 0 to %d states.", WEFT_MAX_STATES);
     }
     if (c->status != WEFT_OK) return;
     o->call.struct_size = (uint32_t)sizeof o->call;
     o->call.weight = cpu_need(c, args->weight, "weight", args->n, 1, 4);
     o->call.gradient = cpu_need(c, args->gradient, "gradient", args->n, 1, 4);
-    for (i = 0; i < kernel->n_states; i++) o->call.states[i] = cpu_need(c, args->states[i], names[i], args->n, 1, 4);
+    for (i = 0; i < kernel->n_states; i++)
+        o->call.states[i] = cpu_need(c, args->states[i], names[i], args->n, 1, 4);
     o->call.hp = cpu_need(c, args->hp, "hp", 1, 1, 4);
     o->ranges = cpu_need(c, args->ranges, "ranges", args->n_ranges, (int64_t)sizeof(weft_range) / 8, 8);
     o->coefficient = cpu_need(c, args->coefficient, "coefficient", 1, 1, 4);
@@ -74,6 +70,7 @@ CPU_KERNEL(update, weft_update) {
     if (c.status != WEFT_OK) return c.status;
     if (*o.skip != 0) return WEFT_OK;
     o.call.coefficient = *o.coefficient;
-    for (i = 0; i < args->n_ranges; i++) run_range(device, args, &o, &o.ranges[i]);
+    for (i = 0; i < args->n_ranges; i++)
+        run_range(device, args, &o, &o.ranges[i]);
     return WEFT_OK;
 }

@@ -1,0 +1,325 @@
+/* Attention and its backward against plain loops in fp64. */
+#include "device/fixture.h"
+
+typedef struct attention_case {
+    int64_t batch, length, heads, kv_heads, head_dim, past, cache_rows;
+    int64_t document; /* places of a document within a row; the last one of a row is shorter. 0: one document */
+    const float *q, *k, *v, *d_out, *o, *lse;
+    const int32_t *starts;
+    int backward;
+    int want_dq, want_dkv;
+} attention_case;
+
+static attention_case shape(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t head_dim,
+                            int64_t past, int64_t cache_rows, int64_t document) {
+    const attention_case t = {.batch = batch,
+                              .length = length,
+                              .heads = heads,
+                              .kv_heads = kv_heads,
+                              .head_dim = head_dim,
+                              .past = past,
+                              .cache_rows = cache_rows,
+                              .document = document};
+    return t;
+}
+
+static int64_t rows_of(const attention_case *t) {
+    return t->cache_rows > 0 ? t->cache_rows : t->length;
+}
+static int64_t queries_of(const attention_case *t) {
+    return t->batch * t->length * t->heads * t->head_dim;
+}
+static int64_t keys_of(const attention_case *t) {
+    return t->batch * rows_of(t) * t->kv_heads * t->head_dim;
+}
+static int64_t lse_of(const attention_case *t) {
+    return t->batch * t->length * t->heads;
+}
+
+static void attention_put(run *r, const attention_case *t, weft_attention *args) {
+    const weft_attention shape = {.struct_size = sizeof *args,
+                                  .batch = t->batch,
+                                  .length = t->length,
+                                  .heads = t->heads,
+                                  .kv_heads = t->kv_heads,
+                                  .head_dim = t->head_dim,
+                                  .past = t->past,
+                                  .cache_rows = t->cache_rows,
+                                  .scale = 1 / sqrt((double)t->head_dim),
+                                  .dtype = WEFT_F32};
+    *args = shape;
+    args->q = put_floats(r, t->q, queries_of(t));
+    args->k = put_floats(r, t->k, keys_of(t));
+    args->v = put_floats(r, t->v, keys_of(t));
+    args->starts = put(r, t->starts, t->batch * t->length * 4);
+    args->o = put_floats(r, t->backward ? t->o : NULL, queries_of(t));
+    args->lse = put_floats(r, t->backward ? t->lse : NULL, lse_of(t));
+    if (t->backward) {
+        args->d_o = put_floats(r, t->d_out, queries_of(t));
+        if (t->want_dq) args->dq = put_floats(r, NULL, queries_of(t));
+        if (t->want_dkv) args->dk = put_floats(r, NULL, keys_of(t));
+        if (t->want_dkv) args->dv = put_floats(r, NULL, keys_of(t));
+    }
+    args->workspace = put_workspace(r, t->backward ? table->attention_backward_workspace(r->device, args)
+                                                   : table->attention_workspace(r->device, args));
+}
+
+/* Results: o, lse; or dq, dk, dv. */
+static void attention_run(run *r, const void *data) {
+    const attention_case *t = data;
+    weft_attention args;
+    attention_put(r, t, &args);
+    if (!t->backward) {
+        RUN(r, attention, &args);
+        get_floats(r, args.o, queries_of(t));
+        get_floats(r, args.lse, lse_of(t));
+        return;
+    }
+    RUN(r, attention_backward, &args);
+    if (t->want_dq) get_floats(r, args.dq, queries_of(t));
+    if (t->want_dkv) get_floats(r, args.dk, keys_of(t));
+    if (t->want_dkv) get_floats(r, args.dv, keys_of(t));
+}
+
+typedef struct oracle {
+    double *o, *lse, *dq, *dk, *dv;
+} oracle;
+
+/* One query of one head: probabilities of all places, and their log-sum-exp. */
+static double weigh(const attention_case *t, int64_t b, int64_t i, int64_t h, double *p) {
+    const int64_t d = t->head_dim, hk = h / (t->heads / t->kv_heads), place = t->past + i;
+    const float *q = t->q + ((b * t->length + i) * t->heads + h) * d;
+    double max = -INFINITY, sum = 0;
+    int64_t j = 0, c = 0;
+    for (j = 0; j < rows_of(t); j++)
+        p[j] = 0;
+    for (j = t->starts[b * t->length + i]; j <= place; j++) {
+        const float *k = t->k + ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
+        for (c = 0; c < d; c++)
+            p[j] += (double)q[c] * (double)k[c];
+        p[j] /= sqrt((double)d);
+        max = fmax(max, p[j]);
+    }
+    for (j = t->starts[b * t->length + i]; j <= place; j++)
+        sum += p[j] = exp(p[j] - max);
+    for (j = 0; j <= place; j++)
+        p[j] /= sum;
+    return max + log(sum);
+}
+
+static void query_oracle(const attention_case *t, const oracle *w, int64_t b, int64_t i, int64_t h, double *p) {
+    const int64_t d = t->head_dim, hk = h / (t->heads / t->kv_heads), at = ((b * t->length + i) * t->heads + h) * d;
+    double delta = 0;
+    int64_t j = 0, c = 0;
+    w->lse[(b * t->heads + h) * t->length + i] = weigh(t, b, i, h, p);
+    for (j = 0; j <= t->past + i; j++) {
+        const int64_t row = ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
+        for (c = 0; c < d; c++)
+            w->o[at + c] += p[j] * (double)t->v[row + c];
+    }
+    for (c = 0; c < d; c++)
+        delta += w->o[at + c] * (double)t->d_out[at + c];
+    for (j = 0; j <= t->past + i; j++) {
+        const int64_t row = ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
+        double slope = 0;
+        for (c = 0; c < d; c++)
+            slope += (double)t->d_out[at + c] * (double)t->v[row + c];
+        slope = p[j] * (slope - delta) / sqrt((double)d);
+        for (c = 0; c < d; c++)
+            w->dv[row + c] += p[j] * (double)t->d_out[at + c];
+        for (c = 0; c < d; c++)
+            w->dk[row + c] += slope * (double)t->q[at + c];
+        for (c = 0; c < d; c++)
+            w->dq[at + c] += slope * (double)t->k[row + c];
+    }
+}
+
+static oracle attention_oracle(const attention_case *t) {
+    const oracle w = {zeros(queries_of(t)), zeros(lse_of(t)), zeros(queries_of(t)), zeros(keys_of(t)),
+                      zeros(keys_of(t))};
+    double *p = zeros(rows_of(t));
+    int64_t b = 0, i = 0, h = 0;
+    for (b = 0; b < t->batch; b++) {
+        for (i = 0; i < t->length; i++) {
+            for (h = 0; h < t->heads; h++)
+                query_oracle(t, &w, b, i, h, p);
+        }
+    }
+    free(p);
+    return w;
+}
+static void oracle_free(oracle *w) {
+    free(w->o), free(w->lse), free(w->dq), free(w->dk), free(w->dv);
+}
+
+static void attention_make(attention_case *t) {
+    int32_t *starts = malloc((size_t)(t->batch * t->length) * sizeof *starts);
+    int64_t b = 0, i = 0;
+    for (b = 0; b < t->batch; b++) {
+        for (i = 0; i < t->length; i++) {
+            const int64_t place = t->past + i;
+            starts[b * t->length + i] = t->document > 0 ? (int32_t)((place + b) / t->document * t->document - b) : 0;
+            if (starts[b * t->length + i] < 0) starts[b * t->length + i] = 0;
+        }
+    }
+    t->starts = starts;
+    t->q = numbers(queries_of(t), 3);
+    t->k = numbers(keys_of(t), 3);
+    t->v = numbers(keys_of(t), 1);
+    t->d_out = numbers(queries_of(t), 1);
+}
+static void attention_free(attention_case *t) {
+    free((void *)t->starts), free((void *)t->q), free((void *)t->k), free((void *)t->v), free((void *)t->d_out);
+}
+
+static void attention_check(attention_case t, const char *name) {
+    const int64_t q = queries_of(&t), k = keys_of(&t);
+    float *out = NULL, *back = NULL, *lone = NULL;
+    oracle want;
+    attention_make(&t);
+    want = attention_oracle(&t);
+    out = every_way(attention_run, &t, name);
+    expect_close(name, out, want.o, q, 3e-6);
+    expect_close(name, out + q, want.lse, lse_of(&t), 1e-6);
+    t.backward = t.want_dq = t.want_dkv = 1;
+    t.o = out;
+    t.lse = out + q;
+    back = every_way(attention_run, &t, name);
+    expect_close_to(name, back, want.dq, q, 1e-5, 0.1);
+    expect_close_to(name, back + q, want.dk, k, 1e-5, 0.1);
+    expect_close_to(name, back + q + k, want.dv, k, 1e-5, 0.1);
+    t.want_dq = 0;
+    lone = every_way(attention_run, &t, name);
+    ck_assert_mem_eq(lone, back + q, (size_t)k * 8);
+    free(out), free(back), free(lone);
+    oracle_free(&want);
+    attention_free(&t);
+}
+
+START_TEST(attention_of_odd_shapes) {
+    /* batch, length, heads, kv_heads, head_dim, past, cache_rows, document */
+    attention_check(shape(1, 1, 1, 1, 8, 0, 0, 0), "one place");
+    attention_check(shape(2, 37, 3, 3, 8, 0, 0, 0), "within a block");
+    attention_check(shape(1, 64, 1, 1, 48, 0, 0, 0), "one whole block");
+    attention_check(shape(2, 131, 4, 2, 20, 0, 0, 0), "two heads to a key");
+    attention_check(shape(1, 193, 6, 1, 64, 0, 0, 0), "six heads to a key");
+    attention_check(shape(1, 65, 2, 2, 128, 0, 0, 0), "a wide head");
+    attention_check(shape(1, 70, 1, 1, 131, 0, 0, 0), "a prime head");
+}
+END_TEST
+
+START_TEST(attention_keeps_documents_apart) {
+    attention_check(shape(2, 150, 2, 1, 16, 0, 0, 7), "many documents");
+    attention_check(shape(1, 300, 2, 2, 12, 0, 0, 140), "documents of several blocks");
+    attention_check(shape(1, 80, 2, 2, 16, 0, 0, 1), "documents of one place");
+}
+END_TEST
+
+START_TEST(attention_over_a_cache) {
+    attention_check(shape(1, 1, 4, 2, 16, 0, 40, 0), "first place of a cache");
+    attention_check(shape(2, 1, 4, 4, 48, 100, 128, 0), "one place after a hundred");
+    attention_check(shape(1, 5, 2, 1, 8, 61, 70, 0), "five places across a block's end");
+    attention_check(shape(1, 70, 2, 2, 32, 90, 160, 100), "a cache with a document's start");
+}
+END_TEST
+
+/* What lies outside [starts[t], t] is not even looked at. */
+START_TEST(attention_ignores_what_no_place_sees) {
+    attention_case t = shape(2, 90, 2, 2, 16, 0, 128, 30);
+    float *before = NULL, *after = NULL;
+    attention_make(&t);
+    before = every_way(attention_run, &t, "attention");
+    for (int64_t b = 0; b < 2; b++) {
+        for (int64_t i = 90 * 32; i < 128 * 32; i++) {
+            ((float *)t.k)[b * 128 * 32 + i] = NAN;
+            ((float *)t.v)[b * 128 * 32 + i] = NAN;
+        }
+    }
+    after = every_way(attention_run, &t, "attention");
+    ck_assert_mem_eq(before, after, (size_t)(queries_of(&t) + lse_of(&t)) * 4);
+    free(before), free(after);
+    attention_free(&t);
+}
+END_TEST
+
+START_TEST(attention_of_large_scores_stays_finite) {
+    attention_case t = shape(1, 100, 2, 2, 16, 0, 0, 0);
+    float *out = NULL;
+    oracle want;
+    attention_make(&t);
+    for (int64_t i = 0; i < queries_of(&t); i++)
+        ((float *)t.q)[i] *= 100;
+    want = attention_oracle(&t);
+    out = every_way(attention_run, &t, "large scores");
+    expect_close("large scores", out, want.o, queries_of(&t), 1e-3);
+    free(out);
+    oracle_free(&want);
+    attention_free(&t);
+}
+END_TEST
+
+START_TEST(attention_hands_nan_on) {
+    attention_case t = shape(1, 70, 1, 1, 16, 0, 0, 0);
+    float *out = NULL;
+    attention_make(&t);
+    ((float *)t.k)[66 * 16 + 3] = NAN;
+    out = every_way(attention_run, &t, "nan");
+    ck_assert(isfinite(out[65 * 16]));
+    ck_assert(isnan(out[66 * 16]) && isnan(out[69 * 16]));
+    free(out);
+    attention_free(&t);
+}
+END_TEST
+
+START_TEST(attention_refuses_what_does_not_fit) {
+    attention_case t = shape(1, 6, 2, 1, 8, 0, 0, 0);
+    run r = {.device = devices[0], .shift = 8};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_attention args;
+    attention_make(&t);
+    attention_put(&r, &t, &args);
+    {
+        named_ref refs[] = {{&args.q, "operand q", 4, false},        {&args.k, "operand k", 4, false},
+                            {&args.v, "operand v", 4, false},        {&args.starts, "operand starts", 4, false},
+                            {&args.o, "operand o", 4, false},        {&args.lse, "operand lse", 4, true},
+                            {&args.workspace, "workspace", 8, false}};
+        REFUSES(&r, attention, &args, refs);
+    }
+    args.past = 1;
+    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.past = 0;
+    args.kv_heads = 3;
+    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.kv_heads = 1;
+    args.dtype = WEFT_BF16;
+    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    end_run(&r);
+    t.backward = t.want_dq = t.want_dkv = 1;
+    t.o = t.d_out;
+    t.lse = t.d_out;
+    attention_put(&r, &t, &args);
+    {
+        named_ref refs[] = {{&args.o, "operand o", 4, false},        {&args.lse, "operand lse", 4, false},
+                            {&args.d_o, "operand d_o", 4, false},    {&args.dq, "operand dq", 4, true},
+                            {&args.dk, "operand dk", 4, true},       {&args.dv, "operand dv", 4, true},
+                            {&args.workspace, "workspace", 8, false}};
+        REFUSES(&r, attention_backward, &args, refs);
+    }
+    end_run(&r);
+    attention_free(&t);
+}
+END_TEST
+
+static void fill(TCase *tests) {
+    tcase_add_test(tests, attention_of_odd_shapes);
+    tcase_add_test(tests, attention_keeps_documents_apart);
+    tcase_add_test(tests, attention_over_a_cache);
+    tcase_add_test(tests, attention_ignores_what_no_place_sees);
+    tcase_add_test(tests, attention_of_large_scores_stays_finite);
+    tcase_add_test(tests, attention_hands_nan_on);
+    tcase_add_test(tests, attention_refuses_what_does_not_fit);
+}
+
+int main(void) {
+    return run_suite("device.attention", fill);
+}

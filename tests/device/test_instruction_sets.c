@@ -1,0 +1,49 @@
+/* The kernels' tests once more on each lesser instruction set: oneDNN is told to stay below it, and the device's own
+ * loops follow. On a machine that has no more than the set, this repeats what the other tests did. */
+#include <check.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Runs a test program that lies beside this one; its exit status. */
+static int run_beside(const char *name, const char *isa) {
+    char self[4096] = {0}, path[8192];
+    int status = -1;
+    pid_t child = 0;
+    ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof self - 1), 0);
+    (void)snprintf(path, sizeof path, "%s/%s", dirname(self), name);
+    child = fork();
+    if (child == 0) {
+        (void)setenv("DNNL_MAX_CPU_ISA", isa, 1);
+        (void)execl(path, name, (char *)NULL);
+        _exit(127);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static const char *const sets[] = {"AVX2", "SSE41"};
+static const char *const programs[] = {"test_device_products", "test_device_attention", "test_device_kernels"};
+
+START_TEST(kernels_hold_on_a_lesser_set) {
+    ck_assert_msg(run_beside(programs[_i % 3], sets[_i / 3]) == EXIT_SUCCESS, "%s fails on %s", programs[_i % 3],
+                  sets[_i / 3]);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("device.instruction_sets");
+    TCase *tests = tcase_create("device.instruction_sets");
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_add_loop_test(tests, kernels_hold_on_a_lesser_set, 0, 6);
+    tcase_set_timeout(tests, 600);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

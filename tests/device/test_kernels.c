@@ -1,0 +1,899 @@
+/* The kernels that are neither products nor attention, against plain loops in fp64. */
+#include "device/fixture.h"
+
+/* ---- rms_norm ---- */
+
+typedef struct norm_case {
+    int64_t rows, width;
+    const float *x, *gain, *dy, *rstd, *dx, *dgain;
+    int add_dx, add_dgain, with_rstd;
+} norm_case;
+
+static weft_rms_norm norm_args(run *r, const norm_case *t) {
+    weft_rms_norm args = {.struct_size = sizeof args, .rows = t->rows, .width = t->width, .eps = 1e-5};
+    args.dtype = WEFT_F32;
+    args.x = put_floats(r, t->x, t->rows * t->width);
+    args.gain = put_floats(r, t->gain, t->width);
+    return args;
+}
+
+/* Results: y, rstd. */
+static void norm_run(run *r, const void *data) {
+    const norm_case *t = data;
+    weft_rms_norm args = norm_args(r, t);
+    args.y = put_floats(r, NULL, t->rows * t->width);
+    args.rstd = put_floats(r, NULL, t->rows);
+    RUN(r, rms_norm, &args);
+    get_floats(r, args.y, t->rows * t->width);
+    get_floats(r, args.rstd, t->rows);
+}
+
+static weft_rms_norm norm_backward_args(run *r, const norm_case *t) {
+    weft_rms_norm args = norm_args(r, t);
+    if (t->with_rstd) args.rstd = put_floats(r, t->rstd, t->rows);
+    args.dy = put_floats(r, t->dy, t->rows * t->width);
+    args.dx = put_floats(r, t->add_dx ? t->dx : NULL, t->rows * t->width);
+    args.dgain = put_floats(r, t->add_dgain ? t->dgain : NULL, t->width);
+    args.accumulate_dx = t->add_dx;
+    args.accumulate_dgain = t->add_dgain;
+    args.workspace = put_workspace(r, table->rms_norm_backward_workspace(r->device, &args));
+    return args;
+}
+
+/* Results: dx, dgain. */
+static void norm_backward_run(run *r, const void *data) {
+    const norm_case *t = data;
+    weft_rms_norm args = norm_backward_args(r, t);
+    RUN(r, rms_norm_backward, &args);
+    get_floats(r, args.dx, t->rows * t->width);
+    get_floats(r, args.dgain, t->width);
+}
+
+static void norm_oracle(const norm_case *t, double *y, double *rstd, double *dx, double *dgain) {
+    int64_t r = 0, i = 0;
+    for (r = 0; r < t->rows; r++) {
+        const float *x = t->x + r * t->width, *dy = t->dy + r * t->width;
+        double mean = 0, along = 0;
+        for (i = 0; i < t->width; i++)
+            mean += (double)x[i] * (double)x[i] / (double)t->width;
+        rstd[r] = 1 / sqrt(mean + 1e-5);
+        for (i = 0; i < t->width; i++)
+            along += (double)dy[i] * (double)t->gain[i] * (double)x[i];
+        along *= rstd[r] * rstd[r] * rstd[r] / (double)t->width;
+        for (i = 0; i < t->width; i++) {
+            y[r * t->width + i] = (double)x[i] * rstd[r] * (double)t->gain[i];
+            dx[r * t->width + i] = (double)dy[i] * (double)t->gain[i] * rstd[r] - (double)x[i] * along;
+            dgain[i] += (double)dy[i] * (double)x[i] * rstd[r];
+        }
+    }
+}
+
+static void norm_check(int64_t rows, int64_t width) {
+    const int64_t n = rows * width;
+    norm_case t = {.rows = rows, .width = width};
+    double *y = zeros(n), *rstd = zeros(rows), *dx = zeros(n), *dgain = zeros(width);
+    float *out = NULL, *set = NULL, *added = NULL, *alone = NULL;
+    int64_t i = 0;
+    t.x = numbers(n, 2), t.gain = numbers(width, 1), t.dy = numbers(n, 1);
+    t.dx = numbers(n, 1), t.dgain = numbers(width, 1);
+    norm_oracle(&t, y, rstd, dx, dgain);
+    out = every_way(norm_run, &t, "rms_norm");
+    expect_close("rms_norm y", out, y, n, 5e-7);
+    expect_close("rms_norm rstd", out + n, rstd, rows, 5e-7);
+    t.rstd = out + n;
+    t.with_rstd = 1;
+    set = every_way(norm_backward_run, &t, "rms_norm_backward");
+    expect_close_to("rms_norm dx", set, dx, n, 2e-6, 0.1);
+    expect_close("rms_norm dgain", set + n, dgain, width, 5e-6);
+    t.with_rstd = 0;
+    alone = every_way(norm_backward_run, &t, "rms_norm_backward without rstd");
+    ck_assert_mem_eq(alone, set, (size_t)(n + width) * 4);
+    t.add_dx = t.add_dgain = 1;
+    added = every_way(norm_backward_run, &t, "rms_norm_backward, accumulating");
+    for (i = 0; i < n; i++)
+        ck_assert(added[i] == t.dx[i] + set[i]);
+    for (i = 0; i < width; i++)
+        ck_assert(added[n + i] == t.dgain[i] + set[n + i]);
+    free(y), free(rstd), free(dx), free(dgain), free(out), free(set), free(added), free(alone);
+    free((void *)t.x), free((void *)t.gain), free((void *)t.dy), free((void *)t.dx), free((void *)t.dgain);
+}
+
+START_TEST(rms_norm_of_odd_shapes) {
+    norm_check(1, 1);
+    norm_check(3, 7);
+    norm_check(17, 64);
+    norm_check(67, 131);
+    norm_check(1031, 48);
+}
+END_TEST
+
+START_TEST(rms_norm_refuses_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 8};
+    const norm_case t = {.rows = 5, .width = 3, .with_rstd = 1};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_rms_norm args = norm_backward_args(&r, &t);
+    named_ref refs[] = {{&args.x, "operand x", 4, false},        {&args.gain, "operand gain", 4, false},
+                        {&args.dy, "operand dy", 4, false},      {&args.rstd, "operand rstd", 4, true},
+                        {&args.dx, "operand dx", 4, true},       {&args.dgain, "operand dgain", 4, true},
+                        {&args.workspace, "workspace", 8, false}};
+    named_ref forward[] = {{&args.y, "operand y", 4, false}, {&args.rstd, "operand rstd", 4, true}};
+    REFUSES(&r, rms_norm_backward, &args, refs);
+    args.y = put_floats(&r, NULL, 15);
+    REFUSES(&r, rms_norm, &args, forward);
+    args.dtype = WEFT_BF16;
+    ck_assert_int_eq(table->rms_norm(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(table->rms_norm_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    end_run(&r);
+}
+END_TEST
+
+/* ---- rope ---- */
+
+typedef struct rope_case {
+    int64_t rows, heads, head_dim;
+    const float *x, *y, *table;
+    const int32_t *positions;
+    int inverse, accumulate, in_place;
+} rope_case;
+
+#define ROPE_PLACES 37
+
+static weft_rope rope_args(run *r, const rope_case *t) {
+    const int64_t n = t->rows * t->heads * t->head_dim;
+    weft_rope args = {.struct_size = sizeof args, .rows = t->rows, .heads = t->heads, .head_dim = t->head_dim};
+    args.table_rows = ROPE_PLACES;
+    args.inverse = t->inverse;
+    args.accumulate = t->accumulate;
+    args.dtype = WEFT_F32;
+    args.x = put_floats(r, t->x, n);
+    args.y = t->in_place ? args.x : put_floats(r, t->accumulate ? t->y : NULL, n);
+    args.positions = put(r, t->positions, t->rows * 4);
+    args.table = put_floats(r, t->table, ROPE_PLACES * t->head_dim);
+    return args;
+}
+
+static void rope_run(run *r, const void *data) {
+    const rope_case *t = data;
+    weft_rope args = rope_args(r, t);
+    RUN(r, rope, &args);
+    get_floats(r, args.y, t->rows * t->heads * t->head_dim);
+}
+
+static double *rope_oracle(const rope_case *t) {
+    const int64_t d = t->head_dim, half = d / 2;
+    double *y = zeros(t->rows * t->heads * d);
+    int64_t r = 0, h = 0, i = 0;
+    for (r = 0; r < t->rows; r++) {
+        for (h = 0; h < t->heads; h++) {
+            const int64_t at = (r * t->heads + h) * d;
+            for (i = 0; i < half; i++) {
+                const double c = (double)t->table[t->positions[r] * d + i], a = (double)t->x[at + i];
+                const double s = (double)t->table[t->positions[r] * d + half + i] * (t->inverse ? -1 : 1);
+                const double b = (double)t->x[at + half + i];
+                y[at + i] = a * c - b * s + (t->accumulate ? (double)t->y[at + i] : 0);
+                y[at + half + i] = b * c + a * s + (t->accumulate ? (double)t->y[at + half + i] : 0);
+            }
+        }
+    }
+    return y;
+}
+
+static void rope_check(int64_t rows, int64_t heads, int64_t head_dim) {
+    const int64_t n = rows * heads * head_dim;
+    rope_case t = {.rows = rows, .heads = heads, .head_dim = head_dim};
+    int32_t *positions = malloc((size_t)rows * sizeof *positions);
+    int way = 0;
+    for (int64_t r = 0; r < rows; r++)
+        positions[r] = (int32_t)(r * 11 % ROPE_PLACES);
+    t.positions = positions;
+    t.x = numbers(n, 1), t.y = numbers(n, 1), t.table = numbers(ROPE_PLACES * head_dim, 1);
+    for (way = 0; way < 6; way++) {
+        float *got = NULL;
+        double *want = NULL;
+        t.inverse = way & 1;
+        t.accumulate = way / 2 == 1;
+        t.in_place = way / 2 == 2;
+        want = rope_oracle(&t);
+        got = every_way(rope_run, &t, "rope");
+        expect_close("rope", got, want, n, 3e-7);
+        free(got), free(want);
+    }
+    free((void *)t.x), free((void *)t.y), free((void *)t.table), free(positions);
+}
+
+START_TEST(rope_of_odd_shapes) {
+    rope_check(1, 1, 2);
+    rope_check(5, 3, 6);
+    rope_check(61, 6, 48);
+    rope_check(7, 2, 128);
+}
+END_TEST
+
+START_TEST(rope_refuses_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 4};
+    const int32_t positions[3] = {0, 5, ROPE_PLACES};
+    const rope_case t = {.rows = 3, .heads = 2, .head_dim = 4, .positions = positions};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_rope args = rope_args(&r, &t);
+    named_ref refs[] = {{&args.x, "operand x", 4, false},
+                        {&args.y, "operand y", 4, false},
+                        {&args.positions, "operand positions", 4, false},
+                        {&args.table, "operand table", 4, false}};
+    REFUSES(&r, rope, &args, refs);
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "positions[2] is 37"), "%s", err.text);
+    args.head_dim = 3;
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.head_dim = 4;
+    args.dtype = WEFT_BF16;
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    end_run(&r);
+}
+END_TEST
+
+/* ---- swiglu and add ---- */
+
+typedef struct swiglu_case {
+    int64_t n;
+    const float *gate, *up, *dy, *dgate, *dup;
+    int add_gate, add_up, in_place;
+} swiglu_case;
+
+static void swiglu_run(run *r, const void *data) {
+    const swiglu_case *t = data;
+    weft_swiglu args = {.struct_size = sizeof args, .n = t->n, .dtype = WEFT_F32};
+    args.gate = put_floats(r, t->gate, t->n);
+    args.up = put_floats(r, t->up, t->n);
+    args.y = put_floats(r, NULL, t->n);
+    RUN(r, swiglu, &args);
+    get_floats(r, args.y, t->n);
+}
+
+static void swiglu_backward_run(run *r, const void *data) {
+    const swiglu_case *t = data;
+    weft_swiglu args = {.struct_size = sizeof args, .n = t->n, .dtype = WEFT_F32};
+    args.accumulate_dgate = t->add_gate;
+    args.accumulate_dup = t->add_up;
+    args.gate = put_floats(r, t->gate, t->n);
+    args.up = put_floats(r, t->up, t->n);
+    args.dy = put_floats(r, t->dy, t->n);
+    args.dgate = t->in_place ? args.gate : put_floats(r, t->add_gate ? t->dgate : NULL, t->n);
+    args.dup = t->in_place ? args.up : put_floats(r, t->add_up ? t->dup : NULL, t->n);
+    RUN(r, swiglu_backward, &args);
+    get_floats(r, args.dgate, t->n);
+    get_floats(r, args.dup, t->n);
+}
+
+static void swiglu_check(int64_t n) {
+    swiglu_case t = {.n = n};
+    double *y = zeros(n), *dgate = zeros(n), *dup = zeros(n);
+    float *gate = numbers(n, 30), *out = NULL, *set = NULL, *added = NULL, *in_place = NULL;
+    int64_t i = 0;
+    gate[n / 2] = -200;
+    gate[0] = 200;
+    t.gate = gate, t.up = numbers(n, 2), t.dy = numbers(n, 1), t.dgate = numbers(n, 1), t.dup = numbers(n, 1);
+    for (i = 0; i < n; i++) {
+        const double g = (double)gate[i], u = (double)t.up[i], s = 1 / (1 + exp(-g)), d = (double)t.dy[i];
+        y[i] = g * s * u;
+        dgate[i] = d * u * (s + g * s * (1 - s));
+        dup[i] = d * g * s;
+    }
+    out = every_way(swiglu_run, &t, "swiglu");
+    expect_close("swiglu", out, y, n, 5e-7);
+    set = every_way(swiglu_backward_run, &t, "swiglu_backward");
+    expect_close("dgate", set, dgate, n, 1e-6);
+    expect_close("dup", set + n, dup, n, 5e-7);
+    t.in_place = 1;
+    in_place = every_way(swiglu_backward_run, &t, "swiglu_backward in place");
+    ck_assert_mem_eq(in_place, set, (size_t)n * 8);
+    t.in_place = 0;
+    t.add_gate = t.add_up = 1;
+    added = every_way(swiglu_backward_run, &t, "swiglu_backward, accumulating");
+    for (i = 0; i < n; i++)
+        ck_assert(added[i] == t.dgate[i] + set[i] && added[n + i] == t.dup[i] + set[n + i]);
+    free(y), free(dgate), free(dup), free(out), free(set), free(added), free(in_place), free(gate);
+    free((void *)t.up), free((void *)t.dy), free((void *)t.dgate), free((void *)t.dup);
+}
+
+START_TEST(swiglu_of_odd_lengths) {
+    swiglu_check(2);
+    swiglu_check(17);
+    swiglu_check(50021);
+}
+END_TEST
+
+typedef struct add_case {
+    int64_t n;
+    const float *a, *b;
+    int on; /* 0: y apart, 1: on a, 2: on b */
+} add_case;
+
+static void add_run(run *r, const void *data) {
+    const add_case *t = data;
+    weft_add args = {.struct_size = sizeof args, .n = t->n, .dtype = WEFT_F32};
+    args.a = put_floats(r, t->a, t->n);
+    args.b = put_floats(r, t->b, t->n);
+    args.y = t->on == 0 ? put_floats(r, NULL, t->n) : t->on == 1 ? args.a : args.b;
+    RUN(r, add, &args);
+    get_floats(r, args.y, t->n);
+}
+
+START_TEST(add_apart_and_in_place) {
+    const int64_t sizes[] = {1, 15, 33, 16384, 40961};
+    for (int s = 0; s < 5; s++) {
+        add_case t = {.n = sizes[s]};
+        t.a = numbers(t.n, 1), t.b = numbers(t.n, 1);
+        for (t.on = 0; t.on < 3; t.on++) {
+            float *got = every_way(add_run, &t, "add");
+            for (int64_t i = 0; i < t.n; i++)
+                ck_assert(got[i] == t.a[i] + t.b[i]);
+            free(got);
+        }
+        free((void *)t.a), free((void *)t.b);
+    }
+}
+END_TEST
+
+START_TEST(elementwise_refuses_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 4};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_swiglu args = {.struct_size = sizeof args, .n = 5, .dtype = WEFT_F32};
+    weft_add add = {.struct_size = sizeof add, .n = 5, .dtype = WEFT_F32};
+    named_ref forward[] = {
+        {&args.gate, "operand gate", 4, false}, {&args.up, "operand up", 4, false}, {&args.y, "operand y", 4, false}};
+    named_ref backward[] = {{&args.gate, "operand gate", 4, false},
+                            {&args.up, "operand up", 4, false},
+                            {&args.dy, "operand dy", 4, false},
+                            {&args.dgate, "operand dgate", 4, true},
+                            {&args.dup, "operand dup", 4, true}};
+    named_ref both[] = {
+        {&add.a, "operand a", 4, false}, {&add.b, "operand b", 4, false}, {&add.y, "operand y", 4, false}};
+    weft_ref *all[] = {&args.gate, &args.up, &args.y, &args.dy, &args.dgate, &args.dup, &add.a, &add.b, &add.y};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        *all[i] = put_floats(&r, NULL, 5);
+    REFUSES(&r, swiglu, &args, forward);
+    REFUSES(&r, swiglu_backward, &args, backward);
+    REFUSES(&r, add, &add, both);
+    args.dtype = add.dtype = WEFT_BF16;
+    ck_assert_int_eq(table->swiglu(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(table->swiglu_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(table->add(r.device, NULL, &add, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "add") && strstr(err.text, "bf16"), "%s", err.text);
+    end_run(&r);
+}
+END_TEST
+
+/* ---- embedding ---- */
+
+typedef struct embedding_case {
+    int64_t rows, width, vocab;
+    const int32_t *ids;
+    const float *table, *dy, *dtable;
+    int accumulate;
+} embedding_case;
+
+static weft_embedding embedding_args(const embedding_case *t) {
+    const weft_embedding args = {.struct_size = sizeof args,
+                                 .rows = t->rows,
+                                 .width = t->width,
+                                 .vocab = t->vocab,
+                                 .accumulate = t->accumulate,
+                                 .dtype = WEFT_F32,
+                                 .dtype_table = WEFT_F32};
+    return args;
+}
+
+static void embedding_run(run *r, const void *data) {
+    const embedding_case *t = data;
+    weft_embedding args = embedding_args(t);
+    args.ids = put(r, t->ids, t->rows * 4);
+    args.table = put_floats(r, t->table, t->vocab * t->width);
+    args.y = put_floats(r, NULL, t->rows * t->width);
+    RUN(r, embedding, &args);
+    get_floats(r, args.y, t->rows * t->width);
+}
+
+static weft_embedding embedding_backward_args(run *r, const embedding_case *t) {
+    weft_embedding args = embedding_args(t);
+    args.ids = put(r, t->ids, t->rows * 4);
+    args.dy = put_floats(r, t->dy, t->rows * t->width);
+    args.dtable = put_floats(r, t->accumulate ? t->dtable : NULL, t->vocab * t->width);
+    args.workspace = put_workspace(r, table->embedding_backward_workspace(r->device, &args));
+    return args;
+}
+
+static void embedding_backward_run(run *r, const void *data) {
+    const embedding_case *t = data;
+    weft_embedding args = embedding_backward_args(r, t);
+    RUN(r, embedding_backward, &args);
+    get_floats(r, args.dtable, t->vocab * t->width);
+}
+
+/* The order of the sum is part of the contract, so the oracle is fp32 and exact. */
+static void embedding_check(int64_t rows, int64_t width, int64_t vocab) {
+    embedding_case t = {.rows = rows, .width = width, .vocab = vocab};
+    int32_t *ids = malloc((size_t)rows * sizeof *ids);
+    float *sum = calloc((size_t)(vocab * width), sizeof *sum), *got = NULL;
+    int64_t r = 0, i = 0;
+    for (r = 0; r < rows; r++)
+        ids[r] = (int32_t)(r % 4 == 0 ? vocab - 1 : (r * 31) % ((vocab + 1) / 2));
+    t.ids = ids;
+    t.table = numbers(vocab * width, 1), t.dy = numbers(rows * width, 1), t.dtable = numbers(vocab * width, 1);
+    got = every_way(embedding_run, &t, "embedding");
+    for (r = 0; r < rows; r++)
+        ck_assert_mem_eq(got + r * width, t.table + ids[r] * width, (size_t)width * 4);
+    free(got);
+    for (r = 0; r < rows; r++) {
+        for (i = 0; i < width; i++)
+            sum[ids[r] * width + i] += t.dy[r * width + i];
+    }
+    got = every_way(embedding_backward_run, &t, "embedding_backward");
+    for (i = 0; i < vocab * width; i++)
+        ck_assert(got[i] == sum[i]);
+    free(got);
+    t.accumulate = 1;
+    got = every_way(embedding_backward_run, &t, "embedding_backward, accumulating");
+    for (i = 0; i < vocab * width; i++)
+        ck_assert(got[i] == t.dtable[i] + sum[i]);
+    free(got), free(sum), free(ids);
+    free((void *)t.table), free((void *)t.dy), free((void *)t.dtable);
+}
+
+START_TEST(embedding_of_odd_shapes) {
+    embedding_check(1, 1, 1);
+    embedding_check(50, 7, 3);
+    embedding_check(333, 64, 509);
+    embedding_check(71, 517, 1009);
+    embedding_check(5, 8, 32000);
+}
+END_TEST
+
+START_TEST(embedding_refuses_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 8};
+    const int32_t ids[4] = {0, 6, 1, -1};
+    const embedding_case t = {.rows = 4, .width = 3, .vocab = 7, .ids = ids};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_embedding args = embedding_backward_args(&r, &t);
+    named_ref backward[] = {{&args.ids, "operand ids", 4, false},
+                            {&args.dy, "operand dy", 4, false},
+                            {&args.dtable, "operand dtable", 4, false},
+                            {&args.workspace, "workspace", 8, false}};
+    named_ref forward[] = {{&args.ids, "operand ids", 4, false},
+                           {&args.table, "operand table", 4, false},
+                           {&args.y, "operand y", 4, false}};
+    args.table = put_floats(&r, NULL, 21);
+    args.y = put_floats(&r, NULL, 12);
+    REFUSES(&r, embedding_backward, &args, backward);
+    REFUSES(&r, embedding, &args, forward);
+    ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "ids[3] is -1"), "%s", err.text);
+    ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.dtype_table = WEFT_BF16;
+    ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    args.dtype = WEFT_BF16;
+    ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    end_run(&r);
+}
+END_TEST
+
+/* ---- square_sum and clip ---- */
+
+typedef struct square_case {
+    int64_t n;
+    const float *x;
+} square_case;
+
+static void square_run(run *r, const void *data) {
+    const square_case *t = data;
+    weft_square_sum args = {.struct_size = sizeof args, .n = t->n};
+    args.x = put_floats(r, t->x, t->n);
+    args.out = put_doubles(r, NULL, 1);
+    args.workspace = put_workspace(r, table->square_sum_workspace(r->device, &args));
+    RUN(r, square_sum, &args);
+    get_bytes(r, args.out, 8);
+}
+
+/* The order is the contract: blocks of 64 in order, then level by level. */
+static double square_oracle(const float *x, int64_t n) {
+    int64_t blocks = (n + 63) / 64, i = 0;
+    double *v = zeros(blocks), sum = 0;
+    for (i = 0; i < n; i++)
+        v[i / 64] += (double)x[i] * (double)x[i];
+    while (blocks > 1) {
+        const int64_t next = (blocks + 1) / 2;
+        for (i = 0; i < next; i++)
+            v[i] = 2 * i + 1 < blocks ? v[2 * i] + v[2 * i + 1] : v[2 * i];
+        blocks = next;
+    }
+    sum = v[0];
+    free(v);
+    return sum;
+}
+
+START_TEST(square_sum_has_the_declared_order) {
+    const int64_t sizes[] = {0, 1, 63, 64, 65, 577, 65536, 65537, 65600, 200003, 1000003};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        square_case t = {.n = sizes[s]};
+        float *x = numbers(t.n, 1), *got = NULL;
+        for (int64_t i = 0; i < t.n; i += 3)
+            x[i] *= 1e-4f;
+        t.x = x;
+        got = every_way(square_run, &t, "square_sum");
+        ck_assert(double_of(got) == square_oracle(x, t.n));
+        free(got), free(x);
+    }
+}
+END_TEST
+
+typedef struct clip_case {
+    int64_t n;
+    const double *sums;
+    double count, clip;
+} clip_case;
+
+static weft_clip clip_args(run *r, const clip_case *t) {
+    weft_clip args = {.struct_size = sizeof args, .n = t->n, .count = t->count, .clip = t->clip};
+    args.square_sums = put_doubles(r, t->sums, t->n);
+    args.norm = put_doubles(r, NULL, 1);
+    args.coefficient = put_floats(r, NULL, 1);
+    args.skip = put_floats(r, NULL, 1);
+    return args;
+}
+
+/* Results: norm (two words), coefficient, skip. */
+static void clip_run(run *r, const void *data) {
+    weft_clip args = clip_args(r, data);
+    RUN(r, clip, &args);
+    get_bytes(r, args.norm, 8);
+    get_floats(r, args.coefficient, 1);
+    get_floats(r, args.skip, 1);
+}
+
+static void clip_check(const clip_case *t, double norm, float coefficient, int32_t skip) {
+    float *got = every_way(clip_run, t, "clip");
+    int32_t skipped = -1;
+    memcpy(&skipped, got + 3, sizeof skipped);
+    ck_assert(isnan(norm) ? isnan(double_of(got)) : double_of(got) == norm);
+    ck_assert(got[2] == coefficient);
+    ck_assert_int_eq(skipped, skip);
+    free(got);
+}
+
+START_TEST(clip_follows_the_norm) {
+    const double sums[3] = {9, 16, 144}, bad[2] = {1, INFINITY}, worse[2] = {NAN, 1};
+    clip_check(&(clip_case){3, sums, 4, 0}, 3.25, 0.25f, 0);
+    clip_check(&(clip_case){3, sums, 4, 1}, 3.25, (float)(1 / (3.25 + 1e-6) / 4), 0);
+    clip_check(&(clip_case){3, sums, 4, 5}, 3.25, 0.25f, 0);
+    clip_check(&(clip_case){0, sums, 4, 1}, 0, 0.25f, 0);
+    clip_check(&(clip_case){2, bad, 4, 1}, INFINITY, 0, 1);
+    clip_check(&(clip_case){2, worse, 4, 1}, NAN, 0, 1);
+}
+END_TEST
+
+START_TEST(sums_refuse_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 8};
+    weft_square_sum args = {.struct_size = sizeof args, .n = 5};
+    weft_clip clip = clip_args(&r, &(clip_case){.n = 2});
+    named_ref refs[] = {{&args.x, "operand x", 4, false},
+                        {&args.out, "operand out", 8, false},
+                        {&args.workspace, "workspace", 8, false}};
+    named_ref of_clip[] = {{&clip.square_sums, "operand square_sums", 8, false},
+                           {&clip.norm, "operand norm", 8, false},
+                           {&clip.coefficient, "operand coefficient", 4, false},
+                           {&clip.skip, "operand skip", 4, false}};
+    args.x = put_floats(&r, NULL, 5);
+    args.out = put_doubles(&r, NULL, 1);
+    args.workspace = put_workspace(&r, table->square_sum_workspace(r.device, &args));
+    REFUSES(&r, square_sum, &args, refs);
+    REFUSES(&r, clip, &clip, of_clip);
+    end_run(&r);
+}
+END_TEST
+
+/* ---- update ---- */
+
+WEFT_HP(momentum_hp, float lr; float decay;)
+
+WEFT_ELEMENTWISE(momentum, momentum_hp, 2, s0 = 0.9f * s0 + g; s1 += 1.0f;
+                 w -= hp->lr * range->lr_scale * (s0 + range->decay * hp->decay * w);)
+
+typedef struct update_case {
+    int64_t n;
+    const float *w, *g, *s;
+    int32_t skip;
+} update_case;
+
+static weft_update update_args(run *r, const update_case *t, const weft_range *ranges, int64_t n_ranges) {
+    const momentum_hp hp = {0.1f, 0.5f};
+    const float coefficient = 0.25f;
+    weft_update args = {.struct_size = sizeof args, .kernel = &momentum, .n = t->n, .n_ranges = n_ranges};
+    args.weight = put_floats(r, t->w, t->n);
+    args.gradient = put_floats(r, t->g, t->n);
+    args.states[0] = put_floats(r, t->s, t->n);
+    args.states[1] = put_floats(r, t->s, t->n);
+    args.hp = put(r, &hp, sizeof hp);
+    args.ranges = put_at(r, ranges, n_ranges * (int64_t)sizeof *ranges, r->shift / 8 * 8);
+    args.coefficient = put_floats(r, &coefficient, 1);
+    args.skip = put(r, &t->skip, 4);
+    return args;
+}
+
+static void split(weft_range *ranges, int64_t n) {
+    const int64_t cut[4] = {0, n / 7, n / 7 + n / 2, n};
+    for (int i = 0; i < 3; i++) {
+        const weft_range row = {sizeof row, 0, cut[i], cut[i + 1] - cut[i], 1.0f + (float)i, i == 1 ? 0.0f : 1.0f};
+        ranges[i] = row;
+    }
+}
+
+/* Results: weight, states. */
+static void update_run(run *r, const void *data) {
+    const update_case *t = data;
+    weft_range ranges[3];
+    weft_update args;
+    split(ranges, t->n);
+    args = update_args(r, t, ranges, 3);
+    RUN(r, update, &args);
+    get_floats(r, args.weight, t->n);
+    get_floats(r, args.states[0], t->n);
+    get_floats(r, args.states[1], t->n);
+}
+
+START_TEST(update_runs_the_body_over_every_range) {
+    const int64_t sizes[] = {1, 13, 50021};
+    for (int s = 0; s < 3; s++) {
+        update_case t = {.n = sizes[s]};
+        weft_range ranges[3];
+        float *got = NULL;
+        split(ranges, t.n);
+        t.w = numbers(t.n, 1), t.g = numbers(t.n, 1), t.s = numbers(t.n, 1);
+        got = every_way(update_run, &t, "update");
+        for (int64_t i = 0; i < t.n; i++) {
+            const weft_range *range = i < ranges[1].offset ? ranges : i < ranges[2].offset ? ranges + 1 : ranges + 2;
+            const float state = 0.9f * t.s[i] + t.g[i] * 0.25f;
+            const float w = t.w[i] - 0.1f * range->lr_scale * (state + range->decay * 0.5f * t.w[i]);
+            ck_assert(got[i] == w && got[t.n + i] == state && got[2 * t.n + i] == t.s[i] + 1.0f);
+        }
+        free(got);
+        t.skip = 1;
+        got = every_way(update_run, &t, "update, skipped");
+        ck_assert_mem_eq(got, t.w, (size_t)t.n * 4);
+        ck_assert_mem_eq(got + t.n, t.s, (size_t)t.n * 4);
+        free(got), free((void *)t.w), free((void *)t.g), free((void *)t.s);
+    }
+}
+END_TEST
+
+START_TEST(update_refuses_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 8};
+    const float x[5] = {0};
+    const update_case t = {.n = 5, .w = x, .g = x, .s = x};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_range *seen = NULL, ranges[3];
+    weft_update args;
+    split(ranges, 5);
+    args = update_args(&r, &t, ranges, 3);
+    {
+        named_ref refs[] = {{&args.weight, "operand weight", 4, false},
+                            {&args.gradient, "operand gradient", 4, false},
+                            {&args.states[0], "operand states[0]", 4, false},
+                            {&args.states[1], "operand states[1]", 4, false},
+                            {&args.ranges, "operand ranges", 8, false},
+                            {&args.coefficient, "operand coefficient", 4, false},
+                            {&args.skip, "operand skip", 4, false}};
+        REFUSES(&r, update, &args, refs);
+    }
+    RUN(&r, update, &args);
+    seen = table->host_view(r.device, args.ranges);
+    seen[1].length--; /* a gap */
+    ck_assert_int_eq(table->update(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "ranges[2]"), "%s", err.text);
+    args.n_ranges = 2; /* what is left does not cover all */
+    ck_assert_int_eq(table->update(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "cover"), "%s", err.text);
+    end_run(&r);
+}
+END_TEST
+
+/* ---- convert ---- */
+
+static float convert_one(run *r, const void *value, int64_t bytes, int32_t from, int32_t to, void *out) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_ref source = put(r, value, bytes), target = put(r, NULL, 4), back = put(r, NULL, 4);
+    float x = 0;
+    ck_assert_msg(table->convert(r->device, NULL, target, to, source, from, 1, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(table->read(r->device, NULL, out, target, weft_dtype_bytes(to), &err), WEFT_OK);
+    ck_assert_int_eq(table->convert(r->device, NULL, back, WEFT_F32, target, to, 1, &err), WEFT_OK);
+    ck_assert_int_eq(table->read(r->device, NULL, &x, back, 4, &err), WEFT_OK);
+    end_run(r);
+    return x;
+}
+
+/* Halves keep their own bits, and what lies between two neighbours goes to the nearer one, or to the even one. */
+static void convert_round_trips(int32_t dtype, uint32_t last) {
+    run r = {.device = devices[2]};
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t n = last;
+    uint16_t *half = malloc((size_t)n * 2), *again = malloc((size_t)n * 2);
+    float *wide = malloc((size_t)n * 4), *middle = malloc((size_t)n * 4), *close = malloc((size_t)n * 4);
+    weft_ref halves, floats;
+    int64_t i = 0;
+    for (i = 0; i < n; i++)
+        half[i] = (uint16_t)i;
+    halves = put(&r, half, n * 2);
+    floats = put(&r, NULL, n * 4);
+    ck_assert_int_eq(table->convert(r.device, NULL, floats, WEFT_F32, halves, dtype, n, &err), WEFT_OK);
+    ck_assert_int_eq(table->read(r.device, NULL, wide, floats, n * 4, &err), WEFT_OK);
+    for (i = 1; i < n; i++)
+        ck_assert(wide[i] > wide[i - 1]);
+    for (i = 0; i < n - 1; i++) {
+        middle[i] = (float)(((double)wide[i] + (double)wide[i + 1]) / 2);
+        close[i] = nextafterf(middle[i], INFINITY);
+    }
+    for (int step = 0; step < 3; step++) {
+        const float *from = step == 0 ? wide : step == 1 ? middle : close;
+        ck_assert_int_eq(table->write(r.device, NULL, floats, from, (n - 1) * 4, &err), WEFT_OK);
+        ck_assert_int_eq(table->convert(r.device, NULL, halves, dtype, floats, WEFT_F32, n - 1, &err), WEFT_OK);
+        ck_assert_int_eq(table->read(r.device, NULL, again, halves, (n - 1) * 2, &err), WEFT_OK);
+        for (i = 0; i < n - 1; i++)
+            ck_assert_int_eq(again[i], step == 0 ? i : step == 1 ? i + (i & 1) : i + 1);
+    }
+    end_run(&r);
+    free(half), free(again), free(wide), free(middle), free(close);
+}
+
+START_TEST(convert_rounds_to_nearest_even) {
+    run r = {.device = devices[1]};
+    const float big = 65520, below = 65519.99f, nan = NAN, minus = -2.5f, tiny = 1e-10f;
+    uint16_t h = 0;
+    convert_round_trips(WEFT_BF16, 0x7F80); /* all finite ones, from zero up */
+    convert_round_trips(WEFT_F16, 0x7C00);
+    ck_assert(convert_one(&r, &big, 4, WEFT_F32, WEFT_F16, &h) == INFINITY);
+    ck_assert(convert_one(&r, &below, 4, WEFT_F32, WEFT_F16, &h) == 65504);
+    ck_assert(isnan(convert_one(&r, &nan, 4, WEFT_F32, WEFT_F16, &h)));
+    ck_assert(isnan(convert_one(&r, &nan, 4, WEFT_F32, WEFT_BF16, &h)));
+    ck_assert(convert_one(&r, &minus, 4, WEFT_F32, WEFT_F16, &h) == -2.5f);
+    ck_assert_int_eq(h, 0xC100);
+    ck_assert(convert_one(&r, &tiny, 4, WEFT_F32, WEFT_F16, &h) == 0);
+    h = 0xC020; /* bf16 -2.5 */
+    ck_assert(convert_one(&r, &h, 2, WEFT_BF16, WEFT_F16, &h) == -2.5f);
+    ck_assert(convert_one(&r, &h, 2, WEFT_F16, WEFT_BF16, &h) == -2.5f);
+}
+END_TEST
+
+typedef struct convert_case {
+    const float *x;
+    int64_t n;
+    int32_t dtype;
+} convert_case;
+
+static void convert_run(run *r, const void *data) {
+    const convert_case *t = data;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_ref from = put_floats(r, t->x, t->n), to = put(r, NULL, t->n * weft_dtype_bytes(t->dtype));
+    ck_assert_int_eq(table->convert(r->device, NULL, to, t->dtype, from, WEFT_F32, t->n, &err), WEFT_OK);
+    get_bytes(r, to, t->n * weft_dtype_bytes(t->dtype));
+}
+
+START_TEST(convert_in_pieces_and_within_bounds) {
+    const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+    float *x = numbers(70001, 3);
+    run r = {.device = devices[0]};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_ref from = put_floats(&r, x, 10), to = put_floats(&r, NULL, 10);
+    for (int i = 0; i < 3; i++) {
+        const convert_case t = {x, 70001, dtypes[i]};
+        free(every_way(convert_run, &t, "convert"));
+    }
+    ck_assert_int_eq(table->convert(r.device, NULL, to, WEFT_F32, from, WEFT_BF16, 27, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->convert(r.device, NULL, to, WEFT_BF16, from, WEFT_F32, 27, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->convert(r.device, NULL, to, WEFT_I32, from, WEFT_F32, 1, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(table->convert(r.device, NULL, to, WEFT_F32, from, 99, 1, &err), WEFT_E_UNSUPPORTED);
+    end_run(&r);
+    free(x);
+}
+END_TEST
+
+/* ---- memory, streams, the device itself ---- */
+
+START_TEST(memory_moves_in_out_and_within) {
+    weft_device *d = devices[3];
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t n = 5 << 20; /* large enough for huge pages */
+    weft_ref a = {NULL, 0}, b = {NULL, 12};
+    char *from = malloc((size_t)n), *to = malloc((size_t)n);
+    weft_stream *stream = NULL;
+    weft_mark *mark = NULL;
+    for (int64_t i = 0; i < n; i++)
+        from[i] = (char)(i * 37 + i / 4096);
+    ck_assert_int_eq(table->stream_create(d, &stream, &err), WEFT_OK);
+    ck_assert_int_eq(table->alloc(d, &a.buffer, n, &err), WEFT_OK);
+    ck_assert_int_eq(table->alloc(d, &b.buffer, n + 12, &err), WEFT_OK);
+    ck_assert_uint_eq((uintptr_t)table->host_view(d, a) % 4096, 0);
+    ck_assert_int_eq(table->write(d, stream, a, from, n, &err), WEFT_OK);
+    ck_assert_int_eq(table->copy(d, stream, b, a, n, &err), WEFT_OK);
+    ck_assert_int_eq(table->mark(d, stream, &mark, &err), WEFT_OK);
+    ck_assert_int_eq(table->wait(d, NULL, mark, &err), WEFT_OK);
+    ck_assert_int_eq(table->synchronize(d, stream, &err), WEFT_OK);
+    ck_assert_int_eq(table->read(d, stream, to, b, n, &err), WEFT_OK);
+    ck_assert_mem_eq(from, to, (size_t)n);
+    ck_assert_int_eq(table->fill(d, stream, b, 0x12345678u, n / 4, &err), WEFT_OK);
+    ck_assert_int_eq(table->read(d, stream, to, b, n, &err), WEFT_OK);
+    for (int64_t i = 0; i < n / 4; i++)
+        ck_assert_uint_eq(((uint32_t *)(void *)to)[i], 0x12345678u);
+    table->release(d, a.buffer);
+    b.offset = 0; /* within one buffer, over itself */
+    ck_assert_int_eq(table->write(d, stream, b, from, n, &err), WEFT_OK);
+    a = b;
+    a.offset = 8;
+    ck_assert_int_eq(table->copy(d, stream, a, b, n, &err), WEFT_OK);
+    ck_assert_int_eq(table->read(d, stream, to, a, n, &err), WEFT_OK);
+    ck_assert_mem_eq(from, to, (size_t)n);
+    a.offset = 16;
+    ck_assert_int_eq(table->copy(d, stream, a, b, n, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->write(d, stream, a, from, n, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->read(d, stream, to, a, n, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->fill(d, stream, a, 0, n / 4, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->write(d, stream, a, from, -1, &err), WEFT_E_HOST);
+    table->stream_destroy(d, stream);
+    table->release(d, b.buffer);
+    table->release(d, NULL);
+    free(from), free(to);
+}
+END_TEST
+
+START_TEST(memory_that_cannot_be_had_is_an_error) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_buffer *b = NULL;
+    ck_assert_int_eq(table->alloc(devices[0], &b, (int64_t)1 << 60, &err), WEFT_E_MEMORY);
+    ck_assert_int_eq(table->alloc(devices[0], &b, -1, &err), WEFT_E_HOST);
+    ck_assert_ptr_null(b);
+    ck_assert_int_eq(table->alloc(devices[0], &b, 0, &err), WEFT_OK);
+    table->release(devices[0], b);
+}
+END_TEST
+
+START_TEST(device_says_what_it_is) {
+    weft_device_info info = {.struct_size = sizeof info};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_device *d = NULL;
+    int64_t threads = INT64_MIN + 1; /* auto */
+    table->info(devices[2], &info);
+    ck_assert_int_eq(info.threads, 3);
+    ck_assert_msg(strncmp(info.library, "oneDNN ", 7) == 0, "%s", info.library);
+    ck_assert_uint_gt(strlen(info.name), 0);
+    ck_assert_uint_gt(strlen(info.isa), 0);
+    ck_assert_int_gt(info.memory, 0);
+    ck_assert_int_eq(table->create(&d, &host, &threads, 1, &err), WEFT_E_USER);
+    ck_assert_int_eq(table->create(&d, &host, &threads, 0, &err), WEFT_OK);
+    table->info(d, &info);
+    ck_assert_int_ge(info.threads, 1);
+    table->destroy(d);
+}
+END_TEST
+
+static void fill(TCase *tests) {
+    tcase_add_test(tests, rms_norm_of_odd_shapes);
+    tcase_add_test(tests, rms_norm_refuses_what_does_not_fit);
+    tcase_add_test(tests, rope_of_odd_shapes);
+    tcase_add_test(tests, rope_refuses_what_does_not_fit);
+    tcase_add_test(tests, swiglu_of_odd_lengths);
+    tcase_add_test(tests, add_apart_and_in_place);
+    tcase_add_test(tests, elementwise_refuses_what_does_not_fit);
+    tcase_add_test(tests, embedding_of_odd_shapes);
+    tcase_add_test(tests, embedding_refuses_what_does_not_fit);
+    tcase_add_test(tests, square_sum_has_the_declared_order);
+    tcase_add_test(tests, clip_follows_the_norm);
+    tcase_add_test(tests, sums_refuse_what_does_not_fit);
+    tcase_add_test(tests, update_runs_the_body_over_every_range);
+    tcase_add_test(tests, update_refuses_what_does_not_fit);
+    tcase_add_test(tests, convert_rounds_to_nearest_even);
+    tcase_add_test(tests, convert_in_pieces_and_within_bounds);
+    tcase_add_test(tests, memory_moves_in_out_and_within);
+    tcase_add_test(tests, memory_that_cannot_be_had_is_an_error);
+    tcase_add_test(tests, device_says_what_it_is);
+}
+
+int main(void) {
+    return run_suite("device.kernels", fill);
+}
