@@ -1,0 +1,102 @@
+/* added.c: finds added tokens in a text. */
+#include "added.h"
+#include "unicode.h"
+
+typedef struct finding {
+    const char *text;
+    size_t n;
+    size_t done; /* everything before was given */
+    bpe_part_fn *give;
+    void *context;
+    weft_error *err;
+} finding;
+
+const bpe_added_token *bpe_added_by_id(const bpe_added *self, int32_t id) {
+    const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
+    for (size_t i = 0; i < self->tokens.n; i++) {
+        if (tokens[i].id == id) return &tokens[i];
+    }
+    return NULL;
+}
+
+const bpe_added_token *bpe_added_by_content(const bpe_added *self, const char *content, size_t n) {
+    const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
+    for (size_t i = 0; i < self->tokens.n; i++) {
+        if (tokens[i].content.n == n && memcmp(tokens[i].content.bytes, content, n) == 0) return &tokens[i];
+    }
+    return NULL;
+}
+
+/* Where the character before `at` begins; *point is -1 for a stray byte. at > 0. */
+static size_t back(const char *text, size_t at, int32_t *point) {
+    for (size_t length = 1; length <= 4 && length <= at; length++) {
+        if (bpe_utf8(text + at - length, length, point) == length && *point >= 0) return at - length;
+    }
+    *point = -1;
+    return at - 1;
+}
+
+static bool word_before(const finding *self, size_t at) {
+    int32_t point = -1;
+    if (at > 0) (void)back(self->text, at, &point);
+    return bpe_is_word(point);
+}
+
+static bool word_at(const finding *self, size_t at) {
+    int32_t point = -1;
+    if (at < self->n) (void)bpe_utf8(self->text + at, self->n - at, &point);
+    return bpe_is_word(point);
+}
+
+/* White space on the left belongs to the token, as far as no token before took it. */
+static size_t stripped_begin(const finding *self, size_t begin) {
+    int32_t point = 0;
+    while (begin > self->done) {
+        const size_t before = back(self->text, begin, &point);
+        if (!bpe_is_space(point)) break;
+        begin = before;
+    }
+    return begin < self->done ? self->done : begin;
+}
+
+static size_t stripped_end(const finding *self, size_t end) {
+    int32_t point = 0;
+    while (end < self->n) {
+        const size_t length = bpe_utf8(self->text + end, self->n - end, &point);
+        if (!bpe_is_space(point)) break;
+        end += length;
+    }
+    return end;
+}
+
+static weft_status found(finding *self, const bpe_added_token *token, size_t begin, size_t end) {
+    weft_status status = WEFT_OK;
+    if (token->strip_left) begin = stripped_begin(self, begin);
+    if (token->strip_right) end = stripped_end(self, end);
+    if (self->done < begin) status = self->give(self->context, NULL, self->done, begin, self->err);
+    if (status == WEFT_OK) status = self->give(self->context, token, begin, end, self->err);
+    self->done = end;
+    return status;
+}
+
+weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const char *text, size_t n, bool plain,
+                           bpe_part_fn *give, void *context, weft_error *err) {
+    const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
+    finding work = {text, n, 0, give, context, err};
+    weft_status status = WEFT_OK;
+    size_t length = 0;
+    for (size_t i = 0; i < n && status == WEFT_OK; i += length) {
+        const bpe_added_token *token = NULL;
+        int32_t number = -1;
+        length = 1;
+        if (!trie->starts[(unsigned char)text[i]]) continue;
+        number = bpe_trie_longest(trie, text + i, n - i, &length);
+        if (number < 0) continue;
+        token = &tokens[number];
+        if (plain && token->special) continue;
+        if (token->single_word && (word_before(&work, i) || word_at(&work, i + length))) continue;
+        status = found(&work, token, i, i + length);
+    }
+    if (status == WEFT_OK && work.done < n) status = give(context, NULL, work.done, n, err);
+    return status;
+}

@@ -1,0 +1,47 @@
+/* added.h: tokens that are found in the text before the model sees it: <s>, <|endoftext|>, and plain ones.
+ *
+ * Tokens with `normalized` are looked for in the normalized text in their own normalized form, the others in the text as it
+ * is. Where several match, the leftmost counts, and of those the longest.
+ */
+#ifndef BPE_ADDED_H
+#define BPE_ADDED_H
+
+#include "normal.h"
+#include "trie.h"
+#include "vocab.h"
+
+typedef struct bpe_added_token {
+    int32_t id;
+    bool special;
+    bool single_word;
+    bool strip_left;
+    bool strip_right;
+    bool normalized;
+    bpe_text content;
+    bpe_text form; /* normalized content where it differs, else without bytes */
+} bpe_added_token;
+
+typedef struct bpe_added {
+    const weft_host *host;
+    bpe_list tokens; /* bpe_added_token, by position in the file */
+    bpe_trie as_is;
+    bpe_trie normalized;
+    int32_t highest; /* id; -1 without tokens */
+} bpe_added;
+
+weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_place *at, const json_t *json,
+                           const bpe_vocab *vocab, const bpe_normal *normal, const bpe_matcher *matcher,
+                           weft_error *err);
+void bpe_added_free(bpe_added *self);
+
+const bpe_added_token *bpe_added_by_id(const bpe_added *self, int32_t id);
+const bpe_added_token *bpe_added_by_content(const bpe_added *self, const char *content, size_t n);
+
+/* Receives the text in order: token NULL for what lies between tokens. */
+typedef weft_status bpe_part_fn(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err);
+
+/* plain: special tokens are text. */
+weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const char *text, size_t n, bool plain,
+                           bpe_part_fn *give, void *context, weft_error *err);
+
+#endif

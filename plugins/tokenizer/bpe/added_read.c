@@ -1,0 +1,133 @@
+/* added_read.c: the "added_tokens" part of tokenizer.json. An id that the library would not give is refused, for it takes
+ * the vocabulary's id of a known piece and counts upwards otherwise, whatever the file says.
+ */
+#include "added.h"
+
+#include <stdlib.h>
+
+typedef struct reading {
+    bpe_added *added;
+    const bpe_vocab *vocab;
+    const bpe_normal *normal;
+    const bpe_matcher *matcher;
+    int32_t next; /* id of the next token that is not in the vocabulary */
+} reading;
+
+static weft_status read_keys(bpe_added_token *token, const bpe_place *at, const json_t *json, weft_error *err) {
+    const bool no = false, yes = true;
+    const bpe_place id = bpe_place_key(at, "id");
+    weft_status status = WEFT_OK;
+    if (!json_is_object(json)) return bpe_json_fail(err, at, "must be an object.");
+    status = bpe_json_known(at, json, "id content single_word lstrip rstrip normalized special", err);
+    if (status == WEFT_OK) status = bpe_json_id(&token->id, &id, json_object_get(json, "id"), err);
+    if (status == WEFT_OK) status = bpe_json_bool(&token->single_word, at, json, "single_word", &no, err);
+    if (status == WEFT_OK) status = bpe_json_bool(&token->strip_left, at, json, "lstrip", &no, err);
+    if (status == WEFT_OK) status = bpe_json_bool(&token->strip_right, at, json, "rstrip", &no, err);
+    if (status == WEFT_OK) status = bpe_json_bool(&token->normalized, at, json, "normalized", &yes, err);
+    if (status == WEFT_OK) status = bpe_json_bool(&token->special, at, json, "special", &no, err);
+    return status;
+}
+
+static weft_status judge_id(reading *self, const bpe_added_token *token, const bpe_place *at, const char *content,
+                            size_t n, weft_error *err) {
+    const int32_t known = bpe_vocab_find(self->vocab, content, n);
+    size_t taken_n = 0;
+    const char *taken = bpe_vocab_piece(self->vocab, token->id, &taken_n);
+    if (known >= 0 && known != token->id)
+        return bpe_json_fail(err, at, "%s has id %d here and %d in model.vocab.", bpe_quote(content, n).text, token->id,
+                             known);
+    if (known >= 0) return WEFT_OK;
+    if (taken != NULL)
+        return bpe_json_fail(err, at, "id %d of %s is taken by the piece %s of model.vocab.", token->id,
+                             bpe_quote(content, n).text, bpe_quote(taken, taken_n).text);
+    if (token->id != self->next)
+        return bpe_json_fail(err, at, "%s has id %d, but the next free one is %d: added tokens follow the vocabulary "
+                                      "without gaps and in order.",
+                             bpe_quote(content, n).text, token->id, self->next);
+    self->next++;
+    return WEFT_OK;
+}
+
+/* The content as the normalizer leaves it, kept where it differs. */
+static weft_status set_form(const reading *self, bpe_added_token *token, weft_error *err) {
+    const weft_host *host = self->added->host;
+    const char *text = token->content.bytes;
+    size_t n = token->content.n;
+    bpe_list buffers[2];
+    weft_status status = WEFT_OK;
+    bpe_list_init(&buffers[0], host, 1);
+    bpe_list_init(&buffers[1], host, 1);
+    status = bpe_normal_run(self->normal, self->matcher, buffers, &text, &n, err);
+    if (status == WEFT_OK && (n != token->content.n || memcmp(text, token->content.bytes, n) != 0) &&
+        !bpe_text_set(&token->form, host, text, n))
+        status = bpe_no_memory(err);
+    bpe_list_free(&buffers[0]);
+    bpe_list_free(&buffers[1]);
+    return status;
+}
+
+static weft_status index_token(reading *self, const bpe_added_token *token, int32_t number, const bpe_place *at,
+                               weft_error *err) {
+    const bpe_text *form = token->form.bytes == NULL ? &token->content : &token->form;
+    bpe_trie *trie = token->normalized ? &self->added->normalized : &self->added->as_is;
+    int32_t taken = -1;
+    if (!bpe_trie_put(trie, form->bytes, form->n, number, &taken)) return bpe_no_memory(err);
+    if (taken < 0) return WEFT_OK;
+    return bpe_json_fail(err, at, "%s is found by the same text as added_tokens[%d].",
+                         bpe_quote(token->content.bytes, token->content.n).text, taken);
+}
+
+static weft_status read_token(reading *self, const bpe_place *at, const json_t *json, weft_error *err) {
+    bpe_added *added = self->added;
+    bpe_added_token fresh = {0};
+    bpe_added_token *token = NULL;
+    const char *content = NULL;
+    size_t n = 0;
+    weft_status status = read_keys(&fresh, at, json, err);
+    if (status == WEFT_OK) status = bpe_json_text(&content, &n, at, json, "content", err);
+    if (status != WEFT_OK || n == 0) return status; /* nothing is never found */
+    if (bpe_added_by_id(added, fresh.id) != NULL)
+        return bpe_json_fail(err, at, "id %d was given to another added token before.", fresh.id);
+    if (bpe_added_by_content(added, content, n) != NULL)
+        return bpe_json_fail(err, at, "%s was added before.", bpe_quote(content, n).text);
+    status = judge_id(self, &fresh, at, content, n, err);
+    if (status != WEFT_OK) return status;
+    bpe_list_add(&added->tokens, &fresh, 1);
+    if (added->tokens.failed) return bpe_no_memory(err);
+    token = &BPE_AT(&added->tokens, bpe_added_token)[added->tokens.n - 1];
+    if (!bpe_text_set(&token->content, added->host, content, n)) return bpe_no_memory(err);
+    if (token->normalized) status = set_form(self, token, err);
+    if (token->id > added->highest) added->highest = token->id;
+    return status == WEFT_OK ? index_token(self, token, (int32_t)added->tokens.n - 1, at, err) : status;
+}
+
+weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_place *at, const json_t *json,
+                           const bpe_vocab *vocab, const bpe_normal *normal, const bpe_matcher *matcher,
+                           weft_error *err) {
+    reading work = {self, vocab, normal, matcher, (int32_t)vocab->count};
+    weft_status status = WEFT_OK;
+    self->host = host;
+    self->highest = -1;
+    bpe_list_init(&self->tokens, host, sizeof(bpe_added_token));
+    bpe_trie_init(&self->as_is, host);
+    bpe_trie_init(&self->normalized, host);
+    if (json == NULL || json_is_null(json)) return WEFT_OK;
+    if (!json_is_array(json)) return bpe_json_fail(err, at, "must be an array.");
+    for (size_t i = 0; i < json_array_size(json) && status == WEFT_OK; i++) {
+        const bpe_place one = bpe_place_index(at, i);
+        status = read_token(&work, &one, json_array_get(json, i), err);
+    }
+    return status;
+}
+
+void bpe_added_free(bpe_added *self) {
+    if (self->host == NULL) return;
+    for (size_t i = 0; i < self->tokens.n; i++) {
+        bpe_added_token *token = &BPE_AT(&self->tokens, bpe_added_token)[i];
+        self->host->release(self->host, token->content.bytes);
+        self->host->release(self->host, token->form.bytes);
+    }
+    bpe_list_free(&self->tokens);
+    bpe_trie_free(&self->as_is);
+    bpe_trie_free(&self->normalized);
+}

@@ -1,0 +1,62 @@
+/* bpe: byte-pair encoding as Hugging Face's tokenizer.json describes it (tokenizer/1).
+ *
+ * SentencePiece style with byte pieces (LLaMA 1 and 2, Mistral) and byte-level (GPT-2, LLaMA 3, Qwen 2). Ids are those of
+ * the `tokenizers` library. What a file asks for and this plugin does not know is refused by name. A text need not be UTF-8:
+ * stray bytes are pieces of their own and come back as they were.
+ */
+#include "tokenizer.h"
+
+WEFT_NO_KEYS(bpe_config)
+
+static void destroy(weft_tokenizer *tokenizer) {
+    if (tokenizer == NULL) return;
+    bpe_model_free(&tokenizer->model);
+    bpe_normal_free(&tokenizer->normal);
+    bpe_split_free(&tokenizer->split);
+    bpe_added_free(&tokenizer->added);
+    bpe_decode_free(&tokenizer->decode);
+    tokenizer->host->release(tokenizer->host, tokenizer->added_by_id);
+    for (bpe_scratch *at = tokenizer->pool, *next = NULL; at != NULL; at = next) {
+        next = at->next;
+        bpe_scratch_free(tokenizer->host, at);
+    }
+    if (tokenizer->has_lock) (void)pthread_mutex_destroy(&tokenizer->lock);
+    tokenizer->host->release(tokenizer->host, tokenizer);
+}
+
+static weft_status create(weft_tokenizer **out, const weft_host *host, const void *config, const char *directory,
+                          weft_error *err) {
+    weft_tokenizer *fresh = bpe_zeros(host, 1, sizeof *fresh);
+    weft_status status = WEFT_OK;
+    (void)config;
+    if (fresh == NULL) return bpe_no_memory(err);
+    fresh->host = host;
+    fresh->has_lock = pthread_mutex_init(&fresh->lock, NULL) == 0;
+    status = fresh->has_lock ? bpe_tokenizer_read(fresh, directory, err) : bpe_no_memory(err);
+    if (status != WEFT_OK) destroy(fresh);
+    else *out = fresh;
+    return status;
+}
+
+static void info(const weft_tokenizer *tokenizer, weft_tokenizer_info *out) {
+    const bpe_special *special = &tokenizer->special;
+    out->flags = 0;
+    out->vocab_size = tokenizer->n_ids;
+    out->bos = special->bos;
+    out->eos = special->eos;
+    out->unk = special->unknown;
+    out->pad = special->pad;
+    out->auto_bos = special->auto_bos ? 1 : 0;
+    out->auto_eos = special->auto_eos ? 1 : 0;
+    out->reserved = 0;
+}
+
+static const char *file(const weft_tokenizer *tokenizer, uint32_t i) {
+    return i < BPE_MOST_FILES ? tokenizer->files[i] : NULL;
+}
+
+static const weft_tokenizer_plugin bpe_table = {
+    (uint32_t)sizeof(weft_tokenizer_plugin), 0, create, destroy, info, bpe_encode, bpe_decode_ids, file, NULL};
+
+WEFT_PLUGIN(tokenizer, 1, "bpe", "0.1.0", "Byte-pair encoding from a Hugging Face tokenizer.json", bpe_config, NULL,
+            bpe_table)

@@ -1,0 +1,150 @@
+/* decode.c: runs the decoder's steps. Byte pieces and byte-level characters become the bytes themselves, whether or not they
+ * make up UTF-8: what was encoded comes back.
+ */
+#include "decode.h"
+#include "split.h"
+#include "unicode.h"
+
+void bpe_texts_init(bpe_texts *self, const weft_host *host) {
+    bpe_list_init(&self->bytes, host, 1);
+    bpe_list_init(&self->ends, host, sizeof(size_t));
+}
+
+void bpe_texts_free(bpe_texts *self) {
+    bpe_list_free(&self->bytes);
+    bpe_list_free(&self->ends);
+}
+
+void bpe_texts_clear(bpe_texts *self) {
+    bpe_list_clear(&self->bytes);
+    bpe_list_clear(&self->ends);
+}
+
+void bpe_texts_end(bpe_texts *self) {
+    bpe_list_add(&self->ends, &self->bytes.n, 1);
+}
+
+static int32_t hex(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte of "<0x41>", or -1. */
+static int32_t byte_of(const char *text, size_t n) {
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || hex(text[3]) < 0 || hex(text[4]) < 0) return -1;
+    return hex(text[3]) * 16 + hex(text[4]);
+}
+
+/* Byte pieces in a row become one text. */
+static void byte_pieces(const bpe_texts *in, bpe_texts *out) {
+    const char *bytes = in->bytes.data == NULL ? "" : in->bytes.data;
+    size_t begin = 0;
+    bool open = false;
+    for (size_t i = 0; i < in->ends.n; i++) {
+        const size_t end = BPE_AT(&in->ends, size_t)[i];
+        const int32_t value = byte_of(bytes + begin, end - begin);
+        const char byte = (char)value;
+        if (open && value < 0) bpe_texts_end(out);
+        open = value >= 0;
+        bpe_list_add(&out->bytes, open ? &byte : bytes + begin, open ? 1 : end - begin);
+        if (!open) bpe_texts_end(out);
+        begin = end;
+    }
+    if (open) bpe_texts_end(out);
+}
+
+static bool starts(const char *text, size_t n, const bpe_text *with) {
+    return n >= with->n && memcmp(text, with->bytes, with->n) == 0;
+}
+
+static void strip(const bpe_decode_step *step, bpe_list *out, const char *text, size_t n) {
+    const size_t size = step->content.n;
+    for (int64_t i = 0; i < step->start && starts(text, n, &step->content); i++) {
+        text += size;
+        n -= size;
+    }
+    for (int64_t i = 0; i < step->stop && n >= size && starts(text + n - size, size, &step->content); i++) n -= size;
+    bpe_list_add(out, text, n);
+}
+
+/* A token with a character that stands for no byte is taken as it is. */
+static void byte_level(bpe_list *out, const char *text, size_t n) {
+    const size_t before = out->n;
+    size_t length = 0;
+    for (size_t i = 0; i < n; i += length) {
+        int32_t point = 0;
+        char byte = 0;
+        length = bpe_utf8(text + i, n - i, &point);
+        point = bpe_character_byte(point);
+        if (point < 0) {
+            out->n = before;
+            bpe_list_add(out, text, n);
+            return;
+        }
+        byte = (char)point;
+        bpe_list_add(out, &byte, 1);
+    }
+}
+
+/* The replacement is a blank, but in the first token it is left out where encoding puts it in front. */
+static void meta(const bpe_decode_step *step, bpe_list *out, const char *text, size_t n, bool first) {
+    size_t length = 0;
+    for (size_t i = 0; i < n; i += length) {
+        const bool mark = starts(text + i, n - i, &step->content);
+        length = mark ? step->content.n : 1;
+        if (!mark) bpe_list_add(out, text + i, 1);
+        else if (!first || step->scheme == BPE_NEVER) bpe_list_add(out, " ", 1);
+    }
+}
+
+static weft_status run_text(const bpe_decode_step *step, const bpe_matcher *matcher, bpe_list *out, const char *text,
+                            size_t n, bool first, weft_error *err) {
+    switch (step->kind) {
+    case BPE_DECODE_REPLACE: return bpe_replace(&step->pattern, &step->content, matcher, out, text, n, err);
+    case BPE_DECODE_STRIP: strip(step, out, text, n); break;
+    case BPE_DECODE_BYTE_LEVEL: byte_level(out, text, n); break;
+    case BPE_DECODE_META: meta(step, out, text, n, first); break;
+    default: bpe_list_add(out, text, n); break;
+    }
+    return WEFT_OK;
+}
+
+/* FUSE and BYTE_LEVEL make one text of all. */
+static weft_status run_texts(const bpe_decode_step *step, const bpe_matcher *matcher, const bpe_texts *in,
+                            bpe_texts *out, weft_error *err) {
+    const bool fuses = step->kind == BPE_DECODE_FUSE || step->kind == BPE_DECODE_BYTE_LEVEL;
+    const char *bytes = in->bytes.data == NULL ? "" : in->bytes.data;
+    size_t begin = 0;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < in->ends.n && status == WEFT_OK; i++) {
+        const size_t end = BPE_AT(&in->ends, size_t)[i];
+        status = run_text(step, matcher, &out->bytes, bytes + begin, end - begin, i == 0, err);
+        if (!fuses) bpe_texts_end(out);
+        begin = end;
+    }
+    if (fuses) bpe_texts_end(out);
+    return status;
+}
+
+static weft_status run_step(const bpe_decode_step *step, const bpe_matcher *matcher, const bpe_texts *in,
+                            bpe_texts *out, weft_error *err) {
+    weft_status status = WEFT_OK;
+    bpe_texts_clear(out);
+    if (step->kind == BPE_DECODE_BYTE_PIECES) byte_pieces(in, out);
+    else status = run_texts(step, matcher, in, out, err);
+    if (status == WEFT_OK && (out->bytes.failed || out->ends.failed)) status = bpe_no_memory(err);
+    return status;
+}
+
+weft_status bpe_decode_run(const bpe_decode *self, const bpe_matcher *matcher, bpe_texts texts[2], bpe_texts **out,
+                           weft_error *err) {
+    weft_status status = texts[0].bytes.failed || texts[0].ends.failed ? bpe_no_memory(err) : WEFT_OK;
+    size_t at = 0;
+    for (size_t i = 0; i < self->steps.n && status == WEFT_OK; i++, at = 1 - at) {
+        const bpe_decode_step *step = &BPE_AT(&self->steps, bpe_decode_step)[i];
+        status = run_step(step, matcher, &texts[at], &texts[1 - at], err);
+    }
+    *out = &texts[at];
+    return status;
+}

@@ -1,0 +1,152 @@
+/* json.c: jansson, and the sentences about what it found. */
+#include "json.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+weft_status bpe_json_load(json_t **out, const char *file, bool required, weft_error *err) {
+    json_error_t what;
+    json_t *root = NULL;
+    *out = NULL;
+    if (access(file, F_OK) != 0 && errno == ENOENT && !required) return WEFT_OK;
+    root = json_load_file(file, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &what);
+    if (root == NULL) {
+        if (what.line < 0) return weft_error_set(err, WEFT_E_DATA, "%s: %s.", file, what.text);
+        return weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: not the JSON of a tokenizer: %s.", file, what.line,
+                              what.column, what.text);
+    }
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return weft_error_set(err, WEFT_E_DATA, "%s: must hold a JSON object.", file);
+    }
+    *out = root;
+    return WEFT_OK;
+}
+
+bpe_place bpe_place_file(const char *file) {
+    bpe_place place = {file, {0}};
+    return place;
+}
+
+/* A path that is too long keeps its end, where the fault is. */
+static void extend(bpe_place *place, const char *what, const char *separator) {
+    const size_t n = strlen(place->path), more = strlen(what) + strlen(separator);
+    const size_t over = n + more + 1 > sizeof place->path ? n + more + 1 - sizeof place->path : 0;
+    if (over > n) return;
+    memmove(place->path, place->path + over, n - over + 1);
+    (void)snprintf(place->path + n - over, sizeof place->path - (n - over), "%s%s", separator, what);
+}
+
+bpe_place bpe_place_key(const bpe_place *at, const char *key) {
+    bpe_place place = *at;
+    extend(&place, key, place.path[0] == 0 ? "" : ".");
+    return place;
+}
+
+bpe_place bpe_place_index(const bpe_place *at, size_t i) {
+    bpe_place place = *at;
+    char text[32];
+    (void)snprintf(text, sizeof text, "[%zu]", i);
+    extend(&place, text, "");
+    return place;
+}
+
+weft_status bpe_json_fail(weft_error *err, const bpe_place *at, const char *format, ...) {
+    char text[1200];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return weft_error_set(err, WEFT_E_DATA, "%s: %s%s%s", at->file, at->path, at->path[0] == 0 ? "" : ": ", text);
+}
+
+static const char *kind_of(const json_t *value) {
+    static const char *const names[] = {"an object", "an array", "a text",  "a whole number",
+                                        "a number",  "true",     "false", "null"};
+    return value == NULL ? "missing" : names[json_typeof(value)];
+}
+
+weft_status bpe_json_text(const char **out, size_t *n, const bpe_place *at, const json_t *object, const char *key,
+                          weft_error *err) {
+    const json_t *value = json_object_get(object, key);
+    const bpe_place here = bpe_place_key(at, key);
+    if (!json_is_string(value)) return bpe_json_fail(err, &here, "must be a text, but is %s.", kind_of(value));
+    *out = json_string_value(value);
+    *n = json_string_length(value);
+    return WEFT_OK;
+}
+
+weft_status bpe_json_bool(bool *out, const bpe_place *at, const json_t *object, const char *key, const bool *fallback,
+                          weft_error *err) {
+    const json_t *value = json_object_get(object, key);
+    const bpe_place here = bpe_place_key(at, key);
+    if (fallback != NULL && (value == NULL || json_is_null(value))) {
+        *out = *fallback;
+        return WEFT_OK;
+    }
+    if (!json_is_boolean(value)) return bpe_json_fail(err, &here, "must be true or false, but is %s.", kind_of(value));
+    *out = json_is_true(value);
+    return WEFT_OK;
+}
+
+weft_status bpe_json_id(int32_t *out, const bpe_place *at, const json_t *value, weft_error *err) {
+    const json_int_t id = json_integer_value(value);
+    if (!json_is_integer(value)) return bpe_json_fail(err, at, "an id must be a whole number, but is %s.", kind_of(value));
+    if (id < 0 || id > BPE_HIGHEST_ID)
+        return bpe_json_fail(err, at, "an id must lie in 0..%d, but is %lld.", BPE_HIGHEST_ID, (long long)id);
+    *out = (int32_t)id;
+    return WEFT_OK;
+}
+
+weft_status bpe_json_type(const char **out, const bpe_place *at, const json_t *object, weft_error *err) {
+    size_t n = 0;
+    if (!json_is_object(object)) return bpe_json_fail(err, at, "must be an object, but is %s.", kind_of(object));
+    return bpe_json_text(out, &n, at, object, "type", err);
+}
+
+weft_status bpe_json_array(const json_t **out, const bpe_place *at, const json_t *object, const char *key,
+                           weft_error *err) {
+    const json_t *value = json_object_get(object, key);
+    const bpe_place here = bpe_place_key(at, key);
+    if (!json_is_array(value)) return bpe_json_fail(err, &here, "must be an array, but is %s.", kind_of(value));
+    *out = value;
+    return WEFT_OK;
+}
+
+static bool listed(const char *keys, const char *key) {
+    const size_t n = strlen(key);
+    for (const char *at = strstr(keys, key); n > 0 && at != NULL; at = strstr(at + 1, key)) {
+        if ((at == keys || at[-1] == ' ') && (at[n] == 0 || at[n] == ' ')) return true;
+    }
+    return false;
+}
+
+weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char *keys, weft_error *err) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach((json_t *)object, key, value) {
+        const bpe_place here = bpe_place_key(at, bpe_quote(key, strlen(key)).text);
+        if (!listed(keys, key))
+            return bpe_json_fail(err, &here, "this key is not known here and might change ids; known are: %s.", keys);
+    }
+    return WEFT_OK;
+}
+
+bpe_quoted bpe_quote(const char *bytes, size_t n) {
+    bpe_quoted out = {{0}};
+    size_t used = 0;
+    out.text[used++] = '"';
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char byte = (unsigned char)bytes[i];
+        const bool plain = byte >= 0x20 && byte != 0x7f;
+        if (used + 12 > sizeof out.text) {
+            (void)snprintf(out.text + used, sizeof out.text - used, "...");
+            used += 3;
+            break;
+        }
+        if (plain) out.text[used++] = (char)byte;
+        else used += (size_t)snprintf(out.text + used, sizeof out.text - used, "\\x%02X", byte);
+    }
+    out.text[used++] = '"';
+    return out;
+}

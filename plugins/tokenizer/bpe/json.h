@@ -1,0 +1,50 @@
+/* json.h: reads a JSON file, and its values with the place where they stand, so that every complaint names file and key. */
+#ifndef BPE_JSON_H
+#define BPE_JSON_H
+
+#include "memory.h"
+#include <jansson.h>
+
+/* A place in a file: "pre_tokenizer.pretokenizers[1].pattern". */
+typedef struct bpe_place {
+    const char *file;
+    char path[200];
+} bpe_place;
+
+/* *out is NULL where the file does not exist and is not required. Keys that appear twice are refused. */
+weft_status bpe_json_load(json_t **out, const char *file, bool required, weft_error *err);
+
+bpe_place bpe_place_file(const char *file);
+bpe_place bpe_place_key(const bpe_place *at, const char *key);
+bpe_place bpe_place_index(const bpe_place *at, size_t i);
+
+/* "FILE: PATH: " and the sentence; WEFT_E_DATA. */
+weft_status bpe_json_fail(weft_error *err, const bpe_place *at, const char *format, ...) WEFT_PRINTF(3, 4);
+
+/* Values by key of an object. A fallback stands for a key that is missing or null; without one it is an error. */
+weft_status bpe_json_text(const char **out, size_t *n, const bpe_place *at, const json_t *object, const char *key,
+                          weft_error *err);
+weft_status bpe_json_bool(bool *out, const bpe_place *at, const json_t *object, const char *key, const bool *fallback,
+                          weft_error *err);
+weft_status bpe_json_id(int32_t *out, const bpe_place *at, const json_t *value, weft_error *err);
+
+/* The object's "type", after judging that it is an object. */
+weft_status bpe_json_type(const char **out, const bpe_place *at, const json_t *object, weft_error *err);
+
+/* An array by key. */
+weft_status bpe_json_array(const json_t **out, const bpe_place *at, const json_t *object, const char *key,
+                           weft_error *err);
+
+/* Refuses keys that are not in the list, blank-separated: they might change ids. */
+weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char *keys, weft_error *err);
+
+/* A text for a message: quoted, controls as \xHH, cut where it is long. */
+typedef struct bpe_quoted {
+    char text[72];
+} bpe_quoted;
+bpe_quoted bpe_quote(const char *bytes, size_t n);
+
+/* Ids go up to this, so that a wrong number does not ask for a table of gigabytes. */
+#define BPE_HIGHEST_ID 16777215
+
+#endif

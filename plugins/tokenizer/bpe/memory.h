@@ -1,0 +1,55 @@
+/* memory.h: lists that grow, on the host's memory. A list that could not grow says so in `failed` and ignores what is
+ * added afterwards, so that a stage asks once, at its end.
+ */
+#ifndef BPE_MEMORY_H
+#define BPE_MEMORY_H
+
+#include <stdbool.h>
+#include <weft/host.h>
+
+typedef struct bpe_list {
+    const weft_host *host;
+    void *data;
+    size_t n;
+    size_t capacity;
+    size_t element; /* bytes of one */
+    bool failed;
+} bpe_list;
+
+#define BPE_AT(list, type) ((type *)(list)->data)
+
+void bpe_list_init(bpe_list *self, const weft_host *host, size_t element);
+void bpe_list_free(bpe_list *self);
+
+/* Room for n more; false and failed where there is none. */
+bool bpe_list_reserve(bpe_list *self, size_t n);
+
+/* Gives memory above so many bytes back; the list is empty then. */
+void bpe_list_trim(bpe_list *self, size_t bytes);
+
+/* n elements at the end. */
+static inline void bpe_list_add(bpe_list *self, const void *items, size_t n) {
+    if (n == 0 || (self->capacity - self->n < n && !bpe_list_reserve(self, n)) || self->failed) return;
+    memcpy((char *)self->data + self->n * self->element, items, n * self->element);
+    self->n += n;
+}
+
+static inline void bpe_list_clear(bpe_list *self) {
+    self->n = 0;
+    self->failed = false;
+}
+
+/* A text of its own; bytes is NUL-terminated, and NULL only where memory ran out. */
+typedef struct bpe_text {
+    char *bytes;
+    size_t n;
+} bpe_text;
+
+bool bpe_text_set(bpe_text *self, const weft_host *host, const char *bytes, size_t n);
+
+/* n elements of zeros, or NULL. */
+void *bpe_zeros(const weft_host *host, size_t n, size_t element);
+
+weft_status bpe_no_memory(weft_error *err);
+
+#endif

@@ -1,0 +1,176 @@
+/* pattern.c: reads patterns and goes through a text with them. PCRE2 sees whole characters alone: bytes that are not UTF-8
+ * stand between the stretches that it searches.
+ */
+#include "pattern.h"
+#include "unicode.h"
+
+/* The stack of compiled patterns grows up to this, for patterns that go back over long texts. */
+#define STACK_START ((size_t)32 << 10)
+#define STACK_MOST ((size_t)64 << 20)
+
+typedef struct search {
+    const bpe_pattern *pattern;
+    const bpe_matcher *matcher;
+    const char *text;
+    bpe_visit *visit;
+    void *context;
+    weft_error *err;
+} search;
+
+bool bpe_matcher_init(bpe_matcher *self) {
+    self->found = pcre2_match_data_create(1, NULL);
+    self->context = pcre2_match_context_create(NULL);
+    self->stack = pcre2_jit_stack_create(STACK_START, STACK_MOST, NULL);
+    if (self->found == NULL || self->context == NULL) return false;
+    if (self->stack != NULL) pcre2_jit_stack_assign(self->context, NULL, self->stack); /* NULL: PCRE2 without JIT */
+    return true;
+}
+
+void bpe_matcher_free(bpe_matcher *self) {
+    pcre2_match_data_free(self->found);
+    pcre2_match_context_free(self->context);
+    pcre2_jit_stack_free(self->stack);
+}
+
+weft_status bpe_pattern_literal(bpe_pattern *self, const weft_host *host, const char *bytes, size_t n,
+                                weft_error *err) {
+    self->kind = BPE_LITERAL;
+    return bpe_text_set(&self->literal, host, bytes, n) ? WEFT_OK : bpe_no_memory(err);
+}
+
+weft_status bpe_pattern_regex(bpe_pattern *self, const weft_host *host, const bpe_place *at, const char *regex,
+                              size_t n, weft_error *err) {
+    const char *why = NULL;
+    int code = 0;
+    PCRE2_SIZE where = 0;
+    PCRE2_UCHAR message[120] = {0};
+    weft_status status = WEFT_OK;
+    bpe_list translated;
+    bpe_list_init(&translated, host, 1);
+    self->kind = BPE_REGEX;
+    if (!bpe_regex_translate(&translated, &why, regex, n)) {
+        status = bpe_json_fail(err, at, "the pattern %s holds %s, which is not supported.", bpe_quote(regex, n).text, why);
+        goto done;
+    }
+    if (translated.failed) {
+        status = bpe_no_memory(err);
+        goto done;
+    }
+    self->code = pcre2_compile((PCRE2_SPTR)(translated.n == 0 ? "" : translated.data), translated.n,
+                               PCRE2_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &where, NULL);
+    if (self->code == NULL) {
+        (void)pcre2_get_error_message(code, message, sizeof message);
+        status = bpe_json_fail(err, at, "the pattern %s cannot be compiled: %s.", bpe_quote(regex, n).text,
+                               (const char *)message);
+        goto done;
+    }
+    (void)pcre2_jit_compile(self->code, PCRE2_JIT_COMPLETE); /* without it matching is slower, and the same */
+done:
+    bpe_list_free(&translated);
+    return status;
+}
+
+weft_status bpe_pattern_read(bpe_pattern *self, const weft_host *host, const bpe_place *at, const json_t *json,
+                             weft_error *err) {
+    const json_t *literal = json_object_get(json, "String"), *regex = json_object_get(json, "Regex");
+    const bpe_place here = bpe_place_key(at, "Regex");
+    if (json_object_size(json) != 1 || !(json_is_string(literal) || json_is_string(regex)))
+        return bpe_json_fail(err, at, "a pattern must be {\"String\": ...} or {\"Regex\": ...}.");
+    if (regex != NULL)
+        return bpe_pattern_regex(self, host, &here, json_string_value(regex), json_string_length(regex), err);
+    if (json_string_length(literal) == 0) return bpe_json_fail(err, at, "the pattern is empty.");
+    return bpe_pattern_literal(self, host, json_string_value(literal), json_string_length(literal), err);
+}
+
+void bpe_pattern_free(bpe_pattern *self, const weft_host *host) {
+    host->release(host, self->literal.bytes);
+    pcre2_code_free(self->code);
+}
+
+static weft_status give(const search *self, size_t begin, size_t end, bool is_match) {
+    return self->visit(self->context, begin, end, is_match, self->err);
+}
+
+static weft_status between(const search *self, size_t begin, size_t end) {
+    return begin < end ? give(self, begin, end, false) : WEFT_OK;
+}
+
+static weft_status each_literal(const search *self, size_t n) {
+    const bpe_text *literal = &self->pattern->literal;
+    size_t last = 0;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && last < n) {
+        const char *found = memmem(self->text + last, n - last, literal->bytes, literal->n);
+        const size_t begin = found == NULL ? n : (size_t)(found - self->text);
+        status = between(self, last, begin);
+        if (found == NULL || status != WEFT_OK) break;
+        last = begin + literal->n;
+        status = give(self, begin, last, true);
+    }
+    return status;
+}
+
+static weft_status each_numeric(const search *self, size_t n) {
+    size_t last = 0, length = 0;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < n && status == WEFT_OK; i += length) {
+        int32_t point = 0;
+        length = bpe_utf8(self->text + i, n - i, &point);
+        if (point < 0 || !bpe_is_numeric(point)) continue;
+        status = between(self, last, i);
+        if (status == WEFT_OK) status = give(self, i, i + length, true);
+        last = i + length;
+    }
+    return status == WEFT_OK ? between(self, last, n) : status;
+}
+
+static weft_status match_fault(const search *self, int code, size_t at) {
+    PCRE2_UCHAR message[120] = {0};
+    (void)pcre2_get_error_message(code, message, sizeof message);
+    return weft_error_set(self->err, WEFT_E_DATA, "A pattern of the tokenizer fails at byte %zu of a part of the text: %s.",
+                          at, (const char *)message);
+}
+
+/* Whole characters from begin to end. An empty match right behind the one before is none. */
+static weft_status each_match(const search *self, size_t begin, size_t end) {
+    const size_t *span = pcre2_get_ovector_pointer(self->matcher->found);
+    size_t last = begin, from = begin, last_match = SIZE_MAX;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && from <= end) {
+        size_t left = 0, right = 0;
+        const int rc = pcre2_match(self->pattern->code, (PCRE2_SPTR)(self->text + begin), end - begin, from - begin,
+                                   PCRE2_NO_UTF_CHECK, self->matcher->found, self->matcher->context);
+        if (rc == PCRE2_ERROR_NOMATCH) break;
+        if (rc < 0) return match_fault(self, rc, from);
+        left = begin + span[0];
+        right = begin + span[1];
+        if (left == right && right == last_match) {
+            int32_t point = 0;
+            from = right == end ? end + 1 : right + bpe_utf8(self->text + right, end - right, &point);
+            continue;
+        }
+        status = between(self, last, left);
+        if (status == WEFT_OK) status = give(self, left, right, true);
+        last = from = last_match = right;
+    }
+    return status == WEFT_OK ? between(self, last, end) : status;
+}
+
+static weft_status each_regex(const search *self, size_t n) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < n && status == WEFT_OK;) {
+        const size_t end = i + bpe_valid_prefix(self->text + i, n - i);
+        if (end > i) status = each_match(self, i, end);
+        i = end + bpe_stray_prefix(self->text + end, n - end);
+        if (status == WEFT_OK) status = between(self, end, i);
+    }
+    return status;
+}
+
+weft_status bpe_pattern_each(const bpe_pattern *self, const bpe_matcher *matcher, const char *text, size_t n,
+                             bpe_visit *visit, void *context, weft_error *err) {
+    const search work = {self, matcher, text, visit, context, err};
+    if (self->kind == BPE_LITERAL) return each_literal(&work, n);
+    if (self->kind == BPE_NUMERIC) return each_numeric(&work, n);
+    return each_regex(&work, n);
+}

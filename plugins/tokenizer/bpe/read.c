@@ -1,0 +1,115 @@
+/* read.c: a directory becomes a tokenizer: its files are opened, each part reads its own, the tables by id are filled. */
+#include "tokenizer.h"
+
+#include <unistd.h>
+
+#define PATH_BYTES 4096
+
+static const char *const file_names[BPE_MOST_FILES] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model",
+    "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja"};
+
+static weft_status join(char out[PATH_BYTES], const char *directory, const char *name, weft_error *err) {
+    const int n = snprintf(out, PATH_BYTES, "%s/%s", directory, name);
+    if (n > 0 && n < PATH_BYTES) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER, "%s: the path of a tokenizer is too long.", directory);
+}
+
+static weft_status find_files(weft_tokenizer *tokenizer, const char *directory, weft_error *err) {
+    char path[PATH_BYTES];
+    size_t n = 0;
+    for (size_t i = 0; i < BPE_MOST_FILES; i++) {
+        const weft_status status = join(path, directory, file_names[i], err);
+        if (status != WEFT_OK) return status;
+        if (access(path, F_OK) == 0) tokenizer->files[n++] = file_names[i];
+    }
+    if (n > 0 && strcmp(tokenizer->files[0], file_names[0]) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s: no tokenizer.json is there, which this tokenizer is read from. Name a directory that has "
+                          "one ([tokenizer] path), or make one with AutoTokenizer.save_pretrained of transformers.",
+                          directory);
+}
+
+static weft_status load(json_t *out[3], char paths[3][PATH_BYTES], const char *directory, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < 3 && status == WEFT_OK; i++) {
+        status = join(paths[i], directory, file_names[i], err);
+        if (status == WEFT_OK) status = bpe_json_load(&out[i], paths[i], i == 0, err);
+    }
+    return status;
+}
+
+static weft_status judge_root(const weft_tokenizer *tokenizer, const bpe_place *at, const json_t *root,
+                              weft_error *err) {
+    const bpe_place here = bpe_place_key(at, "version");
+    const json_t *version = json_object_get(root, "version");
+    const char *text = json_string_value(version);
+    weft_status status = bpe_json_known(at, root,
+                                        "version truncation padding added_tokens normalizer pre_tokenizer "
+                                        "post_processor decoder model",
+                                        err);
+    if (status != WEFT_OK) return status;
+    if (version != NULL && (text == NULL || strcmp(text, "1.0") != 0))
+        return bpe_json_fail(err, &here, "must be \"1.0\".");
+    /* As in `transformers`, a text is cut and filled up by who asks for it, not by the file. */
+    if (json_is_object(json_object_get(root, "truncation")) || json_is_object(json_object_get(root, "padding")))
+        weft_log(tokenizer->host, WEFT_LOG_INFO, "%s: truncation and padding are not applied.", at->file);
+    return WEFT_OK;
+}
+
+static weft_status read_parts(weft_tokenizer *self, const bpe_place *at, const json_t *root, weft_error *err) {
+    const weft_host *host = self->host;
+    const bpe_place model = bpe_place_key(at, "model"), normal = bpe_place_key(at, "normalizer");
+    const bpe_place split = bpe_place_key(at, "pre_tokenizer"), added = bpe_place_key(at, "added_tokens");
+    const bpe_place decoder = bpe_place_key(at, "decoder");
+    bpe_scratch *scratch = NULL;
+    weft_status status = bpe_model_read(&self->model, host, &model, json_object_get(root, "model"), err);
+    if (status == WEFT_OK)
+        status = bpe_normal_read(&self->normal, host, &normal, json_object_get(root, "normalizer"), err);
+    if (status == WEFT_OK)
+        status = bpe_split_read(&self->split, host, &split, json_object_get(root, "pre_tokenizer"), err);
+    if (status == WEFT_OK)
+        status = bpe_decode_read(&self->decode, host, &decoder, json_object_get(root, "decoder"), err);
+    if (status != WEFT_OK) return status;
+    scratch = bpe_scratch_take(self, err);
+    if (scratch == NULL) return WEFT_E_MEMORY;
+    status = bpe_added_read(&self->added, host, &added, json_object_get(root, "added_tokens"), &self->model.vocab,
+                            &self->normal, &scratch->matcher, err);
+    bpe_scratch_give(self, scratch);
+    return status;
+}
+
+static weft_status fill_ids(weft_tokenizer *self, weft_error *err) {
+    const int32_t of_model = (int32_t)self->model.vocab.pieces.n;
+    self->n_ids = self->added.highest + 1 > of_model ? self->added.highest + 1 : of_model;
+    self->added_by_id = self->host->alloc(self->host, (size_t)self->n_ids * sizeof(int32_t), 16);
+    if (self->added_by_id == NULL) return bpe_no_memory(err);
+    memset(self->added_by_id, 0xff, (size_t)self->n_ids * sizeof(int32_t));
+    for (size_t i = 0; i < self->added.tokens.n; i++)
+        self->added_by_id[BPE_AT(&self->added.tokens, bpe_added_token)[i].id] = (int32_t)i;
+    return WEFT_OK;
+}
+
+weft_status bpe_tokenizer_read(weft_tokenizer *self, const char *directory, weft_error *err) {
+    char paths[3][PATH_BYTES];
+    json_t *roots[3] = {NULL, NULL, NULL};
+    bpe_special_sources from = {0};
+    weft_status status = find_files(self, directory, err);
+    if (status == WEFT_OK) status = load(roots, paths, directory, err);
+    if (status != WEFT_OK) goto done;
+    from.model = &self->model;
+    from.added = &self->added;
+    from.root = roots[0];
+    from.config = roots[1];
+    from.map = roots[2];
+    from.root_at = bpe_place_file(paths[0]);
+    from.config_at = bpe_place_file(paths[1]);
+    from.map_at = bpe_place_file(paths[2]);
+    status = judge_root(self, &from.root_at, roots[0], err);
+    if (status == WEFT_OK) status = read_parts(self, &from.root_at, roots[0], err);
+    if (status == WEFT_OK) status = bpe_special_read(&self->special, &from, err);
+    if (status == WEFT_OK) status = fill_ids(self, err);
+done:
+    for (size_t i = 0; i < 3; i++) json_decref(roots[i]);
+    return status;
+}

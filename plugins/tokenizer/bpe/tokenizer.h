@@ -1,0 +1,58 @@
+/* tokenizer.h: the parts of one tokenizer, and what a call needs beside them.
+ *
+ * The tokenizer is read-only once it is made. What an encoding writes to is a scratch, taken from a pool and given back, so
+ * that threads never share one and the words that were merged are remembered from one text to the next.
+ */
+#ifndef BPE_TOKENIZER_H
+#define BPE_TOKENIZER_H
+
+#include "added.h"
+#include "decode.h"
+#include "model.h"
+#include "special.h"
+#include "split.h"
+
+#include <pthread.h>
+#include <weft/tokenizer.h>
+
+#define BPE_MOST_FILES 8
+
+typedef struct bpe_scratch bpe_scratch;
+struct bpe_scratch {
+    bpe_scratch *next; /* in the pool */
+    bpe_workspace work;
+    bpe_matcher matcher;
+    bpe_list normal[2];
+    bpe_list split[BPE_MOST_STEPS];
+    bpe_texts texts[2];
+};
+
+struct weft_tokenizer {
+    const weft_host *host;
+    bpe_model model;
+    bpe_normal normal;
+    bpe_split split;
+    bpe_added added;
+    bpe_decode decode;
+    bpe_special special;
+    int32_t n_ids;       /* highest id + 1 */
+    int32_t *added_by_id; /* index of the added token with this id, or -1 */
+    const char *files[BPE_MOST_FILES + 1];
+    pthread_mutex_t lock; /* of the pool */
+    bool has_lock;
+    bpe_scratch *pool;
+};
+
+bpe_scratch *bpe_scratch_take(const weft_tokenizer *tokenizer, weft_error *err); /* NULL: no memory */
+void bpe_scratch_give(const weft_tokenizer *tokenizer, bpe_scratch *scratch);
+void bpe_scratch_free(const weft_host *host, bpe_scratch *scratch);
+
+/* create without the pool's lock; tokenizer is all zeros but its host. */
+weft_status bpe_tokenizer_read(weft_tokenizer *tokenizer, const char *directory, weft_error *err);
+
+weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sink, const char *text, size_t bytes,
+                       uint32_t flags, weft_error *err);
+weft_status bpe_decode_ids(const weft_tokenizer *tokenizer, const weft_text_sink *sink, const int32_t *ids, size_t n,
+                           uint32_t flags, weft_error *err);
+
+#endif
