@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const weft_flag flags[] = {
     {"prompt", "TEXT", false, "Text to continue; none by default."},
@@ -143,7 +144,7 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK && self.json) print_json(&self);
     else if (status == WEFT_OK) {
         (void)fwrite(self.after.data + self.printed, 1, self.after.n > self.printed ? self.after.n - self.printed : 0, stdout);
-        (void)putchar('\n');
+        if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* elsewhere the text alone, byte for byte */
     }
     weft_bytes_free(&self.ids);
     weft_bytes_free(&self.before);

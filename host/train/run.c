@@ -52,20 +52,29 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     return status;
 }
 
+/* The key's list is separated by commas, the registry's by colons, as in WEFT_PLUGIN_PATH. */
+static weft_status create_registry(weft_run *run, weft_error *err) {
+    weft_plugins_options options = {.pins = run->settings.plugins.pin};
+    weft_status status = WEFT_OK;
+    char *path = strdup(run->settings.plugins.path);
+    if (path == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for [plugins] path");
+    for (char *at = path; *at != '\0'; at++)
+        if (*at == ',') *at = ':';
+    options.path = path;
+    status = weft_plugins_create(&run->plugins, &options, err);
+    free(path);
+    return status;
+}
+
 weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
                           uint32_t needs, weft_error *err) {
-    weft_plugins_options options = {0};
     weft_status status = WEFT_OK;
     weft_run *run = calloc(1, sizeof *run);
     if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
     run->host = weft_services();
     status = weft_config_load(&run->config, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
-    if (status == WEFT_OK) {
-        options.path = run->settings.plugins.path;
-        options.pins = run->settings.plugins.pin;
-        status = weft_plugins_create(&run->plugins, &options, err);
-    }
+    if (status == WEFT_OK) status = create_registry(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         const bool in_file = weft_config_has_section(run->config, parts[i].kind);
         if (in_file || (needs & WEFT_NEEDS(i)) != 0)

@@ -205,7 +205,7 @@ typedef struct weft_update {
     weft_ref gradient; /* (n) fp32, the unscaled sum */
     weft_ref states[WEFT_MAX_STATES];
     weft_ref hp;          /* hp_size bytes */
-    weft_ref ranges;      /* n_ranges weft_range, ascending, covering [0, n) without gaps */
+    weft_ref ranges;      /* n_ranges weft_range, ascending and apart, in [0, n); what none covers is left alone */
     weft_ref coefficient; /* one fp32: multiplies the gradient */
     weft_ref skip;        /* one int32: 1 leaves everything as it is */
     int64_t n, n_ranges;
