@@ -36,7 +36,7 @@ static weft_status check_segment(const weft_job_spec *job, int32_t s, weft_error
             return weft_error_set(err, WEFT_E_HOST, "segment %s reads unit %d: units must ascend and be below %d",
                                   view->name, (int)view->units[i], (int)job->view.n_units);
     if (sizes->carry < 0 || sizes->tape < 0 || sizes->forward_work < 0 || sizes->forward_work_untaped < 0 ||
-        sizes->backward_work < 0)
+        sizes->recompute_work < 0 || sizes->backward_work < 0)
         return weft_error_set(err, WEFT_E_HOST, "segment %s has a negative size", view->name);
     if (job->view.mode != WEFT_MODE_TRAIN) return WEFT_OK;
     if (sizes->has_backward != (view->backward != 0))

@@ -170,7 +170,7 @@ static int64_t work_bytes(const planner *p, const weft_event *event) {
     case WEFT_EVENT_FORWARD:
         return p->recompute[pair(p, event->segment, event->leaf)] >= 0 ? sizes->forward_work_untaped
                                                                        : sizes->forward_work;
-    case WEFT_EVENT_RECOMPUTE: return sizes->forward_work;
+    case WEFT_EVENT_RECOMPUTE: return sizes->recompute_work;
     case WEFT_EVENT_BACKWARD: return sizes->backward_work;
     case WEFT_EVENT_REDUCE: return p->job->reduce_work;
     case WEFT_EVENT_NORM: return p->job->step_work;

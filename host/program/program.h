@@ -27,9 +27,9 @@ const char *weft_memory_category_name(int32_t category);
 typedef struct weft_segment_sizes {
     int64_t carry;         /* out */
     int64_t tape;
-    int64_t forward_work;         /* scratch of FORWARD, and of RECOMPUTE */
+    int64_t forward_work;         /* scratch of FORWARD */
     int64_t forward_work_untaped; /* scratch of a FORWARD that keeps no tape, because a RECOMPUTE follows */
-    int64_t backward_work;
+    int64_t recompute_work, backward_work;
     bool has_backward;
     bool carry_gradient;   /* its BACKWARD hands a gradient down */
     double forward_seconds, backward_seconds; /* of the pricer's simulation; 0: unknown */

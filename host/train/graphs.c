@@ -114,6 +114,7 @@ static void segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, in
         out->tape = larger(out->tape, size->tape);
         out->forward_work = larger(out->forward_work, size->forward_work);
         out->forward_work_untaped = larger(out->forward_work_untaped, size->forward_work_untaped);
+        out->recompute_work = larger(out->recompute_work, size->recompute_work);
         out->backward_work = larger(out->backward_work, size->backward_work);
         out->has_backward = size->has_backward;
     }

@@ -51,6 +51,7 @@ static inline void tiny_segment(tiny_job *job, const tiny_options *options, int3
     sizes->tape = sizes->has_backward ? 1000 + 100 * s : 0;
     sizes->forward_work = 300 + 10 * s;
     sizes->forward_work_untaped = 500 + 10 * s;
+    sizes->recompute_work = 200 + 10 * s;
     sizes->backward_work = 700 + 10 * s;
     sizes->forward_seconds = 0.5;
     sizes->backward_seconds = 1.0;

@@ -339,6 +339,24 @@ START_TEST(slots_live_as_the_header_says) {
 }
 END_TEST
 
+static int64_t work_of(const weft_program *program, int32_t kind, int32_t segment) {
+    const int32_t i = find_event(program, kind, segment, -1, 0);
+    return program->slots[program->event_slots[i].work].bytes;
+}
+
+START_TEST(each_pass_over_a_segment_has_its_own_scratch) {
+    bench b;
+    bench_open(&b, &checkpointing, 100);
+    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_FORWARD, 1), 512); /* 510, without a tape */
+    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_RECOMPUTE, 1), 256); /* 210 */
+    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_BACKWARD, 1), 768);  /* 710 */
+    bench_close(&b);
+    bench_open(&b, &plain, 100);
+    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_FORWARD, 1), 320); /* 310 */
+    bench_close(&b);
+}
+END_TEST
+
 START_TEST(checkpointing_and_freezing_save_memory) {
     const tiny_options half_frozen = {WEFT_MODE_TRAIN, 2, false, 3, false};
     bench dear, cheap, frozen;
@@ -431,6 +449,7 @@ int main(void) {
     tcase_add_test(cases, the_table_and_the_slots_must_be_there);
     tcase_add_test(cases, a_single_leaf_gradient_is_the_sum_itself);
     tcase_add_test(cases, slots_live_as_the_header_says);
+    tcase_add_test(cases, each_pass_over_a_segment_has_its_own_scratch);
     tcase_add_test(cases, checkpointing_and_freezing_save_memory);
     tcase_add_test(cases, the_price_adds_up);
     tcase_add_test(cases, programs_and_traces_are_printed_by_name);
