@@ -76,7 +76,7 @@ static void declare_weight(rig *r, int32_t i) {
     const weft_parameter parameter = {.name = (char *)(uintptr_t)from->name,
                                       .rank = gain ? 1 : 2,
                                       .role = from->role,
-                                      .trainable = !from->frozen,
+                                      .trainable = (r->model->frozen >> i & 1u) == 0,
                                       .dims = {gain ? from->in : from->out, gain ? 0 : from->in},
                                       .numel = gain ? from->in : from->out * from->in};
     const weft_weight weight = {.parameter = i, .bias = -1, .role = from->role, .out = from->out, .in = from->in};
@@ -87,8 +87,10 @@ static void declare_weight(rig *r, int32_t i) {
 
 static void declare(rig *r) {
     static char names[RIG_SEGMENTS][16];
-    while (r->declared.n_parameters < RIG_WEIGHTS && r->model->weights[r->declared.n_parameters].name != NULL)
+    for (const rig_weight *w = r->model->weights; w != NULL && w->name != NULL; w++) {
+        ck_assert_int_lt(r->declared.n_parameters, RIG_WEIGHTS);
         declare_weight(r, r->declared.n_parameters++);
+    }
     for (int32_t s = 0; s < r->model->n_segments; s++) {
         (void)snprintf(names[s], sizeof names[s], "part.%d", s);
         r->segments[s].name = names[s];

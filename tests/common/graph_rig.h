@@ -22,12 +22,12 @@ typedef struct rig_weight {
     const char *name; /* NULL ends the list */
     int32_t role;
     int64_t out, in;
-    bool frozen;
 } rig_weight;
 
 typedef struct rig_model {
     const char *name;
-    rig_weight weights[RIG_WEIGHTS];
+    const rig_weight *weights; /* NULL: none */
+    uint32_t frozen;           /* bit i: weight i is not trained */
     int64_t carry_width;
     int64_t table_width; /* 0: no table */
     int32_t n_segments;

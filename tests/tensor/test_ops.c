@@ -1,12 +1,12 @@
 /* tests/tensor/test_ops.c: every operator's backward, alone and composed, against finite differences of its forward; on
  * the reference device and on device/cpu; and the two devices against each other. */
-#include "graph_rig.h"
+#include "graph_models.h"
 
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
-enum { D = 8, F = 12, V = 11, HEADS = 4, KV = 2, HD = 4 };
+enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD };
 
 /* Segment 1 of three is what most models here are about: a carry comes in and one goes out. */
 #define MIDDLE .carry_width = D, .n_segments = 3
@@ -27,33 +27,23 @@ static weft_value rms_norm(const rig *r, uint32_t s, weft_graph *g, const weft_o
     return ops->rms_norm(g, carry, r->weights[0], 1e-5);
 }
 
-static weft_value rotate(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x, int64_t heads) {
-    const weft_rope_args args = {(uint32_t)sizeof args, 0, heads, HD};
-    return ops->rope(g, x, ops->positions(g), r->table, &args);
-}
-
 static weft_value rope(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)s;
-    return rotate(r, g, ops, carry, D / HD);
+    return rig_rotate(r, g, ops, carry, D / HD);
 }
 
 /* The carry is rotated twice and added to itself: rope's backward must add. */
 static weft_value rope_twice(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)s;
-    return ops->add(g, rotate(r, g, ops, rotate(r, g, ops, carry, D / HD), D / HD), rotate(r, g, ops, carry, D / HD));
-}
-
-static weft_value attend(weft_graph *g, const weft_ops *ops, weft_value q, weft_value k, weft_value v, int64_t heads,
-                         int64_t kv_heads) {
-    const weft_attention_args args = {(uint32_t)sizeof args, 0, heads, kv_heads, HD, 1.0 / sqrt((double)HD)};
-    return ops->attention(g, q, k, v, ops->starts(g), &args);
+    return ops->add(g, rig_rotate(r, g, ops, rig_rotate(r, g, ops, carry, D / HD), D / HD),
+                    rig_rotate(r, g, ops, carry, D / HD));
 }
 
 static weft_value attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)s;
     return ops->linear(g,
-                       attend(g, ops, ops->linear(g, carry, r->weights[0]), ops->linear(g, carry, r->weights[1]),
-                              ops->linear(g, carry, r->weights[2]), HEADS, KV),
+                       rig_attend(g, ops, ops->linear(g, carry, r->weights[0]), ops->linear(g, carry, r->weights[1]),
+                                  ops->linear(g, carry, r->weights[2]), HEADS, KV),
                        r->weights[3]);
 }
 
@@ -61,14 +51,14 @@ static weft_value attention(const rig *r, uint32_t s, weft_graph *g, const weft_
 static weft_value self_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)r;
     (void)s;
-    return attend(g, ops, carry, carry, carry, D / HD, D / HD);
+    return rig_attend(g, ops, carry, carry, carry, D / HD, D / HD);
 }
 
 /* Keys and values of a frozen branch want no gradient. */
 static weft_value query_attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value memory = ops->embedding(g, ops->ids(g), r->weights[0]);
     (void)s;
-    return attend(g, ops, carry, memory, memory, D / HD, D / HD);
+    return rig_attend(g, ops, carry, memory, memory, D / HD, D / HD);
 }
 
 static weft_value swiglu(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
@@ -150,36 +140,12 @@ static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops
                     ops->custom(g, &product, twice, 2, D, args, sizeof args));
 }
 
-static weft_value attention_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x) {
-    const weft_value h = ops->rms_norm(g, x, r->weights[1], 1e-5);
-    const weft_value q = rotate(r, g, ops, ops->linear(g, h, r->weights[2]), HEADS);
-    const weft_value k = rotate(r, g, ops, ops->linear(g, h, r->weights[3]), KV);
-    const weft_value o = attend(g, ops, q, k, ops->linear(g, h, r->weights[4]), HEADS, KV);
-    return ops->add(g, x, ops->linear(g, o, r->weights[5]));
-}
-
-static weft_value mlp_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x) {
-    const weft_value h = ops->rms_norm(g, x, r->weights[6], 1e-5);
-    const weft_value y = ops->swiglu(g, ops->linear(g, h, r->weights[7]), ops->linear(g, h, r->weights[8]));
-    return ops->add(g, x, ops->linear(g, y, r->weights[9]));
-}
-
-/* A whole language model, tied, in four segments. */
-static weft_value tied(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    const weft_value none = {0};
-    if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[0]);
-    if (s == 1) return attention_block(r, g, ops, carry);
-    if (s == 2) return mlp_block(r, g, ops, carry);
-    ops->lm_head(g, ops->rms_norm(g, carry, r->weights[10], 1e-5), r->weights[0]);
-    return none;
-}
-
 /* The same in one segment: the embedding is used twice in it. */
 static weft_value tied_whole(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
     (void)s;
     carry = ops->embedding(g, ops->ids(g), r->weights[0]);
-    carry = mlp_block(r, g, ops, attention_block(r, g, ops, carry));
+    carry = rig_mlp_block(r, g, ops, rig_attention_block(r, g, ops, carry));
     ops->lm_head(g, ops->rms_norm(g, carry, r->weights[10], 1e-5), r->weights[0]);
     return none;
 }
@@ -193,78 +159,51 @@ static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     return none;
 }
 
-#define MATRIX(name, out, in)                                                                                          \
-    { name, WEFT_WEIGHT_LINEAR, out, in, false }
+static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
+static const rig_weight table[] = {{"w", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
+static const rig_weight gain[] = {{"w", WEFT_WEIGHT_GAIN, D, D}, {0}};
+static const rig_weight matrix_and_gain[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
+static const rig_weight matrix_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
+static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
+                                   {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
+                                   {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
+                                   {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
+                                   {0}};
 
-/* clang-format off: a table */
-#define LANGUAGE_MODEL(FROZEN)                                                                                         \
-    {                                                                                                                  \
-        {"embed.weight", WEFT_WEIGHT_EMBEDDING, V, D, false}, {"norm1.weight", WEFT_WEIGHT_GAIN, D, D, FROZEN},        \
-            {"q.weight", WEFT_WEIGHT_LINEAR, HEADS * HD, D, FROZEN},                                                   \
-            {"k.weight", WEFT_WEIGHT_LINEAR, KV * HD, D, false}, {"v.weight", WEFT_WEIGHT_LINEAR, KV * HD, D, FROZEN}, \
-            {"o.weight", WEFT_WEIGHT_LINEAR, D, HEADS * HD, false}, {"norm2.weight", WEFT_WEIGHT_GAIN, D, D, false},   \
-            {"gate.weight", WEFT_WEIGHT_LINEAR, F, D, false}, {"up.weight", WEFT_WEIGHT_LINEAR, F, D, FROZEN},         \
-            {"down.weight", WEFT_WEIGHT_LINEAR, D, F, FROZEN}, {                                                       \
-            "norm.weight", WEFT_WEIGHT_GAIN, D, D, FROZEN                                                              \
-        }                                                                                                              \
-    }
-/* clang-format on */
+#define LANGUAGE_MODEL rig_language_weights, .carry_width = D, .table_width = HD
 
 typedef struct ops_case {
     rig_model model;
     int32_t first, last;
 } ops_case;
 
+/* clang-format off: a table */
 static const ops_case cases[] = {
-    {{"linear", {MATRIX("w", D, D)}, MIDDLE, .forward = linear}, 1, 1},
-    {{"frozen linear", {{"w", WEFT_WEIGHT_LINEAR, D, D, true}}, MIDDLE, .forward = linear}, 1, 1},
-    {{"embedding", {{"w", WEFT_WEIGHT_EMBEDDING, V, D, false}}, MIDDLE, .forward = embedding}, 0, 0},
-    {{"rms_norm", {{"w", WEFT_WEIGHT_GAIN, D, D, false}}, MIDDLE, .forward = rms_norm}, 1, 1},
+    {{"linear", matrix, MIDDLE, .forward = linear}, 1, 1},
+    {{"frozen linear", matrix, .frozen = 1u, MIDDLE, .forward = linear}, 1, 1},
+    {{"embedding", table, MIDDLE, .forward = embedding}, 0, 0},
+    {{"rms_norm", gain, MIDDLE, .forward = rms_norm}, 1, 1},
     {{"rope", .table_width = HD, MIDDLE, .forward = rope}, 1, 1},
     {{"rope twice", .table_width = HD, MIDDLE, .forward = rope_twice}, 1, 1},
-    {{"attention",
-      {MATRIX("q", HEADS *HD, D), MATRIX("k", KV *HD, D), MATRIX("v", KV *HD, D), MATRIX("o", D, HEADS *HD)},
-      MIDDLE,
-      .forward = attention},
-     1,
-     1},
+    {{"attention", heads, MIDDLE, .forward = attention}, 1, 1},
     {{"attention of one value", MIDDLE, .forward = self_attention}, 1, 1},
-    {{"attention to a frozen memory", {{"w", WEFT_WEIGHT_EMBEDDING, V, D, true}}, MIDDLE, .forward = query_attention},
-     1,
-     1},
-    {{"swiglu", {MATRIX("w", D, D)}, MIDDLE, .forward = swiglu}, 1, 1},
+    {{"attention to a frozen memory", table, .frozen = 1u, MIDDLE, .forward = query_attention}, 1, 1},
+    {{"swiglu", matrix, MIDDLE, .forward = swiglu}, 1, 1},
     {{"swiglu of one value", MIDDLE, .forward = swiglu_self}, 1, 1},
     {{"add", MIDDLE, .forward = doubled}, 1, 1},
-    {{"sums", {MATRIX("w", D, D), {"n", WEFT_WEIGHT_GAIN, D, D, false}}, MIDDLE, .forward = sums}, 1, 1},
-    {{"the carry unchanged", {MATRIX("w", D, D)}, MIDDLE, .forward = same}, 1, 1},
-    {{"head", {MATRIX("w", 16, D)}, .carry_width = D, .n_segments = 2, .forward = head}, 1, 1},
-    {{"frozen head", {{"w", WEFT_WEIGHT_LINEAR, 16, D, true}}, .carry_width = D, .n_segments = 2, .forward = head},
-     1,
-     1},
-    {{"custom", {MATRIX("w", D, D)}, MIDDLE, .forward = custom}, 1, 1},
-    {{"attention block", LANGUAGE_MODEL(false), .carry_width = D, .table_width = HD, .n_segments = 4, .forward = tied},
-     1,
-     1},
-    {{"mlp block", LANGUAGE_MODEL(false), .carry_width = D, .table_width = HD, .n_segments = 4, .forward = tied}, 2, 2},
-    {{"tied model", LANGUAGE_MODEL(false), .carry_width = D, .table_width = HD, .n_segments = 4, .forward = tied},
-     0,
-     3},
-    {{"partly frozen model", LANGUAGE_MODEL(true), .carry_width = D, .table_width = HD, .n_segments = 4,
-      .forward = tied},
-     0,
-     3},
-    {{"tied model in one segment", LANGUAGE_MODEL(false), .carry_width = D, .table_width = HD, .n_segments = 1,
-      .forward = tied_whole},
-     0,
-     0},
-    {{"a matrix in two segments",
-      {MATRIX("w", D, D), {"e", WEFT_WEIGHT_EMBEDDING, V, D, false}},
-      .carry_width = D,
-      .n_segments = 3,
-      .forward = shared},
-     0,
-     2},
+    {{"sums", matrix_and_gain, MIDDLE, .forward = sums}, 1, 1},
+    {{"the carry unchanged", matrix, MIDDLE, .forward = same}, 1, 1},
+    {{"head", table, .carry_width = D, .n_segments = 2, .forward = head}, 1, 1},
+    {{"frozen head", table, .frozen = 1u, .carry_width = D, .n_segments = 2, .forward = head}, 1, 1},
+    {{"custom", matrix, MIDDLE, .forward = custom}, 1, 1},
+    {{"attention block", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 1, 1},
+    {{"mlp block", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 2, 2},
+    {{"tied model", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 0, 3},
+    {{"partly frozen model", LANGUAGE_MODEL, .frozen = 0x716u, .n_segments = 4, .forward = rig_language_forward}, 0, 3},
+    {{"tied model in one segment", LANGUAGE_MODEL, .n_segments = 1, .forward = tied_whole}, 0, 0},
+    {{"a matrix in two segments", matrix_and_table, MIDDLE, .forward = shared}, 0, 2},
 };
+/* clang-format on */
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 START_TEST(gradients_agree_with_finite_differences) {
