@@ -1,7 +1,8 @@
 /* host/plugin/services.c: see services.h. Memory that is handed out carries a short record of itself in front. */
 #include "plugin/services.h"
 
-#include <omp.h>
+#include "plugin/parallel.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -59,12 +60,8 @@ static void services_release(const weft_host *host, void *memory) {
 
 static void services_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context),
                                   void *context) {
-    const int threads = chosen_threads > 0 ? chosen_threads : omp_get_max_threads();
-    int64_t i;
     (void)host;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (i = 0; i < n; i++)
-        body(i, context);
+    weft_parallel_for(n, chosen_threads, body, context);
 }
 
 /* A terminal gets one line that is written over; a file gets nothing. */

@@ -81,7 +81,8 @@ static weft_status save(trainer *self, weft_error *err) {
         status = weft_checkpoint_save(self->session->engine, directory, &self->state, &self->identities,
                                       &self->session->text, err);
     if (status == WEFT_OK)
-        status = weft_checkpoint_retain(directory, keys->keep, keys->keep_best ? self->state.best_step : 0, err);
+        status = weft_checkpoint_retain(directory, self->state.step, keys->keep,
+                                        keys->keep_best ? self->state.best_step : 0, err);
     self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
     if (status == WEFT_OK) self->saved_step = self->state.step;
     return status;
@@ -181,9 +182,9 @@ static weft_status run(trainer *self, weft_error *err) {
     if (status != WEFT_OK) return status;
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
-    weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint);
-    if (!self->options->quiet) weft_train_header_print(session, stdout);
-    status = weft_session_start(session, err);
+    status = weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
+    if (status == WEFT_OK && !self->options->quiet) weft_train_header_print(session, stdout);
+    if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);
     if (status == WEFT_OK) {
@@ -203,6 +204,7 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     self.summary.begin = weft_clock_seconds();
     status = weft_session_open(&self.session, path, overrides, n_overrides, WEFT_SESSION_TRAIN, err);
     if (status == WEFT_OK) status = run(&self, err);
+    weft_identities_clear(&self.identities);
     weft_progress_destroy(self.progress);
     weft_output_close(self.output);
     weft_session_close(self.session);
