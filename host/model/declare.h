@@ -32,7 +32,7 @@ struct weft_weight {
     int64_t out, in;
 };
 
-/* A weight object is a module too, a leaf of the tree ("model.layers.3.self_attn.q_proj", class "Linear"), and so is a tie. */
+/* A weight object is a leaf of the tree, too ("model.layers.3.self_attn.q_proj", class "Linear"), and so is a tie. */
 struct weft_module {
     char *path, *name, *class_name;
     int32_t index, parent; /* parent -1: a root */
@@ -75,8 +75,8 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
                                  const void *plugin_config, const char *config_path, weft_error *err);
 void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
 
-/* Sets `trainable`: "all", or a comma-separated list of head, first:N, last:N (blocks) and parameter names, in which '*'
- * stands for any text. An item that matches nothing is an error that shows some names. Flags are untouched on failure. */
+/* Sets `trainable`: "all", or a comma-separated list of head, first:N, last:N (blocks) and parameter names, in which
+ * '*' stands for any text. An item that matches nothing is an error that shows names. Nothing changes on failure. */
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err);
 
 /* Index of a parameter by any of its names; -1: none. */

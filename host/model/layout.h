@@ -1,9 +1,9 @@
 /* host/model/layout.h: units, their groups, and where each parameter lies.
  *
  * A unit comes from the wrap policy; a group is the part of a unit with one storage dtype and one trainable flag, one
- * contiguous region. Tensor starts lie on a grid: the largest power of two from 64 to 16 Ki elements that pads the model by
- * less than 2 % (64 where none does), chosen from the model's shapes alone. All trainable groups lie one after the other in
- * one flat region, then all frozen ones, so gradient and state regions mirror the trainable one. */
+ * contiguous region. Tensor starts lie on a grid: the largest power of two from 64 to 16 Ki elements that pads the
+ * model by less than 2 % (64 where none does), chosen from the model's shapes alone. All trainable groups lie one after
+ * the other in one flat region, then all frozen ones, so gradient and state regions mirror the trainable one. */
 #ifndef WEFT_HOST_MODEL_LAYOUT_H
 #define WEFT_HOST_MODEL_LAYOUT_H
 

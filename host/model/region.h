@@ -1,0 +1,32 @@
+/* host/model/region.h: a flat region of fp32 on a device, reached parameter by parameter from the host in bounded
+ * pieces: weights, and any optimizer state, which mirrors the trainable part of it. */
+#ifndef WEFT_HOST_REGION_H
+#define WEFT_HOST_REGION_H
+
+#include "model/layout.h"
+
+enum { WEFT_REGION_PIECE = 1 << 20 }; /* elements that are handled at once; a multiple of 4 */
+
+typedef struct weft_region {
+    const weft_declared *declared;
+    const weft_layout *layout;
+    const weft_device_plugin *kernels;
+    weft_device *device;
+    weft_ref ref; /* element 0 */
+} weft_region;
+
+/* Writes elements [first, first + n) of a parameter to out. Called from several threads at once; n <= WEFT_REGION_PIECE
+ * and first a multiple of it. */
+typedef void weft_region_source(void *context, int32_t parameter, int64_t first, int64_t n, float *out);
+
+/* Fills a parameter piece by piece, straight into the device's memory where the host sees it, and what lies between it
+ * and the next one with zeros. */
+weft_status weft_region_fill(const weft_region *self, int32_t parameter, weft_region_source *source, void *context,
+                             weft_error *err);
+
+/* Elements [first, first + n) of a parameter: *out is the device's memory, or `staging` (n floats) where that is not
+ * visible. */
+weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
+                             const float **out, weft_error *err);
+
+#endif

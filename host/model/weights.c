@@ -1,0 +1,254 @@
+/* weights.c: reading and initialising. Files are compared with the declared model first, as a whole, so that a message
+ * names all that is wrong; only then is the region touched. Saving is weights_save.c's. */
+#include "model/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "model/convert.h"
+#include "model/region.h"
+#include "model/safetensors.h"
+#include "plugin/services.h"
+#include <weft/random.h>
+
+/* ---- what does not fit ---- */
+
+enum { SHOWN = 4 }; /* names of each sort in a message */
+
+/* "a, b, c, d, ..." and how many there are. */
+typedef struct name_list {
+    int n;
+    char text[448];
+} name_list;
+
+static void add_name(name_list *list, const char *format, ...) WEFT_PRINTF(2, 3);
+static void add_name(name_list *list, const char *format, ...) {
+    const size_t used = strlen(list->text);
+    const int before = list->n++;
+    va_list args;
+    if (before > SHOWN) return;
+    if (before > 0) (void)snprintf(list->text + used, sizeof list->text - used, ", ");
+    va_start(args, format);
+    if (before == SHOWN)
+        (void)snprintf(list->text + strlen(list->text), sizeof list->text - strlen(list->text), "...");
+    else
+        (void)vsnprintf(list->text + strlen(list->text), sizeof list->text - strlen(list->text), format, args);
+    va_end(args);
+}
+
+typedef struct misfit {
+    name_list missing, shapes, types, unexpected;
+    int leftovers;
+} misfit;
+
+static void print_dims(char text[128], const int64_t *dims, int32_t rank) {
+    size_t n = (size_t)snprintf(text, 128, "(");
+    for (int32_t i = 0; i < rank && n < 100; i++)
+        n += (size_t)snprintf(text + n, 128 - n, "%s%lld", i == 0 ? "" : ", ", (long long)dims[i]);
+    (void)snprintf(text + n, 128 - n, ")");
+}
+
+static bool same_shape(const weft_tensor *tensor, const weft_parameter *parameter) {
+    if (tensor->rank != parameter->rank) return false;
+    for (int32_t i = 0; i < tensor->rank; i++)
+        if (tensor->dims[i] != parameter->dims[i]) return false;
+    return true;
+}
+
+static bool floating(int32_t dtype) {
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared, bool trainable_only) {
+    const int32_t index = weft_declared_find(declared, tensor->name);
+    char is[128], should[128];
+    if (index < 0 || (trainable_only && !declared->parameters[index].trainable)) {
+        if (ends_with(tensor->name, "rotary_emb.inv_freq"))
+            found->leftovers++;
+        else
+            add_name(&found->unexpected, "%s", tensor->name);
+        return;
+    }
+    if (!same_shape(tensor, &declared->parameters[index])) {
+        print_dims(is, tensor->dims, tensor->rank);
+        print_dims(should, declared->parameters[index].dims, declared->parameters[index].rank);
+        add_name(&found->shapes, "%s is %s, not %s", tensor->name, is, should);
+    } else if (!floating(tensor->dtype)) {
+        add_name(&found->types, "%s is %s", tensor->name, weft_tensor_dtype_name(tensor->dtype));
+    }
+}
+
+/* The tensor that holds a parameter, under the first of its names that is there; NULL: none. */
+static const weft_tensor *tensor_of(const weft_safetensors *files, const weft_parameter *parameter) {
+    const weft_tensor *tensor = weft_safetensors_find(files, parameter->name);
+    for (int32_t i = 0; i < parameter->n_aliases && tensor == NULL; i++)
+        tensor = weft_safetensors_find(files, parameter->aliases[i]);
+    return tensor;
+}
+
+static void say(char *text, size_t size, const char *what, const name_list *list) {
+    const size_t n = strlen(text);
+    if (list->n > 0) (void)snprintf(text + n, size - n, "%s%d %s (%s)", n == 0 ? "" : "; ", list->n, what, list->text);
+}
+
+/* where: the directory or file. trainable_only: it holds the trained parameters alone. */
+static weft_status judge(const weft_safetensors *files, const weft_declared *declared, bool trainable_only,
+                         const char *where, weft_error *err) {
+    char text[1900] = "";
+    misfit found;
+    memset(&found, 0, sizeof found);
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const weft_parameter *parameter = &declared->parameters[p];
+        if (trainable_only && !parameter->trainable) continue;
+        if (tensor_of(files, parameter) == NULL) add_name(&found.missing, "%s", parameter->name);
+    }
+    for (int32_t i = 0; i < files->n_tensors; i++)
+        judge_tensor(&found, &files->tensors[i], declared, trainable_only);
+    say(text, sizeof text, "missing", &found.missing);
+    say(text, sizeof text, "of another shape", &found.shapes);
+    say(text, sizeof text, "of a type that is not read, which are F32, BF16 and F16", &found.types);
+    say(text, sizeof text, "unexpected", &found.unexpected);
+    if (text[0] != '\0')
+        return weft_error_set(err, WEFT_E_DATA, "%s: its tensors do not fit the model that %s describes: %s", where,
+                              declared->config_path, text);
+    if (found.leftovers > 0)
+        weft_log(
+            weft_services(), WEFT_LOG_INFO,
+            "%s: buffers rotary_emb.inv_freq (%d) of an old checkpoint are passed over; they follow from config.json",
+            where, found.leftovers);
+    return WEFT_OK;
+}
+
+/* ---- reading ---- */
+
+static void from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, float *out) {
+    const weft_tensor *tensor = context;
+    (void)parameter;
+    (void)weft_convert(out, WEFT_F32, tensor->data + first * weft_dtype_bytes(tensor->dtype), tensor->dtype, n);
+}
+
+/* The same numbers, whatever types they are stored in. */
+static bool same_numbers(const weft_tensor *a, const weft_tensor *b) {
+    enum { PIECE = 4096 };
+    float x[PIECE], y[PIECE];
+    for (int64_t first = 0; first < a->numel; first += PIECE) {
+        const int64_t n = a->numel - first < PIECE ? a->numel - first : PIECE;
+        from_tensor((void *)(uintptr_t)a, 0, first, n, x);
+        from_tensor((void *)(uintptr_t)b, 0, first, n, y);
+        if (memcmp(x, y, (size_t)n * sizeof(float)) != 0) return false;
+    }
+    return true;
+}
+
+static weft_status check_ties(const weft_safetensors *files, const weft_parameter *parameter, const char *where,
+                              weft_error *err) {
+    const weft_tensor *tensor = tensor_of(files, parameter);
+    for (int32_t i = 0; i < parameter->n_aliases; i++) {
+        const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
+        if (other == NULL || other == tensor || same_numbers(tensor, other)) continue;
+        return weft_error_set(
+            err, WEFT_E_DATA,
+            "%s: '%s' and '%s' differ, but the model ties them into one; the directory's config.json does "
+            "not belong to its weights",
+            where, tensor->name, other->name);
+    }
+    return WEFT_OK;
+}
+
+static weft_status load(const weft_region *region, const weft_safetensors *files, bool trainable_only,
+                        const char *where, weft_error *err) {
+    const weft_declared *declared = region->declared;
+    weft_status status = judge(files, declared, trainable_only, where, err);
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
+        if (declared->parameters[p].n_aliases > 0 && tensor_of(files, &declared->parameters[p]) != NULL)
+            status = check_ties(files, &declared->parameters[p], where, err);
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
+        const weft_tensor *tensor = tensor_of(files, &declared->parameters[p]);
+        if (trainable_only && !declared->parameters[p].trainable) continue;
+        status = weft_region_fill(region, p, from_tensor, (void *)(uintptr_t)tensor, err);
+    }
+    return status;
+}
+
+weft_status weft_weights_load(const char *directory, const weft_declared *declared, const weft_layout *layout,
+                              const weft_device_plugin *kernels, weft_device *device, weft_ref region,
+                              weft_error *err) {
+    const weft_region whole = {declared, layout, kernels, device, region};
+    weft_safetensors *files = NULL;
+    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    if (status == WEFT_OK) status = load(&whole, files, false, directory, err);
+    weft_safetensors_close(files);
+    return status;
+}
+
+weft_status weft_weights_load_file(const char *path, bool trainable_only, const weft_declared *declared,
+                                   const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
+                                   weft_ref region, weft_error *err) {
+    const weft_region whole = {declared, layout, kernels, device, region};
+    weft_safetensors *file = NULL;
+    weft_status status = weft_safetensors_open(&file, path, err);
+    if (status == WEFT_OK) status = load(&whole, file, trainable_only, path, err);
+    weft_safetensors_close(file);
+    return status;
+}
+
+weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err) {
+    static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+    int64_t elements[3] = {0, 0, 0};
+    int best = 0;
+    weft_safetensors *files = NULL;
+    const weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    if (status != WEFT_OK) return status;
+    for (int32_t i = 0; i < files->n_tensors; i++)
+        for (int k = 0; k < 3; k++)
+            if (files->tensors[i].dtype == dtypes[k]) elements[k] += files->tensors[i].numel;
+    for (int k = 1; k < 3; k++)
+        if (elements[k] > elements[best]) best = k;
+    weft_safetensors_close(files);
+    *out = dtypes[best];
+    return WEFT_OK;
+}
+
+/* ---- a fresh start ---- */
+
+typedef struct init_job {
+    uint64_t seed;
+    double std;
+} init_job;
+
+static void four_normals(double out[4], uint64_t seed, int32_t parameter, int64_t block) {
+    const weft_random4 r = weft_random(seed, WEFT_RANDOM_INIT, (uint64_t)parameter, (uint64_t)block);
+    for (int i = 0; i < 4; i += 2) {
+        const double radius = sqrt(-2 * log(((double)r.v[i] + 1) * 0x1p-32));
+        const double angle = 2 * M_PI * (double)r.v[i + 1] * 0x1p-32;
+        out[i] = radius * cos(angle);
+        out[i + 1] = radius * sin(angle);
+    }
+}
+
+/* first is a multiple of 4. */
+static void from_random(void *context, int32_t parameter, int64_t first, int64_t n, float *out) {
+    const init_job *job = context;
+    double normals[4] = {0, 0, 0, 0};
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 4 == 0 && job->std > 0) four_normals(normals, job->seed, parameter, (first + i) / 4);
+        out[i] = job->std < 0 ? 1.0f : (float)(job->std * normals[i % 4]);
+    }
+}
+
+weft_status weft_weights_init(uint64_t seed, const weft_declared *declared, const weft_layout *layout,
+                              const weft_device_plugin *kernels, weft_device *device, weft_ref region,
+                              weft_error *err) {
+    const weft_region whole = {declared, layout, kernels, device, region};
+    weft_status status = WEFT_OK;
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
+        init_job job = {seed, declared->parameters[p].init_std};
+        status = weft_region_fill(&whole, p, from_random, &job, err);
+    }
+    return status;
+}

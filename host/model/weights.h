@@ -1,0 +1,48 @@
+/* host/model/weights.h: a model's weights between a Hugging Face directory and the flat parameter region of a device.
+ *
+ * Files are mapped, proved against the declared model, and converted to fp32 straight into the device's memory. Tied
+ * storage is written once, under its first name, as transformers does; when read, any of its names will do, and where
+ * several are there they must agree. */
+#ifndef WEFT_HOST_WEIGHTS_H
+#define WEFT_HOST_WEIGHTS_H
+
+#include "model/layout.h"
+
+/* Bytes of data in one file of a saved model: what transformers calls a shard. */
+#define WEFT_SHARD_BYTES ((int64_t)5000000000)
+
+/* Reads all parameters; padding becomes zero. Refused: a missing, unexpected or wrongly shaped tensor, a type other
+ * than fp32, bf16 and fp16, names of tied storage that differ. Names that end in "rotary_emb.inv_freq", a buffer that
+ * old checkpoints carry, are passed over with a line in the log. */
+weft_status weft_weights_load(const char *directory, const weft_declared *declared, const weft_layout *layout,
+                              const weft_device_plugin *kernels, weft_device *device, weft_ref region, weft_error *err);
+
+/* A fresh start. A matrix is normal with mean 0 and its weight object's deviation, gains are one, biases zero. Element
+ * e of parameter p (declaration order) is made of weft_random(seed, WEFT_RANDOM_INIT, p, e / 4): its numbers v give two
+ * pairs by Box and Muller ("A note on the generation of random normal deviates", 1958) in fp64, r = sqrt(-2 ln((v[0] +
+ * 1) / 2^32)), a = 2 pi v[1] / 2^32: r cos a, r sin a, and the same of v[2], v[3], of which e takes number e % 4, times
+ * the deviation, rounded once. So the weights depend on seed and model alone. */
+weft_status weft_weights_init(uint64_t seed, const weft_declared *declared, const weft_layout *layout,
+                              const weft_device_plugin *kernels, weft_device *device, weft_ref region, weft_error *err);
+
+/* The type in which a directory's files hold most of their elements. */
+weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
+
+/* Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
+ * shard_bytes of data; config.json as it was read with dtype in place of its own; and generation_config.json where the
+ * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16. The directory exists and holds none of these
+ * files; each file is synced, and on failure what is there is not to be used. */
+weft_status weft_weights_save(const char *directory, int32_t dtype, int64_t shard_bytes, const weft_declared *declared,
+                              const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
+                              weft_ref region, weft_error *err);
+
+/* One file with the fp32 values of a region, by parameter name: masters, or (trainable_only) an optimizer's state,
+ * which has the trainable part of the layout alone. `save` creates the file; `load` wants exactly these tensors. */
+weft_status weft_weights_save_file(const char *path, bool trainable_only, const weft_declared *declared,
+                                   const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
+                                   weft_ref region, weft_error *err);
+weft_status weft_weights_load_file(const char *path, bool trainable_only, const weft_declared *declared,
+                                   const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
+                                   weft_ref region, weft_error *err);
+
+#endif

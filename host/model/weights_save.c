@@ -1,0 +1,246 @@
+/* weights_save.c: the region as files that transformers loads. Parameters are dealt to files in declaration order; each
+ * is read, narrowed and written piece by piece, so that saving needs a few MiB beside the weights. */
+#include "model/weights.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "model/config_json.h"
+#include "model/convert.h"
+#include "model/region.h"
+#include "model/safetensors.h"
+#include "model/text.h"
+#include "report/file.h"
+
+enum { GENERATION_LIMIT = 16 << 20 };
+
+typedef struct save_job {
+    const weft_region *region;
+    int32_t dtype;
+    bool trainable_only;
+    int32_t *shards; /* [n_parameters] file of each parameter, from 0; -1: not saved */
+    int32_t n_shards;
+    float *staging;
+    void *narrow; /* both WEFT_REGION_PIECE elements */
+} save_job;
+
+static weft_status no_memory(const char *where, weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write the weights", where);
+}
+
+/* ---- one file ---- */
+
+static weft_status write_parameter(const save_job *job, weft_tensor_writer *writer, int32_t tensor, int32_t parameter,
+                                   weft_error *err) {
+    const int64_t numel = job->region->declared->parameters[parameter].numel, width = weft_dtype_bytes(job->dtype);
+    weft_status status = WEFT_OK;
+    for (int64_t first = 0; first < numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
+        const int64_t n = numel - first < WEFT_REGION_PIECE ? numel - first : WEFT_REGION_PIECE;
+        const float *values = NULL;
+        const void *bytes = NULL;
+        status = weft_region_read(job->region, parameter, first, n, job->staging, &values, err);
+        if (status != WEFT_OK) break;
+        bytes = values;
+        if (job->dtype != WEFT_F32) {
+            (void)weft_convert(job->narrow, job->dtype, values, WEFT_F32, n);
+            bytes = job->narrow;
+        }
+        status = weft_tensor_writer_write(writer, tensor, first * width, bytes, n * width, err);
+    }
+    return status;
+}
+
+/* The parameters of one shard, as a list for the writer. Returns how many. */
+static int32_t list_shard(weft_tensor_spec *specs, int32_t *parameters, const save_job *job, int32_t shard) {
+    const weft_declared *declared = job->region->declared;
+    int32_t n = 0;
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        if (job->shards[p] != shard) continue;
+        memset(&specs[n], 0, sizeof specs[n]);
+        specs[n].name = declared->parameters[p].name;
+        specs[n].dtype = job->dtype;
+        specs[n].rank = declared->parameters[p].rank;
+        specs[n].dims[0] = declared->parameters[p].dims[0];
+        specs[n].dims[1] = declared->parameters[p].dims[1];
+        parameters[n++] = p;
+    }
+    return n;
+}
+
+static weft_status write_shard(const save_job *job, int32_t shard, const char *path, weft_error *err) {
+    const size_t most = (size_t)job->region->declared->n_parameters;
+    weft_tensor_spec *specs = calloc(most, sizeof *specs);
+    int32_t *parameters = calloc(most, sizeof *parameters);
+    weft_tensor_writer *writer = NULL;
+    weft_status status = WEFT_OK;
+    int32_t n = 0;
+    if (specs == NULL || parameters == NULL) {
+        status = no_memory(path, err);
+        goto done;
+    }
+    n = list_shard(specs, parameters, job, shard);
+    status = weft_tensor_writer_create(&writer, path, specs, n, err);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++)
+        status = write_parameter(job, writer, i, parameters[i], err);
+    if (status == WEFT_OK)
+        status = weft_tensor_writer_finish(writer, err);
+    else
+        weft_tensor_writer_cancel(writer);
+done:
+    free(parameters);
+    free(specs);
+    return status;
+}
+
+/* ---- the files ---- */
+
+/* Deals parameters to files of at most shard_bytes of data; one that is larger has a file to itself. */
+static void deal(save_job *job, int64_t shard_bytes) {
+    const weft_declared *declared = job->region->declared;
+    int64_t filled = 0;
+    job->n_shards = 1;
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const int64_t bytes = declared->parameters[p].numel * weft_dtype_bytes(job->dtype);
+        job->shards[p] = -1;
+        if (job->trainable_only && !declared->parameters[p].trainable) continue;
+        if (filled > 0 && filled > shard_bytes - bytes) {
+            job->n_shards++;
+            filled = 0;
+        }
+        filled += bytes;
+        job->shards[p] = job->n_shards - 1;
+    }
+}
+
+static void shard_name(char name[64], const save_job *job, int32_t shard) {
+    if (job->n_shards == 1)
+        (void)snprintf(name, 64, "model.safetensors");
+    else
+        (void)snprintf(name, 64, "model-%05d-of-%05d.safetensors", shard + 1, job->n_shards);
+}
+
+/* The index's text as transformers writes it; NULL: no memory. */
+static char *index_text(const save_job *job) {
+    const weft_declared *declared = job->region->declared;
+    const int64_t numel = weft_declared_numel(declared, false);
+    json_t *map = json_object(), *index = NULL;
+    char name[64], *text = NULL;
+    bool good = map != NULL;
+    for (int32_t p = 0; p < declared->n_parameters && good; p++) {
+        shard_name(name, job, job->shards[p]);
+        good = json_object_set_new(map, declared->parameters[p].name, json_string(name)) == 0;
+    }
+    index = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (json_int_t)numel, "total_size",
+                      (json_int_t)(numel * weft_dtype_bytes(job->dtype)), "weight_map", map);
+    if (index != NULL && good) text = json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS);
+    json_decref(index);
+    return text;
+}
+
+static weft_status put(const char *directory, const char *name, const char *text, size_t bytes, weft_error *err) {
+    char *path = NULL;
+    weft_status status = WEFT_OK;
+    if (asprintf(&path, "%s/%s", directory, name) < 0) return no_memory(directory, err);
+    status = weft_file_replace(path, text, bytes, err);
+    free(path);
+    return status;
+}
+
+static weft_status write_index(const save_job *job, const char *directory, weft_error *err) {
+    char *text = index_text(job);
+    weft_status status = text == NULL ? no_memory(directory, err) : WEFT_OK;
+    if (status == WEFT_OK) status = put(directory, "model.safetensors.index.json", text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+static weft_status write_shards(save_job *job, const char *directory, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t shard = 0; shard < job->n_shards && status == WEFT_OK; shard++) {
+        char name[64], *path = NULL;
+        shard_name(name, job, shard);
+        if (asprintf(&path, "%s/%s", directory, name) < 0) return no_memory(directory, err);
+        status = write_shard(job, shard, path, err);
+        free(path);
+    }
+    if (status == WEFT_OK && job->n_shards > 1) status = write_index(job, directory, err);
+    return status;
+}
+
+static weft_status write_config(const weft_declared *declared, const char *directory, int32_t dtype, weft_error *err) {
+    size_t bytes = 0;
+    char *text = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, dtype, &bytes);
+    weft_status status = text == NULL ? no_memory(directory, err) : WEFT_OK;
+    if (status == WEFT_OK) status = put(directory, "config.json", text, bytes, err);
+    free(text);
+    return status;
+}
+
+/* generation_config.json lies beside config.json, or nowhere. */
+static weft_status copy_generation(const weft_declared *declared, const char *directory, weft_error *err) {
+    static const char name[] = "generation_config.json";
+    const char *slash = strrchr(declared->config_path, '/');
+    const int n = slash == NULL ? 0 : (int)(slash + 1 - declared->config_path);
+    char *path = NULL, *text = NULL;
+    size_t bytes = 0;
+    weft_status status = WEFT_OK;
+    if (asprintf(&path, "%.*s%s", n, declared->config_path, name) < 0) return no_memory(directory, err);
+    if (access(path, F_OK) == 0) {
+        status = weft_text_read(&text, &bytes, path, GENERATION_LIMIT, err);
+        if (status == WEFT_OK) status = put(directory, name, text, bytes, err);
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static weft_status job_create(save_job *job, const weft_region *region, int32_t dtype, bool trainable_only,
+                              int64_t shard_bytes, const char *where, weft_error *err) {
+    memset(job, 0, sizeof *job);
+    job->region = region;
+    job->dtype = dtype;
+    job->trainable_only = trainable_only;
+    job->shards = calloc((size_t)region->declared->n_parameters, sizeof *job->shards);
+    job->staging = malloc(WEFT_REGION_PIECE * sizeof(float));
+    job->narrow = malloc(WEFT_REGION_PIECE * sizeof(uint16_t));
+    if (job->shards == NULL || job->staging == NULL || job->narrow == NULL) return no_memory(where, err);
+    deal(job, shard_bytes);
+    return region->kernels->synchronize(region->device, NULL, err); /* before the host looks at its memory */
+}
+
+static void job_destroy(save_job *job) {
+    free(job->narrow);
+    free(job->staging);
+    free(job->shards);
+}
+
+weft_status weft_weights_save(const char *directory, int32_t dtype, int64_t shard_bytes, const weft_declared *declared,
+                              const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
+                              weft_ref region, weft_error *err) {
+    const weft_region whole = {declared, layout, kernels, device, region};
+    save_job job;
+    weft_status status = WEFT_OK;
+    if (dtype != WEFT_F32 && dtype != WEFT_BF16 && dtype != WEFT_F16)
+        return weft_error_set(err, WEFT_E_HOST, "weights are saved as fp32, bf16 or fp16, not as %s",
+                              weft_dtype_name(dtype));
+    status = job_create(&job, &whole, dtype, false, shard_bytes, directory, err);
+    if (status == WEFT_OK) status = write_shards(&job, directory, err);
+    if (status == WEFT_OK) status = write_config(declared, directory, dtype, err);
+    if (status == WEFT_OK) status = copy_generation(declared, directory, err);
+    job_destroy(&job);
+    return status;
+}
+
+weft_status weft_weights_save_file(const char *path, bool trainable_only, const weft_declared *declared,
+                                   const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
+                                   weft_ref region, weft_error *err) {
+    const weft_region whole = {declared, layout, kernels, device, region};
+    save_job job;
+    weft_status status = job_create(&job, &whole, WEFT_F32, trainable_only, INT64_MAX, path, err);
+    if (status == WEFT_OK) status = write_shard(&job, 0, path, err);
+    job_destroy(&job);
+    return status;
+}

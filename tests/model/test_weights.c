@@ -1,0 +1,701 @@
+/* Weights between Hugging Face directories and a flat region: what is read is what the files hold, what is written is
+ * what was read, and a directory that does not fit is refused as a whole. */
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <weft/random.h>
+
+#include "llama.h"
+#include "memory_device.h"
+#include "model/config_json.h"
+#include "model/convert.h"
+#include "model/safetensors.h"
+#include "model/weights.h"
+
+/* ---- a model with its region ---- */
+
+typedef struct bench {
+    weft_declared *declared;
+    weft_layout *layout;
+    weft_device_plugin kernels;
+    weft_device device;
+    weft_buffer buffer;
+    weft_ref ref;
+} bench;
+
+static weft_status blocks(const weft_host *host, const void *config, const weft_policy_job *job, uint8_t *starts,
+                          weft_error *err) {
+    (void)host;
+    (void)config;
+    (void)err;
+    for (uint32_t i = 0; i < job->n_modules; i++)
+        starts[i] = (uint8_t)job->modules[i].is_block;
+    return WEFT_OK;
+}
+
+static const weft_policy_plugin policy = {sizeof(weft_policy_plugin), 0, blocks};
+
+/* The region starts 256 bytes into its buffer, full of NaN, with as many bytes behind it that must stay. */
+static bench bench_make(const char *config_path, const char *trainable, bool visible) {
+    weft_error err = WEFT_ERROR_INIT;
+    bench b;
+    memset(&b, 0, sizeof b);
+    b.declared = llama_declared(config_path);
+    ck_assert_ok(weft_declared_select(b.declared, trainable, &err), err);
+    ck_assert_ok(weft_layout_create(&b.layout, b.declared, &fixture_host, &policy, NULL, &err), err);
+    b.kernels = memory_kernels(visible);
+    b.buffer.n = b.layout->numel * 4 + 512;
+    b.buffer.bytes = malloc((size_t)b.buffer.n);
+    memset(b.buffer.bytes, 0xFF, (size_t)b.buffer.n);
+    b.ref.offset = 256;
+    return b;
+}
+
+static bench *bench_bind(bench *b) {
+    b->ref.buffer = &b->buffer;
+    return b;
+}
+
+static void bench_free(bench *b) {
+    for (int64_t i = 0; i < 256; i++)
+        ck_assert(b->buffer.bytes[i] == 0xFF && b->buffer.bytes[b->buffer.n - 1 - i] == 0xFF);
+    weft_layout_destroy(b->layout);
+    weft_declared_destroy(b->declared);
+    free(b->buffer.bytes);
+}
+
+#define BENCH(name, config, trainable, visible)                                                                        \
+    bench name##_bench = bench_make(config, trainable, visible), *name = bench_bind(&name##_bench)
+
+static weft_status load(bench *b, const char *directory, weft_error *err) {
+    return weft_weights_load(directory, b->declared, b->layout, &b->kernels, &b->device, b->ref, err);
+}
+
+static weft_status save(bench *b, const char *directory, int32_t dtype, int64_t shard_bytes, weft_error *err) {
+    return weft_weights_save(directory, dtype, shard_bytes, b->declared, b->layout, &b->kernels, &b->device, b->ref,
+                             err);
+}
+
+static const float *values(const bench *b, const char *name) {
+    const int32_t p = weft_declared_find(b->declared, name);
+    ck_assert_int_ge(p, 0);
+    return (const float *)(const void *)(b->buffer.bytes + 256 +
+                                         4 * weft_layout_offset(b->layout, &b->declared->parameters[p]));
+}
+
+/* Everything outside parameters is zero. */
+static void check_padding(const bench *b) {
+    const float *region = (const float *)(const void *)(b->buffer.bytes + 256);
+    for (int32_t g = 0; g < b->layout->n_groups; g++) {
+        const weft_group *group = &b->layout->groups[g];
+        int64_t at = 0;
+        for (int32_t m = 0; m <= group->n_members; m++) {
+            const weft_parameter *p = m < group->n_members ? &b->declared->parameters[group->members[m]] : NULL;
+            const int64_t until = p == NULL ? group->numel : p->offset;
+            for (; at < until; at++)
+                ck_assert_float_eq(region[group->base + at], 0);
+            if (p != NULL) at += p->numel;
+        }
+    }
+}
+
+static bool same_region(const bench *a, const bench *b) {
+    return a->layout->numel == b->layout->numel &&
+           memcmp(a->buffer.bytes + 256, b->buffer.bytes + 256, (size_t)a->layout->numel * 4) == 0;
+}
+
+/* ---- golden directories ---- */
+
+static const struct {
+    const char *name, *config;
+    int32_t dtype;
+    const char *torch;
+} golden[] = {{"llama-tied", "llama-tied/config.json", WEFT_F32, "float32"},
+              {"llama-gqa", "llama-gqa/config.json", WEFT_F32, "float32"},
+              {"llama-bf16", "llama-bf16/config.json", WEFT_BF16, "bfloat16"},
+              {"llama-fp16", "llama-fp16/config.json", WEFT_F16, "float16"}};
+
+/* The directory's files agree with the region, tensor by tensor. */
+static void check_against_files(const bench *b, const char *directory) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    ck_assert_ok(weft_safetensors_open_directory(&files, directory, &err), err);
+    ck_assert_int_eq(files->n_tensors, b->declared->n_parameters);
+    for (int32_t i = 0; i < files->n_tensors; i++) {
+        const weft_tensor *t = &files->tensors[i];
+        float *wide = malloc((size_t)t->numel * 4);
+        ck_assert(weft_convert(wide, WEFT_F32, t->data, t->dtype, t->numel));
+        ck_assert_msg(memcmp(wide, values(b, t->name), (size_t)t->numel * 4) == 0, "%s", t->name);
+        free(wide);
+    }
+    weft_safetensors_close(files);
+}
+
+START_TEST(what_the_files_hold_is_what_lies_in_the_region) {
+    weft_error err = WEFT_ERROR_INIT;
+    BENCH(seen, llama_golden(golden[_i].config), "all", true);
+    BENCH(unseen, llama_golden(golden[_i].config), "all", false);
+    ck_assert_ok(load(seen, llama_golden(golden[_i].name), &err), err);
+    ck_assert_ok(load(unseen, llama_golden(golden[_i].name), &err), err);
+    check_against_files(seen, llama_golden(golden[_i].name));
+    check_padding(seen);
+    ck_assert(same_region(seen, unseen));
+    ck_assert_int_eq(seen->device.written, 0); /* not copied twice */
+    ck_assert_int_eq(unseen->device.written, 4 * weft_declared_numel(unseen->declared, false));
+    bench_free(seen);
+    bench_free(unseen);
+}
+END_TEST
+
+/* The golden file keeps one matrix as the oracle saw it in fp32: in fp16 it has subnormal numbers. */
+START_TEST(narrow_files_widen_to_what_the_oracle_read) {
+    static const char name[] = "model.layers.0.self_attn.q_proj.weight";
+    weft_error err = WEFT_ERROR_INIT;
+    char path[64];
+    weft_safetensors *expected = NULL;
+    const weft_tensor *tensor = NULL;
+    BENCH(b, llama_golden(golden[_i].config), "all", true);
+    ck_assert_ok(load(b, llama_golden(golden[_i].name), &err), err);
+    (void)snprintf(path, sizeof path, "%s/expected.safetensors", golden[_i].name);
+    ck_assert_ok(weft_safetensors_open(&expected, llama_golden(path), &err), err);
+    tensor = weft_safetensors_find(expected, "start.model.layers.0.self_attn.q_proj.weight");
+    ck_assert_ptr_nonnull(tensor);
+    ck_assert_int_eq(memcmp(tensor->data, values(b, name), (size_t)tensor->bytes), 0);
+    weft_safetensors_close(expected);
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(a_frozen_part_is_read_like_any_other) {
+    weft_error err = WEFT_ERROR_INIT;
+    BENCH(b, llama_golden("llama-bf16/config.json"), "last:1,*norm.weight", true);
+    ck_assert_ok(load(b, llama_golden("llama-bf16"), &err), err);
+    check_against_files(b, llama_golden("llama-bf16"));
+    check_padding(b);
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(the_type_of_a_directory_is_that_of_most_of_it) {
+    weft_error err = WEFT_ERROR_INIT;
+    int32_t dtype = 0;
+    ck_assert_ok(weft_weights_dtype(&dtype, llama_golden(golden[_i].name), &err), err);
+    ck_assert_int_eq(dtype, golden[_i].dtype);
+    ck_assert_int_ne(weft_weights_dtype(&dtype, "/nowhere", &err), WEFT_OK);
+}
+END_TEST
+
+/* ---- writing ---- */
+
+static void check_same_file(const char *a, const char *b) {
+    size_t n = 0, m = 0;
+    char *x = fixture_read(a, &n), *y = fixture_read(b, &m);
+    ck_assert_msg(n == m && memcmp(x, y, n) == 0, "%s and %s differ", a, b);
+    free(x);
+    free(y);
+}
+
+static const char *golden_file(int i, const char *name) {
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", golden[i].name, name);
+    return llama_golden(path);
+}
+
+START_TEST(what_is_written_in_its_own_type_is_what_was_read) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *before = NULL, *after = NULL;
+    BENCH(b, llama_golden(golden[_i].config), "all", true);
+    ck_assert_ok(load(b, llama_golden(golden[_i].name), &err), err);
+    ck_assert_ok(save(b, fixture_directory, golden[_i].dtype, WEFT_SHARD_BYTES, &err), err);
+    ck_assert_ok(weft_safetensors_open_directory(&before, llama_golden(golden[_i].name), &err), err);
+    ck_assert_ok(weft_safetensors_open_directory(&after, fixture_directory, &err), err);
+    ck_assert_int_eq(after->n_files, 1);
+    ck_assert_int_eq(before->n_tensors, after->n_tensors);
+    for (int32_t i = 0; i < after->n_tensors; i++) {
+        const weft_tensor *x = &before->tensors[i], *y = &after->tensors[i];
+        ck_assert_str_eq(x->name, y->name);
+        ck_assert(x->dtype == y->dtype && x->rank == y->rank && x->bytes == y->bytes);
+        ck_assert_int_eq(memcmp(x->data, y->data, (size_t)x->bytes), 0);
+    }
+    weft_safetensors_close(before);
+    weft_safetensors_close(after);
+    check_same_file(golden_file(_i, "config.json"), fixture_path("config.json"));
+    check_same_file(golden_file(_i, "generation_config.json"), fixture_path("generation_config.json"));
+    bench_free(b);
+}
+END_TEST
+
+/* text with its first `from` replaced, which the caller frees. */
+static char *replaced(const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from);
+    char *out = NULL;
+    ck_assert_ptr_nonnull(at);
+    ck_assert_int_ge(asprintf(&out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)), 0);
+    return out;
+}
+
+START_TEST(another_type_changes_one_word_of_the_configuration) {
+    static const struct {
+        int32_t dtype;
+        const char *torch;
+    } types[] = {{WEFT_F32, "\"float32\""}, {WEFT_BF16, "\"bfloat16\""}, {WEFT_F16, "\"float16\""}};
+    weft_error err = WEFT_ERROR_INIT;
+    char from[32];
+    const char *torch = types[_i / 4].torch;
+    const int model = _i % 4;
+    char *base = fixture_read(golden_file(model, "config.json"), NULL), *expected = NULL, *text = NULL;
+    weft_safetensors *files = NULL;
+    BENCH(b, llama_golden(golden[model].config), "all", false);
+    ck_assert_ok(load(b, llama_golden(golden[model].name), &err), err);
+    ck_assert_ok(save(b, fixture_directory, types[_i / 4].dtype, WEFT_SHARD_BYTES, &err), err);
+    (void)snprintf(from, sizeof from, "\"%s\"", golden[model].torch);
+    expected = replaced(base, from, torch);
+    text = fixture_read(fixture_path("config.json"), NULL);
+    ck_assert_str_eq(text, expected);
+    ck_assert_ok(weft_safetensors_open_directory(&files, fixture_directory, &err), err);
+    for (int32_t i = 0; i < files->n_tensors; i++) {
+        const weft_tensor *t = &files->tensors[i];
+        void *narrow = malloc((size_t)t->bytes + 1);
+        ck_assert_int_eq(t->dtype, types[_i / 4].dtype);
+        ck_assert(weft_convert(narrow, t->dtype, values(b, t->name), WEFT_F32, t->numel));
+        ck_assert_int_eq(memcmp(narrow, t->data, (size_t)t->bytes), 0);
+        free(narrow);
+    }
+    weft_safetensors_close(files);
+    free(text);
+    free(expected);
+    free(base);
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(large_models_are_dealt_to_files_with_an_index) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    json_t *index = NULL;
+    int64_t sizes[16] = {0};
+    BENCH(b, llama_golden("llama-gqa/config.json"), "all", true);
+    BENCH(back, llama_golden("llama-gqa/config.json"), "all", true);
+    ck_assert_ok(load(b, llama_golden("llama-gqa"), &err), err);
+    ck_assert_ok(save(b, fixture_directory, WEFT_F32, 20000, &err), err); /* the embedding alone has 22008 */
+    ck_assert_int_ne(access(fixture_path("model.safetensors"), F_OK), 0);
+    index = json_load_file(fixture_path("model.safetensors.index.json"), 0, NULL);
+    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size")),
+                     4 * weft_declared_numel(b->declared, false));
+    ck_assert_str_eq(
+        json_string_value(json_object_get(json_object_get(index, "weight_map"), "model.embed_tokens.weight")),
+        "model-00001-of-00012.safetensors");
+    json_decref(index);
+    ck_assert_ok(weft_safetensors_open_directory(&files, fixture_directory, &err), err);
+    ck_assert_int_eq(files->n_files, 12);
+    for (int32_t i = 0; i < files->n_tensors; i++)
+        sizes[files->tensors[i].file] += files->tensors[i].bytes;
+    for (int i = 0; i < 10; i++)
+        ck_assert(sizes[i] <= 20000 || sizes[i] == 131 * 42 * 4);
+    weft_safetensors_close(files);
+    ck_assert_ok(load(back, fixture_directory, &err), err);
+    ck_assert(same_region(b, back));
+    bench_free(b);
+    bench_free(back);
+}
+END_TEST
+
+START_TEST(saving_needs_a_few_megabytes_beside_the_weights) {
+    char text[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 64, \"num_hidden_layers\": 1,"
+        " \"num_attention_heads\": 4, \"vocab_size\": 40000}";
+    weft_error err = WEFT_ERROR_INIT;
+    fixture_write(fixture_path("base.json"), text, strlen(text));
+    BENCH(b, fixture_path("base.json"), "all", false);
+    BENCH(back, fixture_path("base.json"), "all", false);
+    ck_assert_ok(weft_weights_init(3, b->declared, b->layout, &b->kernels, &b->device, b->ref, &err), err);
+    ck_assert_ok(save(b, fixture_directory, WEFT_F32, WEFT_SHARD_BYTES, &err), err);
+    ck_assert_ok(load(back, fixture_directory, &err), err);
+    ck_assert(same_region(b, back)); /* pieces meet without a seam */
+    ck_assert_int_le(b->device.most, 4 << 20);
+    ck_assert_int_gt(b->device.read, 4 << 20);
+    ck_assert_int_le(back->device.most, 4 << 20);
+    ck_assert_int_ne(access(fixture_path("generation_config.json"), F_OK), 0); /* the base had none */
+    bench_free(b);
+    bench_free(back);
+}
+END_TEST
+
+START_TEST(a_full_disk_is_named) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    struct rlimit usual, small;
+    BENCH(b, llama_golden("llama-tied/config.json"), "all", true);
+    ck_assert_ok(load(b, llama_golden("llama-tied"), &err), err);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    small = usual;
+    small.rlim_cur = 4096;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    status = save(b, fixture_directory, WEFT_F32, WEFT_SHARD_BYTES, &err);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &usual), 0); /* before Check itself writes */
+    ck_assert_int_eq(status, WEFT_E_SYSTEM);
+    ck_assert_text(err, "model.safetensors: cannot be written");
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(the_text_of_a_configuration_is_kept) {
+    static const struct {
+        const char *before, *after;
+    } texts[] = {
+        {"{}", "{}"},
+        {"{\"a\": 1}\n", "{\"a\": 1}\n"},
+        {"{\"dtype\":\"float32\"}", "{\"dtype\":\"bfloat16\"}"},
+        {"{ \"torch_dtype\"\n:\t\"float16\" , \"x\": [1, 2]}  ",
+         "{ \"torch_dtype\"\n:\t\"bfloat16\" , \"x\": [1, 2]}  "},
+        {"{\"torch_dtype\": \"torch.float32\"}", "{\"torch_dtype\": \"torch.bfloat16\"}"},
+        {"{\"dtype\": null, \"torch_dtype\": \"float32\"}", "{\"dtype\": null, \"torch_dtype\": \"bfloat16\"}"},
+        {"{\"dtype\": \"float32\", \"torch_dtype\": \"float32\"}",
+         "{\"dtype\": \"bfloat16\", \"torch_dtype\": \"bfloat16\"}"},
+        {"{\"q\": {\"dtype\": \"q4\"}, \"l\": [{\"dtype\": \"x\"}]}",
+         "{\"q\": {\"dtype\": \"q4\"}, \"l\": [{\"dtype\": \"x\"}]}"},
+        {"{\"name\": \"dtype\", \"b\": \"\\\"dtype\\\": \\\"float32\\\"\"}",
+         "{\"name\": \"dtype\", \"b\": \"\\\"dtype\\\": \\\"float32\\\"\"}"},
+        {"{\"brace\": \"{[\", \"dtype\": \"float32\"}", "{\"brace\": \"{[\", \"dtype\": \"bfloat16\"}"},
+        {"{\"dtype\": \"bfloat16\", \"\xc3\xa9\": \"\xe2\x82\xac\"}",
+         "{\"dtype\": \"bfloat16\", \"\xc3\xa9\": \"\xe2\x82\xac\"}"},
+        {"{\"dtype\"", "{\"dtype\""},
+        {"{\"dtype\": \"flo", "{\"dtype\": \"bfloat16\""},
+    };
+    size_t n = 0;
+    char *out = weft_config_json_with_dtype(texts[_i].before, strlen(texts[_i].before), WEFT_BF16, &n);
+    ck_assert_ptr_nonnull(out);
+    ck_assert_uint_eq(n, strlen(texts[_i].after));
+    ck_assert_int_eq(memcmp(out, texts[_i].after, n), 0);
+    free(out);
+}
+END_TEST
+
+/* ---- what does not fit ---- */
+
+/* A copy of llama-tied's (or another's) tensors with changes, as fixture_directory/model.safetensors. */
+typedef struct change {
+    const char *name; /* the tensor that is changed */
+    const char *as;   /* its new name; NULL: it is left out */
+    int32_t dtype;    /* 0: as it was; else its bytes are written as this type with as many elements as fit */
+    bool transposed;
+    const char *twice; /* a second copy under this name */
+    bool spoiled;      /* the second copy differs in its last number */
+} change;
+
+static void write_changed(const char *model, const change *c) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    weft_tensor_spec specs[64];
+    const unsigned char *data[64];
+    int64_t bytes[64];
+    int32_t n = 0, spoiled = -1;
+    weft_tensor_writer *writer = NULL;
+    ck_assert_ok(weft_safetensors_open_directory(&files, llama_golden(model), &err), err);
+    for (int32_t i = 0; i < files->n_tensors; i++) {
+        const weft_tensor *t = &files->tensors[i];
+        const bool hit = c->name != NULL && strcmp(t->name, c->name) == 0;
+        for (int copy = 0; copy < (hit && c->twice != NULL ? 2 : 1); copy++) {
+            weft_tensor_spec *s = &specs[n];
+            if (hit && copy == 0 && c->as == NULL) continue;
+            memset(s, 0, sizeof *s);
+            s->name = !hit ? t->name : copy == 1 ? c->twice : c->as;
+            s->dtype = t->dtype;
+            s->rank = t->rank;
+            memcpy(s->dims, t->dims, sizeof s->dims);
+            data[n] = t->data;
+            bytes[n] = t->bytes;
+            if (hit && c->transposed) {
+                s->dims[0] = t->dims[1];
+                s->dims[1] = t->dims[0];
+            }
+            if (hit && c->dtype != 0) {
+                s->dtype = c->dtype;
+                bytes[n] = t->numel * weft_dtype_bytes(c->dtype);
+                if (bytes[n] > t->bytes) data[n] = NULL; /* zeros */
+            }
+            if (copy == 1 && c->spoiled) spoiled = n;
+            n++;
+        }
+    }
+    ck_assert_ok(weft_tensor_writer_create(&writer, fixture_path("model.safetensors"), specs, n, &err), err);
+    for (int32_t i = 0; i < n; i++)
+        if (data[i] != NULL) ck_assert_ok(weft_tensor_writer_write(writer, i, 0, data[i], bytes[i], &err), err);
+    if (spoiled >= 0)
+        ck_assert_ok(weft_tensor_writer_write(writer, spoiled, bytes[spoiled] - 4, "\1\2\3", 4, &err), err);
+    ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
+    weft_safetensors_close(files);
+}
+
+static const struct {
+    const char *model;
+    change change;
+    const char *texts[2];
+} misfits[] = {
+    {"llama-tied", {.name = "model.norm.weight"}, {"1 missing (model.norm.weight)", "llama-tied/config.json"}},
+    {"llama-gqa", {.name = "lm_head.weight"}, {"1 missing (lm_head.weight)"}},
+    {"llama-tied",
+     {.name = "model.norm.weight", .as = "model.norm.wait"},
+     {"1 missing (model.norm.weight)", "1 unexpected (model.norm.wait)"}},
+    {"llama-tied",
+     {.name = "model.norm.weight", .as = "model.norm.weight", .twice = "extra"},
+     {"1 unexpected (extra)"}},
+    {"llama-tied",
+     {.name = "model.layers.1.mlp.up_proj.weight", .as = "model.layers.1.mlp.up_proj.weight", .transposed = true},
+     {"1 of another shape (model.layers.1.mlp.up_proj.weight is (24, 41), not (41, 24))"}},
+    {"llama-tied",
+     {.name = "model.norm.weight", .as = "model.norm.weight", .dtype = WEFT_I32},
+     {"1 of a type that is not read, which are F32, BF16 and F16 (model.norm.weight is I32)"}},
+    {"llama-tied",
+     {.name = "model.norm.weight", .as = "model.norm.weight", .dtype = WEFT_F64},
+     {"model.norm.weight is F64"}},
+    {"llama-tied",
+     {.name = "model.embed_tokens.weight",
+      .as = "model.embed_tokens.weight",
+      .twice = "lm_head.weight",
+      .spoiled = true},
+     {"'model.embed_tokens.weight' and 'lm_head.weight' differ, but the model ties them"}},
+};
+
+START_TEST(a_directory_that_does_not_fit_is_refused_and_nothing_is_touched) {
+    weft_error err = WEFT_ERROR_INIT;
+    char path[64];
+    (void)snprintf(path, sizeof path, "%s/config.json", misfits[_i].model);
+    BENCH(b, llama_golden(path), "all", true);
+    write_changed(misfits[_i].model, &misfits[_i].change);
+    ck_assert_int_eq(load(b, fixture_directory, &err), WEFT_E_DATA);
+    ck_assert_text(err, fixture_directory);
+    for (int i = 0; i < 2 && misfits[_i].texts[i] != NULL; i++)
+        ck_assert_text(err, misfits[_i].texts[i]);
+    for (int64_t i = 0; i < b->buffer.n; i++)
+        ck_assert_int_eq(b->buffer.bytes[i], 0xFF);
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(tied_storage_is_read_under_any_of_its_names) {
+    const change changes[] = {
+        {.name = "model.embed_tokens.weight", .as = "model.embed_tokens.weight", .twice = "lm_head.weight"},
+        {.name = "model.embed_tokens.weight", .as = "lm_head.weight"}};
+    weft_error err = WEFT_ERROR_INIT;
+    BENCH(whole, llama_golden("llama-tied/config.json"), "all", true);
+    BENCH(b, llama_golden("llama-tied/config.json"), "all", true);
+    write_changed("llama-tied", &changes[_i]);
+    ck_assert_ok(load(whole, llama_golden("llama-tied"), &err), err);
+    ck_assert_ok(load(b, fixture_directory, &err), err);
+    ck_assert(same_region(whole, b));
+    bench_free(whole);
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(buffers_of_old_checkpoints_are_passed_over) {
+    const change old = {.name = "model.norm.weight",
+                        .as = "model.norm.weight",
+                        .twice = "model.layers.0.self_attn.rotary_emb.inv_freq"};
+    weft_error err = WEFT_ERROR_INIT;
+    BENCH(b, llama_golden("llama-tied/config.json"), "all", true);
+    write_changed("llama-tied", &old);
+    ck_assert_ok(load(b, fixture_directory, &err), err);
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(a_model_of_another_size_shows_a_few_names_of_many) {
+    weft_error err = WEFT_ERROR_INIT;
+    BENCH(b, llama_golden("llama-gqa/config.json"), "all", true);
+    ck_assert_int_eq(load(b, llama_golden("llama-tied"), &err), WEFT_E_DATA);
+    ck_assert_text(err, "1 missing (lm_head.weight)");
+    ck_assert_text(err, "20 of another shape (");
+    ck_assert_text(err, ", ...)");
+    ck_assert_text(err, "9 unexpected (model.layers.2.");
+    bench_free(b);
+}
+END_TEST
+
+/* ---- a fresh start ---- */
+
+static weft_status init(bench *b, uint64_t seed, weft_error *err) {
+    return weft_weights_init(seed, b->declared, b->layout, &b->kernels, &b->device, b->ref, err);
+}
+
+START_TEST(a_fresh_start_is_the_formula_that_is_stated) {
+    weft_error err = WEFT_ERROR_INIT;
+    const char *name = "model.layers.0.self_attn.q_proj.weight";
+    const float *x = NULL;
+    BENCH(b, llama_golden("llama-gqa/config.json"), "all", true);
+    ck_assert_ok(init(b, 77, &err), err);
+    x = values(b, name);
+    for (int64_t e = 0; e < 60 * 42; e++) {
+        const weft_random4 r =
+            weft_random(77, WEFT_RANDOM_INIT, (uint64_t)weft_declared_find(b->declared, name), e / 4);
+        const uint32_t u = r.v[e % 4 / 2 * 2], a = r.v[e % 4 / 2 * 2 + 1];
+        const double radius = sqrt(-2 * log((u + 1.0) / 4294967296.0)),
+                     angle = 2 * 3.14159265358979323846 * a / 4294967296.0;
+        const double z = e % 2 == 0 ? radius * cos(angle) : radius * sin(angle);
+        ck_assert_float_eq_tol(x[e], 0.02 * z, 1e-8);
+    }
+    for (int i = 0; i < 42; i++)
+        ck_assert_float_eq(values(b, "model.norm.weight")[i], 1);
+    check_padding(b);
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(fresh_weights_are_normal_with_the_deviation_of_the_configuration) {
+    weft_error err = WEFT_ERROR_INIT;
+    double sum = 0, squares = 0, fourth = 0;
+    int64_t n = 0;
+    BENCH(b, llama_golden("llama-gqa/config.json"), "all", true);
+    ck_assert_ok(init(b, 1, &err), err);
+    for (int32_t p = 0; p < b->declared->n_parameters; p++) {
+        const weft_parameter *parameter = &b->declared->parameters[p];
+        const float *x = values(b, parameter->name);
+        if (parameter->rank != 2) continue;
+        for (int64_t i = 0; i < parameter->numel; i++) {
+            const double z = (double)x[i] / 0.02;
+            sum += z;
+            squares += z * z;
+            fourth += z * z * z * z;
+        }
+        n += parameter->numel;
+    }
+    ck_assert_int_gt(n, 40000);
+    ck_assert_double_lt(fabs(sum / (double)n), 4 / sqrt((double)n));
+    ck_assert_double_eq_tol(squares / (double)n, 1, 4 * sqrt(2 / (double)n));
+    ck_assert_double_eq_tol(fourth / (double)n, 3, 4 * sqrt(96 / (double)n));
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(fresh_weights_depend_on_seed_and_model_alone) {
+    weft_error err = WEFT_ERROR_INIT;
+    BENCH(a, llama_golden("llama-tied/config.json"), "all", true);
+    BENCH(b, llama_golden("llama-tied/config.json"), "head", false);
+    ck_assert_ok(init(a, 5, &err), err);
+    ck_assert_ok(init(b, 5, &err), err);
+    for (int32_t p = 0; p < a->declared->n_parameters; p++) {
+        const weft_parameter *parameter = &a->declared->parameters[p];
+        ck_assert_int_eq(memcmp(values(a, parameter->name), values(b, parameter->name), (size_t)parameter->numel * 4),
+                         0);
+    }
+    ck_assert_ok(init(b, 6, &err), err);
+    ck_assert_float_ne(values(a, "model.embed_tokens.weight")[0], values(b, "model.embed_tokens.weight")[0]);
+    ck_assert_float_ne(values(a, "model.layers.0.self_attn.q_proj.weight")[0],
+                       values(a, "model.layers.1.self_attn.q_proj.weight")[0]);
+    bench_free(a);
+    bench_free(b);
+}
+END_TEST
+
+/* ---- single files ---- */
+
+START_TEST(masters_and_state_go_through_one_file) {
+    const char *const trained[] = {"all", "last:1,*norm.weight"};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *file = NULL;
+    BENCH(b, llama_golden("llama-bf16/config.json"), trained[_i], false);
+    BENCH(back, llama_golden("llama-bf16/config.json"), trained[_i], true);
+    ck_assert_ok(init(b, 9, &err), err);
+    ck_assert_ok(weft_weights_save_file(fixture_path("s"), _i == 1, b->declared, b->layout, &b->kernels, &b->device,
+                                        b->ref, &err),
+                 err);
+    ck_assert_ok(weft_safetensors_open(&file, fixture_path("s"), &err), err);
+    ck_assert_int_eq(file->n_tensors, _i == 0 ? 21 : 9 + 2 + 1);
+    for (int32_t i = 0; i < file->n_tensors; i++)
+        ck_assert_int_eq(file->tensors[i].dtype, WEFT_F32);
+    weft_safetensors_close(file);
+    ck_assert_ok(weft_weights_load_file(fixture_path("s"), _i == 1, back->declared, back->layout, &back->kernels,
+                                        &back->device, back->ref, &err),
+                 err);
+    ck_assert_int_eq(memcmp(b->buffer.bytes + 256, back->buffer.bytes + 256, (size_t)b->layout->trainable_numel * 4),
+                     0);
+    bench_free(b);
+    bench_free(back);
+}
+END_TEST
+
+START_TEST(state_of_other_trained_parts_is_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    BENCH(more, llama_golden("llama-bf16/config.json"), "last:1,*norm.weight", true);
+    BENCH(less, llama_golden("llama-bf16/config.json"), "last:1", true);
+    ck_assert_ok(init(more, 9, &err), err);
+    ck_assert_ok(weft_weights_save_file(fixture_path("more"), true, more->declared, more->layout, &more->kernels,
+                                        &more->device, more->ref, &err),
+                 err);
+    ck_assert_int_eq(weft_weights_load_file(fixture_path("more"), true, less->declared, less->layout, &less->kernels,
+                                            &less->device, less->ref, &err),
+                     WEFT_E_DATA);
+    ck_assert_text(err, "3 unexpected (model.layers.0.input_layernorm.weight");
+    bench_free(more);
+    bench_free(less);
+}
+END_TEST
+
+/* ---- a model from elsewhere ---- */
+
+START_TEST(a_model_from_elsewhere_goes_through) {
+    const char *assets = getenv("WEFT_ASSETS");
+    char directory[512], config[600];
+    weft_error err = WEFT_ERROR_INIT;
+    (void)snprintf(directory, sizeof directory, "%s/stories260k/hf", assets == NULL ? "../shared/assets" : assets);
+    (void)snprintf(config, sizeof config, "%s/config.json", directory);
+    if (access(config, F_OK) != 0) {
+        printf("skipped: %s is not there, so no model made elsewhere is read\n", config);
+        return;
+    }
+    BENCH(b, config, "all", true);
+    BENCH(back, config, "all", false);
+    ck_assert_ok(load(b, directory, &err), err);
+    ck_assert_int_eq(weft_declared_numel(b->declared, false), 260032);
+    ck_assert_ok(save(b, fixture_directory, WEFT_F32, 300000, &err), err);
+    ck_assert_ok(load(back, fixture_directory, &err), err);
+    ck_assert(same_region(b, back));
+    check_same_file(config, fixture_path("config.json"));
+    bench_free(b);
+    bench_free(back);
+}
+END_TEST
+
+#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+static TCase *tests(void) {
+    TCase *tcase = tcase_create("weights");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, fixture_directory_make, fixture_directory_remove);
+    tcase_add_loop_test(tcase, what_the_files_hold_is_what_lies_in_the_region, 0, 4);
+    tcase_add_loop_test(tcase, narrow_files_widen_to_what_the_oracle_read, 0, 4);
+    tcase_add_test(tcase, a_frozen_part_is_read_like_any_other);
+    tcase_add_loop_test(tcase, the_type_of_a_directory_is_that_of_most_of_it, 0, 4);
+    tcase_add_loop_test(tcase, what_is_written_in_its_own_type_is_what_was_read, 0, 4);
+    tcase_add_loop_test(tcase, another_type_changes_one_word_of_the_configuration, 0, 12);
+    tcase_add_test(tcase, large_models_are_dealt_to_files_with_an_index);
+    tcase_add_test(tcase, saving_needs_a_few_megabytes_beside_the_weights);
+    tcase_add_test(tcase, a_full_disk_is_named);
+    tcase_add_loop_test(tcase, the_text_of_a_configuration_is_kept, 0, 13);
+    tcase_add_loop_test(tcase, a_directory_that_does_not_fit_is_refused_and_nothing_is_touched, 0, LENGTH(misfits));
+    tcase_add_loop_test(tcase, tied_storage_is_read_under_any_of_its_names, 0, 2);
+    tcase_add_test(tcase, buffers_of_old_checkpoints_are_passed_over);
+    tcase_add_test(tcase, a_model_of_another_size_shows_a_few_names_of_many);
+    tcase_add_test(tcase, a_fresh_start_is_the_formula_that_is_stated);
+    tcase_add_test(tcase, fresh_weights_are_normal_with_the_deviation_of_the_configuration);
+    tcase_add_test(tcase, fresh_weights_depend_on_seed_and_model_alone);
+    tcase_add_loop_test(tcase, masters_and_state_go_through_one_file, 0, 2);
+    tcase_add_test(tcase, state_of_other_trained_parts_is_refused);
+    tcase_add_test(tcase, a_model_from_elsewhere_goes_through);
+    return tcase;
+}
+
+int main(void) {
+    Suite *suite = suite_create("model.weights");
+    SRunner *runner = NULL;
+    int failures = 0;
+    suite_add_tcase(suite, tests());
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failures = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failures == 0 ? 0 : 1;
+}
