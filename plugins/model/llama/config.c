@@ -29,7 +29,7 @@ static const char *const understood[] = {
 };
 
 /* They leave logits and gradients as they are: bookkeeping of transformers, what its outputs hold, labels of
- * classifiers, defaults of its text generation (which configurations of older releases carry), marks that tools leave. */
+ * classifiers, defaults of text generation (which files of older releases carry), marks that tools leave. */
 static const char *const harmless[] = {
     "_name_or_path", "_commit_hash", "_attn_implementation", "_attn_implementation_autoset",
     "_attn_implementation_internal", "_flash_attn_2_enabled", "attn_implementation", "transformers_version",
@@ -37,13 +37,13 @@ static const char *const harmless[] = {
     "output_hidden_states", "output_scores", "use_return_dict", "torchscript", "use_bfloat16", "tf_legacy_loss",
     "gradient_checkpointing", "chunk_size_feed_forward", "tie_encoder_decoder", "tie_last_hidden_states",
     "cross_attention_hidden_size", "is_decoder", "id2label", "label2id", "num_labels", "problem_type",
-    "finetuning_task", "task_specific_params", "tokenizer_class", "prefix", "sep_token_id", "unk_token_id", "decoder_start_token_id",
-    "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
-    "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
-    "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "remove_invalid_values",
-    "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id",
-    "forced_eos_token_id", "max_sequence_length", "max_window_layers", "is_llama_config", "unsloth_fixed",
-    "unsloth_version", "model_name", "license",
+    "finetuning_task", "task_specific_params", "tokenizer_class", "prefix", "sep_token_id", "unk_token_id",
+    "decoder_start_token_id", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
+    "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+    "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
+    "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens",
+    "forced_bos_token_id", "forced_eos_token_id", "max_sequence_length", "max_window_layers", "is_llama_config",
+    "unsloth_fixed", "unsloth_version", "model_name", "license",
 };
 
 /* They change the arithmetic, and this value (or null) is what the plugin computes. */
