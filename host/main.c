@@ -1,6 +1,8 @@
 /* host/main.c: the process `weft`. */
 #include "command/cli.h"
 
+#include "plugin/crash.h"
+
 #include <stdlib.h>
 
 /* A device plugin's OpenMP reads its settings when it is loaded. By default its threads burn a core for milliseconds while
@@ -12,5 +14,6 @@ static void settle_openmp(void) {
 
 int main(int argc, char **argv) {
     settle_openmp();
+    weft_crash_install();
     return weft_cli_main(argc, argv);
 }

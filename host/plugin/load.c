@@ -221,6 +221,7 @@ static void fill_plugins(file_entry *entry, const weft_plugin_list *list) {
         out->note = entry->file.note.note;
         out->sdk = entry->file.note.sdk;
         out->min_sdk = entry->file.note.min_sdk;
+        out->needed = entry->file.note.needed;
     }
 }
 
@@ -315,4 +316,37 @@ weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path
     if (entry != NULL && entry->descriptor >= 0) (void)close(entry->descriptor);
     free(entry);
     return status;
+}
+
+weft_status weft_plugin_file_choose(const weft_loaded **out, const weft_plugin_file *file, const char *kind,
+                                    const char *id, weft_error *err) {
+    const weft_loaded *found = NULL;
+    char held[512] = "";
+    size_t used = 0;
+    uint32_t i, n = 0;
+    for (i = 0; i < file->note.n_plugins; i++) {
+        const weft_note_plugin *plugin = &file->note.plugins[i];
+        if (used < sizeof held) {
+            used += (size_t)snprintf(held + used, sizeof held - used, "%s%s:%s", i == 0 ? "" : ", ", plugin->kind,
+                                     plugin->id);
+        }
+        if (strcmp(plugin->kind, kind) != 0 || (id != NULL && strcmp(plugin->id, id) != 0)) continue;
+        found = &file->plugins[i];
+        n++;
+    }
+    if (n > 1) {
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s holds several plugins of kind %s (%s). Ask for one by its id: name the file "
+                              "weft-%s-<id>.so (or link it under that name) in a directory of [plugins] path.",
+                              file->path, kind, held, kind);
+    }
+    if (n == 0 && id == NULL) {
+        return weft_error_set(err, WEFT_E_USER, "%s holds %s, and no plugin of kind %s.", file->path, held, kind);
+    }
+    if (n == 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "%s holds %s, and not the %s:%s of its name.", file->path, held, kind,
+                              id);
+    }
+    *out = found;
+    return WEFT_OK;
 }

@@ -26,6 +26,7 @@ typedef struct weft_loaded {
     const char *path;   /* canonical and absolute */
     const char *sha256; /* of the file, 64 hexadecimal digits */
     const char *note;   /* the file's weft_plugin_note */
+    const char *needed; /* the libraries that it is linked to: "libm.so.6, libc.so.6" */
     uint32_t sdk;       /* SDK whose headers it was built with, major * 1000 + minor */
     uint32_t min_sdk;   /* oldest host that it says it works with */
 } weft_loaded;

@@ -26,11 +26,11 @@ weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *
     weft_status status = weft_pins_check(options->pins, err);
     if (status != WEFT_OK) return status;
     self = calloc(1, sizeof *self);
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for the plugin registry.");
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plugin registry.");
     status = weft_search_open(&self->search, options->path, err);
     if (status == WEFT_OK && options->pins != NULL) {
         self->pins = strdup(options->pins);
-        if (self->pins == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "No memory for the plugin registry.");
+        if (self->pins == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the plugin registry.");
     }
     if (status == WEFT_OK) {
         *out = self;
@@ -86,47 +86,13 @@ static weft_status remember(weft_plugins *self, const weft_loaded *loaded, const
     if (requests == NULL || given == NULL || made.kind == NULL || made.name == NULL) {
         free(made.kind);
         free(made.name);
-        return weft_error_set(err, WEFT_E_MEMORY, "No memory for the plugin registry.");
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plugin registry.");
     }
     self->requests[self->n_requests++] = made;
     for (i = 0; i < self->n_given; i++) {
         if (self->given[i] == loaded) return WEFT_OK;
     }
     self->given[self->n_given++] = loaded;
-    return WEFT_OK;
-}
-
-/* The plugin of a file that is meant: by kind and id, or, where only a path was given, the one of its kind. */
-static weft_status choose(const weft_loaded **out, const weft_plugin_file *file, const char *kind, const char *id,
-                          weft_error *err) {
-    const weft_loaded *found = NULL;
-    char held[512] = "";
-    size_t used = 0;
-    uint32_t i, n = 0;
-    for (i = 0; i < file->note.n_plugins; i++) {
-        const weft_note_plugin *plugin = &file->note.plugins[i];
-        if (used < sizeof held) {
-            used += (size_t)snprintf(held + used, sizeof held - used, "%s%s:%s", i == 0 ? "" : ", ", plugin->kind,
-                                     plugin->id);
-        }
-        if (strcmp(plugin->kind, kind) != 0 || (id != NULL && strcmp(plugin->id, id) != 0)) continue;
-        found = &file->plugins[i];
-        n++;
-    }
-    if (n > 1) {
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s holds several plugins of kind %s (%s). Ask for one by its id: name the file "
-                              "weft-%s-<id>.so (or link it under that name) in a directory of [plugins] path.",
-                              file->path, kind, held, kind);
-    }
-    if (n == 0 && id == NULL) {
-        return weft_error_set(err, WEFT_E_USER, "%s holds %s, and no plugin of kind %s.", file->path, held, kind);
-    }
-    if (n == 0) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "%s holds %s, and not the %s:%s of its name.", file->path, held, kind,
-                              id);
-    }
-    *out = found;
     return WEFT_OK;
 }
 
@@ -139,14 +105,14 @@ weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const 
     weft_status status = WEFT_OK;
     if (loaded == NULL) {
         if (!weft_plugin_kind_known(kind)) {
-            return weft_error_set(err, WEFT_E_USER, "There is no plugin kind \"%.100s\"; there are %s.", kind,
+            return weft_error_set(err, WEFT_E_USER, "there is no plugin kind \"%.100s\"; there are %s.", kind,
                                   weft_kind_list());
         }
         if (!by_path && !weft_search_find(&self->search, path, sizeof path, kind, name)) {
             return weft_search_miss(&self->search, kind, name, err);
         }
         status = weft_plugin_file_load(&file, by_path ? name : path, self->pins, err);
-        if (status == WEFT_OK) status = choose(&loaded, file, kind, by_path ? NULL : name, err);
+        if (status == WEFT_OK) status = weft_plugin_file_choose(&loaded, file, kind, by_path ? NULL : name, err);
         if (status == WEFT_OK) status = remember(self, loaded, kind, name, err);
     }
     if (status == WEFT_OK) *out = loaded;

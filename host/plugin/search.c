@@ -30,7 +30,7 @@ static weft_status add_directory(weft_search *self, const char *from, const char
         return weft_error_set(err, WEFT_E_USER, "%s: more than %d plugin directories.", from, WEFT_SEARCH_DIRECTORIES);
     }
     self->directories[self->n] = strndup(path, n);
-    if (self->directories[self->n] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a path.");
+    if (self->directories[self->n] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path.");
     self->n++;
     return WEFT_OK;
 }
@@ -154,7 +154,8 @@ weft_status weft_search_miss(const weft_search *self, const char *kind, const ch
             snprintf(tried + used, sizeof tried - used, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
         used += n < 0 ? 0 : (size_t)n;
     }
-    return weft_error_set(err, WEFT_E_USER, "There is no %s plugin \"%.100s\"%s. %s%s%s Tried:%s%s", kind, id, hint,
+    return weft_error_set(err, WEFT_E_USER, "there is no %s plugin \"%.100s\"%s %s%s%s Tried:%s%s", kind, id,
+                          hint[0] == 0 ? "." : hint,
                           all.used == 0 ? "None of this kind was found." : "There are: ", all.known,
                           all.used == 0 ? "" : ".", tried, self->n == 0 ? " nothing." : "");
 }

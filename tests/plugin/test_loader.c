@@ -5,6 +5,7 @@
 #include "plugin/load.h"
 #include "plugin/preflight.h"
 #include "plugin/process.h"
+#include "plugin/scan.h"
 #include "plugin/services.h"
 #include <elf.h>
 #include <fcntl.h>
@@ -400,7 +401,7 @@ START_TEST(the_order_of_the_search_holds) {
     weft_plugins_destroy(plugins);
     (void)setenv("XDG_DATA_HOME", first, 1);
     plugins = registry(NULL, NULL);
-    expect_get_refused(plugins, "optimizer", "sample", "There is no optimizer plugin \"sample\"");
+    expect_get_refused(plugins, "optimizer", "sample", "there is no optimizer plugin \"sample\"");
     weft_plugins_destroy(plugins);
 }
 END_TEST
@@ -616,6 +617,54 @@ START_TEST(a_crash_during_the_load_names_the_file) {
 }
 END_TEST
 
+/* --- the list --- */
+
+static const char *listed(const json_t *row, const char *key) {
+    const char *text = json_string_value(json_object_get(row, key));
+    return text == NULL ? "" : text;
+}
+
+START_TEST(the_list_survives_every_plugin) {
+    static const char *const rows[][4] = {
+        /* id, compiler flags, status, part of the reason */
+        {"crash", "-DAT_LOAD='abort()'", "failed", "crashes while it is loaded: signal 6"},
+        {"end", "-DAT_LOAD='_exit(9)'", "failed", "(exit status 9)"},
+        {"hang", "-DAT_LOAD='for (;;) pause()'", "failed", "within 1 s and was ended"},
+        {"mute", "-DIN_ENTRY='for (int i = 0; i < 99; i++) close(i); pause()'", "failed", "within 1 s and was ended"},
+        {"other", "", "failed", "holds optimizer:sample, and not the optimizer:other"},
+        {"sample", "", "ok", ""}};
+    weft_search search = {{NULL}, 0};
+    weft_error err = WEFT_ERROR_INIT;
+    json_t *out = json_array();
+    char name[64], later[300], command[1024];
+    size_t i;
+    for (i = 0; i < 6; i++) {
+        (void)snprintf(name, sizeof name, "weft-optimizer-%s.so", rows[i][0]);
+        (void)workshop_build(name, rows[i][1], NULL);
+    }
+    (void)snprintf(later, sizeof later, "%s/later", workshop);
+    (void)snprintf(command, sizeof command, "mkdir %s && cp %s/weft-optimizer-sample.so %s", later, workshop, later);
+    workshop_run(command);
+    (void)setenv("WEFT_PLUGIN_PATH", later, 1);
+    ck_assert_int_eq(weft_search_open(&search, workshop, &err), WEFT_OK);
+    ck_assert_msg(weft_plugins_scan(out, &search, 1, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_uint_ge(json_array_size(out), 7);
+    for (i = 0; i < 6; i++) {
+        const json_t *row = json_array_get(out, i);
+        ck_assert_str_eq(listed(row, "id"), rows[i][0]);
+        ck_assert_str_eq(listed(row, "status"), rows[i][2]);
+        ck_assert_msg(strstr(listed(row, "reason"), rows[i][3]) != NULL, "%s: %s", rows[i][0], listed(row, "reason"));
+    }
+    ck_assert_str_eq(listed(json_array_get(out, 5), "version"), "1.0");
+    ck_assert_uint_eq(strlen(listed(json_array_get(out, 5), "sha256")), 64);
+    ck_assert_str_eq(listed(json_array_get(out, 6), "id"), "sample");
+    ck_assert_str_eq(listed(json_array_get(out, 6), "status"), "hidden");
+    ck_assert_ptr_nonnull(strstr(listed(json_array_get(out, 6), "reason"), "weft-optimizer-sample.so comes first"));
+    weft_search_close(&search);
+    json_decref(out);
+}
+END_TEST
+
 /* --- services --- */
 
 START_TEST(memory_is_aligned_and_counted) {
@@ -690,6 +739,7 @@ int main(void) {
     tcase_add_test(tests, a_crash_names_the_culprit);
     tcase_add_test(tests, an_abort_names_the_caller);
     tcase_add_test(tests, a_crash_during_the_load_names_the_file);
+    tcase_add_test(tests, the_list_survives_every_plugin);
     tcase_add_test(tests, memory_is_aligned_and_counted);
     tcase_add_loop_test(tests, parallel_for_runs_each_index_once, 0, 4);
     suite_add_tcase(suite, table);
