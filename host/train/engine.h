@@ -75,6 +75,8 @@ typedef struct weft_engine {
     weft_scalars scalars;
     weft_slot_ref arena;
     weft_ref *parameter_refs;              /* [n_parameters] */
+    int32_t stored_dtype; /* weft_dtype of the files that the parameters first came from; fp32 for a fresh start. What
+                             [checkpoint] dtype = auto saves. Set by load and by weft_checkpoint_restore. */
 } weft_engine;
 
 /* Model, layout and device; graphs and programs by `spec` later. Enough for weft_model_info and names. */

@@ -1,0 +1,58 @@
+/* host/checkpoint/engine_hash.c: the run's bits as one SHA-256: of fp32 parameters, and of each optimizer state of the
+ * trained ones, parameter after parameter in the order of declaration, names and shapes included. Padding does not
+ * count, so that the hash is the same however the layout cuts. */
+#include "checkpoint/checkpoint.h"
+
+#include "checkpoint/hash.h"
+#include "model/region.h"
+
+#include <stdlib.h>
+
+/* What is hashed, and room for a piece of it. */
+typedef struct hashing {
+    const weft_engine *engine;
+    weft_hash hash;
+    float *staging;
+} hashing;
+
+static void put_name(hashing *self, const char *what, const weft_parameter *p) {
+    char text[1024];
+    const int n = snprintf(text, sizeof text, "%s %s (%lld, %lld)\n", what, p->name, (long long)p->dims[0],
+                           (long long)(p->rank > 1 ? p->dims[1] : 1));
+    weft_hash_put(&self->hash, text, n > 0 && (size_t)n < sizeof text ? (size_t)n : strlen(text));
+}
+
+static weft_status put_region(hashing *self, const char *what, weft_ref ref, bool trainable_only, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_region region = {engine->declared, engine->layout, engine->kernels, engine->device, ref};
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < engine->declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        if (trainable_only && !p->trainable) continue;
+        put_name(self, what, p);
+        for (int64_t first = 0; first < p->numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
+            const int64_t n = p->numel - first < WEFT_REGION_PIECE ? p->numel - first : WEFT_REGION_PIECE;
+            const float *values = NULL;
+            status = weft_region_read(&region, i, first, n, self->staging, &values, err);
+            if (status == WEFT_OK) weft_hash_put(&self->hash, values, (size_t)n * sizeof *values);
+        }
+    }
+    return status;
+}
+
+weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err) {
+    hashing self = {.engine = engine};
+    unsigned char digest[WEFT_HASH_BYTES];
+    weft_status status = weft_hash_start(&self.hash, err);
+    self.staging = malloc(WEFT_REGION_PIECE * sizeof *self.staging);
+    if (self.staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to hash the run");
+    if (status == WEFT_OK) status = engine->kernels->synchronize(engine->device, NULL, err);
+    if (status == WEFT_OK) status = put_region(&self, "parameter", engine->parameters.ref, false, err);
+    for (int64_t i = 0; engine->spec.training && i < engine->n_states && status == WEFT_OK; i++)
+        status = put_region(&self, engine->states[i].name, engine->state[i].ref, true, err);
+    if (status == WEFT_OK) status = weft_hash_finish(&self.hash, digest, err);
+    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    free(self.staging);
+    weft_hash_free(&self.hash);
+    return status;
+}

@@ -1,0 +1,29 @@
+/* host/checkpoint/hash.h: SHA-256 over bytes that come piece by piece. */
+#ifndef WEFT_HOST_CHECKPOINT_HASH_H
+#define WEFT_HOST_CHECKPOINT_HASH_H
+
+#include <stdbool.h>
+#include <weft/base.h>
+
+struct evp_md_ctx_st;
+
+enum { WEFT_HASH_BYTES = 32 };
+
+typedef struct weft_hash {
+    struct evp_md_ctx_st *context;
+    bool failed; /* kept until finish, so that puts need no check of their own */
+} weft_hash;
+
+/* Zero the struct before the first start; start again after each finish. */
+weft_status weft_hash_start(weft_hash *self, weft_error *err);
+void weft_hash_put(weft_hash *self, const void *bytes, size_t n);
+weft_status weft_hash_finish(weft_hash *self, unsigned char digest[WEFT_HASH_BYTES], weft_error *err);
+void weft_hash_free(weft_hash *self); /* an unused one is fine */
+
+/* 64 hexadecimal digits and a zero. */
+void weft_hash_hex(char hex[65], const unsigned char digest[WEFT_HASH_BYTES]);
+
+/* Of one text: start, put, finish, hex. */
+weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err);
+
+#endif

@@ -1,0 +1,106 @@
+/* host/checkpoint/restore.c: a checkpoint into an engine that has its memory. Weights come as any model's do; masters,
+ * where there are any, replace what was rounded; then each optimizer state. */
+#include "checkpoint/checkpoint.h"
+
+#include "checkpoint/path.h"
+#include "checkpoint/record.h"
+#include "model/region.h"
+#include "model/safetensors.h"
+#include "model/weights.h"
+
+#include <unistd.h>
+
+static void from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, float *out) {
+    const weft_tensor *tensor = context;
+    (void)parameter;
+    memcpy(out, tensor->data + first * (int64_t)sizeof *out, (size_t)n * sizeof *out);
+}
+
+static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter *p, const char *path, weft_error *err) {
+    bool same = tensor->dtype == WEFT_F32 && tensor->rank == p->rank;
+    for (int32_t d = 0; same && d < p->rank; d++)
+        same = tensor->dims[d] == p->dims[d];
+    if (same) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: tensor '%s' has not the shape in F32 that the model gives it: this "
+                          "checkpoint belongs to another model",
+                          path, p->name);
+}
+
+/* A file of state/ into a region: the parameters that it has, of the trained ones or of all. n_missing: how many
+ * trained ones it lacks. */
+static weft_status load_region(const weft_region *region, const weft_safetensors *file, bool trainable_only,
+                               int32_t *n_missing, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < region->declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &region->declared->parameters[i];
+        const weft_tensor *tensor = weft_safetensors_find(file, p->name);
+        if (trainable_only && !p->trainable) continue;
+        if (tensor == NULL) {
+            *n_missing += p->trainable;
+            continue;
+        }
+        status = check_tensor(tensor, p, file->files[0].path, err);
+        if (status == WEFT_OK) status = weft_region_fill(region, i, from_tensor, (void *)(uintptr_t)tensor, err);
+    }
+    return status;
+}
+
+/* name: of the file in state/. What the file lacks stays as it is, if inexact says that this may be. */
+static weft_status restore_file(const weft_engine *engine, const char *path, const char *name, weft_ref ref,
+                                bool trainable_only, bool inexact, const char *instead, weft_error *err) {
+    const weft_region region = {engine->declared, engine->layout, engine->kernels, engine->device, ref};
+    char file_path[WEFT_PATH_BYTES], file_name[256];
+    weft_safetensors *file = NULL;
+    int32_t missing = 0;
+    weft_status status = WEFT_OK;
+    (void)snprintf(file_name, sizeof file_name, "state/%s.safetensors", name);
+    status = weft_path_join(file_path, path, file_name, err);
+    if (status != WEFT_OK) return status;
+    if (inexact && access(file_path, F_OK) != 0) {
+        weft_log(engine->run->host, WEFT_LOG_WARN, "resume: %s is not there: all of it %s", file_path, instead);
+        return WEFT_OK;
+    }
+    status = weft_safetensors_open(&file, file_path, err);
+    if (status == WEFT_OK) status = load_region(&region, file, trainable_only, &missing, err);
+    if (status == WEFT_OK && missing > 0 && !inexact)
+        status =
+            weft_error_set(err, WEFT_E_DATA, "%s: lacks %d of the parameters that are trained", file_path, missing);
+    else if (status == WEFT_OK && missing > 0)
+        weft_log(engine->run->host, WEFT_LOG_WARN,
+                 "resume: %s lacks %d of the parameters that are trained now: they %s", file_path, missing, instead);
+    weft_safetensors_close(file);
+    return status;
+}
+
+static weft_status restore_states(weft_engine *engine, const char *path, bool inexact, weft_error *err) {
+    const int64_t words = engine->layout->trainable_numel;
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
+        status = engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, words, err);
+        if (status == WEFT_OK) status = engine->kernels->synchronize(engine->device, NULL, err);
+        if (status == WEFT_OK)
+            status = restore_file(engine, path, engine->states[i].name, engine->state[i].ref, true, inexact,
+                                  "start at zero", err);
+    }
+    return status;
+}
+
+weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
+                                    weft_error *err) {
+    char file[WEFT_PATH_BYTES];
+    weft_record record = {0};
+    weft_status status = weft_path_join(file, path, "state/run.json", err);
+    if (status == WEFT_OK) status = weft_record_load(&record, file, err);
+    if (status == WEFT_OK) status = weft_record_compare(&record, identities, inexact, engine->run->host, path, err);
+    if (status == WEFT_OK)
+        status = weft_weights_load(path, engine->declared, engine->layout, engine->kernels, engine->device,
+                                   engine->parameters.ref, err);
+    if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
+        status = restore_file(engine, path, "master", engine->parameters.ref, false, inexact,
+                              "come from the rounded weights", err);
+    if (status == WEFT_OK) status = restore_states(engine, path, inexact, err);
+    if (status == WEFT_OK) engine->stored_dtype = record.stored_dtype;
+    weft_identities_clear(&record.identities);
+    return status;
+}
