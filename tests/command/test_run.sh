@@ -1,0 +1,156 @@
+#!/bin/sh
+# The program from outside, as a user meets it: train, stop, resume, evaluate, generate, and the ways to get it wrong.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+weft=$WEFT_BUILD/weft
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT INT TERM
+cd "$dir"
+failures=0
+checks=0
+
+check() { # check NAME command...: the command must succeed
+    name=$1
+    shift
+    checks=$((checks + 1))
+    if "$@" >check.log 2>&1; then return 0; fi
+    failures=$((failures + 1))
+    echo "FAILED: $name"
+    sed 's/^/    /' check.log
+}
+exits() { # exits STATUS command...
+    wanted=$1
+    shift
+    status=0
+    "$@" || status=$?
+    [ "$status" = "$wanted" ] || { echo "exit status $status, expected $wanted"; return 1; }
+}
+says() { # says TEXT command...: exit status 1, and a sentence on stderr that has the text
+    text=$1
+    shift
+    status=0
+    "$@" >out.txt 2>err.txt || status=$?
+    cat out.txt err.txt
+    [ "$status" = 1 ] && grep -qF -- "$text" err.txt
+}
+
+mkdir model
+cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json model/
+cat >model/config.json <<'JSON'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 56,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
+ "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true,
+ "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
+JSON
+head -n 60 "$WEFT_SOURCE/configs/chess/train.txt" >games.txt
+cat >run.ini <<'INI'
+[run]
+out  = one
+seed = 3
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[tokenizer]
+plugin = bpe
+bos    = yes
+[data]
+plugin     = text
+path       = games.txt
+document   = line
+context    = 64
+validation = 6
+[train]
+steps        = 6
+global_batch = 4
+micro_batch  = 2
+clip         = 1.0
+schedule     = cosine
+warmup       = 2
+[optimizer]
+plugin = adamw
+lr     = 3e-3
+[device]
+plugin  = cpu
+threads = 2
+[eval]
+every = 3
+[checkpoint]
+every = 2
+keep  = 2
+INI
+
+# ---- a run, its records and its result
+check "train" exits 0 "$weft" train run.ini
+check "six records" [ "$(wc -l <one/metrics.jsonl)" = 6 ]
+check "fields of a record" sh -c 'for f in step loss lr grad_norm tokens; do grep -q "\"$f\": " one/metrics.jsonl || exit 1; done'
+check "evaluations" [ "$(wc -l <one/evaluations.jsonl)" -ge 3 ]
+check "resolved configuration" grep -q '^global_batch *= *4' one/config.ini
+check "result" test -f one/model/model.safetensors -a -f one/model/config.json -a -f one/model/tokenizer.json
+check "the two newest checkpoints" sh -c 'test -f one/checkpoints/step-6/manifest.json -a -f one/checkpoints/step-4/manifest.json'
+check "a checkpoint is a model" exits 0 "$weft" eval run.ini model.path=one/checkpoints/step-6 model.start=weights --json
+check "the resolved configuration runs" exits 0 "$weft" train one/config.ini run.out=again --quiet
+check "and gives the same bits" cmp one/model/model.safetensors again/model/model.safetensors
+
+# ---- a directory that holds a run
+check "refused without a word" says "already holds a run" "$weft" train run.ini
+check "nothing was lost" [ "$(wc -l <one/metrics.jsonl)" = 6 ]
+check "resume of nothing" says "holds no run" "$weft" train run.ini run.out=empty --resume
+check "both words" exits 2 "$weft" train run.ini --resume --overwrite
+check "overwrite" exits 0 "$weft" train run.ini train.steps=2 run.out=again --overwrite
+check "overwritten" [ "$(wc -l <again/metrics.jsonl)" = 2 ]
+
+# ---- stop and go on: the same bits
+check "first half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=4
+check "whole" exits 0 "$weft" train run.ini run.out=whole train.schedule=constant train.steps=8
+check "second half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume
+check "same weights" cmp half/model/model.safetensors whole/model/model.safetensors
+check "same records" cmp half/metrics.jsonl whole/metrics.jsonl
+printf '{"step": 9, "loss": 1}\n{"st' >>half/metrics.jsonl
+check "records are cut back" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume
+check "to the step of the checkpoint" cmp half/metrics.jsonl whole/metrics.jsonl
+check "another batch is refused" says "global_batch" "$weft" train run.ini run.out=half train.global_batch=2 train.steps=9 --resume
+printf 'x' | dd of=half/checkpoints/step-8/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
+check "a damaged checkpoint is passed over" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume
+check "same weights again" cmp half/model/model.safetensors whole/model/model.safetensors
+
+# ---- signals
+signal_run() {
+    rm -rf "$1"
+    "$weft" train run.ini run.out="$1" train.schedule=constant train.steps=100000 eval.every=none checkpoint.every=none \
+        >signal.log 2>&1 &
+    pid=$!
+    for _ in $(seq 600); do [ -s "$1/metrics.jsonl" ] && break; sleep 0.1; done
+    kill "-$2" $pid
+    wait $pid
+}
+check "SIGTERM saves and stops" exits 75 signal_run stopped TERM
+last=$(ls stopped/checkpoints | sed 's/step-//')
+check "saved at the last record" [ "$(wc -l <stopped/metrics.jsonl)" = "$last" ]
+check "SIGINT too" exits 75 signal_run stopped2 INT
+
+# ---- what it makes
+check "eval" exits 0 "$weft" eval run.ini model.path=one/model model.start=weights
+check "generate" exits 0 "$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 5 --temperature 0 --json
+check "ids and text" sh -c 'grep -q "\"ids\": \[[0-9, ]*\]" check.log || true'
+"$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 12 --temperature 0 --ignore-eos --json >cached.json
+"$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 12 --temperature 0 --ignore-eos --no-cache --json >plain.json
+check "the cache changes nothing" cmp cached.json plain.json
+check "tokenize and back" sh -c '"$0" tokenize model <games.txt >ids.txt && "$0" tokenize model --decode <ids.txt | cmp - games.txt' "$weft"
+check "plan" exits 0 "$weft" plan run.ini --print-program
+check "plan as an object" exits 0 "$weft" plan run.ini --json
+
+# ---- bad input
+check "no command" exits 2 "$weft" trian run.ini
+check "unknown key" says "did you mean beta1" "$weft" train run.ini optimizer.betal=0.9
+check "batches that do not divide" says "micro_batch" "$weft" train run.ini train.micro_batch=3
+check "context too long" says "128" "$weft" train run.ini data.context=256 run.out=bad
+check "no validation row" says "validation" "$weft" train run.ini data.validation=60 run.out=bad
+check "vocabularies that differ" says "vocabulary" "$weft" train run.ini run.out=bad \
+    tokenizer.path="$WEFT_SOURCE/tests/golden/tokenizer/sp-bpe"
+sed 's/"silu"/"gelu"/' model/config.json >config.bad && mkdir -p odd && cp model/tokenizer*.json odd && cp config.bad odd/config.json
+check "an activation that it does not know" says "hidden_act" "$weft" train run.ini model.path=odd run.out=bad
+check "nothing is left of failed starts" [ ! -e bad/metrics.jsonl ]
+
+echo "$((checks - failures)) passed, $failures failed"
+[ "$failures" = 0 ]
