@@ -96,12 +96,15 @@ static void run_task(const attention *a, int64_t task, const forward *f) {
 }
 
 CPU_KERNEL(attention, weft_attention) {
+    cpu_check c = cpu_check_begin("attention", args->struct_size, sizeof *args, err);
     attention a = attention_of(device, args);
-    const weft_status status = attention_look_up(&a, "attention", false, cpu_attention_workspace(device, args), err);
-    const int64_t tasks = args->batch * args->heads * cpu_ceil_div(args->length, CPU_BLOCK);
-    const int64_t bytes = lay_out(&a, NULL, NULL);
+    int64_t tasks = 0, bytes = 0;
     (void)s;
-    if (status != WEFT_OK) return status;
+    if (attention_look_up(&a, &c, false) != WEFT_OK) return c.status;
+    bytes = lay_out(&a, NULL, NULL);
+    a.scratch = cpu_need_workspace(&c, args->workspace, device->threads * bytes);
+    if (c.status != WEFT_OK) return c.status;
+    tasks = args->batch * args->heads * cpu_ceil_div(args->length, CPU_BLOCK);
 #pragma omp parallel num_threads(device->threads)
     {
         forward f;

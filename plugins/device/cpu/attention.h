@@ -25,8 +25,9 @@ typedef struct query_block {
     int32_t near_first[CPU_BLOCK], near_last[CPU_BLOCK]; /* the same, counted from the current block of keys */
 } query_block;
 
-/* Looks the operands of the forward up (and those of the backward if asked). */
-weft_status attention_look_up(attention *a, const char *kernel, bool backward, int64_t workspace, weft_error *err);
+/* Looks the operands of the forward up (and those of the backward if asked); not the workspace, whose size only means
+ * something once the shape is known to be sound. */
+weft_status attention_look_up(attention *a, cpu_check *c, bool backward);
 attention attention_of(const weft_device *device, const weft_attention *args);
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from);
 /* scores: s, keys and the mask of the block of keys [key, key + keys). */

@@ -135,12 +135,15 @@ static void run_task(const attention *a, int64_t task, const backward *f) {
 }
 
 CPU_KERNEL(attention_backward, weft_attention) {
+    cpu_check c = cpu_check_begin("attention_backward", args->struct_size, sizeof *args, err);
     attention a = attention_of(device, args);
-    const weft_status status =
-        attention_look_up(&a, "attention_backward", true, cpu_attention_backward_workspace(device, args), err);
-    const int64_t tasks = args->batch * args->kv_heads, bytes = scratch_bytes(&a);
+    int64_t tasks = 0, bytes = 0;
     (void)s;
-    if (status != WEFT_OK) return status;
+    if (attention_look_up(&a, &c, true) != WEFT_OK) return c.status;
+    bytes = scratch_bytes(&a);
+    a.scratch = cpu_need_workspace(&c, args->workspace, device->threads * bytes);
+    if (c.status != WEFT_OK) return c.status;
+    tasks = args->batch * args->kv_heads;
 #pragma omp parallel num_threads(device->threads)
     {
         backward f;

@@ -34,32 +34,30 @@ static void check_shape(cpu_check *c, const attention *a) {
     }
 }
 
-weft_status attention_look_up(attention *a, const char *kernel, bool backward, int64_t workspace, weft_error *err) {
+weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
     const weft_attention *args = a->args;
-    cpu_check c = cpu_check_begin(kernel, args->struct_size, sizeof *args, err);
     int64_t queries = 0, keys = 0;
-    if (c.status != WEFT_OK) return c.status;
-    check_shape(&c, a);
-    if (c.status != WEFT_OK) return c.status;
+    if (c->status != WEFT_OK) return c->status;
+    check_shape(c, a);
+    if (c->status != WEFT_OK) return c->status;
     queries = args->batch * args->length;
     keys = args->batch * a->rows;
-    a->q = cpu_need(&c, args->q, "q", queries, a->q_ld, 4);
-    a->k = cpu_need(&c, args->k, "k", keys, a->k_ld, 4);
-    a->v = cpu_need(&c, args->v, "v", keys, a->k_ld, 4);
-    a->starts = cpu_need(&c, args->starts, "starts", queries, 1, 4);
-    a->o = cpu_need(&c, args->o, "o", queries, a->q_ld, 4);
+    a->q = cpu_need(c, args->q, "q", queries, a->q_ld, 4);
+    a->k = cpu_need(c, args->k, "k", keys, a->k_ld, 4);
+    a->v = cpu_need(c, args->v, "v", keys, a->k_ld, 4);
+    a->starts = cpu_need(c, args->starts, "starts", queries, 1, 4);
+    a->o = cpu_need(c, args->o, "o", queries, a->q_ld, 4);
     a->out = a->o;
-    if (backward) {
-        a->lse = cpu_need(&c, args->lse, "lse", queries, args->heads, 4);
-        a->d_out = cpu_need(&c, args->d_o, "d_o", queries, a->q_ld, 4);
-        a->dq = cpu_may(&c, args->dq, "dq", queries, a->q_ld, 4);
-        a->dk = cpu_may(&c, args->dk, "dk", keys, a->k_ld, 4);
-        a->dv = cpu_may(&c, args->dv, "dv", keys, a->k_ld, 4);
-    } else {
-        a->lse = cpu_may(&c, args->lse, "lse", queries, args->heads, 4);
+    if (!backward) {
+        a->lse = cpu_may(c, args->lse, "lse", queries, args->heads, 4);
+        return c->status;
     }
-    a->scratch = cpu_need_workspace(&c, args->workspace, workspace);
-    return c.status;
+    a->lse = cpu_need(c, args->lse, "lse", queries, args->heads, 4);
+    a->d_out = cpu_need(c, args->d_o, "d_o", queries, a->q_ld, 4);
+    a->dq = cpu_may(c, args->dq, "dq", queries, a->q_ld, 4);
+    a->dk = cpu_may(c, args->dk, "dk", keys, a->k_ld, 4);
+    a->dv = cpu_may(c, args->dv, "dv", keys, a->k_ld, 4);
+    return c->status;
 }
 
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from) {

@@ -38,6 +38,8 @@ struct weft_device {
     const weft_host *host;
     const cpu_loops *loops;
     int threads;
+    bool
+        packs; /* oneDNN's kernels read operands in place here, so that products copy what would collide in the cache */
     int32_t has_bf16;
     int64_t live_bytes, live_buffers; /* of buffers that were not released */
     char name[64];

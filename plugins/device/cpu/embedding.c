@@ -87,8 +87,11 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
 #pragma omp parallel for schedule(dynamic, IDS) num_threads(device->threads)
     for (int64_t v = 0; v < args->vocab; v++) {
         const int64_t n = begin[v + 1] - begin[v];
-        if (n == 0 && args->accumulate) continue;
-        sum_rows(device, dtable + v * width, dy, order + begin[v], n, width, args->accumulate);
+        if (n > 0) {
+            sum_rows(device, dtable + v * width, dy, order + begin[v], n, width, args->accumulate);
+        } else if (!args->accumulate) {
+            memset(dtable + v * width, 0, (size_t)width * sizeof *dtable);
+        }
     }
     return WEFT_OK;
 }

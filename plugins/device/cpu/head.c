@@ -142,6 +142,7 @@ static weft_status look_up(head *h, weft_error *err) {
     h->loss = cpu_need(&c, args->loss, "loss", 1, 1, 8);
     if (h->grad) h->dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, 4);
     if (h->grad) h->dw = cpu_may(&c, args->dw, "dw", args->vocab, args->width, 4);
+    if (c.status != WEFT_OK) return c.status;
     base = cpu_need_workspace(&c, args->workspace, workspace_bytes(h->device, args, h->grad));
     cpu_check_indices(&c, "targets", h->targets, h->weights, args->rows, args->vocab);
     if (c.status == WEFT_OK && base != NULL) (void)lay_out(h, base);

@@ -49,6 +49,7 @@ CPU_KERNEL(matmul, weft_matmul) {
     p.a = matrix(&c, args->a, "a", p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda);
     p.b = matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb);
     p.c = matrix(&c, args->c, "c", p.m, p.n, p.ldc);
+    if (c.status != WEFT_OK) return c.status;
     workspace = cpu_need_workspace(&c, args->workspace, product_workspace(device, &p));
     if (c.status != WEFT_OK) return c.status;
     return product_run(device, &p, workspace, "matmul", err);

@@ -39,9 +39,11 @@ static void choose_isa(weft_device *d) {
     const unsigned avx2 = dnnl_cpu_isa_avx2, avx512 = dnnl_cpu_isa_avx512_core, bf16 = dnnl_cpu_isa_avx512_core_bf16;
     const char *name = "base";
     d->loops = &cpu_loops_base;
+    d->packs = true;
 #if defined(__x86_64__)
     if ((isa & avx512) == avx512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
         d->loops = &cpu_loops_avx512;
+        d->packs = false;
         d->has_bf16 = (isa & bf16) == bf16;
         name = d->has_bf16 ? "avx512-bf16" : "avx512";
     } else if ((isa & avx2) == avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
