@@ -34,13 +34,15 @@ weft_value rig_attention_block(const rig *r, weft_graph *g, const weft_ops *ops,
     const weft_value h = ops->rms_norm(g, x, r->weights[1], 1e-5);
     const weft_value q = rig_rotate(r, g, ops, ops->linear(g, h, r->weights[2]), RIG_HEADS);
     const weft_value k = rig_rotate(r, g, ops, ops->linear(g, h, r->weights[3]), RIG_KV_HEADS);
-    const weft_value o = rig_attend(g, ops, q, k, ops->linear(g, h, r->weights[4]), RIG_HEADS, RIG_KV_HEADS);
+    const weft_value v = ops->linear(g, h, r->weights[4]);
+    const weft_value o = rig_attend(g, ops, q, k, v, RIG_HEADS, RIG_KV_HEADS);
     return ops->add(g, x, ops->linear(g, o, r->weights[5]));
 }
 
 weft_value rig_mlp_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x) {
     const weft_value h = ops->rms_norm(g, x, r->weights[6], 1e-5);
-    const weft_value y = ops->swiglu(g, ops->linear(g, h, r->weights[7]), ops->linear(g, h, r->weights[8]));
+    const weft_value gate = ops->linear(g, h, r->weights[7]), up = ops->linear(g, h, r->weights[8]);
+    const weft_value y = ops->swiglu(g, gate, up);
     return ops->add(g, x, ops->linear(g, y, r->weights[9]));
 }
 

@@ -86,7 +86,7 @@ static void declare_weight(rig *r, int32_t i) {
 }
 
 static void declare(rig *r) {
-    static char names[RIG_SEGMENTS][16];
+    static char names[RIG_SEGMENTS][32];
     for (const rig_weight *w = r->model->weights; w != NULL && w->name != NULL; w++) {
         ck_assert_int_lt(r->declared.n_parameters, RIG_WEIGHTS);
         declare_weight(r, r->declared.n_parameters++);

@@ -13,7 +13,7 @@
 
 #include "tensor/graph.h"
 
-enum { RIG_WEIGHTS = 12, RIG_SEGMENTS = 4, RIG_BUFFERS = 256 };
+enum { RIG_WEIGHTS = 12, RIG_SEGMENTS = 4, RIG_BUFFERS = 1024 };
 enum { RIG_REFERENCE = 0, RIG_CPU = 1, RIG_DEVICES = 2 };
 
 typedef struct rig rig;

@@ -34,17 +34,18 @@ static weft_value rope(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
 
 /* The carry is rotated twice and added to itself: rope's backward must add. */
 static weft_value rope_twice(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value once = rig_rotate(r, g, ops, carry, D / HD);
+    const weft_value twice = rig_rotate(r, g, ops, rig_rotate(r, g, ops, carry, D / HD), D / HD);
     (void)s;
-    return ops->add(g, rig_rotate(r, g, ops, rig_rotate(r, g, ops, carry, D / HD), D / HD),
-                    rig_rotate(r, g, ops, carry, D / HD));
+    return ops->add(g, twice, once);
 }
 
 static weft_value attention(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value q = ops->linear(g, carry, r->weights[0]);
+    const weft_value k = ops->linear(g, carry, r->weights[1]);
+    const weft_value v = ops->linear(g, carry, r->weights[2]);
     (void)s;
-    return ops->linear(g,
-                       rig_attend(g, ops, ops->linear(g, carry, r->weights[0]), ops->linear(g, carry, r->weights[1]),
-                                  ops->linear(g, carry, r->weights[2]), HEADS, KV),
-                       r->weights[3]);
+    return ops->linear(g, rig_attend(g, ops, q, k, v, HEADS, KV), r->weights[3]);
 }
 
 /* One value as query, key and value: three contributions from one call. */
@@ -82,8 +83,9 @@ static weft_value doubled(const rig *r, uint32_t s, weft_graph *g, const weft_op
 static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value a = ops->add(g, carry, y), b = ops->add(g, y, y);
+    const weft_value left = ops->swiglu(g, ops->add(g, a, b), a);
     (void)s;
-    return ops->add(g, ops->swiglu(g, ops->add(g, a, b), a), ops->rms_norm(g, b, r->weights[1], 1e-5));
+    return ops->add(g, left, ops->rms_norm(g, b, r->weights[1], 1e-5));
 }
 
 static weft_value same(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
@@ -135,9 +137,10 @@ static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     const double args[2] = {0.7, (double)r->rows * r->length * D};
     const weft_value y = ops->linear(g, carry, r->weights[0]);
     const weft_value pair[2] = {carry, y}, twice[2] = {carry, carry};
+    const weft_value a = ops->custom(g, &product, pair, 2, D, args, sizeof args);
+    const weft_value b = ops->custom(g, &product, twice, 2, D, args, sizeof args);
     (void)s;
-    return ops->add(g, ops->custom(g, &product, pair, 2, D, args, sizeof args),
-                    ops->custom(g, &product, twice, 2, D, args, sizeof args));
+    return ops->add(g, a, b);
 }
 
 /* The same in one segment: the embedding is used twice in it. */

@@ -1,0 +1,128 @@
+/* tests/tensor/test_generate.c: logits with and without a past in the key-value state. */
+#include "graph_models.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { V = RIG_V, HD = RIG_HEAD };
+enum { ROWS = 2, LENGTH = 9 };
+
+/* Graphs for `length` places behind `past`, states that outlive them. */
+typedef struct generator {
+    rig *r;
+    int32_t cache_rows;
+    const int32_t *ids; /* (ROWS, cache_rows) */
+    weft_slot_ref states[RIG_SEGMENTS], logits;
+} generator;
+
+static weft_slot_ref places_slot(const generator *self, int32_t length, int64_t past, int what) {
+    weft_slot_ref slot = rig_slot(self->r, (int64_t)ROWS * length * 4);
+    int32_t *values = calloc((size_t)(ROWS * length), sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    for (int32_t i = 0; i < ROWS * length; i++) {
+        const int32_t place = (int32_t)past + i % length;
+        values[i] = what == 0 ? self->ids[i / length * self->cache_rows + place] : what == 1 ? place : 0;
+    }
+    rig_write(self->r, slot.ref, values, slot.bytes);
+    free(values);
+    return slot;
+}
+
+static void generate(generator *self, int32_t length, int64_t past) {
+    rig *r = self->r;
+    const weft_graph_spec spec = {.mode = WEFT_MODE_GENERATE,
+                                  .rows = ROWS,
+                                  .length = length,
+                                  .cache_rows = self->cache_rows,
+                                  .kernels = r->kernels,
+                                  .device = r->device};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_graph_binding b = {.parameters = r->values, .tables = r->tables, .past = past, .logits = self->logits};
+    b.ids = places_slot(self, length, past, 0);
+    b.positions = places_slot(self, length, past, 1);
+    b.starts = places_slot(self, length, past, 2);
+    for (int32_t s = 0; s < 4; s++) {
+        weft_graph *graph = NULL;
+        rig_ok(weft_graph_record(&graph, &r->declared, s, &spec, &err), &err);
+        rig_ok(weft_graph_plan(graph, &err), &err);
+        if (self->states[s].bytes == 0) self->states[s] = rig_slot(r, weft_graph_size(graph)->state);
+        ck_assert_int_eq(self->states[s].bytes, weft_graph_size(graph)->state);
+        b.state = self->states[s];
+        b.work = rig_slot(r, weft_graph_size(graph)->forward_work);
+        b.carry_in = b.carry_out;
+        b.carry_out = rig_slot(r, weft_graph_size(graph)->carry);
+        rig_ok(weft_graph_forward(graph, &b, false, &err), &err);
+        weft_graph_destroy(graph);
+    }
+}
+
+START_TEST(the_cache_changes_no_logits) {
+    static const int32_t prompts[] = {1, 3, 8};
+    rig r;
+    generator cached, fresh;
+    float *a = NULL, *b = NULL;
+    int32_t ids[ROWS * LENGTH];
+    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    for (int32_t i = 0; i < ROWS * LENGTH; i++)
+        ids[i] = rig_below(&r, V);
+    for (int k = 0; k < 3; k++) {
+        const generator start = {.r = &r, .cache_rows = LENGTH, .ids = ids};
+        cached = start;
+        cached.logits = rig_slot(&r, (int64_t)ROWS * V * 4);
+        generate(&cached, prompts[k], 0);
+        ck_assert_int_eq(cached.states[1].bytes, 2 * ROWS * LENGTH * RIG_KV_HEADS * HD * 4);
+        ck_assert_int_eq(cached.states[2].bytes, 0);
+        for (int32_t past = prompts[k]; past < LENGTH; past++) {
+            generate(&cached, 1, past);
+            a = rig_floats(&r, cached.logits.ref, ROWS * V);
+            fresh = start;
+            fresh.logits = rig_slot(&r, (int64_t)ROWS * V * 4);
+            generate(&fresh, past + 1, 0); /* the whole prefix at once */
+            b = rig_floats(&r, fresh.logits.ref, ROWS * V);
+            ck_assert_msg(rig_distance(a, b, ROWS * V) <= 1e-5, "behind %d places: apart by %g", past,
+                          rig_distance(a, b, ROWS * V));
+            free(a);
+            free(b);
+        }
+    }
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_state_that_is_full_is_refused) {
+    rig r;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_graph *graph = NULL;
+    weft_graph_spec spec = {.mode = WEFT_MODE_GENERATE, .rows = ROWS, .length = 4, .cache_rows = 6};
+    weft_graph_binding binding = {.past = 3};
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
+    spec.kernels = r.kernels;
+    spec.device = r.device;
+    rig_ok(weft_graph_record(&graph, &r.declared, 1, &spec, &err), &err);
+    rig_ok(weft_graph_plan(graph, &err), &err);
+    ck_assert_int_eq(weft_graph_forward(graph, &binding, false, &err), WEFT_E_HOST);
+    ck_assert_msg(strcmp(err.text, "segment part.1: 4 places behind 3 do not fit into a key-value state of 6") == 0,
+                  "%s", err.text);
+    weft_graph_destroy(graph);
+    graph = NULL;
+    spec.cache_rows = 3;
+    ck_assert_int_eq(weft_graph_record(&graph, &r.declared, 1, &spec, &err), WEFT_E_HOST);
+    ck_assert_ptr_nonnull(strstr(err.text, "state of 3 places cannot hold 4"));
+    rig_close(&r);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("generation");
+    TCase *generation = tcase_create("generation");
+    SRunner *runner = srunner_create(suite);
+    int failed = 0;
+    tcase_set_timeout(generation, 60);
+    tcase_add_loop_test(generation, the_cache_changes_no_logits, 0, RIG_DEVICES);
+    tcase_add_test(generation, a_state_that_is_full_is_refused);
+    suite_add_tcase(suite, generation);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,536 @@
+/* tests/tensor/test_graph.c: how planned graphs behave when they run: what they touch, what they refuse, what stays the
+ * same bit by bit. Both devices where bits are at stake. */
+#include "graph_models.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { D = RIG_D, HD = RIG_HEAD };
+enum { ROWS = 2, LENGTH = 9 };
+
+#if !defined(__SANITIZE_ADDRESS__)
+/* Counts what the program asks for; the answers are the C library's. */
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+static long allocations;
+void *malloc(size_t n) {
+    allocations++;
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size) {
+    allocations++;
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n) {
+    allocations++;
+    return __libc_realloc(p, n);
+}
+
+START_TEST(running_allocates_nothing) {
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    long before = 0;
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    before = allocations;
+    for (int32_t s = 0; s < 4 && status == WEFT_OK; s++)
+        status = weft_graph_forward(chain.runs[s].graph, &chain.runs[s].binding, false, &err);
+    for (int32_t s = 3; s >= 0 && status == WEFT_OK; s--)
+        status = weft_graph_backward(chain.runs[s].graph, &chain.runs[s].binding, &err);
+    before = allocations - before; /* before Check allocates for itself */
+    rig_ok(status, &err);
+    ck_assert_int_eq(before, 0);
+    ck_assert_int_gt(allocations, 0);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+#endif
+
+/* The slots of a run by name, for tests that go through all of them. */
+enum { N_SLOTS = 12 };
+static const char *const slot_names[N_SLOTS] = {"the leaf's ids",
+                                                "the leaf's targets",
+                                                "the leaf's weights",
+                                                "the leaf's document starts",
+                                                "the leaf's positions",
+                                                "the carry that comes in",
+                                                "the carry that goes out",
+                                                "the carry gradient from above",
+                                                "the carry gradient that goes below",
+                                                "the tape",
+                                                "scratch",
+                                                "the parameter's gradient"};
+
+static weft_slot_ref *slot_at(weft_graph_binding *b, weft_slot_ref *gradients, int32_t parameter, int i) {
+    weft_slot_ref *slots[N_SLOTS] = {&b->ids,        &b->targets,  &b->weights,   &b->starts,
+                                     &b->positions,  &b->carry_in, &b->carry_out, &b->d_carry_out,
+                                     &b->d_carry_in, &b->tape,     &b->work,      &gradients[parameter]};
+    return slots[i];
+}
+
+static weft_status run_both(const rig_run *run, weft_error *err) {
+    weft_status status = weft_graph_forward(run->graph, &run->binding, false, err);
+    if (status == WEFT_OK && run->sizes->has_backward) status = weft_graph_backward(run->graph, &run->binding, err);
+    return status;
+}
+
+/* Slot i of a segment, too small by its last element: the sentence says where, what, and how much is there. */
+static void check_refusal(rig *r, rig_run *run, weft_slot_ref *slot, int i, int64_t used) {
+    weft_error err = WEFT_ERROR_INIT;
+    char there[64];
+    const int64_t whole = slot->bytes;
+    (void)r;
+    slot->bytes = used - 4;
+    (void)snprintf(there, sizeof there, "only %lld are there", (long long)slot->bytes);
+    ck_assert_msg(run_both(run, &err) == WEFT_E_HOST, "%s: four bytes too few were not noticed", slot_names[i]);
+    ck_assert_msg(strstr(err.text, slot_names[i]) != NULL && strstr(err.text, there) != NULL &&
+                      strstr(err.text, "segment part.") != NULL,
+                  "%s: %s", slot_names[i], err.text);
+    slot->bytes = whole;
+}
+
+START_TEST(a_slot_that_is_too_small_is_refused) {
+    rig r;
+    rig_chain chain;
+    int refused = 0;
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    rig_chain_forward(&chain);
+    rig_chain_backward(&chain);
+    for (int32_t s = 0; s < 4; s++) {
+        rig_run *run = &chain.runs[s];
+        int32_t n = 0;
+        const int32_t parameter = weft_graph_reads(run->graph, &n)[0].parameter;
+        for (int i = 0; i < N_SLOTS; i++) {
+            weft_slot_ref *slot = slot_at(&run->binding, r.gradients, parameter, i);
+            int64_t used = 0;
+            weft_error err = WEFT_ERROR_INIT;
+            slot->used = &used;
+            rig_ok(run_both(run, &err), &err);
+            slot->used = NULL;
+            if (used == 0) continue;
+            check_refusal(&r, run, slot, i, used);
+            refused++;
+        }
+    }
+    ck_assert_int_ge(refused, 24);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_slot_that_is_not_bound_is_refused) {
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_slot_ref none = {0};
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    rig_chain_forward(&chain);
+    chain.runs[2].binding.tape = none;
+    chain.runs[2].binding.d_carry_out = chain.runs[2].binding.d_carry_in;
+    ck_assert_int_eq(weft_graph_backward(chain.runs[2].graph, &chain.runs[2].binding, &err), WEFT_E_HOST);
+    ck_assert_msg(strcmp(err.text, "segment part.2, linear down, backward: `x` lies in the tape, which is not bound") ==
+                      0,
+                  "%s", err.text);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+/* What runs touch is what was planned, to the byte. */
+START_TEST(what_is_touched_is_what_was_planned) {
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    for (int32_t s = 0; s < 4; s++) {
+        const rig_run *run = &chain.runs[s];
+        weft_graph_binding b = run->binding;
+        int64_t tape = 0, work = 0, carry = 0, inside = 0;
+        b.work.used = &work;
+        b.tape.used = &tape;
+        b.carry_out.used = &carry;
+        b.ids.used = &inside;
+        b.ids.start = 64;
+        rig_ok(weft_graph_forward(run->graph, &b, false, &err), &err);
+        ck_assert_int_eq(tape, run->sizes->tape);
+        ck_assert_int_eq(work, run->sizes->forward_work);
+        ck_assert_int_eq(carry, run->sizes->carry);
+        ck_assert_int_eq(inside, s == 0 ? 64 + ROWS * LENGTH * 4 : 0);
+    }
+    for (int32_t s = 3; s >= 0; s--) {
+        const rig_run *run = &chain.runs[s];
+        weft_graph_binding b = run->binding;
+        int64_t tape = 0, work = 0;
+        b.work.used = &work;
+        b.tape.used = &tape;
+        rig_ok(weft_graph_backward(run->graph, &b, &err), &err);
+        ck_assert_int_eq(work, run->sizes->backward_work);
+        ck_assert_int_eq(tape, run->sizes->tape);
+        work = 0;
+        tape = 0;
+        b.carry_out.ref.buffer = NULL;
+        rig_ok(weft_graph_forward(run->graph, &b, true, &err), &err);
+        ck_assert_int_eq(work, run->sizes->recompute_work);
+        ck_assert_int_eq(tape, run->sizes->tape);
+    }
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+/* (B,T) values of `width` fp32, and 64-byte steps between them. */
+static int64_t tape_bytes(const int64_t *widths, int n) {
+    int64_t end = 0;
+    for (int i = 0; i < n; i++)
+        end = (end + 63) / 64 * 64 + (int64_t)ROWS * LENGTH * widths[i] * 4;
+    return end;
+}
+
+/* The tape holds what backward reads and nothing else; sums and rotations work in place. */
+START_TEST(memory_is_what_backward_needs) {
+    const int64_t heads = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
+    /* normed, rstd, rotated q and k, v, output, lse */
+    const int64_t attention[] = {D, 1, heads, kv, kv, heads, RIG_HEADS};
+    /* normed, rstd, gate, up, product */
+    const int64_t mlp[] = {D, 1, RIG_F, RIG_F, RIG_F};
+    const int64_t head[] = {D, 1};
+    rig r;
+    rig_chain chain;
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    ck_assert_int_eq(chain.runs[0].sizes->tape, 0);
+    ck_assert_int_eq(chain.runs[1].sizes->tape, tape_bytes(attention, 7));
+    ck_assert_int_eq(chain.runs[2].sizes->tape, tape_bytes(mlp, 5));
+    ck_assert_int_eq(chain.runs[3].sizes->tape, tape_bytes(head, 2));
+    ck_assert_int_eq(chain.runs[1].sizes->forward_work, LENGTH * 8); /* the kernel's row of probabilities */
+    ck_assert_int_eq(chain.runs[2].sizes->forward_work, 0);
+    ck_assert_int_eq(chain.runs[3].sizes->forward_work_untaped, 0);
+    ck_assert(!chain.runs[0].sizes->backward_reads_carry && chain.runs[1].sizes->backward_reads_carry);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(recompute_makes_the_same_tape) {
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    rig_chain_forward(&chain);
+    for (int32_t s = 1; s < 4; s++) {
+        const rig_run *run = &chain.runs[s];
+        const int64_t n = run->sizes->tape / 4;
+        weft_graph_binding b = run->binding;
+        float *first = rig_floats(&r, b.tape.ref, n), *again = NULL;
+        b.tape = rig_slot(&r, run->sizes->tape);
+        b.work.bytes = run->sizes->recompute_work;
+        b.carry_out.bytes = 0;
+        rig_ok(weft_graph_forward(run->graph, &b, true, &err), &err);
+        again = rig_floats(&r, b.tape.ref, n);
+        ck_assert_mem_eq(first, again, (size_t)n * 4);
+        free(first);
+        free(again);
+    }
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+/* Forward without a tape, then the tape made again: the same gradients. */
+START_TEST(forward_without_a_tape_gives_the_same_carry) {
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    rig_chain_forward(&chain);
+    for (int32_t s = 0; s < 3; s++) {
+        const rig_run *run = &chain.runs[s];
+        const int64_t n = run->sizes->carry / 4;
+        weft_graph_binding b = run->binding;
+        float *taped = rig_floats(&r, b.carry_out.ref, n), *untaped = NULL;
+        const weft_slot_ref none = {0};
+        b.tape = none;
+        b.carry_out = rig_slot(&r, run->sizes->carry);
+        b.work = rig_slot(&r, run->sizes->forward_work_untaped);
+        rig_ok(weft_graph_forward(run->graph, &b, false, &err), &err);
+        untaped = rig_floats(&r, b.carry_out.ref, n);
+        ck_assert_mem_eq(taped, untaped, (size_t)n * 4);
+        free(taped);
+        free(untaped);
+    }
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+/* Every gradient of the language model, one after the other. */
+static float *all_gradients(const rig *r, int64_t *n) {
+    float *all = NULL;
+    *n = 0;
+    for (int32_t i = 0; i < r->declared.n_parameters; i++)
+        *n += r->parameters[i].numel;
+    all = calloc((size_t)*n, sizeof *all);
+    ck_assert_ptr_nonnull(all);
+    for (int32_t i = 0, at = 0; i < r->declared.n_parameters; i++) {
+        rig_read(r, all + at, r->gradients[i].ref, r->parameters[i].numel * 4);
+        at += (int32_t)r->parameters[i].numel;
+    }
+    return all;
+}
+
+START_TEST(bits_do_not_depend_on_scratch_or_on_what_ran_before) {
+    rig r;
+    rig_chain chain;
+    int64_t n = 0;
+    float *first = NULL, *again = NULL;
+    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    rig_chain_forward(&chain);
+    rig_chain_backward(&chain);
+    first = all_gradients(&r, &n);
+    for (int32_t s = 0; s < 4; s++) { /* scratch and tape elsewhere, full of NaN */
+        weft_graph_binding *b = &chain.runs[s].binding;
+        const int64_t tape = b->tape.bytes;
+        b->work = rig_slot(&r, b->work.bytes + 4096);
+        b->work.ref.offset = 1088;
+        b->tape = rig_slot(&r, tape + 4096);
+        b->tape.ref.offset = 320;
+    }
+    rig_chain_forward(&chain);
+    rig_chain_backward(&chain);
+    again = all_gradients(&r, &n);
+    ck_assert_mem_eq(first, again, (size_t)n * 4);
+    rig_chain_backward(&chain); /* from the same tape */
+    free(again);
+    again = all_gradients(&r, &n);
+    ck_assert_mem_eq(first, again, (size_t)n * 4);
+    free(first);
+    free(again);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+static weft_value whole(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    (void)s;
+    carry = ops->embedding(g, ops->ids(g), r->weights[0]);
+    carry = rig_mlp_block(r, g, ops, rig_attention_block(r, g, ops, carry));
+    ops->lm_head(g, ops->rms_norm(g, carry, r->weights[10], 1e-5), r->weights[0]);
+    return none;
+}
+
+/* `adds` adds the finished gradient, once: embedding and head, matrices, gains. */
+START_TEST(a_later_segment_adds_its_finished_gradient_once) {
+    static const rig_model model = {"one segment",    .weights = rig_language_weights,
+                                    .carry_width = D, .table_width = HD,
+                                    .n_segments = 1,  .forward = whole};
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_graph *adding = NULL;
+    weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .rows = ROWS, .length = LENGTH};
+    int64_t n = 0;
+    int32_t n_reads = 0;
+    weft_graph_read *reads = NULL;
+    float *written = NULL, *added = NULL;
+    rig_open(&r, _i, &model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 0);
+    rig_chain_forward(&chain);
+    rig_chain_backward(&chain);
+    written = all_gradients(&r, &n);
+    spec.kernels = r.kernels;
+    spec.device = r.device;
+    rig_ok(weft_graph_record(&adding, &r.declared, 0, &spec, &err), &err);
+    reads = weft_graph_reads(adding, &n_reads);
+    for (int32_t i = 0; i < n_reads; i++)
+        reads[i].adds = true;
+    rig_ok(weft_graph_plan(adding, &err), &err);
+    ck_assert_int_eq(weft_graph_size(adding)->tape, chain.runs[0].sizes->tape);
+    chain.runs[0].binding.work = rig_slot(&r, weft_graph_size(adding)->backward_work);
+    for (int32_t i = 0; i < r.declared.n_parameters; i++) { /* onto the values themselves */
+        float *values = rig_floats(&r, r.values[i], r.parameters[i].numel);
+        rig_write(&r, r.gradients[i].ref, values, r.parameters[i].numel * 4);
+        free(values);
+    }
+    rig_ok(weft_graph_backward(adding, &chain.runs[0].binding, &err), &err);
+    added = all_gradients(&r, &n);
+    for (int32_t i = 0, at = 0; i < r.declared.n_parameters; i++) {
+        float *values = rig_floats(&r, r.values[i], r.parameters[i].numel);
+        for (int64_t k = 0; k < r.parameters[i].numel; k++, at++)
+            ck_assert_msg(added[at] == values[k] + written[at], "%s: %.9g is not %.9g + %.9g", r.parameters[i].name,
+                          (double)added[at], (double)values[k], (double)written[at]);
+        free(values);
+    }
+    free(written);
+    free(added);
+    weft_graph_destroy(adding);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(nothing_below_what_is_trained_keeps_a_tape) {
+    static const rig_model model = {
+        "head only",     .weights = rig_language_weights, .frozen = 0x3ffu, .carry_width = D, .table_width = HD,
+        .n_segments = 4, .forward = rig_language_forward};
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    rig_open(&r, RIG_REFERENCE, &model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    for (int32_t s = 0; s < 3; s++) {
+        ck_assert(!chain.runs[s].sizes->has_backward);
+        ck_assert_int_eq(chain.runs[s].sizes->tape, 0);
+        ck_assert_int_eq(chain.runs[s].sizes->forward_work, chain.runs[s].sizes->forward_work_untaped);
+        ck_assert_int_eq(weft_graph_backward(chain.runs[s].graph, &chain.runs[s].binding, &err), WEFT_E_HOST);
+        ck_assert_ptr_nonnull(strstr(err.text, "nothing at or below it is trained"));
+    }
+    ck_assert(chain.runs[3].sizes->has_backward);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(evaluation_gives_the_loss_of_training) {
+    rig r;
+    rig_chain train, evaluate;
+    double trained = 0.0, evaluated = 0.0;
+    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&train, &r, WEFT_MODE_TRAIN, 0, 3);
+    rig_chain_open(&evaluate, &r, WEFT_MODE_EVALUATE, 0, 3);
+    trained = rig_chain_objective(&train);
+    evaluated = rig_chain_objective(&evaluate);
+    ck_assert(trained > 1.0);
+    ck_assert_double_eq_tol(evaluated / trained, 1.0, 1e-6);
+    ck_assert(!evaluate.runs[3].sizes->has_backward && evaluate.runs[3].sizes->tape == 0);
+    rig_chain_close(&train);
+    rig_chain_close(&evaluate);
+    rig_close(&r);
+}
+END_TEST
+
+static weft_value named(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    const weft_value h = ops->rms_norm(g, carry, r->weights[6], 1e-5);
+    const weft_value sum = ops->add(g, h, h);
+    ops->output(g, carry, "input");
+    ops->output(g, h, "hidden");
+    if (s == 0) return none;
+    ops->output(g, ops->linear(g, sum, r->weights[7]), "wide");
+    return rig_mlp_block(r, g, ops, sum);
+}
+
+/* A name that the model gives keeps the value alive to the end, also where a later sum could have gone over it. */
+START_TEST(evaluation_hands_out_named_values) {
+    static const rig_model model = {"named", .weights = rig_language_weights, .carry_width = D, .n_segments = 3,
+                                    .forward = named};
+    const int64_t places = ROWS * LENGTH;
+    rig r;
+    rig_chain chain;
+    weft_slot_ref slot = {0};
+    int64_t width = 0;
+    float *hidden = NULL, *carry = NULL;
+    rig_open(&r, RIG_REFERENCE, &model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_EVALUATE, 1, 1);
+    rig_chain_forward(&chain);
+    ck_assert(!weft_graph_output(chain.runs[1].graph, &chain.runs[1].binding, "nobody", &slot, &width));
+    ck_assert(weft_graph_output(chain.runs[1].graph, &chain.runs[1].binding, "wide", &slot, &width));
+    ck_assert_int_eq(width, RIG_F);
+    ck_assert(weft_graph_output(chain.runs[1].graph, &chain.runs[1].binding, "input", &slot, &width));
+    ck_assert_ptr_eq(slot.ref.buffer, chain.runs[1].binding.carry_in.ref.buffer);
+    ck_assert(weft_graph_output(chain.runs[1].graph, &chain.runs[1].binding, "hidden", &slot, &width));
+    ck_assert_int_eq(width, D);
+    ck_assert_int_eq(slot.bytes, places * D * 4);
+    hidden = rig_floats(&r, slot.ref, places * D);
+    carry = rig_floats(&r, chain.runs[1].binding.carry_in.ref, places * D);
+    for (int64_t p = 0; p < places; p++) { /* what rms_norm gave, and not twice that */
+        float *gain = rig_floats(&r, r.values[6], D);
+        double square = 0.0;
+        for (int64_t i = 0; i < D; i++)
+            square += (double)carry[p * D + i] * (double)carry[p * D + i];
+        for (int64_t i = 0; i < D; i++)
+            ck_assert_double_eq_tol((double)hidden[p * D + i],
+                                    (double)carry[p * D + i] / sqrt(square / D + 1e-5) * (double)gain[i], 1e-5);
+        free(gain);
+    }
+    free(hidden);
+    free(carry);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+/* A plugin's operator that fails without a word, and a kernel that fails with one. */
+static weft_status silent(const weft_custom_call *call, weft_error *err) {
+    (void)call;
+    (void)err;
+    return WEFT_E_NUMERIC;
+}
+
+static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    static const weft_custom_op op = {(uint32_t)sizeof op, 0, "silent", 0, 0, silent, silent};
+    const weft_value none = {0};
+    (void)r;
+    if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[0]);
+    if (s == 1) return ops->custom(g, &op, &carry, 1, D, NULL, 0);
+    return none;
+}
+
+START_TEST(a_failing_call_is_named) {
+    static const rig_model model = {"failing", .weights = rig_language_weights, .carry_width = D, .n_segments = 3,
+                                    .forward = failing};
+    const int32_t ids[ROWS * LENGTH] = {1, 2, 99};
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    rig_open(&r, RIG_REFERENCE, &model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 1);
+    ck_assert_int_eq(weft_graph_forward(chain.runs[1].graph, &chain.runs[1].binding, false, &err), WEFT_E_NUMERIC);
+    ck_assert_msg(strncmp(err.text, "segment part.1, custom silent: it failed without saying why", 58) == 0, "%s",
+                  err.text);
+    rig_write(&r, r.ids.ref, ids, sizeof ids);
+    ck_assert_int_eq(weft_graph_forward(chain.runs[0].graph, &chain.runs[0].binding, false, &err), WEFT_E_USER);
+    ck_assert_msg(strstr(err.text, "segment part.0, embedding embed: id 99") != NULL, "%s", err.text);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("graphs");
+    TCase *slots = tcase_create("slots"), *bits = tcase_create("bits");
+    SRunner *runner = srunner_create(suite);
+    int failed = 0;
+#if !defined(__SANITIZE_ADDRESS__)
+    tcase_add_test(slots, running_allocates_nothing);
+#endif
+    tcase_add_test(slots, a_slot_that_is_too_small_is_refused);
+    tcase_add_test(slots, a_slot_that_is_not_bound_is_refused);
+    tcase_add_loop_test(slots, what_is_touched_is_what_was_planned, 0, RIG_DEVICES);
+    tcase_add_test(slots, memory_is_what_backward_needs);
+    tcase_add_test(slots, nothing_below_what_is_trained_keeps_a_tape);
+    tcase_add_test(slots, evaluation_hands_out_named_values);
+    tcase_add_test(slots, a_failing_call_is_named);
+    tcase_add_loop_test(bits, recompute_makes_the_same_tape, 0, RIG_DEVICES);
+    tcase_add_loop_test(bits, forward_without_a_tape_gives_the_same_carry, 0, RIG_DEVICES);
+    tcase_add_loop_test(bits, bits_do_not_depend_on_scratch_or_on_what_ran_before, 0, RIG_DEVICES);
+    tcase_add_loop_test(bits, a_later_segment_adds_its_finished_gradient_once, 0, RIG_DEVICES);
+    tcase_add_loop_test(bits, evaluation_gives_the_loss_of_training, 0, RIG_DEVICES);
+    suite_add_tcase(suite, slots);
+    suite_add_tcase(suite, bits);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,268 @@
+/* tests/tensor/test_record.c: what a model may do while it is recorded, and the sentence for what it may not. */
+#include "graph_models.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { D = RIG_D, V = RIG_V, HD = RIG_HEAD };
+enum { TABLE = 0, GAIN = 1, MATRIX = 2, BIASED = 3 };
+
+static const rig_weight weights[] = {{"a.table.weight", WEFT_WEIGHT_EMBEDDING, V, D},
+                                     {"a.gain.weight", WEFT_WEIGHT_GAIN, D, D},
+                                     {"a.matrix.weight", WEFT_WEIGHT_LINEAR, 2 * D, D},
+                                     {"a.biased.weight", WEFT_WEIGHT_LINEAR, D, D},
+                                     {0}};
+
+typedef weft_value use(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry);
+
+static weft_value wide(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->linear(g, ops->linear(g, carry, r->weights[MATRIX]), r->weights[MATRIX]);
+}
+
+static weft_value wide_carry(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->linear(g, carry, r->weights[MATRIX]);
+}
+
+static weft_value bias(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->linear(g, carry, r->weights[BIASED]);
+}
+
+static weft_value gain_as_matrix(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->linear(g, carry, r->weights[GAIN]);
+}
+
+static weft_value matrix_as_gain(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->rms_norm(g, carry, r->weights[MATRIX], 1e-5);
+}
+
+static weft_value no_weight(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return ops->linear(g, carry, NULL);
+}
+
+static weft_value ids_as_numbers(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return ops->add(g, carry, ops->ids(g));
+}
+
+static weft_value numbers_as_ids(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->embedding(g, carry, r->weights[TABLE]);
+}
+
+static weft_value unequal_sum(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->add(g, carry, ops->linear(g, carry, r->weights[MATRIX]));
+}
+
+static weft_value unequal_gate(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->swiglu(g, ops->linear(g, carry, r->weights[MATRIX]), carry);
+}
+
+static weft_value stranger(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value other = {4000};
+    (void)r;
+    return ops->add(g, carry, other);
+}
+
+static weft_value odd_heads(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_rope_args args = {(uint32_t)sizeof args, 0, D / 3, 3};
+    return ops->rope(g, carry, ops->positions(g), r->table, &args);
+}
+
+static weft_value narrow_table(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_rope_args args = {(uint32_t)sizeof args, 0, 1, D};
+    return ops->rope(g, carry, ops->positions(g), r->table, &args);
+}
+
+static weft_value uneven_groups(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return rig_attend(g, ops, carry, carry, carry, 3, 2);
+}
+
+static weft_value narrow_keys(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return rig_attend(g, ops, carry, carry, carry, D / HD, 1);
+}
+
+static weft_value nothing(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    (void)r;
+    (void)g;
+    (void)ops;
+    (void)carry;
+    return none;
+}
+
+static weft_value early_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    ops->lm_head(g, carry, r->weights[TABLE]);
+    return carry;
+}
+
+static weft_value after_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    ops->lm_head(g, carry, r->weights[TABLE]);
+    return ops->add(g, carry, carry);
+}
+
+static weft_value no_custom(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return ops->custom(g, NULL, &carry, 1, D, NULL, 0);
+}
+
+/* The first of two mistakes is the one that is told. */
+static weft_value two_mistakes(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value bad = ops->linear(g, carry, r->weights[GAIN]);
+    return ops->add(g, bad, ops->embedding(g, carry, r->weights[TABLE]));
+}
+
+static const struct {
+    use *forward;
+    int32_t segment;
+    weft_status status;
+    const char *says[3];
+} mistakes[] = {
+    {wide, 1, WEFT_E_PLUGIN, {"segment part.1: linear matrix: ", "`x` is 16 wide", "(16, 8) and takes 8"}},
+    {wide_carry, 1, WEFT_E_PLUGIN, {"segment part.1: ", "returned a carry of 16 fp32", "declared 8 fp32"}},
+    {bias, 1, WEFT_E_UNSUPPORTED, {"linear: ", "biases are not supported yet", "a.biased.weight"}},
+    {gain_as_matrix, 1, WEFT_E_PLUGIN, {"linear gain: ", "a matrix is needed"}},
+    {matrix_as_gain, 1, WEFT_E_PLUGIN, {"rms_norm matrix: ", "gain is needed"}},
+    {no_weight, 1, WEFT_E_PLUGIN, {"linear: ", "the weight is NULL"}},
+    {ids_as_numbers, 1, WEFT_E_PLUGIN, {"add: ", "`b` holds int32; fp32 is needed"}},
+    {numbers_as_ids, 1, WEFT_E_PLUGIN, {"embedding table: ", "`ids` is 8 fp32 per place", "ids()"}},
+    {unequal_sum, 1, WEFT_E_PLUGIN, {"add: ", "`b` is 16 wide; 8 is needed"}},
+    {unequal_gate, 1, WEFT_E_PLUGIN, {"swiglu: ", "`up` is 8 wide; 16 is needed"}},
+    {stranger, 1, WEFT_E_PLUGIN, {"add: ", "`b` is not a value of this segment"}},
+    {bias, 0, WEFT_E_UNSUPPORTED, {"segment part.0: ", "biases"}},
+    {unequal_sum, 0, WEFT_E_PLUGIN, {"linear matrix: ", "`x` is not a value", "the first segment has no carry"}},
+    {odd_heads, 1, WEFT_E_PLUGIN, {"rope: ", "2 heads of 3 elements", "even"}},
+    {narrow_table, 1, WEFT_E_PLUGIN, {"rope: ", "table angles has 4 numbers", "8 elements"}},
+    {uneven_groups, 1, WEFT_E_PLUGIN, {"attention: ", "3 query heads over 2 key heads", "multiple"}},
+    {narrow_keys, 1, WEFT_E_PLUGIN, {"attention: ", "`k` is 8 wide; 4 is needed"}},
+    {nothing, 1, WEFT_E_PLUGIN, {"segment part.1: ", "returned no carry"}},
+    {nothing, 2, WEFT_E_PLUGIN, {"segment part.2: ", "ends in lm_head"}},
+    {early_head, 1, WEFT_E_PLUGIN, {"lm_head belongs into the last segment, which is part.2"}},
+    {early_head, 2, WEFT_E_PLUGIN, {"segment part.2: ", "returns no value"}},
+    {after_head, 2, WEFT_E_PLUGIN, {"add: ", "nothing may follow lm_head"}},
+    {no_custom, 1, WEFT_E_PLUGIN, {"a name, a forward and a backward"}},
+    {two_mistakes, 1, WEFT_E_PLUGIN, {"linear gain: ", "a matrix is needed"}},
+};
+enum { N_MISTAKES = sizeof mistakes / sizeof mistakes[0] };
+
+static use *forward_now;
+
+static weft_value forward(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)segment;
+    return forward_now(r, g, ops, carry);
+}
+
+static const rig_model model = {"mistakes",        .weights = weights, .carry_width = D,
+                                .table_width = HD, .n_segments = 3,    .forward = forward};
+
+static weft_graph_spec spec_of(const rig *r, int32_t mode) {
+    const weft_graph_spec spec = {.mode = mode,
+                                  .rows = r->rows,
+                                  .length = r->length,
+                                  .cache_rows = mode == WEFT_MODE_GENERATE ? r->length : 0,
+                                  .carry_gradient = mode == WEFT_MODE_TRAIN,
+                                  .kernels = r->kernels,
+                                  .device = r->device};
+    return spec;
+}
+
+START_TEST(the_first_mistake_is_told_in_words) {
+    rig r;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_graph *graph = NULL;
+    rig_open(&r, RIG_REFERENCE, &model, 2, 3);
+    r.weight_storage[BIASED].bias = TABLE;
+    forward_now = mistakes[_i].forward;
+    for (int32_t mode = WEFT_MODE_TRAIN; mode <= WEFT_MODE_GENERATE; mode++) {
+        const weft_graph_spec spec = spec_of(&r, mode);
+        const weft_status status = weft_graph_record(&graph, &r.declared, mistakes[_i].segment, &spec, &err);
+        ck_assert_msg(status == mistakes[_i].status, "mistake %d: status %d: %s", _i, (int)status, err.text);
+        ck_assert_ptr_null(graph);
+        for (int k = 0; k < 3 && mistakes[_i].says[k] != NULL; k++)
+            ck_assert_msg(strstr(err.text, mistakes[_i].says[k]) != NULL, "mistake %d: \"%s\" is not in: %s", _i,
+                          mistakes[_i].says[k], err.text);
+    }
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_graph_is_planned_once_and_runs_only_then) {
+    rig r;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_graph *graph = NULL;
+    weft_graph_spec spec;
+    const weft_graph_binding binding = {0};
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, 2, 3);
+    spec = spec_of(&r, WEFT_MODE_TRAIN);
+    rig_ok(weft_graph_record(&graph, &r.declared, 1, &spec, &err), &err);
+    ck_assert_int_eq(weft_graph_forward(graph, &binding, false, &err), WEFT_E_HOST);
+    ck_assert_ptr_nonnull(strstr(err.text, "part.1 has not been planned"));
+    ck_assert_int_eq(weft_graph_backward(graph, &binding, &err), WEFT_E_HOST);
+    rig_ok(weft_graph_plan(graph, &err), &err);
+    ck_assert_int_eq(weft_graph_plan(graph, &err), WEFT_E_HOST);
+    ck_assert_ptr_nonnull(strstr(err.text, "planned already"));
+    weft_graph_destroy(graph);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(parameters_are_read_once_each_in_order_of_use) {
+    static const int32_t expected[] = {6, 7, 8, 9};
+    rig r;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_graph *graph = NULL;
+    weft_graph_spec spec;
+    int32_t n = 0;
+    const weft_graph_read *reads = NULL;
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, 2, 3);
+    spec = spec_of(&r, WEFT_MODE_EVALUATE);
+    rig_ok(weft_graph_record(&graph, &r.declared, 2, &spec, &err), &err);
+    reads = weft_graph_reads(graph, &n);
+    ck_assert_int_eq(n, 4);
+    for (int32_t i = 0; i < n; i++)
+        ck_assert_int_eq(reads[i].parameter, expected[i]);
+    weft_graph_destroy(graph);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_record_prints_a_line_per_operator) {
+    static const char expected[] = "rms_norm norm2 (2,3,8) -> (2,3,8), kept for backward\n"
+                                   "linear gate (2,3,8) -> (2,3,12), kept for backward\n"
+                                   "linear up (2,3,8) -> (2,3,12), kept for backward\n"
+                                   "swiglu (2,3,12), (2,3,12) -> (2,3,12), kept for backward\n"
+                                   "linear down (2,3,12) -> (2,3,8)\n"
+                                   "add (2,3,8), (2,3,8) -> (2,3,8)\n";
+    rig r;
+    rig_chain chain;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, 2, 3);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 2, 2);
+    weft_graph_print(chain.runs[2].graph, to);
+    ck_assert_int_eq(fclose(to), 0);
+    ck_assert_str_eq(text, expected);
+    free(text);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("records");
+    TCase *mistaken = tcase_create("mistakes"), *sound = tcase_create("records");
+    SRunner *runner = srunner_create(suite);
+    int failed = 0;
+    tcase_add_loop_test(mistaken, the_first_mistake_is_told_in_words, 0, N_MISTAKES);
+    tcase_add_test(sound, a_graph_is_planned_once_and_runs_only_then);
+    tcase_add_test(sound, parameters_are_read_once_each_in_order_of_use);
+    tcase_add_test(sound, a_record_prints_a_line_per_operator);
+    suite_add_tcase(suite, mistaken);
+    suite_add_tcase(suite, sound);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
