@@ -8,6 +8,9 @@
  *     weft_value h = ops->rms_norm(g, x, layer->norm, eps);
  *     weft_value y = ops->linear(g, h, layer->q_proj);
  *
+ * Nodes are recorded in the order of the calls, and the order of sums in the backward follows it. C leaves open which of
+ * two calls in one argument list comes first, so give each its own statement: bits would differ between compilers.
+ *
  * Errors are sticky: an operator that is used wrongly marks the graph and returns an invalid value, operators on invalid
  * values do nothing, and the host reports the first mistake with the segment's name. A forward needs no checks of its own.
  *
