@@ -1,0 +1,55 @@
+#!/bin/sh
+# Each public header stands alone, as C11, C17 and C++17, without a warning and without implicit padding; a plugin in C++
+# has the same two exports; one source is a loadable plugin and a static one; a false claim of an SDK does not compile.
+set -eu
+source=${WEFT_SOURCE:?the source directory}
+include="-I$source/sdk/include"
+strict="-Wall -Wextra -pedantic -Wshadow -Wpadded -Werror"
+cc=${CC:-cc}
+cxx=${CXX:-c++}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "FAILED: $1"
+    exit 1
+}
+
+n=0
+for header in "$source"/sdk/include/weft/*.h; do
+    name=$(basename "$header")
+    printf '#include <weft/%s>\n#include <weft/%s>\n' "$name" "$name" > "$work/one.c"
+    cp "$work/one.c" "$work/one.cpp"
+    $cc -std=c11 $strict -Wconversion $include -fsyntax-only "$work/one.c" || fail "$name as C11"
+    $cc -std=c17 $strict -Wconversion $include -fsyntax-only "$work/one.c" || fail "$name as C17"
+    $cxx -std=c++17 $strict $include -fsyntax-only "$work/one.cpp" || fail "$name as C++17"
+    n=$((n + 1))
+done
+[ "$n" -ge 14 ] || fail "only $n headers were found"
+echo "$n headers compile alone as C11, C17 and C++17"
+
+exports() {
+    nm -D --defined-only "$1" | awk '{print $3}' | sort | tr '\n' ' '
+}
+
+shared="-O2 -fPIC -shared -fvisibility=hidden -Wl,--version-script=$source/sdk/cmake/weft-plugin.map"
+$cxx -std=c++17 -Wall -Wextra -pedantic -Werror $include $shared "$source/tests/sdk/policy.cpp" -o "$work/policy.so" ||
+    fail "a plugin in C++17"
+[ "$(exports "$work/policy.so")" = "weft_plugin_entry weft_plugin_note " ] || fail "exports: $(exports "$work/policy.so")"
+echo "a plugin in C++ exports the two names and no other"
+
+for id in sgd adamw; do
+    $cc -std=c11 $strict $include -O2 -DWEFT_STATIC=$id -c "$source/plugins/optimizer/$id/$id.c" -o "$work/$id.o" ||
+        fail "$id as a static plugin"
+done
+$cc -std=c11 $strict $include "$source/tests/sdk/static.c" "$work/sgd.o" "$work/adamw.o" -lm -o "$work/static" ||
+    fail "two static plugins in one program"
+[ "$("$work/static")" = "sgd adamw" ] || fail "static plugins: $("$work/static")"
+echo "two plugins stand in one program"
+
+printf '#define WEFT_MIN_SDK WEFT_SDK(%s)\n#include <weft/plugin.h>\n' "1, 0" > "$work/true.c"
+printf '#define WEFT_MIN_SDK WEFT_SDK(%s)\n#include <weft/plugin.h>\n' "1, 7" > "$work/false.c"
+$cc -std=c11 $include -fsyntax-only "$work/true.c" || fail "WEFT_MIN_SDK of SDK 1.0"
+if $cc -std=c11 $include -fsyntax-only "$work/false.c" 2> "$work/said"; then fail "a WEFT_MIN_SDK that does not exist compiles"; fi
+grep -q "WEFT_MIN_SDK names an SDK that does not exist" "$work/said" || fail "another message: $(cat "$work/said")"
+echo "a false WEFT_MIN_SDK does not compile"
