@@ -1,6 +1,6 @@
 #!/bin/sh
-# Each public header stands alone, as C11, C17 and C++17, without a warning and without implicit padding; a plugin in C++
-# has the same two exports; one source is a loadable plugin and a static one; a false claim of an SDK does not compile.
+# Each public header stands alone, as C11, C17 and C++17, without a warning and without implicit padding; a plugin in
+# C++ has the same two exports; one source is a loadable plugin and a static one; a false claim of an SDK does not compile.
 set -eu
 source=${WEFT_SOURCE:?the source directory}
 include="-I$source/sdk/include"
@@ -35,7 +35,8 @@ exports() {
 shared="-O2 -fPIC -shared -fvisibility=hidden -Wl,--version-script=$source/sdk/cmake/weft-plugin.map"
 $cxx -std=c++17 -Wall -Wextra -pedantic -Werror $include $shared "$source/tests/sdk/policy.cpp" -o "$work/policy.so" ||
     fail "a plugin in C++17"
-[ "$(exports "$work/policy.so")" = "weft_plugin_entry weft_plugin_note " ] || fail "exports: $(exports "$work/policy.so")"
+[ "$(exports "$work/policy.so")" = "weft_plugin_entry weft_plugin_note " ] ||
+    fail "exports: $(exports "$work/policy.so")"
 echo "a plugin in C++ exports the two names and no other"
 
 for id in sgd adamw; do
@@ -50,6 +51,8 @@ echo "two plugins stand in one program"
 printf '#define WEFT_MIN_SDK WEFT_SDK(%s)\n#include <weft/plugin.h>\n' "1, 0" > "$work/true.c"
 printf '#define WEFT_MIN_SDK WEFT_SDK(%s)\n#include <weft/plugin.h>\n' "1, 7" > "$work/false.c"
 $cc -std=c11 $include -fsyntax-only "$work/true.c" || fail "WEFT_MIN_SDK of SDK 1.0"
-if $cc -std=c11 $include -fsyntax-only "$work/false.c" 2> "$work/said"; then fail "a WEFT_MIN_SDK that does not exist compiles"; fi
+if $cc -std=c11 $include -fsyntax-only "$work/false.c" 2> "$work/said"; then
+    fail "a WEFT_MIN_SDK that does not exist compiles"
+fi
 grep -q "WEFT_MIN_SDK names an SDK that does not exist" "$work/said" || fail "another message: $(cat "$work/said")"
 echo "a false WEFT_MIN_SDK does not compile"
