@@ -64,10 +64,10 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared, bool trainable_only) {
+static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared) {
     const int32_t index = weft_declared_find(declared, tensor->name);
     char is[128], should[128];
-    if (index < 0 || (trainable_only && !declared->parameters[index].trainable)) {
+    if (index < 0) {
         if (ends_with(tensor->name, "rotary_emb.inv_freq"))
             found->leftovers++;
         else
@@ -96,19 +96,17 @@ static void say(char *text, size_t size, const char *what, const name_list *list
     if (list->n > 0) (void)snprintf(text + n, size - n, "%s%d %s (%s)", n == 0 ? "" : "; ", list->n, what, list->text);
 }
 
-/* where: the directory or file. trainable_only: it holds the trained parameters alone. */
-static weft_status judge(const weft_safetensors *files, const weft_declared *declared, bool trainable_only,
-                         const char *where, weft_error *err) {
+static weft_status judge(const weft_safetensors *files, const weft_declared *declared, const char *where,
+                         weft_error *err) {
     char text[1900] = "";
     misfit found;
     memset(&found, 0, sizeof found);
     for (int32_t p = 0; p < declared->n_parameters; p++) {
-        const weft_parameter *parameter = &declared->parameters[p];
-        if (trainable_only && !parameter->trainable) continue;
-        if (tensor_of(files, parameter) == NULL) add_name(&found.missing, "%s", parameter->name);
+        if (tensor_of(files, &declared->parameters[p]) == NULL)
+            add_name(&found.missing, "%s", declared->parameters[p].name);
     }
     for (int32_t i = 0; i < files->n_tensors; i++)
-        judge_tensor(&found, &files->tensors[i], declared, trainable_only);
+        judge_tensor(&found, &files->tensors[i], declared);
     say(text, sizeof text, "missing", &found.missing);
     say(text, sizeof text, "of another shape", &found.shapes);
     say(text, sizeof text, "of a type that is not read, which are F32, BF16 and F16", &found.types);
@@ -160,16 +158,13 @@ static weft_status check_ties(const weft_safetensors *files, const weft_paramete
     return WEFT_OK;
 }
 
-static weft_status load(const weft_region *region, const weft_safetensors *files, bool trainable_only,
-                        const char *where, weft_error *err) {
+static weft_status load(const weft_region *region, const weft_safetensors *files, const char *where, weft_error *err) {
     const weft_declared *declared = region->declared;
-    weft_status status = judge(files, declared, trainable_only, where, err);
+    weft_status status = judge(files, declared, where, err);
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
-        if (declared->parameters[p].n_aliases > 0 && tensor_of(files, &declared->parameters[p]) != NULL)
-            status = check_ties(files, &declared->parameters[p], where, err);
+        status = check_ties(files, &declared->parameters[p], where, err);
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
         const weft_tensor *tensor = tensor_of(files, &declared->parameters[p]);
-        if (trainable_only && !declared->parameters[p].trainable) continue;
         status = weft_region_fill(region, p, from_tensor, (void *)(uintptr_t)tensor, err);
     }
     return status;
@@ -181,19 +176,8 @@ weft_status weft_weights_load(const char *directory, const weft_declared *declar
     const weft_region whole = {declared, layout, kernels, device, region};
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, directory, err);
-    if (status == WEFT_OK) status = load(&whole, files, false, directory, err);
+    if (status == WEFT_OK) status = load(&whole, files, directory, err);
     weft_safetensors_close(files);
-    return status;
-}
-
-weft_status weft_weights_load_file(const char *path, bool trainable_only, const weft_declared *declared,
-                                   const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
-                                   weft_ref region, weft_error *err) {
-    const weft_region whole = {declared, layout, kernels, device, region};
-    weft_safetensors *file = NULL;
-    weft_status status = weft_safetensors_open(&file, path, err);
-    if (status == WEFT_OK) status = load(&whole, file, trainable_only, path, err);
-    weft_safetensors_close(file);
     return status;
 }
 
