@@ -36,7 +36,7 @@ typedef struct weft_loaded {
 
 /* Both texts may be NULL. */
 typedef struct weft_plugins_options {
-    const char *path; /* [plugins] path: absolute directories, separated by commas */
+    const char *path; /* [plugins] path: absolute directories, separated by colons */
     const char *pins; /* [plugins] pin: "optimizer:lion=<64 hex digits>", separated by commas */
 } weft_plugins_options;
 

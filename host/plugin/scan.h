@@ -1,7 +1,7 @@
 /* host/plugin/scan.h: what plugins there are, found out at a distance.
  *
- * Each file is loaded in a child process with a time limit, so that one that crashes, hangs or ends the process becomes a
- * line of the answer with its reason, like one that is refused.
+ * Each file is loaded in a child process with a time limit, so that one that crashes, hangs or ends the process becomes
+ * a line of the answer with its reason, like one that is refused.
  */
 #ifndef WEFT_HOST_SCAN_H
 #define WEFT_HOST_SCAN_H

@@ -35,12 +35,11 @@ static weft_status add_directory(weft_search *self, const char *from, const char
     return WEFT_OK;
 }
 
-static weft_status add_list(weft_search *self, const char *from, const char *list, const char *separator,
-                            weft_error *err) {
+static weft_status add_list(weft_search *self, const char *from, const char *list, weft_error *err) {
     weft_status status = WEFT_OK;
     const char *at = list == NULL ? "" : list;
     while (*at != 0 && status == WEFT_OK) {
-        const size_t n = strcspn(at, separator);
+        const size_t n = strcspn(at, ":");
         status = add_directory(self, from, at, n, err);
         at += at[n] != 0 ? n + 1 : n;
     }
@@ -84,8 +83,8 @@ static weft_status add_installed(weft_search *self, weft_error *err) {
 
 weft_status weft_search_open(weft_search *out, const char *path, weft_error *err) {
     weft_search made = {{NULL}, 0};
-    weft_status status = add_list(&made, "[plugins] path", path, ",", err);
-    if (status == WEFT_OK) status = add_list(&made, "WEFT_PLUGIN_PATH", getenv("WEFT_PLUGIN_PATH"), ":", err);
+    weft_status status = add_list(&made, "[plugins] path", path, err);
+    if (status == WEFT_OK) status = add_list(&made, "WEFT_PLUGIN_PATH", getenv("WEFT_PLUGIN_PATH"), err);
     if (status == WEFT_OK) status = add_user(&made, err);
     if (status == WEFT_OK) status = add_installed(&made, err);
     if (status == WEFT_OK) {

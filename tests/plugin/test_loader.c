@@ -425,7 +425,7 @@ START_TEST(a_hit_that_cannot_be_loaded_ends_the_search) {
     (void)workshop_build("weft-optimizer-sample.so", "", NULL);
     (void)snprintf(first, sizeof first, "%s/first", workshop);
     (void)snprintf(path, sizeof path, "%s/weft-optimizer-sample.so", first);
-    (void)snprintf(both, sizeof both, "%s,%s", first, workshop);
+    (void)snprintf(both, sizeof both, "%s:%s", first, workshop);
     ck_assert_int_eq(mkdir(first, 0755), 0);
     workshop_write(path, "text", 4);
     plugins = registry(both, NULL);
