@@ -42,42 +42,16 @@ static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
     return WEFT_OK;
 }
 
-/* "question, answer": which fields there are, for a message. */
-static void field_names(char *out, size_t size, json_t *object) {
-    const char *name = NULL;
-    json_t *value = NULL;
-    size_t n = 0;
-    out[0] = '\0';
-    json_object_foreach(object, name, value) {
-        n = strlen(out);
-        if (n + strlen(name) + 3 < size) (void)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", name);
-    }
-}
-
-/* The document of a JSONL line; the caller releases *holder. */
-static weft_status json_text(const encoding *all, const text_span *span, json_t **holder, const char **text, size_t *n,
-                             weft_error *err) {
-    json_error_t why;
-    char names[512];
-    const char *field = all->config->field;
-    const unsigned long long line = (unsigned long long)span->line;
-    json_t *value = NULL;
-    *holder = json_loadb(all->source->bytes + span->offset, span->bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
-    if (*holder == NULL)
-        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: not a JSON object: %s (column %d)", all->source->path, line,
-                              why.text, why.column);
-    if (!json_is_object(*holder))
-        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the line is JSON but not an object {...}", all->source->path, line);
-    value = json_object_get(*holder, field);
-    field_names(names, sizeof names, *holder);
-    if (value == NULL)
-        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: there is no field \"%s\"; the object has: %s. Set [data] field",
-                              all->source->path, line, field, names);
-    if (!json_is_string(value))
-        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the field \"%s\" is not a string", all->source->path, line, field);
-    *text = json_string_value(value);
-    *n = json_string_length(value);
-    return WEFT_OK;
+/* A failure without a sentence gets one here: which document it was is known here alone. */
+static weft_status encode_text(const encoding *all, const weft_ids_sink *sink, const text_span *span, const char *text,
+                               size_t n, weft_error *err) {
+    const weft_status status = all->job->encode(all->job, sink, text, n, err);
+    if (status == WEFT_OK) return WEFT_OK;
+    if (err->text[0] == '\0')
+        (void)weft_error_set(err, status, "%s",
+                             status == WEFT_E_MEMORY ? "no memory for the ids" : "the tokenizer failed");
+    (void)weft_error_prefix(err, "%s:%llu: ", all->source->path, (unsigned long long)span->line);
+    return status;
 }
 
 static weft_status encode_one(const encoding *all, task *t, const text_span *span, weft_error *err) {
@@ -87,19 +61,15 @@ static weft_status encode_one(const encoding *all, task *t, const text_span *spa
     size_t n = span->bytes;
     json_t *holder = NULL;
     weft_status status = WEFT_OK;
-    if (all->source->jsonl) status = json_text(all, span, &holder, &text, &n, err);
-    if (status == WEFT_OK) {
-        status = all->job->encode(all->job, &sink, text, n, err);
-        if (status == WEFT_E_MEMORY && (err->text[0] == '\0'))
-            (void)weft_error_set(err, WEFT_E_MEMORY, "no memory for the ids");
-        if (status != WEFT_OK)
-            status = weft_error_prefix(err, "%s:%llu: ", all->source->path, (unsigned long long)span->line);
-    }
-    json_decref(holder);
+    if (all->source->jsonl) status = text_json_document(&text, &n, &holder, all->source, span, all->config->field, err);
+    if (status == WEFT_OK) status = encode_text(all, &sink, span, text, n, err);
     if (status == WEFT_OK && into.has_bad)
-        status = weft_error_set(err, WEFT_E_USER, "%s:%llu: the tokenizer gives the id %d, but the model's vocabulary has %lld "
-                                "ids: tokenizer and model do not belong together", all->source->path,
-                                (unsigned long long)span->line, into.bad, (long long)all->job->vocab_size);
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s:%llu: the tokenizer gives the id %d, but the model's vocabulary has %lld "
+                                "ids: tokenizer and model do not belong together",
+                                all->source->path, (unsigned long long)span->line, into.bad,
+                                (long long)all->job->vocab_size);
+    json_decref(holder);
     return status;
 }
 
@@ -136,7 +106,8 @@ static size_t cut_tasks(const text_source *source, task *tasks) {
 static weft_status join(text_corpus *out, const encoding *all, weft_error *err) {
     size_t total = 0, document = 0;
     int64_t at = 0;
-    for (size_t i = 0; i < all->n_tasks; i++) total += all->tasks[i].ids.n;
+    for (size_t i = 0; i < all->n_tasks; i++)
+        total += all->tasks[i].ids.n;
     out->n_documents = all->source->spans.n;
     out->ids = all->host->alloc(all->host, (total + 1) * sizeof *out->ids, 64);
     out->starts = all->host->alloc(all->host, (out->n_documents + 1) * sizeof *out->starts, 64);
@@ -156,17 +127,28 @@ static weft_status join(text_corpus *out, const encoding *all, weft_error *err) 
     return WEFT_OK;
 }
 
-/* Tasks run in groups, so that the user sees how far it is. */
-static void run_tasks(encoding *all) {
+/* The first failure in the order of documents, among n tasks. */
+static weft_status first_failure(const task *tasks, size_t n, weft_error *err) {
+    for (size_t i = 0; i < n; i++)
+        if (tasks[i].status != WEFT_OK) return weft_error_set(err, tasks[i].status, "%s", tasks[i].err.text);
+    return WEFT_OK;
+}
+
+/* Tasks run in groups, so that the user sees how far it is, and a bad line ends it soon. */
+static weft_status run_tasks(encoding *all, weft_error *err) {
     enum { GROUP = 64 };
-    for (size_t at = 0; at < all->n_tasks; at += GROUP) {
+    weft_status status = WEFT_OK;
+    for (size_t at = 0; at < all->n_tasks && status == WEFT_OK; at += GROUP) {
         encoding part = *all;
+        size_t done = 0;
         part.tasks += at;
         part.n_tasks = all->n_tasks - at < GROUP ? all->n_tasks - at : GROUP;
         all->host->parallel_for(all->host, (int64_t)part.n_tasks, run_task, &part);
-        if (all->n_tasks > GROUP)
-            all->host->progress(all->host, "encoding", (double)(at + part.n_tasks), (double)all->n_tasks);
+        status = first_failure(part.tasks, part.n_tasks, err);
+        done = status == WEFT_OK ? at + part.n_tasks : all->n_tasks;
+        if (all->n_tasks > GROUP) all->host->progress(all->host, "encoding", (double)done, (double)all->n_tasks);
     }
+    return status;
 }
 
 weft_status text_corpus_encode(text_corpus *out, const weft_host *host, const text_config *config,
@@ -178,19 +160,17 @@ weft_status text_corpus_encode(text_corpus *out, const weft_host *host, const te
     if (all.tasks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to encode %s", source->path);
     memset(all.tasks, 0, all.n_tasks * sizeof *all.tasks);
     (void)cut_tasks(source, all.tasks);
-    run_tasks(&all);
-    for (size_t i = 0; i < all.n_tasks && status == WEFT_OK; i++) {
-        status = all.tasks[i].status;
-        if (status != WEFT_OK) *err = all.tasks[i].err;
-    }
+    status = run_tasks(&all, err);
     if (status == WEFT_OK) status = join(&corpus, &all, err);
     for (size_t i = 0; i < all.n_tasks; i++) {
         text_array_free(&all.tasks[i].ids, host);
         text_array_free(&all.tasks[i].lengths, host);
     }
     host->release(host, all.tasks);
-    if (status == WEFT_OK) *out = corpus;
-    else text_corpus_free(&corpus, host);
+    if (status == WEFT_OK)
+        *out = corpus;
+    else
+        text_corpus_free(&corpus, host);
     return status;
 }
 

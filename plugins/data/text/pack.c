@@ -1,9 +1,9 @@
-/* pack.c: documents become windows of at most `context` inputs, and windows become rows: best fit, longest first. What is
- * packed depends on the documents and the context alone. */
+/* pack.c: documents become windows of at most `context` inputs, and windows become rows: best fit, longest first. What
+ * is packed depends on the documents and the context alone. */
 #include "text.h"
 
-/* Rows that still have room, by how much: a stack of rows per number of free places, and a bit per stack that is not empty,
- * so that the tightest fit is found by looking at a few words. */
+/* Rows that still have room, by how much: a stack of rows per number of free places, and a bit per stack that is not
+ * empty, so that the tightest fit is found by looking at a few words. */
 typedef struct rooms {
     int64_t *top;    /* [context + 1]: row on top, -1: none */
     int64_t *below;  /* [rows]: next row of the same stack */
@@ -22,7 +22,8 @@ static int64_t room_pop(rooms *r, int64_t n, int64_t *space) {
     const int64_t last = r->context / 64;
     uint64_t word = r->words[n / 64] & ~(((uint64_t)1 << (n % 64)) - 1);
     int64_t at = n / 64, row = -1;
-    while (word == 0 && at < last) word = r->words[++at];
+    while (word == 0 && at < last)
+        word = r->words[++at];
     if (word == 0) return -1;
     *space = at * 64 + __builtin_ctzll(word);
     row = r->top[*space];
@@ -50,13 +51,15 @@ static size_t cut(text_piece *pieces, const text_corpus *corpus, const size_t *d
 static void sort_by_length(int64_t *order, int64_t *counts, const text_piece *pieces, size_t n, int64_t context) {
     int64_t at = 0;
     memset(counts, 0, (size_t)(context + 1) * sizeof *counts);
-    for (size_t i = 0; i < n; i++) counts[pieces[i].n]++;
+    for (size_t i = 0; i < n; i++)
+        counts[pieces[i].n]++;
     for (int64_t length = context; length >= 0; length--) {
         const int64_t here = counts[length];
         counts[length] = at;
         at += here;
     }
-    for (size_t i = 0; i < n; i++) order[counts[pieces[i].n]++] = (int64_t)i;
+    for (size_t i = 0; i < n; i++)
+        order[counts[pieces[i].n]++] = (int64_t)i;
 }
 
 static size_t assign_rows(text_piece *pieces, const int64_t *order, size_t n, rooms *r) {
@@ -74,15 +77,18 @@ static size_t assign_rows(text_piece *pieces, const int64_t *order, size_t n, ro
 /* pieces in the order of their rows, inside a row as they came. */
 static void group_by_row(text_rows *out, const text_piece *pieces, size_t n) {
     memset(out->first, 0, (out->n_rows + 1) * sizeof *out->first);
-    for (size_t i = 0; i < n; i++) out->first[pieces[i].row + 1]++;
-    for (size_t r = 0; r < out->n_rows; r++) out->first[r + 1] += out->first[r];
-    for (size_t i = 0; i < n; i++) out->pieces[out->first[pieces[i].row]++] = pieces[i];
-    for (size_t r = out->n_rows; r > 0; r--) out->first[r] = out->first[r - 1];
+    for (size_t i = 0; i < n; i++)
+        out->first[pieces[i].row + 1]++;
+    for (size_t r = 0; r < out->n_rows; r++)
+        out->first[r + 1] += out->first[r];
+    for (size_t i = 0; i < n; i++)
+        out->pieces[out->first[pieces[i].row]++] = pieces[i];
+    for (size_t r = out->n_rows; r > 0; r--)
+        out->first[r] = out->first[r - 1];
     out->first[0] = 0;
 }
 
 static void count(text_rows *out, const text_corpus *corpus, const size_t *documents, size_t n) {
-    out->info.struct_size = (uint32_t)sizeof out->info;
     out->info.documents = n;
     out->info.rows = out->n_rows;
     for (size_t i = 0; i < n; i++) {
@@ -94,58 +100,63 @@ static void count(text_rows *out, const text_corpus *corpus, const size_t *docum
 
 /* Scratch of one packing, in one piece of memory. */
 typedef struct scratch {
+    void *memory;
     text_piece *pieces;
-    int64_t *order, *counts, *top, *below;
-    uint64_t *words;
+    int64_t *order, *counts;
+    rooms rooms;
 } scratch;
 
-static void *scratch_take(scratch *out, const weft_host *host, size_t n, int64_t context) {
+static weft_status scratch_take(scratch *out, const weft_host *host, size_t n, int64_t context) {
     const size_t places = (size_t)context + 2, words = places / 64 + 2;
     const size_t bytes = n * (sizeof *out->pieces + 16) + (2 * places + words) * 8 + 64;
     char *at = host->alloc(host, bytes, 64);
-    if (at == NULL) return NULL;
+    if (at == NULL) return WEFT_E_MEMORY;
     memset(at, 0, bytes);
+    out->memory = at;
     out->pieces = (text_piece *)(void *)at;
     out->order = (int64_t *)(void *)(at + n * sizeof *out->pieces);
-    out->below = out->order + n;
-    out->counts = out->below + n;
-    out->top = out->counts + places;
-    out->words = (uint64_t *)(void *)(out->top + places);
-    memset(out->top, 0xFF, places * sizeof *out->top);
-    return at;
+    out->rooms.below = out->order + n;
+    out->counts = out->rooms.below + n;
+    out->rooms.top = out->counts + places;
+    out->rooms.words = (uint64_t *)(void *)(out->rooms.top + places);
+    out->rooms.context = context;
+    memset(out->rooms.top, 0xFF, places * sizeof *out->rooms.top);
+    return WEFT_OK;
+}
+
+static weft_status rows_take(text_rows *out, const weft_host *host) {
+    out->pieces = host->alloc(host, (out->n_pieces + 1) * sizeof *out->pieces, 64);
+    out->first = host->alloc(host, (out->n_rows + 2) * sizeof *out->first, 64);
+    return out->pieces != NULL && out->first != NULL ? WEFT_OK : WEFT_E_MEMORY;
 }
 
 weft_status text_rows_pack(text_rows *out, const weft_host *host, const text_corpus *corpus, const size_t *documents,
                            size_t n, int64_t context, weft_error *err) {
-    const size_t n_pieces = cut(NULL, corpus, documents, n, context);
-    text_rows rows = {.corpus = corpus, .n_pieces = n_pieces};
-    scratch s;
-    rooms r = {0};
-    void *memory = scratch_take(&s, host, n_pieces, context);
-    if (n_pieces > INT32_MAX || memory == NULL) {
-        host->release(host, memory);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory to pack %zu windows", n_pieces);
+    text_rows rows = {.corpus = corpus, .n_pieces = cut(NULL, corpus, documents, n, context)};
+    scratch s = {0};
+    weft_status status = WEFT_OK;
+    if (rows.n_pieces > INT32_MAX)
+        return weft_error_set(err, WEFT_E_USER,
+                              "[data] context = %lld cuts the text into %zu windows, and %d is the most: set "
+                              "a longer one",
+                              (long long)context, rows.n_pieces, INT32_MAX);
+    status = scratch_take(&s, host, rows.n_pieces, context);
+    if (status == WEFT_OK) {
+        (void)cut(s.pieces, corpus, documents, n, context);
+        sort_by_length(s.order, s.counts, s.pieces, rows.n_pieces, context);
+        rows.n_rows = assign_rows(s.pieces, s.order, rows.n_pieces, &s.rooms);
+        status = rows_take(&rows, host);
     }
-    (void)cut(s.pieces, corpus, documents, n, context);
-    sort_by_length(s.order, s.counts, s.pieces, n_pieces, context);
-    r.top = s.top;
-    r.below = s.below;
-    r.words = s.words;
-    r.context = context;
-    rows.n_rows = assign_rows(s.pieces, s.order, n_pieces, &r);
-    rows.pieces = host->alloc(host, (n_pieces + 1) * sizeof *rows.pieces, 64);
-    rows.first = host->alloc(host, (rows.n_rows + 2) * sizeof *rows.first, 64);
-    if (rows.pieces != NULL && rows.first != NULL) {
-        group_by_row(&rows, s.pieces, n_pieces);
+    if (status == WEFT_OK) {
+        group_by_row(&rows, s.pieces, rows.n_pieces);
         count(&rows, corpus, documents, n);
-    }
-    host->release(host, memory);
-    if (rows.pieces == NULL || rows.first == NULL) {
+        *out = rows;
+    } else {
         text_rows_free(&rows, host);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu rows", rows.n_rows);
+        (void)weft_error_set(err, status, "no memory to pack %zu windows", rows.n_pieces);
     }
-    *out = rows;
-    return WEFT_OK;
+    host->release(host, s.memory);
+    return status;
 }
 
 void text_rows_free(text_rows *rows, const weft_host *host) {

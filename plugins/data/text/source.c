@@ -10,18 +10,21 @@
 static weft_status map_file(text_source *source, weft_error *err) {
     struct stat info;
     void *at = NULL;
-    const int file = open(source->path, O_RDONLY | O_CLOEXEC);
+    const int file = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused too */
     weft_status status = WEFT_OK;
     if (file < 0)
-        return weft_error_set(err, WEFT_E_USER, "[data] %s cannot be read: %s", source->path, strerror(errno));
+        return weft_error_set(err, WEFT_E_USER, "[data] %s = %s cannot be read: %s", source->key, source->path,
+                              strerror(errno));
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
-        status = weft_error_set(err, WEFT_E_USER, "[data] %s is not a file: give one file of text or JSONL", source->path);
+        status = weft_error_set(err, WEFT_E_USER, "[data] %s = %s is not a file: give one file of text or JSONL",
+                                source->key, source->path);
     else if (info.st_size == 0)
-        status = weft_error_set(err, WEFT_E_USER, "[data] %s is empty", source->path);
+        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s is an empty file", source->key, source->path);
     else {
         at = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
         if (at == MAP_FAILED)
-            status = weft_error_set(err, WEFT_E_SYSTEM, "[data] %s cannot be mapped: %s", source->path, strerror(errno));
+            status = weft_error_set(err, WEFT_E_SYSTEM, "[data] %s = %s cannot be mapped: %s", source->key,
+                                    source->path, strerror(errno));
     }
     (void)close(file);
     if (status == WEFT_OK) {
@@ -58,7 +61,8 @@ static weft_status cut_lines(text_source *source, const weft_host *host, weft_er
     for (size_t at = 0, next = 0; at < source->n; at = next, line++) {
         const size_t end = line_end(source, at, &next);
         if (source->jsonl && is_blank(source, at, end))
-            return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the line is empty: every line holds one JSON object",
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "%s:%llu: the line is empty: every line of JSONL holds one object {...}",
                                   source->path, (unsigned long long)line);
         if (end > at && add_span(source, host, at, end, line) != WEFT_OK) return WEFT_E_MEMORY;
     }
@@ -88,21 +92,27 @@ static int ends_in(const char *text, const char *tail) {
     return n >= m && strcmp(text + n - m, tail) == 0;
 }
 
-weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *path,
-                             weft_error *err) {
-    text_source source = {.path = path};
+weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *key,
+                             const char *path, weft_error *err) {
+    text_source source = {.key = key, .path = path};
     weft_status status = map_file(&source, err);
     if (status != WEFT_OK) return status;
     source.jsonl = config->format == FORMAT_JSONL || (config->format == FORMAT_AUTO && ends_in(path, ".jsonl"));
-    if (source.jsonl || config->document == DOCUMENT_LINE) status = cut_lines(&source, host, err);
-    else if (config->document == DOCUMENT_PARAGRAPH) status = cut_paragraphs(&source, host);
-    else status = add_span(&source, host, 0, source.n, 1);
+    if (source.jsonl || config->document == DOCUMENT_LINE)
+        status = cut_lines(&source, host, err);
+    else if (config->document == DOCUMENT_PARAGRAPH)
+        status = cut_paragraphs(&source, host);
+    else
+        status = add_span(&source, host, 0, source.n, 1);
     if (status == WEFT_E_MEMORY)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of documents in %s", path);
     if (status == WEFT_OK && source.spans.n == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] %s holds no document: it has nothing but blank lines", path);
-    if (status == WEFT_OK) *out = source;
-    else text_source_close(&source, host);
+        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no document: it has nothing but blank lines",
+                                key, path);
+    if (status == WEFT_OK)
+        *out = source;
+    else
+        text_source_close(&source, host);
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* split.c: which documents are kept for validation: those with the lowest random numbers, a function of seed and document
- * alone. */
+/* split.c: which documents are kept for validation: those with the lowest random numbers, a function of seed and
+ * document alone. */
 #include "text.h"
 
 #include <math.h>
@@ -21,16 +21,20 @@ static weft_status how_many(size_t *out, size_t n, double wanted, weft_error *er
     const size_t k = wanted < 1.0 ? (size_t)llround(wanted * (double)n) : (size_t)wanted;
     *out = k == 0 ? 1 : k;
     if (n < 2)
-        return weft_error_set(err, WEFT_E_USER, "[data] validation = %g needs at least two documents, and there is one: choose "
-                              "[data] document = line or paragraph, or give validation a file of its own", wanted);
+        return weft_error_set(err, WEFT_E_USER,
+                              "[data] validation = %g needs at least two documents, and there is one: choose "
+                              "[data] document = line or paragraph, or give validation a file of its own",
+                              wanted);
     if (*out >= n)
-        return weft_error_set(err, WEFT_E_USER, "[data] validation = %g takes %zu of %zu documents and leaves none to train on: "
-                              "give less", wanted, *out, n);
+        return weft_error_set(err, WEFT_E_USER,
+                              "[data] validation = %g takes %zu of %zu documents and leaves none to train on: "
+                              "give less",
+                              wanted, *out, n);
     return WEFT_OK;
 }
 
-weft_status text_split_choose(uint8_t *marks, size_t n, double wanted, uint64_t seed, const weft_host *host,
-                              weft_error *err) {
+weft_status text_split_choose(uint8_t *marks, const weft_host *host, const size_t *documents, size_t n, double wanted,
+                              uint64_t seed, weft_error *err) {
     size_t k = 0;
     ticket *tickets = NULL;
     weft_status status = how_many(&k, n, wanted, err);
@@ -38,12 +42,13 @@ weft_status text_split_choose(uint8_t *marks, size_t n, double wanted, uint64_t 
     tickets = host->alloc(host, n * sizeof *tickets, 64);
     if (tickets == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to split %zu documents", n);
     for (size_t i = 0; i < n; i++) {
-        const weft_random4 r = weft_random(seed, WEFT_RANDOM_SPLIT, 0, i);
+        const weft_random4 r = weft_random(seed, WEFT_RANDOM_SPLIT, 0, documents[i]);
         tickets[i].number = ((uint64_t)r.v[0] << 32) | r.v[1];
-        tickets[i].document = i;
+        tickets[i].document = documents[i];
     }
     qsort(tickets, n, sizeof *tickets, by_number);
-    for (size_t i = 0; i < k; i++) marks[tickets[i].document] = 1;
+    for (size_t i = 0; i < k; i++)
+        marks[tickets[i].document] = 1;
     host->release(host, tickets);
     return WEFT_OK;
 }

@@ -22,12 +22,22 @@ static const text_rows *rows_of(const weft_data *data, int32_t split) {
     return &data->rows[split];
 }
 
-/* FNV-1a over 64-bit words. */
+/* One to one in hash and in word, so that a single difference is never lost. */
 static uint64_t mix(uint64_t hash, uint64_t word) {
-    return (hash ^ word) * 0x100000001B3u;
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 32);
+}
+
+static uint64_t mix_corpus(uint64_t hash, const text_corpus *corpus) {
+    const int64_t n = corpus->starts == NULL ? 0 : corpus->starts[corpus->n_documents];
+    hash = mix(hash, (uint64_t)n);
+    for (int64_t i = 0; i < n; i++)
+        hash = mix(hash, (uint64_t)(uint32_t)corpus->ids[i]);
+    return hash;
 }
 
 static uint64_t mix_rows(uint64_t hash, const text_rows *rows) {
+    hash = mix(hash, rows->n_pieces);
     for (size_t i = 0; i < rows->n_pieces; i++) {
         hash = mix(hash, (uint64_t)rows->pieces[i].start);
         hash = mix(hash, ((uint64_t)(uint32_t)rows->pieces[i].n << 32) | (uint32_t)rows->pieces[i].row);
@@ -35,13 +45,13 @@ static uint64_t mix_rows(uint64_t hash, const text_rows *rows) {
     return hash;
 }
 
+/* Of what the rows are, not of where they came from: a copy of the file under another name gives the same. */
 static uint64_t fingerprint(const weft_data *data) {
-    uint64_t hash = 0xCBF29CE484222325u;
-    hash = mix(mix(hash, data->seed), (uint64_t)data->config.context);
-    for (int64_t i = 0; i < data->corpus.starts[data->corpus.n_documents]; i++)
-        hash = mix(hash, (uint64_t)(uint32_t)data->corpus.ids[i]);
+    uint64_t hash = mix(mix(1, data->seed), (uint64_t)data->config.context);
+    hash = mix_corpus(hash, &data->corpus);
+    hash = mix_corpus(hash, &data->validation);
     hash = mix_rows(hash, &data->rows[WEFT_SPLIT_TRAIN]);
-    return hash;
+    return mix_rows(hash, &data->rows[WEFT_SPLIT_VALIDATION]);
 }
 
 /* "none": NAN; a number: itself; a path: -1. */
@@ -55,38 +65,74 @@ static double validation_number(const char *text) {
 static weft_status text_validate(const void *config, weft_error *err) {
     const text_config *keys = config;
     const double value = validation_number(keys->validation);
+    if (keys->path[0] == '\0') return weft_error_set(err, WEFT_E_USER, "path is empty: give a file of text or JSONL");
     if (isnan(value) || keys->validation[0] == '/') return WEFT_OK;
     if (value > 0.0 && (value < 1.0 || value == floor(value)) && value < 1e15) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "validation = %s is not possible: give none, a fraction between 0 and 1, a whole "
-                          "number of documents, or a file", keys->validation);
+    return weft_error_set(err, WEFT_E_USER,
+                          "validation = %s is not possible: give none, a fraction between 0 and 1, a whole "
+                          "number of documents, or a file",
+                          keys->validation);
 }
 
-static weft_status read_corpus(text_corpus *out, weft_data *data, const weft_data_job *job, const char *path,
-                               weft_error *err) {
+/* A document with a target: it has something to predict. */
+static int is_useful(const text_corpus *corpus, size_t d) {
+    return corpus->starts[d + 1] - corpus->starts[d] >= 2;
+}
+
+static weft_status read_corpus(text_corpus *out, weft_data *data, const weft_data_job *job, const char *key,
+                               const char *path, weft_error *err) {
     text_source source;
     size_t idle = 0;
-    weft_status status = text_source_open(&source, data->host, &data->config, path, err);
+    weft_status status = text_source_open(&source, data->host, &data->config, key, path, err);
     if (status != WEFT_OK) return status;
     status = text_corpus_encode(out, data->host, &data->config, job, &source, err);
     text_source_close(&source, data->host);
-    for (size_t d = 0; status == WEFT_OK && d < out->n_documents; d++)
-        if (out->starts[d + 1] - out->starts[d] < 2) idle++;
+    if (status != WEFT_OK) return status;
+    for (size_t d = 0; d < out->n_documents; d++)
+        idle += is_useful(out, d) ? 0 : 1;
+    if (idle == out->n_documents)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "[data] %s = %s gives no row: no document there has two ids, and so none has "
+                              "anything to predict",
+                              key, path);
     if (idle > 0)
-        weft_log(data->host, WEFT_LOG_WARN, "%s: %zu of %zu documents give fewer than two ids and so nothing to predict", path,
-                 idle, out->n_documents);
-    return status;
+        weft_log(data->host, WEFT_LOG_WARN,
+                 "%s: %zu of %zu documents give fewer than two ids and so nothing to predict", path, idle,
+                 out->n_documents);
+    return WEFT_OK;
 }
 
-/* Documents with marks[d] == mark (or all, without marks) that have a target, packed. */
+/* The useful documents; where marks are given, those with marks[d] == mark. */
+static size_t list_documents(size_t *out, const text_corpus *corpus, const uint8_t *marks, uint8_t mark) {
+    size_t n = 0;
+    for (size_t d = 0; d < corpus->n_documents; d++)
+        if ((marks == NULL || marks[d] == mark) && is_useful(corpus, d)) out[n++] = d;
+    return n;
+}
+
 static weft_status pack(weft_data *data, int32_t split, const text_corpus *corpus, const uint8_t *marks, uint8_t mark,
                         weft_error *err) {
     size_t n = 0;
     weft_status status = WEFT_OK;
-    size_t *documents = data->host->alloc(data->host, (corpus->n_documents + 1) * sizeof *documents, 64);
-    if (documents == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu documents", corpus->n_documents);
-    for (size_t d = 0; d < corpus->n_documents; d++)
-        if ((marks == NULL || marks[d] == mark) && corpus->starts[d + 1] - corpus->starts[d] >= 2) documents[n++] = d;
+    size_t *documents = data->host->alloc(data->host, corpus->n_documents * sizeof *documents, 64);
+    if (documents == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu documents", corpus->n_documents);
+    n = list_documents(documents, corpus, marks, mark);
     status = text_rows_pack(&data->rows[split], data->host, corpus, documents, n, data->config.context, err);
+    data->host->release(data->host, documents);
+    return status;
+}
+
+/* marks: 1 for the documents of validation. */
+static weft_status choose(uint8_t *marks, const weft_data *data, double wanted, weft_error *err) {
+    const text_corpus *corpus = &data->corpus;
+    size_t n = 0;
+    weft_status status = WEFT_OK;
+    size_t *documents = data->host->alloc(data->host, corpus->n_documents * sizeof *documents, 64);
+    if (documents == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory to split %zu documents", corpus->n_documents);
+    n = list_documents(documents, corpus, NULL, 0);
+    status = text_split_choose(marks, data->host, documents, n, wanted, data->seed, err);
     data->host->release(data->host, documents);
     return status;
 }
@@ -94,10 +140,10 @@ static weft_status pack(weft_data *data, int32_t split, const text_corpus *corpu
 static weft_status split_by_number(weft_data *data, double wanted, weft_error *err) {
     const size_t n = data->corpus.n_documents;
     weft_status status = WEFT_OK;
-    uint8_t *marks = data->host->alloc(data->host, n + 1, 64);
+    uint8_t *marks = data->host->alloc(data->host, n, 64);
     if (marks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to split %zu documents", n);
-    memset(marks, 0, n + 1);
-    status = text_split_choose(marks, n, wanted, data->seed, data->host, err);
+    memset(marks, 0, n);
+    status = choose(marks, data, wanted, err);
     if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_TRAIN, &data->corpus, marks, 0, err);
     if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->corpus, marks, 1, err);
     if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_ALL, &data->corpus, NULL, 0, err);
@@ -105,28 +151,23 @@ static weft_status split_by_number(weft_data *data, double wanted, weft_error *e
     return status;
 }
 
+/* Afterwards no split that was asked for is without rows. */
 static weft_status make_rows(weft_data *data, const weft_data_job *job, weft_error *err) {
     const double wanted = validation_number(data->config.validation);
-    weft_status status = read_corpus(&data->corpus, data, job, data->config.path, err);
+    weft_status status = read_corpus(&data->corpus, data, job, "path", data->config.path, err);
     if (status != WEFT_OK) return status;
-    if (wanted > 0.0) status = split_by_number(data, wanted, err);
-    else status = pack(data, WEFT_SPLIT_TRAIN, &data->corpus, NULL, 0, err);
-    if (status == WEFT_OK && wanted < 0.0) {
-        status = read_corpus(&data->validation, data, job, data->config.validation, err);
-        if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->validation, NULL, 0, err);
-    }
-    if (status == WEFT_OK && data->rows[WEFT_SPLIT_TRAIN].n_rows == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] %s gives no training row: no document there has two ids",
-                                data->config.path);
-    if (status == WEFT_OK && !isnan(wanted) && data->rows[WEFT_SPLIT_VALIDATION].n_rows == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] validation = %s gives no validation row: none of its documents has "
-                                "two ids", data->config.validation);
+    if (wanted > 0.0) return split_by_number(data, wanted, err);
+    status = pack(data, WEFT_SPLIT_TRAIN, &data->corpus, NULL, 0, err);
+    if (status != WEFT_OK || isnan(wanted)) return status;
+    status = read_corpus(&data->validation, data, job, "validation", data->config.validation, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->validation, NULL, 0, err);
     return status;
 }
 
 static void text_destroy(weft_data *data) {
     const weft_host *host = data->host;
-    for (int i = 0; i < N_SPLITS; i++) text_rows_free(&data->rows[i], host);
+    for (int i = 0; i < N_SPLITS; i++)
+        text_rows_free(&data->rows[i], host);
     text_corpus_free(&data->corpus, host);
     text_corpus_free(&data->validation, host);
     host->release(host, data);
@@ -142,9 +183,11 @@ static weft_status text_create(weft_data **out, const weft_host *host, const voi
     data->config = *(const text_config *)config;
     data->seed = job->seed;
     if (data->config.context > job->max_context)
-        status = weft_error_set(err, WEFT_E_USER, "[data] context = %lld is longer than the model's %lld places: set at most "
-                                "%lld", (long long)data->config.context, (long long)job->max_context,
-                                (long long)job->max_context);
+        status =
+            weft_error_set(err, WEFT_E_USER,
+                           "[data] context = %lld is longer than the model's %lld places: set at most "
+                           "%lld",
+                           (long long)data->config.context, (long long)job->max_context, (long long)job->max_context);
     if (status == WEFT_OK) status = make_rows(data, job, err);
     if (status == WEFT_OK) {
         data->fingerprint = fingerprint(data);
@@ -162,8 +205,11 @@ static void text_info(const weft_data *data, weft_data_info *out) {
 }
 
 static void text_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
-    *out = rows_of(data, split)->info;
-    out->struct_size = (uint32_t)sizeof *out;
+    const weft_split_info *info = &rows_of(data, split)->info;
+    out->documents = info->documents;
+    out->rows = info->rows;
+    out->tokens = info->tokens;
+    out->targets = info->targets;
 }
 
 /* Row of the packed rows that `row` of the stream is; -1: past the end of a split that is walked once. */
@@ -173,23 +219,19 @@ static int64_t stream_row(const weft_data *data, int32_t split, uint64_t row) {
     return (int64_t)weft_random_permute(n, row % n, data->seed, WEFT_RANDOM_EPOCH, row / n);
 }
 
-static weft_status check_request(const weft_data *data, const weft_leaf_request *request, weft_error *err) {
-    if (request->split < 0 || request->split >= N_SPLITS || request->rows < 1)
-        return weft_error_set(err, WEFT_E_HOST, "a leaf of %d rows of split %d was asked for", request->rows, request->split);
-    if (request->split == WEFT_SPLIT_TRAIN && data->rows[WEFT_SPLIT_TRAIN].n_rows == 0)
-        return weft_error_set(err, WEFT_E_HOST, "a training leaf was asked for, and there are no rows");
-    return WEFT_OK;
-}
-
-static weft_status text_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err) {
-    const text_rows *rows = rows_of(data, request->split);
-    const weft_status status = check_request(data, request, err);
+static weft_status text_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+                              weft_error *err) {
+    const text_rows *rows = NULL;
     int64_t targets = 0;
-    if (status != WEFT_OK) return status;
+    if (request->split < 0 || request->split >= N_SPLITS || request->rows < 1)
+        return weft_error_set(err, WEFT_E_HOST, "a leaf of %d rows of split %d was asked for", request->rows,
+                              request->split);
+    rows = rows_of(data, request->split);
     for (int32_t r = 0; r < request->rows; r++) {
         const int64_t row = stream_row(data, request->split, request->first_row + (uint64_t)r);
         if (row < 0) continue;
-        for (int64_t p = rows->first[row]; p < rows->first[row + 1]; p++) targets += rows->pieces[p].n;
+        for (int64_t p = rows->first[row]; p < rows->first[row + 1]; p++)
+            targets += rows->pieces[p].n;
     }
     out->rows = request->rows;
     out->length = (int32_t)data->config.context;
@@ -219,9 +261,10 @@ static void fill_padding(weft_leaf *out, size_t base, int32_t from, int32_t leng
 }
 
 static weft_status text_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err) {
-    const text_rows *rows = rows_of(data, request->split);
+    const text_rows *rows = NULL;
     const weft_status status = text_shape(data, out, request, err);
     if (status != WEFT_OK) return status;
+    rows = rows_of(data, request->split);
     for (int32_t r = 0; r < request->rows; r++) {
         const int64_t row = stream_row(data, request->split, request->first_row + (uint64_t)r);
         const size_t base = (size_t)r * (size_t)out->length;
@@ -236,7 +279,15 @@ static weft_status text_leaf(const weft_data *data, weft_leaf *out, const weft_l
 }
 
 static const weft_data_plugin text_table = {
-    (uint32_t)sizeof(weft_data_plugin), 0, text_create, text_destroy, text_info, text_split_info, text_shape, text_leaf, NULL,
+    (uint32_t)sizeof(weft_data_plugin),
+    0,
+    text_create,
+    text_destroy,
+    text_info,
+    text_split_info,
+    text_shape,
+    text_leaf,
+    NULL,
 };
 
 WEFT_PLUGIN(data, 1, "text", "0.1.0", "Plain text and JSONL, packed into rows of isolated documents.", text_config,

@@ -1,5 +1,5 @@
-/* text.h: the parts of the text data plugin. Files become documents, documents ids, ids pieces of at most `context` inputs,
- * pieces rows; a split is a set of documents with rows of its own. */
+/* text.h: the parts of the text data plugin. Files become documents, documents ids, ids pieces of at most `context`
+ * inputs, pieces rows; a split is a set of documents with rows of its own. */
 #ifndef WEFT_DATA_TEXT_H
 #define WEFT_DATA_TEXT_H
 
@@ -38,6 +38,7 @@ typedef struct text_span {
 } text_span;
 
 typedef struct text_source {
+    const char *key; /* of [data] that names it: path or validation */
     const char *path;
     const char *bytes; /* mapped */
     size_t n;
@@ -45,9 +46,14 @@ typedef struct text_source {
     text_array spans; /* text_span */
 } text_source;
 
-weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *path,
-                             weft_error *err);
+weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *key,
+                             const char *path, weft_error *err);
 void text_source_close(text_source *source, const weft_host *host);
+
+/* The document of a line of JSONL. *holder owns the text; to be released by json_decref, also after a failure. */
+struct json_t;
+weft_status text_json_document(const char **text, size_t *n, struct json_t **holder, const text_source *source,
+                               const text_span *span, const char *field, weft_error *err);
 
 /* The ids of all documents, one after the other. Document d is ids[starts[d] .. starts[d + 1]). */
 typedef struct text_corpus {
@@ -81,8 +87,8 @@ weft_status text_rows_pack(text_rows *out, const weft_host *host, const text_cor
                            size_t n, int64_t context, weft_error *err);
 void text_rows_free(text_rows *rows, const weft_host *host);
 
-/* Which documents of n are for validation: marks[d] = 1. */
-weft_status text_split_choose(uint8_t *marks, size_t n, double wanted, uint64_t seed, const weft_host *host,
-                              weft_error *err);
+/* Which of the n documents are for validation: marks[d] = 1, where d is the document's index in the corpus. */
+weft_status text_split_choose(uint8_t *marks, const weft_host *host, const size_t *documents, size_t n, double wanted,
+                              uint64_t seed, weft_error *err);
 
 #endif

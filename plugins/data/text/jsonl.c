@@ -1,0 +1,79 @@
+/* jsonl.c: the document in a line of JSONL: one field of one object. */
+#include "text.h"
+
+#include <jansson.h>
+
+/* Messages quote the user's file: control characters in it must not reach a terminal, nor anything but UTF-8. most: the
+ * highest byte that stays; above 0x7f only where the text is known to be UTF-8. */
+static void make_printable(char *text, unsigned char most) {
+    for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
+        if (*at < 0x20 || *at == 0x7f || *at > most) *at = '?';
+}
+
+/* "question, answer": which fields there are, as far as they fit. */
+static void field_names(char *out, size_t size, json_t *object) {
+    static const char more[] = ", ...";
+    const char *name = NULL;
+    json_t *value = NULL;
+    size_t n = 0;
+    (void)snprintf(out, size, "none");
+    json_object_foreach(object, name, value) {
+        if (n + strlen(name) + 2 + sizeof more > size) {
+            (void)snprintf(out + n, size - n, "%s", n > 0 ? more : "names too long to show");
+            break;
+        }
+        n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", name);
+    }
+    make_printable(out, 0xff);
+}
+
+static const char *type_name(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "true or false";
+    default:
+        return "null";
+    }
+}
+
+weft_status text_json_document(const char **text, size_t *n, json_t **holder, const text_source *source,
+                               const text_span *span, const char *field, weft_error *err) {
+    /* Whole numbers of other fields may have any size, so all are read as reals. */
+    const size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL;
+    const unsigned long long line = (unsigned long long)span->line;
+    json_t *value = NULL;
+    json_error_t why;
+    char names[512];
+    *holder = json_loadb(source->bytes + span->offset, span->bytes, flags, &why);
+    if (*holder == NULL) {
+        make_printable(why.text, 0x7e);
+        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: not a JSON object: %s (column %d)", source->path, line,
+                              why.text, why.column);
+    }
+    if (!json_is_object(*holder))
+        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the line is JSON but not an object {...}", source->path,
+                              line);
+    value = json_object_get(*holder, field);
+    field_names(names, sizeof names, *holder);
+    if (value == NULL)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s:%llu: there is no field \"%s\"; the object's fields: %s. Set [data] field "
+                              "to the one that holds the text",
+                              source->path, line, field, names);
+    if (!json_is_string(value))
+        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the field \"%s\" is %s and must be a string", source->path,
+                              line, field, type_name(value));
+    *text = json_string_value(value);
+    *n = json_string_length(value);
+    return WEFT_OK;
+}

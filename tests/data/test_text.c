@@ -1,0 +1,421 @@
+/* Rows of the data plugin `text`: every target once, windows, isolation, packing, and leaves that do not depend on how
+ * they are asked for. */
+#include "text_rig.h"
+
+START_TEST(a_small_case_by_hand) {
+    /* Six ids and three, four places: a window of four targets; its tail of one beside the second document. */
+    static const int32_t ids[2][4] = {{0, 1, 2, 3}, {4, 1000, 1001, 0}};
+    static const int32_t targets[2][4] = {{1, 2, 3, 4}, {5, 1001, 1002, 0}};
+    static const float weights[2][4] = {{1, 1, 1, 1}, {1, 1, 1, 0}};
+    static const int32_t starts[2][4] = {{0, 0, 0, 0}, {0, 1, 1, 3}};
+    static const int32_t positions[2][4] = {{0, 1, 2, 3}, {0, 0, 1, 0}};
+    const int lengths[] = {6, 3};
+    rig r = rig_of(1);
+    rig_leaf leaf;
+    write_numbered("d.txt", 0, lengths, 2);
+    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=4");
+    leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, 2);
+    ck_assert_int_eq(leaf.leaf.n_targets, 7);
+    ck_assert_mem_eq(leaf.leaf.ids, ids, sizeof ids);
+    ck_assert_mem_eq(leaf.leaf.targets, targets, sizeof targets);
+    ck_assert_mem_eq(leaf.leaf.weights, weights, sizeof weights);
+    ck_assert_mem_eq(leaf.leaf.starts, starts, sizeof starts);
+    ck_assert_mem_eq(leaf.leaf.positions, positions, sizeof positions);
+    rig_leaf_free(&leaf);
+    rig_end(&r);
+}
+END_TEST
+
+/* --- any documents --- */
+
+enum { MOST_DOCUMENTS = 64 };
+
+typedef struct sample {
+    int n, context;
+    int lengths[MOST_DOCUMENTS]; /* ids */
+    char key[32];                /* "data.context=..." */
+} sample;
+
+/* Documents of all sorts: none, one or two ids, whole windows and one more or less, some longer than several windows.
+ */
+static sample make_sample(uint64_t seed) {
+    sample out;
+    uint64_t state = seed * 977 + 5;
+    out.n = 1 + (int)chance(&state, MOST_DOCUMENTS - 1);
+    out.context = 1 + (int)chance(&state, seed % 3 == 0 ? 5 : 130);
+    for (int d = 0; d < out.n; d++) {
+        const uint32_t sort = chance(&state, 4);
+        int n = (int)chance(&state, 4);
+        if (sort == 1) n = out.context * (int)(1 + chance(&state, 3)) + (int)chance(&state, 3);
+        if (sort == 2) n = (int)chance(&state, (uint32_t)out.context + 2);
+        if (sort == 3) n = (int)chance(&state, 500);
+        out.lengths[d] = n < MOST_IDS ? n : MOST_IDS;
+    }
+    out.lengths[0] = 2 + (int)chance(&state, 90);
+    (void)snprintf(out.key, sizeof out.key, "data.context=%d", out.context);
+    write_numbered("d.txt", 0, out.lengths, out.n);
+    return out;
+}
+
+/* The window of one document that begins at place `at` of a row: its rules, and each of its targets marked. Returns the
+ * place behind it. */
+static int check_window(const weft_leaf *leaf, size_t base, int at, const sample *s, unsigned char *seen) {
+    const int document = leaf->ids[base + (size_t)at] / MOST_IDS, first = leaf->ids[base + (size_t)at] % MOST_IDS;
+    int t = at;
+    must(document < s->n);
+    ck_assert_msg(first % s->context == 0, "a window begins at %d; context %d", first, s->context);
+    for (; t < leaf->length && leaf->weights[base + (size_t)t] > 0 && leaf->starts[base + (size_t)t] == at; t++) {
+        const int place = first + t - at, id = document * MOST_IDS + place;
+        must(leaf->ids[base + (size_t)t] == id);
+        must(leaf->targets[base + (size_t)t] == id + 1);
+        must(place + 1 < s->lengths[document]);
+        must(seen[id] == 0);
+        seen[id] = 1;
+    }
+    ck_assert_msg(t - at == s->context || first + t - at + 1 == s->lengths[document],
+                  "a window of %d at %d of %d ids is neither full nor a tail", t - at, first, s->lengths[document]);
+    return t;
+}
+
+static void check_row(const weft_leaf *leaf, int row, const sample *s, unsigned char *seen) {
+    const size_t base = (size_t)row * (size_t)leaf->length;
+    int at = 0;
+    while (at < leaf->length && leaf->weights[base + (size_t)at] > 0) {
+        must(leaf->starts[base + (size_t)at] == at);
+        at = check_window(leaf, base, at, s, seen);
+    }
+    for (; at < leaf->length; at++) /* nothing behind padding */
+        must(leaf->weights[base + (size_t)at] == 0.0f);
+}
+
+/* Walks one epoch in batches of any size: every target is there once, and they are as many as split_info says. */
+static void check_epoch(const rig *r, int32_t split, const sample *s, uint64_t *state) {
+    const weft_split_info info = rig_split(r, split);
+    unsigned char *seen = calloc((size_t)s->n * MOST_IDS, 1);
+    uint64_t documents = 0, tokens = 0, targets = 0, got = 0;
+    for (uint64_t row = 0; row < info.rows;) {
+        const uint32_t most = (uint32_t)(info.rows - row);
+        const int32_t rows = 1 + (int32_t)chance(state, most < 7 ? most : 7);
+        rig_leaf leaf = rig_read(r, split, row, rows);
+        for (int i = 0; i < rows; i++)
+            check_row(&leaf.leaf, i, s, seen);
+        got += (uint64_t)leaf.leaf.n_targets;
+        row += (uint64_t)rows;
+        rig_leaf_free(&leaf);
+    }
+    for (int d = 0; d < s->n; d++) {
+        for (int i = 0; i < MOST_IDS; i++)
+            must(seen[d * MOST_IDS + i] == (i + 1 < s->lengths[d]));
+        if (s->lengths[d] < 2) continue;
+        documents++;
+        tokens += (uint64_t)s->lengths[d];
+        targets += (uint64_t)(s->lengths[d] - 1);
+    }
+    must(got == targets);
+    must(info.targets == targets);
+    must(info.tokens == tokens);
+    must(info.documents == documents);
+    free(seen);
+}
+
+START_TEST(every_target_is_there_once) {
+    uint64_t state = 1;
+    for (uint64_t seed = 0; seed < 150; seed++) {
+        const sample s = make_sample(seed);
+        rig r = rig_of(1);
+        r.job.seed = seed;
+        RIG_MAKE(&r, "data.path=d.txt", "data.document=line", s.key);
+        ck_assert_int_eq(rig_info(&r).n_lengths, 1);
+        ck_assert_int_eq(rig_info(&r).lengths[0], s.context);
+        check_epoch(&r, WEFT_SPLIT_TRAIN, &s, &state);
+        check_epoch(&r, WEFT_SPLIT_ALL, &s, &state);
+        rig_end(&r);
+    }
+}
+END_TEST
+
+/* A last target is the next window's first id, whichever rows they lie in. */
+START_TEST(windows_join) {
+    const int lengths[] = {1000};
+    unsigned char begins[MOST_IDS] = {0}, ends[MOST_IDS] = {0};
+    rig r = rig_of(1);
+    rig_leaf leaf;
+    write_numbered("d.txt", 0, lengths, 1);
+    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=128");
+    ck_assert_uint_eq(rig_split(&r, WEFT_SPLIT_ALL).rows, 8);
+    leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, 8);
+    for (int row = 0; row < 8; row++) {
+        const int32_t *ids = leaf.leaf.ids + (size_t)row * 128, *targets = leaf.leaf.targets + (size_t)row * 128;
+        const int n = ids[0] == 896 ? 103 : 128;
+        begins[ids[0]] = 1;
+        ends[targets[n - 1]] = 1;
+    }
+    for (int i = 0; i < MOST_IDS; i++) {
+        ck_assert_int_eq(begins[i], i % 128 == 0);
+        ck_assert_int_eq(ends[i], (i % 128 == 0 && i > 0) || i == 999);
+    }
+    rig_leaf_free(&leaf);
+    rig_end(&r);
+}
+END_TEST
+
+START_TEST(rows_do_not_depend_on_the_batch) {
+    static const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
+    const sample s = make_sample(8);
+    rig r = rig_of(1);
+    uint64_t alone[64];
+    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.validation=3", s.key);
+    for (int k = 0; k < 3; k++) {
+        for (int row = 0; row < 64; row++) { /* beyond an epoch, and beyond the end of what is walked once */
+            rig_leaf one = rig_read(&r, splits[k], (uint64_t)row, 1);
+            alone[row] = rig_row_hash(&one, 0);
+            rig_leaf_free(&one);
+        }
+        for (int batch = 2; batch < 32; batch++)
+            for (int first = 0; first + batch <= 64; first += batch) {
+                rig_leaf many = rig_read(&r, splits[k], (uint64_t)first, batch);
+                for (int i = 0; i < batch; i++)
+                    must(rig_row_hash(&many, i) == alone[first + i]);
+                rig_leaf_free(&many);
+            }
+    }
+    rig_end(&r);
+}
+END_TEST
+
+START_TEST(past_the_end_there_is_padding) {
+    static const uint64_t beyond[] = {0, 1, 5, 1000000000000u};
+    static const int32_t splits[] = {WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
+    const sample s = make_sample(4);
+    rig r = rig_of(1);
+    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.validation=2", s.key);
+    for (int k = 0; k < 2; k++) {
+        const weft_split_info info = rig_split(&r, splits[k]);
+        rig_leaf last;
+        ck_assert_uint_gt(info.rows, 0);
+        for (int i = 0; i < 4; i++) {
+            rig_leaf leaf = rig_read(&r, splits[k], info.rows + beyond[i], 3);
+            ck_assert_int_eq(leaf.leaf.n_targets, 0);
+            rig_leaf_free(&leaf);
+        }
+        last = rig_read(&r, splits[k], info.rows - 1, 4);
+        ck_assert_int_gt(last.leaf.n_targets, 0);
+        for (size_t at = (size_t)s.context; at < last.places; at++)
+            must(last.leaf.weights[at] == 0.0f);
+        rig_leaf_free(&last);
+    }
+    rig_end(&r);
+}
+END_TEST
+
+START_TEST(without_validation_there_are_no_such_rows) {
+    const sample s = make_sample(2);
+    weft_split_info none, train, all;
+    rig r = rig_of(1);
+    rig_leaf leaf;
+    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.validation=none", s.key);
+    none = rig_split(&r, WEFT_SPLIT_VALIDATION);
+    train = rig_split(&r, WEFT_SPLIT_TRAIN);
+    all = rig_split(&r, WEFT_SPLIT_ALL);
+    ck_assert(none.documents == 0 && none.rows == 0 && none.tokens == 0 && none.targets == 0);
+    ck_assert(train.documents == all.documents && train.rows == all.rows && train.targets == all.targets);
+    leaf = rig_read(&r, WEFT_SPLIT_VALIDATION, 0, 2);
+    ck_assert_int_eq(leaf.leaf.n_targets, 0);
+    rig_leaf_free(&leaf);
+    rig_end(&r);
+}
+END_TEST
+
+START_TEST(what_is_no_leaf_is_refused) {
+    static const weft_leaf_request bad[] = {{sizeof *bad, 0, -1, 1, 0},
+                                            {sizeof *bad, 0, 3, 1, 0},
+                                            {sizeof *bad, 0, INT32_MAX, 1, 0},
+                                            {sizeof *bad, 0, WEFT_SPLIT_TRAIN, 0, 0},
+                                            {sizeof *bad, 0, WEFT_SPLIT_ALL, -1, 0}};
+    const int lengths[] = {9};
+    rig r = rig_of(1);
+    write_numbered("d.txt", 0, lengths, 1);
+    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=4");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_leaf out = {.struct_size = (uint32_t)sizeof out};
+        ck_assert_int_eq(r.table->shape(r.data, &out, &bad[i], &err), WEFT_E_HOST);
+        ck_assert_int_eq(r.table->leaf(r.data, &out, &bad[i], &err), WEFT_E_HOST);
+        ck_assert_says(err, "was asked for");
+        ck_assert(out.rows == 0 && out.length == 0 && out.n_targets == 0);
+    }
+    rig_end(&r);
+}
+END_TEST
+
+/* BOS and EOS are ids of the document like any other. */
+START_TEST(bos_and_eos_count) {
+    static const char text[] = "ab\ncde\n\nf\n";
+    for (int with = 0; with < 4; with++) {
+        const uint64_t extra = (uint64_t)((with & 1) + (with >> 1));
+        weft_split_info info;
+        rig r = rig_of(0);
+        rig_leaf leaf;
+        write_text("d.txt", text);
+        r.tokenizer.bos = with & 1;
+        r.tokenizer.eos = with >> 1;
+        RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=16");
+        info = rig_split(&r, WEFT_SPLIT_ALL);
+        ck_assert_uint_eq(info.documents, extra > 0 ? 3 : 2); /* one byte alone has nothing to predict */
+        ck_assert_uint_eq(info.tokens, (extra > 0 ? 6 : 5) + info.documents * extra);
+        ck_assert_uint_eq(info.targets, info.tokens - info.documents);
+        ck_assert_uint_eq(info.rows, 1);
+        leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, 1);
+        ck_assert_int_eq(leaf.leaf.ids[0], r.tokenizer.bos ? BOS : 'a');
+        if (r.tokenizer.eos) ck_assert_int_eq(leaf.leaf.targets[info.targets - 1], EOS);
+        rig_leaf_free(&leaf);
+        rig_end(&r);
+    }
+}
+END_TEST
+
+/* --- packing --- */
+
+/* Best fit, longest first, the slow way: how many rows of `context` places the pieces need. */
+static int slow_rows(const int *pieces, int n, int context) {
+    int *room = calloc((size_t)n + 1, sizeof *room);
+    int rows = 0;
+    for (int length = context; length > 0; length--)
+        for (int i = 0; i < n; i++) {
+            int best = -1;
+            if (pieces[i] != length) continue;
+            for (int k = 0; k < rows; k++)
+                if (room[k] >= length && (best < 0 || room[k] < room[best])) best = k;
+            if (best < 0) {
+                best = rows++;
+                room[best] = context;
+            }
+            room[best] -= length;
+        }
+    free(room);
+    return rows;
+}
+
+/* The fewest rows that any packing needs, by trying all. */
+static int fewest_rows(const int *pieces, int n, int context, int *room, int rows, int best) {
+    if (rows >= best) return best;
+    if (n == 0) return rows;
+    for (int k = 0; k <= rows; k++) {
+        if (k == rows) room[k] = context;
+        if (room[k] < pieces[n - 1]) continue;
+        room[k] -= pieces[n - 1];
+        best = fewest_rows(pieces, n - 1, context, room, k == rows ? rows + 1 : rows, best);
+        room[k] += pieces[n - 1];
+    }
+    return best;
+}
+
+static int cut_pieces(int *out, const int *lengths, int n, int context) {
+    int pieces = 0;
+    for (int d = 0; d < n; d++)
+        for (int left = lengths[d] - 1; left > 0; left -= context)
+            out[pieces++] = left < context ? left : context;
+    return pieces;
+}
+
+/* No two rows would fit into one: whatever went into a later row found no room in an earlier one. */
+static void check_tight(const rig *r, int context) {
+    const weft_split_info info = rig_split(r, WEFT_SPLIT_ALL);
+    int64_t fill = 0, least = context, least_but_one = context;
+    for (uint64_t row = 0; row < info.rows; row++) {
+        const weft_leaf_request request = {(uint32_t)sizeof request, 0, WEFT_SPLIT_ALL, 1, row};
+        weft_leaf shape = {.struct_size = (uint32_t)sizeof shape};
+        weft_error err = WEFT_ERROR_INIT;
+        must(r->table->shape(r->data, &shape, &request, &err) == WEFT_OK);
+        fill = shape.n_targets;
+        must(fill > 0 && fill <= context);
+        if (fill < least) {
+            least_but_one = least;
+            least = fill;
+        } else if (fill < least_but_one) {
+            least_but_one = fill;
+        }
+    }
+    if (info.rows > 1)
+        ck_assert_msg(least + least_but_one > context, "%d + %d fit into %d", (int)least, (int)least_but_one, context);
+}
+
+START_TEST(packing_is_best_fit_longest_first) {
+    static int pieces[MOST_DOCUMENTS * MOST_IDS];
+    for (uint64_t seed = 300; seed < 420; seed++) {
+        const sample s = make_sample(seed);
+        const int n = cut_pieces(pieces, s.lengths, s.n, s.context);
+        rig r = rig_of(1);
+        RIG_MAKE(&r, "data.path=d.txt", "data.document=line", s.key);
+        ck_assert_uint_eq(rig_split(&r, WEFT_SPLIT_ALL).rows, (uint64_t)slow_rows(pieces, n, s.context));
+        check_tight(&r, s.context);
+        rig_end(&r);
+    }
+}
+END_TEST
+
+/* The bound that is proved of this rule: 11/9 of the fewest rows and 6/9 more (Dosa, 2007). */
+START_TEST(packing_is_near_the_best) {
+    uint64_t state = 3;
+    for (int round = 0; round < 150; round++) {
+        const int n = 2 + (int)chance(&state, 8), context = 3 + (int)chance(&state, 20);
+        int lengths[10], pieces[10], room[11];
+        int best;
+        uint64_t rows;
+        char key[32];
+        rig r = rig_of(1);
+        for (int d = 0; d < n; d++)
+            lengths[d] = 2 + (int)chance(&state, (uint32_t)context);
+        ck_assert_int_eq(cut_pieces(pieces, lengths, n, context), n);
+        best = fewest_rows(pieces, n, context, room, 0, n + 1);
+        write_numbered("d.txt", 0, lengths, n);
+        (void)snprintf(key, sizeof key, "data.context=%d", context);
+        RIG_MAKE(&r, "data.path=d.txt", "data.document=line", key);
+        rows = rig_split(&r, WEFT_SPLIT_ALL).rows;
+        ck_assert_msg((int)rows >= best && 9 * (int)rows <= 11 * best + 6, "%d rows, the best is %d", (int)rows, best);
+        rig_end(&r);
+    }
+}
+END_TEST
+
+/* Many documents of ordinary lengths leave almost no padding. */
+START_TEST(packing_fills_rows) {
+    enum { N = 5000, CONTEXT = 256 };
+    static int lengths[N];
+    uint64_t state = 9, targets = 0, least;
+    rig r = rig_of(1);
+    for (int d = 0; d < N; d++) {
+        lengths[d] = 2 + (int)chance(&state, 40) + (int)chance(&state, 10) * (int)chance(&state, 80);
+        targets += (uint64_t)(lengths[d] - 1);
+    }
+    write_numbered("d.txt", 0, lengths, N);
+    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=256");
+    least = (targets + CONTEXT - 1) / CONTEXT;
+    ck_assert_uint_ge(rig_split(&r, WEFT_SPLIT_ALL).rows, least);
+    ck_assert_uint_le(rig_split(&r, WEFT_SPLIT_ALL).rows, least + least / 200);
+    rig_end(&r);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("text");
+    TCase *rows = tcase_create("rows"), *packing = tcase_create("packing");
+    suite_add_tcase(suite, rows);
+    tcase_set_timeout(rows, 300);
+    tcase_add_checked_fixture(rows, rig_enter, rig_leave);
+    tcase_add_test(rows, a_small_case_by_hand);
+    tcase_add_test(rows, every_target_is_there_once);
+    tcase_add_test(rows, windows_join);
+    tcase_add_test(rows, rows_do_not_depend_on_the_batch);
+    tcase_add_test(rows, past_the_end_there_is_padding);
+    tcase_add_test(rows, without_validation_there_are_no_such_rows);
+    tcase_add_test(rows, what_is_no_leaf_is_refused);
+    tcase_add_test(rows, bos_and_eos_count);
+    suite_add_tcase(suite, packing);
+    tcase_set_timeout(packing, 300);
+    tcase_add_checked_fixture(packing, rig_enter, rig_leave);
+    tcase_add_test(packing, packing_is_best_fit_longest_first);
+    tcase_add_test(packing, packing_is_near_the_best);
+    tcase_add_test(packing, packing_fills_rows);
+    return run_suite(suite);
+}
