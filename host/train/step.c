@@ -73,6 +73,14 @@ static void touch(const weft_stepper *self, int32_t slot) {
     if (slot >= 0) weft_trace_use(self->trace, slot, self->used[slot]);
 }
 
+/* A leaf gradient is needed whole from the first BACKWARD that writes a part of it: REDUCE takes the padding along. */
+static void claim_gradients(const weft_stepper *self, const weft_event_slots *slots) {
+    const weft_layout *layout = self->engine->layout;
+    for (int32_t u = 0; u < layout->n_units; u++)
+        if (slots->gradients[u] >= 0)
+            weft_trace_use(self->trace, slots->gradients[u], 4 * layout->groups[layout->units[u].groups[0]].numel);
+}
+
 /* Tells the trace what the event touched. */
 static void report_use(const weft_stepper *self, const weft_event_slots *slots) {
     touch(self, slots->leaf);
@@ -190,6 +198,7 @@ static weft_status on_backward(void *context, const weft_event *event, const wef
     const weft_graph *graph = NULL;
     weft_status status = bind(self, &binding, &graph, event, slots, err);
     if (status == WEFT_OK) status = weft_graph_backward(graph, &binding, err);
+    claim_gradients(self, slots);
     report_use(self, slots);
     return status;
 }
