@@ -1,0 +1,67 @@
+/* tests/common/train_rig.h: an engine on any model directory, fed with rows that a test made itself. Every mistake fails
+ * the test. */
+#ifndef WEFT_TEST_TRAIN_RIG_H
+#define WEFT_TEST_TRAIN_RIG_H
+
+#include "train/step.h"
+
+/* Rows in memory as a data plugin. Row i of the stream is row i modulo `rows`; it counts what it was asked for. */
+typedef struct row_data {
+    int32_t rows, length;
+    int32_t *ids, *targets, *starts, *positions; /* [rows][length] */
+    float *weights;
+    int32_t *used; /* [rows] places that documents have taken */
+    int64_t shapes, leaves; /* calls so far */
+} row_data;
+
+extern const weft_data_plugin row_data_plugin; /* its weft_data is a row_data */
+
+void row_data_make(row_data *out, int32_t rows, int32_t length); /* padding alone */
+void row_data_free(row_data *data);
+/* Appends a document of n ids to a row: n - 1 places. target_weights: [n - 1], or NULL: one each. */
+void row_data_add(row_data *data, int32_t row, const int32_t *ids, const float *target_weights, int32_t n);
+/* The batch of a golden model. */
+void row_data_golden(row_data *out, const char *name);
+/* Full rows of ids below `vocabulary`, from the seed alone; each row holds two documents. */
+void row_data_random(row_data *out, int32_t rows, int32_t length, int32_t vocabulary, uint64_t seed);
+
+/* A LLaMA to start afresh: a directory with nothing but its config.json. */
+typedef struct fresh_model {
+    char path[64];
+} fresh_model;
+typedef struct fresh_shape {
+    int32_t hidden, mlp, layers, heads, kv_heads, vocabulary, context;
+    bool tied;
+} fresh_shape;
+void fresh_model_make(fresh_model *out, const fresh_shape *shape);
+void fresh_model_remove(const fresh_model *model);
+
+typedef struct train_rig {
+    weft_run *run;
+    weft_engine *engine;
+    weft_stepper *stepper;
+    const weft_data_plugin *data_plugin;
+    weft_data *data;
+} train_rig;
+
+/* Rows a leaf, leaves a step, one length, and an evaluation of the same shape where wanted. */
+weft_engine_spec train_rig_spec(const row_data *data, int32_t leaves, bool evaluates);
+
+/* The run and the engine, without programs. directory: of the model; "llama-..." is a golden one. n overrides of
+ * "section.key=value". */
+void train_rig_open(train_rig *out, const char *directory, row_data *data, const char *const *overrides, size_t n);
+/* Programs, memory, weights, stepper. */
+void train_rig_start(train_rig *rig, const weft_engine_spec *spec);
+void train_rig_close(train_rig *rig);
+
+/* A step that must succeed: lr 1e-3, clip 0.5. */
+weft_step_result train_rig_step(train_rig *rig, uint64_t step);
+void train_rig_steps(train_rig *rig, uint64_t steps); /* 1 .. steps */
+double train_rig_evaluate(train_rig *rig);            /* loss sum of the first leaf of validation */
+
+/* Copies of device memory, [layout->numel] and [trainable_numel]; the caller frees. */
+float *train_rig_parameters(const train_rig *rig);
+float *train_rig_gradients(const train_rig *rig);
+bool same_floats(const float *a, const float *b, int64_t n); /* bit for bit */
+
+#endif
