@@ -242,6 +242,29 @@ START_TEST(attention_ignores_what_no_place_sees) {
 }
 END_TEST
 
+/* A place that sees no key at all, not even itself, gives zeros and gets none. */
+START_TEST(attention_of_a_place_that_sees_nothing) {
+    attention_case t = shape(1, 70, 1, 1, 16, 0, 0, 0);
+    float *out = NULL, *back = NULL;
+    attention_make(&t);
+    ((int32_t *)t.starts)[5] = 6;
+    ((int32_t *)t.starts)[66] = 1000;
+    out = every_way(attention_run, &t, "nothing seen");
+    t.backward = t.want_dq = t.want_dkv = 1;
+    t.o = out;
+    t.lse = out + queries_of(&t);
+    back = every_way(attention_run, &t, "nothing seen, backward");
+    for (int64_t i = 0; i < 16; i++) {
+        HOLDS(out[5 * 16 + i] == 0 && out[66 * 16 + i] == 0 && out[67 * 16 + i] != 0);
+        HOLDS(back[5 * 16 + i] == 0 && back[66 * 16 + i] == 0 && back[67 * 16 + i] != 0);
+    }
+    for (int64_t i = 0; i < 3 * 70 * 16; i++)
+        HOLDS(isfinite(back[i]));
+    free(out), free(back);
+    attention_free(&t);
+}
+END_TEST
+
 START_TEST(attention_of_large_scores_stays_finite) {
     attention_case t = shape(1, 100, 2, 2, 16, 0, 0, 0);
     float *out = NULL;
@@ -264,8 +287,8 @@ START_TEST(attention_hands_nan_on) {
     attention_make(&t);
     ((float *)t.k)[66 * 16 + 3] = NAN;
     out = every_way(attention_run, &t, "nan");
-    ck_assert(isfinite(out[65 * 16]));
-    ck_assert(isnan(out[66 * 16]) && isnan(out[69 * 16]));
+    HOLDS(isfinite(out[65 * 16]));
+    HOLDS(isnan(out[66 * 16]) && isnan(out[69 * 16]));
     free(out);
     attention_free(&t);
 }
@@ -315,6 +338,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, attention_keeps_documents_apart);
     tcase_add_test(tests, attention_over_a_cache);
     tcase_add_test(tests, attention_ignores_what_no_place_sees);
+    tcase_add_test(tests, attention_of_a_place_that_sees_nothing);
     tcase_add_test(tests, attention_of_large_scores_stays_finite);
     tcase_add_test(tests, attention_hands_nan_on);
     tcase_add_test(tests, attention_refuses_what_does_not_fit);

@@ -91,9 +91,9 @@ static void norm_check(int64_t rows, int64_t width) {
     t.add_dx = t.add_dgain = 1;
     added = every_way(norm_backward_run, &t, "rms_norm_backward, accumulating");
     for (i = 0; i < n; i++)
-        ck_assert(added[i] == t.dx[i] + set[i]);
+        HOLDS(added[i] == t.dx[i] + set[i]);
     for (i = 0; i < width; i++)
-        ck_assert(added[n + i] == t.dgain[i] + set[n + i]);
+        HOLDS(added[n + i] == t.dgain[i] + set[n + i]);
     free(y), free(rstd), free(dx), free(dgain), free(out), free(set), free(added), free(alone);
     free((void *)t.x), free((void *)t.gain), free((void *)t.dy), free((void *)t.dx), free((void *)t.dgain);
 }
@@ -290,7 +290,7 @@ static void swiglu_check(int64_t n) {
     t.add_gate = t.add_up = 1;
     added = every_way(swiglu_backward_run, &t, "swiglu_backward, accumulating");
     for (i = 0; i < n; i++)
-        ck_assert(added[i] == t.dgate[i] + set[i] && added[n + i] == t.dup[i] + set[n + i]);
+        HOLDS(added[i] == t.dgate[i] + set[i] && added[n + i] == t.dup[i] + set[n + i]);
     free(y), free(dgate), free(dup), free(out), free(set), free(added), free(in_place), free(gate);
     free((void *)t.up), free((void *)t.dy), free((void *)t.dgate), free((void *)t.dup);
 }
@@ -326,7 +326,7 @@ START_TEST(add_apart_and_in_place) {
         for (t.on = 0; t.on < 3; t.on++) {
             float *got = every_way(add_run, &t, "add");
             for (int64_t i = 0; i < t.n; i++)
-                ck_assert(got[i] == t.a[i] + t.b[i]);
+                HOLDS(got[i] == t.a[i] + t.b[i]);
             free(got);
         }
         free((void *)t.a), free((void *)t.b);
@@ -429,12 +429,12 @@ static void embedding_check(int64_t rows, int64_t width, int64_t vocab) {
     }
     got = every_way(embedding_backward_run, &t, "embedding_backward");
     for (i = 0; i < vocab * width; i++)
-        ck_assert(got[i] == sum[i]);
+        HOLDS(got[i] == sum[i]);
     free(got);
     t.accumulate = 1;
     got = every_way(embedding_backward_run, &t, "embedding_backward, accumulating");
     for (i = 0; i < vocab * width; i++)
-        ck_assert(got[i] == t.dtable[i] + sum[i]);
+        HOLDS(got[i] == t.dtable[i] + sum[i]);
     free(got), free(sum), free(ids);
     free((void *)t.table), free((void *)t.dy), free((void *)t.dtable);
 }
@@ -519,7 +519,7 @@ START_TEST(square_sum_has_the_declared_order) {
             x[i] *= 1e-4f;
         t.x = x;
         got = every_way(square_run, &t, "square_sum");
-        ck_assert(double_of(got) == square_oracle(x, t.n));
+        HOLDS(double_of(got) == square_oracle(x, t.n));
         free(got), free(x);
     }
 }
@@ -553,8 +553,8 @@ static void clip_check(const clip_case *t, double norm, float coefficient, int32
     float *got = every_way(clip_run, t, "clip");
     int32_t skipped = -1;
     memcpy(&skipped, got + 3, sizeof skipped);
-    ck_assert(isnan(norm) ? isnan(double_of(got)) : double_of(got) == norm);
-    ck_assert(got[2] == coefficient);
+    HOLDS(isnan(norm) ? isnan(double_of(got)) : double_of(got) == norm);
+    HOLDS(got[2] == coefficient);
     ck_assert_int_eq(skipped, skip);
     free(got);
 }
@@ -652,7 +652,7 @@ START_TEST(update_runs_the_body_over_every_range) {
             const weft_range *range = i < ranges[1].offset ? ranges : i < ranges[2].offset ? ranges + 1 : ranges + 2;
             const float state = 0.9f * t.s[i] + t.g[i] * 0.25f;
             const float w = t.w[i] - 0.1f * range->lr_scale * (state + range->decay * 0.5f * t.w[i]);
-            ck_assert(got[i] == w && got[t.n + i] == state && got[2 * t.n + i] == t.s[i] + 1.0f);
+            HOLDS(got[i] == w && got[t.n + i] == state && got[2 * t.n + i] == t.s[i] + 1.0f);
         }
         free(got);
         t.skip = 1;
@@ -725,7 +725,7 @@ static void convert_round_trips(int32_t dtype, uint32_t last) {
     ck_assert_int_eq(table->convert(r.device, NULL, floats, WEFT_F32, halves, dtype, n, &err), WEFT_OK);
     ck_assert_int_eq(table->read(r.device, NULL, wide, floats, n * 4, &err), WEFT_OK);
     for (i = 1; i < n; i++)
-        ck_assert(wide[i] > wide[i - 1]);
+        HOLDS(wide[i] > wide[i - 1]);
     for (i = 0; i < n - 1; i++) {
         middle[i] = (float)(((double)wide[i] + (double)wide[i + 1]) / 2);
         close[i] = nextafterf(middle[i], INFINITY);
@@ -736,7 +736,7 @@ static void convert_round_trips(int32_t dtype, uint32_t last) {
         ck_assert_int_eq(table->convert(r.device, NULL, halves, dtype, floats, WEFT_F32, n - 1, &err), WEFT_OK);
         ck_assert_int_eq(table->read(r.device, NULL, again, halves, (n - 1) * 2, &err), WEFT_OK);
         for (i = 0; i < n - 1; i++)
-            ck_assert_int_eq(again[i], step == 0 ? i : step == 1 ? i + (i & 1) : i + 1);
+            HOLDS(again[i] == (step == 0 ? i : step == 1 ? i + (i & 1) : i + 1));
     }
     end_run(&r);
     free(half), free(again), free(wide), free(middle), free(close);
@@ -748,16 +748,16 @@ START_TEST(convert_rounds_to_nearest_even) {
     uint16_t h = 0;
     convert_round_trips(WEFT_BF16, 0x7F80); /* all finite ones, from zero up */
     convert_round_trips(WEFT_F16, 0x7C00);
-    ck_assert(convert_one(&r, &big, 4, WEFT_F32, WEFT_F16, &h) == INFINITY);
-    ck_assert(convert_one(&r, &below, 4, WEFT_F32, WEFT_F16, &h) == 65504);
-    ck_assert(isnan(convert_one(&r, &nan, 4, WEFT_F32, WEFT_F16, &h)));
-    ck_assert(isnan(convert_one(&r, &nan, 4, WEFT_F32, WEFT_BF16, &h)));
-    ck_assert(convert_one(&r, &minus, 4, WEFT_F32, WEFT_F16, &h) == -2.5f);
+    HOLDS(convert_one(&r, &big, 4, WEFT_F32, WEFT_F16, &h) == INFINITY);
+    HOLDS(convert_one(&r, &below, 4, WEFT_F32, WEFT_F16, &h) == 65504);
+    HOLDS(isnan(convert_one(&r, &nan, 4, WEFT_F32, WEFT_F16, &h)));
+    HOLDS(isnan(convert_one(&r, &nan, 4, WEFT_F32, WEFT_BF16, &h)));
+    HOLDS(convert_one(&r, &minus, 4, WEFT_F32, WEFT_F16, &h) == -2.5f);
     ck_assert_int_eq(h, 0xC100);
-    ck_assert(convert_one(&r, &tiny, 4, WEFT_F32, WEFT_F16, &h) == 0);
+    HOLDS(convert_one(&r, &tiny, 4, WEFT_F32, WEFT_F16, &h) == 0);
     h = 0xC020; /* bf16 -2.5 */
-    ck_assert(convert_one(&r, &h, 2, WEFT_BF16, WEFT_F16, &h) == -2.5f);
-    ck_assert(convert_one(&r, &h, 2, WEFT_F16, WEFT_BF16, &h) == -2.5f);
+    HOLDS(convert_one(&r, &h, 2, WEFT_BF16, WEFT_F16, &h) == -2.5f);
+    HOLDS(convert_one(&r, &h, 2, WEFT_F16, WEFT_BF16, &h) == -2.5f);
 }
 END_TEST
 
@@ -820,7 +820,7 @@ START_TEST(memory_moves_in_out_and_within) {
     ck_assert_int_eq(table->fill(d, stream, b, 0x12345678u, n / 4, &err), WEFT_OK);
     ck_assert_int_eq(table->read(d, stream, to, b, n, &err), WEFT_OK);
     for (int64_t i = 0; i < n / 4; i++)
-        ck_assert_uint_eq(((uint32_t *)(void *)to)[i], 0x12345678u);
+        HOLDS(((uint32_t *)(void *)to)[i] == 0x12345678u);
     table->release(d, a.buffer);
     b.offset = 0; /* within one buffer, over itself */
     ck_assert_int_eq(table->write(d, stream, b, from, n, &err), WEFT_OK);

@@ -1,4 +1,6 @@
 /* Matrix products and the fused head against plain loops in fp64. */
+#include <omp.h>
+
 #include "device/fixture.h"
 
 typedef struct matmul_case {
@@ -78,7 +80,7 @@ static void matmul_check(int64_t m, int64_t n, int64_t k, int ta, int tb, int64_
     for (i = 0; i < m; i++) {
         for (j = 0; j < n; j++) {
             const int64_t at = i * args.ldc + j;
-            ck_assert_msg(added[at] == c[at] + set[at], "%s: C += AB at (%lld,%lld)", name, (long long)i, (long long)j);
+            EXPECT(added[at] == c[at] + set[at], "%s: C += AB at (%lld,%lld)", name, (long long)i, (long long)j);
         }
     }
     free(a), free(b), free(c), free(want), free(set), free(added);
@@ -106,6 +108,33 @@ START_TEST(products_that_oneDNN_cuts_by_threads) {
 }
 END_TEST
 
+/* Rows a multiple of 1 KiB apart, which some instruction sets copy into panels first, more than one along k. */
+START_TEST(products_of_rows_that_collide) {
+    matmul_check(70, 256, 1100, 0, 0, 0);
+    matmul_check(256, 50, 1030, 1, 0, 0);
+    matmul_check(512, 256, 300, 1, 0, 0);
+    matmul_check(40, 50, 2048, 0, 1, 0);
+    matmul_check(256, 40, 2048, 1, 1, 0);
+}
+END_TEST
+
+START_TEST(products_leave_the_callers_team_as_it_was) {
+    const int before = omp_get_max_threads();
+    for (int i = 0; i < WAYS; i++) {
+        run r = {.device = devices[i]};
+        const matmul_case t = {.m = 300, .n = 200, .k = 100};
+        weft_matmul args = matmul_args(&t);
+        args.a = put_floats(&r, NULL, 30000);
+        args.b = put_floats(&r, NULL, 20000);
+        args.c = put_floats(&r, NULL, 60000);
+        args.workspace = put_workspace(&r, table->matmul_workspace(r.device, &args));
+        RUN(&r, matmul, &args);
+        end_run(&r);
+        ck_assert_int_eq(omp_get_max_threads(), before);
+    }
+}
+END_TEST
+
 START_TEST(products_of_nothing) {
     const float c[6] = {1, 2, 3, 4, 5, 6};
     run r = {.device = devices[1]};
@@ -120,7 +149,7 @@ START_TEST(products_of_nothing) {
     RUN(&r, matmul, &args);
     get_floats(&r, args.c, 6);
     for (int i = 6; i < 12; i++)
-        ck_assert(r.results[i] == 0);
+        HOLDS(r.results[i] == 0);
     args.m = 0;
     RUN(&r, matmul, &args);
     end_run(&r);
@@ -276,11 +305,11 @@ static void head_check(int64_t rows, int64_t width, int64_t vocab) {
     expect_close("dx of the head", set + 2, dx, rows * width, 1e-5);
     expect_close("dw of the head", set + at_dw, dw, vocab * width, 1e-5);
     for (i = 0; i < rows * width; i++)
-        ck_assert(t.weights[i / width] != 0 || set[2 + i] == 0);
+        HOLDS(t.weights[i / width] != 0 || set[2 + i] == 0);
     t.accumulate = 1;
     added = every_way(head_case_run, &t, "head_loss_grad, accumulating");
     for (i = 0; i < vocab * width; i++)
-        ck_assert(added[at_dw + i] == t.dw[i] + set[at_dw + i]);
+        HOLDS(added[at_dw + i] == t.dw[i] + set[at_dw + i]);
     t.want_dx = t.accumulate = 0;
     lone = every_way(head_case_run, &t, "head_loss_grad without dx");
     ck_assert_mem_eq(lone + 2, set + at_dw, (size_t)(vocab * width) * 4);
@@ -321,7 +350,7 @@ START_TEST(head_without_any_weight_gives_zeros) {
     t.grad = 1;
     got = every_way(head_case_run, &t, "head without weights");
     for (int i = 0; i < 2 + 24 + 44; i++)
-        ck_assert(got[i] == 0);
+        HOLDS(got[i] == 0);
     free(got);
     t.accumulate = 1;
     got = every_way(head_case_run, &t, "head without weights, accumulating");
@@ -360,6 +389,8 @@ END_TEST
 static void fill(TCase *tests) {
     tcase_add_test(tests, products_of_odd_shapes);
     tcase_add_test(tests, products_that_oneDNN_cuts_by_threads);
+    tcase_add_test(tests, products_of_rows_that_collide);
+    tcase_add_test(tests, products_leave_the_callers_team_as_it_was);
     tcase_add_test(tests, products_of_nothing);
     tcase_add_test(tests, products_refuse_what_does_not_fit);
     tcase_add_test(tests, head_of_odd_shapes);

@@ -2,25 +2,46 @@
 #include "cpu.h"
 
 typedef struct update_operands {
-    const weft_range *ranges;
+    const char *ranges; /* rows `stride` bytes apart: a host of a later SDK may have longer ones */
+    int64_t stride;
     const float *coefficient;
     const int32_t *skip;
     weft_elementwise_call call; /* all but range and bounds */
 } update_operands;
 
+static const weft_range *range_at(const update_operands *o, int64_t i) {
+    return (const weft_range *)(const void *)(o->ranges + i * o->stride);
+}
+
+static void look_up_ranges(cpu_check *c, update_operands *o, const weft_update *args) {
+    const weft_range *first = NULL;
+    if (args->n_ranges == 0) return;
+    first = cpu_need(c, args->ranges, "ranges", (int64_t)sizeof *first / 8, 1, 8);
+    if (first == NULL) return;
+    o->stride = first->struct_size;
+    if (o->stride < (int64_t)sizeof *first || o->stride % 8 != 0) {
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "update on device cpu: operand ranges begins with struct_size %u; at least %zu is needed.",
+                           first->struct_size, sizeof *first);
+    }
+    o->ranges = cpu_need(c, args->ranges, "ranges", args->n_ranges, o->stride / 8, 8);
+}
+
 /* The rows lie in [0, n), ascending and apart; what lies between two of them is padding. */
-static void check_ranges(cpu_check *c, const weft_range *ranges, int64_t n_ranges, int64_t n) {
+static void check_ranges(cpu_check *c, const update_operands *o, int64_t n_ranges, int64_t n) {
     int64_t i = 0, at = 0;
     for (i = 0; i < n_ranges && c->status == WEFT_OK; i++) {
-        const weft_range *r = &ranges[i];
-        if (r->struct_size != sizeof *r || r->offset < at || r->length < 0 || r->length > n - r->offset) {
-            c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                       "update on device cpu: ranges[%lld] has struct_size %u, offset %lld and length "
-                                       "%lld, and should have %zu and lie between %lld and %lld.",
-                                       (long long)i, r->struct_size, (long long)r->offset, (long long)r->length,
-                                       sizeof *r, (long long)at, (long long)n);
+        const weft_range *r = range_at(o, i);
+        if (r->struct_size == o->stride && r->offset >= at && r->length >= 0 && r->length <= n - r->offset) {
+            at = r->offset + r->length;
+            continue;
         }
-        at = r->offset + r->length;
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "update on device cpu: ranges[%lld] has struct_size %u, offset %lld and length "
+                                   "%lld, and should have %lld and lie between %lld and %lld.",
+                                   (long long)i, r->struct_size, (long long)r->offset, (long long)r->length,
+                                   (long long)o->stride, (long long)at, (long long)n);
     }
 }
 
@@ -41,10 +62,10 @@ static void look_up(cpu_check *c, update_operands *o, const weft_update *args) {
     for (i = 0; i < kernel->n_states; i++)
         o->call.states[i] = cpu_need(c, args->states[i], names[i], args->n, 1, 4);
     o->call.hp = cpu_need(c, args->hp, "hp", 1, 1, 4);
-    o->ranges = cpu_need(c, args->ranges, "ranges", args->n_ranges, (int64_t)sizeof(weft_range) / 8, 8);
+    look_up_ranges(c, o, args);
     o->coefficient = cpu_need(c, args->coefficient, "coefficient", 1, 1, 4);
     o->skip = cpu_need(c, args->skip, "skip", 1, 1, 4);
-    if (c->status == WEFT_OK) check_ranges(c, o->ranges, args->n_ranges, args->n);
+    if (c->status == WEFT_OK) check_ranges(c, o, args->n_ranges, args->n);
 }
 
 static void run_range(const weft_device *device, const weft_update *args, const update_operands *o,
@@ -71,6 +92,6 @@ CPU_KERNEL(update, weft_update) {
     if (*o.skip != 0) return WEFT_OK;
     o.call.coefficient = *o.coefficient;
     for (i = 0; i < args->n_ranges; i++)
-        run_range(device, args, &o, &o.ranges[i]);
+        run_range(device, args, &o, range_at(&o, i));
     return WEFT_OK;
 }
