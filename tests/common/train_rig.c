@@ -12,11 +12,17 @@
 
 void row_data_make(row_data *out, int32_t rows, int32_t length) {
     const size_t n = (size_t)rows * (size_t)length;
-    const row_data made = {.rows = rows, .length = length,
-                           .ids = calloc(n, 4), .targets = calloc(n, 4), .starts = calloc(n, 4),
-                           .positions = calloc(n, 4), .weights = calloc(n, 4), .used = calloc((size_t)rows, 4)};
+    const row_data made = {.rows = rows,
+                           .length = length,
+                           .ids = calloc(n, 4),
+                           .targets = calloc(n, 4),
+                           .starts = calloc(n, 4),
+                           .positions = calloc(n, 4),
+                           .weights = calloc(n, 4),
+                           .used = calloc((size_t)rows, 4)};
     *out = made;
-    for (size_t i = 0; i < n; i++) out->starts[i] = (int32_t)(i % (size_t)length);
+    for (size_t i = 0; i < n; i++)
+        out->starts[i] = (int32_t)(i % (size_t)length);
 }
 
 void row_data_free(row_data *data) {
@@ -42,7 +48,8 @@ void row_data_add(row_data *data, int32_t row, const int32_t *ids, const float *
     data->used[row] += n - 1;
 }
 
-static weft_status rows_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err) {
+static weft_status rows_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+                              weft_error *err) {
     row_data *self = (row_data *)(uintptr_t)data; /* counting is no change of what the data says */
     (void)err;
     self->shapes++;
@@ -51,7 +58,8 @@ static weft_status rows_shape(const weft_data *data, weft_leaf *out, const weft_
     out->n_targets = 0;
     for (int32_t r = 0; r < request->rows; r++) {
         const int64_t row = (int64_t)((request->first_row + (uint64_t)r) % (uint64_t)self->rows);
-        for (int32_t t = 0; t < self->length; t++) out->n_targets += self->weights[row * self->length + t] != 0.0f;
+        for (int32_t t = 0; t < self->length; t++)
+            out->n_targets += self->weights[row * self->length + t] != 0.0f;
     }
     return WEFT_OK;
 }
@@ -89,7 +97,8 @@ void row_data_golden(row_data *out, const char *name) {
     leaf.starts = out->starts;
     leaf.positions = out->positions;
     ck_assert_int_eq(golden_data_plugin.leaf((weft_data *)(void *)&batch, &leaf, &request, NULL), WEFT_OK);
-    for (int32_t r = 0; r < out->rows; r++) out->used[r] = out->length;
+    for (int32_t r = 0; r < out->rows; r++)
+        out->used[r] = out->length;
     golden_batch_close(&batch);
 }
 
@@ -117,11 +126,12 @@ void fresh_model_make(fresh_model *out, const fresh_shape *shape) {
     to = fopen(file, "w");
     ck_assert_ptr_nonnull(to);
     fprintf(to, "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_act\": \"silu\",\n");
-    fprintf(to, " \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d,\n", shape->hidden, shape->mlp,
-            shape->layers);
+    fprintf(to, " \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d,\n", shape->hidden,
+            shape->mlp, shape->layers);
     fprintf(to, " \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"vocab_size\": %d,\n", shape->heads,
             shape->kv_heads, shape->vocabulary);
-    fprintf(to, " \"max_position_embeddings\": %d, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0,\n", shape->context);
+    fprintf(to, " \"max_position_embeddings\": %d, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0,\n",
+            shape->context);
     fprintf(to, " \"initializer_range\": 0.05, \"tie_word_embeddings\": %s, \"torch_dtype\": \"float32\"}\n",
             shape->tied ? "true" : "false");
     ck_assert_int_eq(fclose(to), 0);
@@ -149,11 +159,14 @@ void train_rig_open(train_rig *out, const char *directory, row_data *data, const
     const train_rig empty = {.data_plugin = &row_data_plugin, .data = (weft_data *)(void *)data};
     const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA) & ~WEFT_NEEDS(WEFT_PART_TOKENIZER);
     weft_error err = WEFT_ERROR_INIT;
-    if (directory[0] == '/') (void)snprintf(path, sizeof path, "%s", directory);
-    else golden_path(path, sizeof path, directory);
+    if (directory[0] == '/')
+        (void)snprintf(path, sizeof path, "%s", directory);
+    else
+        golden_path(path, sizeof path, directory);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
     ck_assert_uint_le(n + 2, 32);
-    for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
+    for (size_t i = 0; i < n; i++)
+        all[i + 2] = overrides[i];
     *out = empty;
     ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_open(&out->engine, out->run, &err) == WEFT_OK, "%s", err.text);
@@ -182,13 +195,15 @@ weft_step_result train_rig_step(train_rig *rig, uint64_t step) {
 }
 
 void train_rig_steps(train_rig *rig, uint64_t steps) {
-    for (uint64_t s = 1; s <= steps; s++) (void)train_rig_step(rig, s);
+    for (uint64_t s = 1; s <= steps; s++)
+        (void)train_rig_step(rig, s);
 }
 
 double train_rig_evaluate(train_rig *rig) {
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
-    ck_assert_msg(weft_stepper_evaluate(rig->stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_stepper_evaluate(rig->stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
+                  err.text);
     return result.loss_sum;
 }
 

@@ -1,5 +1,5 @@
-/* tests/common/train_rig.h: an engine on any model directory, fed with rows that a test made itself. Every mistake fails
- * the test. */
+/* tests/common/train_rig.h: an engine on any model directory, fed with rows that a test made itself. Every mistake
+ * fails the test. */
 #ifndef WEFT_TEST_TRAIN_RIG_H
 #define WEFT_TEST_TRAIN_RIG_H
 
@@ -10,7 +10,7 @@ typedef struct row_data {
     int32_t rows, length;
     int32_t *ids, *targets, *starts, *positions; /* [rows][length] */
     float *weights;
-    int32_t *used; /* [rows] places that documents have taken */
+    int32_t *used;          /* [rows] places that documents have taken */
     int64_t shapes, leaves; /* calls so far */
 } row_data;
 

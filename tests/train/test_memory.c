@@ -1,8 +1,8 @@
 /* tests/train/test_memory.c: the plan's bytes are the run's bytes.
  *
  * Four accounts of the same memory are held against one another, to the byte: the plan before anything runs, the host's
- * account of what it took, what a device table that counts by itself saw, and the high-water mark that the trace of live
- * slots adds up. A slot that is one row too small is caught; what is taken behind the host's back is measured from
+ * account of what it took, what a device table that counts by itself saw, and the high-water mark that the trace of
+ * live slots adds up. A slot that is one row too small is caught; what is taken behind the host's back is measured from
  * outside the process' own books. */
 #include "golden.h"
 #include "train_rig.h"
@@ -66,9 +66,9 @@ typedef struct setting {
     const char *overrides[5];
 } setting;
 
-#define SGD "optimizer.plugin=sgd", "optimizer.lr=1e-2"
-#define MOMENTUM "optimizer.plugin=sgd", "optimizer.lr=1e-2", "optimizer.momentum=0.9"
-#define ADAMW "optimizer.plugin=adamw", "optimizer.lr=1e-3"
+#define SGD           "optimizer.plugin=sgd", "optimizer.lr=1e-2"
+#define MOMENTUM      "optimizer.plugin=sgd", "optimizer.lr=1e-2", "optimizer.momentum=0.9"
+#define ADAMW         "optimizer.plugin=adamw", "optimizer.lr=1e-3"
 #define CHECKPOINTING "train.activation_checkpointing=yes"
 
 static const setting settings[] = {
@@ -90,7 +90,8 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static size_t n_overrides(const setting *s) {
     size_t n = 0;
-    while (n < 5 && s->overrides[n] != NULL) n++;
+    while (n < 5 && s->overrides[n] != NULL)
+        n++;
     return n;
 }
 
@@ -110,8 +111,10 @@ static void check_plan(const weft_engine *engine, int32_t states) {
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS], 4 * on_grid(engine, false));
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_GRADIENTS], 4 * on_grid(engine, true));
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_OPTIMIZER], 4 * states * on_grid(engine, true));
-    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) lines += plan->line[i];
-    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) categories += plan->category[i];
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
+        lines += plan->line[i];
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        categories += plan->category[i];
     ck_assert_int_eq(lines, plan->total);
     ck_assert_int_eq(categories, plan->total);
 }
@@ -266,8 +269,8 @@ static void plant(train_rig *rig, int32_t i, const int64_t *used) {
     slot->bytes = bytes;
 }
 
-/* Of the last pass: as the graphs noted it, or as the trace did, in lines of 64. -1: STEP's scratch, which has NORM's size
- * and which no update needs. */
+/* Of the last pass: as the graphs noted it, or as the trace did, in lines of 64. -1: STEP's scratch, which has NORM's
+ * size and which no update needs. */
 static int64_t used_bytes(const train_rig *rig, int32_t i) {
     const weft_program *program = rig->engine->train.program;
     const weft_slot *slot = &program->slots[i];
@@ -292,7 +295,8 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
     (void)train_rig_step(&rig, 1);
     n = rig.engine->train.program->n_slots;
     used = calloc((size_t)n, sizeof *used);
-    for (int32_t i = 0; i < n; i++) used[i] = used_bytes(&rig, i);
+    for (int32_t i = 0; i < n; i++)
+        used[i] = used_bytes(&rig, i);
     before = train_rig_parameters(&rig);
     for (int32_t i = 0; i < n; i++) {
         if (used[i] < 0) continue;
@@ -302,7 +306,8 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
     after = train_rig_parameters(&rig);
     ck_assert(same_floats(before, after, rig.engine->layout->numel));
     (void)train_rig_step(&rig, 2);
-    for (int k = WEFT_SLOT_LEAF; k <= WEFT_SLOT_WORK; k++) ck_assert_int_gt(kinds[k], 0);
+    for (int k = WEFT_SLOT_LEAF; k <= WEFT_SLOT_WORK; k++)
+        ck_assert_int_gt(kinds[k], 0);
     free(used);
     free(before);
     free(after);
@@ -321,9 +326,9 @@ END_TEST
 /* ---- behind the host's back ---- */
 
 typedef struct figures {
-    int64_t before, high;                 /* bytes of the process: resident before the engine, and at most */
+    int64_t before, high; /* bytes of the process: resident before the engine, and at most */
     int64_t plan;
-    int64_t taken[4], used[4];            /* malloc, in all: before, open and loaded, after step 1, after step 4 */
+    int64_t taken[4], used[4]; /* malloc, in all: before, open and loaded, after step 1, after step 4 */
     int64_t parameters;
 } figures;
 
@@ -361,7 +366,8 @@ static void train_and_measure(int to, const char *model, row_data *data) {
     note_malloc(&f, 1);
     (void)train_rig_step(&rig, 1);
     note_malloc(&f, 2);
-    for (uint64_t s = 2; s <= 4; s++) (void)train_rig_step(&rig, s);
+    for (uint64_t s = 2; s <= 4; s++)
+        (void)train_rig_step(&rig, s);
     (void)train_rig_evaluate(&rig);
     note_malloc(&f, 3);
     f.plan = rig.engine->bytes.total;
@@ -412,11 +418,12 @@ START_TEST(what_no_category_explains_is_small) {
     allowed = f.plan / 20 > (32 << 20) ? f.plan / 20 : 32 << 20;
     printf("%.1f M parameters, AdamW, 2 leaves of 2 x 128: plan %.1f MiB, process grew by %.1f MiB at most, of which "
            "malloc took %.1f MiB; unexplained %.1f MiB (allowed %.1f)\n",
-           (double)f.parameters * 1e-6, (double)f.plan / mib, (double)(f.high - f.before) / mib, (double)libraries / mib,
-           (double)rest / mib, (double)allowed / mib);
-    printf("malloc in use: +%.2f MiB opened and loaded, +%.2f MiB by step 1, +%.3f MiB by three more and an evaluation\n",
-           (double)(f.used[1] - f.used[0]) / mib, (double)(f.used[2] - f.used[1]) / mib,
-           (double)(f.used[3] - f.used[2]) / mib);
+           (double)f.parameters * 1e-6, (double)f.plan / mib, (double)(f.high - f.before) / mib,
+           (double)libraries / mib, (double)rest / mib, (double)allowed / mib);
+    printf(
+        "malloc in use: +%.2f MiB opened and loaded, +%.2f MiB by step 1, +%.3f MiB by three more and an evaluation\n",
+        (double)(f.used[1] - f.used[0]) / mib, (double)(f.used[2] - f.used[1]) / mib,
+        (double)(f.used[3] - f.used[2]) / mib);
     fflush(stdout);
     ck_assert_int_lt(rest, allowed);
     ck_assert_int_lt(libraries, allowed);

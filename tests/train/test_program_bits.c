@@ -1,0 +1,311 @@
+/* tests/train/test_program_bits.c: what the checker lets through trains the same bits.
+ *
+ * Every single deletion, duplication (to any place), swap of neighbours and changed operand of the programs that really
+ * train a small model is either refused with a sentence that names the event, or placed anew and run by the real engine
+ * for two optimizer steps, which must end with the bytes of the unchanged program. Both counts are printed. The same is
+ * done on names instead of numbers, for many more jobs, in tests/program/test_mutations.c. */
+#include "golden.h"
+#include "train_rig.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { STEPS = 2, ARENAS = 4, AFTER_SAMPLE = 4 };
+
+typedef struct counts {
+    int64_t refused, equal;
+    int64_t untried; /* accepted and not run: all but one in AFTER_SAMPLE of the changed `after` fields */
+} counts;
+
+/* What a run comes to. */
+typedef struct outcome {
+    float *parameters;
+    double loss[STEPS], norm[STEPS];
+} outcome;
+
+typedef struct bench {
+    row_data data;
+    train_rig rig;
+    weft_program *valid;
+    weft_slot_ref own_arena, arena; /* the engine's, and a larger one that any mutant fits into */
+    float *start;
+    outcome expected;
+    int64_t after_seen;
+    counts deleted, duplicated, swapped, changed;
+} bench;
+
+/* ---- running ---- */
+
+/* The bytes of NaN: what is read without having been written shows. */
+static void poison(const weft_engine *engine, weft_slot_ref slot) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err) == WEFT_OK,
+                  "%s", err.text);
+}
+
+static void begin_anew(const bench *b) {
+    const weft_engine *engine = b->rig.engine;
+    weft_error err = WEFT_ERROR_INIT;
+    poison(engine, b->arena);
+    poison(engine, engine->gradients);
+    ck_assert_int_eq(
+        engine->kernels->write(engine->device, NULL, engine->parameters.ref, b->start, 4 * engine->layout->numel, &err),
+        WEFT_OK);
+    for (int64_t i = 0; i < engine->n_states; i++)
+        ck_assert_int_eq(
+            engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, engine->layout->trainable_numel, &err),
+            WEFT_OK);
+}
+
+/* Two steps of a placed program. */
+static outcome run(bench *b, weft_program *program) {
+    weft_engine *engine = b->rig.engine;
+    weft_program *own = engine->train.program;
+    weft_error err = WEFT_ERROR_INIT;
+    outcome out = {0};
+    ck_assert_int_le(program->arena, b->arena.bytes);
+    engine->train.program = program;
+    engine->arena = b->arena;
+    ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
+                  err.text);
+    begin_anew(b);
+    for (int s = 0; s < STEPS; s++) {
+        const weft_step_result result = train_rig_step(&b->rig, (uint64_t)s + 1);
+        out.loss[s] = result.loss_sum;
+        out.norm[s] = result.norm;
+    }
+    weft_stepper_destroy(b->rig.stepper);
+    b->rig.stepper = NULL;
+    engine->arena = b->own_arena;
+    engine->train.program = own;
+    out.parameters = train_rig_parameters(&b->rig);
+    return out;
+}
+
+static bool same(const bench *b, const outcome *found) {
+    return memcmp(b->expected.loss, found->loss, sizeof found->loss) == 0 &&
+           memcmp(b->expected.norm, found->norm, sizeof found->norm) == 0 &&
+           same_floats(b->expected.parameters, found->parameters, b->rig.engine->layout->numel);
+}
+
+/* Takes the mutant over. A single deletion, duplication, swap or change names an event, or what the end lacks. */
+static void judge(bench *b, counts *into, weft_program *mutant, bool try_it, const char *how) {
+    const weft_job_spec *job = &b->rig.engine->train.job->spec;
+    weft_error err = WEFT_ERROR_INIT;
+    if (weft_program_check(mutant, job, &err) != WEFT_OK) {
+        ck_assert_msg(strncmp(err.text, "event ", 6) == 0 || strncmp(err.text, "the program ends after", 22) == 0,
+                      "a refusal that names nothing: %s", err.text);
+        into->refused++;
+    } else if (!try_it) {
+        into->untried++;
+    } else {
+        outcome found;
+        ck_assert_msg(weft_program_place(mutant, job, &err) == WEFT_OK, "%s", err.text);
+        found = run(b, mutant);
+        if (!same(b, &found)) weft_program_print(mutant, job, stdout);
+        ck_assert_msg(same(b, &found), "an accepted program trains something else: %s", how);
+        free(found.parameters);
+        into->equal++;
+    }
+    weft_program_destroy(mutant);
+}
+
+/* ---- mutants ---- */
+
+static weft_program *copy_of(const bench *b) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_program *copy = NULL;
+    ck_assert_int_eq(weft_program_copy(&copy, b->valid, &err), WEFT_OK);
+    return copy;
+}
+
+static void delete_each(bench *b) {
+    for (int32_t i = 0; i < b->valid->n_events; i++) {
+        weft_program *mutant = copy_of(b);
+        memmove(&mutant->events[i], &mutant->events[i + 1],
+                (size_t)(mutant->n_events - i - 1) * sizeof *mutant->events);
+        mutant->n_events--;
+        judge(b, &b->deleted, mutant, true, "a deletion");
+    }
+}
+
+static void duplicate_each(bench *b) {
+    for (int32_t i = 0; i < b->valid->n_events; i++)
+        for (int32_t to = 0; to <= b->valid->n_events; to++) {
+            weft_program *mutant = copy_of(b);
+            mutant->events = realloc(mutant->events, ((size_t)mutant->n_events + 1) * sizeof *mutant->events);
+            ck_assert_ptr_nonnull(mutant->events);
+            memmove(&mutant->events[to + 1], &mutant->events[to],
+                    (size_t)(mutant->n_events - to) * sizeof *mutant->events);
+            mutant->events[to] = b->valid->events[i];
+            mutant->capacity = ++mutant->n_events;
+            judge(b, &b->duplicated, mutant, true, "a duplication");
+        }
+}
+
+static void swap_each(bench *b) {
+    for (int32_t i = 0; i + 1 < b->valid->n_events; i++) {
+        weft_program *mutant = copy_of(b);
+        mutant->events[i] = b->valid->events[i + 1];
+        mutant->events[i + 1] = b->valid->events[i];
+        judge(b, &b->swapped, mutant, true, "a swap of neighbours");
+    }
+}
+
+/* A field of an event, set to from .. to and to two values that no field should survive. */
+typedef struct field {
+    const char *name;
+    size_t offset;
+    int32_t from, to;
+} field;
+
+static void change_field(bench *b, int32_t i, const field *f, int32_t value) {
+    const size_t at = (size_t)((char *)&b->valid->events[i] - (char *)b->valid->events) + f->offset;
+    const bool is_after = f->offset == offsetof(weft_event, after);
+    weft_program *mutant = NULL;
+    int32_t old = 0;
+    memcpy(&old, (char *)b->valid->events + at, sizeof old);
+    /* A larger struct_size is a later SDK's event: as good as this one. */
+    if (value == old || (f->offset == 0 && (value > old || value < 0))) return;
+    mutant = copy_of(b);
+    memcpy((char *)mutant->events + at, &value, sizeof value);
+    judge(b, &b->changed, mutant, !is_after || b->after_seen++ % AFTER_SAMPLE == 0, f->name);
+}
+
+static void change_each(bench *b) {
+    const weft_strategy_job *view = &b->rig.engine->train.job->spec.view;
+    const field fields[] = {
+        {"a struct_size", offsetof(weft_event, struct_size), 0, (int32_t)sizeof(weft_event) - 1},
+        {"flags", offsetof(weft_event, flags), 0, 2},
+        {"a kind", offsetof(weft_event, kind), -1, WEFT_EVENT_REFRESH + 2},
+        {"a unit", offsetof(weft_event, unit), -2, view->n_units + 1},
+        {"a segment", offsetof(weft_event, segment), -2, view->n_segments + 1},
+        {"a leaf", offsetof(weft_event, leaf), -2, view->leaves + 1},
+        {"a peer", offsetof(weft_event, peer), -2, 2},
+        {"a queue", offsetof(weft_event, queue), -2, 2},
+        {"an after", offsetof(weft_event, after), -2, b->valid->n_events + 1},
+        {"a reserved field", offsetof(weft_event, reserved), -1, 1},
+    };
+    for (int32_t i = 0; i < b->valid->n_events; i++)
+        for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
+            change_field(b, i, &fields[f], INT32_MIN);
+            change_field(b, i, &fields[f], INT32_MAX);
+            for (int32_t value = fields[f].from; value <= fields[f].to; value++)
+                change_field(b, i, &fields[f], value);
+        }
+}
+
+/* ---- the test ---- */
+
+static void bench_open(bench *b, const char *model, int32_t leaves, const char *checkpointing, const char *trainable) {
+    const char *overrides[] = {"optimizer.plugin=adamw", "optimizer.weight_decay=0.01", checkpointing, trainable};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_engine_spec spec;
+    memset(b, 0, sizeof *b);
+    row_data_golden(&b->data, model);
+    spec = train_rig_spec(&b->data, leaves, false);
+    train_rig_open(&b->rig, model, &b->data, overrides, 4);
+    train_rig_start(&b->rig, &spec);
+    weft_stepper_destroy(b->rig.stepper);
+    b->rig.stepper = NULL;
+    b->own_arena = b->rig.engine->arena;
+    ck_assert_msg(weft_account_take(&b->rig.engine->account, &b->arena, b->own_arena.bytes * ARENAS, WEFT_ACCOUNT_ARENA,
+                                    &err) == WEFT_OK,
+                  "%s", err.text);
+    b->valid = b->rig.engine->train.program;
+    b->start = train_rig_parameters(&b->rig);
+    b->expected = run(b, b->valid);
+}
+
+static void bench_close(bench *b) {
+    weft_account_give(&b->rig.engine->account, &b->arena, WEFT_ACCOUNT_ARENA);
+    free(b->start);
+    free(b->expected.parameters);
+    train_rig_close(&b->rig);
+    row_data_free(&b->data);
+}
+
+static void print_counts(const char *what, const counts *of) {
+    printf("  %-12s %6lld refused by name, %5lld trained the same bits", what, (long long)of->refused,
+           (long long)of->equal);
+    printf(of->untried > 0 ? ", %lld accepted and not tried\n" : "\n", (long long)of->untried);
+}
+
+static void mutate(const char *model, int32_t leaves, const char *checkpointing, const char *trainable) {
+    bench b;
+    bench_open(&b, model, leaves, checkpointing, trainable);
+    delete_each(&b);
+    duplicate_each(&b);
+    swap_each(&b);
+    change_each(&b);
+    printf("mutants of the %d events of %s, %d leaves, %s, %s:\n", (int)b.valid->n_events, model, (int)leaves,
+           checkpointing, trainable);
+    print_counts("deletions", &b.deleted);
+    print_counts("duplications", &b.duplicated);
+    print_counts("swaps", &b.swapped);
+    print_counts("operands", &b.changed);
+    fflush(stdout);
+    ck_assert(b.deleted.refused > 0 && b.duplicated.refused > 0 && b.swapped.refused > 0 && b.changed.refused > 0);
+    ck_assert(b.swapped.equal > 0 && b.changed.equal > 0);
+    bench_close(&b);
+}
+
+START_TEST(every_mutant_is_refused_or_trains_the_same_bits) {
+    mutate("llama-tied", 2, "train.activation_checkpointing=no", "train.trainable=all");
+}
+END_TEST
+
+START_TEST(every_mutant_of_a_checkpointed_program_is_refused_or_trains_the_same_bits) {
+    mutate("llama-tied", 2, "train.activation_checkpointing=yes", "train.trainable=all");
+}
+END_TEST
+
+START_TEST(every_mutant_with_frozen_blocks_is_refused_or_trains_the_same_bits) {
+    mutate("llama-gqa", 3, "train.activation_checkpointing=yes", "train.trainable=last:1");
+}
+END_TEST
+
+/* This test's own eyes: a slot that lies on another one that is alive changes the bits or fails. */
+START_TEST(a_slot_moved_onto_a_live_one_shows) {
+    bench b;
+    weft_program *program = NULL;
+    int32_t seen = 0, tried = 0;
+    bench_open(&b, "llama-tied", 2, "train.activation_checkpointing=no", "train.trainable=all");
+    program = b.valid;
+    for (int32_t i = 0; i < program->n_slots; i++)
+        for (int32_t j = 0; j < program->n_slots; j++) {
+            weft_slot *one = &program->slots[i], *two = &program->slots[j];
+            const int64_t offset = two->offset;
+            outcome found;
+            if (one->kind != WEFT_SLOT_TAPE || two->kind != WEFT_SLOT_TAPE || i == j || one->leaf != two->leaf)
+                continue;
+            two->offset = one->offset;
+            found = run(&b, program);
+            two->offset = offset;
+            seen += !same(&b, &found);
+            tried++;
+            free(found.parameters);
+        }
+    ck_assert_int_gt(tried, 20);
+    ck_assert_int_eq(seen, tried);
+    bench_close(&b);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("program bits");
+    TCase *tests = tcase_create("program bits");
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_set_timeout(tests, 600);
+    tcase_add_test(tests, every_mutant_is_refused_or_trains_the_same_bits);
+    tcase_add_test(tests, every_mutant_of_a_checkpointed_program_is_refused_or_trains_the_same_bits);
+    tcase_add_test(tests, every_mutant_with_frozen_blocks_is_refused_or_trains_the_same_bits);
+    tcase_add_test(tests, a_slot_moved_onto_a_live_one_shows);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
