@@ -48,7 +48,7 @@ static weft_status refuse(const difference *list, int32_t n, const char *path, w
         int wrote = 0;
         if (is_noted(&list[i])) continue;
         all++;
-        wrote = snprintf(text + used, sizeof text - used, "\n  %s: %s, and was %s", name_of(&list[i]),
+        wrote = snprintf(text + used, sizeof text - used, "\n  %s is %s, was %s", name_of(&list[i]),
                          value_of(list[i].now), value_of(list[i].before));
         if (wrote > 0 && (size_t)wrote < sizeof text - used)
             shown++;
@@ -92,7 +92,7 @@ weft_status weft_record_compare(const weft_record *record, weft_identities *now,
     for (int32_t i = 0; status == WEFT_OK && i < before->n_changes; i++)
         now->changes[now->n_changes++] = before->changes[i];
     for (int32_t i = 0; status == WEFT_OK && i < n; i++) {
-        weft_log(host, is_noted(&list[i]) ? WEFT_LOG_INFO : WEFT_LOG_WARN, "resume: %s: %s, and was %s",
+        weft_log(host, is_noted(&list[i]) ? WEFT_LOG_INFO : WEFT_LOG_WARN, "resume: %s is %s, was %s",
                  name_of(&list[i]), value_of(list[i].now), value_of(list[i].before));
         keep(now, &list[i], record->state.step);
     }

@@ -1,0 +1,263 @@
+/* Which checkpoints stay, and what happens when the disk or the device gives up in the middle of a save. */
+#include "rig.h"
+
+#include "checkpoint/staging.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+static void setup(void) {
+    rig_make();
+}
+
+static void teardown(void) {
+    fixture_directory_remove();
+}
+
+/* Names in a directory but . and .. , sorted, each followed by a blank. */
+static const char *names_in(const char *path) {
+    static char text[2048];
+    struct dirent **found = NULL;
+    const int n = scandir(path, &found, NULL, alphasort);
+    text[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        if (strcmp(found[i]->d_name, ".") != 0 && strcmp(found[i]->d_name, "..") != 0) {
+            strcat(text, found[i]->d_name);
+            strcat(text, " ");
+        }
+        free(found[i]);
+    }
+    free(found);
+    return text;
+}
+
+static void save_as(rig *run, uint64_t step) {
+    run->state.step = step;
+    rig_save(run);
+}
+
+static void retain(uint64_t step, int64_t keep, uint64_t best) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_ok(weft_checkpoint_retain(rig_directory(), step, keep, best, &err), err);
+}
+
+START_TEST(the_newest_and_the_best_stay) {
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    for (uint64_t step = 8; step <= 12; step++)
+        save_as(&run, step);
+    retain(12, 9, 0);
+    ck_assert_str_eq(names_in(rig_directory()), "step-10 step-11 step-12 step-8 step-9 ");
+    retain(12, 3, 9);
+    ck_assert_str_eq(names_in(rig_directory()), "step-10 step-11 step-12 step-9 ");
+    retain(12, 2, 9);
+    ck_assert_str_eq(names_in(rig_directory()), "step-11 step-12 step-9 ");
+    retain(12, 1, 12);
+    ck_assert_str_eq(names_in(rig_directory()), "step-12 ");
+    retain(12, 1, 0);
+    ck_assert_str_eq(names_in(rig_directory()), "step-12 ");
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(broken_ones_do_not_push_whole_ones_out) {
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    for (uint64_t step = 1; step <= 4; step++)
+        save_as(&run, step);
+    save_as(&run, 20);
+    ck_assert_int_eq(unlink(rig_file(4, "manifest.json")), 0);
+    ck_assert_int_eq(truncate(rig_file(3, "model.safetensors"), 99), 0);
+    retain(4, 2, 0);
+    ck_assert_str_eq(names_in(rig_directory()), "step-1 step-2 step-20 step-3 step-4 ");
+    retain(4, 1, 0); /* 20 lies ahead of the run: a resume passed over it */
+    ck_assert_str_eq(names_in(rig_directory()), "step-2 step-20 step-3 step-4 ");
+    retain(20, 1, 0);
+    ck_assert_str_eq(names_in(rig_directory()), "step-20 ");
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(only_checkpoints_are_removed) {
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    save_as(&run, 1);
+    save_as(&run, 2);
+    fixture_write(fixture_path("out/checkpoints/notes.txt"), "x", 1);
+    ck_assert_int_eq(mkdir(fixture_path("out/checkpoints/step-one"), 0777), 0);
+    ck_assert_int_eq(mkdir(fixture_path("out/checkpoints/.step-one.tmp"), 0777), 0);
+    ck_assert_int_eq(mkdir(fixture_path("out/checkpoints/.step-3.tmp"), 0777), 0);
+    ck_assert_int_eq(symlink(rig_file(2, ""), fixture_path("out/checkpoints/.step-5.tmp")), 0);
+    retain(2, 1, 0);
+    ck_assert_str_eq(names_in(rig_directory()), ".step-one.tmp notes.txt step-2 step-one ");
+    ck_assert_uint_eq(rig_newest(), 2); /* links are removed, not followed */
+    rig_close(&run);
+}
+END_TEST
+
+static void limit_files(rlim_t bytes) {
+    struct rlimit limit;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* Each limit stops the save at another file. */
+static const rlim_t limits[] = {0, 200, 700, 3000, 9000, 20000, 50000, 70000};
+
+START_TEST(a_full_disk_leaves_what_was_saved) {
+    char before[65];
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    rig_load(&run);
+    rig_train(&run, 2);
+    rig_save(&run);
+    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err), err);
+    strcpy(before, rig_hash(&run));
+    rig_train(&run, 4);
+    limit_files(limits[_i]);
+    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
+    ck_assert_text(err, "step-4 could not be saved: ");
+    ck_assert_text(err, "cannot be written: File too large");
+    ck_assert_text(err, "what was saved before is as it was");
+    run.state.step = 2; /* over the one that is there */
+    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
+    ck_assert_int_eq(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err),
+                     limits[_i] < 30000 ? WEFT_E_SYSTEM : WEFT_OK);
+    limit_files(RLIM_INFINITY);
+    rig_close(&run);
+    ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
+    ck_assert_str_eq(names_in(fixture_path("out")), "checkpoints model ");
+    ck_assert_str_eq(names_in(fixture_path("out/model")),
+                     "config.json model.safetensors tokenizer.json tokenizer_config.json ");
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    rig_resume(&run);
+    ck_assert_str_eq(rig_hash(&run), before);
+    rig_train(&run, 4);
+    rig_save(&run); /* and it goes on once there is room */
+    ck_assert_uint_eq(rig_newest(), 4);
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(too_little_space_is_said_before_anything_is_written) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(weft_space_check(fixture_directory, "step-50", INT64_C(1) << 60, &err), WEFT_E_SYSTEM);
+    ck_assert_text(err, "step-50 needs 1048576");
+    ck_assert_text(err, " are free: free some space");
+    ck_assert_ok(weft_space_check(fixture_directory, "step-50", 4096, &err), err);
+    ck_assert_int_eq(weft_space_check(fixture_path("nowhere"), "step-50", 1, &err), WEFT_E_SYSTEM);
+    ck_assert_text(err, "nowhere");
+}
+END_TEST
+
+/* A device that fails at its n-th read. */
+static weft_device_plugin failing;
+static const weft_device_plugin *real;
+static int reads_left;
+
+static weft_status failing_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes,
+                                weft_error *err) {
+    if (reads_left-- == 0) return weft_error_set(err, WEFT_E_DEVICE, "the device is gone");
+    return real->read(device, s, to, from, bytes, err);
+}
+
+START_TEST(a_device_that_fails_leaves_what_was_saved) {
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    rig_load(&run);
+    save_as(&run, 2);
+    real = run.session->engine->kernels;
+    failing = *real;
+    failing.host_view = NULL;
+    failing.read = failing_read;
+    run.session->engine->kernels = &failing;
+    reads_left = _i * 17;
+    run.state.step = 4;
+    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_DEVICE);
+    ck_assert_text(err, "the device is gone");
+    run.session->engine->kernels = real;
+    ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
+    ck_assert_uint_eq(rig_newest(), 2);
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(a_file_in_the_way_is_a_sentence) {
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    ck_assert_int_eq(mkdir(fixture_path("out"), 0777), 0);
+    fixture_write(fixture_path("out/checkpoints"), "x", 1);
+    rig_open(&run, NULL);
+    rig_load(&run);
+    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
+    ck_assert_text(err, "a file of that name is there");
+    ck_assert_int_eq(weft_model_save(run.session->engine, "", &run.session->text, &err), WEFT_E_USER);
+    rig_close(&run);
+}
+END_TEST
+
+static const char *leading_away(const weft_tokenizer *tokenizer, uint32_t i) {
+    (void)tokenizer;
+    return i == 0 ? "../run.ini" : NULL;
+}
+
+START_TEST(a_tokenizer_cannot_name_files_elsewhere) {
+    weft_tokenizer_plugin plugin;
+    weft_text text;
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    plugin = *run.session->text.plugin;
+    plugin.file = leading_away;
+    text = run.session->text;
+    text.plugin = &plugin;
+    ck_assert_int_eq(weft_model_save(run.session->engine, fixture_path("out/model"), &text, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "'../run.ini', which is not a plain name");
+    plugin.file = NULL;
+    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &text, &err), err);
+    ck_assert_str_eq(names_in(fixture_path("out/model")), "config.json model.safetensors ");
+    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), NULL, &err), err);
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(a_state_cannot_take_the_masters_name) {
+    weft_state_slot slot = {(uint32_t)sizeof slot, 0, "master", WEFT_F32, 1, 4};
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    run.session->engine->states = &slot;
+    run.session->engine->n_states = 1;
+    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_PLUGIN);
+    ck_assert_text(err, "a state called 'master' cannot be saved");
+    slot.name = "../x";
+    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_PLUGIN);
+    ck_assert_str_eq(names_in(rig_directory()), "");
+    rig_close(&run);
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("disk");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, the_newest_and_the_best_stay);
+    tcase_add_test(tests, broken_ones_do_not_push_whole_ones_out);
+    tcase_add_test(tests, only_checkpoints_are_removed);
+    tcase_add_loop_test(tests, a_full_disk_leaves_what_was_saved, 0, (int)(sizeof limits / sizeof limits[0]));
+    tcase_add_test(tests, too_little_space_is_said_before_anything_is_written);
+    tcase_add_loop_test(tests, a_device_that_fails_leaves_what_was_saved, 0, 4);
+    tcase_add_test(tests, a_file_in_the_way_is_a_sentence);
+    tcase_add_test(tests, a_tokenizer_cannot_name_files_elsewhere);
+    tcase_add_test(tests, a_state_cannot_take_the_masters_name);
+    return rig_main(tests, "checkpoint.disk");
+}

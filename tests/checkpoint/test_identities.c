@@ -1,0 +1,282 @@
+/* What a resume refuses, what it lets pass, and what stays on record. */
+#include "rig.h"
+
+static char two[65], four[65];
+
+static void setup(void) {
+    rig_make();
+    rig_two(two, four);
+}
+
+static void teardown(void) {
+    fixture_directory_remove();
+}
+
+static const weft_change *find_change(const rig *run, const char *name) {
+    for (int32_t i = 0; i < run->identities.n_changes; i++)
+        if (strcmp(run->identities.changes[i].name, name) == 0) return &run->identities.changes[i];
+    return NULL;
+}
+
+/* An override, and the sentence's part; name, old and new value of the fact. */
+static const struct {
+    const char *override, *name, *from, *to;
+} fixed[] = {
+    {"train.micro_batch=4", "[train] micro_batch", "2", "4"},
+    {"train.global_batch=8", "[train] global_batch", "4", "8"},
+    {"train.trainable=last:1", "[train] trainable", "all", "last:1"},
+    {"data.context=16", "lengths of rows", "24", "16"},
+    {"run.seed=8", "[run] seed", "7", "8"},
+    {"data.document=file", "the rows of the data", NULL, NULL},
+    {"optimizer.plugin=sgd", "optimizer plugin", NULL, NULL},
+};
+
+START_TEST(a_fact_that_differs_is_refused_by_name) {
+    char sentence[1200];
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_change *change = NULL;
+    rig run;
+    rig_open(&run, fixed[_i].override,
+             strstr(fixed[_i].override, "sgd") != NULL ? "optimizer.weight_decay=0.1" : "data.validation=none", NULL);
+    ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
+    (void)snprintf(sentence, sizeof sentence, "%s is %s, was %s", fixed[_i].name, fixed[_i].to, fixed[_i].from);
+    ck_assert_text(err, fixed[_i].to == NULL ? fixed[_i].name : sentence);
+    ck_assert_text(err, "--resume=inexact");
+    ck_assert_text(err, "step-4");
+    ck_assert_int_eq(run.identities.n_changes, 0);
+
+    fixture_log[0] = '\0';
+    ck_assert_ok(rig_try_resume(&run, true, &err), err);
+    ck_assert_msg(strstr(fixture_log, fixed[_i].name) != NULL, "%s", fixture_log);
+    change = find_change(&run, fixed[_i].name);
+    ck_assert_ptr_nonnull(change);
+    ck_assert_uint_eq(change->step, 4);
+    if (fixed[_i].to != NULL) ck_assert_str_eq(change->to, fixed[_i].to);
+    if (fixed[_i].from != NULL) ck_assert_str_eq(change->from, fixed[_i].from);
+    rig_train(&run, 6);
+    rig_save(&run);
+    rig_close(&run);
+    ck_assert_uint_eq(rig_newest(), 6);
+}
+END_TEST
+
+START_TEST(changes_stay_on_record) {
+    char *text = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, "train.micro_batch=4", NULL);
+    ck_assert_ok(rig_try_resume(&run, true, &err), err);
+    rig_train(&run, 6);
+    rig_save(&run);
+    rig_close(&run);
+    rig_open(&run, "train.micro_batch=4", NULL); /* now that is what the run is */
+    rig_resume(&run);
+    ck_assert_int_eq(run.identities.n_changes, 1);
+    rig_train(&run, 8);
+    rig_save(&run);
+    rig_close(&run);
+    text = fixture_read(rig_file(8, "state/run.json"), NULL);
+    ck_assert_ptr_nonnull(strstr(text, "\"name\": \"[train] micro_batch\",\n   \"from\": \"2\",\n   \"to\": \"4\""));
+    free(text);
+    rig_open(&run, NULL); /* going back is a change as well */
+    ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
+    ck_assert_text(err, "[train] micro_batch is 2, was 4");
+    rig_close(&run);
+}
+END_TEST
+
+static const struct {
+    const char *override, *says;
+} noted[] = {
+    {"optimizer.lr=2e-3", "resume: [optimizer] lr is 0.002, was 0.01"},
+    {"optimizer.beta2=0.95", "resume: [optimizer] beta2 is 0.95, was 0.999"},
+    {"optimizer.decay=matrices", "resume: [optimizer] decay is matrices, was all"},
+    {"train.steps=50", "resume: [train] steps is 50, was 100"},
+    {"train.schedule=cosine", "resume: [train] schedule is cosine, was constant"},
+    {"train.warmup=0.1", "resume: [train] warmup is 0.1, was 0"},
+    {"train.clip=1", "resume: [train] clip is 1, was none"},
+};
+
+START_TEST(schedule_and_rates_may_change_and_are_printed) {
+    rig run;
+    rig_open(&run, noted[_i].override, NULL);
+    fixture_log[0] = '\0';
+    rig_resume(&run);
+    ck_assert_str_eq(rig_hash(&run), four);
+    ck_assert_msg(strstr(fixture_log, noted[_i].says) != NULL, "'%s' lacks '%s'", fixture_log, noted[_i].says);
+    ck_assert_int_eq(run.identities.n_changes, 1);
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(what_changes_no_number_says_nothing) {
+    static const char *const overrides[] = {"device.threads=2", "checkpoint.keep=7", "checkpoint.dtype=bf16",
+                                            "eval.every=3"};
+    rig run;
+    rig_open(&run, overrides[_i], NULL);
+    fixture_log[0] = '\0';
+    rig_resume(&run);
+    ck_assert_str_eq(rig_hash(&run), four);
+    ck_assert_str_eq(fixture_log, "");
+    ck_assert_int_eq(run.identities.n_changes, 0);
+    rig_close(&run);
+}
+END_TEST
+
+static weft_identity *find(rig *run, const char *name) {
+    for (int32_t i = 0; i < run->identities.n; i++)
+        if (strcmp(run->identities.items[i].name, name) == 0) return &run->identities.items[i];
+    ck_abort_msg("no fact %s", name);
+    return NULL;
+}
+
+/* Facts that a test cannot change for real: another machine, another build. */
+START_TEST(machine_and_builds_are_facts) {
+    static const char *const refused[] = {"the device's instruction set",
+                                          "the device's library",
+                                          "device plugin",
+                                          "model plugin",
+                                          "data plugin",
+                                          "tokenizer plugin",
+                                          "optimizer plugin",
+                                          "grid",
+                                          "reduce",
+                                          "[train] precision",
+                                          "the model's config.json"};
+    static const char *const allowed[] = {"strategy plugin", "policy plugin", "comm plugin"};
+    const int n_refused = (int)(sizeof refused / sizeof refused[0]);
+    const char *name = _i < n_refused ? refused[_i] : allowed[_i - n_refused];
+    char was[512];
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, NULL);
+    strcpy(was, find(&run, name)->value);
+    strcpy(find(&run, name)->value, "something else");
+    fixture_log[0] = '\0';
+    if (_i < n_refused) {
+        ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
+        ck_assert_text(err, name);
+        ck_assert_text(err, was);
+        ck_assert_text(err, "something else");
+    } else {
+        rig_resume(&run);
+        ck_assert_ptr_nonnull(strstr(fixture_log, name));
+    }
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(all_differences_are_named_at_once) {
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, "train.micro_batch=4", "run.seed=9", "train.clip=1", NULL);
+    ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
+    ck_assert_text(err, "[train] micro_batch is 4, was 2");
+    ck_assert_text(err, "[run] seed is 9, was 7");
+    ck_assert_ptr_null(strstr(err.text, "clip")); /* that one may change */
+    for (int32_t i = 0; i < run.identities.n; i++)
+        strcpy(run.identities.items[i].value, "x");
+    for (int32_t i = 0; i < run.identities.n; i++)
+        memset(run.identities.items[i].value, 'y', 500);
+    ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
+    ck_assert_text(err, " more\n");
+    ck_assert_text(err, "never stopped"); /* the advice is there however long the list */
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(another_model_is_refused_even_inexactly) {
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_write_config(fixture_path("base"), 24, 43);
+    rig_open(&run, NULL);
+    ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
+    ck_assert_text(err, "the model's config.json");
+    ck_assert_int_eq(rig_try_resume(&run, true, &err), WEFT_E_DATA);
+    ck_assert_text(err, "of another shape");
+    rig_close(&run);
+}
+END_TEST
+
+/* Number of elements of a state that are not zero. */
+static int64_t filled(const rig *run, int64_t state) {
+    const weft_engine *engine = run->session->engine;
+    const int64_t n = engine->layout->trainable_numel;
+    float *values = calloc((size_t)n, sizeof *values);
+    int64_t count = 0;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_ok(engine->kernels->read(engine->device, NULL, values, engine->state[state].ref, 4 * n, &err), err);
+    for (int64_t i = 0; i < n; i++)
+        count += values[i] != 0;
+    free(values);
+    return count;
+}
+
+START_TEST(inexact_starts_missing_states_at_zero_and_says_so) {
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, "optimizer.plugin=sgd", "optimizer.momentum=0.9", NULL);
+    ck_assert_int_eq(run.session->engine->n_states, 1);
+    rig_load(&run);
+    rig_train(&run, 1); /* so that there is something to forget */
+    ck_assert_int_gt(filled(&run, 0), 0);
+    fixture_log[0] = '\0';
+    ck_assert_ok(rig_try_resume(&run, true, &err), err);
+    ck_assert_int_eq(filled(&run, 0), 0);
+    ck_assert_ptr_nonnull(strstr(fixture_log, "all of it start at zero"));
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(inexact_with_more_parameters_keeps_the_states_there_are) {
+    int64_t some = 0;
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, "train.trainable=last:1", "checkpoint.dtype=bf16", NULL);
+    rig_load(&run);
+    rig_train(&run, 6);
+    rig_save(&run);
+    some = filled(&run, 1);
+    ck_assert_int_gt(some, 0);
+    rig_close(&run);
+    fixture_log[0] = '\0';
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    ck_assert_ok(rig_try_resume(&run, true, &err), err);
+    ck_assert_uint_eq(run.state.step, 6);
+    ck_assert_int_eq(filled(&run, 1), some);
+    ck_assert_ptr_nonnull(strstr(fixture_log, "lacks 11 of the parameters that are trained now: they start at zero"));
+    rig_train(&run, 7);
+    ck_assert_int_gt(filled(&run, 1), some);
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(spelling_of_config_json_does_not_count) {
+    const char *path = fixture_path("base/config.json");
+    char *text = fixture_read(path, NULL), wider[2048];
+    rig run;
+    ck_assert_int_eq(text[0], '{');
+    (void)snprintf(wider, sizeof wider, "  {\n\n  %s", text + 1);
+    fixture_write(path, wider, strlen(wider));
+    free(text);
+    rig_open(&run, NULL);
+    rig_resume(&run);
+    rig_close(&run);
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("identities");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_loop_test(tests, a_fact_that_differs_is_refused_by_name, 0, (int)(sizeof fixed / sizeof fixed[0]));
+    tcase_add_test(tests, changes_stay_on_record);
+    tcase_add_loop_test(tests, schedule_and_rates_may_change_and_are_printed, 0, (int)(sizeof noted / sizeof noted[0]));
+    tcase_add_loop_test(tests, what_changes_no_number_says_nothing, 0, 4);
+    tcase_add_loop_test(tests, machine_and_builds_are_facts, 0, 14);
+    tcase_add_test(tests, all_differences_are_named_at_once);
+    tcase_add_test(tests, another_model_is_refused_even_inexactly);
+    tcase_add_test(tests, inexact_starts_missing_states_at_zero_and_says_so);
+    tcase_add_test(tests, inexact_with_more_parameters_keeps_the_states_there_are);
+    tcase_add_test(tests, spelling_of_config_json_does_not_count);
+    return rig_main(tests, "checkpoint.identities");
+}

@@ -1,0 +1,357 @@
+/* What is saved comes back: to the bit, in every type, with and without frozen parts; and the directory is a model. */
+#include "rig.h"
+
+#include "model/convert.h"
+#include "model/safetensors.h"
+#include "model/weights.h"
+
+static void setup(void) {
+    rig_make();
+}
+
+static void teardown(void) {
+    fixture_directory_remove();
+}
+
+/* Tensors of a file of state/; -1: no such file. */
+static int32_t tensors_in(uint64_t step, const char *name) {
+    weft_safetensors *file = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    int32_t n = 0;
+    if (!rig_exists(rig_file(step, name))) return -1;
+    ck_assert_ok(weft_safetensors_open(&file, rig_file(step, name), &err), err);
+    n = file->n_tensors;
+    weft_safetensors_close(file);
+    return n;
+}
+
+/* Files of base/ in a type, from a fresh start. */
+static void make_base(const char *dtype) {
+    char override[64], from[300], to[300];
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    (void)snprintf(override, sizeof override, "checkpoint.dtype=%s", dtype);
+    rig_open(&run, override, NULL);
+    rig_load(&run);
+    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("made"), &run.session->text, &err), err);
+    rig_close(&run);
+    (void)snprintf(from, sizeof from, "%s/made", fixture_directory);
+    (void)snprintf(to, sizeof to, "%s/base", fixture_directory);
+    ck_assert_int_eq(nftw(to, fixture_unlink, 8, FTW_DEPTH | FTW_PHYS), 0);
+    ck_assert_int_eq(rename(from, to), 0);
+}
+
+/* base, dtype, trainable -> tensors of master.safetensors (-1: none) and of exp_avg.safetensors */
+static const struct {
+    const char *base, *dtype, *trainable;
+    int32_t masters, states;
+} cases[] = {
+    {NULL, "fp32", "all", -1, 20},     {NULL, "auto", "all", -1, 20}, /* a fresh start is saved as fp32 */
+    {NULL, "bf16", "all", 20, 20},     {NULL, "fp16", "all", 20, 20},
+    {NULL, "bf16", "last:1", 20, 9}, /* frozen fp32 numbers do not survive bf16: their masters are kept too */
+    {NULL, "fp32", "last:1", -1, 9},   {"bf16", "auto", "all", 20, 20},
+    {"bf16", "auto", "last:1", 9, 9}, /* frozen numbers came from bf16 files and need no masters */
+    {"bf16", "fp32", "last:1", -1, 9}, {"bf16", "fp16", "last:1", 20, 9}, /* fp16 has fewer exponents than bf16 */
+    {"fp16", "auto", "head", -2, 1}, /* the tied embedding, which is the head: one master */
+};
+
+START_TEST(a_resumed_run_has_the_bits_of_one_that_never_stopped) {
+    char dtype[64], trainable[64], start[64], third[65], sixth[65];
+    rig run;
+    if (cases[_i].base != NULL) make_base(cases[_i].base);
+    (void)snprintf(dtype, sizeof dtype, "checkpoint.dtype=%s", cases[_i].dtype);
+    (void)snprintf(trainable, sizeof trainable, "train.trainable=%s", cases[_i].trainable);
+    (void)snprintf(start, sizeof start, "model.start=%s", cases[_i].base == NULL ? "fresh" : "weights");
+
+    rig_open(&run, dtype, trainable, start, NULL);
+    rig_load(&run);
+    rig_train(&run, 3);
+    rig_save(&run);
+    strcpy(third, rig_hash(&run));
+    rig_train(&run, 6);
+    strcpy(sixth, rig_hash(&run));
+    ck_assert_str_ne(third, sixth);
+    rig_close(&run);
+    ck_assert_int_eq(tensors_in(3, "state/master.safetensors"), cases[_i].masters == -2 ? 1 : cases[_i].masters);
+    ck_assert_int_eq(tensors_in(3, "state/exp_avg.safetensors"), cases[_i].states);
+    ck_assert_int_eq(tensors_in(3, "state/exp_avg_sq.safetensors"), cases[_i].states);
+
+    rig_open(&run, dtype, trainable, start, NULL);
+    rig_resume(&run);
+    ck_assert_uint_eq(run.state.step, 3);
+    ck_assert_str_eq(rig_hash(&run), third);
+    rig_train(&run, 6);
+    ck_assert_str_eq(rig_hash(&run), sixth);
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(a_second_resume_saves_the_same_type) {
+    char first[4096], second[4096];
+    size_t n = 0, m = 0;
+    char *a = NULL, *b = NULL;
+    rig run;
+    make_base("bf16");
+    rig_open(&run, "model.start=weights", NULL);
+    rig_load(&run);
+    rig_train(&run, 2);
+    rig_save(&run);
+    rig_close(&run);
+    strcpy(first, rig_file(2, "model.safetensors"));
+    rig_open(&run, "model.start=weights", NULL);
+    rig_resume(&run);
+    run.state.step = 3; /* the same numbers under another name */
+    rig_save(&run);
+    rig_close(&run);
+    strcpy(second, rig_file(3, "model.safetensors"));
+    a = fixture_read(first, &n);
+    b = fixture_read(second, &m);
+    ck_assert_uint_eq(n, m);
+    ck_assert_int_eq(memcmp(a, b, n), 0);
+    free(a);
+    free(b);
+}
+END_TEST
+
+START_TEST(counters_and_losses_come_back) {
+    weft_checkpoint_state got = {0};
+    char path[4096];
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    run.state = (weft_checkpoint_state){
+        .step = 11, .tokens = UINT64_C(123456789012345), .eval_loss = NAN, .best_loss = 0.1 + 0.2, .best_step = 9};
+    rig_save(&run);
+    ck_assert_ok(weft_checkpoint_newest(path, sizeof path, &got, rig_directory(), &fixture_host, &err), err);
+    ck_assert_uint_eq(got.step, 11);
+    ck_assert_uint_eq(got.tokens, UINT64_C(123456789012345));
+    ck_assert(isnan(got.eval_loss));
+    ck_assert(got.best_loss == 0.1 + 0.2);
+    ck_assert_uint_eq(got.best_step, 9);
+    ck_assert_str_eq(strrchr(path, '/'), "/step-11");
+    rig_close(&run);
+}
+END_TEST
+
+/* The fp32 parameters of an engine, one after the other. */
+static float *parameters_of(const rig *run, int64_t *n) {
+    const weft_engine *engine = run->session->engine;
+    float *out = calloc((size_t)weft_declared_numel(engine->declared, false), sizeof *out);
+    weft_error err = WEFT_ERROR_INIT;
+    *n = 0;
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        ck_assert_ok(
+            engine->kernels->read(engine->device, NULL, out + *n, engine->parameter_refs[i], 4 * p->numel, &err), err);
+        *n += p->numel;
+    }
+    return out;
+}
+
+/* The checkpoint's directory as [model] path, tokenizer and all. */
+START_TEST(a_checkpoint_is_a_model) {
+    static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+    char dtype[64], path[4200];
+    int64_t n = 0, m = 0;
+    float *saved = NULL, *loaded = NULL;
+    uint16_t narrow = 0;
+    rig run;
+    (void)snprintf(dtype, sizeof dtype, "checkpoint.dtype=%s", weft_dtype_name(dtypes[_i]));
+    rig_open(&run, dtype, NULL);
+    rig_load(&run);
+    rig_train(&run, 2);
+    rig_save(&run);
+    saved = parameters_of(&run, &n);
+    rig_close(&run);
+    (void)snprintf(path, sizeof path, "model.path=%s", rig_file(2, ""));
+    rig_open(&run, path, "model.start=weights", NULL);
+    rig_load(&run);
+    ck_assert_int_eq(run.session->engine->stored_dtype, dtypes[_i]);
+    loaded = parameters_of(&run, &m);
+    rig_close(&run);
+    ck_assert_int_eq(n, m);
+    for (int64_t i = 0; i < n && dtypes[_i] != WEFT_F32; i++) {
+        ck_assert(weft_convert(&narrow, dtypes[_i], &saved[i], WEFT_F32, 1));
+        ck_assert(weft_convert(&saved[i], WEFT_F32, &narrow, dtypes[_i], 1));
+    }
+    ck_assert_int_eq(memcmp(saved, loaded, (size_t)n * sizeof *saved), 0);
+    free(saved);
+    free(loaded);
+}
+END_TEST
+
+START_TEST(the_model_directory_is_for_people) {
+    static const char *const there[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+    static const char *const not_there[] = {"state", "manifest.json", "old.txt"};
+    char name[64];
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    for (int again = 0; again < 2; again++) {
+        ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err), err);
+        for (int i = 0; i < 4; i++) {
+            (void)snprintf(name, sizeof name, "out/model/%s", there[i]);
+            ck_assert_msg(rig_exists(fixture_path(name)), "%s", name);
+        }
+        for (int i = 0; i < 3; i++) {
+            (void)snprintf(name, sizeof name, "out/model/%s", not_there[i]);
+            ck_assert_msg(!rig_exists(fixture_path(name)), "%s", name);
+        }
+        ck_assert(!rig_exists(fixture_path("out/.model.tmp")));
+        ck_assert(!rig_exists(fixture_path("out/.model.old")));
+        fixture_write(fixture_path("out/model/old.txt"), "x", 1); /* goes with the directory that is replaced */
+    }
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(the_same_step_again_replaces_the_old_one) {
+    char first[65];
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    rig_train(&run, 2);
+    rig_save(&run);
+    strcpy(first, rig_hash(&run));
+    rig_train(&run, 4);
+    run.state.step = 2;
+    rig_save(&run);
+    ck_assert_str_ne(rig_hash(&run), first);
+    strcpy(first, rig_hash(&run));
+    rig_close(&run);
+    rig_open(&run, NULL);
+    rig_resume(&run);
+    ck_assert_str_eq(rig_hash(&run), first);
+    rig_close(&run);
+    ck_assert(!rig_exists(fixture_path("out/checkpoints/.step-2.tmp")));
+    ck_assert(!rig_exists(fixture_path("out/checkpoints/.step-2.old")));
+}
+END_TEST
+
+/* A device whose memory the host does not see. */
+START_TEST(without_a_host_view_the_same_files_come_out) {
+    static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/master.safetensors",
+                                        "manifest.json"};
+    weft_device_plugin blind = {0};
+    char hash[65], *seen[4];
+    size_t sizes[4], n = 0;
+    rig run;
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    rig_load(&run);
+    rig_train(&run, 2);
+    rig_save(&run);
+    strcpy(hash, rig_hash(&run));
+    for (int i = 0; i < 4; i++)
+        seen[i] = fixture_read(rig_file(2, files[i]), &sizes[i]);
+    blind = *run.session->engine->kernels;
+    ck_assert(blind.host_view != NULL);
+    blind.host_view = NULL;
+    run.session->engine->kernels = &blind;
+    rig_save(&run);
+    ck_assert_str_eq(rig_hash(&run), hash);
+    for (int i = 0; i < 4; i++) {
+        char *now = fixture_read(rig_file(2, files[i]), &n);
+        ck_assert_uint_eq(n, sizes[i]);
+        ck_assert_msg(memcmp(now, seen[i], n) == 0, "%s", files[i]);
+        free(now);
+        free(seen[i]);
+    }
+    rig_train(&run, 3);
+    rig_resume(&run);
+    ck_assert_str_eq(rig_hash(&run), hash);
+    rig_close(&run);
+}
+END_TEST
+
+/* Adds one to the last bit of a word of the device. */
+static void change(rig *run, weft_ref ref) {
+    uint32_t word = 0;
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_engine *engine = run->session->engine;
+    ck_assert_ok(engine->kernels->read(engine->device, NULL, &word, ref, 4, &err), err);
+    word ^= 1;
+    ck_assert_ok(engine->kernels->write(engine->device, NULL, ref, &word, 4, &err), err);
+}
+
+START_TEST(the_hash_sees_every_part_and_no_padding) {
+    char before[65];
+    const weft_engine *engine = NULL;
+    const weft_parameter *last = NULL;
+    rig run;
+    rig_open(&run, "train.trainable=last:1", NULL);
+    rig_load(&run);
+    rig_train(&run, 1);
+    engine = run.session->engine;
+    strcpy(before, rig_hash(&run));
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        const weft_ref end = weft_ref_at(engine->parameter_refs[i], 4 * (p->numel - 1));
+        change(&run, end);
+        ck_assert_str_ne(rig_hash(&run), before);
+        change(&run, end);
+        if (p->trainable && p->numel % engine->layout->grid != 0) last = p;
+    }
+    for (int64_t i = 0; i < engine->n_states; i++) {
+        change(&run, engine->state[i].ref);
+        ck_assert_str_ne(rig_hash(&run), before);
+        change(&run, engine->state[i].ref);
+    }
+    ck_assert_str_eq(rig_hash(&run), before);
+    ck_assert_ptr_nonnull(last);
+    change(&run, weft_ref_at(engine->parameters.ref, 4 * (weft_layout_offset(engine->layout, last) + last->numel)));
+    ck_assert_str_eq(rig_hash(&run), before);
+    rig_close(&run);
+}
+END_TEST
+
+/* Peak of the process' memory in KiB since the last call with reset. */
+static long peak(bool reset) {
+    char line[256];
+    long kib = -1;
+    FILE *file = reset ? fopen("/proc/self/clear_refs", "w") : fopen("/proc/self/status", "r");
+    ck_assert_ptr_nonnull(file);
+    if (reset) (void)fputs("5\n", file);
+    while (!reset && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "VmHWM: %ld", &kib) == 1) break;
+    (void)fclose(file);
+    return kib;
+}
+
+START_TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
+    long before = 0, grown = 0;
+    int64_t bytes = 0;
+    rig run;
+    rig_write_config(fixture_path("base"), 768, 2048);
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    rig_load(&run);
+    bytes = 4 * weft_declared_numel(run.session->engine->declared, false);
+    ck_assert_int_gt(bytes, 36 << 20);
+    (void)rig_hash(&run);
+    peak(true);
+    before = peak(false);
+    rig_save(&run);
+    grown = peak(false) - before;
+    ck_assert_msg(grown < 12 << 10, "saving %lld bytes took %ld KiB", (long long)bytes, grown);
+    rig_close(&run);
+}
+END_TEST
+
+int main(void) {
+    TCase *tests = tcase_create("round trip");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_loop_test(tests, a_resumed_run_has_the_bits_of_one_that_never_stopped, 0,
+                        (int)(sizeof cases / sizeof cases[0]));
+    tcase_add_test(tests, a_second_resume_saves_the_same_type);
+    tcase_add_test(tests, counters_and_losses_come_back);
+    tcase_add_loop_test(tests, a_checkpoint_is_a_model, 0, 3);
+    tcase_add_test(tests, the_model_directory_is_for_people);
+    tcase_add_test(tests, the_same_step_again_replaces_the_old_one);
+    tcase_add_test(tests, without_a_host_view_the_same_files_come_out);
+    tcase_add_test(tests, the_hash_sees_every_part_and_no_padding);
+#if !defined(__SANITIZE_ADDRESS__) /* which keeps freed memory */
+    tcase_add_test(tests, saving_takes_a_few_mebibytes_whatever_the_size);
+#endif
+    return rig_main(tests, "checkpoint.round_trip");
+}
