@@ -69,7 +69,7 @@ static void load_plugin(void) {
     so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(so != NULL, "%s", dlerror());
     *(void **)&entry = dlsym(so, "weft_plugin_entry");
-    ck_assert_ptr_nonnull(entry);
+    ck_assert(entry != NULL);
     host.struct_size = (uint32_t)sizeof host;
     host.sdk = WEFT_SDK_HEADERS;
     host.log = host_log;
