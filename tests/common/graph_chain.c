@@ -216,6 +216,16 @@ bool rig_chain_reads(const rig_chain *chain, int32_t parameter) {
     return false;
 }
 
+/* The gradient from above is read only. */
+static void check_above(const rig_chain *chain) {
+    float *now = NULL;
+    if (chain->n_above == 0) return;
+    now = rig_floats(chain->r, chain->runs[chain->last].binding.d_carry_out.ref, chain->n_above);
+    ck_assert_msg(memcmp(now, chain->above, (size_t)chain->n_above * sizeof *now) == 0,
+                  "%s: backward wrote onto the gradient from above", chain->r->model->name);
+    free(now);
+}
+
 void rig_chain_check_gradients(const rig_chain *chain) {
     const rig *r = chain->r;
     const weft_graph_binding *bottom = &chain->runs[chain->first].binding;
@@ -223,6 +233,7 @@ void rig_chain_check_gradients(const rig_chain *chain) {
     int n = 0;
     rig_chain_forward(chain);
     rig_chain_backward(chain);
+    check_above(chain);
     for (int32_t i = 0; i < r->declared.n_parameters; i++) {
         const weft_parameter *p = &r->parameters[i];
         const tensor t = {p->name, r->values[i], NULL, p->numel};

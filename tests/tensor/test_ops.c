@@ -88,6 +88,41 @@ static weft_value sums(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
     return ops->add(g, left, ops->rms_norm(g, b, r->weights[1], 1e-5));
 }
 
+/* p + q, where q is read once more below: the gradient that p and q share must not change under p. */
+static weft_value shared_sum(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value p = ops->linear(g, carry, r->weights[0]);
+    const weft_value q = ops->swiglu(g, carry, carry);
+    const weft_value n = ops->rms_norm(g, q, r->weights[1], 1e-5);
+    const weft_value sum = ops->swiglu(g, ops->add(g, p, q), carry);
+    (void)s;
+    return ops->add(g, sum, n);
+}
+
+/* p beside a branch two operators deep, below a sum with what is frozen: the gradient from above ends with p alone,
+ * which has more to add, and still is not p's to write. */
+static weft_value deep_branch(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value p = ops->linear(g, carry, r->weights[0]);
+    const weft_value branch = ops->rms_norm(g, p, r->weights[1], 1e-5);
+    const weft_value deep = ops->rms_norm(g, branch, r->weights[1], 1e-5);
+    (void)s;
+    return ops->add(g, ops->add(g, p, ops->embedding(g, ops->ids(g), r->weights[2])), deep);
+}
+
+/* y is rotated and read again: the rotation cannot go over it. */
+static weft_value read_again(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value y = ops->linear(g, carry, r->weights[0]);
+    const weft_value z = rig_rotate(r, g, ops, y, D / HD);
+    (void)s;
+    return ops->add(g, z, ops->linear(g, y, r->weights[0]));
+}
+
+/* Nothing of what goes out depends on what came in. */
+static weft_value deaf(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)s;
+    (void)carry;
+    return ops->embedding(g, ops->ids(g), r->weights[0]);
+}
+
 static weft_value same(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)ops->linear(g, carry, r->weights[0]); /* nobody reads it: its gradient is zero */
     (void)s;
@@ -167,6 +202,8 @@ static const rig_weight table[] = {{"w", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
 static const rig_weight gain[] = {{"w", WEFT_WEIGHT_GAIN, D, D}, {0}};
 static const rig_weight matrix_and_gain[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
 static const rig_weight matrix_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
+static const rig_weight three[] = {
+    {"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
 static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
                                    {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
                                    {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
@@ -195,6 +232,10 @@ static const ops_case cases[] = {
     {{"swiglu of one value", MIDDLE, .forward = swiglu_self}, 1, 1},
     {{"add", MIDDLE, .forward = doubled}, 1, 1},
     {{"sums", matrix_and_gain, MIDDLE, .forward = sums}, 1, 1},
+    {{"a shared sum", matrix_and_gain, MIDDLE, .forward = shared_sum}, 1, 1},
+    {{"a deep branch", three, .frozen = 4u, MIDDLE, .forward = deep_branch}, 1, 1},
+    {{"a value read again", matrix, .frozen = 1u, .table_width = HD, MIDDLE, .forward = read_again}, 1, 1},
+    {{"a carry that nobody reads", table, MIDDLE, .forward = deaf}, 1, 1},
     {{"the carry unchanged", matrix, MIDDLE, .forward = same}, 1, 1},
     {{"head", table, .carry_width = D, .n_segments = 2, .forward = head}, 1, 1},
     {{"frozen head", table, .frozen = 1u, .carry_width = D, .n_segments = 2, .forward = head}, 1, 1},
