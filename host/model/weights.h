@@ -36,8 +36,8 @@ weft_status weft_weights_save(const char *directory, int32_t dtype, int64_t shar
                               const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
                               weft_ref region, weft_error *err);
 
-/* Creates one file with the fp32 values of a region, by parameter name: masters, or (trainable_only) an optimizer's state,
- * which has the trainable part of the layout alone. */
+/* Creates one file with the fp32 values of a region, by parameter name: masters, or (trainable_only) an optimizer's
+ * state, which has the trainable part of the layout alone. */
 weft_status weft_weights_save_file(const char *path, bool trainable_only, const weft_declared *declared,
                                    const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
                                    weft_ref region, weft_error *err);

@@ -101,7 +101,7 @@ START_TEST(the_policy_sees_the_tree_with_tied_storage_once) {
     weft_declared *d = golden("llama-tied");
     weft_layout *l = layout_of(d);
     const int32_t head = weft_declared_module(d, "lm_head"), block = weft_declared_module(d, "model.layers.1");
-    ck_assert_uint_eq(n_seen, d->n_modules);
+    ck_assert_int_eq((int32_t)n_seen, d->n_modules);
     ck_assert_int_eq(seen[0].parameters, weft_declared_numel(d, false));
     ck_assert_int_eq(seen[0].own_parameters, 0);
     ck_assert_int_eq(seen[head].parameters, 0);

@@ -102,7 +102,7 @@ START_TEST(what_is_not_said_is_as_in_transformers) {
     ck_assert_double_eq(parameter(d, "model.embed_tokens.weight")->init_std, 0.02);
     ck_assert_ptr_ne(parameter(d, "lm_head.weight"), parameter(d, "model.embed_tokens.weight"));
     ck_assert_float_eq(table[4], cosf(1)); /* head_dim 4: two cosines, two sines */
-    ck_assert_float_eq_tol(table[5], cosf(0.01f), 1e-7);
+    ck_assert_double_eq_tol((double)table[5], cos(0.01), 1e-7);
     free(table);
     weft_declared_destroy(d);
 }
@@ -148,10 +148,10 @@ START_TEST(the_base_of_the_rotation_is_found_in_either_spelling) {
     float *table = rope(d, 32);
     const float frequency = 1.0f / (float)sqrt(thetas[_i].theta); /* i = 1 of head_dim 4: exponent 1/2 */
     for (int row = 0; row < 32; row++) {
-        ck_assert_float_eq_tol(table[row * 4 + 1], cos((double)((float)row * frequency)), 1e-6);
-        ck_assert_float_eq_tol(table[row * 4 + 3], sin((double)((float)row * frequency)), 1e-6);
-        ck_assert_float_eq_tol(table[row * 4], cos(row), 1e-6);
-        ck_assert_float_eq_tol(table[row * 4 + 2], sin(row), 1e-6);
+        ck_assert_double_eq_tol((double)table[row * 4 + 1], cos((double)((float)row * frequency)), 1e-6);
+        ck_assert_double_eq_tol((double)table[row * 4 + 3], sin((double)((float)row * frequency)), 1e-6);
+        ck_assert_double_eq_tol((double)table[row * 4], cos(row), 1e-6);
+        ck_assert_double_eq_tol((double)table[row * 4 + 2], sin(row), 1e-6);
     }
     free(table);
     weft_declared_destroy(d);
@@ -182,8 +182,8 @@ START_TEST(late_places_turn_by_the_angles_that_torch_computes) {
     float *table = rope(d, 8192);
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         const float *row = table + (size_t)expected[i].place * 64;
-        ck_assert_float_eq_tol(row[expected[i].pair], expected[i].cosine, 2e-7);
-        ck_assert_float_eq_tol(row[32 + expected[i].pair], expected[i].sine, 2e-7);
+        ck_assert_double_eq_tol((double)row[expected[i].pair], (double)expected[i].cosine, 2e-7);
+        ck_assert_double_eq_tol((double)row[32 + expected[i].pair], (double)expected[i].sine, 2e-7);
     }
     free(table);
     weft_declared_destroy(d);

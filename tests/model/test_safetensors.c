@@ -301,7 +301,7 @@ START_TEST(mutated_files_are_read_or_refused) {
                -1, 36);
     good = (unsigned char *)fixture_read(fixture_path("good"), &n);
     bytes = malloc(n);
-    for (int i = 0; i < 4000; i++) {
+    for (int i = 0; i < 2000; i++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_safetensors *files = NULL;
         memcpy(bytes, good, n);
@@ -315,8 +315,8 @@ START_TEST(mutated_files_are_read_or_refused) {
             ck_assert_text(err, fixture_path("x"));
         }
     }
-    ck_assert_uint_gt(accepted, 100); /* bytes of data or of names were hit */
-    ck_assert_uint_gt(refused, 1000);
+    ck_assert_uint_gt(accepted, 50); /* bytes of data or of names were hit */
+    ck_assert_uint_gt(refused, 500);
     ck_assert_uint_gt(sum, 0);
     free(bytes);
     free(good);
@@ -328,7 +328,7 @@ START_TEST(mutated_indices_are_read_or_refused) {
     uint32_t state = 54321, refused = 0;
     unsigned char bytes[sizeof index];
     write_shards(index);
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 1000; i++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_safetensors *files = NULL;
         memcpy(bytes, index, sizeof index);
@@ -341,7 +341,7 @@ START_TEST(mutated_indices_are_read_or_refused) {
             ck_assert_text(err, fixture_directory);
         }
     }
-    ck_assert_uint_gt(refused, 500);
+    ck_assert_uint_gt(refused, 250);
 }
 END_TEST
 
@@ -455,15 +455,16 @@ static float float_of(uint32_t bits) {
     return x;
 }
 
+/* No ck_assert in loops over all numbers: each one is a system call. */
 static float widened(uint16_t bits, int32_t dtype) {
-    float x = 0;
-    ck_assert(weft_convert(&x, WEFT_F32, &bits, dtype, 1));
+    float x = NAN;
+    (void)weft_convert(&x, WEFT_F32, &bits, dtype, 1);
     return x;
 }
 
 static uint16_t narrowed(float x, int32_t dtype) {
-    uint16_t bits = 0;
-    ck_assert(weft_convert(&bits, dtype, &x, WEFT_F32, 1));
+    uint16_t bits = 0xABCD;
+    (void)weft_convert(&bits, dtype, &x, WEFT_F32, 1);
     return bits;
 }
 
@@ -477,37 +478,35 @@ static double meaning(uint16_t bits, int exponent_bits) {
     return sign * ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
 }
 
+static bool comes_back(uint16_t bits, int32_t dtype, int exponent_bits) {
+    const float x = widened(bits, dtype);
+    const double y = meaning(bits, exponent_bits);
+    if (isnan(y)) return isnan(x) && isnan(widened(narrowed(x, dtype), dtype));
+    return (double)x == y && (signbit(x) != 0) == (signbit(y) != 0) && narrowed(x, dtype) == bits;
+}
+
 START_TEST(all_narrow_numbers_widen_and_come_back) {
-    const int32_t dtypes[] = {WEFT_BF16, WEFT_F16};
-    const int exponents[] = {8, 5};
-    for (int k = 0; k < 2; k++)
-        for (uint32_t bits = 0; bits < 65536; bits++) {
-            const float x = widened((uint16_t)bits, dtypes[k]);
-            const double y = meaning((uint16_t)bits, exponents[k]);
-            if (isnan(y)) {
-                ck_assert(isnan(x) && isnan(widened(narrowed(x, dtypes[k]), dtypes[k])));
-            } else {
-                ck_assert_double_eq((double)x, y);
-                ck_assert_int_eq(signbit(x) != 0, signbit(y) != 0);
-                ck_assert_uint_eq(narrowed(x, dtypes[k]), bits);
-            }
-        }
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        if (!comes_back((uint16_t)bits, WEFT_BF16, 8)) ck_abort_msg("bf16 %04x", bits);
+        if (!comes_back((uint16_t)bits, WEFT_F16, 5)) ck_abort_msg("fp16 %04x", bits);
+    }
 }
 END_TEST
 
-/* Between each pair of neighbours: the middle goes to the even one, a little beside it to the nearer one. */
+/* Between two neighbours: the middle goes to the even one, a little beside it to the nearer one. */
+static bool rounds_right(uint32_t bits, int32_t dtype) {
+    const float low = widened((uint16_t)bits, dtype), high = widened((uint16_t)(bits + 1), dtype);
+    const float middle = (float)(((double)low + (double)high) / 2); /* exact: fp32 has more digits */
+    const uint32_t even = bits + (bits & 1);
+    return narrowed(middle, dtype) == even && narrowed(-middle, dtype) == (0x8000u | even) &&
+           narrowed(nextafterf(middle, 0), dtype) == bits && narrowed(nextafterf(middle, INFINITY), dtype) == bits + 1;
+}
+
 START_TEST(narrowing_takes_the_nearest_and_the_even_one_of_two) {
-    const int32_t dtypes[] = {WEFT_BF16, WEFT_F16};
-    const uint32_t infinities[] = {0x7F80, 0x7C00};
-    for (int k = 0; k < 2; k++)
-        for (uint32_t bits = 0; bits + 1 < infinities[k]; bits++) {
-            const float low = widened((uint16_t)bits, dtypes[k]), high = widened((uint16_t)(bits + 1), dtypes[k]);
-            const float middle = (float)(((double)low + (double)high) / 2); /* exact: fp32 has more digits */
-            ck_assert_uint_eq(narrowed(middle, dtypes[k]), bits + (bits & 1));
-            ck_assert_uint_eq(narrowed(nextafterf(middle, 0), dtypes[k]), bits);
-            ck_assert_uint_eq(narrowed(nextafterf(middle, INFINITY), dtypes[k]), bits + 1);
-            ck_assert_uint_eq(narrowed(-middle, dtypes[k]), 0x8000u | (bits + (bits & 1)));
-        }
+    for (uint32_t bits = 0; bits + 1 < 0x7F80; bits++)
+        if (!rounds_right(bits, WEFT_BF16)) ck_abort_msg("bf16 %04x", bits);
+    for (uint32_t bits = 0; bits + 1 < 0x7C00; bits++)
+        if (!rounds_right(bits, WEFT_F16)) ck_abort_msg("fp16 %04x", bits);
     ck_assert_uint_eq(narrowed(65519.996f, WEFT_F16), 0x7BFF);
     ck_assert_uint_eq(narrowed(65520.0f, WEFT_F16), 0x7C00);
     ck_assert_uint_eq(narrowed(-1e30f, WEFT_F16), 0xFC00);
