@@ -34,6 +34,7 @@ static const int64_t way_shift[WAYS] = {0, 64, 4, 36}; /* bytes before an operan
 static const weft_device_plugin *table;
 static weft_device *devices[WAYS];
 static weft_host host;
+static void *plugin_file; /* what dlopen gave */
 
 /* The device warns of buffers that were not released. */
 static void host_log(const weft_host *h, int32_t level, const char *text) {
@@ -62,13 +63,12 @@ static void load_plugin(void) {
     const weft_plugin_list *list = NULL;
     weft_plugin_entry_fn *entry = NULL;
     char path[4096];
-    void *so = NULL;
     int i = 0;
     ck_assert_msg(dir != NULL, "WEFT_PLUGIN_PATH names the folder of weft-device-cpu.so");
     (void)snprintf(path, sizeof path, "%s/weft-device-cpu.so", dir);
-    so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    ck_assert_msg(so != NULL, "%s", dlerror());
-    *(void **)&entry = dlsym(so, "weft_plugin_entry");
+    plugin_file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    ck_assert_msg(plugin_file != NULL, "%s", dlerror());
+    *(void **)&entry = dlsym(plugin_file, "weft_plugin_entry");
     ck_assert(entry != NULL);
     host.struct_size = (uint32_t)sizeof host;
     host.sdk = WEFT_SDK_HEADERS;
