@@ -44,7 +44,7 @@ typedef struct weft_graph_sizes {
 
 /* A planned buffer as a caller hands it over. Every call's operands are checked against `bytes` before it runs. */
 typedef struct weft_slot_ref {
-    weft_ref ref;
+    weft_ref ref;  /* at a multiple of 64 bytes: places inside a slot are planned from there */
     int64_t bytes; /* from ref on */
     /* What was really touched: *used is raised to `start` plus the end of each operand, counted from ref. NULL: not wanted. */
     int64_t start; /* of ref inside the caller's slot: 0, unless several refs share a slot, as leaf gradients do */

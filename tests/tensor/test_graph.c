@@ -219,6 +219,28 @@ START_TEST(memory_is_what_backward_needs) {
 }
 END_TEST
 
+/* Products by their sizes, attention by half; backward is two of each. */
+START_TEST(work_is_counted) {
+    const double places = ROWS * LENGTH, q = RIG_HEADS * HD, kv = RIG_KV_HEADS * HD;
+    const double attention = 2.0 * places * D * (2.0 * q + 2.0 * kv) + 2.0 * ROWS * LENGTH * LENGTH * q;
+    const double mlp = 2.0 * places * D * 3.0 * RIG_F, head = 2.0 * places * D * RIG_V;
+    rig r;
+    rig_chain chain;
+    rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
+    ck_assert_double_eq(chain.runs[1].sizes->forward_flops, attention);
+    ck_assert_double_eq(chain.runs[1].sizes->backward_flops, 2.0 * attention);
+    ck_assert_double_eq(chain.runs[2].sizes->forward_flops, mlp);
+    ck_assert_double_eq(chain.runs[2].sizes->backward_flops, 2.0 * mlp);
+    ck_assert_double_eq(chain.runs[3].sizes->forward_flops, 0.0);
+    ck_assert_double_eq(chain.runs[3].sizes->backward_flops, 3.0 * head); /* logits too are made there */
+    ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, places * (2.0 * D * 4.0 + 4.0));
+    ck_assert_double_eq(chain.runs[0].sizes->forward_flops + chain.runs[0].sizes->backward_flops, 0.0);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(recompute_makes_the_same_tape) {
     rig r;
     rig_chain chain;
@@ -519,6 +541,7 @@ int main(void) {
     tcase_add_test(slots, a_slot_that_is_not_bound_is_refused);
     tcase_add_loop_test(slots, what_is_touched_is_what_was_planned, 0, RIG_DEVICES);
     tcase_add_test(slots, memory_is_what_backward_needs);
+    tcase_add_test(slots, work_is_counted);
     tcase_add_test(slots, nothing_below_what_is_trained_keeps_a_tape);
     tcase_add_test(slots, evaluation_hands_out_named_values);
     tcase_add_test(slots, a_failing_call_is_named);
