@@ -1,0 +1,277 @@
+/* tests/train/test_bits.c: what a training's numbers depend on, and what they do not.
+ *
+ * Threads, targets of weight zero and padding change no bit. How rows are cut into leaves and documents into rows
+ * changes which kernels run over how many rows, and so last bits: there the numbers agree within a tolerance. */
+#include "golden.h"
+#include "train_rig.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
+
+static const char *const golden[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
+enum { N_GOLDEN = 4 };
+
+/* ---- threads ---- */
+
+typedef struct trained {
+    float *parameters;
+    int64_t n;
+    double loss, norm; /* of the last step */
+} trained;
+
+static trained train_with(const char *model, row_data *data, int32_t leaves, const char *threads, uint64_t steps) {
+    const char *overrides[] = {ADAMW, threads, model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
+    const weft_engine_spec spec = train_rig_spec(data, leaves, false);
+    weft_step_result last = {0};
+    trained out = {0};
+    train_rig rig;
+    train_rig_open(&rig, model, data, overrides, 4);
+    train_rig_start(&rig, &spec);
+    for (uint64_t s = 1; s <= steps; s++)
+        last = train_rig_step(&rig, s);
+    out.parameters = train_rig_parameters(&rig);
+    out.n = rig.engine->layout->numel;
+    out.loss = last.loss_sum;
+    out.norm = last.norm;
+    train_rig_close(&rig);
+    return out;
+}
+
+static void same_for_all_threads(const char *model, row_data *data, int32_t leaves) {
+    static const char *const threads[] = {"device.threads=1", "device.threads=2", "device.threads=3",
+                                          "device.threads=8"};
+    const trained one = train_with(model, data, leaves, threads[0], 20);
+    ck_assert(isfinite(one.norm) && one.norm > 0.0);
+    for (int i = 1; i < 4; i++) {
+        const trained more = train_with(model, data, leaves, threads[i], 20);
+        ck_assert_msg(same_floats(one.parameters, more.parameters, one.n) && one.loss == more.loss &&
+                          one.norm == more.norm,
+                      "%s: other bits with %s", model, threads[i]);
+        free(more.parameters);
+    }
+    free(one.parameters);
+}
+
+START_TEST(threads_change_no_bit_of_a_small_model) {
+    row_data data;
+    row_data_golden(&data, golden[_i]);
+    same_for_all_threads(golden[_i], &data, 1);
+    same_for_all_threads(golden[_i], &data, data.rows);
+    row_data_free(&data);
+}
+END_TEST
+
+/* Large enough that products and sums are cut. */
+START_TEST(threads_change_no_bit_of_a_larger_model) {
+    const fresh_shape shape = {96, 256, 3, 6, 2, 1000, 64, false};
+    fresh_model model;
+    row_data data;
+    fresh_model_make(&model, &shape);
+    row_data_random(&data, 8, 64, 1000, 11);
+    same_for_all_threads(model.path, &data, 2);
+    row_data_free(&data);
+    fresh_model_remove(&model);
+}
+END_TEST
+
+/* ---- leaves and rows ---- */
+
+/* Loss, COUNT and gradients of one step over all rows, with `leaves` leaves. The engine stays open. */
+static weft_step_result one_step(train_rig *rig, const char *model, row_data *data, int32_t leaves) {
+    const char *overrides[] = {ADAMW};
+    const weft_engine_spec spec = train_rig_spec(data, leaves, true);
+    train_rig_open(rig, model, data, overrides, 2);
+    train_rig_start(rig, &spec);
+    return train_rig_step(rig, 1);
+}
+
+static void gradients_agree(const train_rig *a, const train_rig *b) {
+    for (int32_t i = 0; i < a->engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &a->engine->declared->parameters[i];
+        const int64_t at = 4 * weft_layout_offset(a->engine->layout, p);
+        float *x = read_floats(a->engine, weft_ref_at(a->engine->gradients.ref, at), p->numel);
+        float *y = read_floats(b->engine, weft_ref_at(b->engine->gradients.ref, at), p->numel);
+        ck_assert_msg(relative_error(x, y, p->numel) < 1e-5, "the gradient of %s differs by %.3g", p->name,
+                      relative_error(x, y, p->numel));
+        free(x);
+        free(y);
+    }
+}
+
+static void results_agree(const weft_step_result *a, const weft_step_result *b) {
+    ck_assert_int_eq(a->n_targets, b->n_targets);
+    ck_assert_double_lt(fabs(a->loss_sum / b->loss_sum - 1.0), 1e-6);
+    ck_assert_double_lt(fabs(a->norm / b->norm - 1.0), 1e-5);
+}
+
+START_TEST(leaves_of_one_row_agree_with_one_leaf_of_all) {
+    row_data data;
+    train_rig whole, parts;
+    weft_step_result a, b;
+    row_data_golden(&data, golden[_i]);
+    a = one_step(&whole, golden[_i], &data, 1);
+    b = one_step(&parts, golden[_i], &data, data.rows);
+    results_agree(&a, &b);
+    gradients_agree(&whole, &parts);
+    train_rig_close(&whole);
+    train_rig_close(&parts);
+    row_data_free(&data);
+}
+END_TEST
+
+/* ---- documents in rows ---- */
+
+enum { DOCUMENTS = 9, VOCABULARY = 131, PLACES = 40 };
+static const int32_t lengths[DOCUMENTS] = {41, 2, 17, 25, 9, 33, 3, 20, 12}; /* ids */
+
+static void document(int32_t *ids, int32_t d) {
+    for (int32_t i = 0; i < lengths[d]; i++)
+        ids[i] = (d * 41 + i * i * 7 + i * 3) % VOCABULARY;
+}
+
+/* In another order than the documents', each where it fits first. */
+static void pack(row_data *packed) {
+    int32_t ids[PLACES + 1], rows = 0;
+    row_data_make(packed, DOCUMENTS, PLACES);
+    for (int32_t k = 0; k < DOCUMENTS; k++) {
+        const int32_t d = (k * 4 + 2) % DOCUMENTS;
+        int32_t row = 0;
+        while (packed->used[row] + lengths[d] - 1 > PLACES)
+            row++;
+        document(ids, d);
+        row_data_add(packed, row, ids, NULL, lengths[d]);
+        if (row >= rows) rows = row + 1;
+    }
+    ck_assert_int_lt(rows, DOCUMENTS - 2);
+    packed->rows = rows;
+}
+
+START_TEST(packed_documents_agree_with_separate_ones) {
+    int32_t ids[PLACES + 1];
+    row_data packed, separate;
+    train_rig together, alone;
+    weft_step_result a, b;
+    pack(&packed);
+    row_data_make(&separate, DOCUMENTS, PLACES);
+    for (int32_t d = 0; d < DOCUMENTS; d++) {
+        document(ids, d);
+        row_data_add(&separate, d, ids, NULL, lengths[d]);
+    }
+    a = one_step(&together, "llama-gqa", &packed, 1);
+    b = one_step(&alone, "llama-gqa", &separate, 1);
+    ck_assert_int_eq(a.n_targets, 162 - DOCUMENTS); /* n - 1 of each */
+    results_agree(&a, &b);
+    gradients_agree(&together, &alone);
+    ck_assert_double_lt(fabs(train_rig_evaluate(&together) / train_rig_evaluate(&alone) - 1.0), 1e-6);
+    train_rig_close(&together);
+    train_rig_close(&alone);
+    row_data_free(&packed);
+    row_data_free(&separate);
+}
+END_TEST
+
+/* ---- what weighs nothing ---- */
+
+/* Other targets where the weight is zero, and other ids where only padding follows. Returns how many it changed. */
+static int32_t change_what_weighs_nothing(row_data *data, int32_t vocabulary) {
+    int32_t changed = 0;
+    for (int32_t r = 0; r < data->rows; r++) {
+        bool padding = true; /* from the row's end on */
+        for (int32_t t = data->length - 1; t >= 0; t--) {
+            const int64_t at = (int64_t)r * data->length + t;
+            if (data->weights[at] != 0.0f)
+                padding = false;
+            else
+                data->targets[at] = (data->targets[at] + 5 + t) % vocabulary;
+            if (padding && data->starts[at] == t) padding = false; /* its first place has no other before it */
+            if (padding) data->ids[at] = (data->ids[at] + 3 + t) % vocabulary;
+            changed += data->weights[at] == 0.0f;
+        }
+    }
+    return changed;
+}
+
+START_TEST(targets_of_weight_zero_and_padding_change_no_bit) {
+    const int32_t vocabulary[] = {97, 131, 89, 61};
+    row_data data;
+    trained before, after;
+    row_data_golden(&data, golden[_i]);
+    if (_i == 0) /* the one without padding or masks */
+        for (int32_t t = 3; t < data.length; t += 4)
+            data.weights[data.length + t] = 0.0f;
+    before = train_with(golden[_i], &data, 1, "device.threads=2", 3);
+    ck_assert_int_gt(change_what_weighs_nothing(&data, vocabulary[_i]), 0);
+    after = train_with(golden[_i], &data, 1, "device.threads=2", 3);
+    ck_assert(before.loss == after.loss && before.norm == after.norm);
+    ck_assert(same_floats(before.parameters, after.parameters, before.n));
+    free(before.parameters);
+    free(after.parameters);
+    row_data_free(&data);
+}
+END_TEST
+
+/* A weight is a factor of its target's loss and of nothing else: COUNT stays. */
+START_TEST(weights_scale_the_loss_and_not_the_count) {
+    row_data data;
+    train_rig once, twice;
+    weft_step_result a, b;
+    row_data_golden(&data, "llama-gqa");
+    a = one_step(&once, "llama-gqa", &data, 1);
+    for (int64_t i = 0; i < (int64_t)data.rows * data.length; i++)
+        data.weights[i] *= 2.0f;
+    b = one_step(&twice, "llama-gqa", &data, 1);
+    ck_assert_int_eq(a.n_targets, b.n_targets);
+    ck_assert_double_lt(fabs(b.loss_sum / a.loss_sum / 2.0 - 1.0), 1e-6);
+    ck_assert_double_lt(fabs(b.norm / a.norm / 2.0 - 1.0), 1e-5);
+    train_rig_close(&once);
+    train_rig_close(&twice);
+    row_data_free(&data);
+}
+END_TEST
+
+/* ---- data ---- */
+
+START_TEST(each_leaf_is_fetched_once_a_step) {
+    const char *overrides[] = {ADAMW,
+                               _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    row_data_golden(&data, "llama-tied");
+    spec = train_rig_spec(&data, 3, true);
+    train_rig_open(&rig, "llama-tied", &data, overrides, 3);
+    train_rig_start(&rig, &spec);
+    ck_assert_int_eq(data.leaves, 0);
+    train_rig_steps(&rig, 4);
+    ck_assert_int_eq(data.leaves, 12);
+    ck_assert_int_eq(data.shapes, 12);
+    (void)train_rig_evaluate(&rig);
+    ck_assert_int_eq(data.leaves, 13);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("bits");
+    TCase *tests = tcase_create("bits");
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN);
+    tcase_add_test(tests, threads_change_no_bit_of_a_larger_model);
+    tcase_add_loop_test(tests, leaves_of_one_row_agree_with_one_leaf_of_all, 0, N_GOLDEN);
+    tcase_add_test(tests, packed_documents_agree_with_separate_ones);
+    tcase_add_loop_test(tests, targets_of_weight_zero_and_padding_change_no_bit, 0, N_GOLDEN);
+    tcase_add_test(tests, weights_scale_the_loss_and_not_the_count);
+    tcase_add_loop_test(tests, each_leaf_is_fetched_once_a_step, 0, 2);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
