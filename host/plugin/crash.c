@@ -177,25 +177,31 @@ static const char *signal_name(int number) {
     }
 }
 
-static void crash_handler(int number, siginfo_t *info, void *context) {
-    line out = {{0}, 0};
+/* "in FILE (sha256 ...), called from FILE (sha256 ...)" */
+static void put_place(line *out, const void *context) {
     uintptr_t counter = 0, stack = 0;
     const object *where = NULL, *caller = NULL;
-    const char *what = atomic_load(&doing);
     registers(&counter, &stack, context);
     where = object_at(counter);
     if (where == NULL || where->sha256[0] == 0) caller = caller_on_stack(stack);
+    put(out, "in ");
+    if (where != NULL) put_object(out, where);
+    if (where == NULL) put(out, "code of no known file");
+    if (caller != NULL) {
+        put(out, ", called from ");
+        put_object(out, caller);
+    }
+}
+
+static void crash_handler(int number, siginfo_t *info, void *context) {
+    line out = {{0}, 0};
+    const char *what = atomic_load(&doing);
     put(&out, "weft: signal ");
     put_number(&out, (uint64_t)number);
     put(&out, " (");
     put(&out, signal_name(number));
-    put(&out, ") in ");
-    if (where != NULL) put_object(&out, where);
-    if (where == NULL) put(&out, "code of no known file");
-    if (caller != NULL) {
-        put(&out, ", called from ");
-        put_object(&out, caller);
-    }
+    put(&out, ") ");
+    put_place(&out, context);
     if (what != NULL) {
         put(&out, ", in ");
         put(&out, what);
