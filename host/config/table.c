@@ -84,16 +84,19 @@ static weft_status check_default(const weft_key *row, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     weft_value value = {{0}, NULL};
     weft_status status = WEFT_OK;
+    bool relative = false;
     if (row->fallback == NULL) return WEFT_OK;
-    if (row->type == WEFT_KEY_PATH && *row->fallback != '\0' && *row->fallback != '/' &&
-        !weft_words_have(row->range, row->fallback)) {
+    status = weft_value_parse(&value, row, row->fallback, "/", &why);
+    /* Words and numbers stay as they are; any other text was a relative path. */
+    relative = status == WEFT_OK && row->type == WEFT_KEY_PATH && *row->fallback != '/' &&
+               strcmp(value.text, row->fallback) != 0;
+    weft_value_free(&value);
+    if (relative) {
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "its default '%s' is a relative path, and relative to nothing: it must "
                               "be empty, absolute or a word of its range",
                               row->fallback);
     }
-    status = weft_value_parse(&value, row, row->fallback, "/", &why);
-    weft_value_free(&value);
     if (status == WEFT_OK || status == WEFT_E_MEMORY) return status;
     return weft_error_set(err, WEFT_E_PLUGIN, "its default '%s' %s", row->fallback, why.text);
 }

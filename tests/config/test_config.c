@@ -268,6 +268,42 @@ START_TEST(rules_across_keys_name_the_value) {
 }
 END_TEST
 
+#define HELD_KEYS(K) K(PATH, held, "0.1", "none | number", "", WEFT_SAME, "A fraction, a number, or a file.")
+
+WEFT_KEYS(held_config, HELD_KEYS)
+
+/* The value of `[data] held`. */
+static const char *held(const char *path) {
+    static held_config filled;
+    weft_config_free(config);
+    config = NULL;
+    ck_assert_ok(weft_config_load(&config, path, NULL, 0, &err));
+    ck_assert_ok(weft_config_fill(config, &filled, "data", held_config_keys(), held_config_n_keys,
+                                  (uint32_t)sizeof(weft_key), &err));
+    ck_assert_ok(weft_config_finish(config, &err));
+    return filled.held;
+}
+
+START_TEST(a_number_in_a_path_key_is_no_file) {
+    static const char *const rows[][2] = {{"", "0.1"},
+                                          {"held = 5\n", "5"},
+                                          {"held = 2.50\n", "2.50"},
+                                          {"held = none\n", "none"},
+                                          {"held = ./5\n", NULL},
+                                          {"held = 5.txt\n", NULL}};
+    ck_assert_int_eq(mkdir("sub", 0777), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *expected = rows[i][1] != NULL ? rows[i][1] : in_directory(i == 4 ? "sub/5" : "sub/5.txt");
+        char text[64];
+        (void)snprintf(text, sizeof text, "[data]\n%s", rows[i][0]);
+        write_text("sub/run.ini", text);
+        ck_assert_str_eq(held("sub/run.ini"), expected);
+        ck_assert_ok(weft_config_save_resolved(config, "one.ini", &err));
+        ck_assert_str_eq(held("one.ini"), expected);
+    }
+}
+END_TEST
+
 START_TEST(resolved_reads_back_the_same) {
     const char *const overrides[] = {"data.separator= \"a\\b\" ; c ", "train.clip=0.1"};
     char *first = NULL, *second = NULL;
@@ -393,6 +429,7 @@ int main(void) {
     tcase_add_test(tests, files_that_cannot_be_read_are_named);
     tcase_add_test(tests, a_missing_plugin_is_asked_for);
     tcase_add_test(tests, rules_across_keys_name_the_value);
+    tcase_add_test(tests, a_number_in_a_path_key_is_no_file);
     tcase_add_test(tests, resolved_reads_back_the_same);
     tcase_add_test(tests, explain_tells_every_source);
     tcase_add_test(tests, explain_as_json_is_typed);

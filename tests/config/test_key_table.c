@@ -32,6 +32,31 @@ START_TEST(a_sound_table_passes) {
 }
 END_TEST
 
+/* rows[3] is a PATH. A number is a good default where the range has the word for it, and that word is never one. */
+START_TEST(a_number_may_be_the_default_of_a_path) {
+    static const struct {
+        const char *range, *fallback;
+        bool sound;
+    } texts[] = {{"none | number", "0.1", true},
+                 {"none | number", "none", true},
+                 {"number", "12", true},
+                 {"number", "/12", true},
+                 {"none | number", "number", false},
+                 {"none | number", "./12", false},
+                 {"none | number", "12.txt", false},
+                 {"none", "12", false},
+                 {"", "number", false}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        ck_assert_int_eq(rows[3].type, WEFT_KEY_PATH);
+        rows[3].range = texts[i].range;
+        rows[3].fallback = texts[i].fallback;
+        ck_assert_msg((check() == WEFT_OK) == texts[i].sound, "%s: %s: %s", texts[i].range, texts[i].fallback,
+                      err.text);
+        if (!texts[i].sound) ck_assert_says(err, "is a relative path");
+    }
+}
+END_TEST
+
 START_TEST(all_tables_of_the_host_pass) {
     weft_settings_section table;
     size_t n = 0;
@@ -183,6 +208,7 @@ int main(void) {
     suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, setup, NULL);
     tcase_add_test(tests, a_sound_table_passes);
+    tcase_add_test(tests, a_number_may_be_the_default_of_a_path);
     tcase_add_test(tests, all_tables_of_the_host_pass);
     tcase_add_loop_test(tests, a_table_that_lies_is_refused, 0, (int)(sizeof says / sizeof *says));
     tcase_add_test(tests, a_table_of_the_wrong_shape_is_refused);

@@ -9,7 +9,7 @@
 /* clang-format off */
 #define TEXT_KEYS(K)                                                                                                   \
     K(PATH, path,       NULL,   "", "", WEFT_SAME, "File to learn from: plain text, or JSONL.")                        \
-    K(I64,  context,    "256",  "[1,16M]", "tokens", WEFT_SAME, "Inputs of a row; longer documents are cut into windows.") \
+    K(I64,  context,    "256",  "[1,16M]", "tokens", WEFT_SAME, "Inputs of a row; longer documents become windows.") \
     K(PATH, validation, "none", "none | number", "", WEFT_SAME,                                                        \
       "Documents kept for evaluation: none, a fraction below 1, a number of documents, or a file of their own.")       \
     K(ENUM, format,     "auto", "auto,text,jsonl", "", WEFT_SAME, "auto: JSONL if the file's name ends in .jsonl.")    \

@@ -6,7 +6,7 @@
  *     #define LION_KEYS(K)                                                                       \
  *         K(F64, lr,    "1e-4", "(0,1]", "",  WEFT_SAME, "Step size before the schedule.")       \
  *         K(F64, beta1, "0.9",  "[0,1)", "",  WEFT_SAME, "Interpolation of the update.")
- *     WEFT_KEYS(lion_config, LION_KEYS)     -> struct lion_config { double lr; double beta1; }, lion_config_keys[]
+ *     WEFT_KEYS(lion_config, LION_KEYS)     -> struct lion_config { double lr; double beta1; }, lion_config_keys()
  *
  * Types and their C types (all 8 bytes, so the struct has no padding):
  *   I64   int64_t       a whole number; 4k, 2Ki, 1e6 are allowed
@@ -77,8 +77,8 @@ typedef struct weft_key {
     {(uint32_t)sizeof(weft_key), (flags), WEFT_KEY_##type, (uint32_t)offsetof(WEFT_KEYS_STRUCT_, name), #name,         \
      fallback, range, unit, help},
 
-/* Declares `typedef struct {...} config` and config_keys(), which gives its rows. A plugin of several files puts the first
- * half into its header and the second into the file that has WEFT_PLUGIN. */
+/* Declares `typedef struct {...} config` and config_keys(), which gives its rows. A plugin of several files puts
+ * WEFT_KEYS_STRUCT into its header and WEFT_KEYS_TABLE into the file that has WEFT_PLUGIN. */
 #define WEFT_KEYS(config, LIST)                                                                                        \
     WEFT_KEYS_STRUCT(config, LIST)                                                                                     \
     WEFT_KEYS_TABLE(config, LIST)
