@@ -69,10 +69,12 @@ static size_t stripped_end(const finding *self, size_t end) {
     return end;
 }
 
+/* A token of white space may lie in what the one before stripped; nothing is left of it then. */
 static weft_status found(finding *self, const bpe_added_token *token, size_t begin, size_t end) {
     weft_status status = WEFT_OK;
     if (token->strip_left) begin = stripped_begin(self, begin);
     if (token->strip_right) end = stripped_end(self, end);
+    if (begin >= end) return WEFT_OK;
     if (self->done < begin) status = self->give(self->context, NULL, self->done, begin, self->err);
     if (status == WEFT_OK) status = self->give(self->context, token, begin, end, self->err);
     self->done = end;

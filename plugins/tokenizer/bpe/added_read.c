@@ -71,6 +71,9 @@ static weft_status index_token(reading *self, const bpe_added_token *token, int3
     const bpe_text *form = token->form.bytes == NULL ? &token->content : &token->form;
     bpe_trie *trie = token->normalized ? &self->added->normalized : &self->added->as_is;
     int32_t taken = -1;
+    if (form->n == 0)
+        return bpe_json_fail(err, at, "the normalizer leaves nothing of %s, so that it can never be found.",
+                             bpe_quote(token->content.bytes, token->content.n).text);
     if (!bpe_trie_put(trie, form->bytes, form->n, number, &taken)) return bpe_no_memory(err);
     if (taken < 0) return WEFT_OK;
     return bpe_json_fail(err, at, "%s is found by the same text as added_tokens[%d].",

@@ -1,5 +1,6 @@
 /* read.c: a directory becomes a tokenizer: its files are opened, each part reads its own, the tables by id are filled. */
 #include "tokenizer.h"
+#include "unicode.h"
 
 #include <unistd.h>
 
@@ -79,6 +80,25 @@ static weft_status read_parts(weft_tokenizer *self, const bpe_place *at, const j
     return status;
 }
 
+/* With prepend_scheme = first, what counts as the beginning depends on how the library traces characters back through the
+ * normalizer. One character for another is plain; a replacement that takes or leaves another number of them is not. */
+static weft_status judge_first(const weft_tokenizer *self, const bpe_place *at, weft_error *err) {
+    const bpe_place here = bpe_place_key(at, "normalizer");
+    const bpe_split_step *first = BPE_AT(&self->split.steps, bpe_split_step);
+    int32_t point = 0;
+    if (self->split.steps.n == 0 || first->kind != BPE_META || first->scheme != BPE_FIRST) return WEFT_OK;
+    for (size_t i = 0; i < self->normal.steps.n; i++) {
+        const bpe_normal_step *step = &BPE_AT(&self->normal.steps, bpe_normal_step)[i];
+        const bpe_text *literal = &step->pattern.literal;
+        if (step->kind != BPE_REPLACE || (step->pattern.kind == BPE_LITERAL && step->content.n > 0 &&
+                                          bpe_utf8(literal->bytes, literal->n, &point) == literal->n))
+            continue;
+        return bpe_json_fail(err, &here, "a Replace of anything but one character beside Metaspace with prepend_scheme "
+                                         "= first is not supported.");
+    }
+    return WEFT_OK;
+}
+
 static weft_status fill_ids(weft_tokenizer *self, weft_error *err) {
     const int32_t of_model = (int32_t)self->model.vocab.pieces.n;
     self->n_ids = self->added.highest + 1 > of_model ? self->added.highest + 1 : of_model;
@@ -107,6 +127,7 @@ weft_status bpe_tokenizer_read(weft_tokenizer *self, const char *directory, weft
     from.map_at = bpe_place_file(paths[2]);
     status = judge_root(self, &from.root_at, roots[0], err);
     if (status == WEFT_OK) status = read_parts(self, &from.root_at, roots[0], err);
+    if (status == WEFT_OK) status = judge_first(self, &from.root_at, err);
     if (status == WEFT_OK) status = bpe_special_read(&self->special, &from, err);
     if (status == WEFT_OK) status = fill_ids(self, err);
 done:

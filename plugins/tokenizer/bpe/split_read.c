@@ -84,6 +84,9 @@ static weft_status read_meta(bpe_split *self, const bpe_place *at, const json_t 
     weft_status status = bpe_json_known(at, json, "type replacement add_prefix_space prepend_scheme split str_rep", err);
     if (status == WEFT_OK) status = bpe_meta_read(&replacement, &scheme, self->host, at, json, err);
     if (status == WEFT_OK) status = bpe_json_bool(&split, at, json, "split", &yes, err);
+    if (status == WEFT_OK && scheme == BPE_FIRST && self->steps.n > 0)
+        status = bpe_json_fail(err, at, "prepend_scheme = first is supported as the first step alone, where it is plain "
+                                        "which piece begins the text.");
     step = add_step(self, BPE_META, at, &status, err);
     if (step == NULL) {
         self->host->release(self->host, replacement.bytes);
