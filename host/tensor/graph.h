@@ -1,9 +1,10 @@
 /* host/tensor/graph.h: one segment's forward as a record, its derived backward, and their execution on a device.
  *
- * A graph is made once per (segment, mode, leaf shape) by calling the model's forward with the recording operators. From the
- * record follow, before anything runs: which parameters the segment reads, the bytes of its tape (what backward needs from
- * forward), of its scratch in either direction, of its key-value state, and its operations. Execution replays the record with
- * buffers that the caller binds; it allocates nothing and checks every operand against its slot's size.
+ * A graph is made once per (segment, mode, leaf shape) by calling the model's forward with the recording operators.
+ * From the record follow, before anything runs: which parameters the segment reads, the bytes of its tape (what
+ * backward needs from forward), of its scratch in either direction, of its key-value state, and its operations.
+ * Execution replays the record with buffers that the caller binds; it allocates nothing and checks every operand
+ * against its slot's size.
  *
  * This stage knows values and operators; it knows nothing of units, strategies, events or files. */
 #ifndef WEFT_HOST_TENSOR_GRAPH_H
@@ -12,10 +13,10 @@
 #include "model/declare.h"
 
 typedef struct weft_graph_spec {
-    int32_t mode;          /* weft_mode */
-    int32_t rows, length;  /* B, T of the leaf */
-    int32_t cache_rows;    /* GENERATE: places that the key-value state holds; else 0 */
-    bool carry_gradient;   /* TRAIN: the gradient of the carry that comes in is wanted (something below is trained) */
+    int32_t mode;         /* weft_mode */
+    int32_t rows, length; /* B, T of the leaf */
+    int32_t cache_rows;   /* GENERATE: places that the key-value state holds; else 0 */
+    bool carry_gradient;  /* TRAIN: the gradient of the carry that comes in is wanted (something below is trained) */
     const weft_device_plugin *kernels; /* for workspace sizes */
     weft_device *device;
 } weft_graph_spec;
@@ -23,30 +24,32 @@ typedef struct weft_graph_spec {
 /* Parameter use. */
 typedef struct weft_graph_read {
     int32_t parameter;
-    bool adds; /* set by the caller before weft_graph_plan: an earlier BACKWARD of the same leaf has already written this
-                  parameter's leaf gradient, so this segment's finished gradient is added to it, once */
+    bool adds; /* set by the caller before weft_graph_plan: an earlier BACKWARD of the same leaf has already written
+                  this parameter's leaf gradient, so this segment's finished gradient is added to it, once */
 } weft_graph_read;
 
 typedef struct weft_graph_sizes {
-    int64_t carry;         /* bytes of the carry that goes out; 0 for the last segment */
-    int64_t tape;          /* TRAIN with a backward; else 0 */
-    int64_t forward_work;  /* scratch of a FORWARD that fills the tape */
-    int64_t forward_work_untaped; /* scratch of a FORWARD without one (evaluation, generation, activation checkpointing) */
-    int64_t recompute_work; /* scratch of RECOMPUTE, which makes the tape alone and no carry: at most forward_work */
-    int64_t backward_work; /* scratch of BACKWARD */
-    int64_t state;         /* key-value state (GENERATE) */
+    int64_t carry;        /* bytes of the carry that goes out; 0 for the last segment */
+    int64_t tape;         /* TRAIN with a backward; else 0 */
+    int64_t forward_work; /* scratch of a FORWARD that fills the tape */
+    int64_t
+        forward_work_untaped; /* scratch of a FORWARD without one (evaluation, generation, activation checkpointing) */
+    int64_t recompute_work;   /* scratch of RECOMPUTE, which makes the tape alone and no carry: at most forward_work */
+    int64_t backward_work;    /* scratch of BACKWARD */
+    int64_t state;            /* key-value state (GENERATE) */
     bool has_backward;
-    bool has_loss;         /* ends in lm_head */
-    bool backward_reads_carry; /* BACKWARD reads the carry that came in; RECOMPUTE may always */
-    double forward_flops, backward_flops;           /* of matrix products and attention (causal counted by half) */
-    double forward_bytes, backward_bytes;           /* of memory traffic of the other operators */
+    bool has_loss;                        /* ends in lm_head */
+    bool backward_reads_carry;            /* BACKWARD reads the carry that came in; RECOMPUTE may always */
+    double forward_flops, backward_flops; /* of matrix products and attention (causal counted by half) */
+    double forward_bytes, backward_bytes; /* of memory traffic of the other operators */
 } weft_graph_sizes;
 
 /* A planned buffer as a caller hands it over. Every call's operands are checked against `bytes` before it runs. */
 typedef struct weft_slot_ref {
     weft_ref ref;  /* at a multiple of 64 bytes: places inside a slot are planned from there */
     int64_t bytes; /* from ref on */
-    /* What was really touched: *used is raised to `start` plus the end of each operand, counted from ref. NULL: not wanted. */
+    /* What was really touched: *used is raised to `start` plus the end of each operand, counted from ref. NULL: not
+     * wanted. */
     int64_t start; /* of ref inside the caller's slot: 0, unless several refs share a slot, as leaf gradients do */
     int64_t *used;
 } weft_slot_ref;
@@ -59,14 +62,15 @@ typedef struct weft_graph_binding {
     weft_slot_ref ids, targets, weights, starts, positions; /* the leaf, (B,T) each */
     weft_slot_ref carry_in, carry_out;
     weft_slot_ref d_carry_out, d_carry_in; /* BACKWARD: gradient that comes from above; that goes below */
-    weft_slot_ref tape; /* FORWARD with buffer NULL keeps nothing: the untaped variant; RECOMPUTE makes the tape later */
+    weft_slot_ref
+        tape; /* FORWARD with buffer NULL keeps nothing: the untaped variant; RECOMPUTE makes the tape later */
     weft_slot_ref work;
     weft_slot_ref state; /* GENERATE */
     int64_t past;        /* GENERATE: places already in the state */
-    weft_ref loss;       /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
-                            gradient is, so that logits are made once); EVALUATE: by FORWARD */
+    weft_ref loss; /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
+                      gradient is, so that logits are made once); EVALUATE: by FORWARD */
     weft_slot_ref logits; /* GENERATE: (B, vocab) fp32 of the last place */
-    double count;        /* targets of the optimizer step: what per-step losses are multiplied by */
+    double count;         /* targets of the optimizer step: what per-step losses are multiplied by */
 } weft_graph_binding;
 
 /* Records segment `segment`. The graph keeps pointers to declared and spec's device. */
@@ -81,13 +85,14 @@ weft_graph_read *weft_graph_reads(weft_graph *graph, int32_t *n_reads);
 weft_status weft_graph_plan(weft_graph *graph, weft_error *err);
 const weft_graph_sizes *weft_graph_size(const weft_graph *graph);
 
-/* FORWARD. With recompute = true RECOMPUTE: the tape again, bit by bit, from carry_in and the leaf; no loss, no carry. */
+/* FORWARD. With recompute = true RECOMPUTE: the tape again, bit by bit, from carry_in and the leaf; no loss, no carry.
+ */
 weft_status weft_graph_forward(const weft_graph *graph, const weft_graph_binding *binding, bool recompute,
                                weft_error *err);
 weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_binding *binding, weft_error *err);
 
-/* A value that the segment named with `output` (EVALUATE), as the last forward with this binding left it: `width` fp32 per
- * place, valid until its slot is written again. False: no such name. */
+/* A value that the segment named with `output` (EVALUATE), as the last forward with this binding left it: `width` fp32
+ * per place, valid until its slot is written again. False: no such name. */
 bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
                        int64_t *width);
 
