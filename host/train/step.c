@@ -292,7 +292,6 @@ static weft_status run_program(weft_stepper *self, const weft_stage *stage, weft
     const weft_exec_table table = exec_table(self);
     self->stage = stage;
     self->leaf_now = -1;
-    self->data_seconds = 0.0;
     memset(self->used, 0, (size_t)stage->program->n_slots * sizeof *self->used);
     return weft_program_execute(stage->program, &stage->job->spec, &table, self->trace, self->step, err);
 }
@@ -337,6 +336,7 @@ static weft_status blame_forward(weft_stepper *self, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_error_set(err, WEFT_E_NUMERIC, "%s is the first to give a number that is not finite",
                                 self->engine->declared->segments[self->engine->declared->n_segments - 1].name);
+    if (self->step == 0) return weft_error_prefix(err, "evaluation: the loss is not finite; ");
     return weft_error_prefix(err, "step %llu: the loss is not finite; ", (unsigned long long)self->step);
 }
 
@@ -350,6 +350,7 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     self->clip = clip;
     self->split = WEFT_SPLIT_TRAIN;
     self->first_row = (step - 1) * (uint64_t)stage->graphs->rows * (uint64_t)stage->program->leaves;
+    self->data_seconds = 0.0;
     weft_crash_step(step);
     status = run_program(self, stage, err);
     if (status == WEFT_OK) status = read_losses(self, stage->program->leaves, err);
@@ -372,8 +373,11 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     weft_status status = WEFT_OK;
     self->split = split;
     self->first_row = first_row;
+    self->step = 0;
     self->stage = stage;
     self->leaf_now = -1;
+    self->data_seconds = 0.0;
+    memset(&self->result, 0, sizeof self->result);
     status = on_count(self, err);
     if (status == WEFT_OK && self->count > 0) status = run_program(self, stage, err);
     if (status == WEFT_OK) status = read_losses(self, self->count > 0 ? 1 : 0, err);
