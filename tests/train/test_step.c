@@ -1,0 +1,321 @@
+/* tests/train/test_step.c: what one step does and leaves alone: the choice of what is trained, numbers that are not
+ * finite, and a step without a target. */
+#include "golden.h"
+#include "train_rig.h"
+
+#include <check.h>
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
+
+/* ---- what is trained ---- */
+
+/* trained: fnmatch patterns of the names that [train] trainable must choose; NULL ends them. */
+typedef struct choice {
+    const char *model, *trainable;
+    const char *trained[4];
+    int32_t segments; /* that have a BACKWARD: from the lowest trained one up to the head */
+} choice;
+
+static const choice choices[] = {
+    {"llama-gqa", "train.trainable=all", {"*"}, 6},
+    {"llama-gqa", "train.trainable=last:1", {"model.layers.1.*"}, 3},
+    {"llama-gqa", "train.trainable=last:2", {"model.layers.[01].*"}, 5},
+    {"llama-gqa", "train.trainable=first:1", {"model.layers.0.*"}, 5},
+    {"llama-gqa", "train.trainable=head", {"lm_head.weight"}, 1},
+    {"llama-gqa", "train.trainable=head, last:1", {"lm_head.weight", "model.layers.1.*"}, 3},
+    {"llama-gqa", "train.trainable=*norm.weight", {"*norm.weight"}, 5},
+    {"llama-gqa", "train.trainable=model.layers.1.mlp.*,model.norm.weight", {"*.1.mlp.*", "model.norm.*"}, 2},
+    {"llama-gqa", "train.trainable=model.embed_tokens.weight", {"model.embed_tokens.weight"}, 6},
+    {"llama-gqa", "train.trainable=*self_attn.q_proj.weight", {"*.q_proj.*"}, 5},
+    {"llama-tied", "train.trainable=head", {"model.embed_tokens.weight"}, 8}, /* one storage under two names */
+    {"llama-tied", "train.trainable=first:2", {"model.layers.0.*", "model.layers.1.*"}, 7},
+};
+enum { N_CHOICES = sizeof choices / sizeof *choices };
+
+static bool chosen(const choice *c, const char *name) {
+    for (int i = 0; i < 4 && c->trained[i] != NULL; i++)
+        if (fnmatch(c->trained[i], name, 0) == 0) return true;
+    return false;
+}
+
+static int32_t count_backwards(const weft_program *program) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < program->n_events; i++)
+        n += program->events[i].kind == WEFT_EVENT_BACKWARD;
+    return n;
+}
+
+/* Memory of gradients and states is that of the trained parameters; a frozen unit has no leaf gradient, a segment below
+ * all that is trained no tape. */
+static void check_memory(const weft_engine *engine, const choice *c, int32_t leaves) {
+    const weft_program *program = engine->train.program;
+    int64_t trained = 0;
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        ck_assert_msg(p->trainable == chosen(c, p->name), "%s: %s", c->trainable, p->name);
+        if (p->trainable)
+            trained += (p->numel + engine->layout->grid - 1) / engine->layout->grid * engine->layout->grid;
+    }
+    ck_assert_int_eq(engine->account.taken[WEFT_ACCOUNT_GRADIENTS], 4 * trained);
+    ck_assert_int_eq(engine->account.taken[WEFT_ACCOUNT_OPTIMIZER], 8 * trained);
+    ck_assert_int_eq(count_backwards(program), c->segments * leaves);
+    for (int32_t i = 0; i < program->n_slots; i++) {
+        const weft_slot *slot = &program->slots[i];
+        if (slot->kind == WEFT_SLOT_LEAF_GRADIENT) ck_assert_int_ge(engine->layout->units[slot->unit].groups[0], 0);
+        if (slot->kind == WEFT_SLOT_TAPE) ck_assert_int_ge(slot->segment, engine->declared->n_segments - c->segments);
+    }
+}
+
+/* Every chosen parameter has moved, every other one has the bits that it began with. */
+static void check_moved(const weft_engine *engine, const choice *c, const float *before, const float *after) {
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        const int64_t at = weft_layout_offset(engine->layout, p);
+        ck_assert_msg(same_floats(before + at, after + at, p->numel) == !chosen(c, p->name), "%s: %s %s", c->trainable,
+                      p->name, chosen(c, p->name) ? "did not move" : "moved");
+    }
+}
+
+START_TEST(what_is_not_chosen_stays_and_takes_no_memory) {
+    const choice *c = &choices[_i];
+    const char *overrides[] = {ADAMW, c->trainable};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    float *before = NULL, *after = NULL;
+    row_data_golden(&data, c->model);
+    spec = train_rig_spec(&data, 3, false);
+    train_rig_open(&rig, c->model, &data, overrides, 3);
+    train_rig_start(&rig, &spec);
+    check_memory(rig.engine, c, 3);
+    before = train_rig_parameters(&rig);
+    train_rig_steps(&rig, 5);
+    after = train_rig_parameters(&rig);
+    check_moved(rig.engine, c, before, after);
+    free(before);
+    free(after);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+/* A frozen parameter is no obstacle: what is trained gets the gradient that it gets when all is trained. */
+START_TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
+    const char *all[] = {ADAMW}, *some[] = {ADAMW, "train.trainable=model.layers.0.*,model.norm.weight"};
+    row_data data;
+    train_rig whole, part;
+    weft_engine_spec spec;
+    row_data_golden(&data, "llama-gqa");
+    spec = train_rig_spec(&data, 3, false);
+    train_rig_open(&whole, "llama-gqa", &data, all, 2);
+    train_rig_open(&part, "llama-gqa", &data, some, 3);
+    train_rig_start(&whole, &spec);
+    train_rig_start(&part, &spec);
+    ck_assert(train_rig_step(&whole, 1).loss_sum == train_rig_step(&part, 1).loss_sum);
+    for (int32_t i = 0; i < part.engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &part.engine->declared->parameters[i], *q = &whole.engine->declared->parameters[i];
+        float *a = NULL, *b = NULL;
+        if (!p->trainable) continue;
+        a = read_floats(part.engine,
+                        weft_ref_at(part.engine->gradients.ref, 4 * weft_layout_offset(part.engine->layout, p)),
+                        p->numel);
+        b = read_floats(whole.engine,
+                        weft_ref_at(whole.engine->gradients.ref, 4 * weft_layout_offset(whole.engine->layout, q)),
+                        p->numel);
+        ck_assert_msg(same_floats(a, b, p->numel), "the gradient of %s", p->name);
+        free(a);
+        free(b);
+    }
+    train_rig_close(&whole);
+    train_rig_close(&part);
+    row_data_free(&data);
+}
+END_TEST
+
+/* ---- numbers that are not finite ---- */
+
+typedef struct poisoned {
+    const char *parameter, *named; /* what the sentence must name */
+    float value;
+} poisoned;
+
+static const poisoned bad[] = {
+    {"model.embed_tokens.weight", "embed", NAN},
+    {"model.layers.0.self_attn.k_proj.weight", "layers.0.attn", NAN},
+    {"model.layers.1.self_attn.q_proj.weight", "layers.1.attn", NAN},
+    {"model.layers.1.self_attn.v_proj.weight", "layers.1.attn", 1e38f},
+    {"model.layers.1.self_attn.o_proj.weight", "layers.1.attn", INFINITY},
+    {"model.layers.1.input_layernorm.weight", "layers.1.attn", 1e38f},
+    {"model.layers.1.post_attention_layernorm.weight", "layers.1.mlp", 1e38f},
+    {"model.layers.1.mlp.gate_proj.weight", "layers.1.mlp", NAN},
+    {"model.layers.1.mlp.up_proj.weight", "layers.1.mlp", -INFINITY},
+    {"model.layers.1.mlp.down_proj.weight", "layers.1.mlp", NAN},
+    {"model.norm.weight", "head", NAN},
+    {"lm_head.weight", "head", INFINITY},
+    {"model.norm.weight", "gradient of lm_head.weight", 1e38f}, /* the loss is finite, its gradient is not */
+};
+enum { N_BAD = sizeof bad / sizeof *bad };
+
+/* Puts a value into element 7 of a parameter and gives what was there. */
+static float put(const weft_engine *engine, const char *name, float value) {
+    const int32_t p = weft_declared_find(engine->declared, name);
+    weft_ref at;
+    weft_error err = WEFT_ERROR_INIT;
+    float old = 0.0f;
+    ck_assert_int_ge(p, 0);
+    at = weft_ref_at(engine->parameter_refs[p], 4 * 7);
+    ck_assert_int_eq(engine->kernels->read(engine->device, NULL, &old, at, 4, &err), WEFT_OK);
+    ck_assert_int_eq(engine->kernels->write(engine->device, NULL, at, &value, 4, &err), WEFT_OK);
+    return old;
+}
+
+/* Each bad value in turn: the step fails, says where, and changes nothing. */
+static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
+    for (int i = 0; i < N_BAD; i++) {
+        float *before = state(rig), *after = NULL;
+        const float old = put(rig->engine, bad[i].parameter, bad[i].value);
+        weft_error err = WEFT_ERROR_INIT;
+        weft_step_result result = {.loss_sum = -1.0};
+        const weft_status status = weft_stepper_train(rig->stepper, &result, 7, 1e-3, 0.5, &err);
+        ck_assert_msg(status == WEFT_E_NUMERIC, "%g in %s: status %d", (double)bad[i].value, bad[i].parameter,
+                      (int)status);
+        ck_assert_msg(strncmp(err.text, "step 7: ", 8) == 0 && strstr(err.text, bad[i].named) != NULL, "%g in %s: %s",
+                      (double)bad[i].value, bad[i].parameter, err.text);
+        ck_assert_double_eq(result.loss_sum, -1.0); /* untouched */
+        (void)put(rig->engine, bad[i].parameter, old);
+        after = state(rig);
+        ck_assert_msg(same_floats(before, after, rig->engine->layout->trainable_numel), "%s", bad[i].parameter);
+        free(before);
+        free(after);
+    }
+}
+
+static float *second_moment(const train_rig *rig) {
+    return read_floats(rig->engine, rig->engine->state[1].ref, rig->engine->layout->trainable_numel);
+}
+
+START_TEST(a_number_that_is_not_finite_stops_with_step_and_segment) {
+    const char *overrides[] = {ADAMW,
+                               _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    row_data_golden(&data, "llama-gqa");
+    spec = train_rig_spec(&data, _i == 0 ? 1 : 3, true);
+    train_rig_open(&rig, "llama-gqa", &data, overrides, 3);
+    train_rig_start(&rig, &spec);
+    train_rig_steps(&rig, 2);
+    fail_each(&rig, train_rig_parameters);
+    fail_each(&rig, second_moment);
+    (void)train_rig_step(&rig, 3); /* nothing stayed behind */
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+START_TEST(an_evaluation_that_is_not_finite_says_where) {
+    const char *overrides[] = {ADAMW};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    row_data_golden(&data, "llama-gqa");
+    spec = train_rig_spec(&data, 1, true);
+    train_rig_open(&rig, "llama-gqa", &data, overrides, 2);
+    train_rig_start(&rig, &spec);
+    train_rig_steps(&rig, 2);
+    (void)put(rig.engine, "model.layers.1.mlp.up_proj.weight", NAN);
+    ck_assert_int_eq(weft_stepper_evaluate(rig.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), WEFT_E_NUMERIC);
+    ck_assert_msg(strncmp(err.text, "evaluation: ", 12) == 0 && strstr(err.text, "layers.1.mlp") != NULL, "%s",
+                  err.text);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+/* ---- no target ---- */
+
+START_TEST(a_step_without_a_target_is_skipped) {
+    const char *overrides[] = {ADAMW};
+    row_data data, empty;
+    train_rig rig;
+    weft_engine_spec spec;
+    weft_step_result result;
+    float *before = NULL, *after = NULL, *moment = NULL, *moment_after = NULL;
+    row_data_golden(&data, "llama-tied");
+    row_data_golden(&empty, "llama-tied");
+    memset(empty.weights, 0, (size_t)empty.rows * (size_t)empty.length * sizeof *empty.weights);
+    spec = train_rig_spec(&data, 3, true);
+    train_rig_open(&rig, "llama-tied", &data, overrides, 2);
+    train_rig_start(&rig, &spec);
+    train_rig_steps(&rig, 2);
+    before = train_rig_parameters(&rig);
+    moment = second_moment(&rig);
+    rig.stepper->data = (weft_data *)(void *)&empty;
+    result = train_rig_step(&rig, 3);
+    after = train_rig_parameters(&rig);
+    moment_after = second_moment(&rig);
+    ck_assert(result.skipped && result.n_targets == 0 && result.loss_sum == 0.0 && result.norm == 0.0);
+    ck_assert(same_floats(before, after, rig.engine->layout->numel));
+    ck_assert(same_floats(moment, moment_after, rig.engine->layout->trainable_numel));
+    ck_assert(train_rig_evaluate(&rig) == 0.0);
+    rig.stepper->data = (weft_data *)(void *)&data;
+    ck_assert(!train_rig_step(&rig, 4).skipped);
+    free(before);
+    free(after);
+    free(moment);
+    free(moment_after);
+    train_rig_close(&rig);
+    row_data_free(&data);
+    row_data_free(&empty);
+}
+END_TEST
+
+/* A leaf without a target among others counts nothing and takes nothing away. */
+START_TEST(a_leaf_without_a_target_adds_nothing) {
+    const char *overrides[] = {ADAMW};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    weft_step_result two, three;
+    row_data_golden(&data, "llama-tied");
+    memset(data.weights + 2 * data.length, 0, (size_t)data.length * sizeof *data.weights);
+    spec = train_rig_spec(&data, 3, false);
+    train_rig_open(&rig, "llama-tied", &data, overrides, 2);
+    train_rig_start(&rig, &spec);
+    three = train_rig_step(&rig, 1);
+    train_rig_close(&rig);
+    data.rows = 2;
+    spec.leaves = 2;
+    train_rig_open(&rig, "llama-tied", &data, overrides, 2);
+    train_rig_start(&rig, &spec);
+    two = train_rig_step(&rig, 1);
+    ck_assert(three.n_targets == two.n_targets && three.loss_sum == two.loss_sum && three.norm == two.norm);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("step");
+    TCase *tests = tcase_create("step");
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, what_is_not_chosen_stays_and_takes_no_memory, 0, N_CHOICES);
+    tcase_add_test(tests, a_gradient_does_not_depend_on_what_else_is_trained);
+    tcase_add_loop_test(tests, a_number_that_is_not_finite_stops_with_step_and_segment, 0, 2);
+    tcase_add_test(tests, an_evaluation_that_is_not_finite_says_where);
+    tcase_add_test(tests, a_step_without_a_target_is_skipped);
+    tcase_add_test(tests, a_leaf_without_a_target_adds_nothing);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
