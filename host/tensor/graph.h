@@ -32,8 +32,7 @@ typedef struct weft_graph_sizes {
     int64_t carry;        /* bytes of the carry that goes out; 0 for the last segment */
     int64_t tape;         /* TRAIN with a backward; else 0 */
     int64_t forward_work; /* scratch of a FORWARD that fills the tape */
-    int64_t
-        forward_work_untaped; /* scratch of a FORWARD without one (evaluation, generation, activation checkpointing) */
+    int64_t forward_work_untaped; /* scratch of a FORWARD without one (evaluation, generation, checkpointing) */
     int64_t recompute_work;   /* scratch of RECOMPUTE, which makes the tape alone and no carry: at most forward_work */
     int64_t backward_work;    /* scratch of BACKWARD */
     int64_t state;            /* key-value state (GENERATE) */
@@ -62,8 +61,7 @@ typedef struct weft_graph_binding {
     weft_slot_ref ids, targets, weights, starts, positions; /* the leaf, (B,T) each */
     weft_slot_ref carry_in, carry_out;
     weft_slot_ref d_carry_out, d_carry_in; /* BACKWARD: gradient that comes from above; that goes below */
-    weft_slot_ref
-        tape; /* FORWARD with buffer NULL keeps nothing: the untaped variant; RECOMPUTE makes the tape later */
+    weft_slot_ref tape; /* FORWARD with buffer NULL keeps nothing: the untaped variant; RECOMPUTE makes it later */
     weft_slot_ref work;
     weft_slot_ref state; /* GENERATE */
     int64_t past;        /* GENERATE: places already in the state */
