@@ -29,13 +29,13 @@ typedef struct weft_graph_read {
 } weft_graph_read;
 
 typedef struct weft_graph_sizes {
-    int64_t carry;        /* bytes of the carry that goes out; 0 for the last segment */
-    int64_t tape;         /* TRAIN with a backward; else 0 */
-    int64_t forward_work; /* scratch of a FORWARD that fills the tape */
+    int64_t carry;                /* bytes of the carry that goes out; 0 for the last segment */
+    int64_t tape;                 /* TRAIN with a backward; else 0 */
+    int64_t forward_work;         /* scratch of a FORWARD that fills the tape */
     int64_t forward_work_untaped; /* scratch of a FORWARD without one (evaluation, generation, checkpointing) */
-    int64_t recompute_work;   /* scratch of RECOMPUTE, which makes the tape alone and no carry: at most forward_work */
-    int64_t backward_work;    /* scratch of BACKWARD */
-    int64_t state;            /* key-value state (GENERATE) */
+    int64_t recompute_work; /* scratch of RECOMPUTE, which makes the tape alone and no carry: at most forward_work */
+    int64_t backward_work;  /* scratch of BACKWARD */
+    int64_t state;          /* key-value state (GENERATE) */
     bool has_backward;
     bool has_loss;                        /* ends in lm_head */
     bool backward_reads_carry;            /* BACKWARD reads the carry that came in; RECOMPUTE may always */
