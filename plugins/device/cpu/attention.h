@@ -32,9 +32,6 @@ attention attention_of(const weft_device *device, const weft_attention *args);
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from);
 /* scores: s, keys and the mask of the block of keys [key, key + keys). */
 cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys);
-/* Copies n rows of a head (distance ld) to rows of `padded` floats, the padding zero, times factor. */
-void attention_pack(const attention *a, float *out, const float *in, int64_t ld, int64_t n, float factor);
-
 static inline int64_t attention_query_at(const attention *a, int64_t batch, int64_t place, int64_t head) {
     return (batch * a->args->length + place) * a->q_ld + head * a->args->head_dim;
 }

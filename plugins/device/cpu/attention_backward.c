@@ -75,7 +75,7 @@ static void take_keys(const attention *a, query_block *b, const backward *f, int
         add_term(a, a->dk + at, f->term, keys);
     }
     if (a->dq != NULL) {
-        attention_pack(a, f->k, a->k + at, a->k_ld, keys, 1.0f);
+        loops->pack(f->k, a->k + at, a->k_ld, keys, d, 1.0f);
         loops->small(&to_q);
     }
 }
@@ -86,8 +86,8 @@ static void begin_queries(const attention *a, const query_block *b, const backwa
     int64_t i = 0;
     a->device->loops->transpose(f->q_across, a->q + at, a->q_ld, b->n, d, scale);
     a->device->loops->transpose(f->do_across, a->d_out + at, a->q_ld, b->n, d, 1.0f);
-    attention_pack(a, f->q, a->q + at, a->q_ld, b->n, scale);
-    attention_pack(a, f->d_o, a->d_out + at, a->q_ld, b->n, 1.0f);
+    a->device->loops->pack(f->q, a->q + at, a->q_ld, b->n, d, scale);
+    a->device->loops->pack(f->d_o, a->d_out + at, a->q_ld, b->n, d, 1.0f);
     memset(f->dq, 0, (size_t)(CPU_BLOCK * a->padded) * sizeof *f->dq);
     for (i = 0; i < CPU_BLOCK; i++) {
         const float lse = i < b->n ? a->lse[attention_lse_at(a, b->batch, b->from + i, b->head)] : 0;

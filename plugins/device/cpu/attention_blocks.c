@@ -87,13 +87,3 @@ cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys)
     }
     return p;
 }
-
-void attention_pack(const attention *a, float *out, const float *in, int64_t ld, int64_t n, float factor) {
-    const int64_t d = a->args->head_dim;
-    int64_t i = 0;
-    for (i = 0; i < n; i++) {
-        memcpy(out + i * a->padded, in + i * ld, (size_t)d * sizeof *out);
-        if (a->padded > d) memset(out + i * a->padded + d, 0, (size_t)(a->padded - d) * sizeof *out);
-    }
-    if (factor != 1.0f) a->device->loops->scale(out, n * a->padded, factor);
-}

@@ -56,6 +56,9 @@ typedef struct cpu_loops {
     void (*square_blocks)(double *sums, const float *x, int64_t blocks);
     /* out (width, CPU_BLOCK) = factor * in^T, in (rows, width) with distance ld; columns from rows on are zero. */
     void (*transpose)(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor);
+    /* out (rows, width up to a multiple of CPU_WIDTH) = factor * in (rows, width) with distance ld; the padding is
+     * zero. */
+    void (*pack)(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor);
     void (*small)(const cpu_small *p);
     /* Scores into unnormalised probabilities under the running maximum: max and sum (CPU_BLOCK) are brought up to date
      * and decay (CPU_BLOCK) is what the sums made so far must be multiplied by. */

@@ -262,6 +262,17 @@ static void loop_transpose(float *out, const float *in, int64_t ld, int64_t rows
     }
 }
 
+static void loop_pack(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor) {
+    const int64_t padded = (width + CPU_WIDTH - 1) / CPU_WIDTH * CPU_WIDTH;
+    int64_t i, j;
+    for (i = 0; i < rows; i++) {
+        for (j = 0; j < padded; j += VEC_LANES) {
+            const vec v = j < width ? vec_get(in + i * ld, j, width) : vec_set(0.0f);
+            vec_store(out + i * padded + j, v * vec_set(factor));
+        }
+    }
+}
+
 INLINE void mask_scores(const cpu_scores *p) {
     int64_t j;
     int i;
@@ -327,6 +338,7 @@ const cpu_loops LOOPS_TABLE = {
     .scale = loop_scale,
     .square_blocks = loop_square_blocks,
     .transpose = loop_transpose,
+    .pack = loop_pack,
     .small = loop_small,
     .softmax = loop_softmax,
     .probabilities = loop_probabilities,

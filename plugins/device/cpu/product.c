@@ -25,8 +25,8 @@
 #define TILE_N    (8 * UNIT_N)
 #define SIDE_MIN  96                 /* a tile is not halved below this */
 #define WORK_MIN  ((int64_t)4 << 20) /* multiplications of a tile that are worth a hand-over between threads */
-#define TILES     16                 /* wanted, so that a few threads end at the same time */
-#define TILES_MIN 8                  /* with fewer the inner dimension is cut as well, */
+#define TILES     8                  /* wanted, so that a few threads end at the same time */
+#define TILES_MIN 4                  /* with fewer the inner dimension is cut as well, */
 #define PART_K    512                /* into parts no shorter than this */
 #define PANEL_K   1024
 #define PANEL_PAD 16
