@@ -821,23 +821,35 @@ START_TEST(memory_moves_in_out_and_within) {
     ck_assert_int_eq(table->read(d, stream, to, b, n, &err), WEFT_OK);
     for (int64_t i = 0; i < n / 4; i++)
         HOLDS(((uint32_t *)(void *)to)[i] == 0x12345678u);
-    table->release(d, a.buffer);
-    b.offset = 0; /* within one buffer, over itself */
-    ck_assert_int_eq(table->write(d, stream, b, from, n, &err), WEFT_OK);
-    a = b;
-    a.offset = 8;
-    ck_assert_int_eq(table->copy(d, stream, a, b, n, &err), WEFT_OK);
-    ck_assert_int_eq(table->read(d, stream, to, a, n, &err), WEFT_OK);
-    ck_assert_mem_eq(from, to, (size_t)n);
-    a.offset = 16;
-    ck_assert_int_eq(table->copy(d, stream, a, b, n, &err), WEFT_E_HOST);
-    ck_assert_int_eq(table->write(d, stream, a, from, n, &err), WEFT_E_HOST);
-    ck_assert_int_eq(table->read(d, stream, to, a, n, &err), WEFT_E_HOST);
-    ck_assert_int_eq(table->fill(d, stream, a, 0, n / 4, &err), WEFT_E_HOST);
-    ck_assert_int_eq(table->write(d, stream, a, from, -1, &err), WEFT_E_HOST);
     table->stream_destroy(d, stream);
+    table->release(d, a.buffer);
     table->release(d, b.buffer);
     table->release(d, NULL);
+    free(from), free(to);
+}
+END_TEST
+
+START_TEST(memory_within_one_buffer_and_not_beyond) {
+    weft_device *d = devices[3];
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t n = 100000;
+    weft_ref a = {NULL, 0}, b = {NULL, 8};
+    char *from = malloc((size_t)n), *to = malloc((size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        from[i] = (char)(i * 37 + i / 4096);
+    ck_assert_int_eq(table->alloc(d, &a.buffer, n + 12, &err), WEFT_OK);
+    b.buffer = a.buffer;
+    ck_assert_int_eq(table->write(d, NULL, a, from, n, &err), WEFT_OK);
+    ck_assert_int_eq(table->copy(d, NULL, b, a, n, &err), WEFT_OK); /* over itself */
+    ck_assert_int_eq(table->read(d, NULL, to, b, n, &err), WEFT_OK);
+    ck_assert_mem_eq(from, to, (size_t)n);
+    b.offset = 16;
+    ck_assert_int_eq(table->copy(d, NULL, b, a, n, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->write(d, NULL, b, from, n, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->read(d, NULL, to, b, n, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->fill(d, NULL, b, 0, n / 4, &err), WEFT_E_HOST);
+    ck_assert_int_eq(table->write(d, NULL, b, from, -1, &err), WEFT_E_HOST);
+    table->release(d, a.buffer);
     free(from), free(to);
 }
 END_TEST
@@ -890,6 +902,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, convert_rounds_to_nearest_even);
     tcase_add_test(tests, convert_in_pieces_and_within_bounds);
     tcase_add_test(tests, memory_moves_in_out_and_within);
+    tcase_add_test(tests, memory_within_one_buffer_and_not_beyond);
     tcase_add_test(tests, memory_that_cannot_be_had_is_an_error);
     tcase_add_test(tests, device_says_what_it_is);
 }
