@@ -48,6 +48,10 @@ static int64_t key_value_bytes(const weft_engine *engine) {
     return bytes;
 }
 
+static int64_t logits_bytes(const weft_engine *engine) {
+    return engine->spec.cache_rows > 0 ? 4 * engine->declared->info.vocab_size : 0;
+}
+
 int64_t weft_engine_norm_work(const weft_engine *engine) {
     int64_t most = 0;
     for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
@@ -83,7 +87,7 @@ void weft_engine_plan_bytes(weft_engine *engine) {
     }
     scalar_sizes(engine, sizes);
     for (int i = 0; i < N_SCALAR_PARTS; i++) b->line[WEFT_ACCOUNT_FIXED] += sizes[i];
-    b->line[WEFT_ACCOUNT_FIXED] += ranges_bytes(engine) + key_value_bytes(engine);
+    b->line[WEFT_ACCOUNT_FIXED] += ranges_bytes(engine) + key_value_bytes(engine) + logits_bytes(engine);
     for (int32_t i = 0; i < engine->declared->n_tables; i++) b->line[WEFT_ACCOUNT_FIXED] += table_bytes(engine, i);
     b->line[WEFT_ACCOUNT_ARENA] =
         larger(engine->train.price.arena, larger(engine->evaluate.price.arena, engine->generate.price.arena));
@@ -205,6 +209,8 @@ weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
         status = weft_account_take(&engine->account, &engine->key_values, key_value_bytes(engine), WEFT_ACCOUNT_FIXED,
                                    err);
     if (status == WEFT_OK)
+        status = weft_account_take(&engine->account, &engine->logits, logits_bytes(engine), WEFT_ACCOUNT_FIXED, err);
+    if (status == WEFT_OK)
         status = weft_account_take(&engine->account, &engine->arena, engine->bytes.line[WEFT_ACCOUNT_ARENA],
                                    WEFT_ACCOUNT_ARENA, err);
     return status;
@@ -220,6 +226,7 @@ void weft_engine_release(weft_engine *engine) {
         weft_account_give(account, &engine->tables[i], WEFT_ACCOUNT_FIXED);
     weft_account_give(account, &engine->ranges, WEFT_ACCOUNT_FIXED);
     weft_account_give(account, &engine->key_values, WEFT_ACCOUNT_FIXED);
+    weft_account_give(account, &engine->logits, WEFT_ACCOUNT_FIXED);
     weft_account_give(account, &engine->scalars.buffer, WEFT_ACCOUNT_FIXED);
     weft_account_give(account, &engine->arena, WEFT_ACCOUNT_ARENA);
     free(engine->tables);

@@ -72,6 +72,7 @@ typedef struct weft_engine {
     weft_slot_ref ranges;                  /* weft_range rows of all trainable groups */
     int64_t *group_ranges;                 /* [n_trainable_groups + 1]: first row of each group */
     weft_slot_ref key_values;              /* generation */
+    weft_slot_ref logits;                  /* generation: a row of the vocabulary */
     weft_scalars scalars;
     weft_slot_ref arena;
     weft_ref *parameter_refs;              /* [n_parameters] */

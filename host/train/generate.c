@@ -13,7 +13,6 @@ struct weft_generator {
     weft_graph_set *graphs; /* of the piece that runs now */
     int64_t past, length;   /* places before it, and its own */
     weft_slot_ref *states;  /* [n_segments] key-value state */
-    weft_slot_ref logits;
     int32_t *places;        /* host: ids, starts, positions of the piece */
     float *row, *scratch;   /* host: logits; for sampling */
     weft_trace *trace;
@@ -46,7 +45,7 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     b.carry_out = weft_engine_slot(engine, program, slots->carry_out);
     b.work = weft_engine_slot(engine, program, slots->work);
     b.state = self->states[event->segment];
-    b.logits = self->logits;
+    b.logits = engine->logits;
     if (event->segment == 0) {
         const weft_slot_ref parts[] = {b.ids, b.starts, b.positions};
         for (int i = 0; i < 3 && status == WEFT_OK; i++)
@@ -85,7 +84,7 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
     }
     if (status == WEFT_OK)
         status = weft_program_execute(engine->generate.program, &engine->generate.job->spec, &table, self->trace, 0, err);
-    if (status == WEFT_OK) status = engine->kernels->read(engine->device, NULL, self->row, self->logits.ref, 4 * n, err);
+    if (status == WEFT_OK) status = engine->kernels->read(engine->device, NULL, self->row, engine->logits.ref, 4 * n, err);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC, "the logits at place %lld are not numbers: the model's weights are "
@@ -115,7 +114,7 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
     return status;
 }
 
-/* The states lie one after the other in the engine's buffer; the logits have their own. */
+/* The states lie one after the other in the engine's buffer. */
 static weft_status bind_memory(weft_generator *self, int64_t places, weft_error *err) {
     const weft_graph_set *set = self->engine->generate.graphs;
     const int64_t vocabulary = self->engine->declared->info.vocab_size;
@@ -133,7 +132,7 @@ static weft_status bind_memory(weft_generator *self, int64_t places, weft_error 
         self->states[s].bytes = bytes;
         at += (bytes + 63) / 64 * 64;
     }
-    return weft_account_take(&self->engine->account, &self->logits, 4 * vocabulary, WEFT_ACCOUNT_FIXED, err);
+    return WEFT_OK;
 }
 
 static weft_status check_length(const weft_generator *self, int64_t n_prompt, weft_error *err) {
@@ -169,7 +168,6 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
 
 void weft_generator_destroy(weft_generator *self) {
     if (self == NULL) return;
-    if (self->engine != NULL) weft_account_give(&self->engine->account, &self->logits, WEFT_ACCOUNT_FIXED);
     weft_trace_destroy(self->trace);
     weft_graph_set_destroy(self->graphs);
     weft_engine_close(self->engine);
