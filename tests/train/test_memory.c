@@ -180,6 +180,25 @@ START_TEST(an_evaluation_takes_what_it_needs_alone) {
 }
 END_TEST
 
+/* So does generation: key-value state and a row of logits, with the cache or over the whole text. */
+START_TEST(a_generation_takes_what_it_plans) {
+    const char *overrides[] = {ADAMW};
+    const weft_engine_spec spec = {.leaves = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i == 0 ? 5 : 30};
+    weft_device_plugin table;
+    weft_error err = WEFT_ERROR_INIT;
+    train_rig rig;
+    train_rig_open(&rig, "llama-gqa", NULL, overrides, 2);
+    count_device(rig.engine, &table);
+    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    /* keys and values of 2 layers: 30 places, 2 heads of 10; the row of logits */
+    ck_assert_int_ge(rig.engine->bytes.line[WEFT_ACCOUNT_FIXED], 2 * 2 * 30 * 20 * 4 + 131 * 4);
+    check_account(rig.engine);
+    train_rig_close(&rig);
+    ck_assert_int_eq(counted.now, 0);
+}
+END_TEST
+
 /* ---- activation checkpointing ---- */
 
 static float *train_five(const char *model, row_data *data, int32_t leaves, const char *checkpointing, int64_t *peak,
@@ -442,6 +461,7 @@ int main(void) {
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, planned_bytes_are_taken_and_lived_in, 0, N_SETTINGS);
     tcase_add_test(tests, an_evaluation_takes_what_it_needs_alone);
+    tcase_add_loop_test(tests, a_generation_takes_what_it_plans, 0, 2);
     tcase_add_test(tests, checkpointing_lowers_the_peak_and_keeps_the_bits);
     tcase_add_loop_test(tests, a_slot_one_row_too_small_is_caught, 0, 2);
     tcase_add_test(tests, what_no_category_explains_is_small);

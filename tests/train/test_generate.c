@@ -1,0 +1,459 @@
+/* tests/train/test_generate.c: continuations, greedy and sampled, with the key-value cache and without, and the choice
+ * of an id from a row of logits. */
+#include "golden.h"
+#include "report/bytes.h"
+#include "train/generate.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
+static const int64_t contexts[] = {32, 64, 48, 40};
+enum { N_MODELS = 4, NONE = -1 };
+static const int32_t prompt[] = {1, 17, 33, 5, 20};
+enum { N_PROMPT = 5 };
+
+static const weft_generate_options greedy = {.tokens = 20, .top_p = 1.0, .cache = true};
+
+/* ---- a generator on a model ---- */
+
+typedef struct bench {
+    weft_run *run;
+    weft_generator *generator;
+} bench;
+
+/* directory: a golden model's name, or a path. */
+static void bench_run(bench *b, const char *directory, uint32_t more) {
+    char path[4096], model[4200];
+    const char *overrides[] = {model, "model.plugin=llama", "tokenizer.plugin=bpe", "tokenizer.bos=yes"};
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
+                           WEFT_NEEDS(WEFT_PART_DEVICE) | more;
+    weft_error err = WEFT_ERROR_INIT;
+    if (directory[0] == '/' || directory[0] == '.')
+        (void)snprintf(path, sizeof path, "%s", directory);
+    else
+        golden_path(path, sizeof path, directory);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    ck_assert_msg(weft_run_open(&b->run, NULL, overrides, more != 0 ? 4 : 2, needs, &err) == WEFT_OK, "%s", err.text);
+}
+
+static void bench_open(bench *b, const char *directory, int64_t n_prompt, const weft_generate_options *options) {
+    weft_error err = WEFT_ERROR_INIT;
+    bench_run(b, directory, 0);
+    ck_assert_msg(weft_generator_create(&b->generator, b->run, n_prompt, options, &err) == WEFT_OK, "%s", err.text);
+}
+
+static void bench_close(bench *b) {
+    weft_generator_destroy(b->generator);
+    weft_run_close(b->run);
+}
+
+static weft_status keep(void *context, int32_t id, weft_error *err) {
+    (void)err;
+    return weft_bytes_put(context, &id, sizeof id);
+}
+
+/* The continuation of the prompt; *n ids, which the caller frees. */
+static int32_t *continued(const char *model, const weft_generate_options *options, int32_t eos, int64_t *n) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_bytes ids = {0};
+    bench b;
+    bench_open(&b, model, N_PROMPT, options);
+    ck_assert_msg(weft_generator_run(b.generator, prompt, N_PROMPT, eos, keep, &ids, &err) == WEFT_OK, "%s", err.text);
+    bench_close(&b);
+    *n = (int64_t)(ids.n / sizeof(int32_t));
+    return (int32_t *)(void *)ids.data;
+}
+
+static bool same_ids(const char *model, const weft_generate_options *a, const weft_generate_options *b) {
+    int64_t n = 0, m = 0;
+    int32_t *x = continued(model, a, NONE, &n), *y = continued(model, b, NONE, &m);
+    const bool same = n == a->tokens && m == b->tokens && n == m && memcmp(x, y, (size_t)n * sizeof *x) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+/* ---- the cache ---- */
+
+/* How far the best logit lies above the second. */
+static float gap(const float *logits, int64_t n, int64_t *best) {
+    float second = -INFINITY;
+    *best = 0;
+    for (int64_t i = 1; i < n; i++) {
+        if (logits[i] > logits[*best]) {
+            second = logits[*best];
+            *best = i;
+        } else if (logits[i] > second) {
+            second = logits[i];
+        }
+    }
+    return logits[*best] - second;
+}
+
+/* Logits of a text's last place into a copy. */
+static float *logits_of(bench *b, const int32_t *text, int64_t past, int64_t n, int64_t vocabulary) {
+    weft_error err = WEFT_ERROR_INIT;
+    const float *logits = NULL;
+    float *out = malloc((size_t)vocabulary * sizeof *out);
+    ck_assert_msg(weft_generator_logits(b->generator, &logits, text, past, n, &err) == WEFT_OK, "%s", err.text);
+    memcpy(out, logits, (size_t)vocabulary * sizeof *out);
+    return out;
+}
+
+/* One text, place by place, through both; and in one go through the loop that users call. */
+START_TEST(the_cache_changes_no_greedy_id) {
+    weft_generate_options with = greedy, without = greedy;
+    bench cached, whole;
+    int32_t text[64];
+    int64_t n = N_PROMPT, past = 0, vocabulary = 0;
+    int32_t close = 0;
+    with.tokens = without.tokens = contexts[_i] - N_PROMPT + 1;
+    without.cache = false;
+    memcpy(text, prompt, sizeof prompt);
+    bench_open(&cached, models[_i], N_PROMPT, &with);
+    bench_open(&whole, models[_i], N_PROMPT, &without);
+    vocabulary = weft_generator_model(cached.generator)->vocab_size;
+    for (; n < contexts[_i]; n++) {
+        int64_t a = 0, b = 0;
+        float *x = logits_of(&cached, text, past, n, vocabulary), *y = logits_of(&whole, text, 0, n, vocabulary);
+        const float between = gap(y, vocabulary, &b);
+        (void)gap(x, vocabulary, &a);
+        ck_assert_float_lt(fabsf(x[b] - y[b]), 1e-4f);
+        if (between > 1e-4f)
+            ck_assert_int_eq(a, b);
+        else
+            close++;
+        text[n] = (int32_t)b;
+        past = n;
+        free(x);
+        free(y);
+    }
+    bench_close(&cached);
+    bench_close(&whole);
+    if (close == 0)
+        ck_assert(same_ids(models[_i], &with, &without));
+    else
+        printf("%s: %d places whose two best logits are closer than 1e-4\n", models[_i], (int)close);
+}
+END_TEST
+
+/* The prompt in two pieces leaves the same state as in one. */
+START_TEST(a_prompt_in_pieces_gives_the_same_logits) {
+    bench b;
+    int64_t vocabulary = 0;
+    float *one = NULL, *two = NULL;
+    bench_open(&b, models[_i], N_PROMPT, &greedy);
+    vocabulary = weft_generator_model(b.generator)->vocab_size;
+    one = logits_of(&b, prompt, 0, N_PROMPT, vocabulary);
+    free(logits_of(&b, prompt, 0, 2, vocabulary));
+    two = logits_of(&b, prompt, 2, N_PROMPT, vocabulary);
+    ck_assert_double_lt(relative_error(two, one, vocabulary), 1e-5);
+    free(one);
+    free(two);
+    bench_close(&b);
+}
+END_TEST
+
+/* ---- the loop ---- */
+
+START_TEST(an_eos_ends_the_text_unless_it_is_ignored) {
+    weft_generate_options on = greedy;
+    int64_t all = 0, cut = 0, at = 0, more = 0;
+    int32_t *ids = continued("llama-gqa", &greedy, NONE, &all), *stopped = NULL, *ignored = NULL;
+    const int32_t eos = ids[7];
+    on.ignore_eos = true;
+    while (ids[at] != eos)
+        at++;
+    stopped = continued("llama-gqa", &greedy, eos, &cut);
+    ignored = continued("llama-gqa", &on, eos, &more);
+    ck_assert_int_eq(all, greedy.tokens);
+    ck_assert_int_eq(cut, at); /* and the sink has not seen it */
+    ck_assert_int_eq(more, greedy.tokens);
+    ck_assert_int_eq(memcmp(ids, stopped, (size_t)cut * sizeof *ids), 0);
+    ck_assert_int_eq(memcmp(ids, ignored, (size_t)more * sizeof *ids), 0);
+    free(ids);
+    free(stopped);
+    free(ignored);
+}
+END_TEST
+
+static weft_status refuse_third(void *context, int32_t id, weft_error *err) {
+    (void)id;
+    return ++*(int *)context == 3 ? weft_error_set(err, WEFT_E_SYSTEM, "the reader went away") : WEFT_OK;
+}
+
+START_TEST(a_sink_that_fails_ends_the_text_with_its_own_words) {
+    weft_error err = WEFT_ERROR_INIT;
+    int calls = 0;
+    bench b;
+    bench_open(&b, "llama-tied", N_PROMPT, &greedy);
+    ck_assert_int_eq(weft_generator_run(b.generator, prompt, N_PROMPT, NONE, refuse_third, &calls, &err),
+                     WEFT_E_SYSTEM);
+    ck_assert_str_eq(err.text, "the reader went away");
+    ck_assert_int_eq(calls, 3);
+    bench_close(&b);
+}
+END_TEST
+
+START_TEST(a_text_longer_than_the_model_is_refused) {
+    weft_generate_options options = greedy;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_generator *none = NULL;
+    int64_t n = 0;
+    bench b;
+    char most[64];
+    options.cache = _i % 2 == 0;
+    options.tokens = contexts[_i / 2] - N_PROMPT + 1; /* the last id needs no place of its own */
+    free(continued(models[_i / 2], &options, NONE, &n));
+    ck_assert_int_eq(n, options.tokens);
+    (void)snprintf(most, sizeof most, "at most %lld tokens", (long long)options.tokens);
+    options.tokens++;
+    bench_run(&b, models[_i / 2], 0);
+    ck_assert_int_eq(weft_generator_create(&none, b.run, N_PROMPT, &options, &err), WEFT_E_USER);
+    ck_assert_msg(strstr(err.text, most) != NULL, "%s", err.text);
+    ck_assert_ptr_null(none);
+    weft_run_close(b.run);
+}
+END_TEST
+
+/* A copy of a model whose last weight in the file is NaN. */
+static void break_model(char *directory, size_t size) {
+    char from[4096], to[4200], command[9000];
+    const float nan = NAN;
+    FILE *file = NULL;
+    golden_path(from, sizeof from, "llama-gqa");
+    (void)snprintf(directory, size, "/tmp/weft-broken-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    (void)snprintf(command, sizeof command, "cp '%s/config.json' '%s/model.safetensors' '%s'", from, from, directory);
+    ck_assert_int_eq(system(command), 0);
+    (void)snprintf(to, sizeof to, "%s/model.safetensors", directory);
+    file = fopen(to, "r+b");
+    ck_assert(file != NULL && fseek(file, -(long)sizeof nan, SEEK_END) == 0);
+    ck_assert_uint_eq(fwrite(&nan, sizeof nan, 1, file), 1);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+START_TEST(a_weight_that_is_no_number_gives_a_sentence_and_no_text) {
+    char directory[64], command[128];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_bytes ids = {0};
+    bench b;
+    break_model(directory, sizeof directory);
+    bench_open(&b, directory, N_PROMPT, &greedy);
+    ck_assert_int_eq(weft_generator_run(b.generator, prompt, N_PROMPT, NONE, keep, &ids, &err), WEFT_E_NUMERIC);
+    ck_assert_msg(strstr(err.text, "place 4") != NULL, "%s", err.text);
+    ck_assert_uint_eq(ids.n, 0);
+    bench_close(&b);
+    (void)snprintf(command, sizeof command, "rm -r '%s'", directory);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+/* ---- sampling through the loop ---- */
+
+static weft_generate_options sampled(double temperature, uint64_t seed) {
+    weft_generate_options out = greedy;
+    out.temperature = temperature;
+    out.seed = seed;
+    return out;
+}
+
+START_TEST(a_seed_gives_the_same_text_again) {
+    const weft_generate_options one = sampled(1.5, 7), two = sampled(1.5, 8);
+    ck_assert(same_ids(models[_i], &one, &one));
+    ck_assert(!same_ids(models[_i], &one, &two));
+    ck_assert(!same_ids(models[_i], &one, &greedy));
+}
+END_TEST
+
+START_TEST(a_cut_to_one_id_is_greedy) {
+    weft_generate_options k = sampled(2.0, 7), p = sampled(2.0, 7);
+    k.top_k = 1;
+    p.top_p = 1e-9;
+    ck_assert(same_ids(models[_i], &k, &greedy));
+    ck_assert(same_ids(models[_i], &p, &greedy));
+}
+END_TEST
+
+/* ---- an id from a row of logits ---- */
+
+enum { IDS = 6, DRAWS = 40000 };
+/* Probabilities 1/16, 1/2, 0, 1/8, 1/4, 1/16 at temperature 1. */
+static const double odds[IDS] = {0.0625, 0.5, 0.0, 0.125, 0.25, 0.0625};
+
+/* How often each id is drawn, as a fraction. */
+static void draw(double found[IDS], double temperature, int64_t top_k, double top_p) {
+    const weft_generate_options options = {
+        .tokens = 1, .temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = 3};
+    float logits[IDS], scratch[IDS];
+    int64_t times[IDS] = {0};
+    for (int i = 0; i < IDS; i++)
+        logits[i] = (float)log(odds[i]) + 3.0f;
+    for (uint64_t at = 0; at < DRAWS; at++)
+        times[weft_sample(logits, IDS, &options, at, scratch)]++;
+    for (int i = 0; i < IDS; i++)
+        found[i] = (double)times[i] / DRAWS;
+}
+
+/* Within five deviations of a fair draw. */
+static void check_odds(const double found[IDS], const double wanted[IDS]) {
+    for (int i = 0; i < IDS; i++)
+        ck_assert_msg(fabs(found[i] - wanted[i]) <= 5.0 * sqrt(wanted[i] * (1.0 - wanted[i]) / DRAWS),
+                      "id %d: drawn %.4f of the time, not %.4f", i, found[i], wanted[i]);
+}
+
+START_TEST(ids_are_drawn_by_their_probability) {
+    double found[IDS], wanted[IDS], whole = 0.0;
+    draw(found, 1.0, 0, 1.0);
+    check_odds(found, odds);
+    for (int i = 0; i < IDS; i++)
+        whole += wanted[i] = sqrt(odds[i]); /* temperature 2 */
+    for (int i = 0; i < IDS; i++)
+        wanted[i] /= whole;
+    draw(found, 2.0, 0, 1.0);
+    check_odds(found, wanted);
+    draw(found, 0.01, 0, 1.0);
+    ck_assert_double_gt(found[1], 0.9999);
+}
+END_TEST
+
+/* The k largest; what ties with the k-th stays. */
+START_TEST(top_k_keeps_the_k_largest) {
+    const double two[IDS] = {0, 2.0 / 3, 0, 0, 1.0 / 3, 0}, three[IDS] = {0, 4.0 / 7, 0, 1.0 / 7, 2.0 / 7, 0};
+    double found[IDS];
+    draw(found, 1.0, 2, 1.0);
+    check_odds(found, two);
+    draw(found, 1.0, 3, 1.0);
+    check_odds(found, three);
+    draw(found, 1.0, 4, 1.0);
+    check_odds(found, odds);
+    draw(found, 1.0, 100, 1.0);
+    check_odds(found, odds);
+}
+END_TEST
+
+/* The smallest set that reaches p, of what top_k has left. */
+START_TEST(top_p_keeps_the_smallest_set_that_reaches_it) {
+    const double one[IDS] = {0, 1, 0, 0, 0, 0}, two[IDS] = {0, 2.0 / 3, 0, 0, 1.0 / 3, 0};
+    const double three[IDS] = {0, 4.0 / 7, 0, 1.0 / 7, 2.0 / 7, 0};
+    double found[IDS];
+    draw(found, 1.0, 0, 0.49);
+    check_odds(found, one);
+    draw(found, 1.0, 0, 0.51);
+    check_odds(found, two);
+    draw(found, 1.0, 0, 0.74);
+    check_odds(found, two);
+    draw(found, 1.0, 0, 0.76);
+    check_odds(found, three);
+    draw(found, 1.0, 2, 0.6); /* 0.5 of 0.75 is two thirds */
+    check_odds(found, one);
+    draw(found, 1.0, 2, 0.7);
+    check_odds(found, two);
+}
+END_TEST
+
+START_TEST(greedy_takes_the_lowest_of_equals) {
+    const weft_generate_options options = {.tokens = 1, .top_p = 1.0};
+    const float logits[] = {-1.0f, 2.0f, 2.0f, -INFINITY, 1.0f}, none[] = {-INFINITY, -INFINITY};
+    float scratch[5];
+    ck_assert_int_eq(weft_sample(logits, 5, &options, 0, scratch), 1);
+    ck_assert_int_eq(weft_sample(none, 2, &options, 0, scratch), 0);
+}
+END_TEST
+
+/* ---- a real model ---- */
+
+static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
+    return weft_bytes_put(context, ids, n * sizeof *ids);
+}
+
+static weft_status put_text(void *context, const char *bytes, size_t n) {
+    return weft_bytes_put(context, bytes, n);
+}
+
+static weft_bytes read_file(const char *path) {
+    weft_bytes out = {0};
+    char part[4096];
+    size_t n = 0;
+    FILE *from = fopen(path, "rb");
+    while (from != NULL && (n = fread(part, 1, sizeof part, from)) > 0)
+        ck_assert_int_eq(weft_bytes_put(&out, part, n), 0);
+    if (from != NULL) (void)fclose(from);
+    return out;
+}
+
+/* BOS, then 200 ids, as text. */
+static weft_bytes tell(const char *directory, bool cache) {
+    const weft_generate_options options = {.tokens = 200, .top_p = 1.0, .cache = cache, .ignore_eos = true};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_bytes ids = {0}, out = {0};
+    const weft_ids_sink to_ids = {&ids, put_ids};
+    const weft_text_sink to_text = {&out, put_text};
+    weft_text text = {0};
+    bench b;
+    bench_run(&b, directory, WEFT_NEEDS(WEFT_PART_TOKENIZER));
+    ck_assert_msg(weft_text_open(&text, b.run, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(text.plugin->encode(text.tokenizer, &to_ids, "", 0, text.prompt_flags, &err) == WEFT_OK, "%s",
+                  err.text);
+    ck_assert_uint_eq(ids.n, sizeof(int32_t));
+    ck_assert_msg(weft_generator_create(&b.generator, b.run, 1, &options, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_generator_run(b.generator, &text.info.bos, 1, NONE, keep, &ids, &err) == WEFT_OK, "%s",
+                  err.text);
+    ck_assert_uint_eq(ids.n, 201 * sizeof(int32_t));
+    ck_assert_msg(text.plugin->decode(text.tokenizer, &to_text, (const int32_t *)(void *)ids.data, 201, 0, &err) ==
+                      WEFT_OK,
+                  "%s", err.text);
+    weft_bytes_free(&ids);
+    weft_text_close(&text);
+    bench_close(&b);
+    return out;
+}
+
+START_TEST(a_real_model_tells_the_story_that_is_known) {
+    const char *assets = getenv("WEFT_ASSETS");
+    char path[4096], directory[4096];
+    weft_bytes wanted, found;
+    (void)snprintf(path, sizeof path, "%s/stories260k/expected_greedy_200.txt",
+                   assets != NULL ? assets : "../shared/assets");
+    (void)snprintf(directory, sizeof directory, "%s/stories260k/hf", assets != NULL ? assets : "../shared/assets");
+    wanted = read_file(path);
+    if (wanted.n == 0) {
+        printf("skipped: a real model's story, because %s is not there (WEFT_ASSETS names another place)\n", path);
+        return;
+    }
+    found = tell(directory, _i == 0);
+    ck_assert_msg(found.n == wanted.n && memcmp(found.data, wanted.data, wanted.n) == 0, "found:\n%.*s\nwanted:\n%.*s",
+                  (int)found.n, found.data, (int)wanted.n, wanted.data);
+    weft_bytes_free(&wanted);
+    weft_bytes_free(&found);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("generate");
+    TCase *tests = tcase_create("generate");
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, the_cache_changes_no_greedy_id, 0, N_MODELS);
+    tcase_add_loop_test(tests, a_prompt_in_pieces_gives_the_same_logits, 0, N_MODELS);
+    tcase_add_test(tests, an_eos_ends_the_text_unless_it_is_ignored);
+    tcase_add_test(tests, a_sink_that_fails_ends_the_text_with_its_own_words);
+    tcase_add_loop_test(tests, a_text_longer_than_the_model_is_refused, 0, 2 * N_MODELS);
+    tcase_add_test(tests, a_weight_that_is_no_number_gives_a_sentence_and_no_text);
+    tcase_add_loop_test(tests, a_seed_gives_the_same_text_again, 0, N_MODELS);
+    tcase_add_loop_test(tests, a_cut_to_one_id_is_greedy, 0, N_MODELS);
+    tcase_add_test(tests, ids_are_drawn_by_their_probability);
+    tcase_add_test(tests, top_k_keeps_the_k_largest);
+    tcase_add_test(tests, top_p_keeps_the_smallest_set_that_reaches_it);
+    tcase_add_test(tests, greedy_takes_the_lowest_of_equals);
+    tcase_add_loop_test(tests, a_real_model_tells_the_story_that_is_known, 0, 2);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
