@@ -333,7 +333,10 @@ START_TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
     before = peak(false);
     rig_save(&run);
     grown = peak(false) - before;
+#if !defined(__SANITIZE_ADDRESS__) /* which keeps freed memory */
     ck_assert_msg(grown < 12 << 10, "saving %lld bytes took %ld KiB", (long long)bytes, grown);
+#endif
+    ck_assert_int_ge(grown, 0);
     rig_close(&run);
 }
 END_TEST
@@ -350,8 +353,6 @@ int main(void) {
     tcase_add_test(tests, the_same_step_again_replaces_the_old_one);
     tcase_add_test(tests, without_a_host_view_the_same_files_come_out);
     tcase_add_test(tests, the_hash_sees_every_part_and_no_padding);
-#if !defined(__SANITIZE_ADDRESS__) /* which keeps freed memory */
     tcase_add_test(tests, saving_takes_a_few_mebibytes_whatever_the_size);
-#endif
     return rig_main(tests, "checkpoint.round_trip");
 }
