@@ -74,7 +74,7 @@ START_TEST(files_become_documents) {
     (void)snprintf(path, sizeof path, "data.path=%s", files[_i].name);
     (void)snprintf(key, sizeof key, "data.document=%s", files[_i].document);
     RIG_MAKE(&r, path, key);
-    check_documents(&r, expected, bytes, n, files[_i].bytes);
+    check_documents(&r, expected, bytes, n, files[_i].document);
     rig_end(&r);
 }
 END_TEST

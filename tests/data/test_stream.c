@@ -258,6 +258,29 @@ START_TEST(the_split_comes_from_the_seed) {
 }
 END_TEST
 
+/* Which document is chosen before which does not depend on others that have nothing to predict. */
+START_TEST(idle_documents_do_not_shift_the_split) {
+    char nested[DOCUMENTS], chosen[DOCUMENTS];
+    uint64_t useful = write_documents(1);
+    split_with(chosen, "6", 3, "data.context=16", useful);
+    useful = write_documents(0);
+    for (int k = 6; k < DOCUMENTS; k++) {
+        char number[8];
+        int kept = 0;
+        (void)snprintf(number, sizeof number, "%d", k);
+        split_with(nested, number, 3, "data.context=16", useful);
+        for (int d = 0; d < DOCUMENTS; d++) {
+            if (d % 4 == 3) nested[d] = 0;
+            kept += nested[d];
+        }
+        if (kept < 6) continue;
+        ck_assert_mem_eq(nested, chosen, DOCUMENTS);
+        return;
+    }
+    ck_abort_msg("six documents were never chosen");
+}
+END_TEST
+
 START_TEST(a_file_of_its_own_is_the_validation) {
     static const int lengths[] = {5, 9, 40, 3, 2, 1};
     char train[DOCUMENTS], validation[DOCUMENTS], all[DOCUMENTS];
@@ -303,7 +326,9 @@ static void write_prints(void) {
     write_text("byte.txt", "first\nsecond onf\nthird\nfourth is it\n");
     write_text("cut.txt", "first\nsecond\none\nthird\nfourth is it\n");
     write_text("swap.txt", "second one\nfirst\nthird\nfourth is it\n");
+    write_text("move.txt", "first\nsecond on\nethird\nfourth is it\n"); /* the same ids, a document's end elsewhere */
     write_text("v.txt", "held out\nthis\n");
+    write_text("y.txt", "held\n outthis\n");
     write_text("w.txt", "held out\nthat\n");
     write_text("x.txt", "held out\n");
 }
@@ -325,6 +350,8 @@ START_TEST(the_fingerprint_tells_different_rows_apart) {
         {"data.path=a.txt", LINES, SHORT, "data.validation=v.txt", NULL},
         {"data.path=a.txt", LINES, SHORT, "data.validation=w.txt", NULL},
         {"data.path=a.txt", LINES, SHORT, "data.validation=x.txt", NULL},
+        {"data.path=a.txt", LINES, SHORT, "data.validation=y.txt", NULL},
+        {"data.path=move.txt", LINES, "data.context=1000", NULL, NULL},
     };
     enum { N = sizeof variants / sizeof *variants };
     uint64_t prints[N + 2];
@@ -461,6 +488,7 @@ int main(void) {
     tcase_add_test(tests, validation_and_all_have_a_fixed_order);
     tcase_add_test(tests, the_split_has_its_size);
     tcase_add_test(tests, the_split_comes_from_the_seed);
+    tcase_add_test(tests, idle_documents_do_not_shift_the_split);
     tcase_add_test(tests, a_file_of_its_own_is_the_validation);
     tcase_add_test(tests, the_fingerprint_tells_different_rows_apart);
     tcase_add_test(tests, equal_rows_have_one_fingerprint);
