@@ -58,8 +58,10 @@ static void loop_swiglu_backward(float *dgate, float *dup, const float *dy, cons
 
 /* ---- rms_norm ---- */
 
+/* Squares that overflow would give a factor of zero, and a row of zeros that nobody notices: it is NaN instead. */
 INLINE float norm_factor(const float *x, int64_t width, double eps) {
-    return (float)(1.0 / sqrt((double)loop_dot(x, x, width) / (double)width + eps));
+    const double mean = (double)loop_dot(x, x, width) / (double)width;
+    return (float)(1.0 / sqrt(mean + eps) + 0.0 * mean);
 }
 
 static float loop_norm_row(float *y, const float *x, const float *gain, int64_t width, double eps) {
@@ -327,6 +329,27 @@ static void loop_score_gradient(float *d, const float *p, const float *delta, in
     }
 }
 
+/* ---- how fast it could be ---- */
+
+static double loop_multiply_add(float *left, int64_t rounds, float factor, float term) {
+    enum { CHAINS = 12 }; /* two units, four or five cycles each; 16 registers at least */
+    const vec f = vec_set(factor), t = vec_set(term);
+    vec x[CHAINS];
+    int64_t i;
+    int j;
+    for (j = 0; j < CHAINS; j++)
+        x[j] = vec_set((float)j);
+    for (i = 0; i < rounds; i++) {
+#pragma GCC unroll 12
+        for (j = 0; j < CHAINS; j++)
+            x[j] = vec_fma(x[j], f, t);
+    }
+    *left = 0.0f;
+    for (j = 0; j < CHAINS; j++)
+        *left += vec_sum(x[j]);
+    return 2.0 * CHAINS * VEC_LANES * (double)rounds;
+}
+
 const cpu_loops LOOPS_TABLE = {
     .add = loop_add,
     .swiglu = loop_swiglu,
@@ -344,4 +367,5 @@ const cpu_loops LOOPS_TABLE = {
     .probabilities = loop_probabilities,
     .score_gradient = loop_score_gradient,
     .dot = loop_dot,
+    .multiply_add = loop_multiply_add,
 };

@@ -45,7 +45,7 @@ typedef struct weft_device_info {
     uint32_t flags;
     char name[64];       /* "AMD EPYC ...", "NVIDIA H200" */
     char isa[32];        /* "avx2", "avx512", "avx512-bf16", "sm_90": part of the identity that bits are promised for */
-    char library[64];    /* "oneDNN 2.6.3" */
+    char backend[64];    /* "oneDNN 2.6.3" */
     int64_t memory;      /* bytes in all */
     int32_t threads;     /* that kernels use; 0 where it has no meaning */
     int32_t has_bf16;    /* 1: bf16 products in hardware */
@@ -64,7 +64,8 @@ typedef struct weft_matmul {
     weft_ref workspace;
 } weft_matmul;
 
-/* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps), per row (Zhang and Sennrich, arXiv 1910.07467). */
+/* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps), per row (Zhang and Sennrich, arXiv 1910.07467). A row whose squares
+ * overflow is NaN, never zero: what is broken must show in the loss. */
 typedef struct weft_rms_norm {
     uint32_t struct_size;
     uint32_t flags;
