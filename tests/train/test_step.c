@@ -155,6 +155,10 @@ static const poisoned bad[] = {
     {"model.layers.1.mlp.down_proj.weight", "layers.1.mlp", NAN},
     {"model.norm.weight", "head", NAN},
     {"lm_head.weight", "head", INFINITY},
+    {"model.layers.0.self_attn.o_proj.weight", "layers.0.mlp", 1e38f}, /* a finite carry whose squares are not */
+    {"model.layers.0.mlp.down_proj.weight", "layers.1.attn", 1e38f},
+    {"model.layers.1.self_attn.o_proj.weight", "layers.1.mlp", 1e30f},
+    {"model.layers.1.mlp.up_proj.weight", "head", 1e38f},
     {"model.norm.weight", "gradient of lm_head.weight", 1e38f}, /* the loss is finite, its gradient is not */
 };
 enum { N_BAD = sizeof bad / sizeof *bad };
