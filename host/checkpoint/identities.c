@@ -180,7 +180,7 @@ static void add_numbers(collector *self, const weft_engine *engine, uint64_t dat
     (void)snprintf(text, sizeof text, "%016" PRIx64, data_fingerprint);
     add(self, false, text, "the rows of the data");
     add(self, false, engine->device_info.isa, "the device's instruction set");
-    add(self, false, engine->device_info.library, "the device's library");
+    add(self, false, engine->device_info.backend, "the device's backend");
 }
 
 weft_status weft_identities_collect(weft_identities *out, const weft_engine *engine, uint64_t data_fingerprint,

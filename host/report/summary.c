@@ -43,7 +43,7 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
                   weft_unit_count(a, session->steps),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
     (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
-                  engine->device_info.library, engine->device_info.threads, engine->device_info.threads == 1 ? "" : "s");
+                  engine->device_info.backend, engine->device_info.threads, engine->device_info.threads == 1 ? "" : "s");
     (void)fprintf(to, "memory     %s planned (weft plan shows it)\n", weft_unit_bytes(a, engine->bytes.total));
     (void)fflush(to);
 }

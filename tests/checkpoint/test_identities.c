@@ -133,7 +133,7 @@ static weft_identity *find(rig *run, const char *name) {
 /* Facts that a test cannot change for real: another machine, another build. */
 START_TEST(machine_and_builds_are_facts) {
     static const char *const refused[] = {"the device's instruction set",
-                                          "the device's library",
+                                          "the device's backend",
                                           "device plugin",
                                           "model plugin",
                                           "data plugin",
@@ -224,6 +224,8 @@ START_TEST(inexact_starts_missing_states_at_zero_and_says_so) {
     ck_assert_ok(rig_try_resume(&run, true, &err), err);
     ck_assert_int_eq(filled(&run, 0), 0);
     ck_assert_ptr_nonnull(strstr(fixture_log, "all of it start at zero"));
+    ck_assert_ptr_nonnull(strstr(fixture_log, "[optimizer] momentum is 0.9, was (none)"));
+    ck_assert_ptr_nonnull(strstr(fixture_log, "[optimizer] beta1 is (none), was 0.9"));
     rig_close(&run);
 }
 END_TEST

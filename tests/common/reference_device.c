@@ -34,7 +34,7 @@ static void device_info(const weft_device *device, weft_device_info *out) {
     (void)device;
     (void)snprintf(out->name, sizeof out->name, "reference");
     (void)snprintf(out->isa, sizeof out->isa, "c11");
-    (void)snprintf(out->library, sizeof out->library, "none");
+    (void)snprintf(out->backend, sizeof out->backend, "none");
     out->memory = (int64_t)1 << 40;
     out->threads = 1;
     out->has_bf16 = 0;

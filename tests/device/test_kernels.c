@@ -872,7 +872,7 @@ START_TEST(device_says_what_it_is) {
     int64_t threads = INT64_MIN + 1; /* auto */
     table->info(devices[2], &info);
     ck_assert_int_eq(info.threads, 3);
-    ck_assert_msg(strncmp(info.library, "oneDNN ", 7) == 0, "%s", info.library);
+    ck_assert_msg(strncmp(info.backend, "oneDNN ", 7) == 0, "%s", info.backend);
     ck_assert_uint_gt(strlen(info.name), 0);
     ck_assert_uint_gt(strlen(info.isa), 0);
     ck_assert_int_gt(info.memory, 0);

@@ -50,7 +50,7 @@ static void self_info(const weft_comm *comm, weft_comm_info *out) {
     out->local_rank = 0;
     out->local_size = 1;
     out->progress = WEFT_PROGRESS_OWN;
-    (void)snprintf(out->library, sizeof out->library, "none");
+    (void)snprintf(out->backend, sizeof out->backend, "none");
 }
 
 static weft_status self_group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n,

@@ -86,7 +86,7 @@ static void info(const weft_device *device, weft_device_info *out) {
     weft_device_info i = {.struct_size = size, .threads = device->threads, .has_bf16 = device->has_bf16};
     memcpy(i.name, device->name, sizeof i.name);
     memcpy(i.isa, device->isa, sizeof i.isa);
-    (void)snprintf(i.library, sizeof i.library, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    (void)snprintf(i.backend, sizeof i.backend, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
     i.memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     memcpy(out, &i, size < sizeof i ? size : sizeof i);
 }

@@ -28,7 +28,7 @@ typedef struct weft_comm_info {
     int32_t rank, size, local_rank, local_size;
     int32_t progress; /* weft_comm_progress */
     int32_t reserved;
-    char library[64];
+    char backend[64];
 } weft_comm_info;
 
 typedef struct weft_comm_job {
