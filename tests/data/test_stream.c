@@ -265,7 +265,7 @@ START_TEST(idle_documents_do_not_shift_the_split) {
     split_with(chosen, "6", 3, "data.context=16", useful);
     useful = write_documents(0);
     for (int k = 6; k < DOCUMENTS; k++) {
-        char number[8];
+        char number[16];
         int kept = 0;
         (void)snprintf(number, sizeof number, "%d", k);
         split_with(nested, number, 3, "data.context=16", useful);
