@@ -43,6 +43,8 @@ typedef struct weft_graph_sizes {
     double forward_bytes, backward_bytes; /* of memory traffic of the other operators */
 } weft_graph_sizes;
 
+typedef struct weft_call_sink weft_call_sink; /* calls.h */
+
 /* A planned buffer as a caller hands it over. Every call's operands are checked against `bytes` before it runs. */
 typedef struct weft_slot_ref {
     weft_ref ref;  /* at a multiple of 64 bytes: places inside a slot are planned from there */
@@ -69,6 +71,7 @@ typedef struct weft_graph_binding {
                       gradient is, so that logits are made once); EVALUATE: by FORWARD */
     weft_slot_ref logits; /* GENERATE: (B, vocab) fp32 of the last place */
     double count;         /* targets of the optimizer step: what per-step losses are multiplied by */
+    const weft_call_sink *sink; /* is told how long each call took; NULL: nothing is timed */
 } weft_graph_binding;
 
 /* Records segment `segment`. The graph keeps pointers to declared and spec's device. */

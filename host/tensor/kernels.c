@@ -11,6 +11,8 @@
     }
 
 INVOKE(matmul, matmul)
+#define invoke_matmul_dx invoke_matmul
+#define invoke_matmul_dw invoke_matmul
 INVOKE(rms_norm, rms_norm)
 INVOKE(rms_norm_backward, rms_norm)
 INVOKE(rope, rope)
@@ -67,9 +69,23 @@ static weft_status invoke_custom_backward(const weft_kernel_run *run, weft_kerne
     return args->custom.op->backward(&call, err);
 }
 
-static double matmul_flops(const weft_kernel_args *args) {
+static double product_flops(int32_t n, const weft_product_shape *products) {
+    double sum = 0.0;
+    for (int32_t i = 0; i < n; i++)
+        sum += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
+    return sum;
+}
+
+static int32_t matmul_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
     const weft_matmul *a = &args->matmul;
-    return 2.0 * (double)a->m * (double)a->n * (double)a->k;
+    const weft_product_shape product = {a->m, a->n, a->k, a->transpose_a != 0, a->transpose_b != 0};
+    out[0] = product;
+    return 1;
+}
+
+static double matmul_flops(const weft_kernel_args *args) {
+    weft_product_shape products[WEFT_CALL_PRODUCTS];
+    return product_flops(matmul_products(args, products), products);
 }
 
 /* Two products of (T, d) by (d, S) per head. Without a cache half of (T, T) is masked; with one the whole of it is an
@@ -86,15 +102,33 @@ static double attention_backward_flops(const weft_kernel_args *args) {
     return 2.0 * attention_flops(args);
 }
 
-static double head_loss_flops(const weft_kernel_args *args) {
+/* Logits: x W^T. */
+static int32_t head_loss_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
     const weft_head *a = &args->head;
-    return 2.0 * (double)a->rows * (double)a->width * (double)a->vocab;
+    const weft_product_shape logits = {a->rows, a->vocab, a->width, false, true};
+    out[0] = logits;
+    return 1;
 }
 
-/* Logits, and each gradient that is wanted. */
-static double head_loss_grad_flops(const weft_kernel_args *args) {
+static double head_loss_flops(const weft_kernel_args *args) {
+    weft_product_shape products[WEFT_CALL_PRODUCTS];
+    return product_flops(head_loss_products(args, products), products);
+}
+
+/* Logits, and each gradient that is wanted: dlogits W, dlogits^T x. */
+static int32_t head_loss_grad_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
     const weft_head *a = &args->head;
-    return head_loss_flops(args) * (1.0 + (a->dx.offset != 0 ? 1.0 : 0.0) + (a->dw.offset != 0 ? 1.0 : 0.0));
+    const weft_product_shape dx = {a->rows, a->width, a->vocab, false, false};
+    const weft_product_shape dw = {a->vocab, a->width, a->rows, true, false};
+    int32_t n = head_loss_products(args, out);
+    if (a->dx.offset != 0) out[n++] = dx;
+    if (a->dw.offset != 0) out[n++] = dw;
+    return n;
+}
+
+static double head_loss_grad_flops(const weft_kernel_args *args) {
+    weft_product_shape products[WEFT_CALL_PRODUCTS];
+    return product_flops(head_loss_grad_products(args, products), products);
 }
 
 /* Rows that are looked up, not the table. */
@@ -108,7 +142,10 @@ static double embedding_traffic(const weft_kernel_args *args) {
 #define ROW(id, title) const weft_kernel weft_kernel_##id = {.name = title, .invoke = invoke_##id
 #define SCRATCH(id, type) .workspace = workspace_##id, .workspace_field = offsetof(type, workspace)
 
-ROW(matmul, "matmul"), SCRATCH(matmul, weft_matmul), .flops = matmul_flops};
+#define PRODUCT SCRATCH(matmul, weft_matmul), .flops = matmul_flops, .products = matmul_products
+ROW(matmul, "matmul"), PRODUCT};
+ROW(matmul_dx, "matmul"), PRODUCT, .part = "input gradient"};
+ROW(matmul_dw, "matmul"), PRODUCT, .part = "weight gradient"};
 ROW(rms_norm, "rms_norm")};
 ROW(rms_norm_backward, "rms_norm backward"), SCRATCH(rms_norm_backward, weft_rms_norm)};
 ROW(rope, "rope")};
@@ -119,10 +156,12 @@ ROW(swiglu, "swiglu")};
 ROW(swiglu_backward, "swiglu backward")};
 ROW(embedding, "embedding"), .traffic = embedding_traffic};
 ROW(embedding_backward, "embedding backward"), SCRATCH(embedding_backward, weft_embedding)};
-ROW(head_loss, "head loss"), SCRATCH(head_loss, weft_head), .flops = head_loss_flops};
-ROW(head_loss_grad, "head loss backward"), SCRATCH(head_loss_grad, weft_head), .flops = head_loss_grad_flops};
-ROW(add, "add")};
-ROW(copy, "copy")};
-ROW(zero, "zero")};
+ROW(head_loss, "head loss"), SCRATCH(head_loss, weft_head), .flops = head_loss_flops,
+    .products = head_loss_products};
+ROW(head_loss_grad, "head loss backward"), SCRATCH(head_loss_grad, weft_head), .flops = head_loss_grad_flops,
+    .products = head_loss_grad_products};
+ROW(add, "add"), .glue = true};
+ROW(copy, "copy"), .glue = true};
+ROW(zero, "zero"), .glue = true};
 ROW(custom, "forward")};
 ROW(custom_backward, "backward")};

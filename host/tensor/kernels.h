@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_TENSOR_KERNELS_H
 #define WEFT_HOST_TENSOR_KERNELS_H
 
-#include "tensor/graph.h"
+#include "tensor/calls.h"
 
 typedef struct weft_copy_args {
     weft_ref to, from;
@@ -48,6 +48,8 @@ typedef struct weft_kernel_run {
 
 typedef struct weft_kernel {
     const char *name; /* "attention backward" */
+    const char *part; /* which part of its operator's work in a pass it is: "input gradient"; NULL: all of it */
+    bool glue;        /* it moves or adds up what operators made, and is counted under its own name */
     weft_status (*invoke)(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err);
     int64_t (*workspace)(const weft_kernel_run *run, const weft_kernel_args *args); /* NULL: never any */
     size_t workspace_field;
@@ -55,9 +57,11 @@ typedef struct weft_kernel {
      * here. */
     double (*flops)(const weft_kernel_args *args);
     double (*traffic)(const weft_kernel_args *args); /* bytes; NULL: the sum of the operands */
+    /* The products that `flops` is of; how many. NULL: none that the matrix library makes. */
+    int32_t (*products)(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]);
 } weft_kernel;
 
-extern const weft_kernel weft_kernel_matmul, weft_kernel_rms_norm, weft_kernel_rms_norm_backward, weft_kernel_rope,
+extern const weft_kernel weft_kernel_matmul, weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_rms_norm, weft_kernel_rms_norm_backward, weft_kernel_rope,
     weft_kernel_attention, weft_kernel_attention_backward, weft_kernel_swiglu, weft_kernel_swiglu_backward,
     weft_kernel_embedding, weft_kernel_embedding_backward, weft_kernel_head_loss, weft_kernel_head_loss_grad,
     weft_kernel_add, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom, weft_kernel_custom_backward;

@@ -107,6 +107,7 @@ void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const 
     memcpy(&call->args, args, n);
     call->kernel = kernel;
     call->node = lowering->node;
+    call->pass = lowering->kind;
     call->operand = pass->n_operands;
 }
 
@@ -154,11 +155,13 @@ void weft_lower_end(weft_lowering *lowering) {
     if (lowering->status != WEFT_OK) return;
     call = &pass->calls[pass->n_calls - 1];
     if (call->kernel->flops != NULL)
-        pass->flops += call->kernel->flops(&call->args);
+        call->flops = call->kernel->flops(&call->args);
     else if (call->kernel->traffic != NULL)
-        pass->bytes += call->kernel->traffic(&call->args);
+        call->bytes = call->kernel->traffic(&call->args);
     else
-        pass->bytes += operand_bytes(pass, call);
+        call->bytes = operand_bytes(pass, call);
+    pass->flops += call->flops;
+    pass->bytes += call->bytes;
     if (call->kernel->workspace == NULL) return;
     bytes = call->kernel->workspace(&run, &call->args);
     if (bytes > 0)

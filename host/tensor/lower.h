@@ -55,12 +55,14 @@ typedef struct weft_operand {
     int64_t past_bytes;    /* generation: added to offset for each place that the state already holds */
 } weft_operand;
 
-typedef struct weft_call {
+struct weft_call {
     const weft_kernel *kernel;
     int32_t node; /* on whose behalf; -1: none */
+    int32_t pass; /* weft_pass_kind */
     int32_t operand, n_operands;
+    double flops, bytes; /* one of them 0 */
     weft_kernel_args args;
-} weft_call;
+};
 
 typedef struct weft_pass {
     weft_call *calls;

@@ -2,6 +2,7 @@
  *
  * Nothing is allocated and nothing is decided here. Before each call its operands are resolved to refs, and each is
  * checked against the slot that it lies in. */
+#include "report/clock.h"
 #include "tensor/operators.h"
 
 typedef struct replay {
@@ -143,6 +144,16 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
     return call->kernel->invoke(&kernel_run, &args, err);
 }
 
+static weft_status time_call(const replay *run, const weft_call *call, weft_error *err) {
+    const weft_graph_spec *spec = &run->graph->spec;
+    const weft_call_sink *sink = run->binding->sink;
+    const double begin = weft_clock_seconds();
+    weft_status status = run_call(run, call, err);
+    if (status == WEFT_OK) status = spec->kernels->synchronize(spec->device, run->binding->stream, err);
+    sink->ran(sink->context, run->graph, call, weft_clock_seconds() - begin);
+    return status;
+}
+
 static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_graph_binding *binding, weft_error *err) {
     const replay run = {.graph = graph,
                         .pass = &graph->passes[kind],
@@ -152,11 +163,13 @@ static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_gr
         return weft_error_set(err, WEFT_E_HOST, "segment %s has not been planned", weft_graph_name(graph));
     for (int32_t i = 0; i < run.pass->n_calls; i++) {
         weft_error failure = WEFT_ERROR_INIT;
-        const weft_status status = run_call(&run, &run.pass->calls[i], &failure);
+        const weft_call *call = &run.pass->calls[i];
+        const weft_status status =
+            binding->sink == NULL ? run_call(&run, call, &failure) : time_call(&run, call, &failure);
         if (status == WEFT_OK) continue;
         if (failure.text[0] == '\0')
             (void)weft_error_set(&failure, status, "it failed without saying why, which is a defect of its plugin");
-        name_call(&failure, &run, &run.pass->calls[i]);
+        name_call(&failure, &run, call);
         return weft_error_set(err, status, "%s", failure.text);
     }
     return WEFT_OK;

@@ -90,7 +90,7 @@ void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t
                             int64_t m) {
     weft_matmul args = product(l, m, weight->in, weight->out);
     args.accumulate = accumulate;
-    weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
+    weft_lower_begin(l, &weft_kernel_matmul_dx, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
     weft_lower_bind(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight));
     weft_lower_bind(l, "dx", offsetof(weft_matmul, c), dx);
@@ -105,7 +105,7 @@ void weft_weight_product_dw(weft_lowering *l, const weft_weight *weight, int32_t
     args.lda = weight->out;
     args.dtype_b = l->graph->dtype;
     args.dtype_c = WEFT_F32;
-    weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
+    weft_lower_begin(l, &weft_kernel_matmul_dw, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
     weft_lower_bind(l, "x", offsetof(weft_matmul, b), weft_lower_value(l, x));
     weft_lower_bind(l, "dweight", offsetof(weft_matmul, c), dw);
