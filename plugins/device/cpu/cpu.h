@@ -3,6 +3,7 @@
  *     plugin.c      keys, create, info, the kernel table       memory.c    buffers, streams, moving bytes
  *     check.c       operands against their buffers              convert.c   fp32, bf16, fp16
  *     product.c     matrix products, cut by shape               matmul.c    the kernel on top of it
+ *     roof.c        what the machine could give at most
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
  * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
@@ -99,6 +100,8 @@ static inline int64_t cpu_floats(int64_t n) {
 #define CPU_GRAIN 16384 /* elements of one piece of an element-wise kernel */
 
 /* ---- the table's slots, by file ---- */
+
+const void *cpu_extension(const weft_device *device, const char *id);
 
 weft_status cpu_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
 void cpu_release(weft_device *device, weft_buffer *buffer);

@@ -69,6 +69,9 @@ typedef struct cpu_loops {
     void (*score_gradient)(float *d, const float *p, const float *delta, int64_t keys);
     /* Sum of a * b. */
     float (*dot)(const float *a, const float *b, int64_t n);
+    /* Chains of x = x * factor + term in registers, enough of them to keep the units busy, `rounds` long. Returns how
+     * many operations that were; *left depends on all of them. */
+    double (*multiply_add)(float *left, int64_t rounds, float factor, float term);
 } cpu_loops;
 
 extern const cpu_loops cpu_loops_base;

@@ -133,6 +133,7 @@ static const weft_device_plugin table = {
     .square_sum = cpu_square_sum,
     .clip = cpu_clip,
     .update = cpu_update,
+    .extension = cpu_extension,
 };
 
 WEFT_PLUGIN(device, 1, "cpu", "0.1.0", "This machine's processors, through oneDNN and OpenMP", cpu_config, NULL, table)

@@ -1,0 +1,185 @@
+/* roof.c: the extension WEFT_DEVICE_ROOF: what these processors could give at most.
+ *
+ * Everything is measured a few times and the best counts: a roof that a busy machine pressed down would flatter the
+ * step that is held against it. A product is left to oneDNN as a whole, with all threads and its own way to cut, which
+ * the kernels of this device do not use (product.c says why). */
+#include <dnnl.h>
+#include <omp.h>
+
+#include <weft/roof.h>
+
+#include "cpu.h"
+
+#define TRIALS   5
+#define SECONDS  0.15                 /* of trials of a product */
+#define ROUNDS   ((int64_t)2 << 20)   /* of multiply_add: a few milliseconds */
+#define ARRAY    ((int64_t)32 << 20)  /* floats of an array of the bandwidth's */
+#define OPERANDS ((int64_t)512 << 20) /* bytes; a larger product is measured by a part of its rows */
+#define PAD      16                   /* floats between the rows of the second try */
+
+static weft_status only_f32(int32_t dtype, weft_error *err) {
+    if (dtype == WEFT_F32) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_UNSUPPORTED, "The roof of device cpu is measured in fp32, not in %s.",
+                          weft_dtype_name(dtype));
+}
+
+static weft_status measure_peak(weft_device *device, double *out, int32_t dtype, weft_error *err) {
+    double best = 0, rest = 0;
+    if (only_f32(dtype, err) != WEFT_OK) return WEFT_E_UNSUPPORTED;
+    for (int i = 0; i < TRIALS; i++) {
+        double operations = 0, seconds = 0, begin = 0;
+#pragma omp parallel num_threads(device->threads) reduction(+ : operations, rest)
+        {
+            float left = 0;
+#pragma omp barrier
+#pragma omp master
+            begin = omp_get_wtime();
+            operations += device->loops->multiply_add(&left, ROUNDS, 0.999f, 0.001f);
+            rest += (double)left;
+#pragma omp barrier
+#pragma omp master
+            seconds = omp_get_wtime() - begin;
+        }
+        if (operations / seconds > best) best = operations / seconds;
+    }
+    if (rest != rest) return weft_error_set(err, WEFT_E_DEVICE, "The multiplications of device cpu gave no number.");
+    *out = best;
+    return WEFT_OK;
+}
+
+static weft_status measure_bandwidth(weft_device *device, double *out, weft_error *err) {
+    const int64_t pieces = ARRAY / CPU_GRAIN;
+    weft_buffer *buffer = NULL;
+    double best = 0;
+    float *y = NULL;
+    const weft_status status = cpu_alloc(device, &buffer, 3 * ARRAY * (int64_t)sizeof(float), err);
+    if (status != WEFT_OK) return status;
+    y = (float *)(void *)buffer->base;
+    for (int i = -1; i < TRIALS; i++) { /* the first fetches the pages */
+        const double begin = omp_get_wtime();
+        double speed = 0;
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+        for (int64_t p = 0; p < pieces; p++) {
+            float *at = y + p * CPU_GRAIN;
+            if (i < 0) {
+                memset(at + ARRAY, 0, CPU_GRAIN * sizeof *y);
+                memset(at + 2 * ARRAY, 0, CPU_GRAIN * sizeof *y);
+            }
+            device->loops->add(at, at + ARRAY, at + 2 * ARRAY, CPU_GRAIN);
+        }
+        speed = 3.0 * (double)ARRAY * (double)sizeof *y / (omp_get_wtime() - begin);
+        if (i >= 0 && speed > best) best = speed;
+    }
+    cpu_release(device, buffer);
+    *out = best;
+    return WEFT_OK;
+}
+
+/* ---- a product ---- */
+
+typedef struct operands {
+    int64_t m, n, k, lda, ldb, ldc;
+    char transpose_a, transpose_b;
+    float *a, *b, *c;
+} operands;
+
+static int64_t elements_a(const operands *p) {
+    return p->lda * (p->transpose_a == 'T' ? p->k : p->m);
+}
+static int64_t elements_b(const operands *p) {
+    return p->ldb * (p->transpose_b == 'T' ? p->n : p->k);
+}
+static int64_t operand_bytes(const operands *p) {
+    return (elements_a(p) + elements_b(p) + p->m * p->ldc) * (int64_t)sizeof(float);
+}
+
+static operands operands_of(const weft_roof_product *p, int64_t m, int64_t pad) {
+    const operands o = {.m = m,
+                        .n = p->n,
+                        .k = p->k,
+                        .lda = (p->transpose_a ? m : p->k) + pad,
+                        .ldb = (p->transpose_b ? p->k : p->n) + pad,
+                        .ldc = p->n + pad,
+                        .transpose_a = p->transpose_a ? 'T' : 'N',
+                        .transpose_b = p->transpose_b ? 'T' : 'N'};
+    return o;
+}
+
+static dnnl_status_t run(const operands *p) {
+    return dnnl_sgemm(p->transpose_a, p->transpose_b, p->m, p->n, p->k, 1.0f, p->a, p->lda, p->b, p->ldb, 0.0f, p->c,
+                      p->ldc);
+}
+
+/* The fastest of several runs after one that nobody counts. */
+static dnnl_status_t fastest(const operands *p, double *best) {
+    dnnl_status_t status = run(p);
+    double spent = 0;
+    for (int i = 0; (i < TRIALS || spent < SECONDS) && status == dnnl_success; i++) {
+        const double begin = omp_get_wtime();
+        double seconds = 0;
+        status = run(p);
+        seconds = omp_get_wtime() - begin;
+        spent += seconds;
+        if (seconds < *best) *best = seconds;
+    }
+    return status;
+}
+
+/* Rows as they would lie in the model, and rows a little apart, which caches like better; the faster counts. */
+static dnnl_status_t try_both(const weft_roof_product *product, int64_t m, float *memory, double *best) {
+    dnnl_status_t status = dnnl_success;
+    for (int64_t pad = 0; pad <= PAD && status == dnnl_success; pad += PAD) {
+        operands p = operands_of(product, m, pad);
+        p.a = memory;
+        p.b = p.a + elements_a(&p);
+        p.c = p.b + elements_b(&p);
+        status = fastest(&p, best);
+    }
+    return status;
+}
+
+static weft_status measure_product(weft_device *device, double *out, const weft_roof_product *product,
+                                   weft_error *err) {
+    const int threads = omp_get_max_threads();
+    cpu_check c = cpu_check_begin("roof", product->struct_size, sizeof *product, err);
+    int64_t m = product->m;
+    operands padded;
+    weft_buffer *buffer = NULL;
+    double best = 1e300;
+    dnnl_status_t status = dnnl_success;
+    cpu_check_size(&c, "m", product->m, 1);
+    cpu_check_size(&c, "n", product->n, 1);
+    cpu_check_size(&c, "k", product->k, 1);
+    if (c.status == WEFT_OK) c.status = only_f32(product->dtype, err);
+    if (c.status != WEFT_OK) return c.status;
+    for (padded = operands_of(product, m, PAD); operand_bytes(&padded) > OPERANDS && m > 1024;) {
+        m = cpu_ceil_div(m, 2);
+        padded = operands_of(product, m, PAD);
+    }
+    c.status = cpu_alloc(device, &buffer, operand_bytes(&padded), err);
+    if (c.status != WEFT_OK) return c.status;
+    for (int64_t i = 0; i < operand_bytes(&padded) / 4; i++)
+        ((float *)(void *)buffer->base)[i] = (float)(i % 7 - 3);
+    omp_set_num_threads(device->threads);
+    status = try_both(product, m, (float *)(void *)buffer->base, &best);
+    omp_set_num_threads(threads);
+    cpu_release(device, buffer);
+    if (status != dnnl_success)
+        return weft_error_set(err, WEFT_E_DEVICE,
+                              "oneDNN refused a product of %lld x %lld x %lld for the roof with status %d.",
+                              (long long)m, (long long)product->n, (long long)product->k, (int)status);
+    *out = best * (double)product->m / (double)m;
+    return WEFT_OK;
+}
+
+static const weft_device_roof roof = {
+    .struct_size = (uint32_t)sizeof(weft_device_roof),
+    .peak = measure_peak,
+    .product = measure_product,
+    .bandwidth = measure_bandwidth,
+};
+
+const void *cpu_extension(const weft_device *device, const char *id) {
+    (void)device;
+    return strcmp(id, WEFT_DEVICE_ROOF) == 0 ? &roof : NULL;
+}
