@@ -38,12 +38,13 @@ static json_t *changes_json(const weft_identities *identities) {
 
 static json_t *record_json(const weft_record *record) {
     const weft_checkpoint_state *state = &record->state;
-    return json_pack("{s:i, s:I, s:I, s:o, s:o, s:I, s:s, s:s, s:o, s:o, s:o}", "format", FORMAT, "step",
-                     (json_int_t)state->step, "tokens", (json_int_t)state->tokens, "eval_loss",
-                     loss_json(state->eval_loss), "best_loss", loss_json(state->best_loss), "best_step",
-                     (json_int_t)state->best_step, "stored_dtype", weft_dtype_name(record->stored_dtype), "masters",
-                     masters_names[record->masters], "facts", facts_json(&record->identities, false), "noted",
-                     facts_json(&record->identities, true), "changes", changes_json(&record->identities));
+    return json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:s, s:s, s:o, s:o, s:o}", "format", FORMAT, "step",
+                     (json_int_t)state->step, "updates", (json_int_t)record->updates, "tokens",
+                     (json_int_t)state->tokens, "eval_loss", loss_json(state->eval_loss), "best_loss",
+                     loss_json(state->best_loss), "best_step", (json_int_t)state->best_step, "stored_dtype",
+                     weft_dtype_name(record->stored_dtype), "masters", masters_names[record->masters], "facts",
+                     facts_json(&record->identities, false), "noted", facts_json(&record->identities, true), "changes",
+                     changes_json(&record->identities));
 }
 
 weft_status weft_record_save(const weft_record *record, const char *path, weft_error *err) {
@@ -161,6 +162,7 @@ static void read_changes(reader *self, weft_identities *out) {
 static void read_all(reader *self, weft_record *out) {
     if (read_count(self, "format") != FORMAT) wrong(self, "format");
     out->state.step = read_count(self, "step");
+    out->updates = read_count(self, "updates");
     out->state.tokens = read_count(self, "tokens");
     out->state.eval_loss = read_loss(self, "eval_loss");
     out->state.best_loss = read_loss(self, "best_loss");

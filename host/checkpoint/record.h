@@ -10,6 +10,7 @@ typedef enum weft_masters { WEFT_MASTERS_NONE = 0, WEFT_MASTERS_TRAINABLE = 1, W
 typedef struct weft_record {
     weft_checkpoint_state state;
     weft_identities identities; /* of the run that saved */
+    uint64_t updates;           /* that the optimizer has made (weft_engine) */
     int32_t stored_dtype;       /* weft_dtype of the base's files (weft_engine) */
     weft_masters masters;
 } weft_record;

@@ -46,16 +46,21 @@ static weft_status load_region(const weft_region *region, const weft_safetensors
     return status;
 }
 
+/* A file of state/, which may not be there. */
+static weft_status state_path(char out[WEFT_PATH_BYTES], const char *checkpoint, const char *name, weft_error *err) {
+    char file_name[256];
+    (void)snprintf(file_name, sizeof file_name, "state/%s.safetensors", name);
+    return weft_path_join(out, checkpoint, file_name, err);
+}
+
 /* name: of the file in state/. What the file lacks stays as it is, if inexact says that this may be. */
 static weft_status restore_file(const weft_engine *engine, const char *path, const char *name, weft_ref ref,
                                 bool trainable_only, bool inexact, const char *instead, weft_error *err) {
     const weft_region region = {engine->declared, engine->layout, engine->kernels, engine->device, ref};
-    char file_path[WEFT_PATH_BYTES], file_name[256];
+    char file_path[WEFT_PATH_BYTES];
     weft_safetensors *file = NULL;
     int32_t missing = 0;
-    weft_status status = WEFT_OK;
-    (void)snprintf(file_name, sizeof file_name, "state/%s.safetensors", name);
-    status = weft_path_join(file_path, path, file_name, err);
+    weft_status status = state_path(file_path, path, name, err);
     if (status != WEFT_OK) return status;
     if (inexact && access(file_path, F_OK) != 0) {
         weft_log(engine->run->host, WEFT_LOG_WARN, "resume: %s is not there: all of it %s", file_path, instead);
@@ -73,15 +78,21 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
     return status;
 }
 
-static weft_status restore_states(weft_engine *engine, const char *path, bool inexact, weft_error *err) {
+/* updates: that the checkpoint counted. Where a whole state starts at zero, its optimizer counts from zero too. */
+static weft_status restore_states(weft_engine *engine, const char *path, uint64_t updates, bool inexact,
+                                  weft_error *err) {
     const int64_t words = engine->layout->trainable_numel;
+    char file[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
+    engine->updates = updates;
     for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
         status = engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, words, err);
         if (status == WEFT_OK) status = engine->kernels->synchronize(engine->device, NULL, err);
         if (status == WEFT_OK)
             status = restore_file(engine, path, engine->states[i].name, engine->state[i].ref, true, inexact,
                                   "start at zero", err);
+        if (status == WEFT_OK) status = state_path(file, path, engine->states[i].name, err);
+        if (status == WEFT_OK && access(file, F_OK) != 0) engine->updates = 0;
     }
     return status;
 }
@@ -99,7 +110,7 @@ weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
         status = restore_file(engine, path, "master", engine->parameters.ref, false, inexact,
                               "come from the rounded weights", err);
-    if (status == WEFT_OK) status = restore_states(engine, path, inexact, err);
+    if (status == WEFT_OK) status = restore_states(engine, path, record.updates, inexact, err);
     if (status == WEFT_OK) engine->stored_dtype = record.stored_dtype;
     weft_identities_clear(&record.identities);
     return status;

@@ -237,7 +237,8 @@ static weft_status explain(weft_error *err, weft_status status, const char *pare
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
                                  const weft_identities *identities, const weft_text *text, weft_error *err) {
     const int32_t dtype = saved_dtype(engine);
-    weft_record record = {.state = *state, .identities = *identities, .stored_dtype = engine->stored_dtype};
+    weft_record record = {
+        .state = *state, .identities = *identities, .updates = engine->updates, .stored_dtype = engine->stored_dtype};
     weft_staging staging = {0};
     char name[64];
     weft_status status = engine->kernels->synchronize(engine->device, NULL, err);

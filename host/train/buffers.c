@@ -238,6 +238,7 @@ weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     const weft_model_settings *model = &engine->run->settings.model;
     weft_status status = WEFT_OK;
     engine->stored_dtype = WEFT_F32;
+    engine->updates = 0;
     if (model->start == WEFT_START_FRESH)
         return weft_weights_init((uint64_t)engine->run->settings.run.seed, engine->declared, engine->layout,
                                  engine->kernels, engine->device, engine->parameters.ref, err);

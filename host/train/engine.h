@@ -76,6 +76,8 @@ typedef struct weft_engine {
     weft_scalars scalars;
     weft_slot_ref arena;
     weft_ref *parameter_refs;              /* [n_parameters] */
+    uint64_t updates;     /* that the optimizer has made: steps without those that were skipped. Belongs to its states: set
+                             by load, by weft_checkpoint_restore and by each step. */
     int32_t stored_dtype; /* weft_dtype of the files that the parameters first came from; fp32 for a fresh start. What
                              [checkpoint] dtype = auto saves. Set by load and by weft_checkpoint_restore. */
 } weft_engine;

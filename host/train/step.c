@@ -265,7 +265,7 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
 static weft_status on_step(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
-    const weft_step_info info = {(uint32_t)sizeof info, 0, self->step, self->lr};
+    const weft_step_info info = {(uint32_t)sizeof info, 0, engine->updates + 1, self->lr};
     weft_status status = WEFT_OK;
     (void)event;
     (void)slots;
@@ -342,7 +342,7 @@ static weft_status blame_forward(weft_stepper *self, weft_error *err) {
 
 weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err) {
-    const weft_engine *engine = self->engine;
+    weft_engine *engine = self->engine;
     const weft_stage *stage = &engine->train;
     weft_status status = WEFT_OK;
     self->step = step;
@@ -363,8 +363,10 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     if (self->result.skipped) self->result.norm = 0.0;
     else if (!isfinite(self->result.loss_sum)) status = blame_forward(self, err);
     else if (!isfinite(self->result.norm)) status = blame_gradient(self, err);
-    if (status == WEFT_OK) *out = self->result;
-    return status;
+    if (status != WEFT_OK) return status;
+    engine->updates += !self->result.skipped;
+    *out = self->result;
+    return WEFT_OK;
 }
 
 weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,

@@ -223,6 +223,7 @@ START_TEST(inexact_starts_missing_states_at_zero_and_says_so) {
     fixture_log[0] = '\0';
     ck_assert_ok(rig_try_resume(&run, true, &err), err);
     ck_assert_int_eq(filled(&run, 0), 0);
+    ck_assert_uint_eq(run.session->engine->updates, 0); /* its optimizer has made none */
     ck_assert_ptr_nonnull(strstr(fixture_log, "all of it start at zero"));
     ck_assert_ptr_nonnull(strstr(fixture_log, "[optimizer] momentum is 0.9, was (none)"));
     ck_assert_ptr_nonnull(strstr(fixture_log, "[optimizer] beta1 is (none), was 0.9"));
@@ -246,6 +247,7 @@ START_TEST(inexact_with_more_parameters_keeps_the_states_there_are) {
     ck_assert_ok(rig_try_resume(&run, true, &err), err);
     ck_assert_uint_eq(run.state.step, 6);
     ck_assert_int_eq(filled(&run, 1), some);
+    ck_assert_uint_eq(run.session->engine->updates, 6);
     ck_assert_ptr_nonnull(strstr(fixture_log, "lacks 11 of the parameters that are trained now: they start at zero"));
     rig_train(&run, 7);
     ck_assert_int_gt(filled(&run, 1), some);

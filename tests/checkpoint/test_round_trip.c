@@ -86,6 +86,37 @@ START_TEST(a_resumed_run_has_the_bits_of_one_that_never_stopped) {
 }
 END_TEST
 
+/* A run whose steps were not all updates: what the optimizer counts comes back, and is not the step. */
+START_TEST(the_number_of_updates_comes_back) {
+    char sixth[65];
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    run.session->engine->updates = 90; /* as another run would have left it */
+    rig_load(&run);
+    ck_assert_uint_eq(run.session->engine->updates, 0);
+    rig_train(&run, 3);
+    ck_assert_uint_eq(run.session->engine->updates, 3);
+    run.session->engine->updates = 1; /* two steps had no target */
+    rig_save(&run);
+    rig_train(&run, 6);
+    strcpy(sixth, rig_hash(&run));
+    rig_close(&run);
+
+    rig_open(&run, NULL);
+    rig_resume(&run);
+    ck_assert_uint_eq(run.session->engine->updates, 1);
+    rig_train(&run, 6);
+    ck_assert_str_eq(rig_hash(&run), sixth);
+    run.state.step = 3;
+    rig_resume(&run);
+    run.session->engine->updates = 3;
+    rig_train(&run, 6);
+    ck_assert_str_ne(rig_hash(&run), sixth); /* it does count */
+    rig_close(&run);
+}
+END_TEST
+
 START_TEST(a_second_resume_saves_the_same_type) {
     char first[4096], second[4096];
     size_t n = 0, m = 0;
@@ -346,6 +377,7 @@ int main(void) {
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, a_resumed_run_has_the_bits_of_one_that_never_stopped, 0,
                         (int)(sizeof cases / sizeof cases[0]));
+    tcase_add_test(tests, the_number_of_updates_comes_back);
     tcase_add_test(tests, a_second_resume_saves_the_same_type);
     tcase_add_test(tests, counters_and_losses_come_back);
     tcase_add_loop_test(tests, a_checkpoint_is_a_model, 0, 3);

@@ -279,6 +279,46 @@ START_TEST(a_step_without_a_target_is_skipped) {
 }
 END_TEST
 
+/* Parameters after one step per letter; '-' is one without any target. The learning rate is the same for all. */
+static float *train_with_gaps(const char *const *overrides, size_t n, const char *steps, int64_t *numel) {
+    row_data data, empty;
+    train_rig rig;
+    weft_engine_spec spec;
+    float *parameters = NULL;
+    row_data_golden(&data, "llama-tied");
+    row_data_golden(&empty, "llama-tied");
+    memset(empty.weights, 0, (size_t)empty.rows * (size_t)empty.length * sizeof *empty.weights);
+    spec = train_rig_spec(&data, 1, false);
+    train_rig_open(&rig, "llama-tied", &data, overrides, n);
+    train_rig_start(&rig, &spec);
+    for (uint64_t s = 1; steps[s - 1] != '\0'; s++) {
+        rig.stepper->data = (weft_data *)(void *)(steps[s - 1] == '-' ? &empty : &data);
+        ck_assert_int_eq(train_rig_step(&rig, s).skipped, steps[s - 1] == '-');
+    }
+    ck_assert_uint_eq(rig.engine->updates, 3);
+    parameters = train_rig_parameters(&rig);
+    *numel = rig.engine->layout->numel;
+    train_rig_close(&rig);
+    row_data_free(&data);
+    row_data_free(&empty);
+    return parameters;
+}
+
+static const char *const counting[][4] = {
+    {ADAMW, "optimizer.beta2=0.9", "optimizer.beta1=0.5"},
+    {"optimizer.plugin=sgd", "optimizer.momentum=0.9", "optimizer.dampening=0.5", "optimizer.weight_decay=0.01"},
+};
+
+/* PyTorch's optimizers count the updates that they make, for the bias correction and for the first, undamped buffer. */
+START_TEST(an_optimizer_counts_updates_not_steps) {
+    int64_t n = 0;
+    float *three = train_with_gaps(counting[_i], 4, "xxx", &n), *five = train_with_gaps(counting[_i], 4, "-x-xx", &n);
+    ck_assert(same_floats(three, five, n));
+    free(three);
+    free(five);
+}
+END_TEST
+
 /* A leaf without a target among others counts nothing and takes nothing away. */
 START_TEST(a_leaf_without_a_target_adds_nothing) {
     const char *overrides[] = {ADAMW};
@@ -315,6 +355,7 @@ int main(void) {
     tcase_add_loop_test(tests, a_number_that_is_not_finite_stops_with_step_and_segment, 0, 2);
     tcase_add_test(tests, an_evaluation_that_is_not_finite_says_where);
     tcase_add_test(tests, a_step_without_a_target_is_skipped);
+    tcase_add_loop_test(tests, an_optimizer_counts_updates_not_steps, 0, 2);
     tcase_add_test(tests, a_leaf_without_a_target_adds_nothing);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);

@@ -3,7 +3,7 @@
  *     m = beta1 m + (1 - beta1) g            v = beta2 v + (1 - beta2) g^2
  *     w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) - lr weight_decay w
  *
- * t is the optimizer step, from 1. The powers are taken in fp64; the body sees what is left of them.
+ * t counts updates, from 1. The powers are taken in fp64; the body sees what is left of them.
  */
 #include <weft/optimizer.h>
 
@@ -64,7 +64,7 @@ static int64_t adamw_hp_size(const weft_optimizer *optimizer) {
 
 static weft_status adamw_prepare(weft_optimizer *optimizer, void *hp, const weft_step_info *step, weft_error *err) {
     const adamw_config *c = &optimizer->config;
-    const double t = (double)step->step;
+    const double t = (double)step->update;
     adamw_hp *out = hp;
     (void)err;
     out->step_size = (float)(step->lr / (1 - pow(c->beta1, t)));

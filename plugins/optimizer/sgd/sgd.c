@@ -1,7 +1,7 @@
 /* sgd: stochastic gradient descent with momentum, as torch.optim.SGD defines it.
  *
  *     d = g + weight_decay w
- *     b = momentum b + (1 - dampening) d        (the first step takes d undamped)
+ *     b = momentum b + (1 - dampening) d        (the first update takes d undamped)
  *     w = w - lr (nesterov ? d + momentum b : b)
  *
  * Without momentum there is no state and the step is w - lr d. Nesterov's form follows Sutskever et al., "On the
@@ -82,7 +82,7 @@ static weft_status sgd_prepare(weft_optimizer *optimizer, void *hp, const weft_s
     out->lr = (float)step->lr;
     out->weight_decay = (float)c->weight_decay;
     out->forget = (float)(1 - c->momentum);
-    out->take = step->step == 1 ? 1.0f : (float)(1 - c->dampening);
+    out->take = step->update == 1 ? 1.0f : (float)(1 - c->dampening);
     out->of_gradient = c->nesterov ? 1.0f : 0.0f;
     out->of_buffer = c->nesterov ? (float)c->momentum : 1.0f;
     return WEFT_OK;

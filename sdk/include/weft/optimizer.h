@@ -134,8 +134,8 @@ typedef struct weft_elementwise {
 typedef struct weft_step_info {
     uint32_t struct_size;
     uint32_t flags;
-    uint64_t step; /* from 1 */
-    double lr;     /* the key `lr` of this plugin times the schedule; the schedule alone for a plugin without that key */
+    uint64_t update; /* which one this is, from 1. A step that was skipped made none, so this may be less than the step */
+    double lr;       /* the key `lr` of this plugin times the schedule; the schedule alone for a plugin without that key */
 } weft_step_info;
 
 typedef struct weft_optimizer_plugin {
