@@ -136,11 +136,17 @@ weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_err
     return status;
 }
 
-weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err) {
+weft_status weft_settings_for_steps(const weft_settings *self, const weft_config *config, weft_error *err) {
     if (self->train.steps == WEFT_NONE_I64 && self->train.epochs == WEFT_NONE_F64) {
         return weft_config_reject(config, "train", "steps", err,
                                   "leaves the run without a length: set [train] steps, or epochs");
     }
+    return WEFT_OK;
+}
+
+weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err) {
+    const weft_status status = weft_settings_for_steps(self, config, err);
+    if (status != WEFT_OK) return status;
     if (*self->run.out == '\0') {
         return weft_config_reject(config, "run", "out", err, "names no directory: training needs one for its results");
     }

@@ -126,7 +126,9 @@ bool weft_settings_table(weft_settings_section *out, size_t i);
 /* Fills all sections of the host and holds the rules across their keys. */
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err);
 
-/* What only training needs: [run] out, and one of [train] steps and epochs. */
+/* What training steps need, kept or not: one of [train] steps and epochs. */
+weft_status weft_settings_for_steps(const weft_settings *self, const weft_config *config, weft_error *err);
+/* What only training needs: that, and [run] out. */
 weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err);
 
 /* The updates of the warm-up in a run of total_steps: warmup itself, or its ratio rounded up. */

@@ -70,7 +70,7 @@ static void decide_training(weft_session *session) {
 
 static weft_engine_spec engine_spec(const weft_session *session, weft_session_kind kind) {
     const weft_train_settings *keys = &session->run->settings.train;
-    weft_engine_spec spec = {.training = kind == WEFT_SESSION_TRAIN};
+    weft_engine_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
     spec.rows = (int32_t)keys->micro_batch;
     spec.leaves = (int32_t)(keys->global_batch / keys->micro_batch);
     spec.evaluate_rows = kind == WEFT_SESSION_EVALUATE || session->validation_info.rows > 0 ? spec.rows : 0;
@@ -81,15 +81,17 @@ static weft_engine_spec engine_spec(const weft_session *session, weft_session_ki
 
 weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                               weft_session_kind kind, weft_error *err) {
-    const bool training = kind == WEFT_SESSION_TRAIN;
+    const bool training = kind != WEFT_SESSION_EVALUATE;
     const uint32_t needs = training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER);
     weft_engine_spec spec = {0};
     weft_status status = WEFT_OK;
     weft_session *session = calloc(1, sizeof *session);
     if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
     status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
-    if (status == WEFT_OK && training)
+    if (status == WEFT_OK && kind == WEFT_SESSION_TRAIN)
         status = weft_settings_for_training(&session->run->settings, session->run->config, err);
+    if (status == WEFT_OK && kind == WEFT_SESSION_PROFILE)
+        status = weft_settings_for_steps(&session->run->settings, session->run->config, err);
     if (status == WEFT_OK) status = weft_text_open(&session->text, session->run, err);
     if (status == WEFT_OK) status = weft_engine_open(&session->engine, session->run, err);
     if (status == WEFT_OK)

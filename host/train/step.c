@@ -20,12 +20,14 @@ static weft_status on_count(void *context, weft_error *err) {
     weft_status status = WEFT_OK;
     const double begin = weft_clock_seconds();
     self->count = 0;
+    self->places = 0;
     for (int32_t m = 0; m < self->stage->program->leaves && status == WEFT_OK; m++) {
         const weft_leaf_request request = leaf_request(self, m);
         weft_leaf shape = {.struct_size = (uint32_t)sizeof shape};
         status = self->data_plugin->shape(self->data, &shape, &request, err);
         self->leaf_targets[m] = shape.n_targets;
         self->count += shape.n_targets;
+        self->places += (int64_t)shape.rows * shape.length;
     }
     self->data_seconds += weft_clock_seconds() - begin;
     return status;
@@ -147,6 +149,7 @@ static weft_status bind(weft_stepper *self, weft_graph_binding *out, const weft_
     out->work = slot_of(self, slots->work);
     out->loss = weft_ref_at(engine->scalars.losses, 8 * (int64_t)event->leaf);
     out->count = (double)self->count;
+    out->sink = self->sink;
     bind_gradients(self, slots);
     out->gradients = self->gradients;
     return WEFT_OK;
@@ -357,6 +360,7 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     if (status == WEFT_OK) status = engine->kernels->read(engine->device, NULL, &self->result.norm, engine->scalars.norm, 8, err);
     if (status != WEFT_OK) return status;
     self->result.n_targets = self->count;
+    self->result.n_places = self->places;
     self->result.lr = lr;
     self->result.data_seconds = self->data_seconds;
     self->result.skipped = self->count == 0;
@@ -385,10 +389,17 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     if (status == WEFT_OK) status = read_losses(self, self->count > 0 ? 1 : 0, err);
     if (status != WEFT_OK) return status;
     self->result.n_targets = self->count;
+    self->result.n_places = self->places;
     self->result.data_seconds = self->data_seconds;
     if (!isfinite(self->result.loss_sum)) return blame_forward(self, err);
     *out = self->result;
     return WEFT_OK;
+}
+
+static int32_t most_events(const weft_engine *engine) {
+    const int32_t train = engine->train.program != NULL ? engine->train.program->n_events : 0;
+    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->n_events : 0;
+    return train > evaluate ? train : evaluate;
 }
 
 static int32_t most_slots(const weft_engine *engine) {
@@ -426,7 +437,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->leaf.starts = arrays + 2 * places;
     self->leaf.positions = arrays + 3 * places;
     self->leaf.weights = (float *)(void *)(arrays + 4 * places);
-    status = weft_trace_create(&self->trace, 4096, err);
+    status = weft_trace_create(&self->trace, most_events(engine) > 4096 ? most_events(engine) : 4096, err);
     if (status == WEFT_OK) *out = self;
     else weft_stepper_destroy(self);
     return status;

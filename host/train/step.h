@@ -5,6 +5,7 @@
 #ifndef WEFT_HOST_TRAIN_STEP_H
 #define WEFT_HOST_TRAIN_STEP_H
 
+#include "tensor/calls.h"
 #include "train/engine.h"
 #include <weft/data.h>
 
@@ -12,6 +13,7 @@
 typedef struct weft_step_result {
     double loss_sum;   /* fp64 sum over leaves in order */
     int64_t n_targets; /* COUNT */
+    int64_t n_places;  /* of all leaves, padding too */
     double norm;       /* of the mean gradient, before clipping; training only */
     double lr;
     double data_seconds; /* spent in the data plugin */
@@ -23,13 +25,13 @@ typedef struct weft_stepper {
     const weft_data_plugin *data_plugin;
     weft_data *data;
     const weft_stage *stage; /* whose program runs */
-    weft_trace *trace;
+    weft_trace *trace; /* holds a whole pass of any program */
     int32_t split;
     uint64_t first_row; /* of the step's first leaf */
     uint64_t step;      /* from 1; 0 in evaluation */
     double lr;
     double clip;        /* 0: none */
-    int64_t count;
+    int64_t count, places;
     int64_t *leaf_targets; /* [leaves] targets of each leaf */
     weft_leaf leaf;        /* host arrays of the largest shape */
     int32_t leaf_now;      /* which leaf the arrays hold and the slot has; -1: none */
@@ -38,6 +40,7 @@ typedef struct weft_stepper {
     int64_t *used;         /* [slots of the largest program]: bytes of each slot that were really touched */
     bool find_culprit;     /* after a non-finite loss: look at each carry */
     double data_seconds;
+    const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */
     weft_step_result result;
 } weft_stepper;
 

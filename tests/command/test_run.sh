@@ -140,6 +140,22 @@ check "tokenize and back" sh -c '"$0" tokenize model <games.txt >ids.txt && "$0"
 check "plan" exits 0 "$weft" plan run.ini --print-program
 check "plan as an object" exits 0 "$weft" plan run.ini --json
 
+# ---- where the time goes
+sed '/^out /d' run.ini >quiet.ini
+mkdir still
+cp -r model games.txt quiet.ini still
+profile_quietly() { # nothing may appear beside the files that are there
+    (cd still && ls -R . | cksum >../before && "$weft" profile quiet.ini "$@" >../profile.txt && ls -R . | cksum | cmp - ../before)
+}
+check "profile" exits 0 profile_quietly --steps 2 --warmup 1
+check "a row per operator" sh -c 'for row in "linear forward" "linear weight gradient" "attention backward" "lm_head backward" "optimizer" "rest"; do
+    grep -q "^$row " profile.txt || exit 1; done'
+check "profile as an object" exits 0 profile_quietly --json --steps 3 --warmup 0 --roof
+check "with its fields" sh -c 'for f in step_seconds median_seconds places targets flops resident_peak planned operators roof register_flops_per_second; do
+    grep -q "\"$f\": " profile.txt || exit 1; done'
+check "more steps than the run has" exits 0 profile_quietly train.steps=1 --steps 3
+check "no step to measure" exits 2 "$weft" profile run.ini --steps 0
+
 # ---- bad input
 check "no command" exits 2 "$weft" trian run.ini
 check "unknown key" says "did you mean beta1" "$weft" train run.ini optimizer.betal=0.9

@@ -9,6 +9,7 @@
 #include <weft/model.h>
 #include <weft/policy.h>
 #include <weft/random.h>
+#include <weft/roof.h>
 #include <weft/strategy.h>
 #include <weft/tokenizer.h>
 

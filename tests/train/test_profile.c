@@ -1,0 +1,310 @@
+/* tests/train/test_profile.c: the profile of a step counts what a hand counts, adds up to the step, and changes no bit;
+ * the roof is measured at the products that the step makes. */
+#include "train/profile.h"
+#include "train/roof.h"
+#include "train_rig.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { HIDDEN = 32, MLP = 56, LAYERS = 2, HEADS = 4, KV_HEADS = 2, VOCABULARY = 80, LENGTH = 24 };
+enum { HEAD = HIDDEN / HEADS, KV = KV_HEADS * HEAD, LEAVES = 3, ROWS = 2 };
+#define PLACES ((double)(ROWS * LENGTH))
+/* Operations of one leaf. */
+#define LINEAR    (2.0 * PLACES * LAYERS * (2.0 * HIDDEN * HIDDEN + 2.0 * HIDDEN * KV + 3.0 * HIDDEN * MLP))
+#define ATTENTION (LAYERS * 2.0 * ROWS * LENGTH * LENGTH * HIDDEN) /* two products, by half */
+#define LOGITS    (2.0 * PLACES * HIDDEN * VOCABULARY)
+
+typedef struct setting {
+    row_data data;
+    fresh_model model;
+    train_rig rig;
+    weft_profile *profile;
+} setting;
+
+static void setting_open(setting *s, const char *override) {
+    const char *const overrides[] = {"model.start=fresh", override};
+    const fresh_shape shape = {HIDDEN, MLP, LAYERS, HEADS, KV_HEADS, VOCABULARY, 64, false};
+    weft_engine_spec spec;
+    row_data_random(&s->data, 5, LENGTH, VOCABULARY, 11);
+    fresh_model_make(&s->model, &shape);
+    spec = train_rig_spec(&s->data, LEAVES, false);
+    spec.rows = ROWS;
+    train_rig_open(&s->rig, s->model.path, &s->data, overrides, override == NULL ? 1 : 2);
+    train_rig_start(&s->rig, &spec);
+    s->profile = NULL;
+}
+
+static void profile_steps(setting *s, int64_t warmup, int64_t keep) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(weft_profile_create(&s->profile, s->rig.stepper, keep, &err), WEFT_OK);
+    for (int64_t i = 1; i <= warmup + keep; i++)
+        ck_assert_msg(weft_profile_train(s->profile, (uint64_t)i, 1e-3, 0.5, i > warmup, &err) == WEFT_OK, "%s",
+                      err.text);
+    ck_assert_int_eq(weft_profile_count(s->profile), keep);
+}
+
+static void setting_close(setting *s) {
+    weft_profile_destroy(s->profile);
+    train_rig_close(&s->rig);
+    fresh_model_remove(&s->model);
+    row_data_free(&s->data);
+}
+
+static const weft_profile_row *find_row(const weft_profile_step *step, const char *operation, const char *part) {
+    for (int32_t i = 0; i < step->n_rows; i++)
+        if (strcmp(step->rows[i].operation, operation) == 0 && strcmp(step->rows[i].part, part) == 0)
+            return &step->rows[i];
+    return NULL;
+}
+
+typedef struct expected_row {
+    const char *operation, *part;
+    int64_t calls;
+    double flops, bytes; /* bytes < 0: not judged */
+} expected_row;
+
+static void check_rows(const weft_profile_step *step, const expected_row *expected, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const expected_row *e = &expected[i];
+        const weft_profile_row *row = find_row(step, e->operation, e->part);
+        ck_assert_msg(row != NULL, "no row %s %s", e->operation, e->part);
+        ck_assert_msg(row->calls == e->calls, "%s %s: %lld calls", e->operation, e->part, (long long)row->calls);
+        ck_assert_msg(row->flops == e->flops, "%s %s: %.17g operations", e->operation, e->part, row->flops);
+        ck_assert_msg(e->bytes < 0.0 || row->bytes == e->bytes, "%s %s: %.17g bytes", e->operation, e->part,
+                      row->bytes);
+    }
+    ck_assert_int_eq(step->n_rows, (int)n);
+}
+
+START_TEST(work_is_what_a_hand_counts) {
+    const double a = LEAVES, values = PLACES * 4.0;
+    setting s;
+    setting_open(&s, "optimizer.plugin=adamw");
+    profile_steps(&s, 1, 2);
+    {
+        const weft_profile_step *step = weft_profile_at(s.profile, 1);
+        const weft_engine *engine = s.rig.engine;
+        const double trained = (double)weft_declared_numel(engine->declared, true);
+        const double grid = (double)engine->layout->trainable_numel;
+        const int64_t units = engine->layout->n_units;
+        const expected_row expected[] = {
+            {"embedding", "forward", LEAVES, 0, a * (2.0 * values * HIDDEN + values)},
+            {"rms_norm", "forward", LEAVES * (2 * LAYERS + 1), 0, -1},
+            {"linear", "forward", LEAVES * 7 * LAYERS, a * LINEAR, 0},
+            {"rope", "forward", LEAVES * 2 * LAYERS, 0, -1},
+            {"attention", "forward", LEAVES * LAYERS, a * ATTENTION, 0},
+            {"add", "forward", LEAVES * 2 * LAYERS, 0, a * 2 * LAYERS * 3.0 * values * HIDDEN},
+            {"swiglu", "forward", LEAVES * LAYERS, 0, a * LAYERS * 3.0 * values * MLP},
+            {"lm_head", "backward", LEAVES, a * 3.0 * LOGITS, 0},
+            {"rms_norm", "backward", LEAVES * (2 * LAYERS + 1), 0, -1},
+            {"copy", "backward", LEAVES * 2 * LAYERS, 0, a * 2 * LAYERS * 2.0 * values * HIDDEN},
+            {"linear", "weight gradient", LEAVES * 7 * LAYERS, a * LINEAR, 0},
+            {"linear", "input gradient", LEAVES * 7 * LAYERS, a * LINEAR, 0},
+            {"swiglu", "backward", LEAVES * LAYERS, 0, -1},
+            {"attention", "backward", LEAVES * LAYERS, a * 2.0 * ATTENTION, 0},
+            {"rope", "backward", LEAVES * 2 * LAYERS, 0, -1},
+            {"embedding", "backward", LEAVES, 0, -1},
+            {"reduce", "", LEAVES * units, 0, 4.0 * grid * (2.0 + 3.0 * (LEAVES - 1))},
+            {"norm", "", 1, 0, 4.0 * trained},
+            {"optimizer", "", 1, 0, 4.0 * grid * 7.0},
+            {"data", "", 1, 0, 0},
+            {"rest", "", 1, 0, 0},
+        };
+        check_rows(step, expected, sizeof expected / sizeof *expected);
+        ck_assert_double_eq(step->flops, a * 3.0 * (LINEAR + ATTENTION + LOGITS));
+        ck_assert_double_eq(step->recompute_flops, 0.0);
+        ck_assert_int_eq(step->result.n_places, LEAVES * ROWS * LENGTH);
+    }
+    setting_close(&s);
+}
+END_TEST
+
+/* What is done twice is counted once, and its time has rows of its own. */
+START_TEST(recomputed_work_is_apart) {
+    setting s;
+    setting_open(&s, "train.activation_checkpointing=yes");
+    profile_steps(&s, 0, 1);
+    {
+        const weft_profile_step *step = weft_profile_at(s.profile, 0);
+        const weft_profile_row *row = find_row(step, "linear", "recompute");
+        int32_t n = 0;
+        ck_assert_double_eq(step->flops, LEAVES * 3.0 * (LINEAR + ATTENTION + LOGITS));
+        ck_assert(step->recompute_flops > 0.0 && step->recompute_flops <= LEAVES * (LINEAR + ATTENTION));
+        ck_assert(row != NULL && row->recompute && row->flops <= step->recompute_flops);
+        for (const weft_profile_product *p = weft_profile_products(s.profile, &n), *end = p + n; p < end; p++)
+            ck_assert_int_eq(p->calls % LEAVES, 0);
+    }
+    setting_close(&s);
+}
+END_TEST
+
+static double products_flops(const setting *s) {
+    int32_t n = 0;
+    const weft_profile_product *products = weft_profile_products(s->profile, &n);
+    double flops = 0.0;
+    for (int32_t i = 0; i < n; i++)
+        flops += (double)products[i].calls * 2.0 * (double)products[i].shape.m * (double)products[i].shape.n *
+                 (double)products[i].shape.k;
+    return flops;
+}
+
+/* Below what is trained there is no gradient to make: forward of all, and of the head logits and one gradient. */
+START_TEST(frozen_parts_make_no_products) {
+    setting s;
+    setting_open(&s, "train.trainable=head");
+    profile_steps(&s, 1, 2);
+    ck_assert_double_eq(weft_profile_at(s.profile, 0)->flops, LEAVES * (LINEAR + ATTENTION + 2.0 * LOGITS));
+    ck_assert_double_eq(products_flops(&s), 2 * LEAVES * (LINEAR + 2.0 * LOGITS));
+    ck_assert_ptr_null(find_row(weft_profile_at(s.profile, 0), "linear", "weight gradient"));
+    setting_close(&s);
+}
+END_TEST
+
+/* Seconds of the newest events that run segments. */
+static double segment_seconds(const train_rig *rig) {
+    const int32_t held = weft_trace_count(rig->stepper->trace), events = rig->engine->train.program->n_events;
+    double sum = 0.0;
+    for (int32_t i = held - events; i < held; i++) {
+        const weft_trace_entry *entry = weft_trace_entry_at(rig->stepper->trace, i);
+        if (entry->kind == WEFT_EVENT_FORWARD || entry->kind == WEFT_EVENT_BACKWARD)
+            sum += 1e-9 * (double)(entry->end_ns - entry->start_ns);
+    }
+    return sum;
+}
+
+static double operator_seconds(const weft_profile_step *step) {
+    double sum = 0.0;
+    for (int32_t i = 0; i < step->n_rows; i++)
+        if (step->rows[i].part[0] != '\0') sum += step->rows[i].seconds;
+    return sum;
+}
+
+/* Calls lie inside their events, and little else does. The machine may take the processor away between two calls: the
+ * best of some steps counts. */
+START_TEST(rows_add_up) {
+    weft_error err = WEFT_ERROR_INIT;
+    double best = 0.0;
+    setting s;
+    setting_open(&s, "device.threads=1");
+    ck_assert_int_eq(weft_profile_create(&s.profile, s.rig.stepper, 20, &err), WEFT_OK);
+    for (int64_t i = 0; i < 20; i++) {
+        const weft_profile_step *step = weft_profile_at(s.profile, i);
+        double sum = 0.0, operators = 0.0, events = 0.0;
+        ck_assert_int_eq(weft_profile_train(s.profile, (uint64_t)i + 1, 1e-3, 0.5, true, &err), WEFT_OK);
+        operators = operator_seconds(step);
+        events = segment_seconds(&s.rig);
+        for (int32_t r = 0; r < step->n_rows; r++) {
+            ck_assert(step->rows[r].seconds >= 0.0 || strcmp(step->rows[r].operation, "rest") == 0);
+            sum += step->rows[r].seconds;
+        }
+        ck_assert_double_eq_tol(sum, step->seconds, 1e-9);
+        ck_assert_double_le(operators, events);
+        if (operators / events > best) best = operators / events;
+    }
+    ck_assert_msg(best > 0.9, "at most %.1f %% of the time of forward and backward lies in operators", 100.0 * best);
+    setting_close(&s);
+}
+END_TEST
+
+START_TEST(the_median_is_in_the_middle) {
+    weft_error err = WEFT_ERROR_INIT;
+    setting s;
+    setting_open(&s, NULL);
+    for (int64_t keep = 1; keep < 8; keep++) {
+        int64_t below = 0, above = 0;
+        double median = 0.0;
+        profile_steps(&s, 0, keep);
+        median = weft_profile_median(s.profile)->seconds;
+        for (int64_t i = 0; i < keep; i++) {
+            below += weft_profile_at(s.profile, i)->seconds < median;
+            above += weft_profile_at(s.profile, i)->seconds > median;
+        }
+        ck_assert_int_le(below, (keep - 1) / 2);
+        ck_assert_int_le(above, keep / 2);
+        ck_assert_int_eq(weft_profile_train(s.profile, 9, 1e-3, 0.5, true, &err), WEFT_E_HOST);
+        weft_profile_destroy(s.profile);
+        s.profile = NULL;
+    }
+    setting_close(&s);
+}
+END_TEST
+
+START_TEST(timing_changes_no_bit) {
+    setting with, without;
+    float *a = NULL, *b = NULL;
+    setting_open(&with, NULL);
+    setting_open(&without, NULL);
+    profile_steps(&with, 1, 3);
+    train_rig_steps(&without.rig, 4);
+    a = train_rig_parameters(&with.rig);
+    b = train_rig_parameters(&without.rig);
+    ck_assert(same_floats(a, b, with.rig.engine->layout->numel));
+    free(a);
+    free(b);
+    setting_close(&with);
+    setting_close(&without);
+}
+END_TEST
+
+START_TEST(the_roof_is_over_the_step_products) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_roof roof;
+    double flops = 0.0, seconds = 0.0;
+    setting s;
+    setting_open(&s, NULL);
+    profile_steps(&s, 0, 2);
+    ck_assert_msg(weft_roof_measure(&roof, s.rig.engine, s.profile, &err) == WEFT_OK, "%s", err.text);
+    ck_assert(roof.peak > 1e9 && roof.bandwidth > 1e8 && isfinite(roof.peak) && isfinite(roof.bandwidth));
+    for (int32_t i = 0; i < roof.n_rows; i++) {
+        ck_assert(roof.rows[i].seconds > 0.0 && isfinite(roof.rows[i].seconds));
+        flops += (double)roof.rows[i].calls * roof.rows[i].flops;
+        seconds += (double)roof.rows[i].calls * roof.rows[i].seconds;
+    }
+    ck_assert_double_eq(flops, 2 * LEAVES * 3.0 * (LINEAR + LOGITS));
+    ck_assert_double_eq_tol(roof.products, flops / seconds, 1e-6 * roof.products);
+    setting_close(&s);
+}
+END_TEST
+
+START_TEST(a_device_without_a_roof_is_named) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_device_plugin *original = NULL;
+    weft_device_plugin plain;
+    weft_roof roof;
+    setting s;
+    setting_open(&s, NULL);
+    profile_steps(&s, 0, 1);
+    original = s.rig.engine->kernels;
+    plain = *original;
+    plain.extension = NULL;
+    s.rig.engine->kernels = &plain;
+    ck_assert_int_eq(weft_roof_measure(&roof, s.rig.engine, s.profile, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "device cpu has no extension weft.device.roof/1"));
+    s.rig.engine->kernels = original;
+    setting_close(&s);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("profile");
+    TCase *tests = tcase_create("profile");
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_set_timeout(tests, 300);
+    tcase_add_test(tests, work_is_what_a_hand_counts);
+    tcase_add_test(tests, recomputed_work_is_apart);
+    tcase_add_test(tests, frozen_parts_make_no_products);
+    tcase_add_test(tests, rows_add_up);
+    tcase_add_test(tests, the_median_is_in_the_middle);
+    tcase_add_test(tests, timing_changes_no_bit);
+    tcase_add_test(tests, the_roof_is_over_the_step_products);
+    tcase_add_test(tests, a_device_without_a_roof_is_named);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
