@@ -2,7 +2,7 @@
 #include "command/cli.h"
 
 #include "config/config.h"
-#include "plugin/crash.h"
+#include "plugin/call.h"
 #include "plugin/plugin.h"
 #include "plugin/services.h"
 #include "report/bytes.h"
@@ -15,7 +15,8 @@
 static const weft_flag flags[] = {
     {"bos", NULL, false, "Put the tokenizer's BOS first."},
     {"eos", NULL, false, "Put the tokenizer's EOS last."},
-    {"decode", NULL, false, "The other way: read ids, write the bytes that they stand for, special tokens as their names."},
+    {"decode", NULL, false,
+     "The other way: read ids, write the bytes that they stand for, special tokens as their names."},
     {NULL, NULL, false, NULL},
 };
 
@@ -30,7 +31,8 @@ static weft_status fill_defaults(void **out, const weft_plugin *plugin, weft_err
     weft_config *config = NULL;
     weft_status status = weft_config_load(&config, NULL, NULL, 0, err);
     *out = calloc(1, (size_t)plugin->config_size + 1);
-    if (status == WEFT_OK && *out == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's keys");
+    if (status == WEFT_OK && *out == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's keys");
     if (status == WEFT_OK)
         status = weft_config_fill(config, *out, "tokenizer", plugin->keys, plugin->n_keys, plugin->key_stride, err);
     weft_config_free(config);
@@ -40,20 +42,21 @@ static weft_status fill_defaults(void **out, const weft_plugin *plugin, weft_err
 static weft_status open_tokenizer(opened *self, const char *directory, weft_error *err) {
     const weft_plugins_options options = {NULL, NULL};
     const weft_loaded *loaded = NULL;
+    weft_plugin_call call;
     char *absolute = realpath(directory, NULL);
     void *config = NULL;
     weft_status status = WEFT_OK;
     if (absolute == NULL)
-        return weft_error_set(err, WEFT_E_USER, "%.1000s: %s; name the directory of a model or of a tokenizer", directory,
-                              strerror(errno));
+        return weft_error_set(err, WEFT_E_USER, "%.1000s: %s; name the directory of a model or of a tokenizer",
+                              directory, strerror(errno));
     status = weft_plugins_create(&self->plugins, &options, err);
     if (status == WEFT_OK) status = weft_plugins_get(self->plugins, &loaded, "tokenizer", "bpe", err);
     if (status == WEFT_OK) status = fill_defaults(&config, loaded->plugin, err);
     if (status == WEFT_OK) {
         self->plugin = weft_loaded_table(loaded, tokenizer);
-        weft_crash_doing("tokenizer create");
+        weft_plugin_call_begin(&call, loaded, "create");
         status = self->plugin->create(&self->tokenizer, weft_services(), config, absolute, err);
-        weft_crash_doing(NULL);
+        status = weft_plugin_call_end(&call, status, err);
     }
     free(config);
     free(absolute);
@@ -111,14 +114,17 @@ static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error
     for (const char *at = text->data; at < end;) {
         const char *word = at;
         int64_t value = 0;
-        while (at < end && *at >= '0' && *at <= '9' && value <= INT32_MAX) value = value * 10 + (*at++ - '0');
+        while (at < end && *at >= '0' && *at <= '9' && value <= INT32_MAX)
+            value = value * 10 + (*at++ - '0');
         if (at > word && value <= INT32_MAX && (at == end || isspace((unsigned char)*at))) {
             const int32_t id = (int32_t)value;
             if (weft_bytes_put(out, &id, sizeof id) != WEFT_OK)
                 return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu ids", out->n / sizeof id);
         } else if (at > word || !isspace((unsigned char)*at)) {
-            return weft_error_set(err, WEFT_E_USER, "the input at byte %zu is no id: --decode reads whole numbers from 0 to "
-                                  "2147483647 with blanks between them", (size_t)(word - text->data));
+            return weft_error_set(err, WEFT_E_USER,
+                                  "the input at byte %zu is no id: --decode reads whole numbers from 0 to "
+                                  "2147483647 with blanks between them",
+                                  (size_t)(word - text->data));
         } else {
             at++;
         }
@@ -141,8 +147,8 @@ static weft_status decode(const opened *self, const weft_bytes *text, weft_error
 
 static weft_exit run(const weft_args *args, weft_error *err) {
     const bool back = weft_args_has(args, "decode");
-    const uint32_t how = (weft_args_has(args, "bos") ? WEFT_ENCODE_BOS : 0u) |
-                         (weft_args_has(args, "eos") ? WEFT_ENCODE_EOS : 0u);
+    const uint32_t how =
+        (weft_args_has(args, "bos") ? WEFT_ENCODE_BOS : 0u) | (weft_args_has(args, "eos") ? WEFT_ENCODE_EOS : 0u);
     opened self = {NULL, NULL, NULL};
     weft_bytes input = {NULL, 0, 0};
     weft_status status = WEFT_OK;
@@ -166,7 +172,8 @@ const weft_command weft_command_tokenize = {
     .min_extra = 1,
     .max_extra = 1,
     .flags = flags,
-    .more = "DIR holds tokenizer.json. The ids stand on one line with blanks between them; nothing is added to them unless\n"
+    .more = "DIR holds tokenizer.json. The ids stand on one line with blanks between them; nothing is added to them "
+            "unless\n"
             "it is asked for. Every byte of the input counts, the end of its last line too.",
     .run = run,
 };

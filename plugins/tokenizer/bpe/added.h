@@ -1,7 +1,7 @@
 /* added.h: tokens that are found in the text before the model sees it: <s>, <|endoftext|>, and plain ones.
  *
- * Tokens with `normalized` are looked for in the normalized text in their own normalized form, the others in the text as it
- * is. Where several match, the leftmost counts, and of those the longest.
+ * Tokens with `normalized` are looked for in the normalized text in their own normalized form, the others in the text
+ * as it is. Where several match, the leftmost counts, and of those the longest.
  */
 #ifndef BPE_ADDED_H
 #define BPE_ADDED_H

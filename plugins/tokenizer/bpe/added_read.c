@@ -1,5 +1,5 @@
-/* added_read.c: the "added_tokens" part of tokenizer.json. An id that the library would not give is refused, for it takes
- * the vocabulary's id of a known piece and counts upwards otherwise, whatever the file says.
+/* added_read.c: the "added_tokens" part of tokenizer.json. An id that the library would not give is refused, for it
+ * takes the vocabulary's id of a known piece and counts upwards otherwise, whatever the file says.
  */
 #include "added.h"
 
@@ -41,8 +41,9 @@ static weft_status judge_id(reading *self, const bpe_added_token *token, const b
         return bpe_json_fail(err, at, "id %d of %s is taken by the piece %s of model.vocab.", token->id,
                              bpe_quote(content, n).text, bpe_quote(taken, taken_n).text);
     if (token->id != self->next)
-        return bpe_json_fail(err, at, "%s has id %d, but the next free one is %d: added tokens follow the vocabulary "
-                                      "without gaps and in order.",
+        return bpe_json_fail(err, at,
+                             "%s has id %d, but the next free one is %d: added tokens follow the vocabulary "
+                             "without gaps and in order.",
                              bpe_quote(content, n).text, token->id, self->next);
     self->next++;
     return WEFT_OK;

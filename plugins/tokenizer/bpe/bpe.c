@@ -1,8 +1,8 @@
 /* bpe: byte-pair encoding as Hugging Face's tokenizer.json describes it (tokenizer/1).
  *
- * SentencePiece style with byte pieces (LLaMA 1 and 2, Mistral) and byte-level (GPT-2, LLaMA 3, Qwen 2). Ids are those of
- * the `tokenizers` library. What a file asks for and this plugin does not know is refused by name. A text need not be UTF-8:
- * stray bytes are pieces of their own and come back as they were.
+ * SentencePiece style with byte pieces (LLaMA 1 and 2, Mistral) and byte-level (GPT-2, LLaMA 3, Qwen 2). Ids are those
+ * of the `tokenizers` library. What a file asks for and this plugin does not know is refused by name. A text need not
+ * be UTF-8: stray bytes are pieces of their own and come back as they were.
  */
 #include "tokenizer.h"
 
@@ -33,8 +33,10 @@ static weft_status create(weft_tokenizer **out, const weft_host *host, const voi
     fresh->host = host;
     fresh->has_lock = pthread_mutex_init(&fresh->lock, NULL) == 0;
     status = fresh->has_lock ? bpe_tokenizer_read(fresh, directory, err) : bpe_no_memory(err);
-    if (status != WEFT_OK) destroy(fresh);
-    else *out = fresh;
+    if (status != WEFT_OK)
+        destroy(fresh);
+    else
+        *out = fresh;
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* bytes.c: the alphabet of byte-level BPE. A printable byte of Latin-1 stands for itself; the other 68 are the characters
- * from U+0100 on, in order (Radford and others, GPT-2, encoder.py).
+/* bytes.c: the alphabet of byte-level BPE. A printable byte of Latin-1 stands for itself; the other 68 are the
+ * characters from U+0100 on, in order (Radford and others, GPT-2, encoder.py).
  */
 #include "split.h"
 

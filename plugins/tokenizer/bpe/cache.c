@@ -7,7 +7,7 @@ typedef struct slot {
     uint64_t hash;
     uint32_t bytes_at;
     uint32_t ids_at;
-    uint32_t n;     /* 0: empty */
+    uint32_t n; /* 0: empty */
     uint32_t n_ids;
 } slot;
 

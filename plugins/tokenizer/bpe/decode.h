@@ -1,4 +1,5 @@
-/* decode.h: from the tokens' texts to bytes: the "decoder" part of tokenizer.json, a list of steps over a list of texts. */
+/* decode.h: from the tokens' texts to bytes: the "decoder" part of tokenizer.json, a list of steps over a list of
+ * texts. */
 #ifndef BPE_DECODE_H
 #define BPE_DECODE_H
 
@@ -15,8 +16,8 @@ typedef enum bpe_decode_kind {
 
 typedef struct bpe_decode_step {
     int32_t kind;
-    int32_t scheme;   /* META */
-    int64_t start;    /* STRIP: how many at the beginning and at the end */
+    int32_t scheme; /* META */
+    int64_t start;  /* STRIP: how many at the beginning and at the end */
     int64_t stop;
     bpe_text content; /* REPLACE, STRIP, META */
     bpe_pattern pattern;

@@ -54,7 +54,8 @@ static weft_status read_strip(bpe_decode *self, const bpe_place *at, const json_
 }
 
 static weft_status read_meta(bpe_decode *self, const bpe_place *at, const json_t *json, weft_error *err) {
-    weft_status status = bpe_json_known(at, json, "type replacement add_prefix_space prepend_scheme split str_rep", err);
+    weft_status status =
+        bpe_json_known(at, json, "type replacement add_prefix_space prepend_scheme split str_rep", err);
     bpe_decode_step *step = add_step(self, BPE_DECODE_META, &status, err);
     if (step == NULL) return status;
     return bpe_meta_read(&step->content, &step->scheme, self->host, at, json, err);
@@ -96,8 +97,10 @@ static weft_status read_any(bpe_decode *self, const bpe_place *at, const json_t 
     if (strcmp(type, "Fuse") == 0) return read_plain(self, at, json, BPE_DECODE_FUSE, "type", err);
     if (strcmp(type, "ByteLevel") == 0)
         return read_plain(self, at, json, BPE_DECODE_BYTE_LEVEL, "type add_prefix_space trim_offsets use_regex", err);
-    return bpe_json_fail(err, &here, "the decoder %s is not supported; supported are: Sequence, Replace, Strip, "
-                                     "Metaspace, ByteFallback, Fuse, ByteLevel.", bpe_quote(type, strlen(type)).text);
+    return bpe_json_fail(err, &here,
+                         "the decoder %s is not supported; supported are: Sequence, Replace, Strip, "
+                         "Metaspace, ByteFallback, Fuse, ByteLevel.",
+                         bpe_quote(type, strlen(type)).text);
 }
 
 weft_status bpe_decode_read(bpe_decode *self, const weft_host *host, const bpe_place *at, const json_t *json,

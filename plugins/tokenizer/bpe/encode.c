@@ -49,11 +49,14 @@ static weft_status no_piece(const pass *self, weft_error *err) {
         n = 1;
         point = -1;
     }
-    if (point < 0) (void)snprintf(name, sizeof name, "byte 0x%02X", (unsigned)(unsigned char)bytes[0]);
-    else (void)snprintf(name, sizeof name, "character U+%04X", (unsigned)point);
+    if (point < 0)
+        (void)snprintf(name, sizeof name, "byte 0x%02X", (unsigned)(unsigned char)bytes[0]);
+    else
+        (void)snprintf(name, sizeof name, "character U+%04X", (unsigned)point);
     at = memmem(self->text + self->part, self->bytes - self->part, bytes, n);
-    return weft_error_set(err, WEFT_E_DATA, "The %s at offset %zu of the text %s, and this tokenizer has neither a piece "
-                                            "for it, nor byte pieces, nor an unknown piece.",
+    return weft_error_set(err, WEFT_E_DATA,
+                          "The %s at offset %zu of the text %s, and this tokenizer has neither a piece "
+                          "for it, nor byte pieces, nor an unknown piece.",
                           name, at == NULL ? self->part : (size_t)(at - self->text),
                           at == NULL ? "(or behind it, once normalized) cannot be written" : "cannot be written");
 }
@@ -88,14 +91,16 @@ static weft_status give_part(void *context, const bpe_added_token *token, size_t
     status = bpe_normal_run(&tokenizer->normal, &self->scratch->matcher, self->scratch->normal, &self->normal,
                             &self->normal_bytes, err);
     if (status != WEFT_OK) return status;
-    return bpe_added_each(&tokenizer->added, &tokenizer->added.normalized, self->normal, self->normal_bytes, self->plain,
-                          give_normal, self, err);
+    return bpe_added_each(&tokenizer->added, &tokenizer->added.normalized, self->normal, self->normal_bytes,
+                          self->plain, give_normal, self, err);
 }
 
 static weft_status add_special(const pass *self, int32_t id, const char *name, weft_error *err) {
     if (id >= 0) return add_id(self, id, err);
-    return weft_error_set(err, WEFT_E_USER, "This tokenizer has no %s token; its tokenizer_config.json would name it as "
-                                            "%s_token.", name[0] == 'b' ? "BOS" : "EOS", name);
+    return weft_error_set(err, WEFT_E_USER,
+                          "This tokenizer has no %s token; its tokenizer_config.json would name it as "
+                          "%s_token.",
+                          name[0] == 'b' ? "BOS" : "EOS", name);
 }
 
 weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sink, const char *text, size_t bytes,
@@ -106,8 +111,8 @@ weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sin
     if (work.scratch == NULL) return WEFT_E_MEMORY;
     if ((flags & WEFT_ENCODE_BOS) != 0) status = add_special(&work, tokenizer->special.bos, "bos", err);
     if (status == WEFT_OK && bytes > 0)
-        status = bpe_added_each(&tokenizer->added, &tokenizer->added.as_is, text, bytes, work.plain, give_part, &work,
-                                err);
+        status =
+            bpe_added_each(&tokenizer->added, &tokenizer->added.as_is, text, bytes, work.plain, give_part, &work, err);
     if (status == WEFT_OK && (flags & WEFT_ENCODE_EOS) != 0)
         status = add_special(&work, tokenizer->special.eos, "eos", err);
     if (status == WEFT_OK) status = drain(&work, err);
@@ -145,8 +150,7 @@ weft_status bpe_decode_ids(const weft_tokenizer *tokenizer, const weft_text_sink
     if (scratch == NULL) return WEFT_E_MEMORY;
     for (size_t i = 0; i < n && status == WEFT_OK; i++)
         status = add_text(tokenizer, &scratch->texts[0], ids[i], flags, err);
-    if (status == WEFT_OK)
-        status = bpe_decode_run(&tokenizer->decode, &scratch->matcher, scratch->texts, &out, err);
+    if (status == WEFT_OK) status = bpe_decode_run(&tokenizer->decode, &scratch->matcher, scratch->texts, &out, err);
     if (status == WEFT_OK && out->bytes.n > 0) {
         status = sink->put(sink->context, BPE_AT(&out->bytes, char), out->bytes.n);
         if (status != WEFT_OK && err != NULL && err->text[0] == 0)

@@ -61,8 +61,8 @@ weft_status bpe_json_fail(weft_error *err, const bpe_place *at, const char *form
 }
 
 static const char *kind_of(const json_t *value) {
-    static const char *const names[] = {"an object", "an array", "a text",  "a whole number",
-                                        "a number",  "true",     "false", "null"};
+    static const char *const names[] = {"an object", "an array", "a text", "a whole number",
+                                        "a number",  "true",     "false",  "null"};
     return value == NULL ? "missing" : names[json_typeof(value)];
 }
 
@@ -91,7 +91,8 @@ weft_status bpe_json_bool(bool *out, const bpe_place *at, const json_t *object, 
 
 weft_status bpe_json_id(int32_t *out, const bpe_place *at, const json_t *value, weft_error *err) {
     const json_int_t id = json_integer_value(value);
-    if (!json_is_integer(value)) return bpe_json_fail(err, at, "an id must be a whole number, but is %s.", kind_of(value));
+    if (!json_is_integer(value))
+        return bpe_json_fail(err, at, "an id must be a whole number, but is %s.", kind_of(value));
     if (id < 0 || id > BPE_HIGHEST_ID)
         return bpe_json_fail(err, at, "an id must lie in 0..%d, but is %lld.", BPE_HIGHEST_ID, (long long)id);
     *out = (int32_t)id;
@@ -144,8 +145,10 @@ bpe_quoted bpe_quote(const char *bytes, size_t n) {
             used += 3;
             break;
         }
-        if (plain) out.text[used++] = (char)byte;
-        else used += (size_t)snprintf(out.text + used, sizeof out.text - used, "\\x%02X", byte);
+        if (plain)
+            out.text[used++] = (char)byte;
+        else
+            used += (size_t)snprintf(out.text + used, sizeof out.text - used, "\\x%02X", byte);
     }
     out.text[used++] = '"';
     return out;

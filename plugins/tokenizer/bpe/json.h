@@ -1,4 +1,5 @@
-/* json.h: reads a JSON file, and its values with the place where they stand, so that every complaint names file and key. */
+/* json.h: reads a JSON file, and its values with the place where they stand, so that every complaint names file and
+ * key. */
 #ifndef BPE_JSON_H
 #define BPE_JSON_H
 

@@ -1,9 +1,9 @@
 /* merge.c: from a piece of text to ids.
  *
  * SentencePiece style has the whole document as one piece. It is cut first where no merge of the vocabulary can reach
- * across: a boundary between two characters is crossed first by a merge whose left part ends and whose right part begins
- * with them, so where none exists, both sides are merged alone and give the same ids. What is left are words, found in a
- * cache, and now and then a long run, for which a heap keeps the work at n log n.
+ * across: a boundary between two characters is crossed first by a merge whose left part ends and whose right part
+ * begins with them, so where none exists, both sides are merged alone and give the same ids. What is left are words,
+ * found in a cache, and now and then a long run, for which a heap keeps the work at n log n.
  */
 #include "model.h"
 #include "unicode.h"
@@ -56,7 +56,8 @@ static void push(bpe_list *list, candidate moved) {
     bpe_list_add(list, &moved, 1);
     if (list->failed) return;
     heap = BPE_AT(list, candidate);
-    for (; at > 0 && moved.key < heap[(at - 1) / 2].key; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+    for (; at > 0 && moved.key < heap[(at - 1) / 2].key; at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
     heap[at] = moved;
 }
 
@@ -83,11 +84,12 @@ static void fill_heap(const bpe_model *model, bpe_workspace *work) {
     for (size_t i = 0; i < work->symbols.n; i++) {
         if (candidate_at(&next, model, BPE_AT(&work->symbols, symbol), (int32_t)i)) bpe_list_add(&work->heap, &next, 1);
     }
-    for (size_t i = work->heap.n / 2; i-- > 0;) sift_down(BPE_AT(&work->heap, candidate), work->heap.n, i);
+    for (size_t i = work->heap.n / 2; i-- > 0;)
+        sift_down(BPE_AT(&work->heap, candidate), work->heap.n, i);
 }
 
-/* An entry whose pair has changed since is dropped, unless the new pair becomes the same piece: then it is merged now, at
- * the old entry's rank, as the library does. */
+/* An entry whose pair has changed since is dropped, unless the new pair becomes the same piece: then it is merged now,
+ * at the old entry's rank, as the library does. */
 static void merge_all(const bpe_model *model, bpe_workspace *work) {
     symbol *symbols = BPE_AT(&work->symbols, symbol);
     candidate next;
@@ -116,7 +118,8 @@ static bool add_bytes(const bpe_model *model, bpe_list *symbols, const char *byt
     for (size_t i = 0; i < n; i++) {
         if (model->bytes[(unsigned char)bytes[i]] < 0) return false;
     }
-    for (size_t i = 0; i < n; i++) add_symbol(symbols, model->bytes[(unsigned char)bytes[i]]);
+    for (size_t i = 0; i < n; i++)
+        add_symbol(symbols, model->bytes[(unsigned char)bytes[i]]);
     return true;
 }
 
@@ -143,8 +146,7 @@ static weft_status fill_symbols(const bpe_model *model, bpe_workspace *work, con
         }
     }
     if (waiting) add_symbol(&work->symbols, model->unknown);
-    if (work->symbols.n > 0 && !work->symbols.failed)
-        BPE_AT(&work->symbols, symbol)[work->symbols.n - 1].after = -1;
+    if (work->symbols.n > 0 && !work->symbols.failed) BPE_AT(&work->symbols, symbol)[work->symbols.n - 1].after = -1;
     return WEFT_OK;
 }
 

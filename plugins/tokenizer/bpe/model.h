@@ -1,8 +1,8 @@
 /* model.h: byte-pair encoding itself: a piece of text becomes ids by its vocabulary and its merges.
  *
- * Characters are looked up first; what has no piece becomes byte pieces, the unknown piece, or a fault. Then the pair of
- * neighbours whose merge has the lowest rank is merged, leftmost first, until no pair is left. Ranks and ties are those of
- * the `tokenizers` library, to the letter, because the ids are compared exactly.
+ * Characters are looked up first; what has no piece becomes byte pieces, the unknown piece, or a fault. Then the pair
+ * of neighbours whose merge has the lowest rank is merged, leftmost first, until no pair is left. Ranks and ties are
+ * those of the `tokenizers` library, to the letter, because the ids are compared exactly.
  */
 #ifndef BPE_MODEL_H
 #define BPE_MODEL_H
@@ -26,9 +26,9 @@ typedef struct bpe_model {
     size_t n_merge_slots;
     uint64_t *crossings; /* hash set of left character << 32 | right character that some merge brings together */
     size_t n_crossing_slots;
-    int32_t *direct;     /* id of each character below BPE_N_DIRECT, or -1 */
-    int32_t bytes[256];  /* id of "<0x00>" ..., or -1; all -1 without byte_fallback */
-    int32_t unknown;     /* -1: none */
+    int32_t *direct;    /* id of each character below BPE_N_DIRECT, or -1 */
+    int32_t bytes[256]; /* id of "<0x00>" ..., or -1; all -1 without byte_fallback */
+    int32_t unknown;    /* -1: none */
     bool fuse_unknown;
     bool byte_fallback;
     bool ignore_merges;
@@ -60,7 +60,8 @@ typedef struct bpe_workspace {
 void bpe_workspace_init(bpe_workspace *self, const weft_host *host);
 void bpe_workspace_free(bpe_workspace *self);
 
-/* Appends the piece's ids to work->ids. WEFT_E_DATA with err untouched: the character at work->fault cannot be written. */
+/* Appends the piece's ids to work->ids. WEFT_E_DATA with err untouched: the character at work->fault cannot be written.
+ */
 weft_status bpe_model_encode(const bpe_model *self, bpe_workspace *work, const char *text, size_t n, weft_error *err);
 
 #endif

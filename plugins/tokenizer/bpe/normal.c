@@ -89,8 +89,10 @@ static weft_status read_any(bpe_normal *self, const bpe_place *at, const json_t 
     if (strcmp(type, "Replace") == 0) return read_replace(self, at, json, err);
     status = read_form(self, at, json, type, &found, err);
     if (status != WEFT_OK || found) return status;
-    return bpe_json_fail(err, &here, "the normalizer %s is not supported; supported are: Sequence, Prepend, Replace, "
-                                     "NFC, NFD, NFKC, NFKD, Lowercase.", bpe_quote(type, strlen(type)).text);
+    return bpe_json_fail(err, &here,
+                         "the normalizer %s is not supported; supported are: Sequence, Prepend, Replace, "
+                         "NFC, NFD, NFKC, NFKD, Lowercase.",
+                         bpe_quote(type, strlen(type)).text);
 }
 
 weft_status bpe_normal_read(bpe_normal *self, const weft_host *host, const bpe_place *at, const json_t *json,
@@ -120,8 +122,10 @@ typedef struct replacing {
 static weft_status replace_visit(void *context, size_t begin, size_t end, bool is_match, weft_error *err) {
     const replacing *self = context;
     (void)err;
-    if (is_match) bpe_list_add(self->out, self->content->bytes, self->content->n);
-    else bpe_list_add(self->out, self->text + begin, end - begin);
+    if (is_match)
+        bpe_list_add(self->out, self->content->bytes, self->content->n);
+    else
+        bpe_list_add(self->out, self->text + begin, end - begin);
     return WEFT_OK;
 }
 
@@ -151,8 +155,10 @@ static void lowercase(bpe_list *out, const char *text, size_t n) {
         int32_t point = 0;
         char lower[4];
         length = bpe_utf8(text + i, n - i, &point);
-        if (point == 0x130) bpe_list_add(out, "i\xcc\x87", 3);
-        else bpe_list_add(out, lower, bpe_utf8_put(lower, utf8proc_tolower(point)));
+        if (point == 0x130)
+            bpe_list_add(out, "i\xcc\x87", 3);
+        else
+            bpe_list_add(out, lower, bpe_utf8_put(lower, utf8proc_tolower(point)));
     }
 }
 
@@ -161,8 +167,10 @@ static weft_status by_stretch(const bpe_normal_step *step, bpe_list *out, const 
     for (size_t i = 0; i < n && status == WEFT_OK;) {
         const size_t whole = bpe_valid_prefix(text + i, n - i);
         const size_t stray = bpe_stray_prefix(text + i + whole, n - i - whole);
-        if (step->kind == BPE_UNICODE) status = compose(step, out, text + i, whole, err);
-        else lowercase(out, text + i, whole);
+        if (step->kind == BPE_UNICODE)
+            status = compose(step, out, text + i, whole, err);
+        else
+            lowercase(out, text + i, whole);
         bpe_list_add(out, text + i + whole, stray);
         i += whole + stray;
     }

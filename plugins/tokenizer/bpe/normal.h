@@ -8,7 +8,7 @@ typedef enum bpe_normal_kind { BPE_PREPEND, BPE_REPLACE, BPE_UNICODE, BPE_LOWERC
 
 typedef struct bpe_normal_step {
     int32_t kind;
-    int32_t form; /* BPE_UNICODE: utf8proc's options */
+    int32_t form;     /* BPE_UNICODE: utf8proc's options */
     bpe_text content; /* BPE_PREPEND and BPE_REPLACE: what is put in */
     bpe_pattern pattern;
 } bpe_normal_step;

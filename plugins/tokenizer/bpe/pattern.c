@@ -1,12 +1,12 @@
-/* pattern.c: reads patterns and goes through a text with them. PCRE2 sees whole characters alone: bytes that are not UTF-8
- * stand between the stretches that it searches.
+/* pattern.c: reads patterns and goes through a text with them. PCRE2 sees whole characters alone: bytes that are not
+ * UTF-8 stand between the stretches that it searches.
  */
 #include "pattern.h"
 #include "unicode.h"
 
 /* The stack of compiled patterns grows up to this, for patterns that go back over long texts. */
 #define STACK_START ((size_t)32 << 10)
-#define STACK_MOST ((size_t)64 << 20)
+#define STACK_MOST  ((size_t)64 << 20)
 
 typedef struct search {
     const bpe_pattern *pattern;
@@ -49,7 +49,8 @@ weft_status bpe_pattern_regex(bpe_pattern *self, const weft_host *host, const bp
     bpe_list_init(&translated, host, 1);
     self->kind = BPE_REGEX;
     if (!bpe_regex_translate(&translated, &why, regex, n)) {
-        status = bpe_json_fail(err, at, "the pattern %s holds %s, which is not supported.", bpe_quote(regex, n).text, why);
+        status =
+            bpe_json_fail(err, at, "the pattern %s holds %s, which is not supported.", bpe_quote(regex, n).text, why);
         goto done;
     }
     if (translated.failed) {
@@ -127,8 +128,9 @@ static weft_status each_numeric(const search *self, size_t n) {
 static weft_status match_fault(const search *self, int code, size_t at) {
     PCRE2_UCHAR message[120] = {0};
     (void)pcre2_get_error_message(code, message, sizeof message);
-    return weft_error_set(self->err, WEFT_E_DATA, "A pattern of the tokenizer fails at byte %zu of a part of the text: %s.",
-                          at, (const char *)message);
+    return weft_error_set(self->err, WEFT_E_DATA,
+                          "A pattern of the tokenizer fails at byte %zu of a part of the text: %s.", at,
+                          (const char *)message);
 }
 
 /* Whole characters from begin to end. An empty match right behind the one before is none. */

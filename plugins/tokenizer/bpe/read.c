@@ -1,4 +1,5 @@
-/* read.c: a directory becomes a tokenizer: its files are opened, each part reads its own, the tables by id are filled. */
+/* read.c: a directory becomes a tokenizer: its files are opened, each part reads its own, the tables by id are filled.
+ */
 #include "tokenizer.h"
 #include "unicode.h"
 
@@ -7,8 +8,9 @@
 #define PATH_BYTES 4096
 
 static const char *const file_names[BPE_MOST_FILES] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model",
-    "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja"};
+    "tokenizer.json",  "tokenizer_config.json", "special_tokens_map.json",
+    "tokenizer.model", "added_tokens.json",     "vocab.json",
+    "merges.txt",      "chat_template.jinja"};
 
 static weft_status join(char out[PATH_BYTES], const char *directory, const char *name, weft_error *err) {
     const int n = snprintf(out, PATH_BYTES, "%s/%s", directory, name);
@@ -25,10 +27,11 @@ static weft_status find_files(weft_tokenizer *tokenizer, const char *directory, 
         if (access(path, F_OK) == 0) tokenizer->files[n++] = file_names[i];
     }
     if (n > 0 && strcmp(tokenizer->files[0], file_names[0]) == 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "%s: no tokenizer.json is there, which this tokenizer is read from. Name a directory that has "
-                          "one ([tokenizer] path), or make one with AutoTokenizer.save_pretrained of transformers.",
-                          directory);
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "%s: no tokenizer.json is there, which this tokenizer is read from. Name a directory that has "
+        "one ([tokenizer] path), or make one with AutoTokenizer.save_pretrained of transformers.",
+        directory);
 }
 
 static weft_status load(json_t *out[3], char paths[3][PATH_BYTES], const char *directory, weft_error *err) {
@@ -80,8 +83,9 @@ static weft_status read_parts(weft_tokenizer *self, const bpe_place *at, const j
     return status;
 }
 
-/* With prepend_scheme = first, what counts as the beginning depends on how the library traces characters back through the
- * normalizer. One character for another is plain; a replacement that takes or leaves another number of them is not. */
+/* With prepend_scheme = first, what counts as the beginning depends on how the library traces characters back through
+ * the normalizer. One character for another is plain; a replacement that takes or leaves another number of them is not.
+ */
 static weft_status judge_first(const weft_tokenizer *self, const bpe_place *at, weft_error *err) {
     const bpe_place here = bpe_place_key(at, "normalizer");
     const bpe_split_step *first = BPE_AT(&self->split.steps, bpe_split_step);
@@ -93,8 +97,9 @@ static weft_status judge_first(const weft_tokenizer *self, const bpe_place *at, 
         if (step->kind != BPE_REPLACE || (step->pattern.kind == BPE_LITERAL && step->content.n > 0 &&
                                           bpe_utf8(literal->bytes, literal->n, &point) == literal->n))
             continue;
-        return bpe_json_fail(err, &here, "a Replace of anything but one character beside Metaspace with prepend_scheme "
-                                         "= first is not supported.");
+        return bpe_json_fail(err, &here,
+                             "a Replace of anything but one character beside Metaspace with prepend_scheme "
+                             "= first is not supported.");
     }
     return WEFT_OK;
 }
@@ -131,6 +136,7 @@ weft_status bpe_tokenizer_read(weft_tokenizer *self, const char *directory, weft
     if (status == WEFT_OK) status = bpe_special_read(&self->special, &from, err);
     if (status == WEFT_OK) status = fill_ids(self, err);
 done:
-    for (size_t i = 0; i < 3; i++) json_decref(roots[i]);
+    for (size_t i = 0; i < 3; i++)
+        json_decref(roots[i]);
     return status;
 }

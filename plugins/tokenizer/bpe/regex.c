@@ -1,14 +1,15 @@
 /* regex.c: from the dialect that tokenizer.json is written for (Oniguruma, Ruby's syntax, UTF-8) to PCRE2's.
  *
- * The two agree on most of what tokenizers use. What they read differently is spelled out (\s, \d, which PCRE2 would take
- * from other tables or from ASCII) or refused with a reason: nested sets and && in a character class, {n,m}+, {,n},
- * options other than i, \w, \b, \h and other escapes. Letters and numbers (\p{L}, \p{N}) are those of the PCRE2 in use:
- * scripts that were added to Unicode after its tables may be cut elsewhere.
+ * The two agree on most of what tokenizers use. What they read differently is spelled out (\s, \d, which PCRE2 would
+ * take from other tables or from ASCII) or refused with a reason: nested sets and && in a character class, {n,m}+,
+ * {,n}, options other than i, \w, \b, \h and other escapes. Letters and numbers (\p{L}, \p{N}) are those of the PCRE2
+ * in use: scripts that were added to Unicode after its tables may be cut elsewhere.
  */
 #include "pattern.h"
 
 /* White_Space and its complement as members of a class; found equal to \s on every code point. */
-#define SPACE "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define SPACE                                                                                                          \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define NO_SPACE                                                                                                       \
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}"                    \
     "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
@@ -48,8 +49,10 @@ static void braced(reader *self) {
     copy(self, 2);
     if (self->at == self->end || *self->at != '{') return;
     close = memchr(self->at, '}', (size_t)(self->end - self->at));
-    if (close == NULL) self->why = "a brace is not closed";
-    else copy(self, (size_t)(close - self->at) + 1);
+    if (close == NULL)
+        self->why = "a brace is not closed";
+    else
+        copy(self, (size_t)(close - self->at) + 1);
 }
 
 static void unicode_escape(reader *self) {
@@ -66,21 +69,32 @@ static void unicode_escape(reader *self) {
 static void escape(reader *self) {
     const char c = self->end - self->at < 2 ? 0 : self->at[1];
     const bool alone = !self->in_class;
-    if (c == 's') put(self, alone ? "[" SPACE "]" : SPACE);
-    else if (c == 'S') put(self, alone ? "[" NO_SPACE "]" : NO_SPACE);
-    else if (c == 'd') put(self, "\\p{Nd}");
-    else if (c == 'D') put(self, "\\P{Nd}");
-    else if (one_of(c, "pPx")) braced(self);
-    else if (c == 'u') unicode_escape(self);
-    else if (one_of(c, "rnt") || (c > ' ' && c < 0x7f && one_of(c, "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"))) copy(self, 2);
-    else self->why = "an escape other than \\s \\S \\d \\D \\p \\P \\x \\u \\r \\n \\t and escaped punctuation";
+    if (c == 's')
+        put(self, alone ? "[" SPACE "]" : SPACE);
+    else if (c == 'S')
+        put(self, alone ? "[" NO_SPACE "]" : NO_SPACE);
+    else if (c == 'd')
+        put(self, "\\p{Nd}");
+    else if (c == 'D')
+        put(self, "\\P{Nd}");
+    else if (one_of(c, "pPx"))
+        braced(self);
+    else if (c == 'u')
+        unicode_escape(self);
+    else if (one_of(c, "rnt") || (c > ' ' && c < 0x7f && one_of(c, "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")))
+        copy(self, 2);
+    else
+        self->why = "an escape other than \\s \\S \\d \\D \\p \\P \\x \\u \\r \\n \\t and escaped punctuation";
     if (one_of(c, "sSdD")) self->at += 2;
 }
 
 static void class_member(reader *self) {
-    if (*self->at == '\\') escape(self);
-    else if (*self->at == '[') self->why = "a set inside a set";
-    else if (starts(self, "&&")) self->why = "&& inside a set";
+    if (*self->at == '\\')
+        escape(self);
+    else if (*self->at == '[')
+        self->why = "a set inside a set";
+    else if (starts(self, "&&"))
+        self->why = "&& inside a set";
     else {
         if (*self->at == ']') self->in_class = false;
         copy(self, 1);
@@ -123,13 +137,20 @@ bool bpe_regex_translate(bpe_list *out, const char **why, const char *regex, siz
     reader self = {out, regex, regex + n, false, NULL};
     if (n >= 4 && memcmp(regex, "(?i)", 4) == 0) copy(&self, 4); /* elsewhere its reach differs */
     while (self.at < self.end && self.why == NULL) {
-        if (self.in_class) class_member(&self);
-        else if (*self.at == '\\') escape(&self);
-        else if (*self.at == '[') open_class(&self);
-        else if (*self.at == '(') group(&self);
-        else if (*self.at == '{') brace(&self);
-        else if (*self.at == '^') self.why = "^ outside of a set";
-        else copy(&self, 1);
+        if (self.in_class)
+            class_member(&self);
+        else if (*self.at == '\\')
+            escape(&self);
+        else if (*self.at == '[')
+            open_class(&self);
+        else if (*self.at == '(')
+            group(&self);
+        else if (*self.at == '{')
+            brace(&self);
+        else if (*self.at == '^')
+            self.why = "^ outside of a set";
+        else
+            copy(&self, 1);
     }
     *why = self.why;
     return self.why == NULL;

@@ -1,5 +1,5 @@
-/* special.c: tokenizer.json says what stands around a text; tokenizer_config.json says what the tokens are called and may
- * say add_bos_token and add_eos_token, which then count, as in `transformers`; special_tokens_map.json names what
+/* special.c: tokenizer.json says what stands around a text; tokenizer_config.json says what the tokens are called and
+ * may say add_bos_token and add_eos_token, which then count, as in `transformers`; special_tokens_map.json names what
  * tokenizer_config.json does not. Files that contradict each other are refused.
  */
 #include "special.h"
@@ -52,8 +52,10 @@ static weft_status settle(int32_t *id, bool *is_auto, const bpe_special_sources 
     }
     *is_auto = around >= 0;
     if (around >= 0 && around != *id)
-        return bpe_json_fail(err, &here, "puts id %d beside a text, but %s has id %d; correct one of them, or set %s in "
-                                         "tokenizer_config.json.", around, names[0], *id, names[1]);
+        return bpe_json_fail(err, &here,
+                             "puts id %d beside a text, but %s has id %d; correct one of them, or set %s in "
+                             "tokenizer_config.json.",
+                             around, names[0], *id, names[1]);
     return WEFT_OK;
 }
 
@@ -70,8 +72,10 @@ static weft_status judge_decoder(const bpe_special_sources *from, weft_error *er
         const size_t n = json_string_length(content);
         if (text == NULL) return bpe_json_fail(err, &one, "must be an object with a text `content`.");
         if (n == 0 || find_token(from, text, n) == (int32_t)strtol(key, NULL, 10)) continue;
-        return bpe_json_fail(err, &one, "tokenizer.json has no %s with this id; save the tokenizer again so that both "
-                                        "files agree.", bpe_quote(text, n).text);
+        return bpe_json_fail(err, &one,
+                             "tokenizer.json has no %s with this id; save the tokenizer again so that both "
+                             "files agree.",
+                             bpe_quote(text, n).text);
     }
     return WEFT_OK;
 }

@@ -1,5 +1,5 @@
-/* split.h: how a normalized text is cut into the pieces that the model sees. Every pre-tokenizer of the format is made of
- * four kinds of steps; a piece that one step cuts off goes through the following steps by itself.
+/* split.h: how a normalized text is cut into the pieces that the model sees. Every pre-tokenizer of the format is made
+ * of four kinds of steps; a piece that one step cuts off goes through the following steps by itself.
  */
 #ifndef BPE_SPLIT_H
 #define BPE_SPLIT_H
@@ -9,10 +9,10 @@
 #define BPE_MOST_STEPS 16
 
 typedef enum bpe_split_kind {
-    BPE_SPLIT,     /* cut at a pattern */
-    BPE_SPACE,     /* put a blank in front where there is none */
-    BPE_BYTES,     /* every byte becomes the printable character that stands for it */
-    BPE_META       /* blanks become the replacement, which may also be put in front */
+    BPE_SPLIT, /* cut at a pattern */
+    BPE_SPACE, /* put a blank in front where there is none */
+    BPE_BYTES, /* every byte becomes the printable character that stands for it */
+    BPE_META   /* blanks become the replacement, which may also be put in front */
 } bpe_split_kind;
 
 typedef enum bpe_behaviour {

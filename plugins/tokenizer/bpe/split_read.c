@@ -3,8 +3,7 @@
 #include "unicode.h"
 
 /* How GPT-2 cuts: contractions, words, numbers and other signs, each with the blank before it, and white space. */
-static const char gpt2_pattern[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static bpe_split_step *add_step(bpe_split *self, int32_t kind, const bpe_place *at, weft_status *status,
                                 weft_error *err) {
@@ -81,12 +80,14 @@ static weft_status read_meta(bpe_split *self, const bpe_place *at, const json_t 
     bpe_text replacement = {NULL, 0};
     int32_t scheme = BPE_ALWAYS;
     bpe_split_step *step = NULL;
-    weft_status status = bpe_json_known(at, json, "type replacement add_prefix_space prepend_scheme split str_rep", err);
+    weft_status status =
+        bpe_json_known(at, json, "type replacement add_prefix_space prepend_scheme split str_rep", err);
     if (status == WEFT_OK) status = bpe_meta_read(&replacement, &scheme, self->host, at, json, err);
     if (status == WEFT_OK) status = bpe_json_bool(&split, at, json, "split", &yes, err);
     if (status == WEFT_OK && scheme == BPE_FIRST && self->steps.n > 0)
-        status = bpe_json_fail(err, at, "prepend_scheme = first is supported as the first step alone, where it is plain "
-                                        "which piece begins the text.");
+        status = bpe_json_fail(err, at,
+                               "prepend_scheme = first is supported as the first step alone, where it is plain "
+                               "which piece begins the text.");
     step = add_step(self, BPE_META, at, &status, err);
     if (step == NULL) {
         self->host->release(self->host, replacement.bytes);
@@ -102,8 +103,7 @@ static weft_status read_meta(bpe_split *self, const bpe_place *at, const json_t 
 
 static weft_status read_any(bpe_split *self, const bpe_place *at, const json_t *json, int depth, weft_error *err);
 
-static weft_status read_sequence(bpe_split *self, const bpe_place *at, const json_t *json, int depth,
-                                 weft_error *err) {
+static weft_status read_sequence(bpe_split *self, const bpe_place *at, const json_t *json, int depth, weft_error *err) {
     const bpe_place here = bpe_place_key(at, "pretokenizers");
     const json_t *list = NULL;
     weft_status status = bpe_json_known(at, json, "type pretokenizers", err);
@@ -126,8 +126,10 @@ static weft_status read_any(bpe_split *self, const bpe_place *at, const json_t *
     if (strcmp(type, "Split") == 0) return read_split(self, at, json, err);
     if (strcmp(type, "Digits") == 0) return read_digits(self, at, json, err);
     if (strcmp(type, "Metaspace") == 0) return read_meta(self, at, json, err);
-    return bpe_json_fail(err, &here, "the pre-tokenizer %s is not supported; supported are: Sequence, ByteLevel, Split, "
-                                     "Digits, Metaspace.", bpe_quote(type, strlen(type)).text);
+    return bpe_json_fail(err, &here,
+                         "the pre-tokenizer %s is not supported; supported are: Sequence, ByteLevel, Split, "
+                         "Digits, Metaspace.",
+                         bpe_quote(type, strlen(type)).text);
 }
 
 weft_status bpe_split_read(bpe_split *self, const weft_host *host, const bpe_place *at, const json_t *json,

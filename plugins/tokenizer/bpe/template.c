@@ -1,5 +1,5 @@
-/* template.c: post-processors. Only what TemplateProcessing puts around a single text matters here; ByteLevel moves offsets
- * and no ids. One token before and one after the text can be told to the host; more are refused.
+/* template.c: post-processors. Only what TemplateProcessing puts around a single text matters here; ByteLevel moves
+ * offsets and no ids. One token before and one after the text can be told to the host; more are refused.
  */
 #include "special.h"
 
@@ -20,8 +20,7 @@ static weft_status put_token(const side *to, const bpe_place *at, const bpe_plac
                              const json_t *piece, weft_error *err) {
     const char *name = json_string_value(json_object_get(piece, "id"));
     if (name == NULL) return bpe_json_fail(err, at, "SpecialToken needs a text as its id.");
-    if (*to->id >= 0)
-        return bpe_json_fail(err, at, "more than one token %s a text is not supported.", to->word);
+    if (*to->id >= 0) return bpe_json_fail(err, at, "more than one token %s a text is not supported.", to->word);
     return token_id(to->id, processor, json, name, err);
 }
 
@@ -60,8 +59,10 @@ static weft_status read_any(bpe_template *self, const bpe_place *at, const json_
         return bpe_json_known(at, json, "type add_prefix_space trim_offsets use_regex", err);
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(self, at, json, err);
     if (strcmp(type, "Sequence") != 0)
-        return bpe_json_fail(err, &here, "the post-processor %s is not supported; supported are: Sequence, ByteLevel, "
-                                         "TemplateProcessing.", bpe_quote(type, strlen(type)).text);
+        return bpe_json_fail(err, &here,
+                             "the post-processor %s is not supported; supported are: Sequence, ByteLevel, "
+                             "TemplateProcessing.",
+                             bpe_quote(type, strlen(type)).text);
     status = bpe_json_known(at, json, "type processors", err);
     if (status == WEFT_OK) status = bpe_json_array(&list, at, json, "processors", err);
     for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {

@@ -1,7 +1,7 @@
 /* tokenizer.h: the parts of one tokenizer, and what a call needs beside them.
  *
- * The tokenizer is read-only once it is made. What an encoding writes to is a scratch, taken from a pool and given back, so
- * that threads never share one and the words that were merged are remembered from one text to the next.
+ * The tokenizer is read-only once it is made. What an encoding writes to is a scratch, taken from a pool and given
+ * back, so that threads never share one and the words that were merged are remembered from one text to the next.
  */
 #ifndef BPE_TOKENIZER_H
 #define BPE_TOKENIZER_H
@@ -35,7 +35,7 @@ struct weft_tokenizer {
     bpe_added added;
     bpe_decode decode;
     bpe_special special;
-    int32_t n_ids;       /* highest id + 1 */
+    int32_t n_ids;        /* highest id + 1 */
     int32_t *added_by_id; /* index of the added token with this id, or -1 */
     const char *files[BPE_MOST_FILES + 1];
     pthread_mutex_t lock; /* of the pool */

@@ -5,7 +5,7 @@
 #include "memory.h"
 
 typedef struct bpe_trie {
-    bpe_list nodes; /* of trie.c */
+    bpe_list nodes;   /* of trie.c */
     bool starts[256]; /* the first bytes of all texts */
 } bpe_trie;
 

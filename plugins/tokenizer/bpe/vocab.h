@@ -11,9 +11,9 @@ typedef struct bpe_piece {
 } bpe_piece;
 
 typedef struct bpe_vocab {
-    bpe_list bytes;   /* char: all pieces, one after the other */
-    bpe_list pieces;  /* bpe_piece by id */
-    int32_t *slots;   /* ids, or -1, by hash; a power of two of them */
+    bpe_list bytes;  /* char: all pieces, one after the other */
+    bpe_list pieces; /* bpe_piece by id */
+    int32_t *slots;  /* ids, or -1, by hash; a power of two of them */
     size_t n_slots;
     size_t count;
 } bpe_vocab;
@@ -40,7 +40,8 @@ static inline uint64_t bpe_hash(const char *bytes, size_t n) {
         h = (h ^ eight) * 0xff51afd7ed558ccdu;
         h ^= h >> 32;
     }
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)bytes[i]) * 0x100000001b3u;
     h *= 0xc4ceb9fe1a85ec53u;
     return h ^ h >> 29;
 }

@@ -1,0 +1,208 @@
+/* rig.h: the tokenizer `bpe` as the host loads it, on a host that counts what the plugin holds and can refuse memory.
+ */
+#ifndef WEFT_TEST_TOKENIZER_RIG_H
+#define WEFT_TEST_TOKENIZER_RIG_H
+
+#include <check.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "plugin/plugin.h"
+#include "plugin/services.h"
+#include "report/bytes.h"
+#include <weft/tokenizer.h>
+
+/* For loops over every place: Check's own assertions write to a file each time. */
+#define must(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) ck_abort_msg("line %d: not true: %s", __LINE__, #condition);                                 \
+    } while (0)
+
+/* --- the host --- */
+
+static int64_t rig_held __attribute__((unused));    /* pieces of memory that the plugin has now */
+static int64_t rig_asked __attribute__((unused));   /* allocations so far */
+static int64_t rig_fail_at __attribute__((unused)); /* the allocation, from 1, that gives nothing; 0: none */
+
+static inline void *rig_alloc(const weft_host *host, size_t bytes, size_t alignment) {
+    void *memory = NULL;
+    (void)host;
+    if (__atomic_add_fetch(&rig_asked, 1, __ATOMIC_RELAXED) == rig_fail_at) return NULL;
+    memory = weft_services()->alloc(weft_services(), bytes, alignment);
+    if (memory != NULL) (void)__atomic_add_fetch(&rig_held, 1, __ATOMIC_RELAXED);
+    return memory;
+}
+
+static inline void rig_release(const weft_host *host, void *memory) {
+    (void)host;
+    if (memory != NULL) (void)__atomic_sub_fetch(&rig_held, 1, __ATOMIC_RELAXED);
+    weft_services()->release(weft_services(), memory);
+}
+
+static inline const weft_host *rig_host(void) {
+    static weft_host host;
+    host = *weft_services();
+    host.alloc = rig_alloc;
+    host.release = rig_release;
+    return &host;
+}
+
+/* --- the plugin --- */
+
+static const weft_tokenizer_plugin *plugin __attribute__((unused));
+
+static inline void rig_load(void) {
+    const weft_plugins_options options = {NULL, NULL};
+    weft_plugins *plugins = NULL;
+    const weft_loaded *loaded = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_plugins_create(&plugins, &options, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_plugins_get(plugins, &loaded, "tokenizer", "bpe", &err) == WEFT_OK, "%s", err.text);
+    plugin = weft_loaded_table(loaded, tokenizer);
+    weft_plugins_destroy(plugins);
+    rig_fail_at = 0;
+}
+
+static inline weft_tokenizer *rig_open(const char *directory) {
+    weft_tokenizer *tokenizer = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(plugin->create(&tokenizer, rig_host(), NULL, directory, &err) == WEFT_OK, "%s", err.text);
+    return tokenizer;
+}
+
+static inline void rig_close(weft_tokenizer *tokenizer) {
+    plugin->destroy(tokenizer);
+    ck_assert_int_eq(rig_held, 0);
+}
+
+static inline weft_tokenizer_info rig_info(const weft_tokenizer *tokenizer) {
+    weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info};
+    plugin->info(tokenizer, &info);
+    return info;
+}
+
+/* --- calls --- */
+
+static inline weft_status rig_put_ids(void *context, const int32_t *ids, size_t n) {
+    return weft_bytes_put(context, ids, n * sizeof *ids);
+}
+
+static inline weft_status rig_put_text(void *context, const char *bytes, size_t n) {
+    return weft_bytes_put(context, bytes, n);
+}
+
+static inline weft_status rig_try_encode(const weft_tokenizer *tokenizer, weft_bytes *out, const char *text, size_t n,
+                                         uint32_t flags, weft_error *err) {
+    const weft_ids_sink sink = {out, rig_put_ids};
+    return plugin->encode(tokenizer, &sink, text, n, flags, err);
+}
+
+/* The ids of a text; n ids. The caller frees the bytes. */
+static inline weft_bytes rig_encode(const weft_tokenizer *tokenizer, const char *text, size_t n, uint32_t flags) {
+    weft_bytes out = {NULL, 0, 0};
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(rig_try_encode(tokenizer, &out, text, n, flags, &err) == WEFT_OK, "%s", err.text);
+    return out;
+}
+
+static inline size_t rig_n(const weft_bytes *ids) {
+    return ids->n / sizeof(int32_t);
+}
+
+static inline int32_t rig_id(const weft_bytes *ids, size_t i) {
+    return ((const int32_t *)(const void *)ids->data)[i];
+}
+
+static inline weft_bytes rig_decode(const weft_tokenizer *tokenizer, const weft_bytes *ids, uint32_t flags) {
+    weft_bytes out = {NULL, 0, 0};
+    const weft_text_sink sink = {&out, rig_put_text};
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(plugin->decode(tokenizer, &sink, (const int32_t *)(const void *)ids->data, rig_n(ids), flags, &err) ==
+                      WEFT_OK,
+                  "%s", err.text);
+    return out;
+}
+
+/* --- files --- */
+
+static char rig_directory[64] __attribute__((unused));
+
+static inline void rig_enter(void) {
+    strcpy(rig_directory, "/tmp/weft-bpe-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(rig_directory));
+    rig_load();
+}
+
+static inline void rig_leave(void) {
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf %s", rig_directory);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static inline void rig_write(const char *name, const void *bytes, size_t n) {
+    char path[512];
+    FILE *file = NULL;
+    (void)snprintf(path, sizeof path, "%s/%s", rig_directory, name);
+    file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, n, file), n);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static inline void rig_write_json(const char *name, const json_t *json) {
+    char *text = json_dumps(json, JSON_COMPACT);
+    ck_assert_ptr_nonnull(text);
+    rig_write(name, text, strlen(text));
+    free(text);
+}
+
+static inline void rig_remove(const char *name) {
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", rig_directory, name);
+    (void)unlink(path);
+}
+
+/* False where the file is not there. */
+static inline bool rig_read(weft_bytes *out, const char *path) {
+    char block[65536];
+    size_t n = 0;
+    FILE *file = fopen(path, "rb");
+    memset(out, 0, sizeof *out);
+    if (file == NULL) return false;
+    while ((n = fread(block, 1, sizeof block, file)) > 0)
+        ck_assert_int_eq(weft_bytes_put(out, block, n), WEFT_OK);
+    ck_assert_int_eq(fclose(file), 0);
+    return true;
+}
+
+static inline void rig_golden(char path[512], const char *name) {
+    ck_assert_ptr_nonnull(getenv("WEFT_SOURCE"));
+    (void)snprintf(path, 512, "%s/tests/golden/%s", getenv("WEFT_SOURCE"), name);
+}
+
+static inline json_t *rig_load_json(const char *path) {
+    json_error_t why;
+    json_t *json = json_load_file(path, JSON_ALLOW_NUL, &why);
+    ck_assert_msg(json != NULL, "%s: %s", path, why.text);
+    return json;
+}
+
+/* --- chance, alike in every run --- */
+
+static inline uint32_t rig_chance(uint64_t *state, uint32_t below) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33) % below;
+}
+
+static inline int rig_run(Suite *suite) {
+    SRunner *runner = srunner_create(suite);
+    int failed = 0;
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#endif

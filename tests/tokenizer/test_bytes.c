@@ -1,0 +1,447 @@
+/* Every byte counts: texts that are not UTF-8, texts that cannot be written, long texts, many threads, and damage. */
+#include "rig.h"
+
+#include <pthread.h>
+
+static weft_tokenizer *open_golden(const char *name) {
+    char path[512], inside[128];
+    (void)snprintf(inside, sizeof inside, "tokenizer/%s", name);
+    rig_golden(path, inside);
+    return rig_open(path);
+}
+
+static const char *const names[] = {"gpt2-style", "llama3-style", "sp-bpe", "sp-bpe-normalized"};
+
+static void check_round_trip(const weft_tokenizer *tokenizer, const char *text, size_t n) {
+    weft_bytes ids = rig_encode(tokenizer, text, n, WEFT_ENCODE_PLAIN), back = rig_decode(tokenizer, &ids, 0);
+    must(back.n == n && (n == 0 || memcmp(back.data, text, n) == 0));
+    weft_bytes_free(&ids);
+    weft_bytes_free(&back);
+}
+
+/* Bytes of all sorts: broken UTF-8 above all, whole characters and blanks between. No lead byte of U+2581, which in
+ * SentencePiece's style is a blank. */
+static size_t wild_text(char *out, size_t most, uint64_t *state) {
+    static const char *const parts[] = {" ", "  ", "\n", "the", "\xc3\xa9", "\xe6\xb8\xa1", "\xf0\x9f\x98\x80",
+                                        "1", "'s"};
+    const size_t n = rig_chance(state, (uint32_t)most - 8);
+    size_t at = 0;
+    while (at < n) {
+        if (rig_chance(state, 3) == 0) {
+            const char *part = parts[rig_chance(state, 9)];
+            memcpy(out + at, part, strlen(part));
+            at += strlen(part);
+        } else {
+            const uint32_t byte = rig_chance(state, 256);
+            out[at++] = (char)(byte == 0xe2 ? 0 : byte);
+        }
+    }
+    return at;
+}
+
+START_TEST(any_bytes_come_back) {
+    weft_tokenizer *tokenizer = open_golden(names[_i]);
+    uint64_t state = 7;
+    char text[256];
+    for (int i = 0; i < 3000; i++)
+        check_round_trip(tokenizer, text, wild_text(text, sizeof text, &state));
+    rig_close(tokenizer);
+}
+END_TEST
+
+START_TEST(every_single_byte_has_ids) {
+    weft_tokenizer *tokenizer = open_golden(names[_i]);
+    for (int byte = 0; byte < 256; byte++) {
+        const char text[3] = {'a', (char)byte, 'b'};
+        weft_bytes ids = rig_encode(tokenizer, text, 3, 0), one = rig_encode(tokenizer, text + 1, 1, 0);
+        must(rig_n(&ids) >= 2 && rig_n(&one) >= 1);
+        check_round_trip(tokenizer, text, 3);
+        weft_bytes_free(&ids);
+        weft_bytes_free(&one);
+    }
+    rig_close(tokenizer);
+}
+END_TEST
+
+/* --- what cannot be written --- */
+
+static void write_characters(const char *decoder_and_more) {
+    char text[512];
+    const int n = snprintf(text, sizeof text,
+                           "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": "
+                           "[\"a b\"]}%s}",
+                           decoder_and_more);
+    rig_write("tokenizer.json", text, (size_t)n);
+}
+
+static const struct {
+    const char *more, *text, *says;
+} unwritable[] = {
+    {"", "abxab", "character U+0078 at offset 2"},
+    {"", "ab\xc3\xa9", "character U+00E9 at offset 2"},
+    {"", "a\xff\xfe", "byte 0xFF at offset 1"},
+    {", \"normalizer\": {\"type\": \"Lowercase\"}", "ABabQ", "character U+0071 at offset 0 of the text (or behind it"},
+    {", \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}", "ab ab",
+     "byte 0x20 at offset 2"},
+};
+
+START_TEST(what_has_no_piece_is_an_error_with_its_offset) {
+    for (size_t i = 0; i < sizeof unwritable / sizeof unwritable[0]; i++) {
+        weft_tokenizer *tokenizer = NULL;
+        weft_bytes out = {NULL, 0, 0};
+        weft_error err = WEFT_ERROR_INIT;
+        write_characters(unwritable[i].more);
+        tokenizer = rig_open(rig_directory);
+        ck_assert_int_eq(rig_try_encode(tokenizer, &out, unwritable[i].text, strlen(unwritable[i].text), 0, &err),
+                         WEFT_E_DATA);
+        ck_assert_msg(strstr(err.text, unwritable[i].says) != NULL, "expected \"%s\", got: %s", unwritable[i].says,
+                      err.text);
+        weft_bytes_free(&out);
+        rig_close(tokenizer);
+    }
+}
+END_TEST
+
+START_TEST(an_id_outside_the_vocabulary_is_an_error) {
+    static const int32_t outside[] = {3, -1, INT32_MAX, INT32_MIN};
+    weft_tokenizer *tokenizer = NULL;
+    write_characters("");
+    tokenizer = rig_open(rig_directory);
+    for (size_t i = 0; i < 4; i++) {
+        const int32_t ids[2] = {0, outside[i]};
+        weft_bytes out = {NULL, 0, 0};
+        const weft_text_sink sink = {&out, rig_put_text};
+        weft_error err = WEFT_ERROR_INIT;
+        ck_assert_int_eq(plugin->decode(tokenizer, &sink, ids, 2, 0, &err), WEFT_E_DATA);
+        ck_assert_ptr_nonnull(strstr(err.text, "ids lie in 0..2"));
+        ck_assert_uint_eq(out.n, 0);
+    }
+    rig_close(tokenizer);
+}
+END_TEST
+
+START_TEST(bos_and_eos_that_are_not_there_are_errors) {
+    weft_tokenizer *tokenizer = NULL;
+    const uint32_t flags[2] = {WEFT_ENCODE_BOS, WEFT_ENCODE_EOS};
+    const char *const says[2] = {"has no BOS token", "has no EOS token"};
+    write_characters("");
+    tokenizer = rig_open(rig_directory);
+    for (size_t i = 0; i < 2; i++) {
+        weft_bytes out = {NULL, 0, 0};
+        weft_error err = WEFT_ERROR_INIT;
+        ck_assert_int_eq(rig_try_encode(tokenizer, &out, "ab", 2, flags[i], &err), WEFT_E_USER);
+        ck_assert_ptr_nonnull(strstr(err.text, says[i]));
+        weft_bytes_free(&out);
+    }
+    rig_close(tokenizer);
+}
+END_TEST
+
+/* --- long texts --- */
+
+/* Pieces of 1, 2, 4, ... 64 times a: no boundary in a run of a is free of merges, so that all of it is one heap's work.
+ */
+static void write_doubling(void) {
+    json_t *vocab = json_object(), *merges = json_array(), *root = NULL;
+    char piece[65] = "";
+    int id = 0;
+    for (size_t n = 1; n <= 64; n *= 2) {
+        memset(piece, 'a', n);
+        piece[n] = 0;
+        ck_assert_int_eq(json_object_set_new(vocab, piece, json_integer(id++)), 0);
+        if (n > 1)
+            ck_assert_int_eq(json_array_append_new(merges, json_pack("[s#, s#]", piece, (int)n / 2, piece, (int)n / 2)),
+                             0);
+    }
+    root = json_pack("{s:{s:s, s:o, s:o}}", "model", "type", "BPE", "vocab", vocab, "merges", merges);
+    ck_assert_ptr_nonnull(root);
+    rig_write_json("tokenizer.json", root);
+    json_decref(root);
+}
+
+START_TEST(a_run_of_millions_takes_seconds) {
+    const size_t n = (size_t)2 << 20;
+    char *text = malloc(n + 37);
+    weft_tokenizer *tokenizer = NULL;
+    weft_bytes ids;
+    ck_assert_ptr_nonnull(text);
+    memset(text, 'a', n + 37);
+    write_doubling();
+    tokenizer = rig_open(rig_directory);
+    ids = rig_encode(tokenizer, text, n + 37, 0);
+    ck_assert_uint_eq(rig_n(&ids), n / 64 + 3); /* 37 = 32 + 4 + 1 */
+    for (size_t i = 0; i < n / 64; i++)
+        must(rig_id(&ids, i) == 6);
+    ck_assert_int_eq(rig_id(&ids, n / 64), 5);
+    ck_assert_int_eq(rig_id(&ids, n / 64 + 1), 2);
+    ck_assert_int_eq(rig_id(&ids, n / 64 + 2), 0);
+    weft_bytes_free(&ids);
+    free(text);
+    rig_close(tokenizer);
+}
+END_TEST
+
+typedef struct counting {
+    size_t calls, n;
+    int32_t last;
+} counting;
+
+static weft_status count_ids(void *context, const int32_t *ids, size_t n) {
+    counting *self = context;
+    self->calls++;
+    self->n += n;
+    self->last = ids[n - 1];
+    return self->calls == 3 ? WEFT_E_STOPPED : WEFT_OK;
+}
+
+START_TEST(a_sink_that_fails_ends_the_call) {
+    char *text = malloc(100000);
+    counting counted = {0, 0, 0};
+    const weft_ids_sink sink = {&counted, count_ids};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tokenizer *tokenizer = open_golden("gpt2-style");
+    ck_assert_ptr_nonnull(text);
+    memset(text, '7', 100000);
+    for (size_t i = 0; i < 100000; i += 3)
+        text[i] = ' ';
+    ck_assert_int_eq(plugin->encode(tokenizer, &sink, text, 100000, 0, &err), WEFT_E_STOPPED);
+    ck_assert_uint_eq(counted.calls, 3);
+    ck_assert(err.text[0] != 0);
+    free(text);
+    rig_close(tokenizer);
+}
+END_TEST
+
+/* --- threads --- */
+
+typedef struct thread_work {
+    const weft_tokenizer *tokenizer;
+    uint64_t seed;
+    int32_t *expected; /* a sum per text, from one thread alone */
+    int wrong;
+} thread_work;
+
+static int32_t sum_of(const weft_tokenizer *tokenizer, uint64_t seed) {
+    char text[512];
+    uint64_t state = seed;
+    int32_t sum = 0;
+    const size_t n = wild_text(text, sizeof text, &state);
+    weft_bytes ids = {NULL, 0, 0};
+    weft_error err = WEFT_ERROR_INIT;
+    if (rig_try_encode(tokenizer, &ids, text, n, 0, &err) != WEFT_OK) return -1;
+    for (size_t i = 0; i < rig_n(&ids); i++)
+        sum = (sum * 31 + rig_id(&ids, i)) % 1000003;
+    weft_bytes_free(&ids);
+    return sum;
+}
+
+static void *encode_many(void *context) {
+    thread_work *self = context;
+    for (uint64_t i = 0; i < 300; i++)
+        self->wrong += sum_of(self->tokenizer, self->seed + i) != self->expected[i];
+    return NULL;
+}
+
+START_TEST(threads_encode_at_once) {
+    weft_tokenizer *tokenizer = open_golden(names[_i]);
+    thread_work work[4];
+    pthread_t threads[4];
+    int32_t expected[300];
+    for (uint64_t i = 0; i < 300; i++)
+        expected[i] = sum_of(tokenizer, 11 + i);
+    for (int t = 0; t < 4; t++) {
+        const thread_work one = {tokenizer, 11, expected, 0};
+        work[t] = one;
+        ck_assert_int_eq(pthread_create(&threads[t], NULL, encode_many, &work[t]), 0);
+    }
+    for (int t = 0; t < 4; t++) {
+        ck_assert_int_eq(pthread_join(threads[t], NULL), 0);
+        ck_assert_int_eq(work[t].wrong, 0);
+    }
+    rig_close(tokenizer);
+}
+END_TEST
+
+/* --- damage --- */
+
+static void damage(weft_bytes *file, uint64_t *state) {
+    static const char likely[] = "{}[]\",:0123456789truefalsn \\\xff";
+    const uint32_t hits = 1 + rig_chance(state, 2);
+    for (uint32_t hit = 0; hit < hits && file->n > 1; hit++) {
+        const size_t at = rig_chance(state, (uint32_t)file->n);
+        const uint32_t how = rig_chance(state, 4);
+        if (how == 0) {
+            file->data[at] = likely[rig_chance(state, sizeof likely - 1)];
+        } else if (how == 1) {
+            file->n = at; /* cut off */
+        } else {
+            const size_t more = 1 + rig_chance(state, 24), n = at + more > file->n ? file->n - at : more;
+            memmove(file->data + at, file->data + at + n, file->n - at - n);
+            file->n -= n;
+        }
+    }
+}
+
+/* Another value at a place that chance chooses, or nothing there. */
+static void spoil(json_t *json, uint64_t *state) {
+    static const char *const values[] = {"null",
+                                         "true",
+                                         "0",
+                                         "-1",
+                                         "300",
+                                         "1e9",
+                                         "\"\"",
+                                         "\"a\"",
+                                         "\" \"",
+                                         "[]",
+                                         "{}",
+                                         "[\"a\", \"b\"]",
+                                         "{\"type\": \"Fuse\"}"};
+    for (int depth = 0; depth < 12; depth++) {
+        const size_t n = json_is_array(json) ? json_array_size(json) : json_object_size(json);
+        const uint32_t chosen = n == 0 ? 0 : rig_chance(state, (uint32_t)n);
+        void *entry = json_object_iter(json);
+        json_t *child = json_array_get(json, chosen);
+        for (uint32_t i = 0; entry != NULL && i < chosen; i++)
+            entry = json_object_iter_next(json, entry);
+        if (json_is_object(json)) child = json_object_iter_value(entry);
+        if (n == 0) return;
+        if (rig_chance(state, 3) > 0 && (json_is_object(child) || json_is_array(child))) {
+            json = child;
+            continue;
+        }
+        if (rig_chance(state, 6) == 0 && json_is_object(json)) {
+            ck_assert_int_eq(json_object_del(json, json_object_iter_key(entry)), 0);
+        } else {
+            json_t *value = json_loads(values[rig_chance(state, 13)], JSON_DECODE_ANY, NULL);
+            must((json_is_object(json) ? json_object_iter_set_new(json, entry, value)
+                                       : json_array_set_new(json, chosen, value)) == 0);
+        }
+        return;
+    }
+}
+
+/* True: a tokenizer was made, and used. Otherwise there is a sentence. */
+static bool try_file(uint64_t *state) {
+    weft_bytes ids = {NULL, 0, 0};
+    weft_tokenizer *tokenizer = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    const bool made = plugin->create(&tokenizer, rig_host(), NULL, rig_directory, &err) == WEFT_OK;
+    if (made) {
+        char text[200];
+        const size_t n = wild_text(text, sizeof text, state);
+        if (rig_try_encode(tokenizer, &ids, text, n, 0, &err) == WEFT_OK) {
+            weft_bytes back = rig_decode(tokenizer, &ids, WEFT_DECODE_KEEP_SPECIAL);
+            weft_bytes_free(&back);
+        }
+        weft_bytes_free(&ids);
+        plugin->destroy(tokenizer);
+    } else {
+        must(strstr(err.text, rig_directory) != NULL && err.code != WEFT_E_MEMORY);
+    }
+    must(rig_held == 0);
+    return made;
+}
+
+static void golden_file(char path[512], const char *name) {
+    char inside[128];
+    (void)snprintf(inside, sizeof inside, "tokenizer/%s/tokenizer.json", name);
+    rig_golden(path, inside);
+}
+
+START_TEST(damaged_files_do_no_harm) {
+    char path[512];
+    uint64_t state = 99 + (uint64_t)_i;
+    int made = 0;
+    golden_file(path, names[_i]);
+    for (int i = 0; i < 500; i++) {
+        weft_bytes file;
+        must(rig_read(&file, path));
+        damage(&file, &state);
+        rig_write("tokenizer.json", file.data, file.n);
+        made += try_file(&state);
+        weft_bytes_free(&file);
+    }
+    ck_assert_int_lt(made, 400); /* most damage shows */
+}
+END_TEST
+
+START_TEST(wrong_values_do_no_harm) {
+    char path[512];
+    uint64_t state = 5 + (uint64_t)_i;
+    json_t *sound = NULL;
+    int made = 0;
+    golden_file(path, names[_i]);
+    sound = rig_load_json(path);
+    for (int i = 0; i < 500; i++) {
+        json_t *json = json_deep_copy(sound);
+        for (uint32_t k = rig_chance(&state, 3); k < 3; k++)
+            spoil(json, &state);
+        rig_write_json("tokenizer.json", json);
+        made += try_file(&state);
+        json_decref(json);
+    }
+    json_decref(sound);
+    ck_assert_int_gt(made, 20);
+    ck_assert_int_lt(made, 480);
+}
+END_TEST
+
+/* Memory that ends at any place: an error, and nothing is kept. */
+START_TEST(memory_that_ends_is_an_error) {
+    char path[512], inside[128];
+    bool done = false;
+    int64_t fail_at = 1;
+    (void)snprintf(inside, sizeof inside, "tokenizer/%s", names[_i]);
+    rig_golden(path, inside);
+    for (; !done && fail_at < 2000; fail_at++) {
+        weft_tokenizer *tokenizer = NULL;
+        weft_bytes ids = {NULL, 0, 0};
+        weft_error err = WEFT_ERROR_INIT;
+        weft_status status = WEFT_OK;
+        rig_asked = 0;
+        rig_fail_at = fail_at;
+        status = plugin->create(&tokenizer, rig_host(), NULL, path, &err);
+        if (status == WEFT_OK)
+            status = rig_try_encode(tokenizer, &ids,
+                                    "The harbour <s>\xff"
+                                    "1234",
+                                    20, 0, &err);
+        if (status == WEFT_OK) {
+            weft_bytes text = {NULL, 0, 0};
+            const weft_text_sink sink = {&text, rig_put_text};
+            status = plugin->decode(tokenizer, &sink, (const int32_t *)(const void *)ids.data, rig_n(&ids), 0, &err);
+            weft_bytes_free(&text);
+        }
+        done = rig_asked < fail_at;
+        must(status == WEFT_OK || status == WEFT_E_MEMORY);
+        must(!done || status == WEFT_OK);
+        if (tokenizer != NULL) plugin->destroy(tokenizer);
+        weft_bytes_free(&ids);
+        must(rig_held == 0);
+    }
+    rig_fail_at = 0;
+    ck_assert(done);
+    ck_assert_int_gt(fail_at, 30);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("tokenizer bytes");
+    TCase *tests = tcase_create("bpe");
+    tcase_add_checked_fixture(tests, rig_enter, rig_leave);
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, any_bytes_come_back, 0, 4);
+    tcase_add_loop_test(tests, every_single_byte_has_ids, 0, 4);
+    tcase_add_test(tests, what_has_no_piece_is_an_error_with_its_offset);
+    tcase_add_test(tests, an_id_outside_the_vocabulary_is_an_error);
+    tcase_add_test(tests, bos_and_eos_that_are_not_there_are_errors);
+    tcase_add_test(tests, a_run_of_millions_takes_seconds);
+    tcase_add_test(tests, a_sink_that_fails_ends_the_call);
+    tcase_add_loop_test(tests, threads_encode_at_once, 0, 4);
+    tcase_add_loop_test(tests, damaged_files_do_no_harm, 0, 4);
+    tcase_add_loop_test(tests, wrong_values_do_no_harm, 0, 4);
+    tcase_add_loop_test(tests, memory_that_ends_is_an_error, 0, 4);
+    suite_add_tcase(suite, tests);
+    return rig_run(suite);
+}

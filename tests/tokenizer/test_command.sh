@@ -1,0 +1,70 @@
+#!/bin/sh
+# `weft tokenize` from outside: text to ids and back, and the ways to get it wrong. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+weft=$WEFT_BUILD/weft
+sp=$WEFT_SOURCE/tests/golden/tokenizer/sp-bpe
+gpt2=$WEFT_SOURCE/tests/golden/tokenizer/gpt2-style
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT INT TERM
+cd "$dir"
+failures=0
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $1"
+}
+same() { # same NAME EXPECTED FOUND
+    [ "$2" = "$3" ] || fail "$1: expected \"$2\", found \"$3\""
+}
+refuses() { # refuses NAME STATUS TEXT arguments...: nothing on stdout, a sentence with the text on stderr
+    name=$1 wanted=$2 text=$3
+    shift 3
+    status=0
+    "$weft" tokenize "$@" <input >out 2>err || status=$?
+    [ "$status" = "$wanted" ] || fail "$name: exit status $status, expected $wanted"
+    grep -qF -- "$text" err || fail "$name: \"$text\" is not in: $(cat err)"
+    [ ! -s out ] || fail "$name: printed something"
+}
+
+# One line of ids with blanks between them, whatever the text; nothing is added unless it is asked for.
+printf 'a the\n' >input
+ids=$("$weft" tokenize "$sp" <input)
+same "a line of numbers" "" "$(printf '%s' "$ids" | tr -d '0-9 ')"
+same "one line" 1 "$("$weft" tokenize "$sp" <input | wc -l | tr -d ' ')"
+same "BOS and EOS" "1 $ids 2" "$("$weft" tokenize "$sp" --bos --eos <input)"
+same "nothing" "" "$("$weft" tokenize "$sp" </dev/null)"
+same "a relative directory" "$ids" "$(cd "$sp" && "$weft" tokenize . <"$dir/input")"
+
+# Every byte goes there and back: NULs, broken UTF-8, no end of line.
+printf 'the \000\377 harbour\n\n\303\251 ' >input
+for tokenizer in "$sp" "$gpt2"; do
+    "$weft" tokenize "$tokenizer" <input >ids
+    "$weft" tokenize "$tokenizer" --decode <ids >back
+    cmp -s input back || fail "there and back with $tokenizer"
+done
+same "special tokens have names" "<s> the" "$(printf '1 %s' "$(printf the | "$weft" tokenize "$sp")" |
+    "$weft" tokenize "$sp" --decode)"
+same "ids on several lines" "$("$weft" tokenize "$sp" --decode <ids | cksum)" \
+    "$(tr ' ' '\n' <ids | "$weft" tokenize "$sp" --decode | cksum)"
+
+printf '1 2 x' >input
+refuses "a word" 1 "at byte 4 is no id" "$sp" --decode
+printf '99999999999' >input
+refuses "a large number" 1 "at byte 0 is no id" "$sp" --decode
+printf '4000' >input
+refuses "an id outside" 1 "Id 4000 is no token" "$sp" --decode
+refuses "no BOS" 1 "no BOS token" "$gpt2" --bos
+refuses "no directory" 1 "No such file or directory" "$dir/nothing"
+refuses "no tokenizer" 1 "no tokenizer.json is there" "$dir"
+refuses "two ways at once" 2 "not with --decode" "$sp" --decode --bos
+refuses "no argument" 2 "argument is missing"
+refuses "two directories" 2 "usage: weft tokenize" "$sp" "$gpt2"
+if [ -w /dev/full ]; then
+    status=0
+    "$weft" tokenize "$sp" <input >/dev/full 2>err || status=$?
+    same "a full disk" 1 "$status"
+    grep -qF "cannot be written" err || fail "a full disk: $(cat err)"
+fi
+
+[ "$failures" = 0 ] || exit 1
+echo "weft tokenize: all checks passed"

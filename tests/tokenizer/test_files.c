@@ -1,0 +1,318 @@
+/* Files: what is refused, with which sentence, and what the tokenizer tells of itself. */
+#include "rig.h"
+
+/* A small sound tokenizer.json, in which each case spoils one place. */
+static json_t *sound(void) {
+    static const char text[] = "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": "
+                               "[{\"id\": 0, \"content\": \"<unk>\", "
+                               "\"special\": true, \"normalized\": false}, {\"id\": 1, \"content\": \"<s>\", "
+                               "\"special\": true, \"normalized\": false},"
+                               "{\"id\": 6, \"content\": \"</s>\", \"special\": true, \"normalized\": false}], "
+                               "\"normalizer\": {\"type\": \"Prepend\","
+                               "\"prepend\": \" \"}, \"pre_tokenizer\": {\"type\": \"Digits\", \"individual_digits\": "
+                               "true}, \"post_processor\": "
+                               "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", "
+                               "\"type_id\": 0}}, {\"Sequence\": "
+                               "{\"id\": \"A\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": {\"<s>\": "
+                               "{\"id\": \"<s>\", \"ids\": [1], "
+                               "\"tokens\": [\"<s>\"]}}}, \"decoder\": {\"type\": \"Fuse\"}, \"model\": {\"type\": "
+                               "\"BPE\", \"unk_token\": \"<unk>\","
+                               "\"vocab\": {\"<unk>\": 0, \"<s>\": 1, \"a\": 2, \"b\": 3, \"ab\": 4, \" \": 5}, "
+                               "\"merges\": [[\"a\", \"b\"]]}}";
+    json_t *json = json_loads(text, 0, NULL);
+    ck_assert_ptr_nonnull(json);
+    return json;
+}
+
+/* Puts the value at "model.merges.0"; numbers are indices, and an index past the end appends. */
+static void put(json_t *root, const char *path, json_t *value) {
+    char copy[128], *rest = copy, *name = NULL;
+    json_t *at = root;
+    ck_assert_uint_lt(strlen(path), sizeof copy);
+    strcpy(copy, path);
+    while ((name = strsep(&rest, ".")) != NULL) {
+        const size_t i = (size_t)atoi(name);
+        if (rest == NULL && json_is_array(at) && i < json_array_size(at))
+            ck_assert_int_eq(json_array_set_new(at, i, value), 0);
+        else if (rest == NULL && json_is_array(at))
+            ck_assert_int_eq(json_array_append_new(at, value), 0);
+        else if (rest == NULL)
+            ck_assert_int_eq(json_object_set_new(at, name, value), 0);
+        at = json_is_array(at) ? json_array_get(at, i) : json_object_get(at, name);
+        ck_assert_ptr_nonnull(at);
+    }
+}
+
+/* The sentence with which the directory is refused. */
+static void refused(const char *what, weft_error *err) {
+    const weft_error fresh = WEFT_ERROR_INIT;
+    weft_tokenizer *tokenizer = NULL;
+    *err = fresh;
+    ck_assert_msg(plugin->create(&tokenizer, rig_host(), NULL, rig_directory, err) != WEFT_OK, "accepted: %s", what);
+    ck_assert_ptr_null(tokenizer);
+    ck_assert_int_eq(rig_held, 0);
+    ck_assert_msg(strstr(err->text, rig_directory) != NULL, "%s: the sentence names no file: %s", what, err->text);
+}
+
+static const struct {
+    const char *path, *value, *says;
+} spoiled[] = {
+    {"version", "\"2.0\"", "version: must be"},
+    {"postprocessor", "null", "\"postprocessor\": this key is not known"},
+    {"model", "[]", "model: must be an object, but is an array"},
+    {"model.type", "\"Unigram\"", "model.type: is \"Unigram\"; this plugin reads BPE alone"},
+    {"model.dropout", "0.1", "model.dropout: must be null or 0"},
+    {"model.continuing_subword_prefix", "\"##\"", "model.continuing_subword_prefix: must be null or empty"},
+    {"model.end_of_word_suffix", "\"</w>\"", "model.end_of_word_suffix: must be null or empty"},
+    {"model.fuse_unk", "1", "model.fuse_unk: must be true or false, but is a whole number"},
+    {"model.unk_token", "7", "model.unk_token: must be a text"},
+    {"model.max_input_chars_per_word", "100", "model.\"max_input_chars_per_word\": this key is not known"},
+    {"model.vocab", "[]", "model.vocab: must be an object"},
+    {"model.vocab", "{}", "model.vocab: holds no piece"},
+    {"model.vocab.ab", "-1", "model.vocab.\"ab\": an id must lie in 0..16777215, but is -1"},
+    {"model.vocab.ab", "1e3", "model.vocab.\"ab\": an id must be a whole number, but is a number"},
+    {"model.vocab.ab", "99999999999", "an id must lie in"},
+    {"model.vocab.ab", "3", "model.vocab: id 3 is given to \"b\" and to \"ab\""},
+    {"model.merges", "null", "model.merges: must be an array, but is null"},
+    {"model.merges.1", "\"a  b\"", "model.merges[1]: a merge must be a text of two pieces with one blank"},
+    {"model.merges.1", "\"ab\"", "model.merges[1]: a merge must be"},
+    {"model.merges.1", "[\"a\"]", "model.merges[1]: a merge must be"},
+    {"model.merges.1", "[\"a\", \"b\", \"a\"]", "model.merges[1]: a merge must be"},
+    {"model.merges.1", "[\"a\", 7]", "model.merges[1]: a merge must be"},
+    {"model.merges.1", "[\"a\", \"x\"]", "model.merges[1]: the merge needs the piece \"x\""},
+    {"model.merges.1", "[\"a\", \"a\"]", "model.merges[1]: the merge needs the piece \"aa\""},
+    {"added_tokens", "{}", "added_tokens: must be an array"},
+    {"added_tokens.0", "7", "added_tokens[0]: must be an object"},
+    {"added_tokens.0.id", "2", "added_tokens[0]: \"<unk>\" has id 2 here and 0 in model.vocab"},
+    {"added_tokens.2.id", "4", "added_tokens[2]: id 4 of \"</s>\" is taken by the piece \"ab\""},
+    {"added_tokens.2.id", "8", "added_tokens[2]: \"</s>\" has id 8, but the next free one is 6"},
+    {"added_tokens.2.content", "\"<s>\"", "added_tokens[2]: \"<s>\" was added before"},
+    {"added_tokens.2.id", "1", "added_tokens[2]: id 1 was given to another added token"},
+    {"added_tokens.2.lstrip", "\"yes\"", "added_tokens[2].lstrip: must be true or false, but is a text"},
+    {"added_tokens.2.weight", "1", "added_tokens[2].\"weight\": this key is not known"},
+    {"normalizer", "{\"type\": \"Precompiled\"}", "normalizer.type: the normalizer \"Precompiled\" is not supported"},
+    {"normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Nmt\"}]}",
+     "normalizer.normalizers[0].type: "},
+    {"normalizer", "\"NFC\"", "normalizer: must be an object, but is a text"},
+    {"normalizer.prepend", "null", "normalizer.prepend: must be a text, but is null"},
+    {"normalizer", "{\"type\": \"Replace\", \"pattern\": \" \", \"content\": \"\"}",
+     "normalizer.pattern: a pattern must be"},
+    {"normalizer", "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"a(\"}, \"content\": \"\"}",
+     "normalizer.pattern.Regex: "},
+    {"pre_tokenizer", "{\"type\": \"Whitespace\"}",
+     "pre_tokenizer.type: the pre-tokenizer \"Whitespace\" is not supported"},
+    {"pre_tokenizer.individual_digits", "0", "pre_tokenizer.individual_digits: must be true or false"},
+    {"pre_tokenizer", "{\"type\": \"ByteLevel\", \"trim_offsets\": true}",
+     "pre_tokenizer.add_prefix_space: must be true or"},
+    {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": \"Isolated\"}",
+     "the pattern is empty"},
+    {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Merged\"}",
+     "pre_tokenizer.behavior: "},
+    {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a[bc]]\"}, \"behavior\": \"Isolated\"}",
+     "a set inside a set"},
+    {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a&&b]\"}, \"behavior\": \"Isolated\"}",
+     "&& inside a set"},
+    {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w+\"}, \"behavior\": \"Isolated\"}",
+     "holds an escape other"},
+    {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a{2}+\"}, \"behavior\": \"Isolated\"}",
+     "behind {n,m}"},
+    {"pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a(?i)b\"}, \"behavior\": \"Isolated\"}",
+     "holds a group other"},
+    {"pre_tokenizer", "{\"type\": \"Metaspace\", \"replacement\": \"__\"}",
+     "pre_tokenizer.replacement: must be one character"},
+    {"pre_tokenizer", "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"last\"}",
+     "pre_tokenizer.prepend_scheme: "},
+    {"pre_tokenizer",
+     "{\"type\": \"Metaspace\", \"replacement\": \"_\", \"prepend_scheme\": \"first\", \"add_prefix_space\": false}",
+     "pre_tokenizer.add_prefix_space: is false"},
+    {"post_processor", "{\"type\": \"BertProcessing\"}", "post_processor.type: the post-processor \"BertProcessing\""},
+    {"post_processor.single.2", "{\"Sequence\": {\"id\": \"B\"}}", "post_processor.single[2]: must be"},
+    {"post_processor.single.0", "{\"SpecialToken\": {\"id\": \"<x>\"}}",
+     "post_processor.special_tokens.<x>.ids: must be"},
+    {"post_processor.single.0", "{\"Sequence\": {\"id\": \"A\"}}", "post_processor.single[1]: must be"},
+    {"post_processor.special_tokens.<s>.ids.0", "77", "post_processor: puts id 77 beside a text, which no piece has"},
+    {"post_processor.special_tokens.<s>.ids.1", "2",
+     "post_processor.special_tokens.<s>.ids: must be an array of one id"},
+    {"decoder", "{\"type\": \"WordPiece\"}", "decoder.type: the decoder \"WordPiece\" is not supported"},
+    {"decoder", "{\"type\": \"Strip\", \"content\": \" \", \"start\": -1, \"stop\": 0}",
+     "decoder.start: must be a whole number"},
+    {"decoder.cleanup", "true", "decoder.\"cleanup\": this key is not known"},
+};
+
+START_TEST(what_is_not_understood_is_refused_by_name) {
+    weft_error err = WEFT_ERROR_INIT;
+    json_t *json = sound();
+    rig_write_json("tokenizer.json", json);
+    rig_close(rig_open(rig_directory)); /* the sound one */
+    json_decref(json);
+    for (size_t i = 0; i < sizeof spoiled / sizeof spoiled[0]; i++) {
+        json_error_t why;
+        json_t *value = json_loads(spoiled[i].value, JSON_DECODE_ANY, &why);
+        ck_assert_msg(value != NULL, "%s: %s", spoiled[i].value, why.text);
+        json = sound();
+        put(json, spoiled[i].path, value);
+        rig_write_json("tokenizer.json", json);
+        json_decref(json);
+        refused(spoiled[i].says, &err);
+        ck_assert_int_eq(err.code, WEFT_E_DATA);
+        ck_assert_msg(strstr(err.text, "tokenizer.json: ") != NULL && strstr(err.text, spoiled[i].says) != NULL,
+                      "expected \"%s\", got: %s", spoiled[i].says, err.text);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *text, *says;
+} broken[] = {
+    {"", "tokenizer.json:1:"},
+    {"[]", "must hold a JSON object"},
+    {"{\"model\": ", "not the JSON of a tokenizer"},
+    {"{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}", "duplicate object key"},
+    {"{}", "model: must be an object, but is missing"},
+    {"{\"model\": {\"type\": \"BPE\", \"merges\": []}}", "model.vocab: must be an object"},
+    {"{\"model\": {\"vocab\": {\"\xff\": 0}}}", "not the JSON of a tokenizer"},
+};
+
+START_TEST(what_is_no_json_is_refused_with_its_place) {
+    weft_error err = WEFT_ERROR_INIT;
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        rig_write("tokenizer.json", broken[i].text, strlen(broken[i].text));
+        refused(broken[i].text, &err);
+        ck_assert_msg(strstr(err.text, broken[i].says) != NULL, "expected \"%s\", got: %s", broken[i].says, err.text);
+    }
+}
+END_TEST
+
+START_TEST(a_directory_without_the_file_is_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    refused("nothing", &err);
+    ck_assert_int_eq(err.code, WEFT_E_USER);
+    ck_assert_ptr_nonnull(strstr(err.text, "no tokenizer.json is there"));
+    rig_write("tokenizer.model", "x", 1);
+    refused("another format", &err);
+    ck_assert_ptr_nonnull(strstr(err.text, "no tokenizer.json is there"));
+}
+END_TEST
+
+static const struct {
+    const char *config, *map, *says;
+} configs[] = {
+    {"{\"bos_token\": 7}", NULL, "tokenizer_config.json: bos_token: must be a text"},
+    {"{\"bos_token\": \"<bos>\"}", NULL, "bos_token: tokenizer.json has no \"<bos>\""},
+    {"{\"pad_token\": {\"content\": \"<pad>\"}}", NULL, "pad_token: tokenizer.json has no \"<pad>\""},
+    {"{\"add_eos_token\": \"yes\"}", NULL, "add_eos_token: must be true or false"},
+    {"{\"bos_token\": \"a\"}", NULL, "post_processor: puts id 1 beside a text, but bos_token has id 2"},
+    {"{\"added_tokens_decoder\": {\"1\": {\"content\": \"</s>\"}}}", NULL,
+     "added_tokens_decoder.1: tokenizer.json has no"},
+    {"[]", NULL, "must hold a JSON object"},
+    {NULL, "{\"eos_token\": \"<end>\"}", "special_tokens_map.json: eos_token: tokenizer.json has no \"<end>\""},
+    {NULL, "{", "special_tokens_map.json:1:"},
+};
+
+START_TEST(files_that_contradict_each_other_are_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    json_t *json = sound();
+    rig_write_json("tokenizer.json", json);
+    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
+        if (configs[i].config != NULL)
+            rig_write("tokenizer_config.json", configs[i].config, strlen(configs[i].config));
+        else
+            rig_remove("tokenizer_config.json");
+        if (configs[i].map != NULL) rig_write("special_tokens_map.json", configs[i].map, strlen(configs[i].map));
+        refused(configs[i].says, &err);
+        ck_assert_msg(strstr(err.text, configs[i].says) != NULL, "expected \"%s\", got: %s", configs[i].says, err.text);
+    }
+    json_decref(json);
+}
+END_TEST
+
+START_TEST(add_prefix_space_of_both_files_must_agree) {
+    weft_error err = WEFT_ERROR_INIT;
+    json_t *json = sound();
+    put(json, "pre_tokenizer",
+        json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 1));
+    rig_write_json("tokenizer.json", json);
+    rig_write("tokenizer_config.json", "{\"add_prefix_space\": false}", 27);
+    rig_close(rig_open(rig_directory));
+    rig_write("tokenizer_config.json", "{\"add_prefix_space\": true}", 26);
+    refused("add_prefix_space", &err);
+    ck_assert_ptr_nonnull(strstr(err.text, "add_prefix_space: differs from pre_tokenizer.add_prefix_space"));
+    json_decref(json);
+}
+END_TEST
+
+/* --- what it tells of itself --- */
+
+static const struct {
+    const char *config, *map;
+    int32_t bos, eos, pad, auto_bos, auto_eos;
+} told[] = {
+    {NULL, NULL, 1, -1, -1, 1, 0},
+    {"{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}, \"pad_token\": null}", NULL, 1, 6, -1, 1, 0},
+    {"{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"add_bos_token\": false, \"add_eos_token\": true}", NULL, 1, 6,
+     -1, 0, 1},
+    {"{\"add_eos_token\": true}", "{\"eos_token\": \"</s>\", \"pad_token\": \"<unk>\"}", 1, 6, 0, 1, 1},
+    {"{\"add_eos_token\": true}", NULL, 1, -1, -1, 1, 0},
+    {"{\"bos_token\": \"a\", \"add_bos_token\": true}", NULL, 2, -1, -1, 1, 0},
+};
+
+START_TEST(special_ids_come_from_three_files) {
+    json_t *json = sound();
+    rig_write_json("tokenizer.json", json);
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+        weft_tokenizer *tokenizer = NULL;
+        weft_tokenizer_info info;
+        rig_remove("tokenizer_config.json");
+        rig_remove("special_tokens_map.json");
+        if (told[i].config != NULL) rig_write("tokenizer_config.json", told[i].config, strlen(told[i].config));
+        if (told[i].map != NULL) rig_write("special_tokens_map.json", told[i].map, strlen(told[i].map));
+        tokenizer = rig_open(rig_directory);
+        info = rig_info(tokenizer);
+        ck_assert_int_eq(info.vocab_size, 7);
+        ck_assert_int_eq(info.unk, 0);
+        ck_assert_int_eq(info.bos, told[i].bos);
+        ck_assert_int_eq(info.eos, told[i].eos);
+        ck_assert_int_eq(info.pad, told[i].pad);
+        ck_assert_int_eq(info.auto_bos, told[i].auto_bos);
+        ck_assert_int_eq(info.auto_eos, told[i].auto_eos);
+        rig_close(tokenizer);
+    }
+    json_decref(json);
+}
+END_TEST
+
+START_TEST(its_files_are_listed) {
+    static const char *const names[] = {"tokenizer.json", "special_tokens_map.json", "tokenizer.model",
+                                        "chat_template.jinja"};
+    weft_tokenizer *tokenizer = NULL;
+    json_t *json = sound();
+    rig_write_json("tokenizer.json", json);
+    rig_write("chat_template.jinja", "", 0);
+    rig_write("special_tokens_map.json", "{}", 2);
+    rig_write("tokenizer.model", "", 0);
+    rig_write("config.json", "{}", 2);
+    tokenizer = rig_open(rig_directory);
+    for (uint32_t i = 0; i < 4; i++)
+        ck_assert_str_eq(plugin->file(tokenizer, i), names[i]);
+    ck_assert_ptr_null(plugin->file(tokenizer, 4));
+    ck_assert_ptr_null(plugin->file(tokenizer, 4000000000u));
+    rig_close(tokenizer);
+    json_decref(json);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("tokenizer files");
+    TCase *tests = tcase_create("bpe");
+    tcase_add_checked_fixture(tests, rig_enter, rig_leave);
+    tcase_set_timeout(tests, 300);
+    tcase_add_test(tests, what_is_not_understood_is_refused_by_name);
+    tcase_add_test(tests, what_is_no_json_is_refused_with_its_place);
+    tcase_add_test(tests, a_directory_without_the_file_is_refused);
+    tcase_add_test(tests, files_that_contradict_each_other_are_refused);
+    tcase_add_test(tests, add_prefix_space_of_both_files_must_agree);
+    tcase_add_test(tests, special_ids_come_from_three_files);
+    tcase_add_test(tests, its_files_are_listed);
+    suite_add_tcase(suite, tests);
+    return rig_run(suite);
+}
