@@ -4,7 +4,7 @@
  * Save before foreign code runs, and after it:
  *   floating-point control word, locale, working directory, umask: put back, and a change is the plugin's error
  *   signal handlers: put back
- * Used around each load and each entry; the host uses it as well around the create of a plugin that starts a library.
+ * Used around each load and each entry, and by call.h around each create and validate.
  */
 #ifndef WEFT_HOST_PROCESS_H
 #define WEFT_HOST_PROCESS_H

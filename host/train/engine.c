@@ -1,18 +1,19 @@
 /* host/train/engine.c: see engine.h. Opening and planning; memory is in buffers.c. */
 #include "train/engine.h"
 
-#include "plugin/crash.h"
+#include "plugin/call.h"
 #include "train/buffers.h"
 
 #include <stdlib.h>
 
 static weft_status open_device(weft_engine *engine, weft_error *err) {
+    const weft_part *part = &engine->run->parts[WEFT_PART_DEVICE];
+    weft_plugin_call call;
     weft_status status = WEFT_OK;
-    engine->kernels = weft_run_table(engine->run, WEFT_PART_DEVICE, device);
-    weft_crash_doing("device create");
-    status = engine->kernels->create(&engine->device, engine->run->host, engine->run->parts[WEFT_PART_DEVICE].config, 0,
-                                     err);
-    weft_crash_doing(NULL);
+    engine->kernels = weft_loaded_table(part->loaded, device);
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = engine->kernels->create(&engine->device, engine->run->host, part->config, 0, err);
+    status = weft_plugin_call_end(&call, status, err);
     if (status != WEFT_OK) return status;
     engine->device_info.struct_size = (uint32_t)sizeof engine->device_info;
     engine->kernels->info(engine->device, &engine->device_info);
@@ -23,12 +24,13 @@ static weft_status open_device(weft_engine *engine, weft_error *err) {
 
 static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
     const weft_part *part = &engine->run->parts[WEFT_PART_OPTIMIZER];
+    weft_plugin_call call;
     weft_status status = WEFT_OK;
     if (part->loaded == NULL) return WEFT_OK;
     engine->optimizer_plugin = weft_loaded_table(part->loaded, optimizer);
-    weft_crash_doing("optimizer create");
+    weft_plugin_call_begin(&call, part->loaded, "create");
     status = engine->optimizer_plugin->create(&engine->optimizer, engine->run->host, part->config, err);
-    weft_crash_doing(NULL);
+    status = weft_plugin_call_end(&call, status, err);
     if (status == WEFT_OK) engine->states = engine->optimizer_plugin->states(engine->optimizer, &engine->n_states);
     if (status == WEFT_OK && (engine->n_states < 0 || engine->n_states > WEFT_MAX_STATES))
         status = weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares %lld states; at most %d are possible",
@@ -43,13 +45,17 @@ static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
 
 static weft_status open_model(weft_engine *engine, weft_error *err) {
     const weft_run *run = engine->run;
+    const weft_part *part = &run->parts[WEFT_PART_MODEL];
+    weft_plugin_call call;
     char path[4096];
     const int n = snprintf(path, sizeof path, "%s/config.json", run->settings.model.path);
     weft_status status = WEFT_OK;
     if (n < 0 || (size_t)n >= sizeof path)
         return weft_error_set(err, WEFT_E_USER, "[model] path is longer than %zu bytes", sizeof path - 16);
-    status = weft_declared_create(&engine->declared, run->host, weft_run_table(run, WEFT_PART_MODEL, model),
-                                  run->parts[WEFT_PART_MODEL].config, path, err);
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = weft_declared_create(&engine->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
+                                  path, err);
+    status = weft_plugin_call_end(&call, status, err);
     if (status == WEFT_OK) status = weft_declared_select(engine->declared, run->settings.train.trainable, err);
     if (status == WEFT_OK)
         status = weft_layout_create(&engine->layout, engine->declared, run->host,

@@ -1,7 +1,7 @@
 /* host/train/run.c: see run.h. */
 #include "train/run.h"
 
-#include "plugin/crash.h"
+#include "plugin/call.h"
 #include "plugin/services.h"
 
 #include <stdlib.h>
@@ -33,6 +33,7 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
 static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     const char *name = NULL;
     const weft_plugin *plugin = NULL;
+    weft_plugin_call call;
     weft_part *part = &run->parts[index];
     weft_status status = weft_config_plugin(run->config, &name, parts[index].kind, parts[index].fallback, err);
     if (status == WEFT_OK) status = get_plugin(run, index, name, err);
@@ -43,9 +44,9 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     status = weft_config_fill(run->config, part->config, parts[index].kind, plugin->keys, plugin->n_keys,
                               plugin->key_stride, err);
     if (status == WEFT_OK && plugin->validate != NULL) {
-        weft_crash_doing("a plugin's validate");
+        weft_plugin_call_begin(&call, part->loaded, "validate");
         status = plugin->validate(part->config, err);
-        weft_crash_doing(NULL);
+        status = weft_plugin_call_end(&call, status, err);
         if (status != WEFT_OK)
             return weft_error_prefix(err, "%s: [%s] ", weft_config_name(run->config), parts[index].kind);
     }
@@ -155,19 +156,22 @@ static weft_status text_flags(weft_text *text, const weft_run *run, weft_error *
 }
 
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err) {
+    const weft_part *part = &run->parts[WEFT_PART_TOKENIZER];
     weft_text text = {0};
+    weft_plugin_call call;
     weft_status status = WEFT_OK;
-    text.plugin = weft_run_table(run, WEFT_PART_TOKENIZER, tokenizer);
+    text.plugin = weft_loaded_table(part->loaded, tokenizer);
     text.directory = run->settings.tokenizer.path[0] != '\0' ? run->settings.tokenizer.path : run->settings.model.path;
-    weft_crash_doing("tokenizer create");
-    status = text.plugin->create(&text.tokenizer, run->host, run->parts[WEFT_PART_TOKENIZER].config, text.directory, err);
-    weft_crash_doing(NULL);
-    if (status != WEFT_OK) return status;
-    text.info.struct_size = (uint32_t)sizeof text.info;
-    text.plugin->info(text.tokenizer, &text.info);
-    status = text_flags(&text, run, err);
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
+    status = weft_plugin_call_end(&call, status, err);
+    if (status == WEFT_OK) {
+        text.info.struct_size = (uint32_t)sizeof text.info;
+        text.plugin->info(text.tokenizer, &text.info);
+        status = text_flags(&text, run, err);
+    }
     if (status == WEFT_OK) *out = text;
-    else text.plugin->destroy(text.tokenizer);
+    else weft_text_close(&text);
     return status;
 }
 

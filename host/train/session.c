@@ -2,7 +2,7 @@
 #include "train/session.h"
 
 #include "launch/signals.h"
-#include "plugin/crash.h"
+#include "plugin/call.h"
 #include "report/clock.h"
 
 #include <math.h>
@@ -30,6 +30,7 @@ static weft_status open_data(weft_session *session, weft_error *err) {
     weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
     const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
     weft_data_job *job = &session->data_job;
+    weft_plugin_call call;
     weft_status status = WEFT_OK;
     session->data_plugin = weft_loaded_table(part->loaded, data);
     job->struct_size = (uint32_t)sizeof *job;
@@ -38,9 +39,9 @@ static weft_status open_data(weft_session *session, weft_error *err) {
     job->max_context = session->engine->declared->info.max_context;
     job->encode = encode_document;
     job->context = &session->text;
-    weft_crash_doing("data create");
+    weft_plugin_call_begin(&call, part->loaded, "create");
     status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
-    weft_crash_doing(NULL);
+    status = weft_plugin_call_end(&call, status, err);
     if (status != WEFT_OK) return status;
     session->data_info.struct_size = (uint32_t)sizeof session->data_info;
     session->data_plugin->info(session->data, &session->data_info);

@@ -588,7 +588,7 @@ static void crash_in_child(char *out, size_t n, int *wait_status, const char *fl
 START_TEST(a_crash_names_the_culprit) {
     char text[4096];
     int status = 0;
-    crash_in_child(text, sizeof text, &status, "-DCRASH_IN_CREATE='*(volatile int *)8 = 1'");
+    crash_in_child(text, sizeof text, &status, "-DIN_CREATE='*(volatile int *)8 = 1'");
     ck_assert_msg(strstr(text, "weft: signal 11 (segmentation fault) in weft-optimizer-sample.so (sha256 ") != NULL,
                   "%s", text);
     ck_assert_msg(strstr(text, "), in optimizer:sample create, step 1204\n") != NULL, "%s", text);
@@ -599,7 +599,7 @@ END_TEST
 START_TEST(an_abort_names_the_caller) {
     char text[4096];
     int status = 0;
-    crash_in_child(text, sizeof text, &status, "-DCRASH_IN_CREATE='abort()'");
+    crash_in_child(text, sizeof text, &status, "-DIN_CREATE='abort()'");
     ck_assert_msg(strstr(text, "weft: signal 6 (abort) in libc.so.6, called from weft-optimizer-sample.so (sha256 ") !=
                       NULL,
                   "%s", text);

@@ -1,0 +1,30 @@
+/* host/plugin/call.c: see call.h. */
+#include "plugin/call.h"
+
+#include "plugin/crash.h"
+
+#include <stdbool.h>
+
+void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what) {
+    call->loaded = loaded;
+    call->what = what;
+    (void)snprintf(call->doing, sizeof call->doing, "%s:%s %s", loaded->plugin->kind, loaded->plugin->id, what);
+    weft_process_save(&call->saved);
+    weft_crash_doing(call->doing);
+}
+
+weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status status, weft_error *err) {
+    const weft_plugin *plugin = call->loaded->plugin;
+    const bool failed = status != WEFT_OK; /* then that is the news, and what it changed is put back silently */
+    char when[64];
+    weft_status changed = WEFT_OK;
+    weft_crash_doing(NULL);
+    (void)snprintf(when, sizeof when, "its %s ran", call->what);
+    changed = weft_process_restore(&call->saved, when, failed ? NULL : err);
+    if (failed && err != NULL && err->text[0] == '\0')
+        return weft_error_set(err, WEFT_E_PLUGIN, "%s:%s (%s) failed in its %s and does not say why, which is a defect of it.",
+                              plugin->kind, plugin->id, call->loaded->path, call->what);
+    if (failed || changed == WEFT_OK) return status;
+    (void)weft_error_prefix(err, "%s:%s (%s) ", plugin->kind, plugin->id, call->loaded->path);
+    return changed;
+}

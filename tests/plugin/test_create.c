@@ -1,0 +1,312 @@
+/* A plugin's create may start a library, so what it does to the process is looked at as a load is: each kind's own
+ * create, with something put before it, in a run as the host opens it. */
+#include "workshop.h"
+
+#include <locale.h>
+#include <signal.h>
+#include <stdbool.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
+#include "golden.h"
+#include "train/engine.h"
+#include "train/session.h"
+
+/* --- one part of a run whose create is another --- */
+
+static void (*before_create)(void);
+static weft_status (*create_fails)(weft_error *err); /* NULL: the real one runs */
+static const weft_device_plugin *real_device;
+static const weft_optimizer_plugin *real_optimizer;
+static const weft_model_plugin *real_model;
+static const weft_tokenizer_plugin *real_tokenizer;
+static int lives; /* instances that were created and not destroyed */
+
+/* What the create of each kind does first; and counting what is made. */
+#define MEDDLE(call)                                                                                                   \
+    weft_status status;                                                                                                \
+    if (before_create != NULL) before_create();                                                                        \
+    status = create_fails != NULL ? create_fails(err) : (call);                                                        \
+    lives += status == WEFT_OK;                                                                                        \
+    return status
+
+static weft_status device_create(weft_device **out, const weft_host *host, const void *config, int32_t index,
+                                 weft_error *err) {
+    MEDDLE(real_device->create(out, host, config, index, err));
+}
+static void device_destroy(weft_device *device) {
+    lives--;
+    real_device->destroy(device);
+}
+static weft_status optimizer_create(weft_optimizer **out, const weft_host *host, const void *config, weft_error *err) {
+    MEDDLE(real_optimizer->create(out, host, config, err));
+}
+static void optimizer_destroy(weft_optimizer *optimizer) {
+    lives--;
+    real_optimizer->destroy(optimizer);
+}
+static weft_status model_create(weft_model **out, const weft_host *host, const void *config,
+                                const weft_model_source *source, weft_error *err) {
+    MEDDLE(real_model->create(out, host, config, source, err));
+}
+static void model_destroy(weft_model *model) {
+    lives--;
+    real_model->destroy(model);
+}
+static weft_status tokenizer_create(weft_tokenizer **out, const weft_host *host, const void *config,
+                                    const char *directory, weft_error *err) {
+    MEDDLE(real_tokenizer->create(out, host, config, directory, err));
+}
+static void tokenizer_destroy(weft_tokenizer *tokenizer) {
+    lives--;
+    real_tokenizer->destroy(tokenizer);
+}
+
+/* Copies of a loaded plugin and its table, for the one part that is meddled with. */
+static struct {
+    weft_loaded loaded;
+    weft_plugin plugin;
+    weft_device_plugin device;
+    weft_optimizer_plugin optimizer;
+    weft_model_plugin model;
+    weft_tokenizer_plugin tokenizer;
+} copy;
+
+#define MEDDLE_WITH(kind)                                                                                              \
+    real_##kind = weft_loaded_table(run->parts[part].loaded, kind);                                                    \
+    copy.kind = *real_##kind;                                                                                          \
+    copy.kind.create = kind##_create;                                                                                  \
+    copy.kind.destroy = kind##_destroy;                                                                                \
+    copy.plugin.table = &copy.kind
+
+static void meddle_with(weft_run *run, int32_t part) {
+    copy.loaded = *run->parts[part].loaded;
+    copy.plugin = *copy.loaded.plugin;
+    copy.loaded.plugin = &copy.plugin;
+    if (part == WEFT_PART_DEVICE) {
+        MEDDLE_WITH(device);
+    } else if (part == WEFT_PART_OPTIMIZER) {
+        MEDDLE_WITH(optimizer);
+    } else if (part == WEFT_PART_MODEL) {
+        MEDDLE_WITH(model);
+    } else {
+        MEDDLE_WITH(tokenizer);
+    }
+    run->parts[part].loaded = &copy.loaded;
+}
+
+/* Opens a golden model's run with the part meddled with, as far as the part is created, and closes it again. */
+static weft_status open_with(int32_t part, weft_error *err) {
+    char path[4096], model[4200], tokenizer[4200];
+    const char *overrides[] = {model, "model.plugin=llama", tokenizer};
+    const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA);
+    weft_run *run = NULL;
+    weft_engine *engine = NULL;
+    weft_text text = {0};
+    weft_status status = WEFT_OK;
+    golden_path(path, sizeof path, "llama-tied");
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    golden_path(path, sizeof path, "tokenizer/sp-bpe");
+    (void)snprintf(tokenizer, sizeof tokenizer, "tokenizer.path=%s", path);
+    ck_assert_msg(weft_run_open(&run, NULL, overrides, 3, needs, err) == WEFT_OK, "%s", err->text);
+    meddle_with(run, part);
+    status = part == WEFT_PART_TOKENIZER ? weft_text_open(&text, run, err) : weft_engine_open(&engine, run, err);
+    weft_engine_close(engine);
+    weft_text_close(&text);
+    weft_run_close(run);
+    ck_assert_int_eq(lives, 0); /* what was made before the refusal is gone */
+    return status;
+}
+
+static const struct {
+    int32_t part;
+    const char *name;
+} kinds[] = {{WEFT_PART_DEVICE, "device:cpu ("},
+             {WEFT_PART_OPTIMIZER, "optimizer:adamw ("},
+             {WEFT_PART_MODEL, "model:llama ("},
+             {WEFT_PART_TOKENIZER, "tokenizer:bpe ("}};
+
+/* --- what it does --- */
+
+#ifdef __x86_64__
+static void flush_small_numbers(void) {
+    _mm_setcsr(_mm_getcsr() | 0x8040u);
+}
+static void round_upward(void) {
+    _mm_setcsr(_mm_getcsr() | 0x4000u);
+}
+#endif
+static void take_a_locale(void) {
+    ck_assert_ptr_nonnull(setlocale(LC_ALL, "C.UTF-8"));
+}
+static void open_the_mask(void) {
+    (void)umask(0);
+}
+static void leave_the_directory(void) {
+    ck_assert_int_eq(chdir("/"), 0);
+}
+
+static const struct {
+    void (*act)(void);
+    const char *sentence;
+} acts[] = {
+#ifdef __x86_64__
+    {flush_small_numbers, "changed the floating-point mode while its create ran"},
+    {flush_small_numbers, "small numbers become zero"},
+    {round_upward, "changed the floating-point mode while its create ran"},
+#endif
+    {take_a_locale, "changed the locale while its create ran"},
+    {open_the_mask, "changed the umask while its create ran"},
+    {leave_the_directory, "changed the working directory while its create ran"},
+};
+#define N_ACTS (int)(sizeof acts / sizeof acts[0])
+
+/* Sum of all that must be as it was. */
+static void state(char out[PATH_MAX + 100]) {
+    char directory[PATH_MAX];
+    const mode_t mask = umask(0);
+    unsigned mode = 0;
+    (void)umask(mask);
+#ifdef __x86_64__
+    mode = _mm_getcsr() & ~0x3fu;
+#endif
+    ck_assert_ptr_nonnull(getcwd(directory, sizeof directory));
+    (void)snprintf(out, PATH_MAX + 100, "%x %o %s %s", mode, mask, setlocale(LC_ALL, NULL), directory);
+}
+
+START_TEST(what_is_the_hosts_is_put_back_and_the_plugin_refused) {
+    char before[PATH_MAX + 100], after[PATH_MAX + 100];
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        weft_error err = WEFT_ERROR_INIT;
+        before_create = acts[_i].act;
+        state(before);
+        ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_PLUGIN);
+        state(after);
+        ck_assert_str_eq(before, after);
+        ck_assert_msg(strncmp(err.text, kinds[k].name, strlen(kinds[k].name)) == 0, "%s: %s", kinds[k].name, err.text);
+        ck_assert_ptr_nonnull(strstr(err.text, ".so) changed"));
+        ck_assert_msg(strstr(err.text, acts[_i].sentence) != NULL, "%s: %s", acts[_i].sentence, err.text);
+        before_create = NULL;
+        err.text[0] = '\0';
+        ck_assert_msg(open_with(kinds[k].part, &err) == WEFT_OK, "%s", err.text);
+    }
+}
+END_TEST
+
+/* --- signals: put back, and no fault --- */
+
+static void own_handler(int number) {
+    (void)number;
+}
+static void take_signals(void) {
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)signal(SIGUSR1, own_handler);
+}
+
+START_TEST(signal_handlers_are_put_back) {
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        struct sigaction now;
+        weft_error err = WEFT_ERROR_INIT;
+        (void)signal(SIGTERM, own_handler);
+        before_create = take_signals;
+        ck_assert_msg(open_with(kinds[k].part, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_int_eq(sigaction(SIGTERM, NULL, &now), 0);
+        ck_assert(now.sa_handler == own_handler);
+        ck_assert_int_eq(sigaction(SIGUSR1, NULL, &now), 0);
+        ck_assert(now.sa_handler == SIG_DFL);
+    }
+}
+END_TEST
+
+/* --- a create that fails --- */
+
+static weft_status fail_silently(weft_error *err) {
+    (void)err;
+    return WEFT_E_SYSTEM;
+}
+static weft_status fail_loudly(weft_error *err) {
+    return weft_error_set(err, WEFT_E_USER, "there is no such thing");
+}
+
+/* Its own sentence is the news, whatever else it did. */
+START_TEST(a_failure_is_told_before_what_was_changed) {
+    char before[PATH_MAX + 100], after[PATH_MAX + 100];
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        weft_error err = WEFT_ERROR_INIT;
+        before_create = open_the_mask;
+        create_fails = fail_loudly;
+        state(before);
+        ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_USER);
+        state(after);
+        ck_assert_str_eq(before, after);
+        ck_assert_msg(strstr(err.text, "there is no such thing") != NULL, "%s", err.text);
+        ck_assert_ptr_null(strstr(err.text, "umask"));
+    }
+}
+END_TEST
+
+START_TEST(a_failure_without_a_sentence_gets_one) {
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        weft_error err = WEFT_ERROR_INIT;
+        create_fails = fail_silently;
+        ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_PLUGIN);
+        ck_assert_msg(strstr(err.text, "create failed without saying why") != NULL ||
+                          strstr(err.text, "in its create and does not say why") != NULL,
+                      "%s", err.text);
+    }
+}
+END_TEST
+
+/* --- a real file, through the whole of the host --- */
+
+/* A run of the quick kind; what the host says to it. */
+static weft_status open_session(const char *optimizer, weft_error *err) {
+    char model[PATH_MAX], tokenizer[PATH_MAX], data[PATH_MAX], plugin[PATH_MAX + 30];
+    const char *overrides[] = {model, tokenizer, data, plugin, "model.plugin=llama", "tokenizer.padded=yes",
+                               "train.steps=1", "train.global_batch=1", "train.micro_batch=1", "data.context=16",
+                               "run.out=unused"};
+    weft_session *session = NULL;
+    weft_status status;
+    (void)snprintf(model, sizeof model, "model.path=%s/tests/golden/llama-tied", workshop_source());
+    (void)snprintf(tokenizer, sizeof tokenizer, "tokenizer.path=%s/tests/golden/tokenizer/sp-bpe", workshop_source());
+    (void)snprintf(data, sizeof data, "data.path=%s/LICENSE", workshop_source());
+    (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", optimizer);
+    status = weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_TRAIN,
+                               err);
+    weft_session_close(session);
+    return status;
+}
+
+START_TEST(a_file_is_named) {
+#ifdef __x86_64__
+    weft_error err = WEFT_ERROR_INIT;
+    char named[PATH_MAX];
+    const char *path = workshop_build("a.so", "-DIN_CREATE='_mm_setcsr(_mm_getcsr() | 0x8000)'", NULL);
+    (void)snprintf(named, sizeof named, "optimizer:sample (%s) changed the floating-point mode while its create ran",
+                   path);
+    ck_assert_int_eq(open_session(path, &err), WEFT_E_PLUGIN);
+    ck_assert_msg(strstr(err.text, named) != NULL, "%s", err.text);
+#endif
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("create");
+    TCase *tests = tcase_create("create");
+    SRunner *runner = NULL;
+    int failed;
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, workshop_open, workshop_close);
+    tcase_add_loop_test(tests, what_is_the_hosts_is_put_back_and_the_plugin_refused, 0, N_ACTS);
+    tcase_add_test(tests, signal_handlers_are_put_back);
+    tcase_add_test(tests, a_failure_is_told_before_what_was_changed);
+    tcase_add_test(tests, a_failure_without_a_sentence_gets_one);
+    tcase_add_test(tests, a_file_is_named);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
