@@ -22,7 +22,8 @@ weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status statu
     (void)snprintf(when, sizeof when, "its %s ran", call->what);
     changed = weft_process_restore(&call->saved, when, failed ? NULL : err);
     if (failed && err != NULL && err->text[0] == '\0')
-        return weft_error_set(err, WEFT_E_PLUGIN, "%s:%s (%s) failed in its %s and does not say why, which is a defect of it.",
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "%s:%s (%s) failed in its %s and does not say why, which is a defect of it.",
                               plugin->kind, plugin->id, call->loaded->path, call->what);
     if (failed || changed == WEFT_OK) return status;
     (void)weft_error_prefix(err, "%s:%s (%s) ", plugin->kind, plugin->id, call->loaded->path);

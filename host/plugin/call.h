@@ -5,8 +5,8 @@
  *     status = table->create(&optimizer, host, config, &err);
  *     status = weft_plugin_call_end(&call, status, &err);
  *
- * A crash in between is told with the plugin's name. After it, the process state that is the host's (process.h) is as it
- * was, and a plugin that changed more of it than signal handlers is refused. */
+ * A crash in between is told with the plugin's name. After it, the process state that is the host's (process.h) is as
+ * it was, and a plugin that changed more of it than signal handlers is refused. */
 #ifndef WEFT_HOST_PLUGIN_CALL_H
 #define WEFT_HOST_PLUGIN_CALL_H
 
@@ -23,8 +23,9 @@ typedef struct weft_plugin_call {
 /* what: the slot's name. The two texts and *call must live until the end of the call. [main] */
 void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what);
 
-/* status, err: the call's own; err is empty or has the sentence of its failure. Gives the failure; WEFT_E_PLUGIN where it
- * brought no sentence, or where the call changed what is the host's. What it made is the caller's in any case. [main] */
+/* status, err: the call's own; err is empty or has the sentence of its failure. Gives the failure; WEFT_E_PLUGIN where
+ * it brought no sentence, or where the call changed what is the host's. What it made is the caller's in any case.
+ * [main] */
 weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status status, weft_error *err);
 
 #endif

@@ -263,8 +263,16 @@ END_TEST
 /* A run of the quick kind; what the host says to it. */
 static weft_status open_session(const char *optimizer, weft_error *err) {
     char model[PATH_MAX], tokenizer[PATH_MAX], data[PATH_MAX], plugin[PATH_MAX + 30];
-    const char *overrides[] = {model, tokenizer, data, plugin, "model.plugin=llama", "tokenizer.padded=yes",
-                               "train.steps=1", "train.global_batch=1", "train.micro_batch=1", "data.context=16",
+    const char *overrides[] = {model,
+                               tokenizer,
+                               data,
+                               plugin,
+                               "model.plugin=llama",
+                               "tokenizer.padded=yes",
+                               "train.steps=1",
+                               "train.global_batch=1",
+                               "train.micro_batch=1",
+                               "data.context=16",
                                "run.out=unused"};
     weft_session *session = NULL;
     weft_status status;
@@ -272,8 +280,8 @@ static weft_status open_session(const char *optimizer, weft_error *err) {
     (void)snprintf(tokenizer, sizeof tokenizer, "tokenizer.path=%s/tests/golden/tokenizer/sp-bpe", workshop_source());
     (void)snprintf(data, sizeof data, "data.path=%s/LICENSE", workshop_source());
     (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", optimizer);
-    status = weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_TRAIN,
-                               err);
+    status =
+        weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_TRAIN, err);
     weft_session_close(session);
     return status;
 }

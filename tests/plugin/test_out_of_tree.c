@@ -1,10 +1,12 @@
 /* The installed tree is all that a plugin author needs: it is installed, moved, and the template is built against it in
- * another folder, once with CMake and once with pkg-config; what comes out is held against a reference in double. */
+ * another folder, once with CMake and once with pkg-config; what comes out is held against a reference in double: its
+ * update alone, and a model that the host trains with it. */
 #include "workshop.h"
 
 #include <math.h>
 
 #include "config/config.h"
+#include "golden.h"
 #include "plugin/services.h"
 #include <weft/optimizer.h>
 
@@ -154,6 +156,157 @@ START_TEST(its_update_is_that_of_the_reference) {
 }
 END_TEST
 
+/* --- a model trained with it --- */
+
+#define TRAINED   24   /* steps */
+#define LEAVES    2    /* of one row each; the batch has three, so the rows of a step change */
+#define UNDECIDED 1e-5 /* of the terms of a sum: nearer to zero, fp32 and fp64 may differ on its sign */
+
+typedef struct exact_run {
+    const weft_engine *engine;
+    bool matrices_only; /* decay */
+    double *w, *m;      /* as the flat region lies */
+    int64_t signs, undecided, clipped;
+} exact_run;
+
+/* A copy of the flat region; the caller frees. */
+static float *region(const weft_engine *engine, weft_ref ref) {
+    return read_floats(engine, ref, engine->layout->numel);
+}
+
+static void exact_open(exact_run *self, const weft_engine *engine, bool matrices_only) {
+    const int64_t n = engine->layout->numel;
+    float *start = region(engine, engine->parameters.ref);
+    const exact_run made = {.engine = engine,
+                            .matrices_only = matrices_only,
+                            .w = calloc((size_t)n, sizeof *made.w),
+                            .m = calloc((size_t)n, sizeof *made.m)};
+    ck_assert(made.w != NULL && made.m != NULL);
+    ck_assert_int_eq(engine->layout->trainable_numel, n); /* so gradients and parameters lie alike */
+    for (int64_t i = 0; i < n; i++)
+        made.w[i] = (double)start[i];
+    free(start);
+    *self = made;
+}
+
+static void exact_close(exact_run *self) {
+    free(self->w);
+    free(self->m);
+}
+
+/* What one sum of gradients is multiplied by, from nothing but itself; the device's own number is held against it. */
+static double exact_coefficient(exact_run *self, const float *sum, double clip, const weft_step_result *result) {
+    const double count = (double)result->n_targets;
+    double squares = 0, norm, coefficient;
+    float *found = read_floats(self->engine, self->engine->scalars.coefficient, 1);
+    for (int64_t i = 0; i < self->engine->layout->numel; i++)
+        squares += (double)sum[i] * (double)sum[i];
+    norm = sqrt(squares) / count;
+    coefficient = fmin(1.0, clip / (norm + 1e-6)) / count;
+    ck_assert_double_lt(fabs(result->norm / norm - 1), 1e-10);
+    ck_assert_double_lt(fabs((double)*found / coefficient - 1), 1.2e-7);
+    self->clipped += norm > clip;
+    free(found);
+    return coefficient;
+}
+
+/* before, after: the run's own weights, asked for a sign alone, and only where fp64 has no reliable one. */
+static double exact_sign(exact_run *self, double d, double terms, double before, double after, double lr,
+                         double decay) {
+    self->signs++;
+    if (fabs(d) > UNDECIDED * terms || terms == 0) return (d > 0) - (d < 0);
+    self->undecided++;
+    return (double)lround((before - after) / lr - decay * before);
+}
+
+static void exact_step(exact_run *self, const float *sum, double coefficient, const float *before, const float *after,
+                       double lr) {
+    for (int32_t k = 0; k < self->engine->declared->n_parameters; k++) {
+        const weft_parameter *p = &self->engine->declared->parameters[k];
+        const double decay = self->matrices_only && p->rank < 2 ? 0 : DECAY;
+        const int64_t first = weft_layout_offset(self->engine->layout, p);
+        for (int64_t i = first; i < first + p->numel; i++) {
+            const double g = coefficient * (double)sum[i], d = BETA1 * self->m[i] + (1 - BETA1) * g;
+            const double terms = BETA1 * fabs(self->m[i]) + (1 - BETA1) * fabs(g);
+            const double sign = exact_sign(self, d, terms, (double)before[i], (double)after[i], lr, decay);
+            self->w[i] -= lr * (sign + decay * self->w[i]);
+            self->m[i] = BETA2 * self->m[i] + (1 - BETA2) * g;
+        }
+    }
+}
+
+/* One step of the run, then the same one in double from the same sum of gradients. */
+static void train_both(exact_run *self, golden_engine *g, uint64_t step) {
+    const weft_engine *engine = g->engine;
+    const double lr = LR * (1 - (double)(step - 1) / (2 * TRAINED)), clip = step % 3 == 0 ? 100 : 0.5;
+    float *before = region(engine, engine->parameters.ref), *after = NULL, *sum = NULL;
+    weft_step_result result = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_stepper_train(g->stepper, &result, step, lr, clip, &err) == WEFT_OK, "%s", err.text);
+    after = region(engine, engine->parameters.ref);
+    sum = region(engine, engine->gradients.ref);
+    exact_step(self, sum, exact_coefficient(self, sum, clip, &result), before, after, lr);
+    free(before);
+    free(after);
+    free(sum);
+}
+
+static double off(const float *found, const double *exact, int64_t n) {
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += ((double)found[i] - exact[i]) * ((double)found[i] - exact[i]);
+        size += exact[i] * exact[i];
+    }
+    return sqrt(difference / size);
+}
+
+/* Every parameter and its momentum; the whole has moved. */
+static void exact_compare(const exact_run *self, const float *start) {
+    const weft_engine *engine = self->engine;
+    float *w = region(engine, engine->parameters.ref), *m = region(engine, engine->state[0].ref);
+    for (int32_t k = 0; k < engine->declared->n_parameters; k++) {
+        const weft_parameter *p = &engine->declared->parameters[k];
+        const int64_t at = weft_layout_offset(engine->layout, p);
+        ck_assert_msg(off(w + at, self->w + at, p->numel) < BOUND, "%s is off by %.2e", p->name,
+                      off(w + at, self->w + at, p->numel));
+        ck_assert_msg(off(m + at, self->m + at, p->numel) < BOUND, "the momentum of %s is off by %.2e", p->name,
+                      off(m + at, self->m + at, p->numel));
+        ck_assert_msg(off(start + at, self->w + at, p->numel) > 1e-2, "%s has hardly moved", p->name);
+    }
+    free(w);
+    free(m);
+}
+
+static const struct {
+    const char *model, *decay;
+} trained[] = {{"llama-tied", "optimizer.decay=all"}, {"llama-gqa", "optimizer.decay=matrices"}};
+
+START_TEST(a_model_trained_with_it_equals_the_reference) {
+    char plugin[700];
+    const char *overrides[] = {plugin, "optimizer.beta2=0.99", "optimizer.weight_decay=0.1", trained[_i].decay};
+    golden_batch batch;
+    golden_engine g;
+    exact_run exact;
+    float *start = NULL;
+    (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", by_cmake);
+    golden_batch_open(&batch, trained[_i].model);
+    ck_assert_int_eq(batch.rows, LEAVES + 1);
+    golden_engine_open(&g, &batch, trained[_i].model, LEAVES, overrides, 4);
+    ck_assert_str_eq(g.run->parts[WEFT_PART_OPTIMIZER].loaded->path, by_cmake);
+    exact_open(&exact, g.engine, strstr(trained[_i].decay, "matrices") != NULL);
+    start = region(g.engine, g.engine->parameters.ref);
+    for (uint64_t step = 1; step <= TRAINED; step++)
+        train_both(&exact, &g, step);
+    exact_compare(&exact, start);
+    ck_assert_int_eq(exact.clipped, TRAINED - TRAINED / 3); /* and the rest not */
+    ck_assert_int_lt(exact.undecided, exact.signs / 1000);
+    free(start);
+    exact_close(&exact);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+}
+END_TEST
+
 /* --- the installed program --- */
 
 static void expect_output(const char *command, const char *fragment) {
@@ -188,6 +341,27 @@ START_TEST(the_moved_program_finds_its_plugins_and_the_new_one) {
 }
 END_TEST
 
+START_TEST(the_moved_program_trains_and_resumes_with_it) {
+    const char *quick = "train.global_batch=2 train.micro_batch=1 data.context=64 data.validation=none eval.every=none "
+                        "checkpoint.every=2";
+    char command[4000];
+    run("unset WEFT_PLUGIN_PATH && %s/bin/weft train %s/configs/chess.ini optimizer.plugin=%s optimizer.lr=1e-4 "
+        "run.out=trained train.steps=2 %s",
+        installed, workshop_source(), by_cmake, quick);
+    run("unset WEFT_PLUGIN_PATH && %s/bin/weft train %s/configs/chess.ini optimizer.plugin=%s optimizer.lr=1e-4 "
+        "run.out=trained train.steps=4 %s --resume",
+        installed, workshop_source(), by_cmake, quick);
+    (void)snprintf(command, sizeof command,
+                   "cd %s/trained && wc -l metrics.jsonl && cat config.ini && ls model "
+                   "checkpoints/step-4/state",
+                   workshop);
+    expect_output(command, "4 metrics.jsonl");
+    expect_output(command, by_cmake);
+    expect_output(command, "exp_avg.safetensors");
+    expect_output(command, "model.safetensors");
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("out of tree");
     TCase *tests = tcase_create("out of tree");
@@ -196,7 +370,9 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_unchecked_fixture(tests, install_and_build, workshop_close);
     tcase_add_test(tests, its_update_is_that_of_the_reference);
+    tcase_add_loop_test(tests, a_model_trained_with_it_equals_the_reference, 0, 2);
     tcase_add_test(tests, the_moved_program_finds_its_plugins_and_the_new_one);
+    tcase_add_test(tests, the_moved_program_trains_and_resumes_with_it);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
