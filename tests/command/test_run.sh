@@ -80,6 +80,30 @@ every = 2
 keep  = 2
 INI
 
+# ---- what it is made of
+linked() { # no plugin, no device library, no thread team and no MPI is part of the program itself
+    ldd "$weft" >ldd.txt && cat ldd.txt && grep -q 'libc\.so' ldd.txt && ! grep -Eiq 'dnnl|gomp|omp\.so|mpi|cuda|weft|plugin' ldd.txt
+}
+check "the program links no plugin and no device" linked
+listed() { # the built-in plugins, each from a file of its own beside the program
+    "$weft" plugins list >list.txt && cat list.txt || return 1
+    for plugin in comm/self data/text device/cpu model/llama optimizer/adamw optimizer/sgd policy/block \
+        strategy/single tokenizer/bpe; do
+        kind=${plugin%/*} id=${plugin#*/}
+        grep -Eq "^$kind +$id +[0-9.]+ +ok +/.*/weft-$kind-$id\.so$" list.txt || { echo "no $plugin"; return 1; }
+    done
+}
+check "plugins list" listed
+described() {
+    "$weft" plugins describe optimizer:adamw >described.txt && cat described.txt || return 1
+    grep -q '^optimizer:adamw .*(optimizer/1)$' described.txt && grep -Eq '^sha256 +[0-9a-f]{64}$' described.txt || return 1
+    for key in lr beta1 beta2 eps weight_decay decay; do
+        grep -Eq "^  $key +[^ ]+ .*\.$" described.txt || { echo "no $key"; return 1; }
+    done
+}
+check "plugins describe" described
+check "a plugin that is not there" says "There are: adamw, sgd" "$weft" plugins describe optimizer:adam
+
 # ---- a run, its records and its result
 check "train" exits 0 "$weft" train run.ini
 check "six records" [ "$(wc -l <one/metrics.jsonl)" = 6 ]
@@ -132,9 +156,9 @@ check "SIGINT too" exits 75 signal_run stopped2 INT
 # ---- what it makes
 check "eval" exits 0 "$weft" eval run.ini model.path=one/model model.start=weights
 check "generate" exits 0 "$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 5 --temperature 0 --json
-check "ids and text" sh -c 'grep -q "\"ids\": \[[0-9, ]*\]" check.log || true'
 "$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 12 --temperature 0 --ignore-eos --json >cached.json
 "$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 12 --temperature 0 --ignore-eos --no-cache --json >plain.json
+check "ids and text" grep -Eq '^\{"ids": \[[0-9]+(, [0-9]+){11}\], "text": ".+"\}$' cached.json
 check "the cache changes nothing" cmp cached.json plain.json
 check "tokenize and back" sh -c '"$0" tokenize model <games.txt >ids.txt && "$0" tokenize model --decode <ids.txt | cmp - games.txt' "$weft"
 check "plan" exits 0 "$weft" plan run.ini --print-program
