@@ -138,38 +138,53 @@ static dnnl_status_t try_both(const weft_roof_product *product, int64_t m, float
     return status;
 }
 
+/* The rows of c that are measured: all, unless the operands would be too large. */
+static int64_t rows_of(const weft_roof_product *product) {
+    int64_t m = product->m;
+    operands p = operands_of(product, m, PAD);
+    while (operand_bytes(&p) > OPERANDS && m > 1024) {
+        m = cpu_ceil_div(m, 2);
+        p = operands_of(product, m, PAD);
+    }
+    return m;
+}
+
+static weft_status measure_rows(weft_device *device, double *best, const weft_roof_product *product, int64_t m,
+                                weft_error *err) {
+    const int threads = omp_get_max_threads();
+    const operands padded = operands_of(product, m, PAD);
+    const int64_t elements = operand_bytes(&padded) / (int64_t)sizeof(float);
+    weft_buffer *buffer = NULL;
+    float *memory = NULL;
+    dnnl_status_t status = dnnl_success;
+    const weft_status allocated = cpu_alloc(device, &buffer, operand_bytes(&padded), err);
+    if (allocated != WEFT_OK) return allocated;
+    memory = (float *)(void *)buffer->base;
+    for (int64_t i = 0; i < elements; i++)
+        memory[i] = (float)(i % 7 - 3);
+    omp_set_num_threads(device->threads);
+    status = try_both(product, m, memory, best);
+    omp_set_num_threads(threads);
+    cpu_release(device, buffer);
+    if (status == dnnl_success) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DEVICE, "oneDNN refused a product of %lld x %lld x %lld for the roof: status %d.",
+                          (long long)m, (long long)product->n, (long long)product->k, (int)status);
+}
+
 static weft_status measure_product(weft_device *device, double *out, const weft_roof_product *product,
                                    weft_error *err) {
-    const int threads = omp_get_max_threads();
     cpu_check c = cpu_check_begin("roof", product->struct_size, sizeof *product, err);
-    int64_t m = product->m;
-    operands padded;
-    weft_buffer *buffer = NULL;
+    int64_t m = 0;
     double best = 1e300;
-    dnnl_status_t status = dnnl_success;
+    if (c.status == WEFT_OK) c.status = only_f32(product->dtype, err);
     cpu_check_size(&c, "m", product->m, 1);
     cpu_check_size(&c, "n", product->n, 1);
     cpu_check_size(&c, "k", product->k, 1);
-    if (c.status == WEFT_OK) c.status = only_f32(product->dtype, err);
     if (c.status != WEFT_OK) return c.status;
-    for (padded = operands_of(product, m, PAD); operand_bytes(&padded) > OPERANDS && m > 1024;) {
-        m = cpu_ceil_div(m, 2);
-        padded = operands_of(product, m, PAD);
-    }
-    c.status = cpu_alloc(device, &buffer, operand_bytes(&padded), err);
-    if (c.status != WEFT_OK) return c.status;
-    for (int64_t i = 0; i < operand_bytes(&padded) / 4; i++)
-        ((float *)(void *)buffer->base)[i] = (float)(i % 7 - 3);
-    omp_set_num_threads(device->threads);
-    status = try_both(product, m, (float *)(void *)buffer->base, &best);
-    omp_set_num_threads(threads);
-    cpu_release(device, buffer);
-    if (status != dnnl_success)
-        return weft_error_set(err, WEFT_E_DEVICE,
-                              "oneDNN refused a product of %lld x %lld x %lld for the roof with status %d.",
-                              (long long)m, (long long)product->n, (long long)product->k, (int)status);
-    *out = best * (double)product->m / (double)m;
-    return WEFT_OK;
+    m = rows_of(product);
+    c.status = measure_rows(device, &best, product, m, err);
+    if (c.status == WEFT_OK) *out = best * (double)product->m / (double)m;
+    return c.status;
 }
 
 static const weft_device_roof roof = {

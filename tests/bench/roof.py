@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""Measures training steps beside what the machine could give, and beside PyTorch in the same run.
+
+    tests/bench/roof.py [--sizes 24,134,518] [--pairs 5] [--compile] [--scaling] [--json FILE]
+    tests/bench/roof.py --quick
+
+For each size it makes a LLaMA with fresh weights and a text of random words, and runs pairs: some steps of Weft, then
+some of PyTorch, each in a process of its own, so that both meet the machine in the same state; start and warm-up do not
+count. The matrix library's own speed at the products of the step, the registers' and the memory's are measured in each
+pair too, and the best counts. What is printed are medians over the steps of all pairs; a ratio to PyTorch is the median
+of the pairs' ratios. Memory is the largest peak of resident memory (VmHWM) of a process.
+
+Matrix operations are those of products and attention, causal attention counted by half, for both sides alike.
+
+The program is $WEFT_BUILD_DIR/weft, or build/weft. PyTorch is that of $WEFT_PYTHON, or of the Python that runs this;
+without torch and transformers the rest is measured. --quick takes a small batch, two pairs and under two minutes."""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VOCABULARY = 32000
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """A model and its batch."""
+
+    name: str
+    hidden: int
+    mlp: int
+    layers: int
+    heads: int
+    rows: int
+    context: int
+    steps: int  # of one side of a pair
+
+    def parameters(self):
+        layer = 4 * self.hidden**2 + 3 * self.hidden * self.mlp + 2 * self.hidden
+        return 2 * VOCABULARY * self.hidden + self.layers * layer + self.hidden
+
+
+SIZES = {
+    "24": Size("24 M", 288, 768, 6, 6, 8, 256, 8),
+    "134": Size("134 M", 768, 2048, 12, 12, 2, 512, 4),
+    "518": Size("518 M", 1280, 3456, 22, 20, 2, 256, 3),
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="24,134,518", help="of %s, separated by commas" % ", ".join(SIZES))
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of runs, 5 by default")
+    parser.add_argument("--steps", type=int, help="measured steps of one side of a pair, instead of the size's own")
+    parser.add_argument("--warmup", type=int, default=2, help="steps before them, 2 by default")
+    parser.add_argument("--threads", type=int, default=2, help="of both sides, 2 by default")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="PyTorch's bf16 is autocast")
+    parser.add_argument("--compile", action="store_true", help="torch.compile, too")
+    parser.add_argument("--scaling", action="store_true", help="Weft with one thread, too")
+    parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
+    parser.add_argument("--quick", action="store_true", help="one small batch and two pairs, to see that all works")
+    parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
+    options = parser.parse_args()
+    unknown = [name for name in options.sizes.split(",") if name not in SIZES]
+    if unknown:
+        parser.error("--sizes %s: there are %s" % (unknown[0], ", ".join(SIZES)))
+    if options.pairs < 1 or options.threads < 1 or options.warmup < 0:
+        parser.error("--pairs and --threads are at least 1, --warmup at least 0")
+    if options.quick:
+        options.pairs, options.steps, options.warmup = 2, 2, 1
+    return options
+
+
+# ---- what both sides read ----
+
+
+def write_model(directory, size):
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": size.hidden,
+        "intermediate_size": size.mlp, "num_hidden_layers": size.layers, "num_attention_heads": size.heads,
+        "num_key_value_heads": size.heads, "vocab_size": VOCABULARY, "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "float32",
+    }
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(ROOT / "configs/chess/base" / name, directory)
+
+
+def write_text(path, letters):
+    """Random words in one document, so that every row is one piece of it and attention sees all of a row."""
+    source = random.Random(1)
+    with open(path, "w", encoding="ascii") as file:
+        while letters > 0:
+            word = "".join(source.choices("abcdefgh12345678NBRQKx+=O-.", k=source.randint(2, 7)))
+            file.write(word + " ")
+            letters -= len(word) + 1
+
+
+def write_run(path, size, options):
+    path.write_text(f"""[model]
+plugin = llama
+path   = model
+start  = fresh
+[tokenizer]
+padded = yes
+[data]
+path    = text.txt
+context = {size.context}
+[train]
+precision    = {options.precision}
+steps        = 1000
+global_batch = {size.rows}
+micro_batch  = {size.rows}
+clip         = 1.0
+[optimizer]
+plugin = adamw
+lr     = 1e-4
+""")
+
+
+def prepare(directory, weft, size, options):
+    """Model, text, its ids for PyTorch, and run.ini."""
+    write_model(directory / "model", size)
+    write_text(directory / "text.txt", 400_000)
+    write_run(directory / "run.ini", size, options)
+    with open(directory / "text.txt", "rb") as text, open(directory / "ids.txt", "wb") as ids:
+        subprocess.run([weft, "tokenize", directory / "model"], stdin=text, stdout=ids, check=True)
+
+
+# ---- the sides ----
+
+
+def run_weft(weft, directory, size, options, threads, roof):
+    command = [weft, "profile", directory / "run.ini", f"device.threads={threads}", "--json",
+               "--steps", str(options.steps or size.steps), "--warmup", str(options.warmup)]
+    done = subprocess.run(command + (["--roof"] if roof else []), stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        sys.exit("roof.py: weft profile failed, see above")
+    measured = json.loads(done.stdout)
+    measured["resident_peak"] = measured["memory"]["resident_peak"]
+    return measured
+
+
+def run_torch(python, directory, size, options, compiled):
+    job = {"model": str(directory / "model"), "ids": str(directory / "ids.txt"), "rows": size.rows,
+           "context": size.context, "threads": options.threads, "steps": options.steps or size.steps,
+           "warmup": options.warmup, "precision": options.precision, "compile": compiled}
+    environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), TOKENIZERS_PARALLELISM="false")
+    done = subprocess.run([python, ROOT / "tests/bench/torch_step.py", json.dumps(job)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        sys.exit("roof.py: the PyTorch side failed:\n" + done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def find_torch(options):
+    """The interpreter that has torch and transformers, and their versions; None without."""
+    python = os.environ.get("WEFT_PYTHON", sys.executable)
+    if options.no_torch:
+        return None, None
+    asked = subprocess.run([python, "-c", "import torch, transformers; print('PyTorch', torch.__version__ + ',', "
+                            "'transformers', transformers.__version__)"], capture_output=True, text=True, check=False)
+    if asked.returncode == 0:
+        return python, asked.stdout.strip()
+    print(f"{python} has no torch and transformers: PyTorch is left out. WEFT_PYTHON names another interpreter.")
+    return None, None
+
+
+def measure(directory, weft, python, size, options):
+    """All runs of a size: side -> list of results, one per pair."""
+    runs = {"weft": []}
+    for pair in range(options.pairs):
+        runs["weft"].append(run_weft(weft, directory, size, options, options.threads, True))
+        if python:
+            runs.setdefault("eager", []).append(run_torch(python, directory, size, options, False))
+        if python and options.compile:
+            runs.setdefault("compiled", []).append(run_torch(python, directory, size, options, True))
+        if options.scaling and options.threads > 1:
+            runs.setdefault("one thread", []).append(run_weft(weft, directory, size, options, 1, False))
+        print(f"\r{size.name}: pair {pair + 1} of {options.pairs}", end="", file=sys.stderr, flush=True)
+    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    return runs
+
+
+# ---- what follows ----
+
+
+def median_seconds(results):
+    return statistics.median(second for result in results for second in result["step_seconds"])
+
+
+def pair_ratio(slow, fast):
+    """How many times as fast: the median of what each pair says."""
+    return statistics.median(statistics.median(s["step_seconds"]) / statistics.median(f["step_seconds"])
+                             for s, f in zip(slow, fast))
+
+
+def best_roof(results):
+    """The best of all pairs: each product's least time, the registers' and the memory's most."""
+    roofs = [result["roof"] for result in results]
+    flops = seconds = 0.0
+    for same in zip(*(roof["products"] for roof in roofs)):
+        flops += same[0]["calls_per_step"] * same[0]["flops"]
+        seconds += same[0]["calls_per_step"] * min(product["seconds"] for product in same)
+    return {"flops_per_second": flops / seconds,
+            "register_flops_per_second": max(roof["register_flops_per_second"] for roof in roofs),
+            "bytes_per_second": max(roof["bytes_per_second"] for roof in roofs)}
+
+
+def operators(results, roof):
+    """A row per kind of work: the median over the pairs of its time in the pair's median step."""
+    rows = []
+    for first in results[0]["operators"]:
+        same = [row for result in results for row in result["operators"]
+                if (row["operation"], row["part"]) == (first["operation"], first["part"])]
+        seconds = statistics.median(row["seconds"] for row in same)
+        work, top = (first["flops"], roof["flops_per_second"]) if first["flops"] else (first["bytes"],
+                                                                                      roof["bytes_per_second"])
+        rows.append({"operation": first["operation"], "part": first["part"], "calls": first["calls"],
+                     "seconds": seconds, "flops": first["flops"], "bytes": first["bytes"],
+                     "of_roof": work / seconds / top if work and seconds > 0 else None})
+    return rows
+
+
+def summarize(size, runs):
+    """Everything that is printed of a size."""
+    weft = runs["weft"]
+    roof = best_roof(weft)
+    flops, places = weft[0]["flops"], weft[0]["places"]
+    sides = {}
+    for name, results in runs.items():
+        seconds = median_seconds(results)
+        sides[name] = {"step_seconds": seconds, "places_per_second": places / seconds,
+                       "flops_per_second": flops / seconds, "of_roof": flops / seconds / roof["flops_per_second"],
+                       "resident_peak": max(result["resident_peak"] for result in results),
+                       "loss": results[-1]["loss"]}
+        if "eager" in runs:
+            sides[name]["times_eager"] = pair_ratio(runs["eager"], results)
+            sides[name]["memory_of_eager"] = sides[name]["resident_peak"] / max(
+                result["resident_peak"] for result in runs["eager"])
+    summary = {"size": size.name, "rows": size.rows, "context": size.context, "parameters": size.parameters(),
+               "flops": flops, "roof": roof, "sides": sides, "operators": operators(weft, roof),
+               "planned": weft[0]["memory"]["planned"]}
+    if "one thread" in runs:
+        summary["scaling"] = pair_ratio(runs["one thread"], weft)
+    return summary
+
+
+def print_sides(summary):
+    roof = summary["roof"]
+    print(f"{summary['size']}, {summary['rows']} x {summary['context']}: {summary['flops'] / 1e9:.1f} GFLOP a step; "
+          f"roof {roof['flops_per_second'] / 1e9:.1f} GFLOP/s, "
+          f"{roof['flops_per_second'] / roof['register_flops_per_second']:.2f} of the registers' "
+          f"{roof['register_flops_per_second'] / 1e9:.1f}; memory {roof['bytes_per_second'] / 1e9:.1f} GB/s; "
+          f"{summary['planned'] / 1e6:.0f} MB planned")
+    print(f"  {'':12}{'ms a step':>12}{'tokens/s':>12}{'GFLOP/s':>10}{'of roof':>9}{'x eager':>9}{'MB peak':>10}"
+          f"{'of eager':>10}{'loss':>8}")
+    for name, side in summary["sides"].items():
+        eager = [f"{side[key]:.2f}" if key in side else "-" for key in ("times_eager", "memory_of_eager")]
+        print(f"  {name:12}{1e3 * side['step_seconds']:12.1f}{side['places_per_second']:12.1f}"
+              f"{side['flops_per_second'] / 1e9:10.1f}{100 * side['of_roof']:8.1f}%{eager[0]:>9}"
+              f"{side['resident_peak'] / 1e6:10.0f}{eager[1]:>10}{side['loss']:8.3f}")
+    if "scaling" in summary:
+        print(f"  all threads are {summary['scaling']:.2f} times one")
+
+
+def print_operators(summary):
+    whole = sum(row["seconds"] for row in summary["operators"])
+    print(f"\n  {'':26}{'calls':>7}{'ms':>10}{'share':>9}{'work':>18}{'of its roof':>13}")
+    for row in summary["operators"]:
+        work = f"{row['flops'] / 1e9:.2f} GFLOP" if row["flops"] else f"{row['bytes'] / 1e9:.3f} GB   "
+        of_roof = f"{100 * row['of_roof']:.1f}%" if row["of_roof"] else ""
+        print(f"  {row['operation'] + ' ' + row['part']:26}{row['calls']:7}{1e3 * row['seconds']:10.2f}"
+              f"{100 * row['seconds'] / whole:8.1f}%{work if row['flops'] or row['bytes'] else '':>18}{of_roof:>13}")
+    print()
+
+
+def enough_memory(size):
+    """PyTorch holds weights, gradients and two states, and activations beside them."""
+    need = 20 * size.parameters() + 1_500_000_000
+    with open("/proc/meminfo", encoding="ascii") as file:
+        free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+    if free < need:
+        print(f"{size.name}: left out, it wants about {need / 1e9:.0f} GB and {free / 1e9:.0f} are free")
+    return free >= need
+
+
+def main():
+    options = parse_arguments()
+    weft = pathlib.Path(os.environ.get("WEFT_BUILD_DIR", ROOT / "build")) / "weft"
+    if not weft.exists():
+        sys.exit(f"roof.py: {weft} is not there: build it with configs/build.sh, or set WEFT_BUILD_DIR")
+    python, versions = find_torch(options)
+    sizes = [SIZES[name] for name in options.sizes.split(",")]
+    if options.quick:
+        sizes = [dataclasses.replace(SIZES["24"], rows=2, context=128)]
+    report = {"threads": options.threads, "precision": options.precision, "pairs": options.pairs, "torch": versions,
+              "load_before": os.getloadavg(), "sizes": [], "runs": {}}
+    for size in filter(enough_memory, sizes):
+        with tempfile.TemporaryDirectory() as name:
+            directory = pathlib.Path(name)
+            prepare(directory, weft, size, options)
+            runs = measure(directory, weft, python, size, options)
+        if "device" not in report:
+            report["device"] = runs["weft"][0]["device"]
+            device = report["device"]
+            print(f"{device['name']}, {device['isa']}, {device['backend']}, {options.threads} threads, "
+                  f"{options.precision}; {versions or 'no PyTorch'}; load {os.getloadavg()[0]:.2f}\n")
+        report["sizes"].append(summarize(size, runs))
+        report["runs"][size.name] = runs
+        print_sides(report["sizes"][-1])
+        print_operators(report["sizes"][-1])
+    report["load_after"] = os.getloadavg()
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
