@@ -11,21 +11,12 @@ static bpe_decode_step *add_step(bpe_decode *self, int32_t kind, weft_status *st
     return self->steps.failed ? NULL : &BPE_AT(&self->steps, bpe_decode_step)[self->steps.n - 1];
 }
 
-static weft_status read_content(const bpe_decode *self, bpe_text *out, const bpe_place *at, const json_t *json,
-                                weft_error *err) {
-    const char *bytes = NULL;
-    size_t n = 0;
-    weft_status status = bpe_json_text(&bytes, &n, at, json, "content", err);
-    if (status == WEFT_OK && !bpe_text_set(out, self->host, bytes, n)) status = bpe_no_memory(err);
-    return status;
-}
-
 static weft_status read_replace(bpe_decode *self, const bpe_place *at, const json_t *json, weft_error *err) {
     const bpe_place here = bpe_place_key(at, "pattern");
     weft_status status = bpe_json_known(at, json, "type pattern content", err);
     bpe_decode_step *step = add_step(self, BPE_DECODE_REPLACE, &status, err);
     if (step == NULL) return status;
-    status = read_content(self, &step->content, at, json, err);
+    status = bpe_json_copy(&step->content, self->host, at, json, "content", err);
     if (status == WEFT_OK)
         status = bpe_pattern_read(&step->pattern, self->host, &here, json_object_get(json, "pattern"), err);
     return status;
@@ -45,7 +36,7 @@ static weft_status read_strip(bpe_decode *self, const bpe_place *at, const json_
     weft_status status = bpe_json_known(at, json, "type content start stop", err);
     bpe_decode_step *step = add_step(self, BPE_DECODE_STRIP, &status, err);
     if (step == NULL) return status;
-    status = read_content(self, &step->content, at, json, err);
+    status = bpe_json_copy(&step->content, self->host, at, json, "content", err);
     if (status != WEFT_OK) return status;
     if (step->content.n == 0 || bpe_utf8(step->content.bytes, step->content.n, &point) != step->content.n)
         return bpe_json_fail(err, &here, "must be one character.");
@@ -68,28 +59,10 @@ static weft_status read_plain(bpe_decode *self, const bpe_place *at, const json_
     return status;
 }
 
-static weft_status read_any(bpe_decode *self, const bpe_place *at, const json_t *json, int depth, weft_error *err);
-
-static weft_status read_sequence(bpe_decode *self, const bpe_place *at, const json_t *json, int depth,
-                                 weft_error *err) {
-    const bpe_place here = bpe_place_key(at, "decoders");
-    const json_t *list = NULL;
-    weft_status status = bpe_json_known(at, json, "type decoders", err);
-    if (status == WEFT_OK) status = bpe_json_array(&list, at, json, "decoders", err);
-    for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
-        const bpe_place one = bpe_place_index(&here, i);
-        status = read_any(self, &one, json_array_get(list, i), depth + 1, err);
-    }
-    return status;
-}
-
-static weft_status read_any(bpe_decode *self, const bpe_place *at, const json_t *json, int depth, weft_error *err) {
-    const char *type = NULL;
+static weft_status read_step(void *context, const bpe_place *at, const json_t *json, const char *type,
+                             weft_error *err) {
+    bpe_decode *self = context;
     const bpe_place here = bpe_place_key(at, "type");
-    weft_status status = bpe_json_type(&type, at, json, err);
-    if (status != WEFT_OK) return status;
-    if (depth > 8) return bpe_json_fail(err, at, "sequences lie in each other more than 8 deep.");
-    if (strcmp(type, "Sequence") == 0) return read_sequence(self, at, json, depth, err);
     if (strcmp(type, "Replace") == 0) return read_replace(self, at, json, err);
     if (strcmp(type, "Strip") == 0) return read_strip(self, at, json, err);
     if (strcmp(type, "Metaspace") == 0) return read_meta(self, at, json, err);
@@ -108,7 +81,7 @@ weft_status bpe_decode_read(bpe_decode *self, const weft_host *host, const bpe_p
     self->host = host;
     self->joined = json != NULL && !json_is_null(json);
     bpe_list_init(&self->steps, host, sizeof(bpe_decode_step));
-    return self->joined ? read_any(self, at, json, 0, err) : WEFT_OK;
+    return bpe_json_steps(self, read_step, at, json, "decoders", err);
 }
 
 void bpe_decode_free(bpe_decode *self) {

@@ -76,6 +76,15 @@ weft_status bpe_json_text(const char **out, size_t *n, const bpe_place *at, cons
     return WEFT_OK;
 }
 
+weft_status bpe_json_copy(bpe_text *out, const weft_host *host, const bpe_place *at, const json_t *object,
+                          const char *key, weft_error *err) {
+    const char *bytes = NULL;
+    size_t n = 0;
+    weft_status status = bpe_json_text(&bytes, &n, at, object, key, err);
+    if (status == WEFT_OK && !bpe_text_set(out, host, bytes, n)) status = bpe_no_memory(err);
+    return status;
+}
+
 weft_status bpe_json_bool(bool *out, const bpe_place *at, const json_t *object, const char *key, const bool *fallback,
                           weft_error *err) {
     const json_t *value = json_object_get(object, key);
@@ -131,6 +140,44 @@ weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char
             return bpe_json_fail(err, &here, "this key is not known here and might change ids; known are: %s.", keys);
     }
     return WEFT_OK;
+}
+
+typedef struct walk {
+    void *self;
+    bpe_step_read *read;
+    const char *list;
+} walk;
+
+static weft_status walk_any(const walk *self, const bpe_place *at, const json_t *json, int depth, weft_error *err);
+
+static weft_status walk_list(const walk *self, const bpe_place *at, const json_t *json, int depth, weft_error *err) {
+    const bpe_place here = bpe_place_key(at, self->list);
+    const json_t *list = NULL;
+    char keys[64];
+    weft_status status = WEFT_OK;
+    (void)snprintf(keys, sizeof keys, "type %s", self->list);
+    status = bpe_json_known(at, json, keys, err);
+    if (status == WEFT_OK) status = bpe_json_array(&list, at, json, self->list, err);
+    for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
+        const bpe_place one = bpe_place_index(&here, i);
+        status = walk_any(self, &one, json_array_get(list, i), depth + 1, err);
+    }
+    return status;
+}
+
+static weft_status walk_any(const walk *self, const bpe_place *at, const json_t *json, int depth, weft_error *err) {
+    const char *type = NULL;
+    weft_status status = bpe_json_type(&type, at, json, err);
+    if (status != WEFT_OK) return status;
+    if (depth > 8) return bpe_json_fail(err, at, "sequences lie in each other more than 8 deep.");
+    if (strcmp(type, "Sequence") == 0) return walk_list(self, at, json, depth, err);
+    return self->read(self->self, at, json, type, err);
+}
+
+weft_status bpe_json_steps(void *self, bpe_step_read *read, const bpe_place *at, const json_t *json, const char *list,
+                           weft_error *err) {
+    const walk all = {self, read, list};
+    return json == NULL || json_is_null(json) ? WEFT_OK : walk_any(&all, at, json, 0, err);
 }
 
 bpe_quoted bpe_quote(const char *bytes, size_t n) {

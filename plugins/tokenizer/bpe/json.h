@@ -22,9 +22,12 @@ bpe_place bpe_place_index(const bpe_place *at, size_t i);
 /* "FILE: PATH: " and the sentence; WEFT_E_DATA. */
 weft_status bpe_json_fail(weft_error *err, const bpe_place *at, const char *format, ...) WEFT_PRINTF(3, 4);
 
-/* Values by key of an object. A fallback stands for a key that is missing or null; without one it is an error. */
+/* Values by key of an object. A fallback stands for a key that is missing or null; without one it is an error. copy: a
+ * text that outlives the file. */
 weft_status bpe_json_text(const char **out, size_t *n, const bpe_place *at, const json_t *object, const char *key,
                           weft_error *err);
+weft_status bpe_json_copy(bpe_text *out, const weft_host *host, const bpe_place *at, const json_t *object,
+                          const char *key, weft_error *err);
 weft_status bpe_json_bool(bool *out, const bpe_place *at, const json_t *object, const char *key, const bool *fallback,
                           weft_error *err);
 weft_status bpe_json_id(int32_t *out, const bpe_place *at, const json_t *value, weft_error *err);
@@ -38,6 +41,15 @@ weft_status bpe_json_array(const json_t **out, const bpe_place *at, const json_t
 
 /* Refuses keys that are not in the list, blank-separated: they might change ids. */
 weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char *keys, weft_error *err);
+
+/* What reads a step of its own kind. type: the value of its "type". */
+typedef weft_status bpe_step_read(void *self, const bpe_place *at, const json_t *json, const char *type,
+                                  weft_error *err);
+
+/* A part of the file that is missing, null, one step, or a Sequence of such parts under the key `list`: `read` gets
+ * every step in order. */
+weft_status bpe_json_steps(void *self, bpe_step_read *read, const bpe_place *at, const json_t *json, const char *list,
+                           weft_error *err);
 
 /* A text for a message: quoted, controls as \xHH, cut where it is long. */
 typedef struct bpe_quoted {

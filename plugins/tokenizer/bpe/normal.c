@@ -11,20 +11,11 @@ static bpe_normal_step *add_step(bpe_normal *self, int32_t kind) {
     return self->steps.failed ? NULL : &BPE_AT(&self->steps, bpe_normal_step)[self->steps.n - 1];
 }
 
-static weft_status read_content(bpe_normal *self, bpe_normal_step *step, const bpe_place *at, const json_t *json,
-                                const char *key, weft_error *err) {
-    const char *bytes = NULL;
-    size_t n = 0;
-    weft_status status = bpe_json_text(&bytes, &n, at, json, key, err);
-    if (status == WEFT_OK && !bpe_text_set(&step->content, self->host, bytes, n)) status = bpe_no_memory(err);
-    return status;
-}
-
 static weft_status read_prepend(bpe_normal *self, const bpe_place *at, const json_t *json, weft_error *err) {
     bpe_normal_step *step = add_step(self, BPE_PREPEND);
     weft_status status = bpe_json_known(at, json, "type prepend", err);
     if (status != WEFT_OK) return status;
-    return step == NULL ? bpe_no_memory(err) : read_content(self, step, at, json, "prepend", err);
+    return step == NULL ? bpe_no_memory(err) : bpe_json_copy(&step->content, self->host, at, json, "prepend", err);
 }
 
 static weft_status read_replace(bpe_normal *self, const bpe_place *at, const json_t *json, weft_error *err) {
@@ -32,7 +23,7 @@ static weft_status read_replace(bpe_normal *self, const bpe_place *at, const jso
     const bpe_place here = bpe_place_key(at, "pattern");
     weft_status status = bpe_json_known(at, json, "type pattern content", err);
     if (status == WEFT_OK && step == NULL) status = bpe_no_memory(err);
-    if (status == WEFT_OK) status = read_content(self, step, at, json, "content", err);
+    if (status == WEFT_OK) status = bpe_json_copy(&step->content, self->host, at, json, "content", err);
     if (status == WEFT_OK)
         status = bpe_pattern_read(&step->pattern, self->host, &here, json_object_get(json, "pattern"), err);
     return status;
@@ -62,29 +53,12 @@ static weft_status read_form(bpe_normal *self, const bpe_place *at, const json_t
     return WEFT_OK;
 }
 
-static weft_status read_any(bpe_normal *self, const bpe_place *at, const json_t *json, int depth, weft_error *err);
-
-static weft_status read_sequence(bpe_normal *self, const bpe_place *at, const json_t *json, int depth,
-                                 weft_error *err) {
-    const bpe_place here = bpe_place_key(at, "normalizers");
-    const json_t *list = NULL;
-    weft_status status = bpe_json_known(at, json, "type normalizers", err);
-    if (status == WEFT_OK) status = bpe_json_array(&list, at, json, "normalizers", err);
-    for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
-        const bpe_place one = bpe_place_index(&here, i);
-        status = read_any(self, &one, json_array_get(list, i), depth + 1, err);
-    }
-    return status;
-}
-
-static weft_status read_any(bpe_normal *self, const bpe_place *at, const json_t *json, int depth, weft_error *err) {
-    const char *type = NULL;
+static weft_status read_step(void *context, const bpe_place *at, const json_t *json, const char *type,
+                             weft_error *err) {
+    bpe_normal *self = context;
     const bpe_place here = bpe_place_key(at, "type");
     bool found = false;
-    weft_status status = bpe_json_type(&type, at, json, err);
-    if (status != WEFT_OK) return status;
-    if (depth > 8) return bpe_json_fail(err, at, "sequences lie in each other more than 8 deep.");
-    if (strcmp(type, "Sequence") == 0) return read_sequence(self, at, json, depth, err);
+    weft_status status = WEFT_OK;
     if (strcmp(type, "Prepend") == 0) return read_prepend(self, at, json, err);
     if (strcmp(type, "Replace") == 0) return read_replace(self, at, json, err);
     status = read_form(self, at, json, type, &found, err);
@@ -99,8 +73,7 @@ weft_status bpe_normal_read(bpe_normal *self, const weft_host *host, const bpe_p
                             weft_error *err) {
     self->host = host;
     bpe_list_init(&self->steps, host, sizeof(bpe_normal_step));
-    if (json == NULL || json_is_null(json)) return WEFT_OK;
-    return read_any(self, at, json, 0, err);
+    return bpe_json_steps(self, read_step, at, json, "normalizers", err);
 }
 
 void bpe_normal_free(bpe_normal *self) {

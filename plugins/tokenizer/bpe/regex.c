@@ -2,8 +2,8 @@
  *
  * The two agree on most of what tokenizers use. What they read differently is spelled out (\s, \d, which PCRE2 would
  * take from other tables or from ASCII) or refused with a reason: nested sets and && in a character class, {n,m}+,
- * {,n}, options other than i, \w, \b, \h and other escapes. Letters and numbers (\p{L}, \p{N}) are those of the PCRE2
- * in use: scripts that were added to Unicode after its tables may be cut elsewhere.
+ * {,n}, options other than i, names of scripts, \w, \b, \h and other escapes. Letters and numbers (\p{L}, \p{N}) are
+ * those of the PCRE2 in use: scripts that were added to Unicode after its tables may be cut elsewhere.
  */
 #include "pattern.h"
 
@@ -43,16 +43,43 @@ static bool one_of(char c, const char *set) {
     return c != 0 && strchr(set, c) != NULL;
 }
 
-/* \xHH, \x{H..}, \p{..}, \P{..}: the escape with its braces. */
-static void braced(reader *self) {
-    const char *close = NULL;
-    copy(self, 2);
-    if (self->at == self->end || *self->at != '{') return;
-    close = memchr(self->at, '}', (size_t)(self->end - self->at));
-    if (close == NULL)
-        self->why = "a brace is not closed";
+/* \p{L}, \P{Lu}, \p{^N}: general categories. Names of scripts are looked up differently. */
+static void property(reader *self) {
+    const char *at = self->at + 2, *end = self->end;
+    if (at < end && *at == '{')
+        at++;
     else
-        copy(self, (size_t)(close - self->at) + 1);
+        end = at;
+    if (at < end && *at == '^') at++;
+    if (at < end && one_of(*at, "LMNPSZC"))
+        at++;
+    else
+        end = at;
+    if (at < end && *at >= 'a' && *at <= 'z') at++;
+    if (at < end && *at == '}')
+        copy(self, (size_t)(at - self->at) + 1);
+    else
+        self->why = "a property other than general categories such as \\p{L} and \\p{Lu}";
+}
+
+static bool is_hex(char c) {
+    return one_of(c, "0123456789abcdefABCDEF");
+}
+
+/* \x{H...} is a character in both dialects; \xHH above 7F is a byte of one in the other dialect. */
+static void hexadecimal(reader *self) {
+    const char *at = self->at + 2;
+    if (self->end - at >= 2 && one_of(*at, "01234567") && is_hex(at[1])) {
+        copy(self, 4);
+        return;
+    }
+    if (at < self->end && *at == '{') at++;
+    while (at < self->end && is_hex(*at))
+        at++;
+    if (at < self->end && *at == '}' && self->at[2] == '{')
+        copy(self, (size_t)(at - self->at) + 1);
+    else
+        self->why = "an \\x other than \\x00 to \\x7F and \\x{...}";
 }
 
 static void unicode_escape(reader *self) {
@@ -77,8 +104,10 @@ static void escape(reader *self) {
         put(self, "\\p{Nd}");
     else if (c == 'D')
         put(self, "\\P{Nd}");
-    else if (one_of(c, "pPx"))
-        braced(self);
+    else if (one_of(c, "pP"))
+        property(self);
+    else if (c == 'x')
+        hexadecimal(self);
     else if (c == 'u')
         unicode_escape(self);
     else if (one_of(c, "rnt") || (c > ' ' && c < 0x7f && one_of(c, "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")))

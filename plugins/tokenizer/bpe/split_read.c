@@ -101,27 +101,10 @@ static weft_status read_meta(bpe_split *self, const bpe_place *at, const json_t 
     return bpe_pattern_literal(&step->pattern, self->host, replacement.bytes, replacement.n, err);
 }
 
-static weft_status read_any(bpe_split *self, const bpe_place *at, const json_t *json, int depth, weft_error *err);
-
-static weft_status read_sequence(bpe_split *self, const bpe_place *at, const json_t *json, int depth, weft_error *err) {
-    const bpe_place here = bpe_place_key(at, "pretokenizers");
-    const json_t *list = NULL;
-    weft_status status = bpe_json_known(at, json, "type pretokenizers", err);
-    if (status == WEFT_OK) status = bpe_json_array(&list, at, json, "pretokenizers", err);
-    for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
-        const bpe_place one = bpe_place_index(&here, i);
-        status = read_any(self, &one, json_array_get(list, i), depth + 1, err);
-    }
-    return status;
-}
-
-static weft_status read_any(bpe_split *self, const bpe_place *at, const json_t *json, int depth, weft_error *err) {
-    const char *type = NULL;
+static weft_status read_step(void *context, const bpe_place *at, const json_t *json, const char *type,
+                             weft_error *err) {
+    bpe_split *self = context;
     const bpe_place here = bpe_place_key(at, "type");
-    weft_status status = bpe_json_type(&type, at, json, err);
-    if (status != WEFT_OK) return status;
-    if (depth > 8) return bpe_json_fail(err, at, "sequences lie in each other more than 8 deep.");
-    if (strcmp(type, "Sequence") == 0) return read_sequence(self, at, json, depth, err);
     if (strcmp(type, "ByteLevel") == 0) return read_byte_level(self, at, json, err);
     if (strcmp(type, "Split") == 0) return read_split(self, at, json, err);
     if (strcmp(type, "Digits") == 0) return read_digits(self, at, json, err);
@@ -137,8 +120,7 @@ weft_status bpe_split_read(bpe_split *self, const weft_host *host, const bpe_pla
     self->host = host;
     self->bytes = false;
     bpe_list_init(&self->steps, host, sizeof(bpe_split_step));
-    if (json == NULL || json_is_null(json)) return WEFT_OK;
-    return read_any(self, at, json, 0, err);
+    return bpe_json_steps(self, read_step, at, json, "pretokenizers", err);
 }
 
 void bpe_split_free(bpe_split *self) {

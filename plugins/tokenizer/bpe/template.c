@@ -48,32 +48,18 @@ static weft_status read_template(bpe_template *self, const bpe_place *at, const 
     return status;
 }
 
-static weft_status read_any(bpe_template *self, const bpe_place *at, const json_t *json, int depth, weft_error *err) {
-    const bpe_place here = bpe_place_key(at, "type"), list_at = bpe_place_key(at, "processors");
-    const char *type = NULL;
-    const json_t *list = NULL;
-    weft_status status = bpe_json_type(&type, at, json, err);
-    if (status != WEFT_OK) return status;
-    if (depth > 8) return bpe_json_fail(err, at, "sequences lie in each other more than 8 deep.");
+static weft_status read_step(void *self, const bpe_place *at, const json_t *json, const char *type, weft_error *err) {
+    const bpe_place here = bpe_place_key(at, "type");
     if (strcmp(type, "ByteLevel") == 0)
         return bpe_json_known(at, json, "type add_prefix_space trim_offsets use_regex", err);
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(self, at, json, err);
-    if (strcmp(type, "Sequence") != 0)
-        return bpe_json_fail(err, &here,
-                             "the post-processor %s is not supported; supported are: Sequence, ByteLevel, "
-                             "TemplateProcessing.",
-                             bpe_quote(type, strlen(type)).text);
-    status = bpe_json_known(at, json, "type processors", err);
-    if (status == WEFT_OK) status = bpe_json_array(&list, at, json, "processors", err);
-    for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
-        const bpe_place one = bpe_place_index(&list_at, i);
-        status = read_any(self, &one, json_array_get(list, i), depth + 1, err);
-    }
-    return status;
+    return bpe_json_fail(err, &here,
+                         "the post-processor %s is not supported; supported are: Sequence, ByteLevel, "
+                         "TemplateProcessing.",
+                         bpe_quote(type, strlen(type)).text);
 }
 
 weft_status bpe_template_read(bpe_template *self, const bpe_place *at, const json_t *json, weft_error *err) {
     self->before = self->after = -1;
-    if (json == NULL || json_is_null(json)) return WEFT_OK;
-    return read_any(self, at, json, 0, err);
+    return bpe_json_steps(self, read_step, at, json, "processors", err);
 }
