@@ -44,6 +44,8 @@ weft_value weft_op_custom(weft_graph *graph, const weft_custom_op *op, const wef
 /* Sentences that several operators need. Input i of node must be numbers (not ids), `width` wide; 0: any width. */
 weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
                                weft_error *err);
+/* Two inputs of numbers and one width, which is the output's: the whole `infer` of such an operator. */
+weft_status weft_infer_alike(const weft_graph *graph, weft_node *node, weft_error *err);
 /* Input i must be one int32 per place. */
 weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err);
 /* The weight must be a dense matrix, or a gain of `width` elements. */

@@ -2,14 +2,6 @@
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 
-static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    const int64_t width = weft_graph_value(graph, node->inputs[0])->width;
-    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
-    if (status == WEFT_OK) status = weft_infer_numbers(graph, node, 1, width, err);
-    node->width = width;
-    return status;
-}
-
 static void forward(weft_lowering *l, const weft_node *node) {
     weft_lower_add(l, weft_lower_value(l, node->output), weft_lower_value(l, node->inputs[0]),
                    weft_lower_value(l, node->inputs[1]), weft_graph_places(l->graph) * node->width, l->graph->dtype);
@@ -23,7 +15,7 @@ static void backward(weft_lowering *l, const weft_node *node) {
 
 const weft_operator weft_operator_add = {.name = "add",
                                          .inputs = {"a", "b"},
-                                         .infer = infer,
+                                         .infer = weft_infer_alike,
                                          .forward = forward,
                                          .backward = backward,
                                          .in_place = 1u << 0 | 1u << 1};

@@ -13,6 +13,14 @@ weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, i
     return WEFT_OK;
 }
 
+weft_status weft_infer_alike(const weft_graph *graph, weft_node *node, weft_error *err) {
+    const int64_t width = weft_graph_value(graph, node->inputs[0])->width;
+    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
+    if (status == WEFT_OK) status = weft_infer_numbers(graph, node, 1, width, err);
+    node->width = width;
+    return status;
+}
+
 weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err) {
     const weft_value_record *value = weft_graph_value(graph, node->inputs[i]);
     if (value->dtype == WEFT_I32 && value->width == 1) return WEFT_OK;

@@ -2,14 +2,6 @@
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 
-static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    const int64_t width = weft_graph_value(graph, node->inputs[0])->width;
-    weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
-    if (status == WEFT_OK) status = weft_infer_numbers(graph, node, 1, width, err);
-    node->width = width;
-    return status;
-}
-
 static weft_swiglu arguments(const weft_lowering *l, const weft_node *node) {
     const weft_swiglu args = {
         .struct_size = (uint32_t)sizeof args, .n = weft_graph_places(l->graph) * node->width, .dtype = l->graph->dtype};
@@ -44,7 +36,7 @@ static void backward(weft_lowering *l, const weft_node *node) {
 }
 
 const weft_operator weft_operator_swiglu = {
-    .name = "swiglu", .inputs = {"gate", "up"}, .infer = infer, .forward = forward, .backward = backward};
+    .name = "swiglu", .inputs = {"gate", "up"}, .infer = weft_infer_alike, .forward = forward, .backward = backward};
 
 weft_value weft_op_swiglu(weft_graph *graph, weft_value gate, weft_value up) {
     weft_node node = {.op = &weft_operator_swiglu, .inputs = {gate, up}, .n_inputs = 2};
