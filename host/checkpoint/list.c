@@ -93,8 +93,6 @@ static weft_status judge(weft_checkpoint_state *state, const char *path, uint64_
     weft_status status = weft_path_join(file, path, "state/run.json", err);
     if (status == WEFT_OK) status = weft_manifest_verify(path, step, true, err);
     if (status == WEFT_OK) status = weft_record_load(&record, file, err);
-    if (status == WEFT_OK && record.state.step != step)
-        status = weft_error_set(err, WEFT_E_DATA, "%s: is of step %" PRIu64, file, record.state.step);
     if (status == WEFT_OK) *state = record.state;
     weft_identities_clear(&record.identities);
     return status;
@@ -118,9 +116,7 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
     else if (found)
         memcpy(path, at, strlen(at) + 1);
     if (status == WEFT_OK && !found && list.n == 0)
-        status = weft_error_set(err, WEFT_E_USER,
-                                "%s holds no checkpoint to resume from: start without --resume, or with "
-                                "--overwrite",
+        status = weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
                                 directory);
     else if (status == WEFT_OK && !found)
         status = weft_error_set(err, WEFT_E_USER,

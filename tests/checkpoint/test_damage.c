@@ -60,6 +60,7 @@ static const struct {
     {"model.safetensors", CUT, 0, 0, 0, "model.safetensors: has 0 bytes"},
     {"model.safetensors", REMOVE, 0, 0, 0, "model.safetensors: is missing"},
     {"model.safetensors", REPLACE, 0, "model.norm.weight", "model.norm.weighs", "model.safetensors: "},
+    {"model.safetensors", REPLACE, 0, "\"pt\"", "\"pu\"", "model.safetensors: is not the file that was saved"},
     {"model.safetensors", DIRECTORY, 0, 0, 0, "model.safetensors: "},
     {"state/exp_avg.safetensors", FLIP, 0.9, 0, 0, "state/exp_avg.safetensors: tensor 'model."},
     {"state/exp_avg_sq.safetensors", CUT, -4, 0, 0, "state/exp_avg_sq.safetensors: has"},

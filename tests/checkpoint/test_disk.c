@@ -4,8 +4,35 @@
 #include "checkpoint/staging.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <signal.h>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+
+/* In place of the C library's: a file system that cannot exchange names, when asked to be one. */
+static bool no_exchange;
+int renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned int flags) {
+    if (no_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_directory, from, to_directory, to, flags);
+}
+
+/* And one with this many bytes left, when asked. */
+static int64_t bytes_left = -1;
+int statvfs(const char *path, struct statvfs *about) {
+    int (*real_one)(const char *, struct statvfs *) = NULL;
+    *(void **)&real_one = dlsym(RTLD_NEXT, "statvfs");
+    if (real_one(path, about) != 0) return -1;
+    if (bytes_left >= 0) {
+        about->f_frsize = 1;
+        about->f_bavail = (fsblkcnt_t)bytes_left;
+    }
+    return 0;
+}
 
 static void setup(void) {
     rig_make();
@@ -146,8 +173,35 @@ START_TEST(a_full_disk_leaves_what_was_saved) {
 }
 END_TEST
 
+/* Bytes of all files of a directory and the directories in it. */
+static int64_t total;
+static int count_file(const char *path, const struct stat *about, int kind, struct FTW *where) {
+    (void)path;
+    (void)where;
+    if (kind == FTW_F) total += about->st_size;
+    return 0;
+}
+
 START_TEST(too_little_space_is_said_before_anything_is_written) {
     weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    rig_load(&run);
+    save_as(&run, 2);
+    ck_assert_int_eq(nftw(rig_file(2, ""), count_file, 8, FTW_PHYS), 0);
+    bytes_left = total; /* what such a checkpoint takes: some more is wanted for safety */
+    run.state.step = 4;
+    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
+    ck_assert_text(err, "step-4 needs ");
+    ck_assert_int_eq(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err),
+                     WEFT_E_SYSTEM);
+    ck_assert_text(err, "model needs ");
+    ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
+    ck_assert_str_eq(names_in(fixture_path("out")), "checkpoints ");
+    bytes_left = total + (2 << 20); /* but not much more */
+    rig_save(&run);
+    bytes_left = -1;
+    rig_close(&run);
     ck_assert_int_eq(weft_space_check(fixture_directory, "step-50", INT64_C(1) << 60, &err), WEFT_E_SYSTEM);
     ck_assert_text(err, "step-50 needs 1048576");
     ck_assert_text(err, " are free: free some space");
@@ -204,6 +258,44 @@ START_TEST(a_file_in_the_way_is_a_sentence) {
 }
 END_TEST
 
+/* Without a system call that exchanges names, a crash can leave the old model under this name alone. */
+START_TEST(a_model_that_was_moved_aside_comes_back_first) {
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err), err);
+    ck_assert_int_eq(rename(fixture_path("out/model"), fixture_path("out/.model.old")), 0);
+    limit_files(1000);
+    ck_assert_int_eq(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err),
+                     WEFT_E_SYSTEM);
+    limit_files(RLIM_INFINITY);
+    ck_assert_str_eq(names_in(fixture_path("out")), "model ");
+    ck_assert_int_eq(mkdir(fixture_path("out/.model.old"), 0777), 0);
+    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err), err);
+    ck_assert_str_eq(names_in(fixture_path("out")), "model ");
+    rig_close(&run);
+}
+END_TEST
+
+START_TEST(names_are_moved_where_they_cannot_be_exchanged) {
+    char hash[65];
+    rig run;
+    rig_open(&run, NULL);
+    rig_load(&run);
+    rig_train(&run, 1);
+    save_as(&run, 2);
+    no_exchange = true;
+    rig_train(&run, 4);
+    save_as(&run, 2);
+    strcpy(hash, rig_hash(&run));
+    ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
+    rig_resume(&run);
+    ck_assert_str_eq(rig_hash(&run), hash);
+    rig_close(&run);
+}
+END_TEST
+
 static const char *leading_away(const weft_tokenizer *tokenizer, uint32_t i) {
     (void)tokenizer;
     return i == 0 ? "../run.ini" : NULL;
@@ -226,6 +318,31 @@ START_TEST(a_tokenizer_cannot_name_files_elsewhere) {
     ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &text, &err), err);
     ck_assert_str_eq(names_in(fixture_path("out/model")), "config.json model.safetensors ");
     ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), NULL, &err), err);
+    rig_close(&run);
+}
+END_TEST
+
+static const char *configuration(const weft_tokenizer *tokenizer, uint32_t i) {
+    (void)tokenizer;
+    return i == 0 ? "config.json" : NULL;
+}
+
+START_TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
+    weft_tokenizer_plugin plugin;
+    weft_text text;
+    char *json = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    rig_load(&run);
+    plugin = *run.session->text.plugin;
+    plugin.file = configuration;
+    text = run.session->text;
+    text.plugin = &plugin;
+    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &text, &err), err);
+    json = fixture_read(fixture_path("out/model/config.json"), NULL);
+    ck_assert_ptr_nonnull(strstr(json, "\"bfloat16\""));
+    free(json);
     rig_close(&run);
 }
 END_TEST
@@ -257,7 +374,10 @@ int main(void) {
     tcase_add_test(tests, too_little_space_is_said_before_anything_is_written);
     tcase_add_loop_test(tests, a_device_that_fails_leaves_what_was_saved, 0, 4);
     tcase_add_test(tests, a_file_in_the_way_is_a_sentence);
+    tcase_add_test(tests, a_model_that_was_moved_aside_comes_back_first);
+    tcase_add_test(tests, names_are_moved_where_they_cannot_be_exchanged);
     tcase_add_test(tests, a_tokenizer_cannot_name_files_elsewhere);
+    tcase_add_test(tests, a_tokenizer_does_not_replace_what_the_weights_brought);
     tcase_add_test(tests, a_state_cannot_take_the_masters_name);
     return rig_main(tests, "checkpoint.disk");
 }
