@@ -1,4 +1,6 @@
 /* The words of a command line: what is a flag, an override, the INI file, an argument; and what is refused. */
+#include "suite.h"
+
 #include <check.h>
 #include <stdlib.h>
 
@@ -174,7 +176,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("args");
     TCase *tests = tcase_create("words");
-    SRunner *runner = srunner_create(suite);
     suite_add_tcase(suite, tests);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, words_come_in_any_order);
@@ -186,8 +187,5 @@ int main(void) {
     tcase_add_loop_test(tests, wrong_usage_is_refused, 0, (int)(sizeof refused / sizeof *refused));
     tcase_add_test(tests, exit_statuses);
     tcase_add_test(tests, the_registry_is_sound);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,11 +1,13 @@
 /* The program from outside: exit statuses, where sentences go, and the commands of the configuration. */
+#include "scratch.h"
+#include "suite.h"
+
 #include <check.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char directory[64];
 static char out[1 << 16], err[1 << 14]; /* what the last run printed */
 
 static void read_back(char *text, size_t size, const char *name) {
@@ -28,28 +30,12 @@ static int weft(const char *words) {
     return WEXITSTATUS(status);
 }
 
-static void write_text(const char *name, const char *text) {
-    FILE *file = fopen(name, "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(text, file), 0);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 static const char run_ini[] = "[model]\nplugin = llama\npath = m\n[data]\nplugin = text\npath = story.txt\n"
                               "[optimizer]\nplugin = adamw\nlr = 1e-3\n[train]\nsteps = 10\n[run]\nout = o\n";
 
 static void enter(void) {
-    strcpy(directory, "/tmp/weft-cli-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(directory));
-    ck_assert_int_eq(chdir(directory), 0);
+    scratch_enter();
     write_text("run.ini", run_ini);
-}
-
-static void leave(void) {
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -rf %s", directory);
-    ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(system(command), 0);
 }
 
 #define ck_assert_has(text, part) ck_assert_msg(strstr(text, part) != NULL, "\"%s\" does not have \"%s\"", text, part)
@@ -131,7 +117,7 @@ static void explained(const char *key, const char *value, const char *source) {
 }
 
 START_TEST(explain_knows_host_and_plugin_keys) {
-    char path[128];
+    char path[160];
     ck_assert_msg(weft("config explain run.ini train.steps=5 data.path=x.txt") == 0, "%s", err);
     explained("train.steps", " 5 ", "command line");
     explained("train.clip", " none ", "default");
@@ -139,7 +125,7 @@ START_TEST(explain_knows_host_and_plugin_keys) {
     explained("optimizer.lr", " 0.001 ", "run.ini:9");
     explained("optimizer.beta1", " 0.9 ", "default");
     explained("device.plugin", " cpu ", "default");
-    (void)snprintf(path, sizeof path, " %s/x.txt ", directory);
+    (void)snprintf(path, sizeof path, " %s/x.txt ", scratch);
     explained("data.path", path, "command line");
 }
 END_TEST
@@ -175,9 +161,8 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("cli");
     TCase *tests = tcase_create("program");
-    SRunner *runner = srunner_create(suite);
     suite_add_tcase(suite, tests);
-    tcase_add_checked_fixture(tests, enter, leave);
+    tcase_add_checked_fixture(tests, enter, scratch_leave);
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, help_and_version_go_to_stdout);
     tcase_add_test(tests, wrong_usage_is_status_2_on_stderr);
@@ -187,8 +172,5 @@ int main(void) {
     tcase_add_test(tests, explain_as_json_can_be_read);
     tcase_add_test(tests, describe_prints_the_hosts_keys);
     tcase_add_test(tests, a_full_disk_is_not_silent);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -29,14 +29,14 @@ static const char *id;
 
 static void setup(void) {
     const weft_error none = WEFT_ERROR_INIT;
-    directory_enter();
+    scratch_enter();
     err = none;
     config = NULL;
 }
 
 static void teardown(void) {
     weft_config_free(config);
-    directory_leave();
+    scratch_leave();
 }
 
 static weft_status fill_all(void) {
@@ -73,7 +73,7 @@ START_TEST(values_come_from_the_file) {
     ck_assert_str_eq(host.trainable, "a.*,b");
     ck_assert_str_eq(host.token, "");
     ck_assert_str_eq(id, "rows");
-    ck_assert_str_eq(plugin.path, in_directory("x.txt"));
+    ck_assert_str_eq(plugin.path, scratch_path("x.txt"));
     ck_assert_int_eq(plugin.context, 256);
     ck_assert_str_eq(plugin.separator, " # ");
 }
@@ -95,7 +95,7 @@ START_TEST(an_override_counts_more_and_the_last_one_most) {
     write_text("run.ini", "[train]\nsteps = 3\n[data]\npath = a\n");
     ck_assert_ok(load("run.ini", overrides, 4));
     ck_assert_int_eq(host.steps, 7);
-    ck_assert_str_eq(plugin.path, in_directory("b"));
+    ck_assert_str_eq(plugin.path, scratch_path("b"));
     ck_assert_str_eq(plugin.separator, "a # \"b\"");
 }
 END_TEST
@@ -103,7 +103,7 @@ END_TEST
 START_TEST(overrides_alone_are_a_configuration) {
     const char *const overrides[] = {"data.path=b"};
     ck_assert_ok(load(NULL, overrides, 1));
-    ck_assert_str_eq(plugin.path, in_directory("b"));
+    ck_assert_str_eq(plugin.path, scratch_path("b"));
     ck_assert_str_eq(weft_config_name(config), "command line");
 }
 END_TEST
@@ -113,13 +113,13 @@ START_TEST(paths_are_relative_to_what_sets_them) {
     ck_assert_int_eq(mkdir("sub", 0777), 0);
     write_text("sub/run.ini", "[data]\npath = ../up.txt\nplugin = ./my.so\n[train]\nsearch = p, /q/, ../r\n");
     ck_assert_ok(load("sub/run.ini", NULL, 0));
-    ck_assert_str_eq(plugin.path, in_directory("up.txt"));
-    ck_assert_str_eq(id, in_directory("sub/my.so"));
+    ck_assert_str_eq(plugin.path, scratch_path("up.txt"));
+    ck_assert_str_eq(id, scratch_path("sub/my.so"));
     char expected[512];
-    (void)snprintf(expected, sizeof expected, "%s/sub/p,/q,%s/r", test_directory, test_directory);
+    (void)snprintf(expected, sizeof expected, "%s/sub/p,/q,%s/r", scratch, scratch);
     ck_assert_str_eq(host.search, expected);
     ck_assert_ok(load("sub/run.ini", overrides, 1));
-    ck_assert_str_eq(plugin.path, in_directory("over.txt"));
+    ck_assert_str_eq(plugin.path, scratch_path("over.txt"));
 }
 END_TEST
 
@@ -138,7 +138,7 @@ START_TEST(a_section_may_be_filled_by_two_tables) {
         weft_config_fill(config, &plugin, "data", plugin_config_keys(), plugin_config_n_keys, sizeof(weft_key), &err));
     ck_assert_ok(weft_config_finish(config, &err));
     ck_assert_int_eq(host.steps, 4);
-    ck_assert_str_eq(plugin.path, in_directory("a"));
+    ck_assert_str_eq(plugin.path, scratch_path("a"));
     /* the same table again gives the same values; another one with a key of that name is refused */
     host.steps = 0;
     ck_assert_ok(
@@ -293,7 +293,7 @@ START_TEST(a_number_in_a_path_key_is_no_file) {
                                           {"held = 5.txt\n", NULL}};
     ck_assert_int_eq(mkdir("sub", 0777), 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *expected = rows[i][1] != NULL ? rows[i][1] : in_directory(i == 4 ? "sub/5" : "sub/5.txt");
+        const char *expected = rows[i][1] != NULL ? rows[i][1] : scratch_path(i == 4 ? "sub/5" : "sub/5.txt");
         char text[64];
         (void)snprintf(text, sizeof text, "[data]\n%s", rows[i][0]);
         write_text("sub/run.ini", text);
@@ -321,12 +321,12 @@ START_TEST(resolved_reads_back_the_same) {
     ck_assert_int_eq(host.shuffle, 0);
     ck_assert(host.clip == clip);
     ck_assert_str_eq(host.trainable, "a,b");
-    ck_assert_str_eq(plugin.path, in_directory("sub/t.txt"));
+    ck_assert_str_eq(plugin.path, scratch_path("sub/t.txt"));
     ck_assert_str_eq(plugin.separator, " \"a\\b\" ; c ");
-    ck_assert_str_eq(id, in_directory("sub/p.so"));
+    ck_assert_str_eq(id, scratch_path("sub/p.so"));
     ck_assert_ok(weft_config_save_resolved(config, "two.ini", &err));
-    first = read_text("else/one.ini");
-    second = read_text("two.ini");
+    first = read_bytes("else/one.ini", NULL);
+    second = read_bytes("two.ini", NULL);
     ck_assert_str_eq(first, second);
     ck_assert_ptr_null(strstr(first, "s3cret"));
     ck_assert_ptr_null(strstr(first, "token"));
@@ -405,7 +405,7 @@ START_TEST(crlf_files_give_the_same_values) {
     ck_assert_ok(load_text("[train]\r\nsteps = 12\r\ntrainable = a\r\n[data]\r\npath = \"x y\"\r\n"));
     ck_assert_int_eq(host.steps, 12);
     ck_assert_str_eq(host.trainable, "a");
-    ck_assert_str_eq(plugin.path, in_directory("x y"));
+    ck_assert_str_eq(plugin.path, scratch_path("x y"));
 }
 END_TEST
 

@@ -95,8 +95,8 @@ static int try_text(const char *text, size_t n) {
         ck_assert_ok(weft_config_save_resolved(config, "one.ini", &err));
         ck_assert_ok(read_config(&again, "one.ini", &settings2, &err));
         ck_assert_ok(weft_config_save_resolved(again, "two.ini", &err));
-        one = read_text("one.ini");
-        two = read_text("two.ini");
+        one = read_bytes("one.ini", NULL);
+        two = read_bytes("two.ini", NULL);
         ck_assert_str_eq(one, two);
         free(one);
         free(two);
@@ -130,7 +130,7 @@ int main(void) {
     Suite *suite = suite_create("fuzz");
     TCase *tests = tcase_create("ini");
     suite_add_tcase(suite, tests);
-    tcase_add_checked_fixture(tests, directory_enter, directory_leave);
+    tcase_add_checked_fixture(tests, scratch_enter, scratch_leave);
     tcase_set_timeout(tests, 600);
     tcase_add_test(tests, mutated_text_is_read_or_refused);
     return run_suite(suite);

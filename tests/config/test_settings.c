@@ -9,14 +9,14 @@ static weft_settings settings;
 
 static void setup(void) {
     const weft_error none = WEFT_ERROR_INIT;
-    directory_enter();
+    scratch_enter();
     err = none;
     config = NULL;
 }
 
 static void teardown(void) {
     weft_config_free(config);
-    directory_leave();
+    scratch_leave();
 }
 
 /* text follows a [model] section with its path. */
@@ -35,7 +35,7 @@ START_TEST(defaults) {
     ck_assert_ok(load(""));
     ck_assert_str_eq(settings.run.out, "");
     ck_assert_int_eq(settings.run.seed, 1);
-    ck_assert_str_eq(settings.model.path, in_directory("m"));
+    ck_assert_str_eq(settings.model.path, scratch_path("m"));
     ck_assert_int_eq(settings.model.start, WEFT_START_WEIGHTS);
     ck_assert_int_eq(settings.tokenizer.bos, WEFT_CHOICE_AUTO);
     ck_assert_int_eq(settings.tokenizer.eos, WEFT_CHOICE_AUTO);
@@ -144,7 +144,7 @@ START_TEST(training_needs_a_length_and_a_place) {
     ck_assert_says(err, "[run] out");
     ck_assert_ok(load("[run]\nout = o\n[train]\nepochs = 0.5\n"));
     ck_assert_ok(weft_settings_for_training(&settings, config, &err));
-    ck_assert_str_eq(settings.run.out, in_directory("o"));
+    ck_assert_str_eq(settings.run.out, scratch_path("o"));
 }
 END_TEST
 

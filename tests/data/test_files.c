@@ -602,7 +602,7 @@ int main(void) {
     TCase *documents = tcase_create("documents"), *bad = tcase_create("bad input");
     suite_add_tcase(suite, documents);
     tcase_set_timeout(documents, 300);
-    tcase_add_checked_fixture(documents, rig_enter, rig_leave);
+    tcase_add_checked_fixture(documents, scratch_enter, scratch_leave);
     tcase_add_loop_test(documents, files_become_documents, 0, (int)(sizeof files / sizeof *files));
     tcase_add_test(documents, the_format_is_a_choice);
     tcase_add_test(documents, two_files_may_have_two_formats);
@@ -611,7 +611,7 @@ int main(void) {
     tcase_add_test(documents, a_long_context_is_padded);
     suite_add_tcase(suite, bad);
     tcase_set_timeout(bad, 300);
-    tcase_add_checked_fixture(bad, rig_enter, rig_leave);
+    tcase_add_checked_fixture(bad, scratch_enter, scratch_leave);
     tcase_add_loop_test(bad, errors_are_sentences, 0, (int)(sizeof errors / sizeof *errors));
     tcase_add_test(bad, ids_below_zero_are_refused);
     tcase_add_test(bad, a_silent_failure_is_a_failure);

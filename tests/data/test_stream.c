@@ -479,7 +479,7 @@ int main(void) {
     TCase *tests = tcase_create("stream");
     suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 300);
-    tcase_add_checked_fixture(tests, rig_enter, rig_leave);
+    tcase_add_checked_fixture(tests, scratch_enter, scratch_leave);
     tcase_add_test(tests, each_epoch_has_each_row_once);
     tcase_add_test(tests, epochs_and_seeds_differ);
     tcase_add_test(tests, orders_are_even);

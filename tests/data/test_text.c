@@ -402,7 +402,7 @@ int main(void) {
     TCase *rows = tcase_create("rows"), *packing = tcase_create("packing");
     suite_add_tcase(suite, rows);
     tcase_set_timeout(rows, 300);
-    tcase_add_checked_fixture(rows, rig_enter, rig_leave);
+    tcase_add_checked_fixture(rows, scratch_enter, scratch_leave);
     tcase_add_test(rows, a_small_case_by_hand);
     tcase_add_test(rows, every_target_is_there_once);
     tcase_add_test(rows, windows_join);
@@ -413,7 +413,7 @@ int main(void) {
     tcase_add_test(rows, bos_and_eos_count);
     suite_add_tcase(suite, packing);
     tcase_set_timeout(packing, 300);
-    tcase_add_checked_fixture(packing, rig_enter, rig_leave);
+    tcase_add_checked_fixture(packing, scratch_enter, scratch_leave);
     tcase_add_test(packing, packing_is_best_fit_longest_first);
     tcase_add_test(packing, packing_is_near_the_best);
     tcase_add_test(packing, packing_fills_rows);

@@ -6,7 +6,9 @@
 #ifndef WEFT_TEST_DATA_TEXT_RIG_H
 #define WEFT_TEST_DATA_TEXT_RIG_H
 
-#include <check.h>
+#include "scratch.h"
+#include "suite.h"
+
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,39 +23,7 @@
 #define BOS      256
 #define EOS      257
 
-/* For loops over every place: Check's own assertions write to a file each time. */
-#define must(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) ck_abort_msg("line %d: not true: %s", __LINE__, #condition);                                 \
-    } while (0)
-
 /* --- files --- */
-
-static char rig_directory[64] __attribute__((unused)); /* absolute; the working directory too */
-
-static inline void rig_enter(void) {
-    strcpy(rig_directory, "/tmp/weft-data-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(rig_directory));
-    ck_assert_int_eq(chdir(rig_directory), 0);
-}
-
-static inline void rig_leave(void) {
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -rf %s", rig_directory);
-    ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static inline void write_bytes(const char *name, const char *bytes, size_t n) {
-    FILE *file = fopen(name, "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, n, file), n);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
-static inline void write_text(const char *name, const char *text) {
-    write_bytes(name, text, strlen(text));
-}
 
 /* Numbered documents 0, 1, ... of lengths[d] ids, a line each. */
 static inline void write_numbered(const char *name, int first, const int *lengths, int n) {
@@ -354,17 +324,6 @@ static inline uint64_t rig_row_hash(const rig_leaf *from, int32_t row) {
             hash ^= hash >> 29;
         }
     return hash;
-}
-
-#define ck_assert_says(err, part)                                                                                      \
-    ck_assert_msg(strstr((err).text, part) != NULL, "\"%s\" does not say \"%s\"", (err).text, part)
-
-static inline int run_suite(Suite *suite) {
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
 }
 
 #endif

@@ -1,5 +1,7 @@
 /* The kernels' tests once more on each lesser instruction set: oneDNN is told to stay below it, and the device's own
  * loops follow. On a machine that has no more than the set, this repeats what the other tests did. */
+#include "suite.h"
+
 #include <check.h>
 #include <libgen.h>
 #include <stdio.h>
@@ -36,14 +38,8 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("device.instruction_sets");
     TCase *tests = tcase_create("device.instruction_sets");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_add_loop_test(tests, kernels_hold_on_a_lesser_set, 0, 6);
     tcase_set_timeout(tests, 600);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

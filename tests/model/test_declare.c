@@ -1,6 +1,7 @@
 /* What a model plugin declares is what stays, its first mistake is what is reported, and the choice of trained
  * parameters says what it means. */
 #include "fixture.h"
+#include "suite.h"
 
 /* ---- a model plugin that runs a script ---- */
 
@@ -433,8 +434,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("model.declare");
     TCase *tcase = tcase_create("declare");
-    SRunner *runner = NULL;
-    int failures = 0;
     tcase_add_checked_fixture(tcase, setup, fixture_directory_remove);
     tcase_add_test(tcase, names_shapes_and_order_are_kept);
     tcase_add_test(tcase, a_weight_object_is_a_leaf_of_the_tree);
@@ -447,9 +446,5 @@ int main(void) {
     tcase_add_loop_test(tcase, a_choice_that_names_nothing_changes_nothing, 0, LENGTH(wrong_choices));
     tcase_add_test(tcase, a_model_without_a_head_says_so);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* Units, groups and the grid: what travels together, and where each parameter lies. */
 #include "llama.h"
+#include "suite.h"
 #include "model/layout.h"
 
 /* ---- policies ---- */
@@ -256,8 +257,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("model.layout");
     TCase *tcase = tcase_create("layout");
-    SRunner *runner = NULL;
-    int failures = 0;
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, blocks_are_units_and_the_rest_is_the_root);
     tcase_add_test(tcase, the_policy_sees_the_tree_with_tied_storage_once);
@@ -268,9 +267,5 @@ int main(void) {
     tcase_add_test(tcase, the_grid_does_not_depend_on_policy_or_trained_parts);
     tcase_add_test(tcase, a_policy_that_fails_or_lies_is_named);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
+    return run_suite(suite);
 }

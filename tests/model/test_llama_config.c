@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "llama.h"
+#include "suite.h"
 
 /* Small, untied, whole; tests change single keys. */
 static const char base[] = "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 16,"
@@ -342,8 +343,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("model.llama_config");
     TCase *tcase = tcase_create("config.json");
-    SRunner *runner = NULL;
-    int failures = 0;
     tcase_add_checked_fixture(tcase, fixture_directory_make, fixture_directory_remove);
     tcase_add_test(tcase, tree_parameters_and_segments_are_those_of_the_checkpoint);
     tcase_add_test(tcase, what_is_not_said_is_as_in_transformers);
@@ -356,9 +355,5 @@ int main(void) {
     tcase_add_loop_test(tcase, what_changes_the_arithmetic_is_refused_by_name, 0, LENGTH(refused));
     tcase_add_test(tcase, what_is_no_object_is_named_with_its_line);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "fixture.h"
+#include "suite.h"
 #include "model/convert.h"
 #include "model/safetensors.h"
 
@@ -540,8 +541,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("model.safetensors");
     TCase *tcase = tcase_create("safetensors");
-    SRunner *runner = NULL;
-    int failures = 0;
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, fixture_directory_remove);
     tcase_add_test(tcase, types_shapes_and_bytes_come_back);
@@ -563,9 +562,5 @@ int main(void) {
     tcase_add_test(tcase, narrowing_takes_the_nearest_and_the_even_one_of_two);
     tcase_add_test(tcase, conversions_take_any_alignment_and_refuse_other_types);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
+    return run_suite(suite);
 }

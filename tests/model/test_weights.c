@@ -8,6 +8,7 @@
 
 #include "llama.h"
 #include "memory_device.h"
+#include "suite.h"
 #include "model/config_json.h"
 #include "model/convert.h"
 #include "model/safetensors.h"
@@ -675,12 +676,6 @@ static TCase *tests(void) {
 
 int main(void) {
     Suite *suite = suite_create("model.weights");
-    SRunner *runner = NULL;
-    int failures = 0;
     suite_add_tcase(suite, tests());
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failures = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failures == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,7 @@
 /* sgd and adamw against PyTorch's own runs in double (golden/optim), their element-wise kernels driven directly: the
  * same path as a device takes, without the device. */
+#include "suite.h"
+
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -377,8 +379,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("optimizers");
     TCase *tests = tcase_create("optimizers");
-    SRunner *runner = NULL;
-    int failed;
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, open_golden, close_golden);
     tcase_add_loop_test(tests, a_hundred_steps_are_those_of_pytorch, 0, N_CASES);
@@ -389,9 +389,5 @@ int main(void) {
     tcase_add_test(tests, nesterov_without_momentum_is_refused);
     tcase_add_test(tests, defaults_are_pytorchs);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* A plugin's create may start a library, so what it does to the process is looked at as a load is: each kind's own
  * create, with something put before it, in a run as the host opens it. */
+#include "suite.h"
 #include "workshop.h"
 
 #include <locale.h>
@@ -302,19 +303,13 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("create");
     TCase *tests = tcase_create("create");
-    SRunner *runner = NULL;
-    int failed;
     tcase_set_timeout(tests, 120);
-    tcase_add_checked_fixture(tests, workshop_open, workshop_close);
+    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
     tcase_add_loop_test(tests, what_is_the_hosts_is_put_back_and_the_plugin_refused, 0, N_ACTS);
     tcase_add_test(tests, signal_handlers_are_put_back);
     tcase_add_test(tests, a_failure_is_told_before_what_was_changed);
     tcase_add_test(tests, a_failure_without_a_sentence_gets_one);
     tcase_add_test(tests, a_file_is_named);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,4 +1,5 @@
 /* What the loader refuses, with which sentence, and what it takes: plugins broken in one way each. */
+#include "suite.h"
 #include "workshop.h"
 
 #include "plugin/crash.h"
@@ -118,8 +119,8 @@ END_TEST
 
 START_TEST(exports_are_counted) {
     char map[512];
-    (void)snprintf(map, sizeof map, "%s/map", workshop);
-#define MAP(text) workshop_write(map, text, strlen(text))
+    (void)snprintf(map, sizeof map, "%s/map", scratch);
+#define MAP(text) write_bytes(map, text, strlen(text))
     MAP("{ global: weft_plugin_entry; local: *; };");
     expect_file_refused(workshop_build("a.so", "", map), "lacks the export weft_plugin_note");
     MAP("{ global: weft_plugin_note; local: *; };");
@@ -182,10 +183,10 @@ END_TEST
 
 static void patch(const char *path, const char *copy, size_t at, const void *bytes, size_t n_bytes) {
     size_t n = 0;
-    unsigned char *image = workshop_read(path, &n);
+    unsigned char *image = (unsigned char *)read_bytes(path, &n);
     ck_assert_uint_le(at + n_bytes, n);
     memcpy(image + at, bytes, n_bytes);
-    workshop_write(copy, image, n);
+    write_bytes(copy, image, n);
     free(image);
 }
 
@@ -194,7 +195,7 @@ START_TEST(headers_of_other_machines_are_named) {
     const uint16_t arm = EM_AARCH64, intel = EM_X86_64, executable = ET_EXEC;
     const unsigned char class32 = ELFCLASS32, big = ELFDATA2MSB;
     char copy[512];
-    (void)snprintf(copy, sizeof copy, "%s/patched.so", workshop);
+    (void)snprintf(copy, sizeof copy, "%s/patched.so", scratch);
 #ifdef __aarch64__
     patch(path, copy, offsetof(Elf64_Ehdr, e_machine), &intel, 2);
     expect_file_refused(copy, "is built for x86-64; this machine is AArch64");
@@ -216,7 +217,7 @@ END_TEST
 START_TEST(truncated_files_are_refused_at_every_length) {
     const char *path = workshop_build("good.so", "", NULL);
     size_t n = 0, length;
-    unsigned char *image = workshop_read(path, &n);
+    unsigned char *image = (unsigned char *)read_bytes(path, &n);
     weft_preflight note;
     for (length = 0; length < n; length++) {
         weft_error err = WEFT_ERROR_INIT;
@@ -228,7 +229,7 @@ START_TEST(truncated_files_are_refused_at_every_length) {
         free(cut);
     }
     ck_assert_int_eq(weft_preflight_read(&note, image, n, NULL), WEFT_OK);
-    workshop_write(path, image, n / 2);
+    write_bytes(path, image, n / 2);
     expect_file_refused(path, "is truncated");
     free(image);
 }
@@ -236,13 +237,13 @@ END_TEST
 
 START_TEST(what_is_no_shared_object_is_named) {
     char path[512];
-    (void)snprintf(path, sizeof path, "%s/text.so", workshop);
-    workshop_write(path, "not a library\n", 14);
+    (void)snprintf(path, sizeof path, "%s/text.so", scratch);
+    write_bytes(path, "not a library\n", 14);
     expect_file_refused(path, "is not an ELF file, so it is no plugin");
-    workshop_write(path, "", 0);
+    write_bytes(path, "", 0);
     expect_file_refused(path, "is not an ELF file, so it is no plugin");
-    expect_file_refused(workshop, "is not a regular file");
-    (void)snprintf(path, sizeof path, "%s/absent.so", workshop);
+    expect_file_refused(scratch, "is not a regular file");
+    (void)snprintf(path, sizeof path, "%s/absent.so", scratch);
     expect_file_refused(path, "cannot be found: No such file or directory");
     ck_assert_int_eq(symlink("/nowhere/at/all.so", path), 0);
     expect_file_refused(path, "cannot be found: No such file or directory");
@@ -252,21 +253,21 @@ END_TEST
 /* Puts another text of the same length in the place of one that occurs in the file. */
 static void replace_text(const char *path, const char *copy, const char *old, const char *new) {
     size_t n = 0, i, found = 0;
-    unsigned char *image = workshop_read(path, &n);
+    unsigned char *image = (unsigned char *)read_bytes(path, &n);
     for (i = 0; i + strlen(old) < n; i++) {
         if (memcmp(image + i, old, strlen(old) + 1) != 0) continue;
         memcpy(image + i, new, strlen(new));
         found++;
     }
     ck_assert_uint_gt(found, 0);
-    workshop_write(copy, image, n);
+    write_bytes(copy, image, n);
     free(image);
 }
 
 START_TEST(a_newer_c_library_is_named) {
     const char *path = workshop_build("good.so", "-DAT_LOAD='if (getppid() < 0) abort()'", NULL);
     char copy[512];
-    (void)snprintf(copy, sizeof copy, "%s/patched.so", workshop);
+    (void)snprintf(copy, sizeof copy, "%s/patched.so", scratch);
     replace_text(path, copy, "GLIBC_2.2.5", "GLIBC_9.8.7");
     expect_file_refused(copy, "needs GLIBC_9.8, and this system has ");
 }
@@ -277,13 +278,13 @@ START_TEST(a_missing_library_is_named) {
     (void)snprintf(command, sizeof command,
                    "echo 'int lamp(void); int lamp(void) { return 1; }' | cc -x c - -shared -fPIC "
                    "-o %s/liblamp.so",
-                   workshop);
+                   scratch);
     workshop_run(command);
-    (void)snprintf(flags, sizeof flags, "-Wl,--no-as-needed -L%s -llamp", workshop);
+    (void)snprintf(flags, sizeof flags, "-Wl,--no-as-needed -L%s -llamp", scratch);
     (void)workshop_build("weft-optimizer-sample.so", flags, NULL);
-    (void)snprintf(command, sizeof command, "%s/liblamp.so", workshop);
+    (void)snprintf(command, sizeof command, "%s/liblamp.so", scratch);
     ck_assert_int_eq(unlink(command), 0);
-    (void)snprintf(command, sizeof command, "%s/weft-optimizer-sample.so", workshop);
+    (void)snprintf(command, sizeof command, "%s/weft-optimizer-sample.so", scratch);
     expect_file_refused(command, "cannot be loaded: liblamp.so: cannot open shared object file");
 }
 END_TEST
@@ -298,7 +299,7 @@ START_TEST(damaged_bytes_never_crash_the_preflight) {
     const char *path = workshop_build("good.so", "-s", NULL);
     const int rounds = 20000;
     size_t n = 0;
-    unsigned char *image = workshop_read(path, &n), *damaged = malloc(n);
+    unsigned char *image = (unsigned char *)read_bytes(path, &n), *damaged = malloc(n);
     uint64_t state = 20240607;
     int round, refused = 0, taken = 0;
     for (round = 0; round < rounds; round++) {
@@ -351,7 +352,7 @@ static const weft_loaded *expect_get(weft_plugins *plugins, const char *kind, co
 
 START_TEST(a_plugin_is_found_by_id_and_by_path) {
     const char *path = workshop_build("weft-optimizer-sample.so", "", NULL);
-    weft_plugins *plugins = registry(workshop, NULL);
+    weft_plugins *plugins = registry(scratch, NULL);
     const weft_loaded *loaded = expect_get(plugins, "optimizer", "sample");
     weft_optimizer *optimizer = NULL;
     const int64_t bytes = weft_services_bytes();
@@ -377,18 +378,18 @@ START_TEST(the_order_of_the_search_holds) {
     char first[512], second[512], third[600], home[512], command[4096];
     weft_plugins *plugins = NULL;
     (void)workshop_build("weft-optimizer-sample.so", "", NULL);
-    (void)snprintf(first, sizeof first, "%s/first", workshop);
-    (void)snprintf(second, sizeof second, "%s/second", workshop);
-    (void)snprintf(home, sizeof home, "%s/data", workshop);
+    (void)snprintf(first, sizeof first, "%s/first", scratch);
+    (void)snprintf(second, sizeof second, "%s/second", scratch);
+    (void)snprintf(home, sizeof home, "%s/data", scratch);
     (void)snprintf(third, sizeof third, "%s/weft/plugins", home);
     (void)snprintf(command, sizeof command,
                    "cd %s && mkdir -p %s %s %s && for d in %s %s %s; do "
                    "cp weft-optimizer-sample.so $d; done",
-                   workshop, first, second, third, first, second, third);
+                   scratch, first, second, third, first, second, third);
     workshop_run(command);
     (void)setenv("WEFT_PLUGIN_PATH", second, 1);
     (void)setenv("XDG_DATA_HOME", home, 1);
-    ck_assert_int_eq(chdir(workshop), 0); /* the working directory holds one too, and is not looked at */
+    ck_assert_int_eq(chdir(scratch), 0); /* the working directory holds one too, and is not looked at */
     plugins = registry(first, NULL);
     ck_assert_int_eq(strncmp(expect_get(plugins, "optimizer", "sample")->path, first, strlen(first)), 0);
     weft_plugins_destroy(plugins);
@@ -410,9 +411,9 @@ START_TEST(what_is_not_found_is_told_with_paths_and_the_nearest_name) {
     char tried[600];
     weft_plugins *plugins = NULL;
     (void)workshop_build("weft-optimizer-sample.so", "", NULL);
-    plugins = registry(workshop, NULL);
+    plugins = registry(scratch, NULL);
     expect_get_refused(plugins, "optimizer", "sampel", "did you mean sample?");
-    (void)snprintf(tried, sizeof tried, "Tried:\n  %s/weft-optimizer-sampel.so\n", workshop);
+    (void)snprintf(tried, sizeof tried, "Tried:\n  %s/weft-optimizer-sampel.so\n", scratch);
     expect_get_refused(plugins, "optimizer", "sampel", tried);
     expect_get_refused(plugins, "optimizr", "sample", "no plugin kind \"optimizr\"; there are model, optimizer");
     weft_plugins_destroy(plugins);
@@ -423,11 +424,11 @@ START_TEST(a_hit_that_cannot_be_loaded_ends_the_search) {
     char first[512], path[600], both[1200];
     weft_plugins *plugins = NULL;
     (void)workshop_build("weft-optimizer-sample.so", "", NULL);
-    (void)snprintf(first, sizeof first, "%s/first", workshop);
+    (void)snprintf(first, sizeof first, "%s/first", scratch);
     (void)snprintf(path, sizeof path, "%s/weft-optimizer-sample.so", first);
-    (void)snprintf(both, sizeof both, "%s:%s", first, workshop);
+    (void)snprintf(both, sizeof both, "%s:%s", first, scratch);
     ck_assert_int_eq(mkdir(first, 0755), 0);
-    workshop_write(path, "text", 4);
+    write_bytes(path, "text", 4);
     plugins = registry(both, NULL);
     expect_get_refused(plugins, "optimizer", "sample", "is not an ELF file");
     ck_assert_int_eq(unlink(path), 0);
@@ -454,7 +455,7 @@ START_TEST(a_file_name_must_tell_the_truth) {
     weft_plugins *plugins = NULL;
     (void)workshop_build("weft-optimizer-other.so", "", NULL);
     (void)workshop_build("weft-model-sample.so", "-O1", NULL);
-    plugins = registry(workshop, NULL);
+    plugins = registry(scratch, NULL);
     expect_get_refused(plugins, "optimizer", "other",
                        "holds optimizer:sample, and not the optimizer:other of its name");
     expect_get_refused(plugins, "model", "sample", "holds optimizer:sample, and not the model:sample of its name");
@@ -469,8 +470,8 @@ START_TEST(one_file_may_hold_several_plugins) {
     const char *path = workshop_build("weft-optimizer-sample.so", "-DSAMPLE_N=2 " NOTE(TWO), NULL);
     char link[512];
     const weft_loaded *first = NULL, *second = NULL;
-    weft_plugins *plugins = registry(workshop, NULL);
-    (void)snprintf(link, sizeof link, "%s/weft-optimizer-second.so", workshop);
+    weft_plugins *plugins = registry(scratch, NULL);
+    (void)snprintf(link, sizeof link, "%s/weft-optimizer-second.so", scratch);
     ck_assert_int_eq(symlink("weft-optimizer-sample.so", link), 0);
     first = expect_get(plugins, "optimizer", "sample");
     second = expect_get(plugins, "optimizer", "second");
@@ -495,20 +496,20 @@ START_TEST(a_pin_holds_the_file) {
     memset(wrong, 'a', 64);
     wrong[64] = 0;
     (void)snprintf(pin, sizeof pin, "optimizer:sample=%s", wrong);
-    plugins = registry(workshop, pin);
+    plugins = registry(scratch, pin);
     expect_get_refused(plugins, "optimizer", "sample", "but [plugins] pin says aaaa"); /* and its code did not run */
     expect_get_refused(plugins, "optimizer", path, "but [plugins] pin says aaaa");
     weft_plugins_destroy(plugins);
     path = workshop_build("weft-optimizer-sample.so", "", NULL);
-    plugins = registry(workshop, NULL);
+    plugins = registry(scratch, NULL);
     loaded = expect_get(plugins, "optimizer", "sample");
     weft_plugins_destroy(plugins);
     (void)snprintf(pin, sizeof pin, "model:sample=%s,optimizer:sample=%s", wrong, loaded->sha256);
-    plugins = registry(workshop, pin);
+    plugins = registry(scratch, pin);
     ck_assert_ptr_eq(expect_get(plugins, "optimizer", "sample"), loaded);
     weft_plugins_destroy(plugins);
     (void)snprintf(pin, sizeof pin, "optimizer:sample=%s", wrong);
-    plugins = registry(workshop, pin); /* a file that another registry loaded before is held too */
+    plugins = registry(scratch, pin); /* a file that another registry loaded before is held too */
     expect_get_refused(plugins, "optimizer", path, "but [plugins] pin says aaaa");
     weft_plugins_destroy(plugins);
 }
@@ -642,11 +643,11 @@ START_TEST(the_list_survives_every_plugin) {
         (void)snprintf(name, sizeof name, "weft-optimizer-%s.so", rows[i][0]);
         (void)workshop_build(name, rows[i][1], NULL);
     }
-    (void)snprintf(later, sizeof later, "%s/later", workshop);
-    (void)snprintf(command, sizeof command, "mkdir %s && cp %s/weft-optimizer-sample.so %s", later, workshop, later);
+    (void)snprintf(later, sizeof later, "%s/later", scratch);
+    (void)snprintf(command, sizeof command, "mkdir %s && cp %s/weft-optimizer-sample.so %s", later, scratch, later);
     workshop_run(command);
     (void)setenv("WEFT_PLUGIN_PATH", later, 1);
-    ck_assert_int_eq(weft_search_open(&search, workshop, &err), WEFT_OK);
+    ck_assert_int_eq(weft_search_open(&search, scratch, &err), WEFT_OK);
     ck_assert_msg(weft_plugins_scan(out, &search, 1, &err) == WEFT_OK, "%s", err.text);
     ck_assert_uint_ge(json_array_size(out), 7);
     for (i = 0; i < 6; i++) {
@@ -708,12 +709,10 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("loader");
     TCase *tests = tcase_create("files"), *table = tcase_create("broken");
-    SRunner *runner = NULL;
-    int failed;
     tcase_set_timeout(tests, 120);
     tcase_set_timeout(table, 120);
-    tcase_add_checked_fixture(tests, workshop_open, workshop_close);
-    tcase_add_checked_fixture(table, workshop_open, workshop_close);
+    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
+    tcase_add_checked_fixture(table, scratch_make, scratch_remove);
     tcase_add_loop_test(table, one_broken_rule_is_refused_by_its_sentence, 0, N_BROKEN);
     tcase_add_test(tests, exports_are_counted);
     tcase_add_test(tests, the_mode_is_put_back);
@@ -744,9 +743,5 @@ int main(void) {
     tcase_add_loop_test(tests, parallel_for_runs_each_index_once, 0, 4);
     suite_add_tcase(suite, table);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* The installed tree is all that a plugin author needs: it is installed, moved, and the template is built against it in
  * another folder, once with CMake and once with pkg-config; what comes out is held against a reference in double: its
  * update alone, and a model that the host trains with it. */
+#include "suite.h"
 #include "workshop.h"
 
 #include <math.h>
@@ -21,13 +22,13 @@
 
 static char installed[400], by_cmake[600], by_pkg_config[600];
 
-/* Runs a command whose words are workshop paths; its output is shown only if it fails. */
+/* Runs a command whose words are scratch paths; its output is shown only if it fails. */
 static void run(const char *format, ...) WEFT_PRINTF(1, 2);
 static void run(const char *format, ...) {
     char command[6000];
     size_t n;
     va_list args;
-    (void)snprintf(command, sizeof command, "cd %s && { ", workshop);
+    (void)snprintf(command, sizeof command, "cd %s && { ", scratch);
     n = strlen(command);
     va_start(args, format);
     (void)vsnprintf(command + n, sizeof command - n, format, args);
@@ -40,13 +41,13 @@ static void run(const char *format, ...) {
 static void install_and_build(void) {
     const char *build = getenv("WEFT_BUILD");
     ck_assert_msg(build != NULL, "WEFT_BUILD must name the build directory; ctest sets it");
-    workshop_open();
-    (void)snprintf(installed, sizeof installed, "%s/moved", workshop);
-    (void)snprintf(by_cmake, sizeof by_cmake, "%s/elsewhere/build/weft-optimizer-lion.so", workshop);
-    (void)snprintf(by_pkg_config, sizeof by_pkg_config, "%s/pc/weft-optimizer-lion.so", workshop);
+    scratch_make();
+    (void)snprintf(installed, sizeof installed, "%s/moved", scratch);
+    (void)snprintf(by_cmake, sizeof by_cmake, "%s/elsewhere/build/weft-optimizer-lion.so", scratch);
+    (void)snprintf(by_pkg_config, sizeof by_pkg_config, "%s/pc/weft-optimizer-lion.so", scratch);
     run("cmake --install %s --prefix %s/installed && mv installed moved && "
         "cp -r moved/share/weft/template/optimizer-lion elsewhere && mkdir pc",
-        build, workshop);
+        build, scratch);
     run("cmake -S elsewhere -B elsewhere/build -DCMAKE_PREFIX_PATH=%s && cmake --build elsewhere/build", installed);
     run("export PKG_CONFIG_PATH=$(dirname $(find %s -name weft.pc)) && "
         "cc -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags weft) elsewhere/lion.c "
@@ -325,18 +326,18 @@ START_TEST(the_moved_program_finds_its_plugins_and_the_new_one) {
     (void)snprintf(found, sizeof found, "file    %s/", installed);
     expect_output(command, found);
     (void)snprintf(command, sizeof command,
-                   "WEFT_PLUGIN_PATH=%s/elsewhere/build %s/bin/weft plugins describe optimizer:lion", workshop,
+                   "WEFT_PLUGIN_PATH=%s/elsewhere/build %s/bin/weft plugins describe optimizer:lion", scratch,
                    installed);
     expect_output(command, "optimizer:lion 0.1.0 (optimizer/1)");
     expect_output(command, "beta2         0.99");
     (void)snprintf(command, sizeof command, "WEFT_PLUGIN_PATH=%s/elsewhere/build %s/bin/weft plugins list --json",
-                   workshop, installed);
+                   scratch, installed);
     expect_output(command, "\"id\": \"lion\"");
     expect_output(command, "\"id\": \"sgd\"");
     (void)snprintf(command, sizeof command,
                    "cd %s/elsewhere/build && %s/bin/weft plugins describe "
                    "optimizer:./weft-optimizer-lion.so",
-                   workshop, installed);
+                   scratch, installed);
     expect_output(command, "optimizer:lion 0.1.0 (optimizer/1)");
 }
 END_TEST
@@ -354,7 +355,7 @@ START_TEST(the_moved_program_trains_and_resumes_with_it) {
     (void)snprintf(command, sizeof command,
                    "cd %s/trained && wc -l metrics.jsonl && cat config.ini && ls model "
                    "checkpoints/step-4/state",
-                   workshop);
+                   scratch);
     expect_output(command, "4 metrics.jsonl");
     expect_output(command, by_cmake);
     expect_output(command, "exp_avg.safetensors");
@@ -365,18 +366,12 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("out of tree");
     TCase *tests = tcase_create("out of tree");
-    SRunner *runner = NULL;
-    int failed;
     tcase_set_timeout(tests, 120);
-    tcase_add_unchecked_fixture(tests, install_and_build, workshop_close);
+    tcase_add_unchecked_fixture(tests, install_and_build, scratch_remove);
     tcase_add_test(tests, its_update_is_that_of_the_reference);
     tcase_add_loop_test(tests, a_model_trained_with_it_equals_the_reference, 0, 2);
     tcase_add_test(tests, the_moved_program_finds_its_plugins_and_the_new_one);
     tcase_add_test(tests, the_moved_program_trains_and_resumes_with_it);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,6 +1,8 @@
 /* tests/program/test_check.c: the checker accepts what strategies emit and refuses what is broken, by name.
  *
  * The job: embed, two layers of attn and mlp, head; two leaves; unit layers.0 frozen where a case says so. */
+#include "suite.h"
+
 #include "program/jobs.h"
 
 enum { NONE = -1 };
@@ -464,8 +466,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("check");
     TCase *tests = tcase_create("programs");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, a_broken_program_is_refused_by_name, 0, N_CASES);
     tcase_add_test(tests, every_program_of_single_is_accepted);
@@ -479,8 +479,5 @@ int main(void) {
     tcase_add_test(tests, checkpointing_keeps_what_waits_for_what);
     suite_add_tcase(suite, tests);
     printf("%d kinds of broken programs\n", (int)N_CASES);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* tests/program/test_execute.c: events run in their order with their slots; the trace says what happened and what was
  * used. */
 #include "simulate.h"
+#include "suite.h"
 
 static const tiny_options plain = {WEFT_MODE_TRAIN, 2, false, 0, false};
 static const tiny_options checkpointing = {WEFT_MODE_TRAIN, 2, false, 0, true};
@@ -432,8 +433,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("execute");
     TCase *cases = tcase_create("programs");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     tcase_set_timeout(cases, 120);
     tcase_add_test(cases, events_run_once_each_in_their_order);
     tcase_add_test(cases, the_trace_holds_every_event_with_its_times);
@@ -454,8 +453,5 @@ int main(void) {
     tcase_add_test(cases, the_price_adds_up);
     tcase_add_test(cases, programs_and_traces_are_printed_by_name);
     suite_add_tcase(suite, cases);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

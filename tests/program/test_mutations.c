@@ -4,6 +4,7 @@
  * valid programs is either refused with a sentence, or placed and run to the same hash (simulate.h). Both counts are
  * printed. */
 #include "simulate.h"
+#include "suite.h"
 
 typedef struct counts {
     int64_t refused, equal;
@@ -268,16 +269,11 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("mutations");
     TCase *cases = tcase_create("programs");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     tcase_set_timeout(cases, 600);
     tcase_add_test(cases, every_mutant_is_refused_or_computes_the_same);
     tcase_add_test(cases, the_simulation_sees_another_order_of_the_sum);
     tcase_add_test(cases, the_simulation_sees_a_norm_that_comes_too_early);
     tcase_add_test(cases, the_simulation_sees_every_slot_that_is_moved_onto_a_live_one);
     suite_add_tcase(suite, cases);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -2,6 +2,8 @@
  * must be. */
 #include "memory/place.h"
 
+#include "suite.h"
+
 #include <check.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -207,8 +209,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("place");
     TCase *cases = tcase_create("intervals");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     tcase_set_timeout(cases, 120);
     tcase_add_test(cases, intervals_that_live_together_share_no_byte);
     tcase_add_test(cases, the_judge_of_these_tests_sees_an_overlap);
@@ -217,8 +217,5 @@ int main(void) {
     tcase_add_test(cases, the_same_intervals_give_the_same_offsets);
     tcase_add_test(cases, nothing_needs_no_arena_and_nonsense_is_refused);
     suite_add_tcase(suite, cases);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

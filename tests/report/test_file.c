@@ -1,4 +1,7 @@
 /* A file appears whole or not at all. */
+#include "scratch.h"
+#include "suite.h"
+
 #include <check.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -9,22 +12,12 @@
 
 #include "report/file.h"
 
-static char directory[64];
 static weft_error err;
 
 static void enter(void) {
     const weft_error none = WEFT_ERROR_INIT;
     err = none;
-    strcpy(directory, "/tmp/weft-file-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(directory));
-    ck_assert_int_eq(chdir(directory), 0);
-}
-
-static void leave(void) {
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -rf %s", directory);
-    ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(system(command), 0);
+    scratch_enter();
 }
 
 static size_t count_files(void) {
@@ -37,12 +30,9 @@ static size_t count_files(void) {
 }
 
 static void holds(const char *name, const char *text) {
-    char bytes[64] = "";
-    FILE *file = fopen(name, "rb");
-    ck_assert_ptr_nonnull(file);
-    (void)fread(bytes, 1, sizeof bytes - 1, file);
-    (void)fclose(file);
+    char *bytes = read_bytes(name, NULL);
     ck_assert_str_eq(bytes, text);
+    free(bytes);
 }
 
 START_TEST(replaces_the_old_content) {
@@ -109,16 +99,12 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("file");
     TCase *tests = tcase_create("whole files");
-    SRunner *runner = srunner_create(suite);
     suite_add_tcase(suite, tests);
-    tcase_add_checked_fixture(tests, enter, leave);
+    tcase_add_checked_fixture(tests, enter, scratch_leave);
     tcase_add_test(tests, replaces_the_old_content);
     tcase_add_test(tests, nothing_is_there_before_commit_and_after_cancel);
     tcase_add_test(tests, a_missing_directory_is_said);
     tcase_add_test(tests, a_write_that_fails_keeps_the_old_content);
     tcase_add_test(tests, a_directory_is_not_replaced);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

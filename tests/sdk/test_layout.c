@@ -1,5 +1,7 @@
 /* The public structs are what plugins were compiled with: every size, offset and slot order is held against layout.txt.
  * A change on purpose is a new layout.txt, which this program writes to layout.txt in the build directory. */
+#include "suite.h"
+
 #include <check.h>
 #include <stdlib.h>
 #include <glob.h>
@@ -120,14 +122,8 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("layout");
     TCase *tests = tcase_create("layout");
-    SRunner *runner = NULL;
-    int failed;
     tcase_add_test(tests, no_layout_has_changed);
     tcase_add_test(tests, every_public_struct_is_held);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,5 +1,6 @@
 /* tests/tensor/test_generate.c: logits with and without a past in the key-value state. */
 #include "graph_models.h"
+#include "suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -115,14 +116,9 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("generation");
     TCase *generation = tcase_create("generation");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     tcase_set_timeout(generation, 60);
     tcase_add_loop_test(generation, the_cache_changes_no_logits, 0, RIG_DEVICES);
     tcase_add_test(generation, a_state_that_is_full_is_refused);
     suite_add_tcase(suite, generation);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* tests/tensor/test_graph.c: how planned graphs behave when they run: what they touch, what they refuse, what stays the
  * same bit by bit. Both devices where bits are at stake. */
 #include "graph_models.h"
+#include "suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -532,8 +533,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("graphs");
     TCase *slots = tcase_create("slots"), *bits = tcase_create("bits");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
 #if !defined(__SANITIZE_ADDRESS__)
     tcase_add_test(slots, running_allocates_nothing);
 #endif
@@ -552,8 +551,5 @@ int main(void) {
     tcase_add_loop_test(bits, evaluation_gives_the_loss_of_training, 0, RIG_DEVICES);
     suite_add_tcase(suite, slots);
     suite_add_tcase(suite, bits);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* tests/tensor/test_ops.c: every operator's backward, alone and composed, against finite differences of its forward; on
  * the reference device and on device/cpu; and the two devices against each other. */
 #include "graph_models.h"
+#include "suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -314,15 +315,10 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("operators");
     TCase *differences = tcase_create("finite differences"), *oracle = tcase_create("oracle");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     tcase_set_timeout(differences, 120);
     tcase_add_loop_test(differences, gradients_agree_with_finite_differences, 0, N_CASES * RIG_DEVICES);
     tcase_add_loop_test(oracle, devices_agree, 0, N_CASES);
     suite_add_tcase(suite, differences);
     suite_add_tcase(suite, oracle);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

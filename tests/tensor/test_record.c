@@ -1,5 +1,6 @@
 /* tests/tensor/test_record.c: what a model may do while it is recorded, and the sentence for what it may not. */
 #include "graph_models.h"
+#include "suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -253,16 +254,11 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("records");
     TCase *mistaken = tcase_create("mistakes"), *sound = tcase_create("records");
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     tcase_add_loop_test(mistaken, the_first_mistake_is_told_in_words, 0, N_MISTAKES);
     tcase_add_test(sound, a_graph_is_planned_once_and_runs_only_then);
     tcase_add_test(sound, parameters_are_read_once_each_in_order_of_use);
     tcase_add_test(sound, a_record_prints_a_line_per_operator);
     suite_add_tcase(suite, mistaken);
     suite_add_tcase(suite, sound);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

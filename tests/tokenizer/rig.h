@@ -3,7 +3,9 @@
 #ifndef WEFT_TEST_TOKENIZER_RIG_H
 #define WEFT_TEST_TOKENIZER_RIG_H
 
-#include <check.h>
+#include "scratch.h"
+#include "suite.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,12 +15,6 @@
 #include "plugin/services.h"
 #include "report/bytes.h"
 #include <weft/tokenizer.h>
-
-/* For loops over every place: Check's own assertions write to a file each time. */
-#define must(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) ck_abort_msg("line %d: not true: %s", __LINE__, #condition);                                 \
-    } while (0)
 
 /* --- the host --- */
 
@@ -127,41 +123,20 @@ static inline weft_bytes rig_decode(const weft_tokenizer *tokenizer, const weft_
 
 /* --- files --- */
 
-static char rig_directory[64] __attribute__((unused));
-
 static inline void rig_enter(void) {
-    strcpy(rig_directory, "/tmp/weft-bpe-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(rig_directory));
+    scratch_make();
     rig_load();
-}
-
-static inline void rig_leave(void) {
-    char command[128];
-    (void)snprintf(command, sizeof command, "rm -rf %s", rig_directory);
-    ck_assert_int_eq(system(command), 0);
-}
-
-static inline void rig_write(const char *name, const void *bytes, size_t n) {
-    char path[512];
-    FILE *file = NULL;
-    (void)snprintf(path, sizeof path, "%s/%s", rig_directory, name);
-    file = fopen(path, "wb");
-    ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(fwrite(bytes, 1, n, file), n);
-    ck_assert_int_eq(fclose(file), 0);
 }
 
 static inline void rig_write_json(const char *name, const json_t *json) {
     char *text = json_dumps(json, JSON_COMPACT);
     ck_assert_ptr_nonnull(text);
-    rig_write(name, text, strlen(text));
+    write_text(scratch_path(name), text);
     free(text);
 }
 
 static inline void rig_remove(const char *name) {
-    char path[512];
-    (void)snprintf(path, sizeof path, "%s/%s", rig_directory, name);
-    (void)unlink(path);
+    (void)unlink(scratch_path(name));
 }
 
 /* False where the file is not there. */
@@ -194,15 +169,6 @@ static inline json_t *rig_load_json(const char *path) {
 static inline uint32_t rig_chance(uint64_t *state, uint32_t below) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(*state >> 33) % below;
-}
-
-static inline int rig_run(Suite *suite) {
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 #endif

@@ -139,12 +139,12 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("tokenizer assets");
     TCase *tests = tcase_create("bpe");
-    tcase_add_checked_fixture(tests, rig_enter, rig_leave);
+    tcase_add_checked_fixture(tests, rig_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, whole_files_give_the_librarys_ids_and_come_back, 0,
                         (int)(sizeof known / sizeof known[0]));
     tcase_add_loop_test(tests, short_texts_give_the_expected_ids, 0, 2);
     tcase_add_test(tests, they_tell_their_special_ids);
     suite_add_tcase(suite, tests);
-    return rig_run(suite);
+    return run_suite(suite);
 }

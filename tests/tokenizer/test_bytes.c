@@ -71,7 +71,7 @@ static void write_characters(const char *decoder_and_more) {
                            "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": "
                            "[\"a b\"]}%s}",
                            decoder_and_more);
-    rig_write("tokenizer.json", text, (size_t)n);
+    write_bytes(scratch_path("tokenizer.json"), text, (size_t)n);
 }
 
 static const struct {
@@ -91,7 +91,7 @@ START_TEST(what_has_no_piece_is_an_error_with_its_offset) {
         weft_bytes out = {NULL, 0, 0};
         weft_error err = WEFT_ERROR_INIT;
         write_characters(unwritable[i].more);
-        tokenizer = rig_open(rig_directory);
+        tokenizer = rig_open(scratch);
         ck_assert_int_eq(rig_try_encode(tokenizer, &out, unwritable[i].text, strlen(unwritable[i].text), 0, &err),
                          WEFT_E_DATA);
         ck_assert_msg(strstr(err.text, unwritable[i].says) != NULL, "expected \"%s\", got: %s", unwritable[i].says,
@@ -106,7 +106,7 @@ START_TEST(an_id_outside_the_vocabulary_is_an_error) {
     static const int32_t outside[] = {3, -1, INT32_MAX, INT32_MIN};
     weft_tokenizer *tokenizer = NULL;
     write_characters("");
-    tokenizer = rig_open(rig_directory);
+    tokenizer = rig_open(scratch);
     for (size_t i = 0; i < 4; i++) {
         const int32_t ids[2] = {0, outside[i]};
         weft_bytes out = {NULL, 0, 0};
@@ -125,7 +125,7 @@ START_TEST(bos_and_eos_that_are_not_there_are_errors) {
     const uint32_t flags[2] = {WEFT_ENCODE_BOS, WEFT_ENCODE_EOS};
     const char *const says[2] = {"has no BOS token", "has no EOS token"};
     write_characters("");
-    tokenizer = rig_open(rig_directory);
+    tokenizer = rig_open(scratch);
     for (size_t i = 0; i < 2; i++) {
         weft_bytes out = {NULL, 0, 0};
         weft_error err = WEFT_ERROR_INIT;
@@ -167,7 +167,7 @@ START_TEST(a_run_of_millions_takes_seconds) {
     ck_assert_ptr_nonnull(text);
     memset(text, 'a', n + 37);
     write_doubling();
-    tokenizer = rig_open(rig_directory);
+    tokenizer = rig_open(scratch);
     ids = rig_encode(tokenizer, text, n + 37, 0);
     ck_assert_uint_eq(rig_n(&ids), n / 64 + 3); /* 37 = 32 + 4 + 1 */
     for (size_t i = 0; i < n / 64; i++)
@@ -326,7 +326,7 @@ static bool try_file(uint64_t *state) {
     weft_bytes ids = {NULL, 0, 0};
     weft_tokenizer *tokenizer = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    const bool made = plugin->create(&tokenizer, rig_host(), NULL, rig_directory, &err) == WEFT_OK;
+    const bool made = plugin->create(&tokenizer, rig_host(), NULL, scratch, &err) == WEFT_OK;
     if (made) {
         char text[200];
         const size_t n = wild_text(text, sizeof text, state);
@@ -337,7 +337,7 @@ static bool try_file(uint64_t *state) {
         weft_bytes_free(&ids);
         plugin->destroy(tokenizer);
     } else {
-        must(strstr(err.text, rig_directory) != NULL && err.code != WEFT_E_MEMORY);
+        must(strstr(err.text, scratch) != NULL && err.code != WEFT_E_MEMORY);
     }
     must(rig_held == 0);
     return made;
@@ -358,7 +358,7 @@ START_TEST(damaged_files_do_no_harm) {
         weft_bytes file;
         must(rig_read(&file, path));
         damage(&file, &state);
-        rig_write("tokenizer.json", file.data, file.n);
+        write_bytes(scratch_path("tokenizer.json"), file.data, file.n);
         made += try_file(&state);
         weft_bytes_free(&file);
     }
@@ -429,7 +429,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("tokenizer bytes");
     TCase *tests = tcase_create("bpe");
-    tcase_add_checked_fixture(tests, rig_enter, rig_leave);
+    tcase_add_checked_fixture(tests, rig_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, any_bytes_come_back, 0, 4);
     tcase_add_loop_test(tests, every_single_byte_has_ids, 0, 4);
@@ -443,5 +443,5 @@ int main(void) {
     tcase_add_loop_test(tests, wrong_values_do_no_harm, 0, 4);
     tcase_add_loop_test(tests, memory_that_ends_is_an_error, 0, 4);
     suite_add_tcase(suite, tests);
-    return rig_run(suite);
+    return run_suite(suite);
 }

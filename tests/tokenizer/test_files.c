@@ -48,10 +48,10 @@ static void refused(const char *what, weft_error *err) {
     const weft_error fresh = WEFT_ERROR_INIT;
     weft_tokenizer *tokenizer = NULL;
     *err = fresh;
-    ck_assert_msg(plugin->create(&tokenizer, rig_host(), NULL, rig_directory, err) != WEFT_OK, "accepted: %s", what);
+    ck_assert_msg(plugin->create(&tokenizer, rig_host(), NULL, scratch, err) != WEFT_OK, "accepted: %s", what);
     ck_assert_ptr_null(tokenizer);
     ck_assert_int_eq(rig_held, 0);
-    ck_assert_msg(strstr(err->text, rig_directory) != NULL, "%s: the sentence names no file: %s", what, err->text);
+    ck_assert_msg(strstr(err->text, scratch) != NULL, "%s: the sentence names no file: %s", what, err->text);
 }
 
 static const struct {
@@ -149,7 +149,7 @@ START_TEST(what_is_not_understood_is_refused_by_name) {
     weft_error err = WEFT_ERROR_INIT;
     json_t *json = sound();
     rig_write_json("tokenizer.json", json);
-    rig_close(rig_open(rig_directory)); /* the sound one */
+    rig_close(rig_open(scratch)); /* the sound one */
     json_decref(json);
     for (size_t i = 0; i < sizeof spoiled / sizeof spoiled[0]; i++) {
         json_error_t why;
@@ -182,7 +182,7 @@ static const struct {
 START_TEST(what_is_no_json_is_refused_with_its_place) {
     weft_error err = WEFT_ERROR_INIT;
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
-        rig_write("tokenizer.json", broken[i].text, strlen(broken[i].text));
+        write_bytes(scratch_path("tokenizer.json"), broken[i].text, strlen(broken[i].text));
         refused(broken[i].text, &err);
         ck_assert_msg(strstr(err.text, broken[i].says) != NULL, "expected \"%s\", got: %s", broken[i].says, err.text);
     }
@@ -194,7 +194,7 @@ START_TEST(a_directory_without_the_file_is_refused) {
     refused("nothing", &err);
     ck_assert_int_eq(err.code, WEFT_E_USER);
     ck_assert_ptr_nonnull(strstr(err.text, "no tokenizer.json is there"));
-    rig_write("tokenizer.model", "x", 1);
+    write_bytes(scratch_path("tokenizer.model"), "x", 1);
     refused("another format", &err);
     ck_assert_ptr_nonnull(strstr(err.text, "no tokenizer.json is there"));
 }
@@ -221,10 +221,10 @@ START_TEST(files_that_contradict_each_other_are_refused) {
     rig_write_json("tokenizer.json", json);
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
         if (configs[i].config != NULL)
-            rig_write("tokenizer_config.json", configs[i].config, strlen(configs[i].config));
+            write_bytes(scratch_path("tokenizer_config.json"), configs[i].config, strlen(configs[i].config));
         else
             rig_remove("tokenizer_config.json");
-        if (configs[i].map != NULL) rig_write("special_tokens_map.json", configs[i].map, strlen(configs[i].map));
+        if (configs[i].map != NULL) write_text(scratch_path("special_tokens_map.json"), configs[i].map);
         refused(configs[i].says, &err);
         ck_assert_msg(strstr(err.text, configs[i].says) != NULL, "expected \"%s\", got: %s", configs[i].says, err.text);
     }
@@ -238,9 +238,9 @@ START_TEST(add_prefix_space_of_both_files_must_agree) {
     put(json, "pre_tokenizer",
         json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 1));
     rig_write_json("tokenizer.json", json);
-    rig_write("tokenizer_config.json", "{\"add_prefix_space\": false}", 27);
-    rig_close(rig_open(rig_directory));
-    rig_write("tokenizer_config.json", "{\"add_prefix_space\": true}", 26);
+    write_bytes(scratch_path("tokenizer_config.json"), "{\"add_prefix_space\": false}", 27);
+    rig_close(rig_open(scratch));
+    write_bytes(scratch_path("tokenizer_config.json"), "{\"add_prefix_space\": true}", 26);
     refused("add_prefix_space", &err);
     ck_assert_ptr_nonnull(strstr(err.text, "add_prefix_space: differs from pre_tokenizer.add_prefix_space"));
     json_decref(json);
@@ -270,9 +270,9 @@ START_TEST(special_ids_come_from_three_files) {
         weft_tokenizer_info info;
         rig_remove("tokenizer_config.json");
         rig_remove("special_tokens_map.json");
-        if (told[i].config != NULL) rig_write("tokenizer_config.json", told[i].config, strlen(told[i].config));
-        if (told[i].map != NULL) rig_write("special_tokens_map.json", told[i].map, strlen(told[i].map));
-        tokenizer = rig_open(rig_directory);
+        if (told[i].config != NULL) write_text(scratch_path("tokenizer_config.json"), told[i].config);
+        if (told[i].map != NULL) write_bytes(scratch_path("special_tokens_map.json"), told[i].map, strlen(told[i].map));
+        tokenizer = rig_open(scratch);
         info = rig_info(tokenizer);
         ck_assert_int_eq(info.vocab_size, 7);
         ck_assert_int_eq(info.unk, 0);
@@ -293,11 +293,11 @@ START_TEST(its_files_are_listed) {
     weft_tokenizer *tokenizer = NULL;
     json_t *json = sound();
     rig_write_json("tokenizer.json", json);
-    rig_write("chat_template.jinja", "", 0);
-    rig_write("special_tokens_map.json", "{}", 2);
-    rig_write("tokenizer.model", "", 0);
-    rig_write("config.json", "{}", 2);
-    tokenizer = rig_open(rig_directory);
+    write_bytes(scratch_path("chat_template.jinja"), "", 0);
+    write_bytes(scratch_path("special_tokens_map.json"), "{}", 2);
+    write_bytes(scratch_path("tokenizer.model"), "", 0);
+    write_bytes(scratch_path("config.json"), "{}", 2);
+    tokenizer = rig_open(scratch);
     for (uint32_t i = 0; i < 4; i++)
         ck_assert_str_eq(plugin->file(tokenizer, i), names[i]);
     ck_assert_ptr_null(plugin->file(tokenizer, 4));
@@ -310,7 +310,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("tokenizer files");
     TCase *tests = tcase_create("bpe");
-    tcase_add_checked_fixture(tests, rig_enter, rig_leave);
+    tcase_add_checked_fixture(tests, rig_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, what_is_not_understood_is_refused_by_name);
     tcase_add_test(tests, what_is_no_json_is_refused_with_its_place);
@@ -320,5 +320,5 @@ int main(void) {
     tcase_add_test(tests, special_ids_come_from_three_files);
     tcase_add_test(tests, its_files_are_listed);
     suite_add_tcase(suite, tests);
-    return rig_run(suite);
+    return run_suite(suite);
 }

@@ -171,7 +171,7 @@ START_TEST(every_part_of_the_format_does_what_the_library_does) {
         write_variant(
             json_object_get(json_object_get(json, "bases"), json_string_value(json_object_get(variant, "base"))),
             json_object_get(variant, "changes"));
-        tokenizer = rig_open(rig_directory);
+        tokenizer = rig_open(scratch);
         for (size_t k = 0; k < json_array_size(vectors); k++) {
             const json_t *entry = json_array_get(vectors, k);
             check_ids(tokenizer, name, entry, "ids", 0);
@@ -189,12 +189,12 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("tokenizer vectors");
     TCase *tests = tcase_create("bpe");
-    tcase_add_checked_fixture(tests, rig_enter, rig_leave);
+    tcase_add_checked_fixture(tests, rig_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, golden_texts_give_the_librarys_ids_and_come_back, 0, 4);
     tcase_add_loop_test(tests, golden_ids_of_no_text_give_their_bytes, 0, 4);
     tcase_add_test(tests, broken_utf8_is_decoded_byte_for_byte);
     tcase_add_test(tests, every_part_of_the_format_does_what_the_library_does);
     suite_add_tcase(suite, tests);
-    return rig_run(suite);
+    return run_suite(suite);
 }

@@ -3,6 +3,7 @@
  * Threads, targets of weight zero and padding change no bit. How rows are cut into leaves and documents into rows
  * changes which kernels run over how many rows, and so last bits: there the numbers agree within a tolerance. */
 #include "golden.h"
+#include "suite.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -258,8 +259,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("bits");
     TCase *tests = tcase_create("bits");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN);
     tcase_add_test(tests, threads_change_no_bit_of_a_larger_model);
@@ -269,9 +268,5 @@ int main(void) {
     tcase_add_test(tests, weights_scale_the_loss_and_not_the_count);
     tcase_add_loop_test(tests, each_leaf_is_fetched_once_a_step, 0, 2);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

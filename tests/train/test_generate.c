@@ -1,6 +1,7 @@
 /* tests/train/test_generate.c: continuations, greedy and sampled, with the key-value cache and without, and the choice
  * of an id from a row of logits. */
 #include "golden.h"
+#include "suite.h"
 #include "report/bytes.h"
 #include "train/generate.h"
 
@@ -434,8 +435,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("generate");
     TCase *tests = tcase_create("generate");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, the_cache_changes_no_greedy_id, 0, N_MODELS);
     tcase_add_loop_test(tests, a_prompt_in_pieces_gives_the_same_logits, 0, N_MODELS);
@@ -451,9 +450,5 @@ int main(void) {
     tcase_add_test(tests, greedy_takes_the_lowest_of_equals);
     tcase_add_loop_test(tests, a_real_model_tells_the_story_that_is_known, 0, 2);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* Training and generation held against transformers and PyTorch (tests/golden/README.md): logits, loss, every gradient, and
  * ten clipped AdamW steps, on four small models. */
 #include "golden.h"
+#include "suite.h"
 #include "train/generate.h"
 
 #include <check.h>
@@ -120,16 +121,10 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("golden");
     TCase *tests = tcase_create("golden");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_MODELS);
     tcase_add_loop_test(tests, evaluation_gives_the_loss, 0, N_MODELS);
     tcase_add_loop_test(tests, logits_of_every_place, 0, N_MODELS);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
  * live slots adds up. A slot that is one row too small is caught; what is taken behind the host's back is measured from
  * outside the process' own books. */
 #include "golden.h"
+#include "suite.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -456,8 +457,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("memory");
     TCase *tests = tcase_create("memory");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, planned_bytes_are_taken_and_lived_in, 0, N_SETTINGS);
     tcase_add_test(tests, an_evaluation_takes_what_it_needs_alone);
@@ -466,9 +465,5 @@ int main(void) {
     tcase_add_loop_test(tests, a_slot_one_row_too_small_is_caught, 0, 2);
     tcase_add_test(tests, what_no_category_explains_is_small);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -2,6 +2,7 @@
  * the roof is measured at the products that the step makes. */
 #include "train/profile.h"
 #include "train/roof.h"
+#include "suite.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -290,8 +291,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("profile");
     TCase *tests = tcase_create("profile");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, work_is_what_a_hand_counts);
     tcase_add_test(tests, recomputed_work_is_apart);
@@ -302,9 +301,5 @@ int main(void) {
     tcase_add_test(tests, the_roof_is_over_the_step_products);
     tcase_add_test(tests, a_device_without_a_roof_is_named);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
  * for two optimizer steps, which must end with the bytes of the unchanged program. Both counts are printed. The same is
  * done on names instead of numbers, for many more jobs, in tests/program/test_mutations.c. */
 #include "golden.h"
+#include "suite.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -299,17 +300,11 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("program bits");
     TCase *tests = tcase_create("program bits");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_set_timeout(tests, 600);
     tcase_add_test(tests, every_mutant_is_refused_or_trains_the_same_bits);
     tcase_add_test(tests, every_mutant_of_a_checkpointed_program_is_refused_or_trains_the_same_bits);
     tcase_add_test(tests, every_mutant_with_frozen_blocks_is_refused_or_trains_the_same_bits);
     tcase_add_test(tests, a_slot_moved_onto_a_live_one_shows);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

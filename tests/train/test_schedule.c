@@ -1,6 +1,7 @@
 /* tests/train/test_schedule.c: the learning rate of each update, held against transformers' and PyTorch's own
  * schedulers (tests/golden/schedule.json). */
 #include "golden.h"
+#include "suite.h"
 #include "train/schedule.h"
 
 #include <check.h>
@@ -87,15 +88,9 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("schedule");
     TCase *tests = tcase_create("schedule");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_add_test(tests, every_update_uses_the_rate_that_the_libraries_use);
     tcase_add_test(tests, past_the_end_the_factor_stays_at_its_end);
     tcase_add_test(tests, a_warmup_is_steps_or_a_ratio_rounded_up);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }

@@ -1,6 +1,7 @@
 /* tests/train/test_step.c: what one step does and leaves alone: the choice of what is trained, numbers that are not
  * finite, and a step without a target. */
 #include "golden.h"
+#include "suite.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -347,8 +348,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("step");
     TCase *tests = tcase_create("step");
-    SRunner *runner = NULL;
-    int failed = 0;
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, what_is_not_chosen_stays_and_takes_no_memory, 0, N_CHOICES);
     tcase_add_test(tests, a_gradient_does_not_depend_on_what_else_is_trained);
@@ -358,9 +357,5 @@ int main(void) {
     tcase_add_loop_test(tests, an_optimizer_counts_updates_not_steps, 0, 2);
     tcase_add_test(tests, a_leaf_without_a_target_adds_nothing);
     suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }
