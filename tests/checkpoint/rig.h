@@ -36,7 +36,7 @@ static inline void rig_write_config(const char *directory, int hidden, int mlp) 
     char text[1024], path[300];
     (void)snprintf(text, sizeof text, rig_config, hidden, mlp);
     (void)snprintf(path, sizeof path, "%s/config.json", directory);
-    fixture_write(path, text, strlen(text));
+    write_text(path, text);
 }
 
 static inline void rig_copy_golden(const char *name) {
@@ -44,9 +44,9 @@ static inline void rig_copy_golden(const char *name) {
     size_t n = 0;
     char *bytes = NULL;
     (void)snprintf(path, sizeof path, "%s/tests/golden/tokenizer/sp-bpe/%s", getenv("WEFT_SOURCE"), name);
-    bytes = fixture_read(path, &n);
+    bytes = read_bytes(path, &n);
     (void)snprintf(base, sizeof base, "base/%s", name);
-    fixture_write(fixture_path(base), bytes, n);
+    write_bytes(scratch_path(base), bytes, n);
     free(bytes);
 }
 
@@ -56,18 +56,18 @@ static inline void rig_make(void) {
                                         "one two three four five six seven eight", "the end of the story came soon",
                                         "rain fell on the house by the sea all night long"};
     FILE *story = NULL;
-    fixture_directory_make();
+    scratch_make();
     fixture_log[0] = '\0';
-    ck_assert_int_eq(mkdir(fixture_path("base"), 0777), 0);
-    rig_write_config(fixture_path("base"), 24, 41);
+    ck_assert_int_eq(mkdir(scratch_path("base"), 0777), 0);
+    rig_write_config(scratch_path("base"), 24, 41);
     rig_copy_golden("tokenizer.json");
     rig_copy_golden("tokenizer_config.json");
-    story = fopen(fixture_path("story.txt"), "w");
+    story = fopen(scratch_path("story.txt"), "w");
     ck_assert_ptr_nonnull(story);
     for (int i = 0; i < 25; i++)
         (void)fprintf(story, "%s, %d\n", lines[i % 5], i);
     (void)fclose(story);
-    fixture_write(fixture_path("run.ini"), rig_ini, strlen(rig_ini));
+    write_text(scratch_path("run.ini"), rig_ini);
 }
 
 /* An engine with its memory and nothing in it yet. Overrides follow, NULL ends them. */
@@ -82,7 +82,7 @@ static inline void rig_open(rig *self, ...) {
     while ((overrides[n] = va_arg(args, const char *)) != NULL)
         n++;
     va_end(args);
-    ck_assert_ok(weft_session_open(&self->session, fixture_path("run.ini"), overrides, n, WEFT_SESSION_TRAIN, &err),
+    ck_assert_ok(weft_session_open(&self->session, scratch_path("run.ini"), overrides, n, WEFT_SESSION_TRAIN, &err),
                  err);
     self->session->run->host = &fixture_host; /* from here on its lines are remembered */
     ck_assert_ok(weft_session_start(self->session, &err), err);
@@ -117,7 +117,7 @@ static inline void rig_train(rig *self, uint64_t last) {
 }
 
 static inline const char *rig_directory(void) {
-    return fixture_path("out/checkpoints");
+    return scratch_path("out/checkpoints");
 }
 
 static inline weft_status rig_try_save(rig *self, weft_error *err) {
@@ -170,7 +170,7 @@ static inline const char *rig_hash(const rig *self) {
 static inline const char *rig_file(uint64_t step, const char *name) {
     char path[300];
     (void)snprintf(path, sizeof path, "out/checkpoints/step-%llu/%s", (unsigned long long)step, name);
-    return fixture_path(path);
+    return scratch_path(path);
 }
 
 static inline bool rig_exists(const char *path) {
@@ -194,14 +194,9 @@ static inline void rig_two(char two[65], char four[65]) {
 
 static inline int rig_main(TCase *tests, const char *name) {
     Suite *suite = suite_create(name);
-    SRunner *runner = srunner_create(suite);
-    int failed = 0;
     suite_add_tcase(suite, tests);
     tcase_set_timeout(tests, 300);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return run_suite(suite);
 }
 
 #endif

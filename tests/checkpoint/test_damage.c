@@ -13,15 +13,15 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-    fixture_directory_remove();
+    scratch_remove();
 }
 
 /* Exchanges one byte at a place that is a part of the file's length. */
 static void flip(const char *path, double where) {
     size_t n = 0;
-    char *bytes = fixture_read(path, &n);
+    char *bytes = read_bytes(path, &n);
     bytes[(size_t)(where * (double)(n - 1))] ^= 0x10;
-    fixture_write(path, bytes, n);
+    write_bytes(path, bytes, n);
     free(bytes);
 }
 
@@ -34,13 +34,13 @@ static void cut(const char *path, long left) {
 static void replace(const char *path, const char *from, const char *to) {
     const size_t from_bytes = strlen(from), to_bytes = strlen(to);
     size_t n = 0;
-    char *bytes = fixture_read(path, &n), *at = memmem(bytes, n, from, from_bytes), *out = NULL;
+    char *bytes = read_bytes(path, &n), *at = memmem(bytes, n, from, from_bytes), *out = NULL;
     ck_assert_msg(at != NULL, "%s has no %s", path, from);
     out = malloc(n + to_bytes);
     memcpy(out, bytes, (size_t)(at - bytes));
     memcpy(out + (at - bytes), to, to_bytes);
     memcpy(out + (at - bytes) + to_bytes, at + from_bytes, n - from_bytes - (size_t)(at - bytes));
-    fixture_write(path, out, n - from_bytes + to_bytes);
+    write_bytes(path, out, n - from_bytes + to_bytes);
     free(out);
     free(bytes);
 }
@@ -127,16 +127,16 @@ START_TEST(each_byte_counts) {
     static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/run.json",
                                         "config.json"};
     size_t n = 0;
-    char *bytes = fixture_read(rig_file(4, files[_i]), &n), path[512];
+    char *bytes = read_bytes(rig_file(4, files[_i]), &n), path[512];
     strcpy(path, rig_file(4, files[_i]));
     for (size_t at = 0; at < n; at += 1 + n / 97) {
         bytes[at] ^= 1;
-        fixture_write(path, bytes, n);
+        write_bytes(path, bytes, n);
         ck_assert_msg(rig_newest() == 2, "byte %zu of %s", at, path);
         bytes[at] ^= 1;
         fixture_log[0] = '\0';
     }
-    fixture_write(path, bytes, n);
+    write_bytes(path, bytes, n);
     ck_assert_uint_eq(rig_newest(), 4);
     free(bytes);
 }
@@ -150,10 +150,10 @@ START_TEST(nothing_whole_is_a_sentence) {
     ck_assert_int_eq(unlink(rig_file(4, "manifest.json")), 0);
     ck_assert_int_eq(weft_checkpoint_newest(path, sizeof path, &state, rig_directory(), &fixture_host, &err),
                      WEFT_E_USER);
-    ck_assert_text(err, "each of the 2 there is broken");
-    ck_assert_int_eq(weft_checkpoint_newest(path, sizeof path, &state, fixture_path("nowhere"), &fixture_host, &err),
+    ck_assert_says(err, "each of the 2 there is broken");
+    ck_assert_int_eq(weft_checkpoint_newest(path, sizeof path, &state, scratch_path("nowhere"), &fixture_host, &err),
                      WEFT_E_USER);
-    ck_assert_text(err, "holds no checkpoint to resume from");
+    ck_assert_says(err, "holds no checkpoint to resume from");
     ck_assert_str_eq(path, "as it was");
     ck_assert_uint_eq(state.step, 77);
 }
@@ -165,10 +165,10 @@ START_TEST(other_names_are_no_checkpoints) {
     char name[64];
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         (void)snprintf(name, sizeof name, "out/checkpoints/%s", names[i]);
-        ck_assert_int_eq(rename(rig_file(4, ""), fixture_path(name)), 0);
+        ck_assert_int_eq(rename(rig_file(4, ""), scratch_path(name)), 0);
         ck_assert_msg(rig_newest() == 2, "%s", name);
         (void)snprintf(name, sizeof name, "out/checkpoints/%s", names[i]);
-        ck_assert_int_eq(rename(fixture_path(name), rig_file(4, "")), 0);
+        ck_assert_int_eq(rename(scratch_path(name), rig_file(4, "")), 0);
     }
     ck_assert_uint_eq(rig_newest(), 4);
 }
@@ -176,12 +176,12 @@ END_TEST
 
 /* On file systems that cannot exchange two names, a crash can leave the old directory alone, moved aside. */
 START_TEST(what_was_moved_aside_is_put_back) {
-    ck_assert_int_eq(rename(rig_file(4, ""), fixture_path("out/checkpoints/.step-4.old")), 0);
+    ck_assert_int_eq(rename(rig_file(4, ""), scratch_path("out/checkpoints/.step-4.old")), 0);
     ck_assert_uint_eq(rig_newest(), 4);
-    ck_assert(!rig_exists(fixture_path("out/checkpoints/.step-4.old")));
-    ck_assert_int_eq(mkdir(fixture_path("out/checkpoints/.step-4.old"), 0777), 0); /* its successor is there: it goes */
+    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-4.old")));
+    ck_assert_int_eq(mkdir(scratch_path("out/checkpoints/.step-4.old"), 0777), 0); /* its successor is there: it goes */
     ck_assert_uint_eq(rig_newest(), 4);
-    ck_assert(!rig_exists(fixture_path("out/checkpoints/.step-4.old")));
+    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-4.old")));
 }
 END_TEST
 
@@ -225,7 +225,7 @@ START_TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
     rig run;
     for (int i = 0; i < 12; i++) {
         kill_one(7 * i);
-        halfway += rig_exists(fixture_path(halves[0])) || rig_exists(fixture_path(halves[1]));
+        halfway += rig_exists(scratch_path(halves[0])) || rig_exists(scratch_path(halves[1]));
         fixture_log[0] = '\0';
         rig_open(&run, NULL);
         rig_resume(&run);
@@ -234,11 +234,11 @@ START_TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
         rig_close(&run);
     }
     ck_assert_int_gt(halfway, 0);
-    ck_assert_int_eq(mkdir(fixture_path("out/checkpoints/.step-9.tmp"), 0777), 0);
+    ck_assert_int_eq(mkdir(scratch_path("out/checkpoints/.step-9.tmp"), 0777), 0);
     ck_assert_ok(weft_checkpoint_retain(rig_directory(), 6, 3, 0, &err), err);
-    ck_assert(!rig_exists(fixture_path(halves[0])));
-    ck_assert(!rig_exists(fixture_path(halves[1])));
-    ck_assert(!rig_exists(fixture_path("out/checkpoints/.step-9.tmp")));
+    ck_assert(!rig_exists(scratch_path(halves[0])));
+    ck_assert(!rig_exists(scratch_path(halves[1])));
+    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-9.tmp")));
 }
 END_TEST
 

@@ -5,8 +5,9 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <signal.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -39,7 +40,7 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-    fixture_directory_remove();
+    scratch_remove();
 }
 
 /* Names in a directory but . and .. , sorted, each followed by a blank. */
@@ -114,11 +115,11 @@ START_TEST(only_checkpoints_are_removed) {
     rig_load(&run);
     save_as(&run, 1);
     save_as(&run, 2);
-    fixture_write(fixture_path("out/checkpoints/notes.txt"), "x", 1);
-    ck_assert_int_eq(mkdir(fixture_path("out/checkpoints/step-one"), 0777), 0);
-    ck_assert_int_eq(mkdir(fixture_path("out/checkpoints/.step-one.tmp"), 0777), 0);
-    ck_assert_int_eq(mkdir(fixture_path("out/checkpoints/.step-3.tmp"), 0777), 0);
-    ck_assert_int_eq(symlink(rig_file(2, ""), fixture_path("out/checkpoints/.step-5.tmp")), 0);
+    write_bytes(scratch_path("out/checkpoints/notes.txt"), "x", 1);
+    ck_assert_int_eq(mkdir(scratch_path("out/checkpoints/step-one"), 0777), 0);
+    ck_assert_int_eq(mkdir(scratch_path("out/checkpoints/.step-one.tmp"), 0777), 0);
+    ck_assert_int_eq(mkdir(scratch_path("out/checkpoints/.step-3.tmp"), 0777), 0);
+    ck_assert_int_eq(symlink(rig_file(2, ""), scratch_path("out/checkpoints/.step-5.tmp")), 0);
     retain(2, 1, 0);
     ck_assert_str_eq(names_in(rig_directory()), ".step-one.tmp notes.txt step-2 step-one ");
     ck_assert_uint_eq(rig_newest(), 2); /* links are removed, not followed */
@@ -145,23 +146,23 @@ START_TEST(a_full_disk_leaves_what_was_saved) {
     rig_load(&run);
     rig_train(&run, 2);
     rig_save(&run);
-    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err), err);
+    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
     strcpy(before, rig_hash(&run));
     rig_train(&run, 4);
     limit_files(limits[_i]);
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
-    ck_assert_text(err, "step-4 could not be saved: ");
-    ck_assert_text(err, "cannot be written: File too large");
-    ck_assert_text(err, "what was saved before is as it was");
+    ck_assert_says(err, "step-4 could not be saved: ");
+    ck_assert_says(err, "cannot be written: File too large");
+    ck_assert_says(err, "what was saved before is as it was");
     run.state.step = 2; /* over the one that is there */
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
-    ck_assert_int_eq(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err),
+    ck_assert_int_eq(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err),
                      limits[_i] < 30000 ? WEFT_E_SYSTEM : WEFT_OK);
     limit_files(RLIM_INFINITY);
     rig_close(&run);
     ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
-    ck_assert_str_eq(names_in(fixture_path("out")), "checkpoints model ");
-    ck_assert_str_eq(names_in(fixture_path("out/model")),
+    ck_assert_str_eq(names_in(scratch_path("out")), "checkpoints model ");
+    ck_assert_str_eq(names_in(scratch_path("out/model")),
                      "config.json model.safetensors tokenizer.json tokenizer_config.json ");
     rig_open(&run, "checkpoint.dtype=bf16", NULL);
     rig_resume(&run);
@@ -192,22 +193,22 @@ START_TEST(too_little_space_is_said_before_anything_is_written) {
     bytes_left = total; /* what such a checkpoint takes: some more is wanted for safety */
     run.state.step = 4;
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
-    ck_assert_text(err, "step-4 needs ");
-    ck_assert_int_eq(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err),
+    ck_assert_says(err, "step-4 needs ");
+    ck_assert_int_eq(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err),
                      WEFT_E_SYSTEM);
-    ck_assert_text(err, "model needs ");
+    ck_assert_says(err, "model needs ");
     ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
-    ck_assert_str_eq(names_in(fixture_path("out")), "checkpoints ");
+    ck_assert_str_eq(names_in(scratch_path("out")), "checkpoints ");
     bytes_left = total + (2 << 20); /* but not much more */
     rig_save(&run);
     bytes_left = -1;
     rig_close(&run);
-    ck_assert_int_eq(weft_space_check(fixture_directory, "step-50", INT64_C(1) << 60, &err), WEFT_E_SYSTEM);
-    ck_assert_text(err, "step-50 needs 1048576");
-    ck_assert_text(err, " are free: free some space");
-    ck_assert_ok(weft_space_check(fixture_directory, "step-50", 4096, &err), err);
-    ck_assert_int_eq(weft_space_check(fixture_path("nowhere"), "step-50", 1, &err), WEFT_E_SYSTEM);
-    ck_assert_text(err, "nowhere");
+    ck_assert_int_eq(weft_space_check(scratch, "step-50", INT64_C(1) << 60, &err), WEFT_E_SYSTEM);
+    ck_assert_says(err, "step-50 needs 1048576");
+    ck_assert_says(err, " are free: free some space");
+    ck_assert_ok(weft_space_check(scratch, "step-50", 4096, &err), err);
+    ck_assert_int_eq(weft_space_check(scratch_path("nowhere"), "step-50", 1, &err), WEFT_E_SYSTEM);
+    ck_assert_says(err, "nowhere");
 }
 END_TEST
 
@@ -236,7 +237,7 @@ START_TEST(a_device_that_fails_leaves_what_was_saved) {
     reads_left = _i * 17;
     run.state.step = 4;
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_DEVICE);
-    ck_assert_text(err, "the device is gone");
+    ck_assert_says(err, "the device is gone");
     run.session->engine->kernels = real;
     ck_assert_str_eq(names_in(rig_directory()), "step-2 ");
     ck_assert_uint_eq(rig_newest(), 2);
@@ -247,12 +248,12 @@ END_TEST
 START_TEST(a_file_in_the_way_is_a_sentence) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    ck_assert_int_eq(mkdir(fixture_path("out"), 0777), 0);
-    fixture_write(fixture_path("out/checkpoints"), "x", 1);
+    ck_assert_int_eq(mkdir(scratch_path("out"), 0777), 0);
+    write_bytes(scratch_path("out/checkpoints"), "x", 1);
     rig_open(&run, NULL);
     rig_load(&run);
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_SYSTEM);
-    ck_assert_text(err, "a file of that name is there");
+    ck_assert_says(err, "a file of that name is there");
     ck_assert_int_eq(weft_model_save(run.session->engine, "", &run.session->text, &err), WEFT_E_USER);
     rig_close(&run);
 }
@@ -264,16 +265,16 @@ START_TEST(a_model_that_was_moved_aside_comes_back_first) {
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
-    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err), err);
-    ck_assert_int_eq(rename(fixture_path("out/model"), fixture_path("out/.model.old")), 0);
+    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
+    ck_assert_int_eq(rename(scratch_path("out/model"), scratch_path("out/.model.old")), 0);
     limit_files(1000);
-    ck_assert_int_eq(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err),
+    ck_assert_int_eq(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err),
                      WEFT_E_SYSTEM);
     limit_files(RLIM_INFINITY);
-    ck_assert_str_eq(names_in(fixture_path("out")), "model ");
-    ck_assert_int_eq(mkdir(fixture_path("out/.model.old"), 0777), 0);
-    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err), err);
-    ck_assert_str_eq(names_in(fixture_path("out")), "model ");
+    ck_assert_str_eq(names_in(scratch_path("out")), "model ");
+    ck_assert_int_eq(mkdir(scratch_path("out/.model.old"), 0777), 0);
+    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
+    ck_assert_str_eq(names_in(scratch_path("out")), "model ");
     rig_close(&run);
 }
 END_TEST
@@ -312,12 +313,12 @@ START_TEST(a_tokenizer_cannot_name_files_elsewhere) {
     plugin.file = leading_away;
     text = run.session->text;
     text.plugin = &plugin;
-    ck_assert_int_eq(weft_model_save(run.session->engine, fixture_path("out/model"), &text, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "'../run.ini', which is not a plain name");
+    ck_assert_int_eq(weft_model_save(run.session->engine, scratch_path("out/model"), &text, &err), WEFT_E_PLUGIN);
+    ck_assert_says(err, "'../run.ini', which is not a plain name");
     plugin.file = NULL;
-    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &text, &err), err);
-    ck_assert_str_eq(names_in(fixture_path("out/model")), "config.json model.safetensors ");
-    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), NULL, &err), err);
+    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &text, &err), err);
+    ck_assert_str_eq(names_in(scratch_path("out/model")), "config.json model.safetensors ");
+    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), NULL, &err), err);
     rig_close(&run);
 }
 END_TEST
@@ -339,8 +340,8 @@ START_TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
     plugin.file = configuration;
     text = run.session->text;
     text.plugin = &plugin;
-    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &text, &err), err);
-    json = fixture_read(fixture_path("out/model/config.json"), NULL);
+    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &text, &err), err);
+    json = read_bytes(scratch_path("out/model/config.json"), NULL);
     ck_assert_ptr_nonnull(strstr(json, "\"bfloat16\""));
     free(json);
     rig_close(&run);
@@ -356,7 +357,7 @@ START_TEST(a_state_cannot_take_the_masters_name) {
     run.session->engine->states = &slot;
     run.session->engine->n_states = 1;
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "a state called 'master' cannot be saved");
+    ck_assert_says(err, "a state called 'master' cannot be saved");
     slot.name = "../x";
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_PLUGIN);
     ck_assert_str_eq(names_in(rig_directory()), "");

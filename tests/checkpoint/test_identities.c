@@ -9,7 +9,7 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-    fixture_directory_remove();
+    scratch_remove();
 }
 
 static const weft_change *find_change(const rig *run, const char *name) {
@@ -40,9 +40,9 @@ START_TEST(a_fact_that_differs_is_refused_by_name) {
              strstr(fixed[_i].override, "sgd") != NULL ? "optimizer.weight_decay=0.1" : "data.validation=none", NULL);
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
     (void)snprintf(sentence, sizeof sentence, "%s is %s, was %s", fixed[_i].name, fixed[_i].to, fixed[_i].from);
-    ck_assert_text(err, fixed[_i].to == NULL ? fixed[_i].name : sentence);
-    ck_assert_text(err, "--resume=inexact");
-    ck_assert_text(err, "step-4");
+    ck_assert_says(err, fixed[_i].to == NULL ? fixed[_i].name : sentence);
+    ck_assert_says(err, "--resume=inexact");
+    ck_assert_says(err, "step-4");
     ck_assert_int_eq(run.identities.n_changes, 0);
 
     fixture_log[0] = '\0';
@@ -75,12 +75,12 @@ START_TEST(changes_stay_on_record) {
     rig_train(&run, 8);
     rig_save(&run);
     rig_close(&run);
-    text = fixture_read(rig_file(8, "state/run.json"), NULL);
+    text = read_bytes(rig_file(8, "state/run.json"), NULL);
     ck_assert_ptr_nonnull(strstr(text, "\"name\": \"[train] micro_batch\",\n   \"from\": \"2\",\n   \"to\": \"4\""));
     free(text);
     rig_open(&run, NULL); /* going back is a change as well */
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
-    ck_assert_text(err, "[train] micro_batch is 2, was 4");
+    ck_assert_says(err, "[train] micro_batch is 2, was 4");
     rig_close(&run);
 }
 END_TEST
@@ -155,9 +155,9 @@ START_TEST(machine_and_builds_are_facts) {
     fixture_log[0] = '\0';
     if (_i < n_refused) {
         ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
-        ck_assert_text(err, name);
-        ck_assert_text(err, was);
-        ck_assert_text(err, "something else");
+        ck_assert_says(err, name);
+        ck_assert_says(err, was);
+        ck_assert_says(err, "something else");
     } else {
         rig_resume(&run);
         ck_assert_ptr_nonnull(strstr(fixture_log, name));
@@ -171,16 +171,16 @@ START_TEST(all_differences_are_named_at_once) {
     rig run;
     rig_open(&run, "train.micro_batch=4", "run.seed=9", "train.clip=1", NULL);
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
-    ck_assert_text(err, "[train] micro_batch is 4, was 2");
-    ck_assert_text(err, "[run] seed is 9, was 7");
+    ck_assert_says(err, "[train] micro_batch is 4, was 2");
+    ck_assert_says(err, "[run] seed is 9, was 7");
     ck_assert_ptr_null(strstr(err.text, "clip")); /* that one may change */
     for (int32_t i = 0; i < run.identities.n; i++)
         strcpy(run.identities.items[i].value, "x");
     for (int32_t i = 0; i < run.identities.n; i++)
         memset(run.identities.items[i].value, 'y', 500);
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
-    ck_assert_text(err, " more\n");
-    ck_assert_text(err, "never stopped"); /* the advice is there however long the list */
+    ck_assert_says(err, " more\n");
+    ck_assert_says(err, "never stopped"); /* the advice is there however long the list */
     rig_close(&run);
 }
 END_TEST
@@ -188,12 +188,12 @@ END_TEST
 START_TEST(another_model_is_refused_even_inexactly) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
-    rig_write_config(fixture_path("base"), 24, 43);
+    rig_write_config(scratch_path("base"), 24, 43);
     rig_open(&run, NULL);
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
-    ck_assert_text(err, "the model's config.json");
+    ck_assert_says(err, "the model's config.json");
     ck_assert_int_eq(rig_try_resume(&run, true, &err), WEFT_E_DATA);
-    ck_assert_text(err, "of another shape");
+    ck_assert_says(err, "of another shape");
     rig_close(&run);
 }
 END_TEST
@@ -256,12 +256,12 @@ START_TEST(inexact_with_more_parameters_keeps_the_states_there_are) {
 END_TEST
 
 START_TEST(spelling_of_config_json_does_not_count) {
-    const char *path = fixture_path("base/config.json");
-    char *text = fixture_read(path, NULL), wider[2048];
+    const char *path = scratch_path("base/config.json");
+    char *text = read_bytes(path, NULL), wider[2048];
     rig run;
     ck_assert_int_eq(text[0], '{');
     (void)snprintf(wider, sizeof wider, "  {\n\n  %s", text + 1);
-    fixture_write(path, wider, strlen(wider));
+    write_text(path, wider);
     free(text);
     rig_open(&run, NULL);
     rig_resume(&run);

@@ -10,7 +10,7 @@ static void setup(void) {
 }
 
 static void teardown(void) {
-    fixture_directory_remove();
+    scratch_remove();
 }
 
 /* Tensors of a file of state/; -1: no such file. */
@@ -33,11 +33,11 @@ static void make_base(const char *dtype) {
     (void)snprintf(override, sizeof override, "checkpoint.dtype=%s", dtype);
     rig_open(&run, override, NULL);
     rig_load(&run);
-    ck_assert_ok(weft_model_save(run.session->engine, fixture_path("made"), &run.session->text, &err), err);
+    ck_assert_ok(weft_model_save(run.session->engine, scratch_path("made"), &run.session->text, &err), err);
     rig_close(&run);
-    (void)snprintf(from, sizeof from, "%s/made", fixture_directory);
-    (void)snprintf(to, sizeof to, "%s/base", fixture_directory);
-    ck_assert_int_eq(nftw(to, fixture_unlink, 8, FTW_DEPTH | FTW_PHYS), 0);
+    (void)snprintf(from, sizeof from, "%s/made", scratch);
+    (void)snprintf(to, sizeof to, "%s/base", scratch);
+    remove_tree(to);
     ck_assert_int_eq(rename(from, to), 0);
 }
 
@@ -135,8 +135,8 @@ START_TEST(a_second_resume_saves_the_same_type) {
     rig_save(&run);
     rig_close(&run);
     strcpy(second, rig_file(3, "model.safetensors"));
-    a = fixture_read(first, &n);
-    b = fixture_read(second, &m);
+    a = read_bytes(first, &n);
+    b = read_bytes(second, &m);
     ck_assert_uint_eq(n, m);
     ck_assert_int_eq(memcmp(a, b, n), 0);
     free(a);
@@ -221,18 +221,18 @@ START_TEST(the_model_directory_is_for_people) {
     rig_open(&run, NULL);
     rig_load(&run);
     for (int again = 0; again < 2; again++) {
-        ck_assert_ok(weft_model_save(run.session->engine, fixture_path("out/model"), &run.session->text, &err), err);
+        ck_assert_ok(weft_model_save(run.session->engine, scratch_path("out/model"), &run.session->text, &err), err);
         for (int i = 0; i < 4; i++) {
             (void)snprintf(name, sizeof name, "out/model/%s", there[i]);
-            ck_assert_msg(rig_exists(fixture_path(name)), "%s", name);
+            ck_assert_msg(rig_exists(scratch_path(name)), "%s", name);
         }
         for (int i = 0; i < 3; i++) {
             (void)snprintf(name, sizeof name, "out/model/%s", not_there[i]);
-            ck_assert_msg(!rig_exists(fixture_path(name)), "%s", name);
+            ck_assert_msg(!rig_exists(scratch_path(name)), "%s", name);
         }
-        ck_assert(!rig_exists(fixture_path("out/.model.tmp")));
-        ck_assert(!rig_exists(fixture_path("out/.model.old")));
-        fixture_write(fixture_path("out/model/old.txt"), "x", 1); /* goes with the directory that is replaced */
+        ck_assert(!rig_exists(scratch_path("out/.model.tmp")));
+        ck_assert(!rig_exists(scratch_path("out/.model.old")));
+        write_bytes(scratch_path("out/model/old.txt"), "x", 1); /* goes with the directory that is replaced */
     }
     rig_close(&run);
 }
@@ -256,8 +256,8 @@ START_TEST(the_same_step_again_replaces_the_old_one) {
     rig_resume(&run);
     ck_assert_str_eq(rig_hash(&run), first);
     rig_close(&run);
-    ck_assert(!rig_exists(fixture_path("out/checkpoints/.step-2.tmp")));
-    ck_assert(!rig_exists(fixture_path("out/checkpoints/.step-2.old")));
+    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-2.tmp")));
+    ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-2.old")));
 }
 END_TEST
 
@@ -275,7 +275,7 @@ START_TEST(without_a_host_view_the_same_files_come_out) {
     rig_save(&run);
     strcpy(hash, rig_hash(&run));
     for (int i = 0; i < 4; i++)
-        seen[i] = fixture_read(rig_file(2, files[i]), &sizes[i]);
+        seen[i] = read_bytes(rig_file(2, files[i]), &sizes[i]);
     blind = *run.session->engine->kernels;
     ck_assert(blind.host_view != NULL);
     blind.host_view = NULL;
@@ -283,7 +283,7 @@ START_TEST(without_a_host_view_the_same_files_come_out) {
     rig_save(&run);
     ck_assert_str_eq(rig_hash(&run), hash);
     for (int i = 0; i < 4; i++) {
-        char *now = fixture_read(rig_file(2, files[i]), &n);
+        char *now = read_bytes(rig_file(2, files[i]), &n);
         ck_assert_uint_eq(n, sizes[i]);
         ck_assert_msg(memcmp(now, seen[i], n) == 0, "%s", files[i]);
         free(now);
@@ -354,7 +354,7 @@ START_TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
     long before = 0, grown = 0;
     int64_t bytes = 0;
     rig run;
-    rig_write_config(fixture_path("base"), 768, 2048);
+    rig_write_config(scratch_path("base"), 768, 2048);
     rig_open(&run, "checkpoint.dtype=bf16", NULL);
     rig_load(&run);
     bytes = 4 * weft_declared_numel(run.session->engine->declared, false);

@@ -28,8 +28,12 @@ static int remove_one(const char *path, const struct stat *about, int kind, stru
     return remove(path);
 }
 
+void remove_tree(const char *path) {
+    ck_assert_msg(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0, "%s: %s", path, strerror(errno));
+}
+
 void scratch_remove(void) {
-    ck_assert_int_eq(nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    remove_tree(scratch);
 }
 
 void scratch_enter(void) {

@@ -15,6 +15,9 @@ void scratch_leave(void);
 /* Path of `name` in it; four at a time. */
 const char *scratch_path(const char *name);
 
+/* The directory and all in it. */
+void remove_tree(const char *path);
+
 /* Whole files; a relative path starts at the working directory. What is read ends in a NUL and is the caller's to free;
  * n may be NULL. */
 void write_bytes(const char *path, const void *bytes, size_t n);

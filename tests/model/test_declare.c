@@ -105,8 +105,8 @@ static void whole(const weft_builder *b) {
 
 static void setup(void) {
     const weft_model_info info = {sizeof info, 0, 7, 16, 3, 1, 2, "model.layers", "head"};
-    fixture_directory_make();
-    fixture_write(fixture_path("config.json"), "{\"a\": 1}\n", 9);
+    scratch_make();
+    write_bytes(scratch_path("config.json"), "{\"a\": 1}\n", 9);
     the_info = info;
     the_script = whole;
     create_status = declare_status = WEFT_OK;
@@ -114,7 +114,7 @@ static void setup(void) {
 }
 
 static weft_status declare(weft_declared **out, weft_error *err) {
-    return weft_declared_create(out, &fixture_host, &toy, NULL, fixture_path("config.json"), err);
+    return weft_declared_create(out, &fixture_host, &toy, NULL, scratch_path("config.json"), err);
 }
 
 static weft_declared *declared_whole(void) {
@@ -305,7 +305,7 @@ START_TEST(the_first_mistake_is_reported_and_nothing_is_left) {
     failure_text = "something is wrong";
     if (strstr(mistakes[_i].text, "parameters") != NULL) declare_status = WEFT_OK;
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, mistakes[_i].text);
+    ck_assert_says(err, mistakes[_i].text);
     ck_assert_ptr_null(d);
     ck_assert_int_eq(the_model.destroyed, 1);
 }
@@ -317,14 +317,14 @@ START_TEST(a_plugin_that_fails_is_quoted_or_blamed) {
     create_status = WEFT_E_USER;
     failure_text = "config.json: hidden_size is odd";
     ck_assert_int_eq(declare(&d, &err), WEFT_E_USER);
-    ck_assert_text(err, "hidden_size is odd");
+    ck_assert_says(err, "hidden_size is odd");
     failure_text = NULL;
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "create failed without saying why");
+    ck_assert_says(err, "create failed without saying why");
     create_status = WEFT_OK;
     declare_status = WEFT_E_USER;
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "declare failed without saying why");
+    ck_assert_says(err, "declare failed without saying why");
 }
 END_TEST
 
@@ -333,15 +333,15 @@ START_TEST(what_info_says_must_exist) {
     weft_declared *d = NULL;
     the_info.layer_path = "model.blocks";
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "'model.blocks'");
+    ck_assert_says(err, "'model.blocks'");
     the_info.layer_path = "model.layers";
     the_info.head_path = "lost";
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "'lost'");
+    ck_assert_says(err, "'lost'");
     the_info.head_path = NULL;
     the_info.vocab_size = 0;
     ck_assert_int_eq(declare(&d, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "vocabulary 0");
+    ck_assert_says(err, "vocabulary 0");
 }
 END_TEST
 
@@ -349,9 +349,9 @@ START_TEST(a_configuration_that_cannot_be_read_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
     ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, "/nowhere/config.json", &err), WEFT_E_USER);
-    ck_assert_text(err, "/nowhere/config.json: cannot be opened: No such file");
-    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, fixture_directory, &err), WEFT_E_USER);
-    ck_assert_text(err, "is not a file");
+    ck_assert_says(err, "/nowhere/config.json: cannot be opened: No such file");
+    ck_assert_int_eq(weft_declared_create(&d, &fixture_host, &toy, NULL, scratch, &err), WEFT_E_USER);
+    ck_assert_says(err, "is not a file");
 }
 END_TEST
 
@@ -412,7 +412,7 @@ START_TEST(a_choice_that_names_nothing_changes_nothing) {
     weft_declared *d = declared_whole();
     ck_assert_ok(weft_declared_select(d, "head", &err), err);
     ck_assert_int_eq(weft_declared_select(d, wrong_choices[_i].list, &err), WEFT_E_USER);
-    ck_assert_text(err, wrong_choices[_i].text);
+    ck_assert_says(err, wrong_choices[_i].text);
     ck_assert_int_eq(weft_declared_numel(d, true), 28);
     weft_declared_destroy(d);
 }
@@ -424,7 +424,7 @@ START_TEST(a_model_without_a_head_says_so) {
     the_info.head_path = NULL;
     d = declared_whole();
     ck_assert_int_eq(weft_declared_select(d, "head", &err), WEFT_E_USER);
-    ck_assert_text(err, "has no head");
+    ck_assert_says(err, "has no head");
     weft_declared_destroy(d);
 }
 END_TEST
@@ -434,7 +434,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("model.declare");
     TCase *tcase = tcase_create("declare");
-    tcase_add_checked_fixture(tcase, setup, fixture_directory_remove);
+    tcase_add_checked_fixture(tcase, setup, scratch_remove);
     tcase_add_test(tcase, names_shapes_and_order_are_kept);
     tcase_add_test(tcase, a_weight_object_is_a_leaf_of_the_tree);
     tcase_add_test(tcase, a_tie_is_a_second_name_of_one_storage);

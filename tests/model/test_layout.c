@@ -182,15 +182,15 @@ END_TEST
 /* A LLaMA of this width: its matrices are multiples of width^2, its norms have `width` elements. */
 static weft_declared *model_of(int width, int layers) {
     char text[512];
-    fixture_directory_make();
+    scratch_make();
     (void)snprintf(
         text, sizeof text,
         "{\"model_type\": \"llama\", \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d,"
         " \"num_attention_heads\": 4, \"vocab_size\": %d}",
         width, 4 * width, layers, 2 * width);
-    fixture_write(fixture_path("config.json"), text, strlen(text));
-    weft_declared *d = llama_declared(fixture_path("config.json"));
-    fixture_directory_remove();
+    write_text(scratch_path("config.json"), text);
+    weft_declared *d = llama_declared(scratch_path("config.json"));
+    scratch_remove();
     return d;
 }
 
@@ -244,11 +244,11 @@ START_TEST(a_policy_that_fails_or_lies_is_named) {
     weft_layout *l = NULL;
     policy_status = WEFT_E_USER;
     ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "wrap policy failed without saying why");
+    ck_assert_says(err, "wrap policy failed without saying why");
     policy_status = WEFT_OK;
     odd_start = 7;
     ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);
-    ck_assert_text(err, "says 7 for module 'lm_head'");
+    ck_assert_says(err, "says 7 for module 'lm_head'");
     ck_assert_ptr_null(l);
     weft_declared_destroy(d);
 }

@@ -25,8 +25,8 @@ static weft_status read_with(weft_declared **out, const char *keys, const char *
             json_object_set(config, key, value);
     }
     text = json_dumps(config, 0);
-    fixture_write(fixture_path("config.json"), text, strlen(text));
-    status = llama_declare(out, fixture_path("config.json"), ignore, err);
+    write_text(scratch_path("config.json"), text);
+    status = llama_declare(out, scratch_path("config.json"), ignore, err);
     free(text);
     json_decref(changes);
     json_decref(config);
@@ -225,8 +225,8 @@ START_TEST(an_unknown_key_passes_only_where_the_user_says_so) {
     weft_declared *d = NULL;
     const char *keys = "{\"training_note\": \"x\", \"attention_sinks\": 4}";
     ck_assert_int_eq(read_with(&d, keys, "training_note", &err), WEFT_E_USER);
-    ck_assert_text(err, "the key attention_sinks (4) is not known");
-    ck_assert_text(err, "[model] ignore = attention_sinks");
+    ck_assert_says(err, "the key attention_sinks (4) is not known");
+    ck_assert_says(err, "[model] ignore = attention_sinks");
     ck_assert_int_eq(read_with(&d, keys, "attention_sink,training_notes", &err), WEFT_E_USER);
     ck_assert_ok(read_with(&d, keys, "training_note,attention_sinks", &err), err);
     weft_declared_destroy(d);
@@ -313,9 +313,9 @@ START_TEST(what_changes_the_arithmetic_is_refused_by_name) {
     weft_declared *d = NULL;
     const weft_status status = read_with(&d, refused[_i].keys, "", &err);
     ck_assert_msg(status == WEFT_E_USER, "%s is accepted", refused[_i].keys);
-    ck_assert_text(err, fixture_path("config.json"));
+    ck_assert_says(err, scratch_path("config.json"));
     for (int i = 0; i < 3 && refused[_i].texts[i] != NULL; i++)
-        ck_assert_text(err, refused[_i].texts[i]);
+        ck_assert_says(err, refused[_i].texts[i]);
 }
 END_TEST
 
@@ -330,10 +330,10 @@ START_TEST(what_is_no_object_is_named_with_its_line) {
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_declared *d = NULL;
-        fixture_write(fixture_path("config.json"), files[i].text, strlen(files[i].text));
-        ck_assert_int_eq(llama_declare(&d, fixture_path("config.json"), "", &err), WEFT_E_DATA);
-        ck_assert_text(err, files[i].part);
-        ck_assert_text(err, fixture_path("config.json"));
+        write_bytes(scratch_path("config.json"), files[i].text, strlen(files[i].text));
+        ck_assert_int_eq(llama_declare(&d, scratch_path("config.json"), "", &err), WEFT_E_DATA);
+        ck_assert_says(err, files[i].part);
+        ck_assert_says(err, scratch_path("config.json"));
     }
 }
 END_TEST
@@ -343,7 +343,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("model.llama_config");
     TCase *tcase = tcase_create("config.json");
-    tcase_add_checked_fixture(tcase, fixture_directory_make, fixture_directory_remove);
+    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
     tcase_add_test(tcase, tree_parameters_and_segments_are_those_of_the_checkpoint);
     tcase_add_test(tcase, what_is_not_said_is_as_in_transformers);
     tcase_add_loop_test(tcase, golden_configurations_of_both_spellings_are_read, 0, 4);

@@ -11,7 +11,7 @@
 #include "model/safetensors.h"
 
 static void setup(void) {
-    fixture_directory_make();
+    scratch_make();
 }
 
 /* ---- making files ---- */
@@ -26,7 +26,7 @@ static void write_file(const char *name, const char *header, long long length, s
     memcpy(bytes + 8, header, text);
     for (size_t i = 0; i < data; i++)
         bytes[8 + text + i] = (unsigned char)i;
-    fixture_write(fixture_path(name), bytes, 8 + text + data);
+    write_bytes(scratch_path(name), bytes, 8 + text + data);
     free(bytes);
 }
 
@@ -50,7 +50,7 @@ START_TEST(types_shapes_and_bytes_come_back) {
         "\"a\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[0,4]},\"empty\":{\"dtype\":\"F64\",\"shape\":[3,0],"
         "\"data_offsets\":[4,4]},\"u\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[16,17]}}   ",
         -1, 17);
-    file = opened(fixture_path("x.safetensors"));
+    file = opened(scratch_path("x.safetensors"));
     ck_assert_int_eq(file->n_tensors, 4);
     t = weft_safetensors_find(file, "b");
     ck_assert(t->dtype == WEFT_F16 && t->rank == 2 && t->dims[0] == 2 && t->dims[1] == 3 && t->numel == 6);
@@ -68,7 +68,7 @@ END_TEST
 
 START_TEST(a_file_without_tensors_is_one) {
     write_file("x.safetensors", "{}", -1, 0);
-    weft_safetensors *file = opened(fixture_path("x.safetensors"));
+    weft_safetensors *file = opened(scratch_path("x.safetensors"));
     ck_assert_int_eq(file->n_tensors, 0);
     ck_assert_ptr_null(weft_safetensors_find(file, "a"));
     weft_safetensors_close(file);
@@ -133,9 +133,9 @@ START_TEST(what_is_malformed_is_refused_with_file_and_tensor) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
     write_file("x.safetensors", malformed[_i].header, malformed[_i].length, malformed[_i].data);
-    ck_assert_int_eq(weft_safetensors_open(&file, fixture_path("x.safetensors"), &err), WEFT_E_DATA);
-    ck_assert_text(err, fixture_path("x.safetensors"));
-    ck_assert_text(err, malformed[_i].text);
+    ck_assert_int_eq(weft_safetensors_open(&file, scratch_path("x.safetensors"), &err), WEFT_E_DATA);
+    ck_assert_says(err, scratch_path("x.safetensors"));
+    ck_assert_says(err, malformed[_i].text);
     ck_assert_ptr_null(file);
 }
 END_TEST
@@ -143,14 +143,14 @@ END_TEST
 START_TEST(what_is_no_file_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
-    ck_assert_int_eq(weft_safetensors_open(&file, fixture_path("none"), &err), WEFT_E_USER);
-    ck_assert_text(err, "cannot be opened");
-    ck_assert_int_eq(weft_safetensors_open(&file, fixture_directory, &err), WEFT_E_USER);
-    ck_assert_text(err, "is not a file");
+    ck_assert_int_eq(weft_safetensors_open(&file, scratch_path("none"), &err), WEFT_E_USER);
+    ck_assert_says(err, "cannot be opened");
+    ck_assert_int_eq(weft_safetensors_open(&file, scratch, &err), WEFT_E_USER);
+    ck_assert_says(err, "is not a file");
     for (size_t n = 0; n < 8; n++) {
-        fixture_write(fixture_path("short"), "1234567", n);
-        ck_assert_int_eq(weft_safetensors_open(&file, fixture_path("short"), &err), WEFT_E_DATA);
-        ck_assert_text(err, "a safetensors file has 8");
+        write_bytes(scratch_path("short"), "1234567", n);
+        ck_assert_int_eq(weft_safetensors_open(&file, scratch_path("short"), &err), WEFT_E_DATA);
+        ck_assert_says(err, "a safetensors file has 8");
     }
 }
 END_TEST
@@ -161,14 +161,10 @@ END_TEST
 #define ONE   "model-00001-of-00002.safetensors"
 #define TWO   "model-00002-of-00002.safetensors"
 
-static void write_text(const char *name, const char *text) {
-    fixture_write(fixture_path(name), text, strlen(text));
-}
-
 static void write_shards(const char *index) {
     write_file(ONE, "{" A4 "}", -1, 16);
     write_file(TWO, "{" T("b", "BF16", "[3]", "0", "6") "," T("c", "U8", "[2]", "6", "8") "}", -1, 8);
-    write_text(INDEX, index);
+    write_text(scratch_path(INDEX), index);
 }
 
 #define MAP(entries) "{\"metadata\": {\"total_size\": 24}, \"weight_map\": {" entries "}}"
@@ -177,11 +173,11 @@ START_TEST(shards_are_one_set_of_tensors) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     write_shards(MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\""));
-    ck_assert_ok(weft_safetensors_open_directory(&files, fixture_directory, &err), err);
+    ck_assert_ok(weft_safetensors_open_directory(&files, scratch, &err), err);
     ck_assert_int_eq(files->n_files, 2);
     ck_assert_int_eq(files->n_tensors, 3);
     ck_assert_int_eq(weft_safetensors_find(files, "c")->data[0], 6);
-    ck_assert_str_eq(files->files[weft_safetensors_find(files, "b")->file].path, fixture_path(TWO));
+    ck_assert_str_eq(files->files[weft_safetensors_find(files, "b")->file].path, scratch_path(TWO));
     weft_safetensors_close(files);
 }
 END_TEST
@@ -191,7 +187,7 @@ START_TEST(a_single_file_goes_before_an_index) {
     weft_safetensors *files = NULL;
     write_shards("nonsense");
     write_file("model.safetensors", "{}", -1, 0);
-    ck_assert_ok(weft_safetensors_open_directory(&files, fixture_directory, &err), err);
+    ck_assert_ok(weft_safetensors_open_directory(&files, scratch, &err), err);
     ck_assert_int_eq(files->n_tensors, 0);
     weft_safetensors_close(files);
 }
@@ -222,9 +218,9 @@ START_TEST(an_index_that_disagrees_with_its_files_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     write_shards(wrong_indices[_i].index);
-    ck_assert_int_ne(weft_safetensors_open_directory(&files, fixture_directory, &err), WEFT_OK);
-    ck_assert_text(err, wrong_indices[_i].text);
-    ck_assert_text(err, fixture_directory);
+    ck_assert_int_ne(weft_safetensors_open_directory(&files, scratch, &err), WEFT_OK);
+    ck_assert_says(err, wrong_indices[_i].text);
+    ck_assert_says(err, scratch);
     ck_assert_ptr_null(files);
 }
 END_TEST
@@ -234,19 +230,19 @@ START_TEST(a_malformed_or_doubled_shard_is_refused) {
     weft_safetensors *files = NULL;
     write_shards(MAP("\"a\": \"" ONE "\", \"b\": \"" TWO "\", \"c\": \"" TWO "\""));
     write_file(TWO, "{" T("b", "BF16", "[3]", "0", "6") "," T("c", "U8", "[2]", "6", "8") "}", -1, 7);
-    ck_assert_int_eq(weft_safetensors_open_directory(&files, fixture_directory, &err), WEFT_E_DATA);
-    ck_assert_text(err, TWO ": tensor 'c' ends at byte 8");
+    ck_assert_int_eq(weft_safetensors_open_directory(&files, scratch, &err), WEFT_E_DATA);
+    ck_assert_says(err, TWO ": tensor 'c' ends at byte 8");
     write_file(TWO, "{" A4 "," T("b", "BF16", "[3]", "16", "22") "," T("c", "U8", "[2]", "22", "24") "}", -1, 24);
-    ck_assert_int_eq(weft_safetensors_open_directory(&files, fixture_directory, &err), WEFT_E_DATA);
-    ck_assert_text(err, TWO ": holds tensor 'a', which ");
+    ck_assert_int_eq(weft_safetensors_open_directory(&files, scratch, &err), WEFT_E_DATA);
+    ck_assert_says(err, TWO ": holds tensor 'a', which ");
 }
 END_TEST
 
 START_TEST(a_directory_without_weights_says_what_is_looked_for) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
-    ck_assert_int_eq(weft_safetensors_open_directory(&files, fixture_directory, &err), WEFT_E_USER);
-    ck_assert_text(err, "neither model.safetensors nor model.safetensors.index.json");
+    ck_assert_int_eq(weft_safetensors_open_directory(&files, scratch, &err), WEFT_E_USER);
+    ck_assert_says(err, "neither model.safetensors nor model.safetensors.index.json");
 }
 END_TEST
 
@@ -300,20 +296,20 @@ START_TEST(mutated_files_are_read_or_refused) {
                "{\"__metadata__\":{\"format\":\"pt\"}," A4 "," T("b", "BF16", "[2,3]", "16", "28") "," T(
                    "c", "I64", "[]", "28", "36") "," T("d", "F64", "[0,7]", "36", "36") "}",
                -1, 36);
-    good = (unsigned char *)fixture_read(fixture_path("good"), &n);
+    good = (unsigned char *)read_bytes(scratch_path("good"), &n);
     bytes = malloc(n);
     for (int i = 0; i < 2000; i++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_safetensors *files = NULL;
         memcpy(bytes, good, n);
-        fixture_write(fixture_path("x"), bytes, mutate(bytes, n, &state));
-        if (weft_safetensors_open(&files, fixture_path("x"), &err) == WEFT_OK) {
+        write_bytes(scratch_path("x"), bytes, mutate(bytes, n, &state));
+        if (weft_safetensors_open(&files, scratch_path("x"), &err) == WEFT_OK) {
             accepted++;
             sum += touch(files);
             weft_safetensors_close(files);
         } else {
             refused++;
-            ck_assert_text(err, fixture_path("x"));
+            ck_assert_says(err, scratch_path("x"));
         }
     }
     ck_assert_uint_gt(accepted, 50); /* bytes of data or of names were hit */
@@ -333,13 +329,13 @@ START_TEST(mutated_indices_are_read_or_refused) {
         weft_error err = WEFT_ERROR_INIT;
         weft_safetensors *files = NULL;
         memcpy(bytes, index, sizeof index);
-        fixture_write(fixture_path(INDEX), bytes, mutate(bytes, sizeof index - 1, &state));
-        if (weft_safetensors_open_directory(&files, fixture_directory, &err) == WEFT_OK) {
+        write_bytes(scratch_path(INDEX), bytes, mutate(bytes, sizeof index - 1, &state));
+        if (weft_safetensors_open_directory(&files, scratch, &err) == WEFT_OK) {
             ck_assert_uint_gt(touch(files), 0);
             weft_safetensors_close(files);
         } else {
             refused++;
-            ck_assert_text(err, fixture_directory);
+            ck_assert_says(err, scratch);
         }
     }
     ck_assert_uint_gt(refused, 250);
@@ -362,14 +358,14 @@ START_TEST(what_is_written_comes_back_from_any_order) {
     for (int t = 0; t < 5; t++)
         for (int i = 0; i < 30; i++)
             data[t][i] = (unsigned char)(50 * t + i);
-    ck_assert_ok(weft_tensor_writer_create(&writer, fixture_path("w"), specs, 5, &err), err);
+    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), specs, 5, &err), err);
     for (int t = 4; t >= 0; t--)
         for (int64_t end = bytes[t]; end > 0; end -= 7) {
             const int64_t begin = end > 7 ? end - 7 : 0;
             ck_assert_ok(weft_tensor_writer_write(writer, t, begin, data[t] + begin, end - begin, &err), err);
         }
     ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
-    file = opened(fixture_path("w"));
+    file = opened(scratch_path("w"));
     ck_assert_int_eq(file->n_tensors, 5);
     for (int t = 0; t < 5; t++) {
         const weft_tensor *tensor = weft_safetensors_find(file, specs[t].name);
@@ -390,9 +386,9 @@ START_TEST(a_written_header_is_what_other_readers_expect) {
     const weft_tensor_spec specs[] = {{"a", WEFT_F32, 2, {2, 3}}};
     size_t n = 0;
     char *bytes = NULL;
-    ck_assert_ok(weft_tensor_writer_create(&writer, fixture_path("w"), specs, 1, &err), err);
+    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), specs, 1, &err), err);
     ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
-    bytes = fixture_read(fixture_path("w"), &n);
+    bytes = read_bytes(scratch_path("w"), &n);
     ck_assert_int_eq((unsigned char)bytes[0] % 64, 56); /* the data begins at a multiple of 64 */
     ck_assert_uint_eq(n, 8 + (size_t)(unsigned char)bytes[0] + 24);
     ck_assert_int_eq(strncmp(bytes + 8,
@@ -411,19 +407,19 @@ START_TEST(a_writer_keeps_to_its_tensors_and_files) {
     const weft_tensor_spec specs[] = {{"a", WEFT_F32, 1, {4}}, {"a", WEFT_F32, 1, {4}}};
     const weft_tensor_spec bad[] = {{"b", WEFT_F32, 2, {INT64_MAX / 4, 8}}}, typeless[] = {{"c", 99, 1, {1}}};
     const char data[16] = {0};
-    ck_assert_ok(weft_tensor_writer_create(&writer, fixture_path("w"), specs, 1, &err), err);
+    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), specs, 1, &err), err);
     ck_assert_int_eq(weft_tensor_writer_write(writer, 0, 4, data, 13, &err), WEFT_E_HOST);
     ck_assert_int_eq(weft_tensor_writer_write(writer, 0, -1, data, 4, &err), WEFT_E_HOST);
     ck_assert_int_eq(weft_tensor_writer_write(writer, 1, 0, data, 4, &err), WEFT_E_HOST);
     ck_assert_ok(weft_tensor_writer_write(writer, 0, 0, data, 16, &err), err);
     ck_assert_ok(weft_tensor_writer_finish(writer, &err), err);
-    ck_assert_int_eq(weft_tensor_writer_create(&second, fixture_path("w"), specs, 1, &err), WEFT_E_SYSTEM);
-    ck_assert_text(err, "File exists");
-    ck_assert_int_eq(weft_tensor_writer_create(&second, fixture_path("v"), specs, 2, &err), WEFT_E_HOST);
-    ck_assert_text(err, "'a' would be written twice");
-    ck_assert_int_eq(weft_tensor_writer_create(&second, fixture_path("v"), bad, 1, &err), WEFT_E_HOST);
-    ck_assert_int_eq(weft_tensor_writer_create(&second, fixture_path("v"), typeless, 1, &err), WEFT_E_HOST);
-    ck_assert_int_ne(access(fixture_path("v"), F_OK), 0);
+    ck_assert_int_eq(weft_tensor_writer_create(&second, scratch_path("w"), specs, 1, &err), WEFT_E_SYSTEM);
+    ck_assert_says(err, "File exists");
+    ck_assert_int_eq(weft_tensor_writer_create(&second, scratch_path("v"), specs, 2, &err), WEFT_E_HOST);
+    ck_assert_says(err, "'a' would be written twice");
+    ck_assert_int_eq(weft_tensor_writer_create(&second, scratch_path("v"), bad, 1, &err), WEFT_E_HOST);
+    ck_assert_int_eq(weft_tensor_writer_create(&second, scratch_path("v"), typeless, 1, &err), WEFT_E_HOST);
+    ck_assert_int_ne(access(scratch_path("v"), F_OK), 0);
     ck_assert_ptr_null(second);
 }
 END_TEST
@@ -439,12 +435,12 @@ START_TEST(a_file_that_does_not_fit_is_refused_before_its_data) {
     small.rlim_cur = 1 << 20;
     (void)signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-    status = weft_tensor_writer_create(&writer, fixture_path("w"), specs, 1, &err);
+    status = weft_tensor_writer_create(&writer, scratch_path("w"), specs, 1, &err);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &usual), 0); /* before Check itself writes */
     ck_assert_int_eq(status, WEFT_E_SYSTEM);
-    ck_assert_text(err, fixture_path("w"));
-    ck_assert_text(err, "cannot be written: File too large");
-    ck_assert_int_ne(access(fixture_path("w"), F_OK), 0);
+    ck_assert_says(err, scratch_path("w"));
+    ck_assert_says(err, "cannot be written: File too large");
+    ck_assert_int_ne(access(scratch_path("w"), F_OK), 0);
 }
 END_TEST
 
@@ -542,7 +538,7 @@ int main(void) {
     Suite *suite = suite_create("model.safetensors");
     TCase *tcase = tcase_create("safetensors");
     tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, setup, fixture_directory_remove);
+    tcase_add_checked_fixture(tcase, setup, scratch_remove);
     tcase_add_test(tcase, types_shapes_and_bytes_come_back);
     tcase_add_test(tcase, a_file_without_tensors_is_one);
     tcase_add_loop_test(tcase, what_is_malformed_is_refused_with_file_and_tensor, 0, LENGTH(malformed));

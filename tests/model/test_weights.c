@@ -192,7 +192,7 @@ END_TEST
 
 static void check_same_file(const char *a, const char *b) {
     size_t n = 0, m = 0;
-    char *x = fixture_read(a, &n), *y = fixture_read(b, &m);
+    char *x = read_bytes(a, &n), *y = read_bytes(b, &m);
     ck_assert_msg(n == m && memcmp(x, y, n) == 0, "%s and %s differ", a, b);
     free(x);
     free(y);
@@ -209,9 +209,9 @@ START_TEST(what_is_written_in_its_own_type_is_what_was_read) {
     weft_safetensors *before = NULL, *after = NULL;
     BENCH(b, llama_golden(golden[_i].config), "all", true);
     ck_assert_ok(load(b, llama_golden(golden[_i].name), &err), err);
-    ck_assert_ok(save(b, fixture_directory, golden[_i].dtype, WEFT_SHARD_BYTES, &err), err);
+    ck_assert_ok(save(b, scratch, golden[_i].dtype, WEFT_SHARD_BYTES, &err), err);
     ck_assert_ok(weft_safetensors_open_directory(&before, llama_golden(golden[_i].name), &err), err);
-    ck_assert_ok(weft_safetensors_open_directory(&after, fixture_directory, &err), err);
+    ck_assert_ok(weft_safetensors_open_directory(&after, scratch, &err), err);
     ck_assert_int_eq(after->n_files, 1);
     ck_assert_int_eq(before->n_tensors, after->n_tensors);
     for (int32_t i = 0; i < after->n_tensors; i++) {
@@ -222,8 +222,8 @@ START_TEST(what_is_written_in_its_own_type_is_what_was_read) {
     }
     weft_safetensors_close(before);
     weft_safetensors_close(after);
-    check_same_file(golden_file(_i, "config.json"), fixture_path("config.json"));
-    check_same_file(golden_file(_i, "generation_config.json"), fixture_path("generation_config.json"));
+    check_same_file(golden_file(_i, "config.json"), scratch_path("config.json"));
+    check_same_file(golden_file(_i, "generation_config.json"), scratch_path("generation_config.json"));
     bench_free(b);
 }
 END_TEST
@@ -246,16 +246,16 @@ START_TEST(another_type_changes_one_word_of_the_configuration) {
     char from[32];
     const char *torch = types[_i / 4].torch;
     const int model = _i % 4;
-    char *base = fixture_read(golden_file(model, "config.json"), NULL), *expected = NULL, *text = NULL;
+    char *base = read_bytes(golden_file(model, "config.json"), NULL), *expected = NULL, *text = NULL;
     weft_safetensors *files = NULL;
     BENCH(b, llama_golden(golden[model].config), "all", false);
     ck_assert_ok(load(b, llama_golden(golden[model].name), &err), err);
-    ck_assert_ok(save(b, fixture_directory, types[_i / 4].dtype, WEFT_SHARD_BYTES, &err), err);
+    ck_assert_ok(save(b, scratch, types[_i / 4].dtype, WEFT_SHARD_BYTES, &err), err);
     (void)snprintf(from, sizeof from, "\"%s\"", golden[model].torch);
     expected = replaced(base, from, torch);
-    text = fixture_read(fixture_path("config.json"), NULL);
+    text = read_bytes(scratch_path("config.json"), NULL);
     ck_assert_str_eq(text, expected);
-    ck_assert_ok(weft_safetensors_open_directory(&files, fixture_directory, &err), err);
+    ck_assert_ok(weft_safetensors_open_directory(&files, scratch, &err), err);
     for (int32_t i = 0; i < files->n_tensors; i++) {
         const weft_tensor *t = &files->tensors[i];
         void *narrow = malloc((size_t)t->bytes + 1);
@@ -280,23 +280,23 @@ START_TEST(large_models_are_dealt_to_files_with_an_index) {
     BENCH(b, llama_golden("llama-gqa/config.json"), "all", true);
     BENCH(back, llama_golden("llama-gqa/config.json"), "all", true);
     ck_assert_ok(load(b, llama_golden("llama-gqa"), &err), err);
-    ck_assert_ok(save(b, fixture_directory, WEFT_F32, 20000, &err), err); /* the embedding alone has 22008 */
-    ck_assert_int_ne(access(fixture_path("model.safetensors"), F_OK), 0);
-    index = json_load_file(fixture_path("model.safetensors.index.json"), 0, NULL);
+    ck_assert_ok(save(b, scratch, WEFT_F32, 20000, &err), err); /* the embedding alone has 22008 */
+    ck_assert_int_ne(access(scratch_path("model.safetensors"), F_OK), 0);
+    index = json_load_file(scratch_path("model.safetensors.index.json"), 0, NULL);
     ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size")),
                      4 * weft_declared_numel(b->declared, false));
     ck_assert_str_eq(
         json_string_value(json_object_get(json_object_get(index, "weight_map"), "model.embed_tokens.weight")),
         "model-00001-of-00012.safetensors");
     json_decref(index);
-    ck_assert_ok(weft_safetensors_open_directory(&files, fixture_directory, &err), err);
+    ck_assert_ok(weft_safetensors_open_directory(&files, scratch, &err), err);
     ck_assert_int_eq(files->n_files, 12);
     for (int32_t i = 0; i < files->n_tensors; i++)
         sizes[files->tensors[i].file] += files->tensors[i].bytes;
     for (int i = 0; i < 10; i++)
         ck_assert(sizes[i] <= 20000 || sizes[i] == 131 * 42 * 4);
     weft_safetensors_close(files);
-    ck_assert_ok(load(back, fixture_directory, &err), err);
+    ck_assert_ok(load(back, scratch, &err), err);
     ck_assert(same_region(b, back));
     bench_free(b);
     bench_free(back);
@@ -308,21 +308,21 @@ START_TEST(saving_needs_a_few_megabytes_beside_the_weights) {
         "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 64, \"num_hidden_layers\": 1,"
         " \"num_attention_heads\": 4, \"vocab_size\": 40000}";
     weft_error err = WEFT_ERROR_INIT;
-    fixture_write(fixture_path("base.json"), text, strlen(text));
-    BENCH(b, fixture_path("base.json"), "all", false);
-    BENCH(back, fixture_path("base.json"), "all", false);
-    BENCH(seen, fixture_path("base.json"), "all", true);
+    write_text(scratch_path("base.json"), text);
+    BENCH(b, scratch_path("base.json"), "all", false);
+    BENCH(back, scratch_path("base.json"), "all", false);
+    BENCH(seen, scratch_path("base.json"), "all", true);
     ck_assert_ok(weft_weights_init(3, b->declared, b->layout, &b->kernels, &b->device, b->ref, &err), err);
     ck_assert_ok(weft_weights_init(3, seen->declared, seen->layout, &seen->kernels, &seen->device, seen->ref, &err),
                  err);
     ck_assert(same_region(b, seen)); /* pieces meet without a seam */
-    ck_assert_ok(save(b, fixture_directory, WEFT_F32, WEFT_SHARD_BYTES, &err), err);
-    ck_assert_ok(load(back, fixture_directory, &err), err);
+    ck_assert_ok(save(b, scratch, WEFT_F32, WEFT_SHARD_BYTES, &err), err);
+    ck_assert_ok(load(back, scratch, &err), err);
     ck_assert(same_region(b, back));
     ck_assert_int_le(b->device.most, 4 << 20);
     ck_assert_int_gt(b->device.read, 4 << 20);
     ck_assert_int_le(back->device.most, 4 << 20);
-    ck_assert_int_ne(access(fixture_path("generation_config.json"), F_OK), 0); /* the base had none */
+    ck_assert_int_ne(access(scratch_path("generation_config.json"), F_OK), 0); /* the base had none */
     bench_free(b);
     bench_free(back);
     bench_free(seen);
@@ -340,10 +340,10 @@ START_TEST(a_full_disk_is_named) {
     small.rlim_cur = 4096;
     (void)signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-    status = save(b, fixture_directory, WEFT_F32, WEFT_SHARD_BYTES, &err);
+    status = save(b, scratch, WEFT_F32, WEFT_SHARD_BYTES, &err);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &usual), 0); /* before Check itself writes */
     ck_assert_int_eq(status, WEFT_E_SYSTEM);
-    ck_assert_text(err, "model.safetensors: cannot be written");
+    ck_assert_says(err, "model.safetensors: cannot be written");
     bench_free(b);
 }
 END_TEST
@@ -382,7 +382,7 @@ END_TEST
 
 /* ---- what does not fit ---- */
 
-/* A copy of llama-tied's (or another's) tensors with changes, as fixture_directory/model.safetensors. */
+/* A copy of llama-tied's (or another's) tensors with changes, as scratch/model.safetensors. */
 typedef struct change {
     const char *name; /* the tensor that is changed */
     const char *as;   /* its new name; NULL: it is left out */
@@ -427,7 +427,7 @@ static void write_changed(const char *model, const change *c) {
             n++;
         }
     }
-    ck_assert_ok(weft_tensor_writer_create(&writer, fixture_path("model.safetensors"), specs, n, &err), err);
+    ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("model.safetensors"), specs, n, &err), err);
     for (int32_t i = 0; i < n; i++)
         if (data[i] != NULL) ck_assert_ok(weft_tensor_writer_write(writer, i, 0, data[i], bytes[i], &err), err);
     if (spoiled >= 0)
@@ -472,10 +472,10 @@ START_TEST(a_directory_that_does_not_fit_is_refused_and_nothing_is_touched) {
     (void)snprintf(path, sizeof path, "%s/config.json", misfits[_i].model);
     BENCH(b, llama_golden(path), "all", true);
     write_changed(misfits[_i].model, &misfits[_i].change);
-    ck_assert_int_eq(load(b, fixture_directory, &err), WEFT_E_DATA);
-    ck_assert_text(err, fixture_directory);
+    ck_assert_int_eq(load(b, scratch, &err), WEFT_E_DATA);
+    ck_assert_says(err, scratch);
     for (int i = 0; i < 2 && misfits[_i].texts[i] != NULL; i++)
-        ck_assert_text(err, misfits[_i].texts[i]);
+        ck_assert_says(err, misfits[_i].texts[i]);
     for (int64_t i = 0; i < b->buffer.n; i++)
         if (b->buffer.bytes[i] != 0xFF) ck_abort_msg("byte %lld was written", (long long)i);
     bench_free(b);
@@ -491,7 +491,7 @@ START_TEST(tied_storage_is_read_under_any_of_its_names) {
     BENCH(b, llama_golden("llama-tied/config.json"), "all", true);
     write_changed("llama-tied", &changes[_i]);
     ck_assert_ok(load(whole, llama_golden("llama-tied"), &err), err);
-    ck_assert_ok(load(b, fixture_directory, &err), err);
+    ck_assert_ok(load(b, scratch, &err), err);
     ck_assert(same_region(whole, b));
     bench_free(whole);
     bench_free(b);
@@ -505,7 +505,7 @@ START_TEST(buffers_of_old_checkpoints_are_passed_over) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(b, llama_golden("llama-tied/config.json"), "all", true);
     write_changed("llama-tied", &old);
-    ck_assert_ok(load(b, fixture_directory, &err), err);
+    ck_assert_ok(load(b, scratch, &err), err);
     bench_free(b);
 }
 END_TEST
@@ -514,10 +514,10 @@ START_TEST(a_model_of_another_size_shows_a_few_names_of_many) {
     weft_error err = WEFT_ERROR_INIT;
     BENCH(b, llama_golden("llama-gqa/config.json"), "all", true);
     ck_assert_int_eq(load(b, llama_golden("llama-tied"), &err), WEFT_E_DATA);
-    ck_assert_text(err, "1 missing (lm_head.weight)");
-    ck_assert_text(err, "20 of another shape (");
-    ck_assert_text(err, ", ...)");
-    ck_assert_text(err, "9 unexpected (model.layers.2.");
+    ck_assert_says(err, "1 missing (lm_head.weight)");
+    ck_assert_says(err, "20 of another shape (");
+    ck_assert_says(err, ", ...)");
+    ck_assert_says(err, "9 unexpected (model.layers.2.");
     bench_free(b);
 }
 END_TEST
@@ -605,10 +605,10 @@ START_TEST(masters_and_state_are_written_by_name) {
     weft_safetensors *file = NULL;
     BENCH(b, llama_golden("llama-bf16/config.json"), trained[_i], false);
     ck_assert_ok(init(b, 9, &err), err);
-    ck_assert_ok(weft_weights_save_file(fixture_path("s"), _i == 1, b->declared, b->layout, &b->kernels, &b->device,
+    ck_assert_ok(weft_weights_save_file(scratch_path("s"), _i == 1, b->declared, b->layout, &b->kernels, &b->device,
                                         b->ref, &err),
                  err);
-    ck_assert_ok(weft_safetensors_open(&file, fixture_path("s"), &err), err);
+    ck_assert_ok(weft_safetensors_open(&file, scratch_path("s"), &err), err);
     ck_assert_int_eq(file->n_tensors, _i == 0 ? 21 : 9 + 2 + 1);
     for (int32_t i = 0; i < file->n_tensors; i++) {
         const weft_tensor *t = &file->tensors[i];
@@ -637,10 +637,10 @@ START_TEST(a_model_from_elsewhere_goes_through) {
     BENCH(back, config, "all", false);
     ck_assert_ok(load(b, directory, &err), err);
     ck_assert_int_eq(weft_declared_numel(b->declared, false), 260032);
-    ck_assert_ok(save(b, fixture_directory, WEFT_F32, 300000, &err), err);
-    ck_assert_ok(load(back, fixture_directory, &err), err);
+    ck_assert_ok(save(b, scratch, WEFT_F32, 300000, &err), err);
+    ck_assert_ok(load(back, scratch, &err), err);
     ck_assert(same_region(b, back));
-    check_same_file(config, fixture_path("config.json"));
+    check_same_file(config, scratch_path("config.json"));
     bench_free(b);
     bench_free(back);
 }
@@ -651,7 +651,7 @@ END_TEST
 static TCase *tests(void) {
     TCase *tcase = tcase_create("weights");
     tcase_set_timeout(tcase, 60);
-    tcase_add_checked_fixture(tcase, fixture_directory_make, fixture_directory_remove);
+    tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
     tcase_add_loop_test(tcase, what_the_files_hold_is_what_lies_in_the_region, 0, 4);
     tcase_add_loop_test(tcase, narrow_files_widen_to_what_the_oracle_read, 0, 4);
     tcase_add_test(tcase, a_frozen_part_is_read_like_any_other);

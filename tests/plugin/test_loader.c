@@ -120,7 +120,7 @@ END_TEST
 START_TEST(exports_are_counted) {
     char map[512];
     (void)snprintf(map, sizeof map, "%s/map", scratch);
-#define MAP(text) write_bytes(map, text, strlen(text))
+#define MAP(text) write_text(map, text)
     MAP("{ global: weft_plugin_entry; local: *; };");
     expect_file_refused(workshop_build("a.so", "", map), "lacks the export weft_plugin_note");
     MAP("{ global: weft_plugin_note; local: *; };");
