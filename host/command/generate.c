@@ -75,16 +75,32 @@ static weft_status on_id(void *context, int32_t id, weft_error *err) {
     return WEFT_OK;
 }
 
+/* Bytes that are not UTF-8 cannot stand in JSON: each becomes U+FFFD, as transformers has it; the ids say what they were. */
+static json_t *json_text(const char *text, size_t n) {
+    weft_bytes out = {0};
+    json_t *string = NULL;
+    for (size_t at = 0; at < n;) {
+        size_t length = 1;
+        while (length <= 4 && at + length <= n && (string = json_stringn(text + at, length)) == NULL) length++;
+        if (string != NULL) (void)weft_bytes_put(&out, text + at, length);
+        else (void)weft_bytes_put(&out, "\xEF\xBF\xBD", 3);
+        at += string != NULL ? length : 1;
+        json_decref(string);
+        string = NULL;
+    }
+    string = out.n > 0 ? json_stringn(out.data, out.n) : json_string("");
+    weft_bytes_free(&out);
+    return string;
+}
+
 static void print_json(const generation *self) {
     json_t *ids = json_array(), *object = json_object();
     const int32_t *all = (const int32_t *)self->ids.data;
     const char *text = self->after.data + self->before.n;
     const size_t n = self->after.n > self->before.n ? self->after.n - self->before.n : 0;
-    json_t *string = n > 0 ? json_stringn(text, n) : json_string("");
     for (size_t i = self->n_prompt; i < n_ids(self); i++) (void)json_array_append_new(ids, json_integer(all[i]));
     (void)json_object_set_new(object, "ids", ids);
-    /* Bytes that are not UTF-8 cannot stand in JSON: the ids say what they are. */
-    (void)json_object_set_new(object, "text", string != NULL ? string : json_null());
+    (void)json_object_set_new(object, "text", json_text(text, n));
     (void)json_dumpf(object, stdout, 0);
     (void)putchar('\n');
     json_decref(object);
@@ -107,13 +123,13 @@ static weft_status encode_prompt(generation *self, weft_error *err) {
 
 static weft_status generate(generation *self, const weft_generate_options *options, weft_error *err) {
     weft_generator *generator = NULL;
-    int32_t eos = -1;
+    weft_stop_ids stop = {.n = 0};
     weft_status status = weft_generator_create(&generator, self->run, (int64_t)self->n_prompt, options, err);
-    if (status == WEFT_OK) {
-        eos = weft_generator_model(generator)->eos >= 0 ? weft_generator_model(generator)->eos : self->text.info.eos;
-        status = weft_generator_run(generator, (const int32_t *)self->ids.data, (int64_t)self->n_prompt, eos, on_id, self,
+    if (status == WEFT_OK)
+        status = weft_stop_ids_read(&stop, self->run->settings.model.path, self->text.info.eos, err);
+    if (status == WEFT_OK)
+        status = weft_generator_run(generator, (const int32_t *)self->ids.data, (int64_t)self->n_prompt, &stop, on_id, self,
                                     err);
-    }
     weft_generator_destroy(generator);
     return status;
 }

@@ -1,6 +1,7 @@
 /* host/command/plan.c: `weft plan`: what a run will take and do, before it runs. */
 #include "command/cli.h"
 
+#include "report/summary.h"
 #include "report/units.h"
 #include "train/session.h"
 
@@ -53,6 +54,7 @@ static void print_schedule(const weft_session *session) {
         const int64_t step = schedule_step(session, i);
         (void)printf("  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
     }
+    weft_schedule_warn(session, stdout);
 }
 
 static json_t *memory_object(const weft_engine_bytes *b) {

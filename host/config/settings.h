@@ -44,7 +44,7 @@
       "Keep each segment's input alone and compute the rest again: less memory, same bits.")
 
 #define WEFT_EVAL_KEYS(K)                                                                                              \
-    K(STR, every, "none", "none", "steps", WEFT_SAME, "Evaluate every so many steps, or percent of all steps (5%).")
+    K(STR, every, "none", "none", "steps", WEFT_SAME, "Evaluate every so many steps or percent of all (5%), at the start, the end and each save; none: never.")
 
 #define WEFT_CHECKPOINT_KEYS(K)                                                                                        \
     K(STR, every, "none", "none", "steps", WEFT_SAME, "Save every so many steps, or percent of all steps (5%).")       \

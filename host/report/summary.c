@@ -23,6 +23,12 @@ int64_t weft_library_bytes(void) {
     return (int64_t)(info.uordblks + info.hblkhd);
 }
 
+void weft_schedule_warn(const weft_session *session, FILE *to) {
+    if (session->schedule.warmup < session->steps) return;
+    (void)fprintf(to, "warning    the warm-up of %lld steps is not over when the run of %lld steps ends: the learning rate never "
+                  "gets to %g\n", (long long)session->schedule.warmup, (long long)session->steps, session->base_lr);
+}
+
 void weft_train_header_print(const weft_session *session, FILE *to) {
     const weft_engine *engine = session->engine;
     const weft_train_settings *train = &session->run->settings.train;
@@ -45,6 +51,7 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
     (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
                   engine->device_info.backend, engine->device_info.threads, engine->device_info.threads == 1 ? "" : "s");
     (void)fprintf(to, "memory     %s planned (weft plan shows it)\n", weft_unit_bytes(a, engine->bytes.total));
+    weft_schedule_warn(session, to);
     (void)fflush(to);
 }
 

@@ -1,6 +1,7 @@
 /* host/report/tree.c: see tree.h. */
 #include "report/tree.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <stdlib.h>
@@ -43,4 +44,14 @@ weft_status weft_tree_remove(const char *path, weft_error *err) {
     if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be removed: %s", path, strerror(errno));
     return WEFT_OK;
+}
+
+bool weft_tree_has(const char *path, const char *beginning) {
+    const struct dirent *entry = NULL;
+    bool found = false;
+    DIR *directory = opendir(path);
+    while (directory != NULL && !found && (entry = readdir(directory)) != NULL)
+        found = strncmp(entry->d_name, beginning, strlen(beginning)) == 0;
+    if (directory != NULL) (void)closedir(directory);
+    return found;
 }

@@ -93,7 +93,13 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
     return status;
 }
 
-weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int64_t n_prompt, int32_t eos,
+static bool ends(const weft_stop_ids *stop, int32_t id) {
+    for (int32_t i = 0; i < stop->n; i++)
+        if (stop->ids[i] == id) return true;
+    return false;
+}
+
+weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int64_t n_prompt, const weft_stop_ids *stop,
                                weft_generate_sink *sink, void *context, weft_error *err) {
     const int64_t vocabulary = self->engine->declared->info.vocab_size;
     int32_t *text = malloc((size_t)(n_prompt + self->options.tokens + 1) * sizeof *text);
@@ -106,7 +112,7 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
         status = weft_generator_logits(self, &logits, text, past, n, err);
         if (status != WEFT_OK) break;
         text[n] = weft_sample(logits, vocabulary, &self->options, (uint64_t)n, self->scratch);
-        if (text[n] == eos && !self->options.ignore_eos) break;
+        if (!self->options.ignore_eos && ends(stop, text[n])) break;
         past = self->options.cache ? n : 0;
         status = sink(context, text[n++], err);
     }
@@ -138,9 +144,12 @@ static weft_status bind_memory(weft_generator *self, int64_t places, weft_error 
 static weft_status check_length(const weft_generator *self, int64_t n_prompt, weft_error *err) {
     const int64_t most = self->engine->declared->info.max_context, asked = n_prompt + self->options.tokens;
     if (asked - 1 <= most) return WEFT_OK;
+    if (n_prompt > most)
+        return weft_error_set(err, WEFT_E_USER, "the prompt has %lld ids and the model %lld places: shorten it by %lld ids",
+                              (long long)n_prompt, (long long)most, (long long)(n_prompt - most));
     return weft_error_set(err, WEFT_E_USER, "a prompt of %lld ids and %lld tokens more do not fit into the model's %lld "
                           "places: ask for at most %lld tokens", (long long)n_prompt, (long long)self->options.tokens,
-                          (long long)most, (long long)(most + 1 - n_prompt > 0 ? most + 1 - n_prompt : 0));
+                          (long long)most, (long long)(most + 1 - n_prompt));
 }
 
 weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,

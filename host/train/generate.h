@@ -2,6 +2,7 @@
 #ifndef WEFT_HOST_TRAIN_GENERATE_H
 #define WEFT_HOST_TRAIN_GENERATE_H
 
+#include "model/stop_ids.h"
 #include "train/engine.h"
 
 typedef struct weft_generate_options {
@@ -30,8 +31,8 @@ const weft_model_info *weft_generator_model(const weft_generator *generator);
 weft_status weft_generator_logits(weft_generator *generator, const float **out, const int32_t *text, int64_t past,
                                   int64_t n, weft_error *err);
 
-/* prompt: at least one id. Ends after options->tokens ids, or with eos (which is not given to the sink). */
-weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt, int64_t n_prompt, int32_t eos,
+/* prompt: at least one id. Ends after options->tokens ids, or with one of `stop` (which is not given to the sink). */
+weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt, int64_t n_prompt, const weft_stop_ids *stop,
                                weft_generate_sink *sink, void *context, weft_error *err);
 
 /* The id that a row of logits gives. n: vocabulary; position: of the new id, part of the random number's key. */

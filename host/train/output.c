@@ -93,6 +93,38 @@ weft_status weft_output_clear(weft_output *output, weft_error *err) {
     return status;
 }
 
+/* True if `inside` is `path` or lies below it; both are real paths. */
+static bool lies_in(const char *inside, const char *path) {
+    const size_t n = strlen(path);
+    return strncmp(inside, path, n) == 0 && (inside[n] == '\0' || inside[n] == '/');
+}
+
+weft_status weft_output_protect(const weft_output *output, const char *path, weft_error *err) {
+    char *input = path != NULL ? realpath(path, NULL) : NULL;
+    weft_status status = WEFT_OK;
+    for (int i = 0; input != NULL && i < N_LEFT && status == WEFT_OK; i++) {
+        char name[4096];
+        char *own = NULL;
+        status = weft_output_path(output, name, sizeof name, left_by_a_run[i], err);
+        own = status == WEFT_OK ? realpath(name, NULL) : NULL;
+        if (own != NULL && lies_in(input, own))
+            status = weft_error_set(err, WEFT_E_USER, "%s is read by this run and would be removed or written over by it: "
+                                    "choose another [run] out, or move it out of %s", path, output->directory);
+        free(own);
+    }
+    free(input);
+    return status;
+}
+
+weft_status weft_output_sync(weft_output *output, weft_error *err) {
+    FILE *const files[] = {output->metrics, output->evaluations};
+    for (int i = 0; i < 2; i++)
+        if (files[i] != NULL && (fflush(files[i]) != 0 || fsync(fileno(files[i])) != 0))
+            return weft_error_set(err, WEFT_E_SYSTEM, "the records in %s cannot be written: %s", output->directory,
+                                  strerror(errno));
+    return WEFT_OK;
+}
+
 /* The step that a record's line belongs to; 0: not a whole record. */
 static uint64_t line_step(const char *line, size_t n) {
     unsigned long long step = 0;

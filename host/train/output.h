@@ -30,6 +30,13 @@ void weft_output_close(weft_output *output); /* NULL is fine */
 /* OVERWRITE: removes config.ini, the records, checkpoints/ and model/; nothing else. */
 weft_status weft_output_clear(weft_output *output, weft_error *err);
 
+/* Refuses a path that the run reads (the INI file, a model, data) where it lies in what a run writes there. One that does not
+ * exist is fine. */
+weft_status weft_output_protect(const weft_output *output, const char *path, weft_error *err);
+
+/* Both records are on the disk. */
+weft_status weft_output_sync(weft_output *output, weft_error *err);
+
 /* "directory/name" into path. */
 weft_status weft_output_path(const weft_output *output, char *path, size_t size, const char *name, weft_error *err);
 

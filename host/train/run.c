@@ -25,7 +25,7 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
     const char *kind = parts[index].kind;
     const weft_status status = weft_plugins_get(run->plugins, &run->parts[index].loaded, kind, name, &why);
     if (status == WEFT_OK) return WEFT_OK;
-    (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used. %s", why.text);
+    (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used: %s", why.text);
     if (err != NULL) err->code = (int32_t)status;
     return status;
 }
@@ -133,6 +133,17 @@ bool weft_part_i64(const weft_part *part, const char *key, int64_t *out) {
     const void *at = part_key(part, key, WEFT_KEY_I64);
     if (at != NULL) memcpy(out, at, sizeof *out);
     return at != NULL;
+}
+
+bool weft_part_path(const weft_part *part, uint64_t i, const char **out) {
+    const weft_plugin *plugin = part->loaded != NULL ? part->loaded->plugin : NULL;
+    for (uint64_t k = 0; plugin != NULL && k < plugin->n_keys; k++) {
+        const weft_key *key = (const weft_key *)((const char *)plugin->keys + k * plugin->key_stride);
+        if (key->type != WEFT_KEY_PATH || i-- > 0) continue;
+        memcpy(out, (const char *)part->config + key->offset, sizeof *out);
+        return true;
+    }
+    return false;
 }
 
 static uint32_t asked(int64_t choice, int32_t automatic, uint32_t flag) {

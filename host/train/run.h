@@ -56,6 +56,9 @@ bool weft_part_i64(const weft_part *part, const char *key, int64_t *out);
 /* The chosen name of an ENUM key, in a buffer of the function's own; NULL: no such key. [main] */
 const char *weft_part_choice(const weft_part *part, const char *key);
 
+/* Value of a plugin's i-th PATH key, in the order of its table; false: it has fewer, or the part is not loaded. */
+bool weft_part_path(const weft_part *part, uint64_t i, const char **out);
+
 /* The tokenizer that the configuration asks for, and what it adds to documents and prompts. */
 typedef struct weft_text {
     const weft_tokenizer_plugin *plugin;

@@ -6,6 +6,7 @@
 #include "report/clock.h"
 #include "report/progress.h"
 #include "report/summary.h"
+#include "report/tree.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ typedef struct trainer {
     weft_session *session;
     weft_output *output;
     const weft_train_options *options;
+    const char *path; /* of the INI file */
     weft_identities identities;
     weft_checkpoint_state state;
     int64_t evaluate_every, save_every; /* steps; 0: never */
@@ -27,6 +29,11 @@ static weft_status start_weights(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) return weft_engine_load(self->session->engine, err);
     status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
+    if (status == WEFT_OK && !weft_tree_has(directory, "step-")) {
+        /* Stopped before it saved anything: a job that is queued again with --resume begins anew. */
+        weft_progress_line(self->progress, "nothing was saved in %s yet: starting at step 0", directory);
+        return weft_engine_load(self->session->engine, err);
+    }
     if (status == WEFT_OK)
         status = weft_checkpoint_newest(path, sizeof path, &self->state, directory, self->session->run->host, err);
     if (status == WEFT_OK)
@@ -41,11 +48,26 @@ static weft_status start_weights(trainer *self, weft_error *err) {
     return status;
 }
 
+/* What the run reads must not lie in what it removes or writes over. */
+static weft_status protect_inputs(const trainer *self, weft_error *err) {
+    const weft_run *run = self->session->run;
+    weft_status status = weft_output_protect(self->output, self->path, err);
+    if (status == WEFT_OK) status = weft_output_protect(self->output, run->settings.model.path, err);
+    if (status == WEFT_OK) status = weft_output_protect(self->output, self->session->text.directory, err);
+    for (int32_t part = 0; part < WEFT_N_PARTS && status == WEFT_OK; part++) {
+        const char *path = NULL;
+        for (uint64_t i = 0; status == WEFT_OK && weft_part_path(&run->parts[part], i, &path); i++)
+            status = weft_output_protect(self->output, path, err);
+    }
+    return status;
+}
+
 /* The directory changes only when everything that can be checked before training has been. */
 static weft_status prepare_output(trainer *self, weft_error *err) {
     char path[4096];
     weft_status status = WEFT_OK;
-    if (self->options->mode == WEFT_OUTPUT_OVERWRITE) status = weft_output_clear(self->output, err);
+    if (self->options->mode != WEFT_OUTPUT_RESUME) status = protect_inputs(self, err);
+    if (status == WEFT_OK && self->options->mode == WEFT_OUTPUT_OVERWRITE) status = weft_output_clear(self->output, err);
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
     if (status == WEFT_OK) status = weft_config_save_resolved(self->session->run->config, path, err);
     if (status == WEFT_OK) status = weft_output_records(self->output, self->state.step, err);
@@ -68,15 +90,20 @@ static weft_status evaluate(trainer *self, weft_error *err) {
                                   evaluation.tokens, err);
 }
 
+/* The step that is saved now, or was resumed from, may be the best so far. */
+static void note_best(trainer *self) {
+    if (isnan(self->state.eval_loss) || self->state.eval_loss >= self->state.best_loss) return; /* false where best is NaN */
+    self->state.best_loss = self->state.eval_loss;
+    self->state.best_step = self->state.step;
+}
+
 static weft_status save(trainer *self, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
     const weft_checkpoint_settings *keys = &self->session->run->settings.checkpoint;
     weft_status status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    if (!isnan(self->state.eval_loss) && (isnan(self->state.best_loss) || self->state.eval_loss < self->state.best_loss)) {
-        self->state.best_loss = self->state.eval_loss;
-        self->state.best_step = self->state.step;
-    }
+    note_best(self);
+    if (status == WEFT_OK) status = weft_output_sync(self->output, err);
     if (status == WEFT_OK)
         status = weft_checkpoint_save(self->session->engine, directory, &self->state, &self->identities,
                                       &self->session->text, err);
@@ -92,15 +119,24 @@ static bool due(int64_t every, uint64_t step) {
     return every > 0 && step % (uint64_t)every == 0;
 }
 
-/* Evaluations belong to the interval, to each save (so that the best checkpoint is exactly known), and to the end. */
-static weft_status after_step(trainer *self, weft_error *err) {
+static bool save_due(const trainer *self) {
+    const bool last = self->state.step == (uint64_t)self->session->steps;
+    return due(self->save_every, self->state.step) || (last && self->save_every > 0);
+}
+
+/* Where there is evaluation at all it belongs to the interval, to each save (so that the best checkpoint is exactly known),
+ * to the beginning and to the end. */
+static bool evaluation_due(const trainer *self) {
     const uint64_t step = self->state.step;
-    const bool last = step == (uint64_t)self->session->steps;
-    const bool saving = due(self->save_every, step) || (last && self->save_every > 0);
+    if (self->evaluate_every == 0) return false;
+    return step == 0 || step == (uint64_t)self->session->steps || due(self->evaluate_every, step) || save_due(self);
+}
+
+static weft_status after_step(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     self->state.eval_loss = NAN;
-    if (saving || due(self->evaluate_every, step) || (last && self->evaluate_every > 0)) status = evaluate(self, err);
-    if (status == WEFT_OK && saving) status = save(self, err);
+    if (evaluation_due(self)) status = evaluate(self, err);
+    if (status == WEFT_OK && save_due(self)) status = save(self, err);
     return status;
 }
 
@@ -139,7 +175,6 @@ static weft_status one_step(trainer *self, weft_error *err) {
 
 /* After a signal: save what was done, if that is not on disk already. */
 static weft_status stop(trainer *self, weft_error *err) {
-    self->state.eval_loss = NAN;
     if (self->saved_step != self->state.step) {
         const weft_status status = save(self, err);
         if (status != WEFT_OK) return status;
@@ -150,8 +185,9 @@ static weft_status stop(trainer *self, weft_error *err) {
 
 static weft_status loop(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
-    const bool fresh = self->state.step == 0;
-    if (fresh && self->evaluate_every > 0) status = evaluate(self, err);
+    /* The evaluation of the start, or one that a signal cut short before the checkpoint that this run resumed from. */
+    if (evaluation_due(self) && isnan(self->state.eval_loss)) status = evaluate(self, err);
+    if (status == WEFT_OK && self->state.step > 0) note_best(self);
     if (status == WEFT_E_STOPPED) return stop(self, err);
     while (status == WEFT_OK && self->state.step < (uint64_t)self->session->steps) {
         if (weft_signals_stop()) return stop(self, err);
@@ -197,7 +233,7 @@ static weft_status run(trainer *self, weft_error *err) {
 
 weft_status weft_train(const char *path, const char *const *overrides, size_t n_overrides,
                        const weft_train_options *options, weft_error *err) {
-    trainer self = {.options = options, .saved_step = UINT64_MAX};
+    trainer self = {.options = options, .path = path, .saved_step = UINT64_MAX};
     weft_status status = WEFT_OK;
     self.state.eval_loss = self.state.best_loss = NAN;
     self.summary.first_eval_loss = self.summary.last_eval_loss = NAN;

@@ -124,6 +124,13 @@ check "both words" exits 2 "$weft" train run.ini --resume --overwrite
 check "overwrite" exits 0 "$weft" train run.ini train.steps=2 run.out=again --overwrite
 check "overwritten" [ "$(wc -l <again/metrics.jsonl)" = 2 ]
 
+# ---- what a run reads is never removed or written over
+check "a model of the run itself" says "is read by this run" "$weft" train run.ini run.out=one model.path=one/model model.start=weights --overwrite
+check "is still there" test -f one/model/model.safetensors
+mkdir -p own && sed 's/^out .*/out = ./; s/= model$/= ..\/model/; s/= games.txt/= ..\/games.txt/' run.ini >own/config.ini && cp own/config.ini own.copy
+check "an INI file in its own output" says "is read by this run" "$weft" train own/config.ini --overwrite
+check "stays as it is" cmp own/config.ini own.copy
+
 # ---- stop and go on: the same bits
 check "first half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=4
 check "whole" exits 0 "$weft" train run.ini run.out=whole train.schedule=constant train.steps=8
@@ -152,6 +159,10 @@ check "SIGTERM saves and stops" exits 75 signal_run stopped TERM
 last=$(ls stopped/checkpoints | sed 's/step-//')
 check "saved at the last record" [ "$(wc -l <stopped/metrics.jsonl)" = "$last" ]
 check "SIGINT too" exits 75 signal_run stopped2 INT
+
+mkdir -p unsaved && : >unsaved/metrics.jsonl
+check "resume before anything was saved" exits 0 "$weft" train run.ini run.out=unsaved train.steps=2 --resume
+check "begins anew" [ "$(wc -l <unsaved/metrics.jsonl)" = 2 ]
 
 # ---- what it makes
 check "eval" exits 0 "$weft" eval run.ini model.path=one/model model.start=weights

@@ -15,6 +15,14 @@ enum { N_MODELS = 4, NONE = -1 };
 static const int32_t prompt[] = {1, 17, 33, 5, 20};
 enum { N_PROMPT = 5 };
 
+/* A set of one id, or of none. */
+static const weft_stop_ids *only(int32_t id) {
+    static weft_stop_ids stop;
+    stop.n = id >= 0 ? 1 : 0;
+    stop.ids[0] = id;
+    return &stop;
+}
+
 static const weft_generate_options greedy = {.tokens = 20, .top_p = 1.0, .cache = true};
 
 /* ---- a generator on a model ---- */
@@ -61,7 +69,7 @@ static int32_t *continued(const char *model, const weft_generate_options *option
     weft_bytes ids = {0};
     bench b;
     bench_open(&b, model, N_PROMPT, options);
-    ck_assert_msg(weft_generator_run(b.generator, prompt, N_PROMPT, eos, keep, &ids, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_generator_run(b.generator, prompt, N_PROMPT, only(eos), keep, &ids, &err) == WEFT_OK, "%s", err.text);
     bench_close(&b);
     *n = (int64_t)(ids.n / sizeof(int32_t));
     return (int32_t *)(void *)ids.data;
@@ -190,7 +198,7 @@ START_TEST(a_sink_that_fails_ends_the_text_with_its_own_words) {
     int calls = 0;
     bench b;
     bench_open(&b, "llama-tied", N_PROMPT, &greedy);
-    ck_assert_int_eq(weft_generator_run(b.generator, prompt, N_PROMPT, NONE, refuse_third, &calls, &err),
+    ck_assert_int_eq(weft_generator_run(b.generator, prompt, N_PROMPT, only(NONE), refuse_third, &calls, &err),
                      WEFT_E_SYSTEM);
     ck_assert_str_eq(err.text, "the reader went away");
     ck_assert_int_eq(calls, 3);
@@ -243,7 +251,7 @@ START_TEST(a_weight_that_is_no_number_gives_a_sentence_and_no_text) {
     bench b;
     break_model(directory, sizeof directory);
     bench_open(&b, directory, N_PROMPT, &greedy);
-    ck_assert_int_eq(weft_generator_run(b.generator, prompt, N_PROMPT, NONE, keep, &ids, &err), WEFT_E_NUMERIC);
+    ck_assert_int_eq(weft_generator_run(b.generator, prompt, N_PROMPT, only(NONE), keep, &ids, &err), WEFT_E_NUMERIC);
     ck_assert_msg(strstr(err.text, "place 4") != NULL, "%s", err.text);
     ck_assert_uint_eq(ids.n, 0);
     bench_close(&b);
@@ -400,7 +408,7 @@ static weft_bytes tell(const char *directory, bool cache) {
                   err.text);
     ck_assert_uint_eq(ids.n, sizeof(int32_t));
     ck_assert_msg(weft_generator_create(&b.generator, b.run, 1, &options, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_generator_run(b.generator, &text.info.bos, 1, NONE, keep, &ids, &err) == WEFT_OK, "%s",
+    ck_assert_msg(weft_generator_run(b.generator, &text.info.bos, 1, only(NONE), keep, &ids, &err) == WEFT_OK, "%s",
                   err.text);
     ck_assert_uint_eq(ids.n, 201 * sizeof(int32_t));
     ck_assert_msg(text.plugin->decode(text.tokenizer, &to_text, (const int32_t *)(void *)ids.data, 201, 0, &err) ==

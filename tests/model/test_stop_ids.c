@@ -1,0 +1,86 @@
+/* Which ids end a text: eos_token_id of generation_config.json, else of config.json, else the tokenizer's. */
+#include "model/stop_ids.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char directory[64];
+
+static void put(const char *name, const char *text) {
+    char path[128];
+    FILE *file = NULL;
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+    if (text == NULL) {
+        (void)unlink(path);
+        return;
+    }
+    file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(text, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static const struct {
+    const char *generation, *config;
+    int32_t fallback, n, first, last;
+} rows[] = {
+    {NULL, "{\"eos_token_id\": 2}", 7, 1, 2, 2},
+    {NULL, "{\"eos_token_id\": [128001, 128008, 128009]}", -1, 3, 128001, 128009},
+    {"{\"eos_token_id\": [2, 426]}", "{\"eos_token_id\": 5}", -1, 2, 2, 426},
+    {"{}", "{\"eos_token_id\": 5}", 7, 1, 5, 5},
+    {NULL, "{\"eos_token_id\": null}", 7, 1, 7, 7},
+    {NULL, "{}", -1, 0, 0, 0},
+};
+
+START_TEST(the_files_decide_in_order) {
+    weft_stop_ids stop;
+    weft_error err = WEFT_ERROR_INIT;
+    put("generation_config.json", rows[_i].generation);
+    put("config.json", rows[_i].config);
+    ck_assert_msg(weft_stop_ids_read(&stop, directory, rows[_i].fallback, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(stop.n, rows[_i].n);
+    if (stop.n == 0) return;
+    ck_assert_int_eq(stop.ids[0], rows[_i].first);
+    ck_assert_int_eq(stop.ids[stop.n - 1], rows[_i].last);
+}
+END_TEST
+
+static const char *const wrong[] = {"{\"eos_token_id\": \"</s>\"}", "{\"eos_token_id\": [2, \"x\"]}", "{\"eos_token_id\": 2",
+                                    "{\"eos_token_id\": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}"};
+
+START_TEST(other_values_are_refused_by_file) {
+    weft_stop_ids stop;
+    weft_error err = WEFT_ERROR_INIT;
+    put("generation_config.json", wrong[_i]);
+    ck_assert_int_eq(weft_stop_ids_read(&stop, directory, -1, &err), WEFT_E_DATA);
+    ck_assert_msg(strstr(err.text, "generation_config.json") != NULL, "%s", err.text);
+}
+END_TEST
+
+static void setup(void) {
+    strcpy(directory, "/tmp/weft-stop-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+}
+
+static void teardown(void) {
+    put("generation_config.json", NULL);
+    put("config.json", NULL);
+    (void)rmdir(directory);
+}
+
+int main(void) {
+    Suite *suite = suite_create("stop ids");
+    TCase *tests = tcase_create("stop ids");
+    SRunner *runner = NULL;
+    int failed = 0;
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_loop_test(tests, the_files_decide_in_order, 0, (int)(sizeof rows / sizeof rows[0]));
+    tcase_add_loop_test(tests, other_values_are_refused_by_file, 0, (int)(sizeof wrong / sizeof wrong[0]));
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
