@@ -135,26 +135,4 @@ static inline int32_t find_event(const weft_program *program, int32_t kind, int3
     return -1;
 }
 
-static inline void remove_event(weft_program *program, int32_t i) {
-    memmove(program->events + i, program->events + i + 1,
-            (size_t)(program->n_events - i - 1) * sizeof *program->events);
-    program->n_events--;
-}
-
-/* Puts a copy of event before event i. */
-static inline void insert_event(weft_program *program, int32_t i, weft_event event) {
-    program->events = realloc(program->events, (size_t)(program->n_events + 1) * sizeof *program->events);
-    ck_assert_ptr_nonnull(program->events);
-    program->capacity = program->n_events + 1;
-    memmove(program->events + i + 1, program->events + i, (size_t)(program->n_events - i) * sizeof *program->events);
-    program->events[i] = event;
-    program->n_events++;
-}
-
-static inline void swap_events(weft_program *program, int32_t i, int32_t j) {
-    const weft_event event = program->events[i];
-    program->events[i] = program->events[j];
-    program->events[j] = event;
-}
-
 #endif

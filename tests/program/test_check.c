@@ -1,6 +1,7 @@
 /* tests/program/test_check.c: the checker accepts what strategies emit and refuses what is broken, by name.
  *
  * The job: embed, two layers of attn and mlp, head; two leaves; unit layers.0 frozen where a case says so. */
+#include "mutants.h"
 #include "suite.h"
 
 #include "program/jobs.h"

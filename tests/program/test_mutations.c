@@ -3,6 +3,7 @@
  * Every single deletion, duplication (to any place), swap of neighbours, move (to any place) and changed operand of
  * valid programs is either refused with a sentence, or placed and run to the same hash (simulate.h). Both counts are
  * printed. */
+#include "mutants.h"
 #include "simulate.h"
 #include "suite.h"
 
@@ -16,124 +17,34 @@ typedef struct bench {
     weft_program *valid;
     weft_trace *trace;
     uint64_t hash;
-    counts deleted, duplicated, swapped, moved, changed;
+    counts counts[N_MUTATIONS];
 } bench;
 
-static void describe_failure(const weft_program *mutant, const weft_job_spec *job, const char *how) {
-    printf("%s:\n", how);
-    weft_program_print(mutant, job, stdout);
-}
-
 /* Takes the mutant over. A run must reach the hash without touching a damaged slot, and use what the plan says. */
-static void judge(bench *b, counts *into, weft_program *mutant, const char *how) {
+static void judge(void *context, const mutant *m) {
+    bench *b = context;
+    counts *into = &b->counts[m->how];
     weft_error err = WEFT_ERROR_INIT;
     int32_t torn = 0;
-    uint64_t hash = 0;
-    if (weft_program_check(mutant, &b->job.spec, &err) != WEFT_OK) {
-        ck_assert_msg(strncmp(err.text, "event ", 6) == 0 || strncmp(err.text, "the program ends after", 22) == 0,
-                      "a refusal that names nothing: %s", err.text);
+    if (is_refused(m->program, &b->job.spec)) {
         into->refused++;
     } else {
-        ck_assert_msg(weft_program_place(mutant, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
-        hash = simulate(mutant, &b->job.spec, b->trace, &torn);
-        if (hash != b->hash || torn != 0) describe_failure(mutant, &b->job.spec, how);
-        ck_assert_msg(hash == b->hash && torn == 0, "an accepted program computes something else: %s", how);
+        ck_assert_msg(weft_program_place(m->program, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
+        if (simulate(m->program, &b->job.spec, b->trace, &torn) != b->hash || torn != 0) {
+            weft_program_print(m->program, &b->job.spec, stdout);
+            ck_abort_msg("an accepted program computes something else: %s %s", mutation_names[m->how],
+                         m->field == NULL ? "" : m->field);
+        }
+        /* Without its RECOMPUTE a segment keeps its tape from FORWARD on: dearer, and the same. */
+        ck_assert(m->how != MUTATION_DELETION || b->valid->events[m->event].kind == WEFT_EVENT_RECOMPUTE);
         into->equal++;
     }
-    weft_program_destroy(mutant);
-}
-
-static weft_program *copy_of(const bench *b) {
-    weft_error err = WEFT_ERROR_INIT;
-    weft_program *copy = NULL;
-    ck_assert_int_eq(weft_program_copy(&copy, b->valid, &err), WEFT_OK);
-    return copy;
-}
-
-static void delete_each(bench *b) {
-    for (int32_t i = 0; i < b->valid->n_events; i++) {
-        const int64_t before = b->deleted.equal;
-        weft_program *mutant = copy_of(b);
-        remove_event(mutant, i);
-        judge(b, &b->deleted, mutant, "a deletion");
-        /* Without its RECOMPUTE a segment keeps its tape from FORWARD on: dearer, and the same. */
-        ck_assert(b->deleted.equal == before || b->valid->events[i].kind == WEFT_EVENT_RECOMPUTE);
-    }
-}
-
-static void duplicate_each(bench *b) {
-    for (int32_t i = 0; i < b->valid->n_events; i++)
-        for (int32_t to = 0; to <= b->valid->n_events; to++) {
-            weft_program *mutant = copy_of(b);
-            insert_event(mutant, to, b->valid->events[i]);
-            judge(b, &b->duplicated, mutant, "a duplication");
-        }
-}
-
-static void swap_each(bench *b) {
-    for (int32_t i = 0; i + 1 < b->valid->n_events; i++) {
-        weft_program *mutant = copy_of(b);
-        swap_events(mutant, i, i + 1);
-        judge(b, &b->swapped, mutant, "a swap of neighbours");
-    }
-}
-
-static void move_each(bench *b) {
-    for (int32_t i = 0; i < b->valid->n_events; i++)
-        for (int32_t to = 0; to < b->valid->n_events; to++) {
-            weft_program *mutant = NULL;
-            if (to == i) continue;
-            mutant = copy_of(b);
-            remove_event(mutant, i);
-            insert_event(mutant, to, b->valid->events[i]);
-            judge(b, &b->moved, mutant, "a move");
-        }
-}
-
-/* Fields of an event, each with the values that it is set to: from..to, and two that no field should survive. */
-typedef struct field {
-    const char *name;
-    size_t offset;
-    int32_t from, to;
-} field;
-
-static void change_each(bench *b) {
-    const field fields[] = {
-        {"a struct_size", offsetof(weft_event, struct_size), 0, (int32_t)sizeof(weft_event) - 1},
-        {"flags", offsetof(weft_event, flags), 0, 2},
-        {"a kind", offsetof(weft_event, kind), -1, WEFT_EVENT_REFRESH + 2},
-        {"a unit", offsetof(weft_event, unit), -2, TINY_UNITS + 1},
-        {"a segment", offsetof(weft_event, segment), -2, TINY_SEGMENTS + 1},
-        {"a leaf", offsetof(weft_event, leaf), -2, b->job.spec.view.leaves + 1},
-        {"a peer", offsetof(weft_event, peer), -2, 2},
-        {"a queue", offsetof(weft_event, queue), -2, 2},
-        {"an after", offsetof(weft_event, after), -2, b->valid->n_events + 1},
-        {"a reserved field", offsetof(weft_event, reserved), -1, 1},
-    };
-    for (int32_t i = 0; i < b->valid->n_events; i++)
-        for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
-            for (int64_t k = (int64_t)fields[f].from - 2; k <= fields[f].to; k++) {
-                const int32_t extremes[2] = {INT32_MIN, INT32_MAX};
-                const int32_t value = k < fields[f].from ? extremes[k - fields[f].from + 2] : (int32_t)k;
-                weft_program *mutant = NULL;
-                int32_t *at = (int32_t *)(void *)((char *)&b->valid->events[i] + fields[f].offset);
-                /* A larger struct_size is a later SDK's event: as good as this one. */
-                if (value == *at || (f == 0 && (value > *at || value < 0))) continue;
-                mutant = copy_of(b);
-                at = (int32_t *)(void *)((char *)&mutant->events[i] + fields[f].offset);
-                *at = value;
-                judge(b, &b->changed, mutant, fields[f].name);
-            }
+    weft_program_destroy(m->program);
 }
 
 static void print_counts(const char *what, const counts *of) {
     printf("  %-12s %8lld refused by name, %8lld run to the same hash\n", what, (long long)of->refused,
            (long long)of->equal);
-}
-
-static void add_counts(counts *sum, const counts *more) {
-    sum->refused += more->refused;
-    sum->equal += more->equal;
 }
 
 static void bench_open(bench *b, const tiny_options *options) {
@@ -143,7 +54,7 @@ static void bench_open(bench *b, const tiny_options *options) {
     memset(b, 0, sizeof *b);
     b->valid = tiny_program(&b->job, options);
     ck_assert_int_eq(weft_trace_create(&b->trace, 256, &err), WEFT_OK);
-    placed = copy_of(b);
+    placed = copy_program(b->valid);
     ck_assert_msg(weft_program_place(placed, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
     b->hash = simulate(placed, &b->job.spec, b->trace, &torn);
     ck_assert_int_eq(torn, 0);
@@ -158,7 +69,7 @@ static void bench_close(bench *b) {
 
 START_TEST(every_mutant_is_refused_or_computes_the_same) {
     const uint32_t frozen[] = {0, 1u << 0, 1u << 1, 1u << 0 | 1u << 1 | 1u << 2};
-    bench total = {0};
+    counts total[N_MUTATIONS] = {{0, 0}};
     int32_t jobs = 0;
     for (int32_t i = 0; i < 3 * 2 * 4 * 2 + 2; i++) {
         const bool inference = i >= 48;
@@ -166,28 +77,21 @@ START_TEST(every_mutant_is_refused_or_computes_the_same) {
                                       frozen[i / 6 % 4], i / 24 % 2 != 0};
         bench b;
         bench_open(&b, &options);
-        delete_each(&b);
-        duplicate_each(&b);
-        swap_each(&b);
-        move_each(&b);
-        change_each(&b);
-        add_counts(&total.deleted, &b.deleted);
-        add_counts(&total.duplicated, &b.duplicated);
-        add_counts(&total.swapped, &b.swapped);
-        add_counts(&total.moved, &b.moved);
-        add_counts(&total.changed, &b.changed);
+        each_mutant(b.valid, &b.job.spec.view, (1u << N_MUTATIONS) - 1, judge, &b);
+        for (int how = 0; how < N_MUTATIONS; how++) {
+            total[how].refused += b.counts[how].refused;
+            total[how].equal += b.counts[how].equal;
+        }
         bench_close(&b);
         jobs++;
     }
     printf("mutants of %d programs:\n", jobs);
-    print_counts("deletions", &total.deleted);
-    print_counts("duplications", &total.duplicated);
-    print_counts("swaps", &total.swapped);
-    print_counts("moves", &total.moved);
-    print_counts("operands", &total.changed);
+    for (int how = 0; how < N_MUTATIONS; how++) {
+        print_counts(mutation_names[how], &total[how]);
+        ck_assert_int_gt(total[how].refused, 0);
+    }
     fflush(stdout);
-    ck_assert(total.deleted.refused > 0 && total.duplicated.refused > 0 && total.swapped.refused > 0);
-    ck_assert(total.swapped.equal > 0 && total.moved.equal > 0 && total.changed.equal > 0);
+    ck_assert(total[MUTATION_SWAP].equal > 0 && total[MUTATION_MOVE].equal > 0 && total[MUTATION_OPERAND].equal > 0);
 }
 END_TEST
 
@@ -195,7 +99,7 @@ END_TEST
 
 static weft_program *placed_valid(bench *b) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_program *program = copy_of(b);
+    weft_program *program = copy_program(b->valid);
     ck_assert_msg(weft_program_place(program, &b->job.spec, &err) == WEFT_OK, "%s", err.text);
     return program;
 }

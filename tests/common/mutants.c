@@ -1,0 +1,121 @@
+/* tests/common/mutants.c: see mutants.h. */
+#include "mutants.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+const char *const mutation_names[N_MUTATIONS] = {"deletions", "duplications", "swaps", "moves", "operands"};
+
+typedef struct mutating {
+    const weft_program *valid;
+    const weft_strategy_job *view;
+    void (*judge)(void *context, const mutant *m);
+    void *context;
+} mutating;
+
+weft_program *copy_program(const weft_program *program) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_program *copy = NULL;
+    ck_assert_msg(weft_program_copy(&copy, program, &err) == WEFT_OK, "%s", err.text);
+    return copy;
+}
+
+void remove_event(weft_program *program, int32_t i) {
+    memmove(program->events + i, program->events + i + 1,
+            (size_t)(program->n_events - i - 1) * sizeof *program->events);
+    program->n_events--;
+}
+
+void insert_event(weft_program *program, int32_t i, weft_event event) {
+    program->events = realloc(program->events, (size_t)(program->n_events + 1) * sizeof *program->events);
+    ck_assert_ptr_nonnull(program->events);
+    program->capacity = program->n_events + 1;
+    memmove(program->events + i + 1, program->events + i, (size_t)(program->n_events - i) * sizeof *program->events);
+    program->events[i] = event;
+    program->n_events++;
+}
+
+void swap_events(weft_program *program, int32_t i, int32_t j) {
+    const weft_event event = program->events[i];
+    program->events[i] = program->events[j];
+    program->events[j] = event;
+}
+
+bool is_refused(const weft_program *program, const weft_job_spec *job) {
+    weft_error err = WEFT_ERROR_INIT;
+    if (weft_program_check(program, job, &err) == WEFT_OK) return false;
+    ck_assert_msg(strncmp(err.text, "event ", 6) == 0 || strncmp(err.text, "the program ends after", 22) == 0,
+                  "a refusal that names nothing: %s", err.text);
+    return true;
+}
+
+/* to: where the event is put again, -1: nowhere; after it was taken out, unless it stays. */
+static void replace(const mutating *self, mutation how, int32_t i, bool stays, int32_t to) {
+    const mutant m = {copy_program(self->valid), how, i, NULL};
+    if (!stays) remove_event(m.program, i);
+    if (to >= 0) insert_event(m.program, to, self->valid->events[i]);
+    self->judge(self->context, &m);
+}
+
+static void swap_with_next(const mutating *self, int32_t i) {
+    const mutant m = {copy_program(self->valid), MUTATION_SWAP, i, NULL};
+    swap_events(m.program, i, i + 1);
+    self->judge(self->context, &m);
+}
+
+/* --- operands --- */
+
+typedef struct field {
+    const char *name;
+    size_t offset;
+    int32_t from, to;
+} field;
+
+static void change_field(const mutating *self, int32_t i, const field *f, int32_t value) {
+    const mutant m = {copy_program(self->valid), MUTATION_OPERAND, i, f->name};
+    char *at = (char *)&m.program->events[i] + f->offset;
+    int32_t old = 0;
+    memcpy(&old, at, sizeof old);
+    memcpy(at, &value, sizeof value);
+    /* A larger struct_size is a later SDK's event: as good as this one. */
+    if (value == old || (f->offset == 0 && (value > old || value < 0)))
+        weft_program_destroy(m.program);
+    else
+        self->judge(self->context, &m);
+}
+
+static void change_operands(const mutating *self, int32_t i) {
+    const weft_strategy_job *view = self->view;
+    const field fields[] = {
+        {"struct_size", offsetof(weft_event, struct_size), 0, (int32_t)sizeof(weft_event) - 1},
+        {"flags", offsetof(weft_event, flags), 0, 2},
+        {"kind", offsetof(weft_event, kind), -1, WEFT_EVENT_REFRESH + 2},
+        {"unit", offsetof(weft_event, unit), -2, view->n_units + 1},
+        {"segment", offsetof(weft_event, segment), -2, view->n_segments + 1},
+        {"leaf", offsetof(weft_event, leaf), -2, view->leaves + 1},
+        {"peer", offsetof(weft_event, peer), -2, 2},
+        {"queue", offsetof(weft_event, queue), -2, 2},
+        {"after", offsetof(weft_event, after), -2, self->valid->n_events + 1},
+        {"reserved", offsetof(weft_event, reserved), -1, 1},
+    };
+    for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
+        change_field(self, i, &fields[f], INT32_MIN);
+        change_field(self, i, &fields[f], INT32_MAX);
+        for (int32_t value = fields[f].from; value <= fields[f].to; value++)
+            change_field(self, i, &fields[f], value);
+    }
+}
+
+void each_mutant(const weft_program *valid, const weft_strategy_job *view, uint32_t kinds,
+                 void (*judge)(void *context, const mutant *m), void *context) {
+    const mutating self = {valid, view, judge, context};
+    for (int32_t i = 0; i < valid->n_events; i++) {
+        if (kinds & 1u << MUTATION_DELETION) replace(&self, MUTATION_DELETION, i, false, -1);
+        for (int32_t to = 0; to <= valid->n_events && (kinds & 1u << MUTATION_DUPLICATION); to++)
+            replace(&self, MUTATION_DUPLICATION, i, true, to);
+        if ((kinds & 1u << MUTATION_SWAP) && i + 1 < valid->n_events) swap_with_next(&self, i);
+        for (int32_t to = 0; to < valid->n_events && (kinds & 1u << MUTATION_MOVE); to++)
+            if (to != i) replace(&self, MUTATION_MOVE, i, false, to);
+        if (kinds & 1u << MUTATION_OPERAND) change_operands(&self, i);
+    }
+}

@@ -1,0 +1,39 @@
+/* tests/common/mutants.h: programs with one thing wrong, one after the other, for tests of what the checker lets
+ * through.
+ */
+#ifndef WEFT_TEST_MUTANTS_H
+#define WEFT_TEST_MUTANTS_H
+
+#include "program/program.h"
+
+typedef enum mutation {
+    MUTATION_DELETION = 0,    /* of each event */
+    MUTATION_DUPLICATION = 1, /* of each event, to any place */
+    MUTATION_SWAP = 2,        /* of neighbours */
+    MUTATION_MOVE = 3,        /* of each event, to any place */
+    MUTATION_OPERAND = 4,     /* each field of each event, set to every value near those that mean something, and to two
+                                 that no field should survive */
+    N_MUTATIONS = 5
+} mutation;
+extern const char *const mutation_names[N_MUTATIONS]; /* "deletions" */
+
+typedef struct mutant {
+    weft_program *program; /* not yet placed; the judge's */
+    mutation how;
+    int32_t event;     /* of the valid program */
+    const char *field; /* of an operand: "after"; NULL otherwise */
+} mutant;
+
+/* Every mutant of a valid program of the kinds in the mask 1 << mutation. */
+void each_mutant(const weft_program *valid, const weft_strategy_job *view, uint32_t kinds,
+                 void (*judge)(void *context, const mutant *m), void *context);
+
+/* True if the checker refuses it; the sentence must then name an event, or say what the program's end lacks. */
+bool is_refused(const weft_program *program, const weft_job_spec *job);
+
+weft_program *copy_program(const weft_program *program);
+void remove_event(weft_program *program, int32_t i);
+void insert_event(weft_program *program, int32_t i, weft_event event); /* before event i */
+void swap_events(weft_program *program, int32_t i, int32_t j);
+
+#endif
