@@ -29,7 +29,11 @@
 #define HOLDS(condition) EXPECT(condition, "%s", #condition)
 
 static const int way_threads[WAYS] = {1, 2, 3, 8};
-static const int64_t way_shift[WAYS] = {0, 64, 4, 36}; /* bytes before an operand that is not fp64 */
+static const int64_t way_shift[WAYS] = {0, 64, 4,
+                                        36}; /* bytes before an operand of fp32, half of it before one of bf16 */
+
+/* Activations come in both; a test's loop index picks one. */
+static const int32_t dtypes[2] = {WEFT_F32, WEFT_BF16};
 
 static const weft_device_plugin *table;
 static weft_device *devices[WAYS];
@@ -89,6 +93,31 @@ static void unload_plugin(void) {
     int i = 0;
     for (i = 0; i < WAYS; i++)
         table->destroy(devices[i]);
+}
+
+/* ---- bf16 ---- */
+
+/* To the nearest, ties to even, by way of the number and not of its bits: eight digits are kept. */
+static inline float bf16_near(float x) {
+    int exponent = 0;
+    const float digits = frexpf(x, &exponent);
+    return isfinite(x) ? ldexpf(rintf(ldexpf(digits, 8)), exponent - 8) : x;
+}
+static inline float rounded(float x, int32_t dtype) {
+    return dtype == WEFT_BF16 ? bf16_near(x) : x;
+}
+/* Of a number that bf16 holds. */
+static inline uint16_t bf16_of(float x) {
+    uint32_t bits = 0;
+    memcpy(&bits, &x, sizeof bits);
+    HOLDS((bits & 0xFFFFu) == 0);
+    return (uint16_t)(bits >> 16);
+}
+static inline float float_of_bf16(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float x = 0;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 /* ---- one run of a case ---- */
@@ -158,6 +187,33 @@ static void end_run(run *r) {
         table->release(r->device, r->buffers[i]);
     }
     r->n_buffers = 0;
+}
+
+/* Activations in memory are of dtype, and fp32 on this side. */
+static weft_ref put_cells(run *r, const float *data, int64_t n, int32_t dtype) {
+    uint16_t *half = NULL;
+    weft_ref ref;
+    if (dtype == WEFT_F32) return put_floats(r, data, n);
+    half = data == NULL ? NULL : malloc((size_t)(n > 0 ? n : 1) * sizeof *half);
+    for (int64_t i = 0; half != NULL && i < n; i++)
+        half[i] = bf16_of(data[i]);
+    ref = put_at(r, half, n * 2, r->shift / 2);
+    free(half);
+    return ref;
+}
+static void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {
+    weft_error err = WEFT_ERROR_INIT;
+    uint16_t *half = NULL;
+    if (dtype == WEFT_F32) {
+        get_floats(r, ref, n);
+        return;
+    }
+    half = malloc((size_t)(n > 0 ? n : 1) * sizeof *half);
+    ck_assert_int_eq(table->read(r->device, NULL, half, ref, n * 2, &err), WEFT_OK);
+    r->results = realloc(r->results, (size_t)(r->n_results + n) * 4);
+    for (int64_t i = 0; i < n; i++)
+        r->results[r->n_results++] = float_of_bf16(half[i]);
+    free(half);
 }
 
 typedef void case_fn(run *r, const void *data);
@@ -244,6 +300,13 @@ static float *numbers(int64_t n, float scale) {
         out[i] = number() * scale;
     return out;
 }
+/* Numbers that the type holds exactly. */
+static inline float *numbers_of(int32_t dtype, int64_t n, float scale) {
+    float *out = numbers(n, scale);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = rounded(out[i], dtype);
+    return out;
+}
 static inline double *zeros(int64_t n) {
     return calloc((size_t)(n > 0 ? n : 1), sizeof(double));
 }
@@ -267,6 +330,23 @@ static inline void expect_close_to(const char *name, const float *got, const dou
 }
 static inline void expect_close(const char *name, const float *got, const double *want, int64_t n, double limit) {
     expect_close_to(name, got, want, n, limit, 0);
+}
+
+/* Results that are stored as dtype: fp32 as above; bf16 within half of its last digit, and what fp32 may be off by. */
+static inline void expect_cells(const char *name, const float *got, const double *want, int64_t n, int32_t dtype,
+                                double limit, double floor) {
+    double largest = floor;
+    int64_t i = 0;
+    if (dtype == WEFT_F32) {
+        expect_close_to(name, got, want, n, limit, floor);
+        return;
+    }
+    for (i = 0; i < n; i++)
+        largest = fmax(largest, fabs(want[i]));
+    for (i = 0; i < n; i++) {
+        EXPECT(fabs((double)got[i] - want[i]) <= fabs(want[i]) / 256 + 20 * limit * largest,
+               "%s in bf16: element %lld is %.9g and should be %.9g", name, (long long)i, (double)got[i], want[i]);
+    }
 }
 
 static int run_suite(const char *name, void (*fill)(TCase *)) {

@@ -1,4 +1,4 @@
-/* Attention and its backward against plain loops in fp64. */
+/* Attention and its backward against plain loops in fp64, in fp32 and in bf16: a loop test's index says which. */
 #include "device/fixture.h"
 
 typedef struct attention_case {
@@ -8,6 +8,7 @@ typedef struct attention_case {
     const int32_t *starts;
     int backward;
     int want_dq, want_dkv;
+    int32_t dtype;
 } attention_case;
 
 static attention_case shape(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t head_dim,
@@ -19,7 +20,8 @@ static attention_case shape(int64_t batch, int64_t length, int64_t heads, int64_
                               .head_dim = head_dim,
                               .past = past,
                               .cache_rows = cache_rows,
-                              .document = document};
+                              .document = document,
+                              .dtype = WEFT_F32};
     return t;
 }
 
@@ -46,19 +48,19 @@ static void attention_put(run *r, const attention_case *t, weft_attention *args)
                                   .past = t->past,
                                   .cache_rows = t->cache_rows,
                                   .scale = 1 / sqrt((double)t->head_dim),
-                                  .dtype = WEFT_F32};
+                                  .dtype = t->dtype};
     *args = shape;
-    args->q = put_floats(r, t->q, queries_of(t));
-    args->k = put_floats(r, t->k, keys_of(t));
-    args->v = put_floats(r, t->v, keys_of(t));
+    args->q = put_cells(r, t->q, queries_of(t), t->dtype);
+    args->k = put_cells(r, t->k, keys_of(t), t->dtype);
+    args->v = put_cells(r, t->v, keys_of(t), t->dtype);
     args->starts = put(r, t->starts, t->batch * t->length * 4);
-    args->o = put_floats(r, t->backward ? t->o : NULL, queries_of(t));
+    args->o = put_cells(r, t->backward ? t->o : NULL, queries_of(t), t->dtype);
     args->lse = put_floats(r, t->backward ? t->lse : NULL, lse_of(t));
     if (t->backward) {
-        args->d_o = put_floats(r, t->d_out, queries_of(t));
-        if (t->want_dq) args->dq = put_floats(r, NULL, queries_of(t));
-        if (t->want_dkv) args->dk = put_floats(r, NULL, keys_of(t));
-        if (t->want_dkv) args->dv = put_floats(r, NULL, keys_of(t));
+        args->d_o = put_cells(r, t->d_out, queries_of(t), t->dtype);
+        if (t->want_dq) args->dq = put_cells(r, NULL, queries_of(t), t->dtype);
+        if (t->want_dkv) args->dk = put_cells(r, NULL, keys_of(t), t->dtype);
+        if (t->want_dkv) args->dv = put_cells(r, NULL, keys_of(t), t->dtype);
     }
     args->workspace = put_workspace(r, t->backward ? table->attention_backward_workspace(r->device, args)
                                                    : table->attention_workspace(r->device, args));
@@ -71,14 +73,14 @@ static void attention_run(run *r, const void *data) {
     attention_put(r, t, &args);
     if (!t->backward) {
         RUN(r, attention, &args);
-        get_floats(r, args.o, queries_of(t));
+        get_cells(r, args.o, queries_of(t), t->dtype);
         get_floats(r, args.lse, lse_of(t));
         return;
     }
     RUN(r, attention_backward, &args);
-    if (t->want_dq) get_floats(r, args.dq, queries_of(t));
-    if (t->want_dkv) get_floats(r, args.dk, keys_of(t));
-    if (t->want_dkv) get_floats(r, args.dv, keys_of(t));
+    if (t->want_dq) get_cells(r, args.dq, queries_of(t), t->dtype);
+    if (t->want_dkv) get_cells(r, args.dk, keys_of(t), t->dtype);
+    if (t->want_dkv) get_cells(r, args.dv, keys_of(t), t->dtype);
 }
 
 typedef struct oracle {
@@ -118,7 +120,7 @@ static void query_oracle(const attention_case *t, const oracle *w, int64_t b, in
             w->o[at + c] += p[j] * (double)t->v[row + c];
     }
     for (c = 0; c < d; c++)
-        delta += w->o[at + c] * (double)t->d_out[at + c];
+        delta += (double)t->d_out[at + c] * (t->o != NULL ? (double)t->o[at + c] : w->o[at + c]);
     for (j = 0; j <= t->past + i; j++) {
         const int64_t row = ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
         double slope = 0;
@@ -163,31 +165,36 @@ static void attention_make(attention_case *t) {
         }
     }
     t->starts = starts;
-    t->q = numbers(queries_of(t), 3);
-    t->k = numbers(keys_of(t), 3);
-    t->v = numbers(keys_of(t), 1);
-    t->d_out = numbers(queries_of(t), 1);
+    t->q = numbers_of(t->dtype, queries_of(t), 3);
+    t->k = numbers_of(t->dtype, keys_of(t), 3);
+    t->v = numbers_of(t->dtype, keys_of(t), 1);
+    t->d_out = numbers_of(t->dtype, queries_of(t), 1);
 }
 static void attention_free(attention_case *t) {
     free((void *)t->starts), free((void *)t->q), free((void *)t->k), free((void *)t->v), free((void *)t->d_out);
 }
 
-static void attention_check(attention_case t, const char *name) {
+static void attention_check(attention_case t, int32_t dtype, const char *name) {
     const int64_t q = queries_of(&t), k = keys_of(&t);
     float *out = NULL, *back = NULL, *lone = NULL;
     oracle want;
+    t.dtype = dtype;
     attention_make(&t);
     want = attention_oracle(&t);
     out = every_way(attention_run, &t, name);
-    expect_close(name, out, want.o, q, 3e-6);
+    expect_cells(name, out, want.o, q, dtype, 3e-6, 0);
     expect_close(name, out + q, want.lse, lse_of(&t), 1e-6);
     t.backward = t.want_dq = t.want_dkv = 1;
     t.o = out;
     t.lse = out + q;
+    if (dtype == WEFT_BF16) { /* gradients are those at the rounded o */
+        oracle_free(&want);
+        want = attention_oracle(&t);
+    }
     back = every_way(attention_run, &t, name);
-    expect_close_to(name, back, want.dq, q, 1e-5, 0.1);
-    expect_close_to(name, back + q, want.dk, k, 1e-5, 0.1);
-    expect_close_to(name, back + q + k, want.dv, k, 1e-5, 0.1);
+    expect_cells(name, back, want.dq, q, dtype, 1e-5, 0.1);
+    expect_cells(name, back + q, want.dk, k, dtype, 1e-5, 0.1);
+    expect_cells(name, back + q + k, want.dv, k, dtype, 1e-5, 0.1);
     t.want_dq = 0;
     lone = every_way(attention_run, &t, name);
     ck_assert_mem_eq(lone, back + q, (size_t)k * 8);
@@ -198,28 +205,28 @@ static void attention_check(attention_case t, const char *name) {
 
 START_TEST(attention_of_odd_shapes) {
     /* batch, length, heads, kv_heads, head_dim, past, cache_rows, document */
-    attention_check(shape(1, 1, 1, 1, 8, 0, 0, 0), "one place");
-    attention_check(shape(2, 37, 3, 3, 8, 0, 0, 0), "within a block");
-    attention_check(shape(1, 64, 1, 1, 48, 0, 0, 0), "one whole block");
-    attention_check(shape(2, 131, 4, 2, 20, 0, 0, 0), "two heads to a key");
-    attention_check(shape(1, 193, 6, 1, 64, 0, 0, 0), "six heads to a key");
-    attention_check(shape(1, 65, 2, 2, 128, 0, 0, 0), "a wide head");
-    attention_check(shape(1, 70, 1, 1, 131, 0, 0, 0), "a prime head");
+    attention_check(shape(1, 1, 1, 1, 8, 0, 0, 0), dtypes[_i], "one place");
+    attention_check(shape(2, 37, 3, 3, 8, 0, 0, 0), dtypes[_i], "within a block");
+    attention_check(shape(1, 64, 1, 1, 48, 0, 0, 0), dtypes[_i], "one whole block");
+    attention_check(shape(2, 131, 4, 2, 20, 0, 0, 0), dtypes[_i], "two heads to a key");
+    attention_check(shape(1, 193, 6, 1, 64, 0, 0, 0), dtypes[_i], "six heads to a key");
+    attention_check(shape(1, 65, 2, 2, 128, 0, 0, 0), dtypes[_i], "a wide head");
+    attention_check(shape(1, 70, 1, 1, 131, 0, 0, 0), dtypes[_i], "a prime head");
 }
 END_TEST
 
 START_TEST(attention_keeps_documents_apart) {
-    attention_check(shape(2, 150, 2, 1, 16, 0, 0, 7), "many documents");
-    attention_check(shape(1, 300, 2, 2, 12, 0, 0, 140), "documents of several blocks");
-    attention_check(shape(1, 80, 2, 2, 16, 0, 0, 1), "documents of one place");
+    attention_check(shape(2, 150, 2, 1, 16, 0, 0, 7), dtypes[_i], "many documents");
+    attention_check(shape(1, 300, 2, 2, 12, 0, 0, 140), dtypes[_i], "documents of several blocks");
+    attention_check(shape(1, 80, 2, 2, 16, 0, 0, 1), dtypes[_i], "documents of one place");
 }
 END_TEST
 
 START_TEST(attention_over_a_cache) {
-    attention_check(shape(1, 1, 4, 2, 16, 0, 40, 0), "first place of a cache");
-    attention_check(shape(2, 1, 4, 4, 48, 100, 128, 0), "one place after a hundred");
-    attention_check(shape(1, 5, 2, 1, 8, 61, 70, 0), "five places across a block's end");
-    attention_check(shape(1, 70, 2, 2, 32, 90, 160, 100), "a cache with a document's start");
+    attention_check(shape(1, 1, 4, 2, 16, 0, 40, 0), dtypes[_i], "first place of a cache");
+    attention_check(shape(2, 1, 4, 4, 48, 100, 128, 0), dtypes[_i], "one place after a hundred");
+    attention_check(shape(1, 5, 2, 1, 8, 61, 70, 0), dtypes[_i], "five places across a block's end");
+    attention_check(shape(1, 70, 2, 2, 32, 90, 160, 100), dtypes[_i], "a cache with a document's start");
 }
 END_TEST
 
@@ -227,6 +234,7 @@ END_TEST
 START_TEST(attention_ignores_what_no_place_sees) {
     attention_case t = shape(2, 90, 2, 2, 16, 0, 128, 30);
     float *before = NULL, *after = NULL;
+    t.dtype = dtypes[_i];
     attention_make(&t);
     before = every_way(attention_run, &t, "attention");
     for (int64_t b = 0; b < 2; b++) {
@@ -246,6 +254,7 @@ END_TEST
 START_TEST(attention_of_a_place_that_sees_nothing) {
     attention_case t = shape(1, 70, 1, 1, 16, 0, 0, 0);
     float *out = NULL, *back = NULL;
+    t.dtype = dtypes[_i];
     attention_make(&t);
     ((int32_t *)t.starts)[5] = 6;
     ((int32_t *)t.starts)[66] = 1000;
@@ -269,12 +278,13 @@ START_TEST(attention_of_large_scores_stays_finite) {
     attention_case t = shape(1, 100, 2, 2, 16, 0, 0, 0);
     float *out = NULL;
     oracle want;
+    t.dtype = dtypes[_i];
     attention_make(&t);
     for (int64_t i = 0; i < queries_of(&t); i++)
-        ((float *)t.q)[i] *= 100;
+        ((float *)t.q)[i] *= 128;
     want = attention_oracle(&t);
     out = every_way(attention_run, &t, "large scores");
-    expect_close("large scores", out, want.o, queries_of(&t), 1e-3);
+    expect_cells("large scores", out, want.o, queries_of(&t), t.dtype, 1e-3, 0);
     free(out);
     oracle_free(&want);
     attention_free(&t);
@@ -284,6 +294,7 @@ END_TEST
 START_TEST(attention_hands_nan_on) {
     attention_case t = shape(1, 70, 1, 1, 16, 0, 0, 0);
     float *out = NULL;
+    t.dtype = dtypes[_i];
     attention_make(&t);
     ((float *)t.k)[66 * 16 + 3] = NAN;
     out = every_way(attention_run, &t, "nan");
@@ -297,14 +308,16 @@ END_TEST
 START_TEST(attention_refuses_what_does_not_fit) {
     attention_case t = shape(1, 6, 2, 1, 8, 0, 0, 0);
     run r = {.device = devices[0], .shift = 8};
+    const int64_t cell = weft_dtype_bytes(dtypes[_i]);
     weft_error err = WEFT_ERROR_INIT;
     weft_attention args;
+    t.dtype = dtypes[_i];
     attention_make(&t);
     attention_put(&r, &t, &args);
     {
-        named_ref refs[] = {{&args.q, "operand q", 4, false},        {&args.k, "operand k", 4, false},
-                            {&args.v, "operand v", 4, false},        {&args.starts, "operand starts", 4, false},
-                            {&args.o, "operand o", 4, false},        {&args.lse, "operand lse", 4, true},
+        named_ref refs[] = {{&args.q, "operand q", cell, false},     {&args.k, "operand k", cell, false},
+                            {&args.v, "operand v", cell, false},     {&args.starts, "operand starts", 4, false},
+                            {&args.o, "operand o", cell, false},     {&args.lse, "operand lse", 4, true},
                             {&args.workspace, "workspace", 8, false}};
         REFUSES(&r, attention, &args, refs);
     }
@@ -314,7 +327,7 @@ START_TEST(attention_refuses_what_does_not_fit) {
     args.kv_heads = 3;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
     args.kv_heads = 1;
-    args.dtype = WEFT_BF16;
+    args.dtype = WEFT_F16;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);
     t.backward = t.want_dq = t.want_dkv = 1;
@@ -322,9 +335,9 @@ START_TEST(attention_refuses_what_does_not_fit) {
     t.lse = t.d_out;
     attention_put(&r, &t, &args);
     {
-        named_ref refs[] = {{&args.o, "operand o", 4, false},        {&args.lse, "operand lse", 4, false},
-                            {&args.d_o, "operand d_o", 4, false},    {&args.dq, "operand dq", 4, true},
-                            {&args.dk, "operand dk", 4, true},       {&args.dv, "operand dv", 4, true},
+        named_ref refs[] = {{&args.o, "operand o", cell, false},     {&args.lse, "operand lse", 4, false},
+                            {&args.d_o, "operand d_o", cell, false}, {&args.dq, "operand dq", cell, true},
+                            {&args.dk, "operand dk", cell, true},    {&args.dv, "operand dv", cell, true},
                             {&args.workspace, "workspace", 8, false}};
         REFUSES(&r, attention_backward, &args, refs);
     }
@@ -334,14 +347,14 @@ START_TEST(attention_refuses_what_does_not_fit) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_test(tests, attention_of_odd_shapes);
-    tcase_add_test(tests, attention_keeps_documents_apart);
-    tcase_add_test(tests, attention_over_a_cache);
-    tcase_add_test(tests, attention_ignores_what_no_place_sees);
-    tcase_add_test(tests, attention_of_a_place_that_sees_nothing);
-    tcase_add_test(tests, attention_of_large_scores_stays_finite);
-    tcase_add_test(tests, attention_hands_nan_on);
-    tcase_add_test(tests, attention_refuses_what_does_not_fit);
+    tcase_add_loop_test(tests, attention_of_odd_shapes, 0, 2);
+    tcase_add_loop_test(tests, attention_keeps_documents_apart, 0, 2);
+    tcase_add_loop_test(tests, attention_over_a_cache, 0, 2);
+    tcase_add_loop_test(tests, attention_ignores_what_no_place_sees, 0, 2);
+    tcase_add_loop_test(tests, attention_of_a_place_that_sees_nothing, 0, 2);
+    tcase_add_loop_test(tests, attention_of_large_scores_stays_finite, 0, 2);
+    tcase_add_loop_test(tests, attention_hands_nan_on, 0, 2);
+    tcase_add_loop_test(tests, attention_refuses_what_does_not_fit, 0, 2);
 }
 
 int main(void) {

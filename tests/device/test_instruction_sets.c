@@ -26,7 +26,7 @@ static int run_beside(const char *name, const char *isa) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static const char *const sets[] = {"AVX2", "SSE41"};
+static const char *const sets[] = {"AVX512_CORE", "AVX2", "SSE41"};
 static const char *const programs[] = {"test_device_products", "test_device_attention", "test_device_kernels"};
 
 START_TEST(kernels_hold_on_a_lesser_set) {
@@ -38,7 +38,7 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("device.instruction_sets");
     TCase *tests = tcase_create("device.instruction_sets");
-    tcase_add_loop_test(tests, kernels_hold_on_a_lesser_set, 0, 6);
+    tcase_add_loop_test(tests, kernels_hold_on_a_lesser_set, 0, 9);
     tcase_set_timeout(tests, 600);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

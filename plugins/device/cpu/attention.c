@@ -15,7 +15,7 @@
 typedef struct forward {
     float *q;                 /* (d, CPU_BLOCK): queries times scale, transposed */
     float *s;                 /* (CPU_BLOCK keys, CPU_BLOCK) */
-    float *v, *o;             /* (CPU_BLOCK, padded) */
+    float *k, *v, *o;         /* (CPU_BLOCK, padded); k only where keys are widened */
     float *max, *sum, *decay; /* (CPU_BLOCK) */
 } forward;
 
@@ -30,8 +30,9 @@ static int64_t lay_out(const attention *a, forward *f, char *base) {
         f->max = (float *)(void *)(base + q + s + 2 * rows);
         f->sum = (float *)(void *)(base + q + s + 2 * rows + column);
         f->decay = (float *)(void *)(base + q + s + 2 * rows + 2 * column);
+        f->k = (float *)(void *)(base + q + s + 2 * rows + 3 * column);
     }
-    return q + s + 2 * rows + 3 * column;
+    return q + s + (a->bytes == 4 ? 2 : 3) * rows + 3 * column;
 }
 
 int64_t cpu_attention_workspace(const weft_device *device, const weft_attention *args) {
@@ -43,8 +44,9 @@ int64_t cpu_attention_workspace(const weft_device *device, const weft_attention 
 static void take_keys(const attention *a, query_block *b, const forward *f, int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
     const int64_t at = attention_key_at(a, b->batch, key, b->head / (a->args->heads / a->args->kv_heads));
-    const cpu_small scores = {f->s,      a->k + at, f->q,      CPU_BLOCK,         a->k_ld, 1,
-                              CPU_BLOCK, keys,      CPU_BLOCK, a->args->head_dim, 0};
+    int64_t k_ld = 0;
+    const float *k = attention_wide(a, a->k, at, keys, f->k, &k_ld);
+    const cpu_small scores = {f->s, k, f->q, CPU_BLOCK, k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, a->args->head_dim, 0};
     const cpu_small values = {f->o, f->s, f->v, a->padded, 1, CPU_BLOCK, a->padded, b->n, a->padded, keys, 1};
     const cpu_scores p = attention_scores(b, f->s, key, keys);
     int64_t i = 0;
@@ -52,14 +54,14 @@ static void take_keys(const attention *a, query_block *b, const forward *f, int6
     loops->softmax(&p, f->max, f->sum, f->decay);
     for (i = 0; i < b->n; i++)
         loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);
-    loops->pack(f->v, a->v + at, a->k_ld, keys, a->args->head_dim, 1.0f);
+    a->cells->pack(f->v, cpu_from(a->v, at, a->bytes), a->k_ld, keys, a->args->head_dim, 1.0f);
     loops->small(&values);
 }
 
 static void begin_queries(const attention *a, const query_block *b, const forward *f) {
-    const float *q = a->q + attention_query_at(a, b->batch, b->from, b->head);
+    const void *q = cpu_from(a->q, attention_query_at(a, b->batch, b->from, b->head), a->bytes);
     int64_t i = 0;
-    a->device->loops->transpose(f->q, q, a->q_ld, b->n, a->args->head_dim, (float)a->args->scale);
+    a->cells->transpose(f->q, q, a->q_ld, b->n, a->args->head_dim, (float)a->args->scale);
     memset(f->o, 0, (size_t)(CPU_BLOCK * a->padded) * sizeof *f->o);
     for (i = 0; i < CPU_BLOCK; i++) {
         f->max[i] = -INFINITY;
@@ -73,8 +75,8 @@ static void end_queries(const attention *a, const query_block *b, const forward 
     for (i = 0; i < b->n; i++) {
         float *row = f->o + i * a->padded;
         if (f->sum[i] != 0) a->device->loops->scale(row, a->padded, 1.0f / f->sum[i]);
-        memcpy(a->o + attention_query_at(a, b->batch, b->from + i, b->head), row,
-               (size_t)a->args->head_dim * sizeof *row);
+        a->cells->put(cpu_at(a->o, attention_query_at(a, b->batch, b->from + i, b->head), a->bytes), row,
+                      a->args->head_dim, 0);
         if (a->lse != NULL) {
             a->lse[attention_lse_at(a, b->batch, b->from + i, b->head)] =
                 (float)((double)f->max[i] + log((double)f->sum[i]));

@@ -4,16 +4,20 @@
 
 #include "cpu.h"
 
-/* Operands of both directions; what a call lacks is NULL. */
+/* Operands of both directions; what a call lacks is NULL. In bf16 they are widened block by block on their way in:
+ * scores, probabilities and sums are fp32 all the way, and what is stored is rounded once. */
 typedef struct attention {
     const weft_device *device;
     const weft_attention *args;
     int64_t rows;       /* S: keys that a batch row has room for */
     int64_t padded;     /* head_dim up to a multiple of CPU_WIDTH */
-    int64_t q_ld, k_ld; /* floats between places: H d and Hkv d */
-    const float *q, *k, *v, *out, *d_out;
+    int64_t q_ld, k_ld; /* elements between places: H d and Hkv d */
+    int64_t bytes;      /* of an element of q, k, v, o and their gradients */
+    const cpu_cells *cells;
+    const void *q, *k, *v, *out, *d_out;
     const int32_t *starts;
-    float *o, *lse, *dq, *dk, *dv;
+    void *o, *dq, *dk, *dv;
+    float *lse;
     char *scratch;
 } attention;
 
@@ -32,6 +36,8 @@ attention attention_of(const weft_device *device, const weft_attention *args);
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from);
 /* scores: s, keys and the mask of the block of keys [key, key + keys). */
 cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys);
+/* fp32 keys or values from element `at` on: where they lie, or widened into the panel; *ld: floats between places. */
+const float *attention_wide(const attention *a, const void *from, int64_t at, int64_t keys, float *panel, int64_t *ld);
 static inline int64_t attention_query_at(const attention *a, int64_t batch, int64_t place, int64_t head) {
     return (batch * a->args->length + place) * a->q_ld + head * a->args->head_dim;
 }

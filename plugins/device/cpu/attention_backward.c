@@ -3,7 +3,7 @@
  * With p = exp(s - lse), ds = p (do v^T - delta), delta = sum(do o) per query:
  *     dv = p^T do,  dk = ds^T (scale q),  dq = scale ds k.
  * A task is one key-value head of one batch row with all queries that share it, head after head and block after block:
- * dk and dv have one writer, and their sums one order.
+ * dk and dv have one writer, and their sums one order. They are summed up in fp32 in the thread's scratch.
  */
 #include <math.h>
 #include <omp.h>
@@ -12,18 +12,21 @@
 
 /* One thread's scratch. */
 typedef struct backward {
-    float *q_across, *do_across;    /* (d, CPU_BLOCK): scale q and do, transposed */
-    float *s, *ds;                  /* (CPU_BLOCK keys, CPU_BLOCK) */
-    float *q, *d_o, *k, *term, *dq; /* (CPU_BLOCK, padded); q times scale */
-    float *lse, *delta;             /* (CPU_BLOCK) */
+    float *q_across, *do_across; /* (d, CPU_BLOCK): scale q and do, transposed */
+    float *s, *ds;               /* (CPU_BLOCK keys, CPU_BLOCK) */
+    float *q, *d_o, *k, *v, *dq; /* (CPU_BLOCK, padded); q times scale; v only where values are widened */
+    float *dk, *dv;              /* (S, padded) */
+    float *lse, *delta;          /* (CPU_BLOCK) */
 } backward;
 
 static int64_t lay_out(const attention *a, backward *f, char *base) {
     const int64_t across = cpu_floats(a->args->head_dim * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
-    float **const slots[] = {&f->q_across, &f->do_across, &f->s,  &f->ds,  &f->q,    &f->d_o,
-                             &f->k,        &f->term,      &f->dq, &f->lse, &f->delta};
-    const int64_t bytes[] = {across, across, s, s, rows, rows, rows, rows, rows, column, column};
+    const int64_t all = cpu_floats(a->rows * a->padded);
+    float **const slots[] = {&f->q_across, &f->do_across, &f->s,  &f->ds, &f->q,   &f->d_o,  &f->k,
+                             &f->v,        &f->dq,        &f->dk, &f->dv, &f->lse, &f->delta};
+    const int64_t bytes[] = {across, across, s,   s,      rows,  rows, rows, a->bytes == 4 ? 0 : rows,
+                             rows,   all,    all, column, column};
     int64_t at = 0;
     size_t i = 0;
     for (i = 0; i < sizeof bytes / sizeof *bytes; i++) {
@@ -43,39 +46,28 @@ int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_a
     return device->threads * scratch_bytes(&a);
 }
 
-/* to (rows of k's layout) += term (rows, padded) */
-static void add_term(const attention *a, float *to, const float *term, int64_t rows) {
-    int64_t i = 0;
-    for (i = 0; i < rows; i++) {
-        a->device->loops->add(to + i * a->k_ld, to + i * a->k_ld, term + i * a->padded, a->args->head_dim);
-    }
-}
-
 /* What the queries of b give to the keys [key, key + keys), and what they take from them. */
 static void take_keys(const attention *a, query_block *b, const backward *f, int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
     const int64_t at = attention_key_at(a, b->batch, key, b->head / (a->args->heads / a->args->kv_heads));
     const int64_t d = a->args->head_dim, w = a->padded;
-    const cpu_small scores = {f->s, a->k + at, f->q_across, CPU_BLOCK, a->k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
-    const cpu_small slopes = {f->ds, a->v + at, f->do_across, CPU_BLOCK, a->k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
-    const cpu_small to_v = {f->term, f->s, f->d_o, w, CPU_BLOCK, 1, w, keys, w, b->n, 0};
-    const cpu_small to_k = {f->term, f->ds, f->q, w, CPU_BLOCK, 1, w, keys, w, b->n, 0};
+    int64_t k_ld = 0, v_ld = 0;
+    const float *k = attention_wide(a, a->k, at, keys, f->k, &k_ld);
+    const float *v = attention_wide(a, a->v, at, keys, f->v, &v_ld);
+    const cpu_small scores = {f->s, k, f->q_across, CPU_BLOCK, k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
+    const cpu_small slopes = {f->ds, v, f->do_across, CPU_BLOCK, v_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
+    const cpu_small to_v = {f->dv + key * w, f->s, f->d_o, w, CPU_BLOCK, 1, w, keys, w, b->n, 1};
+    const cpu_small to_k = {f->dk + key * w, f->ds, f->q, w, CPU_BLOCK, 1, w, keys, w, b->n, 1};
     const cpu_small to_q = {f->dq, f->ds, f->k, w, 1, CPU_BLOCK, w, b->n, w, keys, 1};
     const cpu_scores p = attention_scores(b, f->s, key, keys);
     loops->small(&scores);
     loops->probabilities(&p, f->lse);
-    if (a->dv != NULL) {
-        loops->small(&to_v);
-        add_term(a, a->dv + at, f->term, keys);
-    }
+    if (a->dv != NULL) loops->small(&to_v);
     loops->small(&slopes);
     loops->score_gradient(f->ds, f->s, f->delta, keys);
-    if (a->dk != NULL) {
-        loops->small(&to_k);
-        add_term(a, a->dk + at, f->term, keys);
-    }
+    if (a->dk != NULL) loops->small(&to_k);
     if (a->dq != NULL) {
-        loops->pack(f->k, a->k + at, a->k_ld, keys, d, 1.0f);
+        if (k != f->k) a->cells->pack(f->k, k, k_ld, keys, d, 1.0f);
         loops->small(&to_q);
     }
 }
@@ -83,17 +75,18 @@ static void take_keys(const attention *a, query_block *b, const backward *f, int
 static void begin_queries(const attention *a, const query_block *b, const backward *f) {
     const int64_t at = attention_query_at(a, b->batch, b->from, b->head), d = a->args->head_dim;
     const float scale = (float)a->args->scale;
+    const void *q = cpu_from(a->q, at, a->bytes), *d_o = cpu_from(a->d_out, at, a->bytes);
     int64_t i = 0;
-    a->device->loops->transpose(f->q_across, a->q + at, a->q_ld, b->n, d, scale);
-    a->device->loops->transpose(f->do_across, a->d_out + at, a->q_ld, b->n, d, 1.0f);
-    a->device->loops->pack(f->q, a->q + at, a->q_ld, b->n, d, scale);
-    a->device->loops->pack(f->d_o, a->d_out + at, a->q_ld, b->n, d, 1.0f);
+    a->cells->transpose(f->q_across, q, a->q_ld, b->n, d, scale);
+    a->cells->transpose(f->do_across, d_o, a->q_ld, b->n, d, 1.0f);
+    a->cells->pack(f->q, q, a->q_ld, b->n, d, scale);
+    a->cells->pack(f->d_o, d_o, a->q_ld, b->n, d, 1.0f);
     memset(f->dq, 0, (size_t)(CPU_BLOCK * a->padded) * sizeof *f->dq);
     for (i = 0; i < CPU_BLOCK; i++) {
         const float lse = i < b->n ? a->lse[attention_lse_at(a, b->batch, b->from + i, b->head)] : 0;
-        const int64_t row = at + i * a->q_ld;
+        const void *d_row = cpu_from(d_o, i * a->q_ld, a->bytes), *row = cpu_from(a->out, at + i * a->q_ld, a->bytes);
         f->lse[i] = lse == -INFINITY ? 0 : lse; /* saw no key: everything is masked */
-        f->delta[i] = i < b->n ? a->device->loops->dot(a->d_out + row, a->out + row, d) : 0;
+        f->delta[i] = i < b->n ? a->cells->dot(d_row, row, d) : 0;
     }
 }
 
@@ -108,17 +101,18 @@ static void run_queries(const attention *a, const backward *f, int64_t batch, in
     if (a->dq == NULL) return;
     a->device->loops->scale(f->dq, b.n * a->padded, (float)a->args->scale);
     for (i = 0; i < b.n; i++) {
-        memcpy(a->dq + attention_query_at(a, batch, from + i, head), f->dq + i * a->padded,
-               (size_t)a->args->head_dim * sizeof *f->dq);
+        a->cells->put(cpu_at(a->dq, attention_query_at(a, batch, from + i, head), a->bytes), f->dq + i * a->padded,
+                      a->args->head_dim, 0);
     }
 }
 
-/* Zeros one head of a gradient of k's layout, in all its rows. */
-static void clear_head(const attention *a, float *to, int64_t batch, int64_t kv_head) {
+/* One head's sums into a gradient of k's layout, in all its rows. */
+static void end_head(const attention *a, void *to, const float *sums, int64_t batch, int64_t kv_head) {
     int64_t j = 0;
     if (to == NULL) return;
     for (j = 0; j < a->rows; j++) {
-        memset(to + attention_key_at(a, batch, j, kv_head), 0, (size_t)a->args->head_dim * sizeof *to);
+        a->cells->put(cpu_at(to, attention_key_at(a, batch, j, kv_head), a->bytes), sums + j * a->padded,
+                      a->args->head_dim, 0);
     }
 }
 
@@ -126,12 +120,14 @@ static void run_task(const attention *a, int64_t task, const backward *f) {
     const int64_t kv_heads = a->args->kv_heads, group = a->args->heads / kv_heads;
     const int64_t batch = task / kv_heads, kv_head = task % kv_heads;
     int64_t head = 0, from = 0;
-    clear_head(a, a->dk, batch, kv_head);
-    clear_head(a, a->dv, batch, kv_head);
+    memset(f->dk, 0, (size_t)(a->rows * a->padded) * sizeof *f->dk);
+    memset(f->dv, 0, (size_t)(a->rows * a->padded) * sizeof *f->dv);
     for (head = kv_head * group; head < (kv_head + 1) * group; head++) {
         for (from = 0; from < a->args->length; from += CPU_BLOCK)
             run_queries(a, f, batch, head, from);
     }
+    end_head(a, a->dk, f->dk, batch, kv_head);
+    end_head(a, a->dv, f->dv, batch, kv_head);
 }
 
 CPU_KERNEL(attention_backward, weft_attention) {

@@ -7,12 +7,14 @@ attention attention_of(const weft_device *device, const weft_attention *args) {
     a.padded = cpu_round_up(cpu_max(args->head_dim, 1), CPU_WIDTH);
     a.q_ld = args->heads * args->head_dim;
     a.k_ld = args->kv_heads * args->head_dim;
+    a.bytes = args->dtype == WEFT_BF16 ? 2 : 4;
+    a.cells = cpu_cells_of(device, args->dtype);
     return a;
 }
 
 static void check_shape(cpu_check *c, const attention *a) {
     const weft_attention *args = a->args;
-    cpu_check_f32(c, "dtype", args->dtype);
+    (void)cpu_check_dtype(c, "dtype", args->dtype);
     cpu_check_size(c, "batch", args->batch, 0);
     cpu_check_size(c, "length", args->length, 0);
     cpu_check_size(c, "heads", args->heads, 1);
@@ -42,21 +44,21 @@ weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
     if (c->status != WEFT_OK) return c->status;
     queries = args->batch * args->length;
     keys = args->batch * a->rows;
-    a->q = cpu_need(c, args->q, "q", queries, a->q_ld, 4);
-    a->k = cpu_need(c, args->k, "k", keys, a->k_ld, 4);
-    a->v = cpu_need(c, args->v, "v", keys, a->k_ld, 4);
+    a->q = cpu_need(c, args->q, "q", queries, a->q_ld, a->bytes);
+    a->k = cpu_need(c, args->k, "k", keys, a->k_ld, a->bytes);
+    a->v = cpu_need(c, args->v, "v", keys, a->k_ld, a->bytes);
     a->starts = cpu_need(c, args->starts, "starts", queries, 1, 4);
-    a->o = cpu_need(c, args->o, "o", queries, a->q_ld, 4);
+    a->o = cpu_need(c, args->o, "o", queries, a->q_ld, a->bytes);
     a->out = a->o;
     if (!backward) {
         a->lse = cpu_may(c, args->lse, "lse", queries, args->heads, 4);
         return c->status;
     }
     a->lse = cpu_need(c, args->lse, "lse", queries, args->heads, 4);
-    a->d_out = cpu_need(c, args->d_o, "d_o", queries, a->q_ld, 4);
-    a->dq = cpu_may(c, args->dq, "dq", queries, a->q_ld, 4);
-    a->dk = cpu_may(c, args->dk, "dk", keys, a->k_ld, 4);
-    a->dv = cpu_may(c, args->dv, "dv", keys, a->k_ld, 4);
+    a->d_out = cpu_need(c, args->d_o, "d_o", queries, a->q_ld, a->bytes);
+    a->dq = cpu_may(c, args->dq, "dq", queries, a->q_ld, a->bytes);
+    a->dk = cpu_may(c, args->dk, "dk", keys, a->k_ld, a->bytes);
+    a->dv = cpu_may(c, args->dv, "dv", keys, a->k_ld, a->bytes);
     return c->status;
 }
 
@@ -86,4 +88,14 @@ cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys)
         if (b->near_first[i] > 0 || b->near_last[i] < keys - 1) p.masked = 1;
     }
     return p;
+}
+
+const float *attention_wide(const attention *a, const void *from, int64_t at, int64_t keys, float *panel, int64_t *ld) {
+    if (a->bytes == (int64_t)sizeof(float)) {
+        *ld = a->k_ld;
+        return (const float *)from + at;
+    }
+    a->cells->pack(panel, cpu_from(from, at, a->bytes), a->k_ld, keys, a->args->head_dim, 1.0f);
+    *ld = a->padded;
+    return panel;
 }

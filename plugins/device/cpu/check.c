@@ -23,13 +23,14 @@ void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low) 
                                c->kernel, name, (long long)value, (long long)low);
 }
 
-void cpu_check_f32(cpu_check *c, const char *name, int32_t dtype) {
-    if (c->status != WEFT_OK || dtype == WEFT_F32) return;
-    c->status =
-        weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                       "%s on device cpu: %s is %s, and this device computes in fp32 alone; set train.precision "
-                       "= fp32.",
-                       c->kernel, name, weft_dtype_name(dtype));
+int64_t cpu_check_dtype(cpu_check *c, const char *name, int32_t dtype) {
+    if (dtype == WEFT_F32 || dtype == WEFT_BF16) return weft_dtype_bytes(dtype);
+    if (c->status == WEFT_OK) {
+        c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                                   "%s on device cpu: %s is %s; fp32 and bf16 are what this device computes with.",
+                                   c->kernel, name, weft_dtype_name(dtype));
+    }
+    return weft_dtype_bytes(WEFT_F32);
 }
 
 /* Bytes of an operand, or -1 if they do not fit 64 bits. */

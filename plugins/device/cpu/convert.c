@@ -1,7 +1,8 @@
 /* convert.c: fp32, bf16 and fp16 into each other, to the nearest, ties to even.
  *
- * bf16 is the upper half of an fp32. fp16 goes through the fp32 adder: adding a power of two whose last place is fp16's
- * makes the hardware round. Two 16-bit types meet in fp32, which holds both exactly, so there is one rounding at most.
+ * bf16 is the upper half of an fp32 (simd.h). fp16 goes through the fp32 adder: adding a power of two whose last place
+ * is fp16's makes the hardware round. Two 16-bit types meet in fp32, which holds both exactly, so there is one rounding
+ * at most.
  */
 #include "cpu.h"
 
@@ -15,12 +16,6 @@ static float float_of(uint32_t u) {
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
-}
-
-static uint16_t bf16_from(float x) {
-    const uint32_t u = bits_of(x);
-    const uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
-    return (uint16_t)((u & 0x7FFFFFFFu) > 0x7F800000u ? (u >> 16) | 0x40u : rounded); /* a NaN stays one */
 }
 
 static uint16_t f16_from(float x) {
@@ -43,28 +38,22 @@ static float f16_to(uint16_t h) {
     return float_of(sign | (e + 112u) << 23 | m << 13);
 }
 
-static void to_f32(float *out, const void *from, int32_t dtype, int64_t n) {
+static void to_f32(const weft_device *device, float *out, const void *from, int32_t dtype, int64_t n) {
     const uint16_t *h = from;
     int64_t i = 0;
-    if (dtype == WEFT_F32) {
-        memcpy(out, from, (size_t)n * sizeof *out);
-    } else if (dtype == WEFT_BF16) {
-        for (i = 0; i < n; i++)
-            out[i] = float_of((uint32_t)h[i] << 16);
+    if (dtype != WEFT_F16) {
+        cpu_cells_of(device, dtype)->take(out, from, n, 0);
     } else {
         for (i = 0; i < n; i++)
             out[i] = f16_to(h[i]);
     }
 }
 
-static void from_f32(void *out, int32_t dtype, const float *from, int64_t n) {
+static void from_f32(const weft_device *device, void *out, int32_t dtype, const float *from, int64_t n) {
     uint16_t *h = out;
     int64_t i = 0;
-    if (dtype == WEFT_F32) {
-        memcpy(out, from, (size_t)n * sizeof *from);
-    } else if (dtype == WEFT_BF16) {
-        for (i = 0; i < n; i++)
-            h[i] = bf16_from(from[i]);
+    if (dtype != WEFT_F16) {
+        cpu_cells_of(device, dtype)->put(out, from, n, 0);
     } else {
         for (i = 0; i < n; i++)
             h[i] = f16_from(from[i]);
@@ -79,14 +68,15 @@ static void check_dtype(cpu_check *c, const char *name, int32_t dtype) {
 }
 
 /* A piece goes through a block on the stack that stays in the first cache. */
-static void convert_piece(char *to, int32_t dtype_to, const char *from, int32_t dtype_from, int64_t n) {
+static void convert_piece(const weft_device *device, char *to, int32_t dtype_to, const char *from, int32_t dtype_from,
+                          int64_t n) {
     const int64_t to_bytes = weft_dtype_bytes(dtype_to), from_bytes = weft_dtype_bytes(dtype_from);
     float block[1024];
     int64_t i = 0;
     for (i = 0; i < n; i += 1024) {
         const int64_t some = cpu_min(1024, n - i);
-        to_f32(block, from + i * from_bytes, dtype_from, some);
-        from_f32(to + i * to_bytes, dtype_to, block, some);
+        to_f32(device, block, from + i * from_bytes, dtype_from, some);
+        from_f32(device, to + i * to_bytes, dtype_to, block, some);
     }
 }
 
@@ -107,7 +97,8 @@ weft_status cpu_convert(weft_device *device, weft_stream *s, weft_ref to, int32_
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < pieces; i++) {
         const int64_t at = i * CPU_GRAIN;
-        convert_piece(dst + at * to_bytes, dtype_to, src + at * from_bytes, dtype_from, cpu_min(CPU_GRAIN, n - at));
+        convert_piece(device, dst + at * to_bytes, dtype_to, src + at * from_bytes, dtype_from,
+                      cpu_min(CPU_GRAIN, n - at));
     }
     return WEFT_OK;
 }

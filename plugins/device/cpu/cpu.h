@@ -2,8 +2,9 @@
  *
  *     plugin.c      keys, create, info, the kernel table       memory.c    buffers, streams, moving bytes
  *     check.c       operands against their buffers              convert.c   fp32, bf16, fp16
- *     product.c     matrix products, cut by shape               matmul.c    the kernel on top of it
+ *     product*      matrix products, cut by shape               matmul.c    the kernel on top of it
  *     roof.c        what the machine could give at most
+ *     pairs*        bf16 products, where the ISA has them
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
  * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
@@ -19,6 +20,7 @@
 #include <weft/device.h>
 
 #include "loops.h"
+#include "pairs.h"
 
 struct weft_buffer {
     char *base;      /* the first byte that a ref may name */
@@ -38,10 +40,10 @@ struct weft_mark {
 struct weft_device {
     const weft_host *host;
     const cpu_loops *loops;
+    const cpu_pairs *pairs; /* NULL: no instructions for bf16 here */
     int threads;
     bool
         packs; /* oneDNN's kernels read operands in place here, so that products copy what would collide in the cache */
-    int32_t has_bf16;
     int64_t live_bytes, live_buffers; /* of buffers that were not released */
     char name[64];
     char isa[32];
@@ -60,8 +62,8 @@ typedef struct cpu_check {
 cpu_check cpu_check_begin(const char *kernel, uint32_t given, size_t known, weft_error *err);
 /* Sizes, strides and counts must lie in [low, 2^40], so that sums of products of two fit 64 bits when checked. */
 void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low);
-/* Activations are fp32 here. */
-void cpu_check_f32(cpu_check *c, const char *name, int32_t dtype);
+/* Activations are fp32 or bf16; the bytes of one element. */
+int64_t cpu_check_dtype(cpu_check *c, const char *name, int32_t dtype);
 /* rows x width elements of `bytes` each from ref on, or NULL with the sentence in err. */
 void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
 /* The same for an operand that may be absent: NULL then, and no error. */
@@ -74,6 +76,18 @@ void cpu_check_indices(cpu_check *c, const char *name, const int32_t *values, co
                        int64_t limit);
 
 /* ---- small things ---- */
+
+/* Loops for activations of this type. */
+static inline const cpu_cells *cpu_cells_of(const weft_device *device, int32_t dtype) {
+    return dtype == WEFT_BF16 ? &device->loops->bf16 : &device->loops->f32;
+}
+/* Element i of an array whose elements have `bytes`; NULL stays NULL. */
+static inline void *cpu_at(void *base, int64_t i, int64_t bytes) {
+    return base == NULL ? NULL : (char *)base + i * bytes;
+}
+static inline const void *cpu_from(const void *base, int64_t i, int64_t bytes) {
+    return (const char *)base + i * bytes;
+}
 
 static inline int64_t cpu_min(int64_t a, int64_t b) {
     return a < b ? a : b;

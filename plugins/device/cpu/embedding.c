@@ -6,27 +6,44 @@
  */
 #include "cpu.h"
 
-#define COLUMNS 256 /* of a gradient row that are summed at a time */
+#define COLUMNS 256 /* of a row that are summed or converted at a time */
 #define IDS     64  /* that a thread takes at a time */
+
+/* One row of the table into one of y, rounded if y is the narrower. */
+static void copy_row(const weft_device *device, const weft_embedding *args, void *y, const void *row) {
+    float wide[COLUMNS];
+    int64_t at = 0;
+    if (args->dtype == args->dtype_table) {
+        memcpy(y, row, (size_t)(args->width * weft_dtype_bytes(args->dtype)));
+        return;
+    }
+    for (at = 0; at < args->width; at += COLUMNS) {
+        const int64_t some = cpu_min(COLUMNS, args->width - at);
+        const void *from = cpu_from(row, at, weft_dtype_bytes(args->dtype_table));
+        cpu_cells_of(device, args->dtype_table)->take(wide, from, some, 0);
+        cpu_cells_of(device, args->dtype)->put(cpu_at(y, at, weft_dtype_bytes(args->dtype)), wide, some, 0);
+    }
+}
 
 CPU_KERNEL(embedding, weft_embedding) {
     cpu_check c = cpu_check_begin("embedding", args->struct_size, sizeof *args, err);
     const int64_t width = args->width;
     const int32_t *ids = NULL;
-    const float *table = NULL;
-    float *y = NULL;
+    const void *table = NULL;
+    void *y = NULL;
+    int64_t bytes = 0, table_bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    cpu_check_f32(&c, "dtype", args->dtype);
-    cpu_check_f32(&c, "dtype_table", args->dtype_table);
+    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
+    table_bytes = cpu_check_dtype(&c, "dtype_table", args->dtype_table);
     ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
-    table = cpu_need(&c, args->table, "table", args->vocab, width, 4);
-    y = cpu_need(&c, args->y, "y", args->rows, width, 4);
+    table = cpu_need(&c, args->table, "table", args->vocab, width, table_bytes);
+    y = cpu_need(&c, args->y, "y", args->rows, width, bytes);
     cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t r = 0; r < args->rows; r++) {
-        memcpy(y + r * width, table + ids[r] * width, (size_t)width * sizeof *y);
+        copy_row(device, args, cpu_at(y, r * width, bytes), cpu_from(table, ids[r] * width, table_bytes));
     }
     return WEFT_OK;
 }
@@ -49,20 +66,18 @@ static void sort_rows(int32_t *begin, int32_t *order, const int32_t *ids, int64_
 }
 
 /* One id's gradient row from the `n` rows of dy that `order` names. */
-static void sum_rows(const weft_device *device, float *out, const float *dy, const int32_t *order, int64_t n,
-                     int64_t width, int accumulate) {
+static void sum_rows(const weft_device *device, const weft_embedding *args, float *out, const void *dy,
+                     const int32_t *order, int64_t n) {
+    const cpu_cells *cells = cpu_cells_of(device, args->dtype);
+    const int64_t width = args->width, bytes = weft_dtype_bytes(args->dtype);
     float sum[COLUMNS];
     int64_t at = 0, i = 0;
     for (at = 0; at < width; at += COLUMNS) {
         const int64_t some = cpu_min(COLUMNS, width - at);
         memset(sum, 0, sizeof sum);
         for (i = 0; i < n; i++)
-            device->loops->add(sum, sum, dy + order[i] * width + at, some);
-        if (accumulate) {
-            device->loops->add(out + at, out + at, sum, some);
-        } else {
-            memcpy(out + at, sum, (size_t)some * sizeof *sum);
-        }
+            cells->take(sum, cpu_from(dy, order[i] * width + at, bytes), some, 1);
+        device->loops->f32.put(out + at, sum, some, args->accumulate);
     }
 }
 
@@ -71,13 +86,14 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     const int64_t width = args->width;
     const int32_t *ids = NULL;
     int32_t *begin = NULL, *order = NULL;
-    const float *dy = NULL;
+    const void *dy = NULL;
     float *dtable = NULL;
+    int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    cpu_check_f32(&c, "dtype", args->dtype);
+    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
     ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
-    dy = cpu_need(&c, args->dy, "dy", args->rows, width, 4);
+    dy = cpu_need(&c, args->dy, "dy", args->rows, width, bytes);
     dtable = cpu_need(&c, args->dtable, "dtable", args->vocab, width, 4);
     begin = cpu_need_workspace(&c, args->workspace, cpu_embedding_backward_workspace(device, args));
     cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
@@ -88,7 +104,7 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     for (int64_t v = 0; v < args->vocab; v++) {
         const int64_t n = begin[v + 1] - begin[v];
         if (n > 0) {
-            sum_rows(device, dtable + v * width, dy, order + begin[v], n, width, args->accumulate);
+            sum_rows(device, args, dtable + v * width, dy, order + begin[v], n);
         } else if (!args->accumulate) {
             memset(dtable + v * width, 0, (size_t)width * sizeof *dtable);
         }

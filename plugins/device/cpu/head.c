@@ -2,8 +2,9 @@
  *
  * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows), become the loss of
  * each row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow one another,
- * so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first. A row of zero
- * weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
+ * so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first. In bf16 the
+ * logits are fp32, and their gradient, an operand of two products, is rounded to bf16 in the first half of its row. A
+ * row of zero weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
  */
 #include <math.h>
 
@@ -18,19 +19,24 @@ typedef struct head {
     const char *kernel;
     bool grad;
     int64_t chunk, ld; /* rows of a chunk; distance of its logits' rows: never a power of two, which caches dislike */
-    const float *x, *w, *weights;
+    int64_t bytes;     /* of an element of x, w and dx */
+    const void *x, *w;
+    const float *weights;
     const int32_t *targets;
     double *loss;
-    float *dx, *dw;
+    void *dx;
+    float *dw;
     /* in the workspace */
-    double *row_loss;     /* (chunk) */
-    float *rows, *logits; /* (chunk, D), (chunk, ld) */
-    float *whole;         /* (V,D) if dw is accumulated */
-    void *scratch;        /* of products */
+    double *row_loss; /* (chunk) */
+    void *rows;       /* (chunk, D), as x */
+    float *logits;    /* (chunk, ld) */
+    float *whole;     /* (V,D) if dw is accumulated */
+    void *scratch;    /* of products */
 } head;
 
 static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
     head h = {.device = device, .args = args, .kernel = kernel, .grad = grad};
+    h.bytes = args->dtype == WEFT_BF16 ? 2 : 4;
     h.ld = cpu_round_up(cpu_min(cpu_max(args->vocab, 1), LOGITS), 16) + 16;
     h.chunk = cpu_min(MAX_ROWS, LOGITS / 4 / h.ld);
     h.chunk = h.chunk >= 16 ? h.chunk / 16 * 16 : cpu_max(h.chunk, 1);
@@ -51,10 +57,16 @@ static product logits_of(const head *h, int64_t n) {
                        .ldb = d,
                        .ldc = h->ld,
                        .transpose_b = true,
-                       .mode = PRODUCT_SET};
+                       .mode = PRODUCT_SET,
+                       .dtype = h->args->dtype,
+                       .dtype_c = WEFT_F32};
     return p;
 }
-static product dx_of(const head *h, int64_t n, float *dx) {
+/* The distance of the gradient's rows, which lie where the logits' do, in elements of its own. */
+static int64_t gradient_ld(const head *h) {
+    return h->ld * (int64_t)sizeof(float) / h->bytes;
+}
+static product dx_of(const head *h, int64_t n, void *dx) {
     const int64_t d = h->args->width, v = h->args->vocab;
     const product p = {.a = h->logits,
                        .b = h->w,
@@ -62,10 +74,12 @@ static product dx_of(const head *h, int64_t n, float *dx) {
                        .m = n,
                        .n = d,
                        .k = v,
-                       .lda = h->ld,
+                       .lda = gradient_ld(h),
                        .ldb = d,
                        .ldc = d,
-                       .mode = PRODUCT_SET};
+                       .mode = PRODUCT_SET,
+                       .dtype = h->args->dtype,
+                       .dtype_c = h->args->dtype};
     return p;
 }
 static product dw_of(const head *h, int64_t n, float *dw, bool first) {
@@ -76,11 +90,13 @@ static product dw_of(const head *h, int64_t n, float *dw, bool first) {
                        .m = v,
                        .n = d,
                        .k = n,
-                       .lda = h->ld,
+                       .lda = gradient_ld(h),
                        .ldb = d,
                        .ldc = d,
                        .transpose_a = true,
-                       .mode = first ? PRODUCT_SET : PRODUCT_CHAIN};
+                       .mode = first ? PRODUCT_SET : PRODUCT_CHAIN,
+                       .dtype = h->args->dtype,
+                       .dtype_c = WEFT_F32};
     return p;
 }
 
@@ -97,13 +113,13 @@ static int64_t scratch_bytes(const head *h, int64_t n) {
  * whole dw is reserved whenever it would be accumulated. */
 static int64_t lay_out(head *h, char *base) {
     const int64_t last = h->args->rows % h->chunk;
-    const int64_t rows = 2 * cpu_floats(h->chunk), x = cpu_floats(h->chunk * h->args->width);
+    const int64_t rows = 2 * cpu_floats(h->chunk), x = cpu_round_up(h->chunk * h->args->width * h->bytes, 64);
     const int64_t logits = cpu_floats(h->chunk * h->ld);
     const int64_t whole = h->grad && h->args->accumulate_dw ? cpu_floats(h->args->vocab * h->args->width) : 0;
     const int64_t scratch = cpu_max(scratch_bytes(h, h->chunk), last > 0 ? scratch_bytes(h, last) : 0);
     if (base != NULL) {
         h->row_loss = (double *)(void *)base;
-        h->rows = (float *)(void *)(base + rows);
+        h->rows = base + rows;
         h->logits = (float *)(void *)(base + rows + x);
         h->whole = whole > 0 ? (float *)(void *)(base + rows + x + logits) : NULL;
         h->scratch = base + rows + x + logits + whole;
@@ -130,17 +146,17 @@ static weft_status look_up(head *h, weft_error *err) {
     cpu_check c = cpu_check_begin(h->kernel, args->struct_size, sizeof *args, err);
     char *base = NULL;
     if (c.status != WEFT_OK) return c.status;
-    cpu_check_f32(&c, "dtype", args->dtype);
+    (void)cpu_check_dtype(&c, "dtype", args->dtype);
     cpu_check_size(&c, "rows", args->rows, 0);
     cpu_check_size(&c, "width", args->width, 1);
     cpu_check_size(&c, "vocab", args->vocab, 1);
     if (c.status != WEFT_OK) return c.status;
-    h->x = cpu_need(&c, args->x, "x", args->rows, args->width, 4);
-    h->w = cpu_need(&c, args->w, "w", args->vocab, args->width, 4);
+    h->x = cpu_need(&c, args->x, "x", args->rows, args->width, h->bytes);
+    h->w = cpu_need(&c, args->w, "w", args->vocab, args->width, h->bytes);
     h->targets = cpu_need(&c, args->targets, "targets", args->rows, 1, 4);
     h->weights = cpu_need(&c, args->weights, "weights", args->rows, 1, 4);
     h->loss = cpu_need(&c, args->loss, "loss", 1, 1, 8);
-    if (h->grad) h->dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, 4);
+    if (h->grad) h->dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, h->bytes);
     if (h->grad) h->dw = cpu_may(&c, args->dw, "dw", args->vocab, args->width, 4);
     if (c.status != WEFT_OK) return c.status;
     base = cpu_need_workspace(&c, args->workspace, workspace_bytes(h->device, args, h->grad));
@@ -151,19 +167,26 @@ static weft_status look_up(head *h, weft_error *err) {
 
 /* Copies x's rows [r0, r0 + n), those without weight as zeros; false if none has any. */
 static bool take_rows(const head *h, int64_t r0, int64_t n) {
-    const int64_t d = h->args->width;
+    const int64_t row = h->args->width * h->bytes;
     bool any = false;
     int64_t i = 0;
     for (i = 0; i < n; i++) {
         const bool counts = h->weights[r0 + i] != 0;
         any = any || counts;
         if (counts) {
-            memcpy(h->rows + i * d, h->x + (r0 + i) * d, (size_t)d * sizeof *h->x);
+            memcpy(cpu_at(h->rows, i, row), cpu_from(h->x, r0 + i, row), (size_t)row);
         } else {
-            memset(h->rows + i * d, 0, (size_t)d * sizeof *h->x);
+            memset(cpu_at(h->rows, i, row), 0, (size_t)row);
         }
     }
     return any;
+}
+
+/* weight * (exp(x - max) / sum - [target]) from a row of exp(x - max), in place. */
+static void row_gradient(const head *h, float *row, int64_t target, float weight, double sum) {
+    h->device->loops->scale(row, h->args->vocab, (float)((double)weight / sum));
+    row[target] -= weight;
+    if (h->bytes < (int64_t)sizeof *row) h->device->loops->bf16.put(row, row, h->args->vocab, 0);
 }
 
 /* One row's loss from its logits, which become their own gradient if that is wanted. */
@@ -173,15 +196,12 @@ static double row_loss(const head *h, float *logits, int64_t r) {
     double sum = 0;
     float max = 0, target = 0;
     if (weight == 0) {
-        if (h->grad) memset(logits, 0, (size_t)v * sizeof *logits);
+        if (h->grad) memset(logits, 0, (size_t)(v * h->bytes));
         return 0;
     }
     target = logits[h->targets[r]];
     h->device->loops->exp_row(logits, v, h->grad, &max, &sum);
-    if (h->grad) {
-        h->device->loops->scale(logits, v, (float)((double)weight / sum));
-        logits[h->targets[r]] -= weight;
-    }
+    if (h->grad) row_gradient(h, logits, h->targets[r], weight, sum);
     return (double)weight * ((double)max + log(sum) - (double)target);
 }
 
@@ -196,14 +216,14 @@ static void chunk_losses(const head *h, int64_t r0, int64_t n) {
 
 /* dx's rows of the chunk, and its term of dw. */
 static weft_status chunk_gradients(const head *h, int64_t r0, int64_t n, bool first, weft_error *err) {
-    const int64_t d = h->args->width;
+    const int64_t row = h->args->width * h->bytes;
     weft_status status = WEFT_OK;
     int64_t i = 0;
     if (h->dx != NULL) {
-        const product p = dx_of(h, n, h->dx + r0 * d);
+        const product p = dx_of(h, n, cpu_at(h->dx, r0, row));
         status = product_run(h->device, &p, h->scratch, h->kernel, err);
         for (i = 0; i < n; i++) {
-            if (h->weights[r0 + i] == 0) memset(h->dx + (r0 + i) * d, 0, (size_t)d * sizeof *h->dx);
+            if (h->weights[r0 + i] == 0) memset(cpu_at(h->dx, r0 + i, row), 0, (size_t)row);
         }
     }
     if (status == WEFT_OK && h->dw != NULL) {
@@ -224,12 +244,12 @@ static void finish_dw(const head *h, bool any) {
     if (h->whole == NULL) return;
 #pragma omp parallel for schedule(static) num_threads(h->device->threads)
     for (int64_t i = 0; i < n; i += CPU_GRAIN) {
-        h->device->loops->add(h->dw + i, h->dw + i, h->whole + i, cpu_min(CPU_GRAIN, n - i));
+        h->device->loops->f32.add(h->dw + i, h->dw + i, h->whole + i, cpu_min(CPU_GRAIN, n - i));
     }
 }
 
 static weft_status head_run(head *h, weft_error *err) {
-    const int64_t rows = h->args->rows, d = h->args->width;
+    const int64_t rows = h->args->rows, row = h->args->width * h->bytes;
     bool any = false;
     int64_t r0 = 0;
     weft_status status = look_up(h, err);
@@ -239,7 +259,7 @@ static weft_status head_run(head *h, weft_error *err) {
         const int64_t n = cpu_min(h->chunk, rows - r0);
         product p;
         if (!take_rows(h, r0, n)) {
-            if (h->dx != NULL) memset(h->dx + r0 * d, 0, (size_t)(n * d) * sizeof *h->dx);
+            if (h->dx != NULL) memset(cpu_at(h->dx, r0, row), 0, (size_t)(n * row));
             continue;
         }
         p = logits_of(h, n);

@@ -32,33 +32,44 @@ typedef struct cpu_scores {
     int masked;                  /* 0: every query sees every key of the block */
 } cpu_scores;
 
-typedef struct cpu_loops {
+/* Loops over activations, which are fp32 or bf16 in memory (`void *`: whole elements, at any multiple of their size)
+ * and fp32 in between; what is stored is rounded once. */
+typedef struct cpu_cells {
     /* y = a + b */
-    void (*add)(float *y, const float *a, const float *b, int64_t n);
+    void (*add)(void *y, const void *a, const void *b, int64_t n);
+    /* out = or += in, from memory's type and into it; put's out may begin where in does */
+    void (*take)(float *out, const void *in, int64_t n, int accumulate);
+    void (*put)(void *out, const float *in, int64_t n, int accumulate);
+    /* Sum of a * b. */
+    float (*dot)(const void *a, const void *b, int64_t n);
     /* y = silu(gate) * up */
-    void (*swiglu)(float *y, const float *gate, const float *up, int64_t n);
+    void (*swiglu)(void *y, const void *gate, const void *up, int64_t n);
     /* dgate (+)= dy up silu'(gate), dup (+)= dy silu(gate); either may be NULL */
-    void (*swiglu_backward)(float *dgate, float *dup, const float *dy, const float *gate, const float *up, int64_t n,
+    void (*swiglu_backward)(void *dgate, void *dup, const void *dy, const void *gate, const void *up, int64_t n,
                             int add_gate, int add_up);
     /* One row: y = x * r * gain, returns r = 1 / sqrt(mean(x^2) + eps). */
-    float (*norm_row)(float *y, const float *x, const float *gain, int64_t width, double eps);
+    float (*norm_row)(void *y, const void *x, const float *gain, int64_t width, double eps);
     /* One row: dx (+)= ..., dgain += dy x r; either may be NULL. r < 0: compute it. */
-    void (*norm_row_backward)(float *dx, float *dgain, const float *dy, const float *x, const float *gain, float r,
+    void (*norm_row_backward)(void *dx, float *dgain, const void *dy, const void *x, const float *gain, float r,
                               int64_t width, double eps, int add_dx);
     /* One head: pairs (x[i], x[i + half]) turned by cos and sin, (half) each. */
-    void (*rope_head)(float *y, const float *x, const float *cosine, const float *sine, int64_t half, int inverse,
+    void (*rope_head)(void *y, const void *x, const float *cosine, const float *sine, int64_t half, int inverse,
                       int accumulate);
+    /* out (width, CPU_BLOCK) = factor * in^T, in (rows, width) with distance ld; columns from rows on are zero. */
+    void (*transpose)(float *out, const void *in, int64_t ld, int64_t rows, int64_t width, float factor);
+    /* out (rows, width up to a multiple of CPU_WIDTH) = factor * in (rows, width) with distance ld; the padding is
+     * zero. */
+    void (*pack)(float *out, const void *in, int64_t ld, int64_t rows, int64_t width, float factor);
+} cpu_cells;
+
+typedef struct cpu_loops {
+    cpu_cells f32, bf16;
     /* max(x) and the sum of exp(x - max); x becomes exp(x - max) if keep. */
     void (*exp_row)(float *x, int64_t n, int keep, float *max, double *sum);
     /* x *= factor */
     void (*scale)(float *x, int64_t n, float factor);
     /* Sums of squares of `blocks` blocks of 64 elements, each in order. */
     void (*square_blocks)(double *sums, const float *x, int64_t blocks);
-    /* out (width, CPU_BLOCK) = factor * in^T, in (rows, width) with distance ld; columns from rows on are zero. */
-    void (*transpose)(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor);
-    /* out (rows, width up to a multiple of CPU_WIDTH) = factor * in (rows, width) with distance ld; the padding is
-     * zero. */
-    void (*pack)(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor);
     void (*small)(const cpu_small *p);
     /* Scores into unnormalised probabilities under the running maximum: max and sum (CPU_BLOCK) are brought up to date
      * and decay (CPU_BLOCK) is what the sums made so far must be multiplied by. */
@@ -67,8 +78,6 @@ typedef struct cpu_loops {
     void (*probabilities)(const cpu_scores *p, const float *lse);
     /* d (keys, CPU_BLOCK) = p * (d - delta) */
     void (*score_gradient)(float *d, const float *p, const float *delta, int64_t keys);
-    /* Sum of a * b. */
-    float (*dot)(const float *a, const float *b, int64_t n);
     /* Chains of x = x * factor + term in registers, enough of them to keep the units busy, `rounds` long. Returns how
      * many operations that were; *left depends on all of them. */
     double (*multiply_add)(float *left, int64_t rounds, float factor, float term);

@@ -3,114 +3,43 @@
 #include "loops.h"
 #include "simd.h"
 
-static void loop_add(float *y, const float *a, const float *b, int64_t n) {
-    int64_t i;
-    for (i = 0; i < n; i += VEC_LANES)
-        vec_put(y, vec_get(a, i, n) + vec_get(b, i, n), i, n);
+INLINE vec sigmoid(vec x) {
+    return vec_set(1.0f) / (vec_set(1.0f) + vec_exp(vec_set(0.0f) - x));
 }
+
+INLINE float bf16_to_float(uint16_t x) {
+    const uint32_t u = (uint32_t)x << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+#define CELL          float
+#define CELL_GET      vec_get
+#define CELL_PUT      vec_put
+#define CELL_WIDEN(x) (x)
+#define CELLS(name)   name##_f32
+#include "loops_cells.h"
+
+#define CELL          uint16_t
+#define CELL_GET      bf16_get
+#define CELL_PUT      bf16_put
+#define CELL_WIDEN(x) bf16_to_float(x)
+#define CELLS(name)   name##_bf16
+#include "loops_cells.h"
+
+#define CELLS_TABLE(type)                                                                                              \
+    {                                                                                                                  \
+        .add = add_##type, .take = take_##type, .put = put_##type, .dot = dot_##type, .swiglu = swiglu_##type,         \
+        .swiglu_backward = swiglu_backward_##type, .norm_row = norm_row_##type,                                        \
+        .norm_row_backward = norm_row_backward_##type, .rope_head = rope_head_##type, .transpose = transpose_##type,   \
+        .pack = pack_##type,                                                                                           \
+    }
 
 static void loop_scale(float *x, int64_t n, float factor) {
     int64_t i;
     for (i = 0; i < n; i += VEC_LANES)
         vec_put(x, vec_get(x, i, n) * vec_set(factor), i, n);
-}
-
-static float loop_dot(const float *a, const float *b, int64_t n) {
-    vec sum = vec_set(0.0f);
-    int64_t i;
-    for (i = 0; i < n; i += VEC_LANES)
-        sum = vec_fma(vec_get(a, i, n), vec_get(b, i, n), sum);
-    return vec_sum(sum);
-}
-
-/* ---- swiglu ---- */
-
-INLINE vec sigmoid(vec x) {
-    return vec_set(1.0f) / (vec_set(1.0f) + vec_exp(vec_set(0.0f) - x));
-}
-
-static void loop_swiglu(float *y, const float *gate, const float *up, int64_t n) {
-    int64_t i;
-    for (i = 0; i < n; i += VEC_LANES) {
-        const vec g = vec_get(gate, i, n);
-        vec_put(y, g * sigmoid(g) * vec_get(up, i, n), i, n);
-    }
-}
-
-/* silu'(g) = s + g s (1 - s) with s = sigmoid(g) */
-static void loop_swiglu_backward(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
-                                 int64_t n, int add_gate, int add_up) {
-    int64_t i;
-    for (i = 0; i < n; i += VEC_LANES) {
-        const vec g = vec_get(gate, i, n), u = vec_get(up, i, n), d = vec_get(dy, i, n);
-        const vec s = sigmoid(g), silu = g * s;
-        vec to_gate = d * u * vec_fma(silu, vec_set(1.0f) - s, s), to_up = d * silu;
-        if (dgate != NULL) {
-            if (add_gate) to_gate += vec_get(dgate, i, n);
-            vec_put(dgate, to_gate, i, n);
-        }
-        if (dup != NULL) {
-            if (add_up) to_up += vec_get(dup, i, n);
-            vec_put(dup, to_up, i, n);
-        }
-    }
-}
-
-/* ---- rms_norm ---- */
-
-/* Squares that overflow would give a factor of zero, and a row of zeros that nobody notices: it is NaN instead. */
-INLINE float norm_factor(const float *x, int64_t width, double eps) {
-    const double mean = (double)loop_dot(x, x, width) / (double)width;
-    return (float)(1.0 / sqrt(mean + eps) + 0.0 * mean);
-}
-
-static float loop_norm_row(float *y, const float *x, const float *gain, int64_t width, double eps) {
-    const float r = norm_factor(x, width, eps);
-    int64_t i;
-    for (i = 0; i < width; i += VEC_LANES) {
-        vec_put(y, vec_get(x, i, width) * vec_set(r) * vec_get(gain, i, width), i, width);
-    }
-    return r;
-}
-
-/* dx = r (gain dy) - x r^3 / width * sum(gain dy x). dgain first: dx may lie on dy. */
-static void loop_norm_row_backward(float *dx, float *dgain, const float *dy, const float *x, const float *gain, float r,
-                                   int64_t width, double eps, int add_dx) {
-    vec sum = vec_set(0.0f);
-    float along = 0;
-    int64_t i;
-    if (r < 0) r = norm_factor(x, width, eps);
-    for (i = 0; i < width; i += VEC_LANES) {
-        const vec d = vec_get(dy, i, width), v = vec_get(x, i, width);
-        sum = vec_fma(d * vec_get(gain, i, width), v, sum);
-        if (dgain != NULL) vec_put(dgain, vec_get(dgain, i, width) + d * (v * vec_set(r)), i, width);
-    }
-    if (dx == NULL) return;
-    along = (float)((double)vec_sum(sum) * r * r * r / (double)width);
-    for (i = 0; i < width; i += VEC_LANES) {
-        const vec own = vec_get(dy, i, width) * vec_get(gain, i, width) * vec_set(r);
-        vec d = own - vec_get(x, i, width) * vec_set(along);
-        if (add_dx) d += vec_get(dx, i, width);
-        vec_put(dx, d, i, width);
-    }
-}
-
-/* ---- rope ---- */
-
-static void loop_rope_head(float *y, const float *x, const float *cosine, const float *sine, int64_t half, int inverse,
-                           int accumulate) {
-    int64_t i;
-    for (i = 0; i < half; i += VEC_LANES) {
-        const vec a = vec_get(x, i, half), b = vec_get(x + half, i, half);
-        const vec c = vec_get(cosine, i, half), s = vec_get(sine, i, half) * vec_set(inverse ? -1.0f : 1.0f);
-        vec low = a * c - b * s, high = b * c + a * s;
-        if (accumulate) {
-            low += vec_get(y, i, half);
-            high += vec_get(y + half, i, half);
-        }
-        vec_put(y, low, i, half);
-        vec_put(y + half, high, i, half);
-    }
 }
 
 /* ---- the head's softmax ---- */
@@ -254,27 +183,6 @@ static void loop_small(const cpu_small *p) {
 
 /* ---- attention ---- */
 
-static void loop_transpose(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor) {
-    int64_t i, j;
-    for (j = 0; j < width; j++) {
-        for (i = 0; i < rows; i++)
-            out[j * CPU_BLOCK + i] = in[i * ld + j] * factor;
-        for (; i < CPU_BLOCK; i++)
-            out[j * CPU_BLOCK + i] = 0.0f;
-    }
-}
-
-static void loop_pack(float *out, const float *in, int64_t ld, int64_t rows, int64_t width, float factor) {
-    const int64_t padded = (width + CPU_WIDTH - 1) / CPU_WIDTH * CPU_WIDTH;
-    int64_t i, j;
-    for (i = 0; i < rows; i++) {
-        for (j = 0; j < padded; j += VEC_LANES) {
-            const vec v = j < width ? vec_get(in + i * ld, j, width) : vec_set(0.0f);
-            vec_store(out + i * padded + j, v * vec_set(factor));
-        }
-    }
-}
-
 INLINE void mask_scores(const cpu_scores *p) {
     int64_t j;
     int i;
@@ -351,21 +259,14 @@ static double loop_multiply_add(float *left, int64_t rounds, float factor, float
 }
 
 const cpu_loops LOOPS_TABLE = {
-    .add = loop_add,
-    .swiglu = loop_swiglu,
-    .swiglu_backward = loop_swiglu_backward,
-    .norm_row = loop_norm_row,
-    .norm_row_backward = loop_norm_row_backward,
-    .rope_head = loop_rope_head,
+    .f32 = CELLS_TABLE(f32),
+    .bf16 = CELLS_TABLE(bf16),
     .exp_row = loop_exp_row,
     .scale = loop_scale,
     .square_blocks = loop_square_blocks,
-    .transpose = loop_transpose,
-    .pack = loop_pack,
     .small = loop_small,
     .softmax = loop_softmax,
     .probabilities = loop_probabilities,
     .score_gradient = loop_score_gradient,
-    .dot = loop_dot,
     .multiply_add = loop_multiply_add,
 };

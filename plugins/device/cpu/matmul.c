@@ -10,7 +10,9 @@ static product product_of(const weft_matmul *args) {
                        .ldc = args->ldc,
                        .transpose_a = args->transpose_a != 0,
                        .transpose_b = args->transpose_b != 0,
-                       .mode = args->accumulate ? PRODUCT_ADD : PRODUCT_SET};
+                       .mode = args->accumulate ? PRODUCT_ADD : PRODUCT_SET,
+                       .dtype = args->dtype_a,
+                       .dtype_c = args->dtype_c};
     return p;
 }
 
@@ -20,14 +22,29 @@ int64_t cpu_matmul_workspace(const weft_device *device, const weft_matmul *args)
 }
 
 /* A matrix of rows x width at distance ld: what lies beyond the last row's end is not touched. */
-static float *matrix(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld) {
+static void *matrix(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld,
+                    int32_t dtype) {
     if (c->status == WEFT_OK && ld < cpu_max(width, 1)) {
         c->status =
             weft_error_set(c->err, WEFT_E_HOST, "%s on device cpu: rows of operand %s are %lld apart and %lld wide.",
                            c->kernel, name, (long long)ld, (long long)width);
     }
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
-    return cpu_need(c, ref, name, (rows - 1) * ld + width, 1, sizeof(float));
+    return cpu_need(c, ref, name, (rows - 1) * ld + width, 1, weft_dtype_bytes(dtype));
+}
+
+/* Both operands in fp32, or both in bf16 and the result in either. */
+static void check_dtypes(cpu_check *c, const weft_matmul *args) {
+    (void)cpu_check_dtype(c, "a", args->dtype_a);
+    (void)cpu_check_dtype(c, "b", args->dtype_b);
+    (void)cpu_check_dtype(c, "c", args->dtype_c);
+    if (c->status != WEFT_OK) return;
+    if (args->dtype_a == args->dtype_b && (args->dtype_a == WEFT_BF16 || args->dtype_c == WEFT_F32)) return;
+    c->status =
+        weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                       "matmul on device cpu: a is %s, b is %s and c is %s; both operands may be fp32 with c in "
+                       "fp32, or both bf16 with c in fp32 or bf16. Convert one first.",
+                       weft_dtype_name(args->dtype_a), weft_dtype_name(args->dtype_b), weft_dtype_name(args->dtype_c));
 }
 
 CPU_KERNEL(matmul, weft_matmul) {
@@ -37,18 +54,16 @@ CPU_KERNEL(matmul, weft_matmul) {
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     p = product_of(args);
-    cpu_check_f32(&c, "a", args->dtype_a);
-    cpu_check_f32(&c, "b", args->dtype_b);
-    cpu_check_f32(&c, "c", args->dtype_c);
+    check_dtypes(&c, args);
     cpu_check_size(&c, "m", p.m, 0);
     cpu_check_size(&c, "n", p.n, 0);
     cpu_check_size(&c, "k", p.k, 0);
     cpu_check_size(&c, "lda", p.lda, 1);
     cpu_check_size(&c, "ldb", p.ldb, 1);
     cpu_check_size(&c, "ldc", p.ldc, 1);
-    p.a = matrix(&c, args->a, "a", p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda);
-    p.b = matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb);
-    p.c = matrix(&c, args->c, "c", p.m, p.n, p.ldc);
+    p.a = matrix(&c, args->a, "a", p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.dtype);
+    p.b = matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.dtype);
+    p.c = matrix(&c, args->c, "c", p.m, p.n, p.ldc, p.dtype_c);
     if (c.status != WEFT_OK) return c.status;
     workspace = cpu_need_workspace(&c, args->workspace, product_workspace(device, &p));
     if (c.status != WEFT_OK) return c.status;

@@ -16,42 +16,52 @@ int64_t cpu_rms_norm_backward_workspace(const weft_device *device, const weft_rm
 
 CPU_KERNEL(rms_norm, weft_rms_norm) {
     cpu_check c = cpu_check_begin("rms_norm", args->struct_size, sizeof *args, err);
-    const float *x = NULL, *gain = NULL;
-    float *y = NULL, *rstd = NULL;
+    const cpu_cells *cells = cpu_cells_of(device, args->dtype);
+    const float *gain = NULL;
+    const void *x = NULL;
+    void *y = NULL;
+    float *rstd = NULL;
+    int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    cpu_check_f32(&c, "dtype", args->dtype);
+    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
     cpu_check_size(&c, "rows", args->rows, 0);
     cpu_check_size(&c, "width", args->width, 1);
-    x = cpu_need(&c, args->x, "x", args->rows, args->width, 4);
+    x = cpu_need(&c, args->x, "x", args->rows, args->width, bytes);
     gain = cpu_need(&c, args->gain, "gain", args->width, 1, 4);
-    y = cpu_need(&c, args->y, "y", args->rows, args->width, 4);
+    y = cpu_need(&c, args->y, "y", args->rows, args->width, bytes);
     rstd = cpu_may(&c, args->rstd, "rstd", args->rows, 1, 4);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t r = 0; r < args->rows; r++) {
         const int64_t at = r * args->width;
-        const float factor = device->loops->norm_row(y + at, x + at, gain, args->width, args->eps);
+        const float factor =
+            cells->norm_row(cpu_at(y, at, bytes), cpu_from(x, at, bytes), gain, args->width, args->eps);
         if (rstd != NULL) rstd[r] = factor;
     }
     return WEFT_OK;
 }
 
 typedef struct norm_operands {
-    const float *x, *gain, *rstd, *dy;
-    float *dx, *dgain, *runs;
+    const cpu_cells *cells;
+    int64_t bytes; /* of an element of x, dy and dx */
+    const float *gain, *rstd;
+    const void *x, *dy;
+    void *dx;
+    float *dgain, *runs;
 } norm_operands;
 
 /* Rows of run i; its part of dgain lies at its own place in the workspace. */
-static void backward_run(const weft_device *device, const weft_rms_norm *args, const norm_operands *o, int64_t i) {
+static void backward_run(const weft_rms_norm *args, const norm_operands *o, int64_t i) {
     const int64_t n = runs_of(args->rows), width = args->width, end = cpu_cut(args->rows, n, i + 1);
     float *part = o->dgain == NULL ? NULL : o->runs + i * cpu_floats(width) / 4;
     int64_t r = 0;
     if (part != NULL) memset(part, 0, (size_t)width * sizeof *part);
     for (r = cpu_cut(args->rows, n, i); r < end; r++) {
-        device->loops->norm_row_backward(o->dx == NULL ? NULL : o->dx + r * width, part, o->dy + r * width,
-                                         o->x + r * width, o->gain, o->rstd == NULL ? -1.0f : o->rstd[r], width,
-                                         args->eps, args->accumulate_dx);
+        const int64_t at = r * width;
+        o->cells->norm_row_backward(cpu_at(o->dx, at, o->bytes), part, cpu_from(o->dy, at, o->bytes),
+                                    cpu_from(o->x, at, o->bytes), o->gain, o->rstd == NULL ? -1.0f : o->rstd[r], width,
+                                    args->eps, args->accumulate_dx);
     }
 }
 
@@ -64,9 +74,9 @@ static void add_runs(const weft_device *device, const weft_rms_norm *args, const
         return;
     }
     for (i = 1; i < n; i++)
-        device->loops->add(o->runs, o->runs, o->runs + i * distance, width);
+        device->loops->f32.add(o->runs, o->runs, o->runs + i * distance, width);
     if (args->accumulate_dgain) {
-        device->loops->add(o->dgain, o->dgain, o->runs, width);
+        device->loops->f32.add(o->dgain, o->dgain, o->runs, width);
     } else {
         memcpy(o->dgain, o->runs, (size_t)width * sizeof *o->dgain);
     }
@@ -74,23 +84,23 @@ static void add_runs(const weft_device *device, const weft_rms_norm *args, const
 
 CPU_KERNEL(rms_norm_backward, weft_rms_norm) {
     cpu_check c = cpu_check_begin("rms_norm_backward", args->struct_size, sizeof *args, err);
-    norm_operands o = {0};
+    norm_operands o = {.cells = cpu_cells_of(device, args->dtype)};
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    cpu_check_f32(&c, "dtype", args->dtype);
+    o.bytes = cpu_check_dtype(&c, "dtype", args->dtype);
     cpu_check_size(&c, "rows", args->rows, 0);
     cpu_check_size(&c, "width", args->width, 1);
-    o.x = cpu_need(&c, args->x, "x", args->rows, args->width, 4);
+    o.x = cpu_need(&c, args->x, "x", args->rows, args->width, o.bytes);
     o.gain = cpu_need(&c, args->gain, "gain", args->width, 1, 4);
     o.rstd = cpu_may(&c, args->rstd, "rstd", args->rows, 1, 4);
-    o.dy = cpu_need(&c, args->dy, "dy", args->rows, args->width, 4);
-    o.dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, 4);
+    o.dy = cpu_need(&c, args->dy, "dy", args->rows, args->width, o.bytes);
+    o.dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, o.bytes);
     o.dgain = cpu_may(&c, args->dgain, "dgain", args->width, 1, 4);
     o.runs = cpu_need_workspace(&c, args->workspace, cpu_rms_norm_backward_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < runs_of(args->rows); i++)
-        backward_run(device, args, &o, i);
+        backward_run(args, &o, i);
     add_runs(device, args, &o);
     return WEFT_OK;
 }

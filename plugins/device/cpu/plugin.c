@@ -44,8 +44,8 @@ static void choose_isa(weft_device *d) {
     if ((isa & avx512) == avx512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
         d->loops = &cpu_loops_avx512;
         d->packs = false;
-        d->has_bf16 = (isa & bf16) == bf16;
-        name = d->has_bf16 ? "avx512-bf16" : "avx512";
+        if ((isa & bf16) == bf16 && __builtin_cpu_supports("avx512bf16")) d->pairs = &cpu_pairs_avx512;
+        name = d->pairs != NULL ? "avx512-bf16" : "avx512";
     } else if ((isa & avx2) == avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         d->loops = &cpu_loops_avx2;
         name = "avx2";
@@ -83,7 +83,7 @@ static void destroy(weft_device *device) {
 static void info(const weft_device *device, weft_device_info *out) {
     const dnnl_version_t *v = dnnl_version();
     const uint32_t size = out->struct_size;
-    weft_device_info i = {.struct_size = size, .threads = device->threads, .has_bf16 = device->has_bf16};
+    weft_device_info i = {.struct_size = size, .threads = device->threads, .has_bf16 = device->pairs != NULL};
     memcpy(i.name, device->name, sizeof i.name);
     memcpy(i.isa, device->isa, sizeof i.isa);
     (void)snprintf(i.backend, sizeof i.backend, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);

@@ -1,4 +1,4 @@
-/* product.h: fp32 matrix products for the kernels. Not for blocks of attention, which are too small to be cut. */
+/* product.h: matrix products for the kernels. Not for blocks of attention, which are too small to be cut. */
 #ifndef WEFT_DEVICE_CPU_PRODUCT_H
 #define WEFT_DEVICE_CPU_PRODUCT_H
 
@@ -10,13 +10,15 @@ typedef enum product_mode {
     PRODUCT_CHAIN /* c += product, added wherever that is cheapest: for sums that are one chain anyway */
 } product_mode;
 
-/* c (m,n) from op(a) (m,k) and op(b) (k,n), row-major, ld in elements. */
+/* c (m,n) from op(a) (m,k) and op(b) (k,n), row-major, ld in elements. Sums are fp32; a bf16 c is rounded once. */
 typedef struct product {
-    const float *a, *b;
-    float *c;
+    const void *a, *b;
+    void *c;
     int64_t m, n, k, lda, ldb, ldc;
     bool transpose_a, transpose_b;
     product_mode mode;
+    int32_t dtype;   /* of a and b: WEFT_F32 or WEFT_BF16 */
+    int32_t dtype_c; /* WEFT_F32, or WEFT_BF16 where a and b are */
 } product;
 
 /* Bytes of scratch; operands are not looked at. */

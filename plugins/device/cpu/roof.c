@@ -65,7 +65,7 @@ static weft_status measure_bandwidth(weft_device *device, double *out, weft_erro
                 memset(at + ARRAY, 0, CPU_GRAIN * sizeof *y);
                 memset(at + 2 * ARRAY, 0, CPU_GRAIN * sizeof *y);
             }
-            device->loops->add(at, at + ARRAY, at + 2 * ARRAY, CPU_GRAIN);
+            device->loops->f32.add(at, at + ARRAY, at + 2 * ARRAY, CPU_GRAIN);
         }
         speed = 3.0 * (double)ARRAY * (double)sizeof *y / (omp_get_wtime() - begin);
         if (i >= 0 && speed > best) best = speed;

@@ -1,4 +1,5 @@
-/* simd.h: one vector of floats, VEC_LANES wide, in the three instruction sets that the loops are compiled for.
+/* simd.h: one vector of floats, VEC_LANES wide, in the three instruction sets that the loops are compiled for; in
+ * memory it may be bf16.
  *
  * Included by a loops_*.c after it chose the set (LOOPS_AVX512, LOOPS_AVX2 or neither). Only what the loops use.
  * Products and sums are fused where the set can (vec_fma), and only where the text says so: the compiler contracts
@@ -147,6 +148,78 @@ INLINE void vec_store_part(float *p, vec v, int64_t n) {
 }
 #endif
 
+/* ---- bf16: the upper half of an fp32; back to the nearest, ties to even, and a NaN stays one ---- */
+
+#if defined(LOOPS_AVX512)
+INLINE vec bf16_widen(__m256i x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+INLINE __m256i bf16_narrow(vec v) {
+    const __m512i u = _mm512_castps_si512(v), high = _mm512_srli_epi32(u, 16);
+    const __m512i even = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    const __m512i near = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7FFF))), 16);
+    const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(near, nan, high, _mm512_set1_epi32(0x40)));
+}
+INLINE vec bf16_load(const uint16_t *p) {
+    return bf16_widen(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+INLINE void bf16_store(uint16_t *p, vec v) {
+    _mm256_storeu_si256((__m256i *)(void *)p, bf16_narrow(v));
+}
+INLINE vec bf16_load_part(const uint16_t *p, int64_t n) {
+    return bf16_widen(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p));
+}
+INLINE void bf16_store_part(uint16_t *p, vec v, int64_t n) {
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1u), bf16_narrow(v));
+}
+#else
+#if defined(LOOPS_AVX2)
+INLINE vec bf16_load(const uint16_t *p) {
+    const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+INLINE void bf16_store(uint16_t *p, vec v) {
+    const __m256i u = _mm256_castps_si256(v), high = _mm256_srli_epi32(u, 16);
+    const __m256i even = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    const __m256i near = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7FFF))), 16);
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i x = _mm256_blendv_epi8(near, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+#else
+INLINE vec bf16_load(const uint16_t *p) {
+    vec_bits u;
+    int i;
+    for (i = 0; i < VEC_LANES; i++)
+        u[i] = (int32_t)((uint32_t)p[i] << 16);
+    return (vec)u;
+}
+INLINE void bf16_store(uint16_t *p, vec v) {
+    typedef uint32_t bits __attribute__((vector_size(16)));
+    const bits u = (bits)v, high = u >> 16, near = (u + 0x7FFFu + (high & 1u)) >> 16, nan = (bits)(v != v);
+    const bits x = (nan & (high | 0x40u)) | (~nan & near);
+    int i;
+    for (i = 0; i < VEC_LANES; i++)
+        p[i] = (uint16_t)x[i];
+}
+#endif
+INLINE vec bf16_load_part(const uint16_t *p, int64_t n) {
+    uint16_t lanes[VEC_LANES] = {0};
+    int64_t i;
+    for (i = 0; i < n; i++)
+        lanes[i] = p[i];
+    return bf16_load(lanes);
+}
+INLINE void bf16_store_part(uint16_t *p, vec v, int64_t n) {
+    uint16_t lanes[VEC_LANES];
+    int64_t i;
+    bf16_store(lanes, v);
+    for (i = 0; i < n; i++)
+        p[i] = lanes[i];
+}
+#endif
+
 /* Lanes from i on of n in all: whole vectors but for the last. */
 INLINE vec vec_get(const float *p, int64_t i, int64_t n) {
     return i + VEC_LANES <= n ? vec_load(p + i) : vec_load_part(p + i, n - i, 0.0f);
@@ -156,6 +229,17 @@ INLINE void vec_put(float *p, vec v, int64_t i, int64_t n) {
         vec_store(p + i, v);
     } else {
         vec_store_part(p + i, v, n - i);
+    }
+}
+
+INLINE vec bf16_get(const uint16_t *p, int64_t i, int64_t n) {
+    return i + VEC_LANES <= n ? bf16_load(p + i) : bf16_load_part(p + i, n - i);
+}
+INLINE void bf16_put(uint16_t *p, vec v, int64_t i, int64_t n) {
+    if (i + VEC_LANES <= n) {
+        bf16_store(p + i, v);
+    } else {
+        bf16_store_part(p + i, v, n - i);
     }
 }
 

@@ -13,7 +13,9 @@
  * that need scratch say how much in a function of the same arguments (refs are not looked at); the caller passes it as
  * `workspace`. A gradient that a caller does not want has buffer NULL.
  * `dtype` is WEFT_F32 or WEFT_BF16 (activations); a kernel that lacks one returns WEFT_E_UNSUPPORTED. Norm gains, statistics,
- * losses and parameter gradients are fp32 always.
+ * losses and parameter gradients are fp32 always. In bf16 the arithmetic is fp32 still: operands of products are bf16 (in
+ * the head also the gradient of the logits), sums are fp32, and what is stored is rounded once, to nearest even; adding
+ * to an older value comes before that rounding.
  *
  * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
  * weights (a dtype of B in matmul), windows and soft caps of attention (fields appended), several documents in a row
@@ -58,7 +60,7 @@ typedef struct weft_matmul {
     weft_ref a, b, c;
     int64_t m, n, k;
     int64_t lda, ldb, ldc;
-    int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
+    int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype: a and b alike, fp32 into fp32 or bf16 into either */
     int32_t transpose_a, transpose_b;
     int32_t accumulate;
     weft_ref workspace;
@@ -69,7 +71,7 @@ typedef struct weft_matmul {
 typedef struct weft_rms_norm {
     uint32_t struct_size;
     uint32_t flags;
-    weft_ref x;    /* (R,D) fp32 */
+    weft_ref x;    /* (R,D) */
     weft_ref gain; /* (D) fp32 */
     weft_ref y;    /* (R,D) */
     weft_ref rstd; /* (R) fp32, kept for the backward; may be none */

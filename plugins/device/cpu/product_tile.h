@@ -1,0 +1,40 @@
+/* product_tile.h: one tile of a product on one thread, in the two ways that there are: by the matrix library
+ * (product_library.c: fp32, and bf16 widened on its way in) and by instructions for bf16 (product_pairs.c). */
+#ifndef WEFT_DEVICE_CPU_PRODUCT_TILE_H
+#define WEFT_DEVICE_CPU_PRODUCT_TILE_H
+
+#include <dnnl.h>
+
+#include "product.h"
+
+typedef struct tile {
+    int64_t m0, m1, n0, n1, k0, k1;
+} tile;
+
+/* Where the tile's result goes: its first element, the distance between rows, and how. */
+typedef struct tile_target {
+    void *c;
+    int64_t ldc;
+    int32_t dtype;
+    product_mode mode;
+} tile_target;
+
+/* A thread's scratch: panels of a and b, and the tile itself. Bytes, and where they lie (NULL: none). */
+typedef struct tile_sizes {
+    int64_t a, b, c;
+} tile_sizes;
+typedef struct tile_scratch {
+    void *a, *b;
+    float *c;
+} tile_scratch;
+
+/* Enough for any tile of up to m x n. whole: a tile spans the inner dimension and goes to p's own c. */
+tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m, int64_t n, bool whole);
+tile_sizes pairs_sizes(const product *p, int64_t m, int64_t n);
+
+dnnl_status_t library_tile(const weft_device *device, const product *p, const tile *t, const tile_scratch *s,
+                           const tile_target *to);
+void pairs_tile(const weft_device *device, const product *p, const tile *t, const tile_scratch *s,
+                const tile_target *to);
+
+#endif
