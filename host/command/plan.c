@@ -41,8 +41,9 @@ static void print_model(const weft_session *session) {
     (void)printf("layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
                  weft_unit_count(c, 4 * (e->layout->numel - all)),
                  100.0 * (double)(e->layout->numel - all) / (double)all);
-    (void)printf("batch       %lld rows = %d leaves of %d rows x %d places\n",
-                 (long long)session->run->settings.train.global_batch, e->spec.leaves, e->spec.rows,
+    (void)printf("batch       %lld rows = %d %s of %d rows x %d places\n",
+                 (long long)session->run->settings.train.global_batch, e->spec.leaves,
+                 e->spec.leaves == 1 ? "leaf" : "leaves", e->spec.rows,
                  e->spec.lengths[e->spec.n_lengths - 1]);
     (void)printf("program     %d events in a step, %d buffers; the sum of leaf gradients is ordered\n",
                  e->train.program->n_events, e->train.program->n_slots);

@@ -78,8 +78,9 @@ bool weft_number_f64(double *out, const char *text) {
 void weft_number_print(char *out, size_t size, double value) {
     for (int digits = 1; digits <= 17; digits++) {
         (void)snprintf(out, size, "%.*g", digits, value);
-        if (strtod(out, NULL) == value) return;
+        if (strtod(out, NULL) == value) break;
     }
+    if (strchr(out, 'e') != NULL && value == floor(value) && fabs(value) < 1e6) (void)snprintf(out, size, "%.0f", value);
 }
 
 bool weft_part_next(const char **rest, char separator, const char **part, size_t *n) {

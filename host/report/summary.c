@@ -44,9 +44,9 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
         (void)fprintf(to, "; validation %s documents, %s targets",
                       weft_unit_count(a, (int64_t)session->validation_info.documents),
                       weft_unit_count(b, (int64_t)session->validation_info.targets));
-    (void)fprintf(to, "\nbatch      %lld rows = %d leaves of %lld, %s steps = %.3g epochs\n",
-                  (long long)train->global_batch, engine->spec.leaves, (long long)train->micro_batch,
-                  weft_unit_count(a, session->steps),
+    (void)fprintf(to, "\nbatch      %lld rows = %d %s of %lld, %s steps = %.3g epochs\n",
+                  (long long)train->global_batch, engine->spec.leaves, engine->spec.leaves == 1 ? "leaf" : "leaves",
+                  (long long)train->micro_batch, weft_unit_count(a, session->steps),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
     (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
                   engine->device_info.backend, engine->device_info.threads, engine->device_info.threads == 1 ? "" : "s");
