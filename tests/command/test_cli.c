@@ -81,7 +81,7 @@ START_TEST(mistakes_in_the_configuration_are_status_1) {
                 {"run.ini train.clip=-1", "command line: [train] clip = -1 is outside (0,inf) | none"},
                 {"run.ini optimizer.beta1=1", "command line: [optimizer] beta1 = 1 is outside"},
                 {"run.ini optimizer.lrr=1", "command line: [optimizer] has no key lrr; did you mean lr?"},
-                {"run.ini optimizer.plugin=lion", "command line: [optimizer] plugin = lion cannot be used."},
+                {"run.ini optimizer.plugin=lion", "command line: [optimizer] plugin = lion cannot be used: "},
                 {"run.ini modle.x=1", "command line: there is no section [modle]; did you mean model?"},
                 {"run.ini train.steps=none", "set [train] steps, or epochs"},
                 {"run.ini data.path= model.plugin=", "[model] plugin = \"\" is empty"}};
