@@ -104,6 +104,22 @@ described() {
 check "plugins describe" described
 check "a plugin that is not there" says "There are: adamw, sgd" "$weft" plugins describe optimizer:adam
 
+keys_are_documented() { # the page has every line of the host's key table as it is printed
+    "$weft" config describe | sed 's/^./    &/' >keys.txt
+    [ "$(wc -l <keys.txt)" -gt 30 ] && ! grep -Fxv -f "$WEFT_SOURCE/docs/configuration.md" keys.txt
+}
+check "docs/configuration.md has the host's keys" keys_are_documented
+commands_are_documented() { # and the other every command's whole help
+    for words in train eval generate plan profile tokenize "config check" "config explain" "config describe" \
+        "plugins list" "plugins describe"; do
+        # shellcheck disable=SC2086
+        "$weft" $words --help | sed 's/^./    &/' >help.txt
+        grep -q "usage: weft $words" help.txt || { echo "no help of $words"; return 1; }
+        ! grep -Fxv -f "$WEFT_SOURCE/docs/commands.md" help.txt || { echo "of $words"; return 1; }
+    done
+}
+check "docs/commands.md has every command's help" commands_are_documented
+
 # ---- a run, its records and its result
 check "train" exits 0 "$weft" train run.ini
 check "six records" [ "$(wc -l <one/metrics.jsonl)" = 6 ]
