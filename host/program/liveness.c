@@ -105,7 +105,7 @@ static void plan_leaf(planner *p, int32_t m) {
         if (p->program->events[i].segment >= 0 && p->program->events[i].leaf == m) of[i].leaf = slot;
 }
 
-/* Out of segment s; read by all that runs segment s + 1, whose BACKWARD needs its input. */
+/* Out of segment s; read by all that runs segment s + 1, but for a BACKWARD that has on its tape all that it needs. */
 static void plan_carry(planner *p, int32_t s, int32_t m) {
     weft_event_slots *of = p->program->event_slots;
     const int32_t made = p->forward[pair(p, s, m)];
@@ -113,7 +113,7 @@ static void plan_carry(planner *p, int32_t s, int32_t m) {
     if (s + 1 < p->job->view.n_segments) {
         readers[0] = p->forward[pair(p, s + 1, m)];
         readers[1] = p->recompute[pair(p, s + 1, m)];
-        readers[2] = p->backward[pair(p, s + 1, m)];
+        if (p->job->segments[s + 1].backward_reads_carry) readers[2] = p->backward[pair(p, s + 1, m)];
     }
     for (int i = 0; i < 3; i++)
         if (readers[i] > last) last = readers[i];

@@ -31,7 +31,8 @@ typedef struct weft_segment_sizes {
     int64_t forward_work_untaped; /* scratch of a FORWARD that keeps no tape, because a RECOMPUTE follows */
     int64_t recompute_work, backward_work;
     bool has_backward;
-    bool carry_gradient;   /* its BACKWARD hands a gradient down */
+    bool backward_reads_carry; /* BACKWARD reads the carry that came in; FORWARD and RECOMPUTE always do */
+    bool carry_gradient;       /* its BACKWARD hands a gradient down */
     double forward_seconds, backward_seconds; /* of the pricer's simulation; 0: unknown */
 } weft_segment_sizes;
 
@@ -52,7 +53,7 @@ typedef struct weft_job_spec {
 /* A planned buffer: lives from event `first` to event `last`, both included. */
 typedef enum weft_slot_kind {
     WEFT_SLOT_LEAF = 1,           /* leaf: from its first FORWARD to the last event that runs a segment on it */
-    WEFT_SLOT_CARRY = 2,          /* out of segment, leaf: from its FORWARD to the last event of the next segment */
+    WEFT_SLOT_CARRY = 2, /* out of segment, leaf: from its FORWARD to the last event of the next segment that reads it */
     WEFT_SLOT_TAPE = 3,           /* segment, leaf: from FORWARD, or RECOMPUTE if there is one, to BACKWARD */
     WEFT_SLOT_CARRY_GRADIENT = 4, /* of what came out of segment, leaf: from the next one's BACKWARD to its own */
     WEFT_SLOT_LEAF_GRADIENT = 5,  /* unit, leaf: from the first BACKWARD that reads the unit to REDUCE */

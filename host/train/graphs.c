@@ -117,6 +117,7 @@ static void segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, in
         out->recompute_work = larger(out->recompute_work, size->recompute_work);
         out->backward_work = larger(out->backward_work, size->backward_work);
         out->has_backward = size->has_backward;
+        out->backward_reads_carry = out->backward_reads_carry || size->backward_reads_carry;
     }
 }
 

@@ -32,7 +32,7 @@ static const char *const tiny_names[] = {"embed",         "layers.0.attn", "laye
                                          "layers.1.attn", "layers.1.mlp",  "head"};
 static const char *const tiny_units[] = {"root", "layers.0", "layers.1", "norm"};
 static const int32_t tiny_reads[][2] = {{0, -1}, {1, -1}, {1, -1}, {2, -1}, {2, -1}, {3, -1}};
-enum { TINY_SEGMENTS = 6, TINY_UNITS = 4 };
+enum { TINY_SEGMENTS = 6, TINY_UNITS = 4, TINY_DEAF = 2 }; /* the deaf one's BACKWARD needs its tape alone */
 
 static inline void tiny_segment(tiny_job *job, const tiny_options *options, int32_t s, bool *below) {
     weft_segment_view *view = &job->segment_views[s];
@@ -47,6 +47,7 @@ static inline void tiny_segment(tiny_job *job, const tiny_options *options, int3
         if ((options->frozen >> job->reads[s][i] & 1) == 0) trained = true;
     sizes->carry = s == TINY_SEGMENTS - 1 ? 0 : 640;
     sizes->has_backward = options->mode == WEFT_MODE_TRAIN && trained;
+    sizes->backward_reads_carry = s != TINY_DEAF;
     sizes->carry_gradient = options->mode == WEFT_MODE_TRAIN && *below;
     sizes->tape = sizes->has_backward ? 1000 + 100 * s : 0;
     sizes->forward_work = 300 + 10 * s;

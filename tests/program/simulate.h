@@ -65,10 +65,11 @@ static inline uint64_t parameters_of(const simulation *sim, int32_t segment) {
     return value;
 }
 
-/* What goes into the segment: leaf, carry, parameters. */
+/* What goes into the segment: leaf, carry (where this event reads it), parameters. */
 static inline uint64_t segment_inputs(simulation *sim, const weft_event *event, const weft_event_slots *slots) {
+    const bool reads = event->kind != WEFT_EVENT_BACKWARD || sim->job->segments[event->segment].backward_reads_carry;
     uint64_t value = mix((uint64_t)event->segment, read_slot(sim, slots->leaf));
-    if (event->segment > 0) value = mix(value, read_slot(sim, slots->carry_in));
+    if (event->segment > 0 && reads) value = mix(value, read_slot(sim, slots->carry_in));
     return mix(value, parameters_of(sim, event->segment));
 }
 

@@ -325,6 +325,8 @@ START_TEST(slots_live_as_the_header_says) {
     slot = &p->slots[slot_of(p, WEFT_SLOT_CARRY, 2, -1, 0)];
     ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_FORWARD, 2, -1, 0));
     ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 3, -1, 0));
+    slot = &p->slots[slot_of(p, WEFT_SLOT_CARRY, TINY_DEAF - 1, -1, 0)];
+    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_RECOMPUTE, TINY_DEAF, -1, 0));
     slot = &p->slots[slot_of(p, WEFT_SLOT_TAPE, 2, -1, 0)];
     ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_RECOMPUTE, 2, -1, 0));
     ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 2, -1, 0));
@@ -336,6 +338,12 @@ START_TEST(slots_live_as_the_header_says) {
     slot = &p->slots[slot_of(p, WEFT_SLOT_LEAF_GRADIENT, -1, 2, 1)];
     ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_BACKWARD, 4, -1, 1));
     ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_REDUCE, -1, 2, 1));
+    bench_close(&b);
+    bench_open(&b, &plain, 100);
+    slot = &b.program->slots[slot_of(b.program, WEFT_SLOT_CARRY, TINY_DEAF - 1, -1, 0)];
+    ck_assert_int_eq(slot->last, find_event(b.program, WEFT_EVENT_FORWARD, TINY_DEAF, -1, 0));
+    ck_assert_int_eq(
+        b.program->event_slots[find_event(b.program, WEFT_EVENT_BACKWARD, TINY_DEAF, -1, 0)].carry_in, -1);
     bench_close(&b);
 }
 END_TEST
