@@ -7,6 +7,7 @@
 #include "model/region.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
+#include "train/compute.h"
 
 #include <unistd.h>
 
@@ -110,6 +111,7 @@ weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
         status = restore_file(engine, path, "master", engine->parameters.ref, false, inexact,
                               "come from the rounded weights", err);
+    if (status == WEFT_OK) status = weft_compute_copy_refresh(engine, false, err);
     if (status == WEFT_OK) status = restore_states(engine, path, record.updates, inexact, err);
     if (status == WEFT_OK) engine->stored_dtype = record.stored_dtype;
     weft_identities_clear(&record.identities);

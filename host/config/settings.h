@@ -37,7 +37,8 @@
     K(F64, warmup, "0", "[0,inf)", "steps", WEFT_SAME, "Warm-up in whole steps; below 1: a ratio of all steps.")       \
     K(I64, step_every, "none", "[1,inf) | none", "steps", WEFT_SAME, "Steps between two decays of schedule = step.")   \
     K(F64, gamma, "0.85", "(0,1]", "", WEFT_SAME, "Factor of one decay of schedule = step.")                           \
-    K(ENUM, precision, "fp32", "fp32", "", WEFT_SAME, "Type in which the model computes.")                             \
+    K(ENUM, precision, "fp32", "fp32,bf16", "", WEFT_SAME,                                                             \
+      "bf16: operands of products and stored activations; sums, gradients of parameters and masters stay fp32.")       \
     K(LIST, trainable, "all", "", "", WEFT_SAME,                                                                       \
       "What is trained: all, head, first:N, last:N (layers), or parameter names with *.")                              \
     K(BOOL, activation_checkpointing, "no", "", "", WEFT_SAME,                                                         \
@@ -83,7 +84,7 @@ typedef enum weft_schedule_kind {
     WEFT_SCHEDULE_COSINE,
     WEFT_SCHEDULE_STEP
 } weft_schedule_kind;
-typedef enum weft_precision { WEFT_PRECISION_FP32 } weft_precision;
+typedef enum weft_precision { WEFT_PRECISION_FP32, WEFT_PRECISION_BF16 } weft_precision;
 typedef enum weft_save_dtype { WEFT_SAVE_AUTO, WEFT_SAVE_FP32, WEFT_SAVE_BF16, WEFT_SAVE_FP16 } weft_save_dtype;
 
 /* "none", "50" (steps) or "5%" (of all steps). */

@@ -25,6 +25,11 @@ typedef struct weft_parameter {
     int64_t offset;  /* elements from the start of its group's region */
 } weft_parameter;
 
+/* A matrix or a table of rows: what products read, in the type that the model computes in. Gains and biases are not. */
+static inline bool weft_parameter_is_matrix(const weft_parameter *parameter) {
+    return parameter->role != WEFT_WEIGHT_GAIN && !parameter->is_bias;
+}
+
 struct weft_weight {
     int32_t parameter; /* index */
     int32_t bias;      /* index, or -1 */

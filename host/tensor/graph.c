@@ -8,6 +8,9 @@ static weft_status check_spec(const weft_declared *declared, int32_t segment, co
     if (segment < 0 || segment >= declared->n_segments)
         return weft_error_set(err, WEFT_E_HOST, "segment %d does not exist; the model has %d", segment,
                               declared->n_segments);
+    if (spec->dtype != WEFT_F32 && spec->dtype != WEFT_BF16)
+        return weft_error_set(err, WEFT_E_HOST, "a segment cannot be recorded in %s; fp32 and bf16 are possible",
+                              weft_dtype_name(spec->dtype));
     if (spec->rows < 1 || spec->length < 1)
         return weft_error_set(err, WEFT_E_HOST, "a leaf of %d rows of %d places cannot be recorded", spec->rows,
                               spec->length);
@@ -80,7 +83,7 @@ weft_status weft_graph_record(weft_graph **out, const weft_declared *declared, i
     graph->declared = declared;
     graph->segment = segment;
     graph->spec = *spec;
-    graph->dtype = WEFT_F32;
+    graph->dtype = spec->dtype;
     graph->head = -1;
     graph->failure = failure;
     status = run_forward(graph, &failure);

@@ -14,6 +14,8 @@
 
 typedef struct weft_graph_spec {
     int32_t mode;         /* weft_mode */
+    int32_t dtype;        /* WEFT_F32 or WEFT_BF16: of values, their gradients, the key-value state, and of the matrices
+                             that products read. Gains, statistics, losses, logits and gradients of parameters are fp32 */
     int32_t rows, length; /* B, T of the leaf */
     int32_t cache_rows;   /* GENERATE: places that the key-value state holds; else 0 */
     bool carry_gradient;  /* TRAIN: the gradient of the carry that comes in is wanted (something below is trained) */
@@ -57,7 +59,7 @@ typedef struct weft_slot_ref {
 
 typedef struct weft_graph_binding {
     weft_stream *stream;
-    const weft_ref *parameters;     /* [n_parameters of the model]: the values that products read (fp32) */
+    const weft_ref *parameters;     /* [n_parameters of the model]: matrices in the spec's dtype, gains in fp32 */
     const weft_slot_ref *gradients; /* [n_parameters]: leaf-gradient storage; buffer NULL where not trained */
     const weft_slot_ref *tables;    /* [n_tables] */
     weft_slot_ref ids, targets, weights, starts, positions; /* the leaf, (B,T) each */
@@ -92,8 +94,8 @@ weft_status weft_graph_forward(const weft_graph *graph, const weft_graph_binding
                                weft_error *err);
 weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_binding *binding, weft_error *err);
 
-/* A value that the segment named with `output` (EVALUATE), as the last forward with this binding left it: `width` fp32
- * per place, valid until its slot is written again. False: no such name. */
+/* A value that the segment named with `output` (EVALUATE), as the last forward with this binding left it: `width`
+ * elements of the spec's dtype per place, valid until its slot is written again. False: no such name. */
 bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
                        int64_t *width);
 

@@ -79,10 +79,12 @@ static int32_t read_index(const weft_graph *graph, int32_t parameter) {
 
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter) {
     const weft_graph *graph = lowering->graph;
+    const weft_parameter *p = &graph->declared->parameters[parameter];
+    const int32_t dtype = weft_parameter_is_matrix(p) ? graph->dtype : WEFT_F32;
     int32_t *storage = &lowering->parameter_of[read_index(graph, parameter)];
     if (*storage == 0)
-        *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0,
-                                      graph->declared->parameters[parameter].numel * weft_dtype_bytes(WEFT_F32));
+        *storage =
+            weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0, p->numel * weft_dtype_bytes(dtype));
     return *storage;
 }
 

@@ -54,7 +54,7 @@ struct weft_graph {
     const weft_declared *declared;
     int32_t segment;
     weft_graph_spec spec;
-    int32_t dtype; /* of activations */
+    int32_t dtype; /* the spec's */
 
     weft_value_record *values; /* [0] stands for the invalid value */
     int32_t n_values, values_capacity;
@@ -87,8 +87,9 @@ static inline weft_value_record *weft_graph_value(const weft_graph *graph, weft_
     return &graph->values[value.id];
 }
 
+/* In whole words of 32 bits, in which memory is filled. */
 static inline int64_t weft_value_bytes(const weft_value_record *value) {
-    return value->count * weft_dtype_bytes(value->dtype);
+    return (value->count * weft_dtype_bytes(value->dtype) + 3) / 4 * 4;
 }
 
 /* Notes the first mistake; later ones are its consequences. Returns the invalid value. */

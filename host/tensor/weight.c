@@ -67,15 +67,16 @@ static weft_matmul product(const weft_lowering *l, int64_t m, int64_t n, int64_t
                               .ldb = n,
                               .ldc = n,
                               .dtype_a = l->graph->dtype,
-                              .dtype_b = WEFT_F32,
+                              .dtype_b = l->graph->dtype,
                               .dtype_c = l->graph->dtype};
     return args;
 }
 
-void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y, int32_t x, int64_t m, int64_t stride,
-                         int64_t offset) {
+void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y, int32_t dtype_y, int32_t x, int64_t m,
+                         int64_t stride, int64_t offset) {
     const int64_t size = weft_dtype_bytes(l->graph->dtype);
     weft_matmul args = product(l, m, weight->out, weight->in);
+    args.dtype_c = dtype_y;
     args.lda = stride;
     args.transpose_b = 1; /* W is (out, in) */
     args.ldb = weight->in;
@@ -103,7 +104,6 @@ void weft_weight_product_dw(weft_lowering *l, const weft_weight *weight, int32_t
     if (dw == 0) return;
     args.transpose_a = 1; /* dy is (m, out) */
     args.lda = weight->out;
-    args.dtype_b = l->graph->dtype;
     args.dtype_c = WEFT_F32;
     weft_lower_begin(l, &weft_kernel_matmul_dw, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);

@@ -2,6 +2,7 @@
 #include "train/buffers.h"
 
 #include "model/weights.h"
+#include "train/compute.h"
 
 #include <stdlib.h>
 
@@ -80,7 +81,7 @@ void weft_engine_plan_bytes(weft_engine *engine) {
     int64_t sizes[N_SCALAR_PARTS];
     const weft_stage *stage = highest_stage(engine);
     memset(b, 0, sizeof *b);
-    b->line[WEFT_ACCOUNT_PARAMETERS] = engine->layout->numel * 4;
+    b->line[WEFT_ACCOUNT_PARAMETERS] = engine->layout->numel * 4 + weft_compute_copy_bytes(engine);
     if (engine->spec.training) {
         b->line[WEFT_ACCOUNT_GRADIENTS] = engine->layout->trainable_numel * 4;
         b->line[WEFT_ACCOUNT_OPTIMIZER] = engine->layout->trainable_numel * 4 * engine->n_states;
@@ -146,7 +147,7 @@ static bool decays(const weft_engine *engine, const weft_parameter *parameter) {
     const weft_part *part = &engine->run->parts[WEFT_PART_OPTIMIZER];
     const char *choice = weft_part_choice(part, "decay");
     if (choice == NULL || strcmp(choice, "matrices") != 0) return true;
-    return parameter->role != WEFT_WEIGHT_GAIN && !parameter->is_bias;
+    return weft_parameter_is_matrix(parameter);
 }
 
 /* A row per trained parameter, group after group; offsets count from the group's start. */
@@ -176,8 +177,8 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
 }
 
 static weft_status take_parameters(weft_engine *engine, weft_error *err) {
-    weft_status status = weft_account_take(&engine->account, &engine->parameters,
-                                           engine->bytes.line[WEFT_ACCOUNT_PARAMETERS], WEFT_ACCOUNT_PARAMETERS, err);
+    weft_status status = weft_account_take(&engine->account, &engine->parameters, engine->layout->numel * 4,
+                                           WEFT_ACCOUNT_PARAMETERS, err);
     engine->parameter_refs = calloc((size_t)engine->declared->n_parameters + 1, sizeof *engine->parameter_refs);
     if (status == WEFT_OK && engine->parameter_refs == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
@@ -185,7 +186,7 @@ static weft_status take_parameters(weft_engine *engine, weft_error *err) {
         engine->parameter_refs[i] =
             weft_ref_at(engine->parameters.ref,
                         4 * weft_layout_offset(engine->layout, &engine->declared->parameters[i]));
-    return status;
+    return status == WEFT_OK ? weft_compute_copy_take(engine, err) : status;
 }
 
 static weft_status take_training(weft_engine *engine, weft_error *err) {
@@ -220,6 +221,7 @@ void weft_engine_release(weft_engine *engine) {
     weft_account *account = &engine->account;
     if (engine->device == NULL) return;
     weft_account_give(account, &engine->parameters, WEFT_ACCOUNT_PARAMETERS);
+    weft_account_give(account, &engine->compute, WEFT_ACCOUNT_PARAMETERS);
     weft_account_give(account, &engine->gradients, WEFT_ACCOUNT_GRADIENTS);
     for (int i = 0; i < WEFT_MAX_STATES; i++) weft_account_give(account, &engine->state[i], WEFT_ACCOUNT_OPTIMIZER);
     for (int32_t i = 0; engine->tables != NULL && i < engine->declared->n_tables; i++)
@@ -232,17 +234,24 @@ void weft_engine_release(weft_engine *engine) {
     free(engine->tables);
     free(engine->group_ranges);
     free(engine->parameter_refs);
+    free(engine->compute_refs);
 }
 
-weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
+static weft_status load_masters(weft_engine *engine, weft_error *err) {
     const weft_model_settings *model = &engine->run->settings.model;
     weft_status status = WEFT_OK;
-    engine->stored_dtype = WEFT_F32;
-    engine->updates = 0;
     if (model->start == WEFT_START_FRESH)
         return weft_weights_init((uint64_t)engine->run->settings.run.seed, engine->declared, engine->layout,
                                  engine->kernels, engine->device, engine->parameters.ref, err);
     status = weft_weights_load(model->path, engine->declared, engine->layout, engine->kernels, engine->device,
                                engine->parameters.ref, err);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, model->path, err) : status;
+}
+
+weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    engine->stored_dtype = WEFT_F32;
+    engine->updates = 0;
+    status = load_masters(engine, err);
+    return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }

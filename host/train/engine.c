@@ -69,6 +69,7 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error 
     weft_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the engine");
     engine->run = run;
+    engine->dtype = run->settings.train.precision == WEFT_PRECISION_BF16 ? WEFT_BF16 : WEFT_F32;
     status = open_model(engine, err);
     if (status == WEFT_OK) status = open_device(engine, err);
     if (status == WEFT_OK) status = open_optimizer(engine, err);
@@ -96,9 +97,10 @@ static weft_status compile_stage(weft_engine *engine, weft_stage *stage, const w
     return status;
 }
 
-static weft_graph_set_spec set_spec(const weft_engine_spec *spec, int32_t mode, int32_t rows) {
-    weft_graph_set_spec out = {.mode = mode, .rows = rows, .n_lengths = spec->n_lengths};
-    memcpy(out.lengths, spec->lengths, sizeof out.lengths);
+static weft_graph_set_spec set_spec(const weft_engine *engine, int32_t mode, int32_t rows) {
+    weft_graph_set_spec out = {
+        .mode = mode, .dtype = engine->dtype, .rows = rows, .n_lengths = engine->spec.n_lengths};
+    memcpy(out.lengths, engine->spec.lengths, sizeof out.lengths);
     return out;
 }
 
@@ -107,16 +109,20 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spe
     weft_graph_set_spec set = {0};
     engine->spec = *spec;
     if (spec->training) {
-        set = set_spec(spec, WEFT_MODE_TRAIN, spec->rows);
+        set = set_spec(engine, WEFT_MODE_TRAIN, spec->rows);
         status = compile_stage(engine, &engine->train, &set, spec->leaves, err);
     }
     if (status == WEFT_OK && spec->evaluate_rows > 0) {
-        set = set_spec(spec, WEFT_MODE_EVALUATE, spec->evaluate_rows);
+        set = set_spec(engine, WEFT_MODE_EVALUATE, spec->evaluate_rows);
         status = compile_stage(engine, &engine->evaluate, &set, 1, err);
     }
     if (status == WEFT_OK && spec->cache_rows > 0) {
-        const weft_graph_set_spec one = {.mode = WEFT_MODE_GENERATE, .rows = 1, .cache_rows = spec->cache_rows,
-                                         .n_lengths = 1, .lengths = {spec->prompt_rows}};
+        const weft_graph_set_spec one = {.mode = WEFT_MODE_GENERATE,
+                                         .dtype = engine->dtype,
+                                         .rows = 1,
+                                         .cache_rows = spec->cache_rows,
+                                         .n_lengths = 1,
+                                         .lengths = {spec->prompt_rows}};
         status = compile_stage(engine, &engine->generate, &one, 1, err);
     }
     if (status == WEFT_OK) weft_engine_plan_bytes(engine);

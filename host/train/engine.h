@@ -52,6 +52,7 @@ typedef struct weft_stage {
 typedef struct weft_engine {
     const weft_run *run;
     weft_engine_spec spec;
+    int32_t dtype; /* weft_dtype that the model computes in: [train] precision */
     weft_declared *declared;
     weft_layout *layout;
     const weft_device_plugin *kernels;
@@ -75,7 +76,9 @@ typedef struct weft_engine {
     weft_slot_ref logits;                  /* generation: a row of the vocabulary */
     weft_scalars scalars;
     weft_slot_ref arena;
-    weft_ref *parameter_refs;              /* [n_parameters] */
+    weft_slot_ref compute;                 /* the compute copy (host/train/compute.h); empty in fp32 */
+    weft_ref *parameter_refs;              /* [n_parameters] masters, fp32 */
+    weft_ref *compute_refs;                /* [n_parameters] what the graphs read: the copy of a matrix, or the master */
     uint64_t updates;     /* that the optimizer has made: steps without those that were skipped. Belongs to its states: set
                              by load, by weft_checkpoint_restore and by each step. */
     int32_t stored_dtype; /* weft_dtype of the files that the parameters first came from; fp32 for a fresh start. What
@@ -88,7 +91,7 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error 
 weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spec, weft_error *err);
 /* Takes the planned memory and fills the fixed part of it. */
 weft_status weft_engine_allocate(weft_engine *engine, weft_error *err);
-/* Parameters from [model] path, or freshly initialised, as the configuration says; optimizer state to zero. */
+/* Parameters from [model] path, or freshly initialised, as the configuration says, and the compute copy made of them. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err);
 void weft_engine_close(weft_engine *engine); /* NULL is fine */
 

@@ -34,7 +34,7 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     const weft_engine *engine = self->engine;
     const weft_program *program = engine->generate.program;
     const weft_slot_ref leaf = weft_engine_slot(engine, program, slots->leaf);
-    weft_graph_binding b = {.parameters = engine->parameter_refs, .tables = engine->tables, .past = self->past};
+    weft_graph_binding b = {.parameters = engine->compute_refs, .tables = engine->tables, .past = self->past};
     weft_status status = WEFT_OK;
     b.ids = leaf_part(self, leaf, 0);
     b.targets = leaf_part(self, leaf, 1);
@@ -59,8 +59,12 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
 
 /* Graphs for a piece of this length, unless they are there. */
 static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *err) {
-    const weft_graph_set_spec spec = {.mode = WEFT_MODE_GENERATE, .rows = 1, .n_lengths = 1,
-                                      .cache_rows = self->engine->spec.cache_rows, .lengths = {(int32_t)length}};
+    const weft_graph_set_spec spec = {.mode = WEFT_MODE_GENERATE,
+                                      .dtype = self->engine->dtype,
+                                      .rows = 1,
+                                      .cache_rows = self->engine->spec.cache_rows,
+                                      .n_lengths = 1,
+                                      .lengths = {(int32_t)length}};
     if (self->graphs != NULL && self->graphs->lengths[0] == (int32_t)length) return WEFT_OK;
     weft_graph_set_destroy(self->graphs);
     self->graphs = NULL;

@@ -63,6 +63,7 @@ weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *dec
     set->graphs = calloc((size_t)(spec->n_lengths * declared->n_segments) + 1, sizeof *set->graphs);
     if (set->graphs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's graphs");
     graph_spec.mode = spec->mode;
+    graph_spec.dtype = spec->dtype;
     graph_spec.rows = spec->rows;
     graph_spec.cache_rows = spec->cache_rows;
     graph_spec.kernels = kernels;

@@ -14,7 +14,7 @@ typedef struct weft_graph_set {
 } weft_graph_set;
 
 typedef struct weft_graph_set_spec {
-    int32_t mode, rows, cache_rows;
+    int32_t mode, dtype, rows, cache_rows;
     int32_t n_lengths;
     int32_t lengths[WEFT_MAX_LENGTHS];
 } weft_graph_set_spec;

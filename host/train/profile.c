@@ -2,6 +2,7 @@
 #include "train/profile.h"
 
 #include "report/clock.h"
+#include "train/compute.h"
 
 #include <stdlib.h>
 
@@ -91,12 +92,12 @@ static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *
     return (entry->leaf == 0 ? 2.0 : 3.0) * 4.0 * (double)elements;
 }
 
-/* Weight and states are read and written, the gradient read. */
+/* Weight and states are read and written, the gradient read, the compute copy made again. */
 static double update_bytes(const weft_engine *engine) {
     double elements = 0.0;
     for (int32_t g = 0; g < engine->layout->n_trainable_groups; g++)
         elements += (double)engine->layout->groups[g].numel;
-    return elements * 4.0 * (3.0 + 2.0 * (double)engine->n_states);
+    return elements * 4.0 * (3.0 + 2.0 * (double)engine->n_states) + (double)weft_compute_copy_traffic(engine);
 }
 
 static void add_event(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {

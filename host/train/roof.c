@@ -25,7 +25,7 @@ static weft_status measure_row(weft_roof_row *row, const weft_engine *engine, co
                                     .k = shape->k,
                                     .transpose_a = shape->transpose_a,
                                     .transpose_b = shape->transpose_b,
-                                    .dtype = WEFT_F32};
+                                    .dtype = engine->dtype};
     row->shape = *shape;
     row->calls = product->calls;
     row->flops = 2.0 * (double)shape->m * (double)shape->n * (double)shape->k;
@@ -51,7 +51,7 @@ weft_status weft_roof_measure(weft_roof *out, const weft_engine *engine, const w
     weft_status status = find(&device, engine, err);
     memset(out, 0, sizeof *out);
     weft_crash_doing("a device's roof");
-    if (status == WEFT_OK) status = device->peak(engine->device, &out->peak, WEFT_F32, err);
+    if (status == WEFT_OK) status = device->peak(engine->device, &out->peak, engine->dtype, err);
     if (status == WEFT_OK) status = device->bandwidth(engine->device, &out->bandwidth, err);
     if (status == WEFT_OK) status = measure_products(out, engine, device, profile, err);
     weft_crash_doing(NULL);

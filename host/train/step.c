@@ -1,8 +1,10 @@
 /* host/train/step.c: see step.h. One function per event kind. */
 #include "train/step.h"
 
+#include "model/convert.h"
 #include "plugin/crash.h"
 #include "report/clock.h"
+#include "train/compute.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -134,7 +136,7 @@ static weft_status bind(weft_stepper *self, weft_graph_binding *out, const weft_
         return weft_error_set(err, WEFT_E_PLUGIN, "the data gave a leaf of length %d, which it did not declare",
                               self->leaf.length);
     *out = empty;
-    out->parameters = engine->parameter_refs;
+    out->parameters = engine->compute_refs;
     out->tables = engine->tables;
     out->ids = leaf_part(self, leaf, 0);
     out->targets = leaf_part(self, leaf, 1);
@@ -160,12 +162,16 @@ static weft_status look_at_carry(weft_stepper *self, const weft_event *event, co
                                  weft_error *err) {
     const weft_engine *engine = self->engine;
     const int64_t n = (int64_t)self->leaf.rows * self->leaf.length * engine->declared->carry_width;
+    const int64_t size = weft_dtype_bytes(engine->dtype);
     float *values = NULL;
+    void *stored = NULL; /* as the carry has them */
     weft_status status = WEFT_OK;
     if (binding->carry_out.ref.buffer == NULL) return WEFT_OK;
-    values = malloc((size_t)n * sizeof *values);
+    values = malloc((size_t)(n * ((int64_t)sizeof *values + size)));
     if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to look for the first bad number");
-    status = engine->kernels->read(engine->device, NULL, values, binding->carry_out.ref, n * 4, err);
+    stored = values + n;
+    status = engine->kernels->read(engine->device, NULL, stored, binding->carry_out.ref, n * size, err);
+    if (status == WEFT_OK) (void)weft_convert(values, WEFT_F32, stored, engine->dtype, n);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (!isfinite(values[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC, "the forward of %s is the first to give a number that is not "
@@ -281,6 +287,7 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     weft_crash_doing("optimizer update");
     for (int32_t g = 0; g < engine->layout->n_trainable_groups && status == WEFT_OK; g++)
         status = update_group(self, g, err);
+    if (status == WEFT_OK) status = weft_compute_copy_refresh(engine, true, err);
     weft_crash_doing(NULL);
     return status;
 }

@@ -25,6 +25,7 @@ static const struct {
     {"train.micro_batch=4", "[train] micro_batch", "2", "4"},
     {"train.global_batch=8", "[train] global_batch", "4", "8"},
     {"train.trainable=last:1", "[train] trainable", "all", "last:1"},
+    {"train.precision=bf16", "[train] precision", "fp32", "bf16"},
     {"data.context=16", "lengths of rows", "24", "16"},
     {"run.seed=8", "[run] seed", "7", "8"},
     {"data.document=file", "the rows of the data", NULL, NULL},

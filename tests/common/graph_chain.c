@@ -2,6 +2,8 @@
  */
 #include "graph_rig.h"
 
+#include "model/convert.h"
+
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@ static bool reads_trained(const rig *r, weft_graph *graph) {
 static void record(rig_chain *chain) {
     weft_error err = WEFT_ERROR_INIT;
     weft_graph_spec spec = {.mode = chain->mode,
+                            .dtype = chain->r->dtype,
                             .rows = chain->r->rows,
                             .length = chain->r->length,
                             .carry_gradient = chain->first > 0 && chain->mode == WEFT_MODE_TRAIN,
@@ -43,9 +46,10 @@ static void bind(rig_chain *chain, int32_t s) {
     rig *r = chain->r;
     rig_run *run = &chain->runs[s];
     weft_graph_binding *b = &run->binding;
-    const int64_t carry = (int64_t)r->rows * r->length * r->model->carry_width * (int64_t)sizeof(float);
+    const int64_t numbers = (int64_t)r->rows * r->length * r->model->carry_width;
+    const int64_t carry = (numbers * weft_dtype_bytes(r->dtype) + 3) / 4 * 4;
     const int64_t forward = run->sizes->forward_work, backward = run->sizes->backward_work;
-    b->parameters = r->values;
+    b->parameters = r->reads;
     b->gradients = r->gradients;
     b->tables = r->tables;
     b->ids = r->ids;
@@ -64,21 +68,28 @@ static void bind(rig_chain *chain, int32_t s) {
     if (s > chain->first) chain->runs[s - 1].binding.d_carry_out = b->d_carry_in;
 }
 
+/* Random numbers of the given size into a slot; the carry as it now is, in fp32. */
+static float *fill_end(rig *r, weft_slot_ref slot, int64_t n, double size) {
+    float *values = calloc((size_t)n + 1, sizeof *values);
+    void *stored = calloc((size_t)n + 1, sizeof *values);
+    ck_assert(values != NULL && stored != NULL);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (float)(size * rig_uniform(r));
+    ck_assert(weft_convert(stored, r->dtype, values, WEFT_F32, n));
+    ck_assert(weft_convert(values, WEFT_F32, stored, r->dtype, n));
+    if (slot.ref.buffer != NULL) rig_write(r, slot.ref, stored, n * weft_dtype_bytes(r->dtype));
+    free(stored);
+    return values;
+}
+
 static void fill_ends(rig_chain *chain) {
     rig *r = chain->r;
-    weft_slot_ref below = chain->runs[chain->first].binding.carry_in,
-                  above = chain->runs[chain->last].binding.d_carry_out;
-    const int64_t n = below.bytes > above.bytes ? below.bytes / 4 : above.bytes / 4;
-    float *values = calloc((size_t)n + 1, sizeof *values);
-    ck_assert_ptr_nonnull(values);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = (float)(1.5 * rig_uniform(r));
-    if (chain->first > 0) rig_write(r, below.ref, values, below.bytes);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = (float)rig_uniform(r);
-    chain->n_above = above.bytes / 4;
-    if (chain->n_above > 0) rig_write(r, above.ref, values, above.bytes);
-    chain->above = values;
+    const weft_slot_ref below = chain->runs[chain->first].binding.carry_in,
+                        above = chain->runs[chain->last].binding.d_carry_out;
+    const int64_t n = (int64_t)r->rows * r->length * r->model->carry_width;
+    free(fill_end(r, below, n, 1.5));
+    chain->above = fill_end(r, above, n, 1.0);
+    chain->n_above = above.ref.buffer != NULL ? n : 0;
 }
 
 void rig_chain_open(rig_chain *chain, rig *r, int32_t mode, int32_t first, int32_t last) {
@@ -121,7 +132,7 @@ double rig_chain_objective(const rig_chain *chain) {
         if (chain->mode == WEFT_MODE_TRAIN) rig_chain_backward(chain);
         rig_read(chain->r, &sum, chain->loss.ref, 8);
     } else {
-        float *carry = rig_floats(chain->r, top->binding.carry_out.ref, chain->n_above);
+        float *carry = rig_numbers(chain->r, top->binding.carry_out.ref, chain->n_above);
         for (int64_t i = 0; i < chain->n_above; i++)
             sum += (double)carry[i] * (double)chain->above[i];
         free(carry);
@@ -220,7 +231,7 @@ bool rig_chain_reads(const rig_chain *chain, int32_t parameter) {
 static void check_above(const rig_chain *chain) {
     float *now = NULL;
     if (chain->n_above == 0) return;
-    now = rig_floats(chain->r, chain->runs[chain->last].binding.d_carry_out.ref, chain->n_above);
+    now = rig_numbers(chain->r, chain->runs[chain->last].binding.d_carry_out.ref, chain->n_above);
     ck_assert_msg(memcmp(now, chain->above, (size_t)chain->n_above * sizeof *now) == 0,
                   "%s: backward wrote onto the gradient from above", chain->r->model->name);
     free(now);

@@ -2,6 +2,7 @@
 #include "graph_rig.h"
 
 #include "config/config.h"
+#include "model/convert.h"
 #include "plugin/plugin.h"
 #include "plugin/services.h"
 #include "reference_device.h"
@@ -50,6 +51,17 @@ float *rig_floats(const rig *r, weft_ref from, int64_t n) {
     float *values = malloc((size_t)n * sizeof *values + 1);
     ck_assert_ptr_nonnull(values);
     rig_read(r, values, from, n * (int64_t)sizeof *values);
+    return values;
+}
+
+float *rig_numbers(const rig *r, weft_ref from, int64_t n) {
+    const int64_t bytes = n * weft_dtype_bytes(r->dtype);
+    float *values = malloc((size_t)n * sizeof *values + 1);
+    void *stored = malloc((size_t)bytes + 1);
+    ck_assert(values != NULL && stored != NULL);
+    rig_read(r, stored, from, bytes);
+    ck_assert(weft_convert(values, WEFT_F32, stored, r->dtype, n));
+    free(stored);
     return values;
 }
 
@@ -150,6 +162,7 @@ static void fill_parameters(rig *r) {
         const bool gain = p->rank == 1;
         const double size = gain ? 0.3 : p->role == WEFT_WEIGHT_EMBEDDING ? 1.0 : 1.7 / sqrt((double)p->dims[1]);
         r->values[i] = random_slot(r, p->numel, size, gain ? 1.0 : 0.0).ref;
+        r->reads[i] = r->values[i];
         if (p->trainable) r->gradients[i] = rig_slot(r, p->numel * (int64_t)sizeof(float));
     }
 }
@@ -213,12 +226,25 @@ void rig_open(rig *r, int device, const rig_model *model, int32_t rows, int32_t 
     r->model = model;
     r->rows = rows;
     r->length = length;
+    r->dtype = WEFT_F32;
     r->random = 7;
     declare(r);
     open_device(r, device);
     fill_parameters(r);
     fill_table(r);
     fill_leaf(r);
+}
+
+void rig_round(rig *r) {
+    weft_error err = WEFT_ERROR_INIT;
+    r->dtype = WEFT_BF16;
+    for (int32_t i = 0; i < r->declared.n_parameters; i++) {
+        const weft_parameter *p = &r->parameters[i];
+        if (!weft_parameter_is_matrix(p)) continue;
+        r->reads[i] = rig_slot(r, p->numel * 2).ref;
+        rig_ok(r->kernels->convert(r->device, NULL, r->reads[i], WEFT_BF16, r->values[i], WEFT_F32, p->numel, &err),
+               &err);
+    }
 }
 
 void rig_close(rig *r) {

@@ -39,7 +39,7 @@ struct rig {
     const weft_device_plugin *kernels;
     weft_device *device;
     void *plugins, *config; /* of a device that was loaded */
-    int32_t rows, length;
+    int32_t rows, length, dtype;
     weft_declared declared;
     weft_weight weight_storage[RIG_WEIGHTS], *weights[RIG_WEIGHTS];
     weft_parameter parameters[RIG_WEIGHTS];
@@ -49,19 +49,22 @@ struct rig {
     weft_buffer *buffers[RIG_BUFFERS];
     int32_t n_buffers;
     uint64_t random;
-    weft_ref values[RIG_WEIGHTS];
+    weft_ref values[RIG_WEIGHTS]; /* fp32 */
+    weft_ref reads[RIG_WEIGHTS];  /* what graphs read: the same, or in bf16 a rounded copy of each matrix */
     weft_slot_ref gradients[RIG_WEIGHTS], tables[1];
     weft_slot_ref ids, targets, weights_of_targets, starts, positions;
 };
 
-void rig_open(rig *r, int device, const rig_model *model, int32_t rows, int32_t length);
+void rig_open(rig *r, int device, const rig_model *model, int32_t rows, int32_t length); /* in fp32 */
+void rig_round(rig *r); /* from here on it computes in bf16 */
 void rig_close(rig *r);
 
 /* Memory of the device, exactly as long as asked for. */
 weft_slot_ref rig_slot(rig *r, int64_t bytes);
 void rig_write(const rig *r, weft_ref to, const void *from, int64_t bytes);
 void rig_read(const rig *r, void *to, weft_ref from, int64_t bytes);
-float *rig_floats(const rig *r, weft_ref from, int64_t n); /* malloced */
+float *rig_floats(const rig *r, weft_ref from, int64_t n);  /* malloced */
+float *rig_numbers(const rig *r, weft_ref from, int64_t n); /* n numbers of the type it computes in; malloced */
 
 /* Uniform in [-1, 1); below n. */
 double rig_uniform(rig *r);
@@ -74,13 +77,13 @@ typedef struct rig_run {
 } rig_run;
 
 /* Segments first to last of a mode, bound to each other. Below `first` stands a random carry; above `last`, where it is
- * not the model's last, a random gradient. */
+ * not the model's last, a random gradient; in bf16 both are rounded. */
 typedef struct rig_chain {
     rig *r;
     int32_t mode, first, last;
     rig_run runs[RIG_SEGMENTS];
     weft_slot_ref loss;
-    float *above; /* gradient that comes from above; NULL: the last segment */
+    float *above; /* gradient that comes from above */
     int64_t n_above;
 } rig_chain;
 
@@ -94,7 +97,7 @@ bool rig_chain_reads(const rig_chain *chain, int32_t parameter);
 double rig_chain_objective(const rig_chain *chain);
 
 /* Gradients of every trained parameter and of the carry that comes in, against central differences of the objective
- * along the gradient itself and along random directions. */
+ * along the gradient itself and along random directions. fp32 only. */
 void rig_chain_check_gradients(const rig_chain *chain);
 
 /* Largest relative distance, in norm, of two lists of numbers. */

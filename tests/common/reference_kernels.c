@@ -3,78 +3,78 @@
 
 #include <math.h>
 
-static weft_status only_f32(int32_t dtype, const char *kernel, weft_error *err) {
-    if (dtype == WEFT_F32) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_UNSUPPORTED, "the reference device's %s takes fp32 only", kernel);
+weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err) {
+    if (dtype == WEFT_F32 || dtype == WEFT_BF16) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_UNSUPPORTED, "the reference device's %s takes fp32 and bf16 only", kernel);
 }
 
 weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err) {
-    const float *left = reference_view(a->a), *right = reference_view(a->b);
-    float *c = reference_view(a->c);
-    weft_status status = only_f32(a->dtype_a, "matmul", err);
+    weft_status status = reference_takes(a->dtype_a, "matmul", err);
     (void)d;
     (void)s;
-    if (status == WEFT_OK) status = only_f32(a->dtype_b, "matmul", err);
-    if (status == WEFT_OK) status = only_f32(a->dtype_c, "matmul", err);
+    if (status == WEFT_OK) status = reference_takes(a->dtype_b, "matmul", err);
+    if (status == WEFT_OK) status = reference_takes(a->dtype_c, "matmul", err);
     for (int64_t i = 0; i < a->m && status == WEFT_OK; i++)
         for (int64_t j = 0; j < a->n; j++) {
             double sum = 0.0;
             for (int64_t k = 0; k < a->k; k++)
-                sum += (double)left[a->transpose_a ? k * a->lda + i : i * a->lda + k] *
-                       (double)right[a->transpose_b ? j * a->ldb + k : k * a->ldb + j];
-            reference_store(&c[i * a->ldc + j], sum, a->accumulate);
+                sum += (double)reference_load(a->a, a->dtype_a, a->transpose_a ? k * a->lda + i : i * a->lda + k) *
+                       (double)reference_load(a->b, a->dtype_b, a->transpose_b ? j * a->ldb + k : k * a->ldb + j);
+            reference_store(a->c, a->dtype_c, i * a->ldc + j, sum, a->accumulate);
         }
     return status;
 }
 
 weft_status reference_rms_norm(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err) {
-    const float *x = reference_view(a->x), *gain = reference_view(a->gain);
-    float *y = reference_view(a->y), *rstd = reference_view(a->rstd);
+    const float *gain = reference_view(a->gain);
+    float *rstd = reference_view(a->rstd);
+    const int64_t n = a->width;
     (void)d;
     (void)s;
     for (int64_t r = 0; r < a->rows; r++) {
         double sum = 0.0, scale = 0.0;
-        for (int64_t i = 0; i < a->width; i++)
-            sum += (double)x[r * a->width + i] * (double)x[r * a->width + i];
-        scale = 1.0 / sqrt(sum / (double)a->width + a->eps);
+        for (int64_t i = r * n; i < (r + 1) * n; i++)
+            sum += (double)reference_load(a->x, a->dtype, i) * (double)reference_load(a->x, a->dtype, i);
+        scale = 1.0 / sqrt(sum / (double)n + a->eps);
         if (rstd != NULL) rstd[r] = (float)scale;
-        for (int64_t i = 0; i < a->width; i++)
-            y[r * a->width + i] = (float)((double)x[r * a->width + i] * scale * (double)gain[i]);
+        for (int64_t i = 0; i < n; i++)
+            reference_store(a->y, a->dtype, r * n + i,
+                            (double)reference_load(a->x, a->dtype, r * n + i) * scale * (double)gain[i], 0);
     }
-    return only_f32(a->dtype, "rms_norm", err);
+    return reference_takes(a->dtype, "rms_norm", err);
 }
 
 /* With n = x rstd: dx = rstd (dy gain - n mean(dy gain n)); dgain = sum over rows of dy n. */
 weft_status reference_rms_norm_backward(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err) {
-    const float *x = reference_view(a->x), *gain = reference_view(a->gain), *rstd = reference_view(a->rstd);
-    const float *dy = reference_view(a->dy);
-    float *dx = reference_view(a->dx), *dgain = reference_view(a->dgain);
+    const float *gain = reference_view(a->gain), *rstd = reference_view(a->rstd);
     const int64_t n = a->width;
     (void)d;
     (void)s;
-    for (int64_t r = 0; r < a->rows && dx != NULL; r++) {
+    for (int64_t r = 0; r < a->rows && a->dx.buffer != NULL; r++) {
         double mean = 0.0;
         for (int64_t i = 0; i < n; i++)
-            mean += (double)dy[r * n + i] * (double)gain[i] * (double)x[r * n + i] * (double)rstd[r] / (double)n;
+            mean += (double)reference_load(a->dy, a->dtype, r * n + i) * (double)gain[i] *
+                    (double)reference_load(a->x, a->dtype, r * n + i) * (double)rstd[r] / (double)n;
         for (int64_t i = 0; i < n; i++)
-            reference_store(&dx[r * n + i],
-                            (double)rstd[r] * ((double)dy[r * n + i] * (double)gain[i] -
-                                               (double)x[r * n + i] * (double)rstd[r] * mean),
+            reference_store(a->dx, a->dtype, r * n + i,
+                            (double)rstd[r] *
+                                ((double)reference_load(a->dy, a->dtype, r * n + i) * (double)gain[i] -
+                                 (double)reference_load(a->x, a->dtype, r * n + i) * (double)rstd[r] * mean),
                             a->accumulate_dx);
     }
-    for (int64_t i = 0; i < n && dgain != NULL; i++) {
+    for (int64_t i = 0; i < n && a->dgain.buffer != NULL; i++) {
         double sum = 0.0;
         for (int64_t r = 0; r < a->rows; r++)
-            sum += (double)dy[r * n + i] * (double)x[r * n + i] * (double)rstd[r];
-        reference_store(&dgain[i], sum, a->accumulate_dgain);
+            sum += (double)reference_load(a->dy, a->dtype, r * n + i) *
+                   (double)reference_load(a->x, a->dtype, r * n + i) * (double)rstd[r];
+        reference_store(a->dgain, WEFT_F32, i, sum, a->accumulate_dgain);
     }
-    return only_f32(a->dtype, "rms_norm", err);
+    return reference_takes(a->dtype, "rms_norm", err);
 }
 
 weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, weft_error *err) {
-    const float *x = reference_view(a->x), *table = reference_view(a->table);
+    const float *table = reference_view(a->table);
     const int32_t *positions = reference_view(a->positions);
-    float *y = reference_view(a->y);
     const int64_t half = a->head_dim / 2;
     (void)d;
     (void)s;
@@ -84,77 +84,74 @@ weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, w
                 const int64_t at = (r * a->heads + h) * a->head_dim + i;
                 const float *row = table + positions[r] * a->head_dim;
                 const double c = row[i], turn = a->inverse ? -(double)row[half + i] : (double)row[half + i];
-                const double low = x[at], high = x[at + half];
+                const double low = reference_load(a->x, a->dtype, at), high = reference_load(a->x, a->dtype, at + half);
                 if (positions[r] < 0 || positions[r] >= a->table_rows)
                     return weft_error_set(err, WEFT_E_USER, "position %d lies outside the table", positions[r]);
-                reference_store(&y[at], low * c - high * turn, a->accumulate);
-                reference_store(&y[at + half], high * c + low * turn, a->accumulate);
+                reference_store(a->y, a->dtype, at, low * c - high * turn, a->accumulate);
+                reference_store(a->y, a->dtype, at + half, high * c + low * turn, a->accumulate);
             }
-    return only_f32(a->dtype, "rope", err);
+    return reference_takes(a->dtype, "rope", err);
 }
 
 weft_status reference_swiglu(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err) {
-    const float *gate = reference_view(a->gate), *up = reference_view(a->up);
-    float *y = reference_view(a->y);
-    (void)d;
-    (void)s;
-    for (int64_t i = 0; i < a->n; i++)
-        y[i] = (float)((double)gate[i] / (1.0 + exp(-(double)gate[i])) * (double)up[i]);
-    return only_f32(a->dtype, "swiglu", err);
-}
-
-weft_status reference_swiglu_backward(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err) {
-    const float *gate = reference_view(a->gate), *up = reference_view(a->up), *dy = reference_view(a->dy);
-    float *dgate = reference_view(a->dgate), *dup = reference_view(a->dup);
     (void)d;
     (void)s;
     for (int64_t i = 0; i < a->n; i++) {
-        const double g = gate[i], u = up[i], sigmoid = 1.0 / (1.0 + exp(-g));
-        if (dgate != NULL)
-            reference_store(&dgate[i], (double)dy[i] * u * sigmoid * (1.0 + g * (1.0 - sigmoid)), a->accumulate_dgate);
-        if (dup != NULL) reference_store(&dup[i], (double)dy[i] * g * sigmoid, a->accumulate_dup);
+        const double g = reference_load(a->gate, a->dtype, i), u = reference_load(a->up, a->dtype, i);
+        reference_store(a->y, a->dtype, i, g / (1.0 + exp(-g)) * u, 0);
     }
-    return only_f32(a->dtype, "swiglu", err);
+    return reference_takes(a->dtype, "swiglu", err);
+}
+
+weft_status reference_swiglu_backward(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err) {
+    (void)d;
+    (void)s;
+    for (int64_t i = 0; i < a->n; i++) {
+        const double g = reference_load(a->gate, a->dtype, i), u = reference_load(a->up, a->dtype, i);
+        const double dy = reference_load(a->dy, a->dtype, i), sigmoid = 1.0 / (1.0 + exp(-g));
+        if (a->dgate.buffer != NULL)
+            reference_store(a->dgate, a->dtype, i, dy * u * sigmoid * (1.0 + g * (1.0 - sigmoid)),
+                            a->accumulate_dgate);
+        if (a->dup.buffer != NULL) reference_store(a->dup, a->dtype, i, dy * g * sigmoid, a->accumulate_dup);
+    }
+    return reference_takes(a->dtype, "swiglu", err);
 }
 
 weft_status reference_embedding(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err) {
     const int32_t *ids = reference_view(a->ids);
-    const float *table = reference_view(a->table);
-    float *y = reference_view(a->y);
     (void)d;
     (void)s;
     for (int64_t r = 0; r < a->rows; r++) {
         if (ids[r] < 0 || ids[r] >= a->vocab)
             return weft_error_set(err, WEFT_E_USER, "id %d lies outside the vocabulary", ids[r]);
-        memcpy(y + r * a->width, table + ids[r] * a->width, (size_t)a->width * sizeof *y);
+        for (int64_t i = 0; i < a->width; i++)
+            reference_store(a->y, a->dtype, r * a->width + i,
+                            (double)reference_load(a->table, a->dtype_table, ids[r] * a->width + i), 0);
     }
-    return only_f32(a->dtype, "embedding", err);
+    return reference_takes(a->dtype, "embedding", err);
 }
 
 weft_status reference_embedding_backward(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err) {
     const int32_t *ids = reference_view(a->ids);
-    const float *dy = reference_view(a->dy);
-    float *dtable = reference_view(a->dtable);
     (void)d;
     (void)s;
     for (int64_t v = 0; v < a->vocab; v++)
         for (int64_t i = 0; i < a->width; i++) {
             double sum = 0.0;
             for (int64_t r = 0; r < a->rows; r++)
-                if (ids[r] == v) sum += (double)dy[r * a->width + i];
-            reference_store(&dtable[v * a->width + i], sum, a->accumulate);
+                if (ids[r] == v) sum += (double)reference_load(a->dy, a->dtype, r * a->width + i);
+            reference_store(a->dtable, WEFT_F32, v * a->width + i, sum, a->accumulate);
         }
-    return only_f32(a->dtype, "embedding", err);
+    return reference_takes(a->dtype, "embedding", err);
 }
 
 weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, weft_error *err) {
-    const float *left = reference_view(a->a), *right = reference_view(a->b);
-    float *y = reference_view(a->y);
     (void)d;
     (void)s;
     for (int64_t i = 0; i < a->n; i++)
-        y[i] = left[i] + right[i];
-    return only_f32(a->dtype, "add", err);
+        reference_store(a->y, a->dtype, i,
+                        (double)(reference_load(a->a, a->dtype, i) + reference_load(a->b, a->dtype, i)), 0);
+    return reference_takes(a->dtype, "add", err);
 }
 
 int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_sum *a) {

@@ -13,10 +13,36 @@ static inline void *reference_view(weft_ref ref) {
     return ref.buffer == NULL ? NULL : ref.buffer->data + ref.offset;
 }
 
-/* Stores or adds a finished result. */
-static inline void reference_store(float *to, double value, int32_t accumulate) {
-    *to = accumulate ? *to + (float)value : (float)value;
+/* To the nearest, ties to even; NaN stays NaN. */
+static inline uint16_t reference_to_bf16(float value) {
+    uint32_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
+
+/* Element i of an operand. */
+static inline float reference_load(weft_ref from, int32_t dtype, int64_t i) {
+    const void *view = reference_view(from);
+    uint32_t bits = 0;
+    float value = 0.0f;
+    if (dtype == WEFT_F32) return ((const float *)view)[i];
+    bits = (uint32_t)((const uint16_t *)view)[i] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Stores or adds a finished result. */
+static inline void reference_store(weft_ref to, int32_t dtype, int64_t i, double value, int32_t accumulate) {
+    const float rounded = accumulate ? reference_load(to, dtype, i) + (float)value : (float)value;
+    if (dtype == WEFT_F32)
+        ((float *)reference_view(to))[i] = rounded;
+    else
+        ((uint16_t *)reference_view(to))[i] = reference_to_bf16(rounded);
+}
+
+/* The types that it computes in: fp32 and bf16. */
+weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err);
 
 weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err);
 weft_status reference_rms_norm(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err);

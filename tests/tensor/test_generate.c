@@ -32,13 +32,14 @@ static weft_slot_ref places_slot(const generator *self, int32_t length, int64_t 
 static void generate(generator *self, int32_t length, int64_t past) {
     rig *r = self->r;
     const weft_graph_spec spec = {.mode = WEFT_MODE_GENERATE,
+                                  .dtype = r->dtype,
                                   .rows = ROWS,
                                   .length = length,
                                   .cache_rows = self->cache_rows,
                                   .kernels = r->kernels,
                                   .device = r->device};
     weft_error err = WEFT_ERROR_INIT;
-    weft_graph_binding b = {.parameters = r->values, .tables = r->tables, .past = past, .logits = self->logits};
+    weft_graph_binding b = {.parameters = r->reads, .tables = r->tables, .past = past, .logits = self->logits};
     b.ids = places_slot(self, length, past, 0);
     b.positions = places_slot(self, length, past, 1);
     b.starts = places_slot(self, length, past, 2);
@@ -63,7 +64,10 @@ START_TEST(the_cache_changes_no_logits) {
     generator cached, fresh;
     float *a = NULL, *b = NULL;
     int32_t ids[ROWS * LENGTH];
-    rig_open(&r, _i, &rig_language_model, ROWS, LENGTH);
+    const bool narrow = _i >= RIG_DEVICES;
+    const double tolerance = narrow ? 2e-2 : 1e-5;
+    rig_open(&r, _i % RIG_DEVICES, &rig_language_model, ROWS, LENGTH);
+    if (narrow) rig_round(&r);
     for (int32_t i = 0; i < ROWS * LENGTH; i++)
         ids[i] = rig_below(&r, V);
     for (int k = 0; k < 3; k++) {
@@ -71,7 +75,7 @@ START_TEST(the_cache_changes_no_logits) {
         cached = start;
         cached.logits = rig_slot(&r, (int64_t)ROWS * V * 4);
         generate(&cached, prompts[k], 0);
-        ck_assert_int_eq(cached.states[1].bytes, 2 * ROWS * LENGTH * RIG_KV_HEADS * HD * 4);
+        ck_assert_int_eq(cached.states[1].bytes, 2 * ROWS * LENGTH * RIG_KV_HEADS * HD * (narrow ? 2 : 4));
         ck_assert_int_eq(cached.states[2].bytes, 0);
         for (int32_t past = prompts[k]; past < LENGTH; past++) {
             generate(&cached, 1, past);
@@ -80,7 +84,7 @@ START_TEST(the_cache_changes_no_logits) {
             fresh.logits = rig_slot(&r, (int64_t)ROWS * V * 4);
             generate(&fresh, past + 1, 0); /* the whole prefix at once */
             b = rig_floats(&r, fresh.logits.ref, ROWS * V);
-            ck_assert_msg(rig_distance(a, b, ROWS * V) <= 1e-5, "behind %d places: apart by %g", past,
+            ck_assert_msg(rig_distance(a, b, ROWS * V) <= tolerance, "behind %d places: apart by %g", past,
                           rig_distance(a, b, ROWS * V));
             free(a);
             free(b);
@@ -94,7 +98,8 @@ START_TEST(a_state_that_is_full_is_refused) {
     rig r;
     weft_error err = WEFT_ERROR_INIT;
     weft_graph *graph = NULL;
-    weft_graph_spec spec = {.mode = WEFT_MODE_GENERATE, .rows = ROWS, .length = 4, .cache_rows = 6};
+    weft_graph_spec spec = {
+        .mode = WEFT_MODE_GENERATE, .dtype = WEFT_F32, .rows = ROWS, .length = 4, .cache_rows = 6};
     weft_graph_binding binding = {.past = 3};
     rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
     spec.kernels = r.kernels;
@@ -117,7 +122,7 @@ int main(void) {
     Suite *suite = suite_create("generation");
     TCase *generation = tcase_create("generation");
     tcase_set_timeout(generation, 60);
-    tcase_add_loop_test(generation, the_cache_changes_no_logits, 0, RIG_DEVICES);
+    tcase_add_loop_test(generation, the_cache_changes_no_logits, 0, 2 * RIG_DEVICES); /* fp32, then bf16 */
     tcase_add_test(generation, a_state_that_is_full_is_refused);
     suite_add_tcase(suite, generation);
     return run_suite(suite);

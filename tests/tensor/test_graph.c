@@ -362,7 +362,7 @@ START_TEST(a_later_segment_adds_its_finished_gradient_once) {
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;
     weft_graph *adding = NULL;
-    weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .rows = ROWS, .length = LENGTH};
+    weft_graph_spec spec = {.mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = ROWS, .length = LENGTH};
     int64_t n = 0;
     int32_t n_reads = 0;
     weft_graph_read *reads = NULL;

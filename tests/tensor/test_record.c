@@ -159,6 +159,7 @@ static const rig_model model = {"mistakes",        .weights = weights, .carry_wi
 
 static weft_graph_spec spec_of(const rig *r, int32_t mode) {
     const weft_graph_spec spec = {.mode = mode,
+                                  .dtype = r->dtype,
                                   .rows = r->rows,
                                   .length = r->length,
                                   .cache_rows = mode == WEFT_MODE_GENERATE ? r->length : 0,

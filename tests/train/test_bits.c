@@ -13,7 +13,8 @@
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 
 static const char *const golden[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
-enum { N_GOLDEN = 4 };
+static const char *const precisions[] = {"train.precision=fp32", "train.precision=bf16"};
+enum { N_GOLDEN = 4, N_PRECISIONS = 2 };
 
 /* ---- threads ---- */
 
@@ -23,13 +24,15 @@ typedef struct trained {
     double loss, norm; /* of the last step */
 } trained;
 
-static trained train_with(const char *model, row_data *data, int32_t leaves, const char *threads, uint64_t steps) {
-    const char *overrides[] = {ADAMW, threads, model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
+static trained train_with(const char *model, row_data *data, int32_t leaves, const char *threads, const char *precision,
+                          uint64_t steps) {
+    const char *overrides[] = {ADAMW, threads, precision,
+                               model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
     const weft_engine_spec spec = train_rig_spec(data, leaves, false);
     weft_step_result last = {0};
     trained out = {0};
     train_rig rig;
-    train_rig_open(&rig, model, data, overrides, 4);
+    train_rig_open(&rig, model, data, overrides, 5);
     train_rig_start(&rig, &spec);
     for (uint64_t s = 1; s <= steps; s++)
         last = train_rig_step(&rig, s);
@@ -41,26 +44,27 @@ static trained train_with(const char *model, row_data *data, int32_t leaves, con
     return out;
 }
 
-static void same_for_all_threads(const char *model, row_data *data, int32_t leaves) {
+static void same_for_all_threads(const char *model, row_data *data, int32_t leaves, const char *precision) {
     static const char *const threads[] = {"device.threads=1", "device.threads=2", "device.threads=3",
                                           "device.threads=8"};
-    const trained one = train_with(model, data, leaves, threads[0], 20);
+    const trained one = train_with(model, data, leaves, threads[0], precision, 20);
     ck_assert(isfinite(one.norm) && one.norm > 0.0);
     for (int i = 1; i < 4; i++) {
-        const trained more = train_with(model, data, leaves, threads[i], 20);
+        const trained more = train_with(model, data, leaves, threads[i], precision, 20);
         ck_assert_msg(same_floats(one.parameters, more.parameters, one.n) && one.loss == more.loss &&
                           one.norm == more.norm,
-                      "%s: other bits with %s", model, threads[i]);
+                      "%s, %s: other bits with %s", model, precision, threads[i]);
         free(more.parameters);
     }
     free(one.parameters);
 }
 
 START_TEST(threads_change_no_bit_of_a_small_model) {
+    const char *model = golden[_i % N_GOLDEN], *precision = precisions[_i / N_GOLDEN];
     row_data data;
-    row_data_golden(&data, golden[_i]);
-    same_for_all_threads(golden[_i], &data, 1);
-    same_for_all_threads(golden[_i], &data, data.rows);
+    row_data_golden(&data, model);
+    same_for_all_threads(model, &data, 1, precision);
+    same_for_all_threads(model, &data, data.rows, precision);
     row_data_free(&data);
 }
 END_TEST
@@ -72,7 +76,7 @@ START_TEST(threads_change_no_bit_of_a_larger_model) {
     row_data data;
     fresh_model_make(&model, &shape);
     row_data_random(&data, 8, 64, 1000, 11);
-    same_for_all_threads(model.path, &data, 2);
+    same_for_all_threads(model.path, &data, 2, precisions[_i]);
     row_data_free(&data);
     fresh_model_remove(&model);
 }
@@ -197,15 +201,16 @@ static int32_t change_what_weighs_nothing(row_data *data, int32_t vocabulary) {
 
 START_TEST(targets_of_weight_zero_and_padding_change_no_bit) {
     const int32_t vocabulary[] = {97, 131, 89, 61};
+    const char *model = golden[_i % N_GOLDEN], *precision = precisions[_i / N_GOLDEN];
     row_data data;
     trained before, after;
-    row_data_golden(&data, golden[_i]);
-    if (_i == 0) /* the one without padding or masks */
+    row_data_golden(&data, model);
+    if (_i % N_GOLDEN == 0) /* the one without padding or masks */
         for (int32_t t = 3; t < data.length; t += 4)
             data.weights[data.length + t] = 0.0f;
-    before = train_with(golden[_i], &data, 1, "device.threads=2", 3);
-    ck_assert_int_gt(change_what_weighs_nothing(&data, vocabulary[_i]), 0);
-    after = train_with(golden[_i], &data, 1, "device.threads=2", 3);
+    before = train_with(model, &data, 1, "device.threads=2", precision, 3);
+    ck_assert_int_gt(change_what_weighs_nothing(&data, vocabulary[_i % N_GOLDEN]), 0);
+    after = train_with(model, &data, 1, "device.threads=2", precision, 3);
     ck_assert(before.loss == after.loss && before.norm == after.norm);
     ck_assert(same_floats(before.parameters, after.parameters, before.n));
     free(before.parameters);
@@ -260,11 +265,11 @@ int main(void) {
     Suite *suite = suite_create("bits");
     TCase *tests = tcase_create("bits");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN);
-    tcase_add_test(tests, threads_change_no_bit_of_a_larger_model);
+    tcase_add_loop_test(tests, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN * N_PRECISIONS);
+    tcase_add_loop_test(tests, threads_change_no_bit_of_a_larger_model, 0, N_PRECISIONS);
     tcase_add_loop_test(tests, leaves_of_one_row_agree_with_one_leaf_of_all, 0, N_GOLDEN);
     tcase_add_test(tests, packed_documents_agree_with_separate_ones);
-    tcase_add_loop_test(tests, targets_of_weight_zero_and_padding_change_no_bit, 0, N_GOLDEN);
+    tcase_add_loop_test(tests, targets_of_weight_zero_and_padding_change_no_bit, 0, N_GOLDEN * N_PRECISIONS);
     tcase_add_test(tests, weights_scale_the_loss_and_not_the_count);
     tcase_add_loop_test(tests, each_leaf_is_fetched_once_a_step, 0, 2);
     suite_add_tcase(suite, tests);

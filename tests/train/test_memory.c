@@ -71,6 +71,7 @@ typedef struct setting {
 #define MOMENTUM      "optimizer.plugin=sgd", "optimizer.lr=1e-2", "optimizer.momentum=0.9"
 #define ADAMW         "optimizer.plugin=adamw", "optimizer.lr=1e-3"
 #define CHECKPOINTING "train.activation_checkpointing=yes"
+#define BF16          "train.precision=bf16"
 
 static const setting settings[] = {
     {"llama-tied", 1, false, 2, {ADAMW}},
@@ -86,6 +87,12 @@ static const setting settings[] = {
     {"llama-gqa", 1, true, 2, {ADAMW, "train.trainable=first:1", CHECKPOINTING}},
     {"llama-bf16", 2, true, 2, {ADAMW, "train.trainable=*norm.weight"}},
     {"llama-fp16", 2, true, 2, {ADAMW}},
+    {"llama-tied", 1, true, 2, {ADAMW, BF16}},
+    {"llama-tied", 3, true, 1, {MOMENTUM, CHECKPOINTING, BF16}},
+    {"llama-gqa", 1, true, 2, {ADAMW, "train.trainable=head", BF16}},
+    {"llama-gqa", 3, false, 2, {ADAMW, "train.trainable=last:1", CHECKPOINTING, BF16}},
+    {"llama-bf16", 2, true, 2, {ADAMW, "train.trainable=*norm.weight", BF16}},
+    {"llama-fp16", 2, true, 0, {SGD, "device.threads=3", BF16}},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -96,22 +103,33 @@ static size_t n_overrides(const setting *s) {
     return n;
 }
 
-/* Elements of the parameters, each rounded up to the grid. */
-static int64_t on_grid(const weft_engine *engine, bool trainable_only) {
+/* Elements of the parameters that count, each rounded up to the grid. */
+static int64_t on_grid(const weft_engine *engine, bool (*counts)(const weft_parameter *)) {
     int64_t n = 0;
     for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
         const weft_parameter *p = &engine->declared->parameters[i];
-        if (p->trainable || !trainable_only) n += (p->numel + engine->layout->grid - 1) / engine->layout->grid;
+        if (counts(p)) n += (p->numel + engine->layout->grid - 1) / engine->layout->grid;
     }
     return n * engine->layout->grid;
 }
 
+static bool is_any(const weft_parameter *p) {
+    return p != NULL;
+}
+static bool is_trained(const weft_parameter *p) {
+    return p->trainable;
+}
+static bool is_matrix(const weft_parameter *p) {
+    return p->rank == 2;
+}
+
 static void check_plan(const weft_engine *engine, int32_t states) {
     const weft_engine_bytes *plan = &engine->bytes;
+    const int64_t copy = engine->dtype == WEFT_BF16 ? 2 * on_grid(engine, is_matrix) : 0;
     int64_t lines = 0, categories = plan->spare;
-    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS], 4 * on_grid(engine, false));
-    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_GRADIENTS], 4 * on_grid(engine, true));
-    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_OPTIMIZER], 4 * states * on_grid(engine, true));
+    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS], 4 * on_grid(engine, is_any) + copy);
+    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_GRADIENTS], 4 * on_grid(engine, is_trained));
+    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_OPTIMIZER], 4 * states * on_grid(engine, is_trained));
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
         lines += plan->line[i];
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
@@ -183,17 +201,18 @@ END_TEST
 
 /* So does generation: key-value state and a row of logits, with the cache or over the whole text. */
 START_TEST(a_generation_takes_what_it_plans) {
-    const char *overrides[] = {ADAMW};
-    const weft_engine_spec spec = {.leaves = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i == 0 ? 5 : 30};
+    const char *overrides[] = {ADAMW, _i < 2 ? "train.precision=fp32" : BF16};
+    const weft_engine_spec spec = {.leaves = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i % 2 == 0 ? 5 : 30};
     weft_device_plugin table;
     weft_error err = WEFT_ERROR_INIT;
     train_rig rig;
-    train_rig_open(&rig, "llama-gqa", NULL, overrides, 2);
+    train_rig_open(&rig, "llama-gqa", NULL, overrides, 3);
     count_device(rig.engine, &table);
     ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
     /* keys and values of 2 layers: 30 places, 2 heads of 10; the row of logits */
-    ck_assert_int_ge(rig.engine->bytes.line[WEFT_ACCOUNT_FIXED], 2 * 2 * 30 * 20 * 4 + 131 * 4);
+    ck_assert_int_ge(rig.engine->bytes.line[WEFT_ACCOUNT_FIXED], 2 * 2 * 30 * 20 * (_i < 2 ? 4 : 2) + 131 * 4);
+    ck_assert_int_eq(rig.engine->key_values.bytes, 2 * ((2 * 30 * 20 * (_i < 2 ? 4 : 2) + 63) / 64 * 64));
     check_account(rig.engine);
     train_rig_close(&rig);
     ck_assert_int_eq(counted.now, 0);
@@ -202,13 +221,14 @@ END_TEST
 
 /* ---- activation checkpointing ---- */
 
-static float *train_five(const char *model, row_data *data, int32_t leaves, const char *checkpointing, int64_t *peak,
-                         int64_t *n) {
-    const char *overrides[] = {ADAMW, checkpointing, model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
+static float *train_five(const char *model, row_data *data, int32_t leaves, const char *checkpointing,
+                         const char *precision, int64_t *peak, int64_t *n) {
+    const char *overrides[] = {ADAMW, checkpointing, precision,
+                               model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
     const weft_engine_spec spec = train_rig_spec(data, leaves, false);
     train_rig rig;
     float *out = NULL;
-    train_rig_open(&rig, model, data, overrides, 4);
+    train_rig_open(&rig, model, data, overrides, 5);
     train_rig_start(&rig, &spec);
     train_rig_steps(&rig, 5);
     *peak = rig.engine->train.price.peak;
@@ -218,12 +238,13 @@ static float *train_five(const char *model, row_data *data, int32_t leaves, cons
     return out;
 }
 
-static void compare_checkpointing(const char *name, const char *model, row_data *data, int32_t leaves) {
+static void compare_checkpointing(const char *name, const char *model, row_data *data, int32_t leaves,
+                                  const char *precision) {
     int64_t with = 0, without = 0, n = 0;
-    float *a = train_five(model, data, leaves, "train.activation_checkpointing=no", &without, &n);
-    float *b = train_five(model, data, leaves, "train.activation_checkpointing=yes", &with, &n);
-    printf("activation checkpointing, %s, %d leaves: peak of the arena %lld -> %lld bytes\n", name, (int)leaves,
-           (long long)without, (long long)with);
+    float *a = train_five(model, data, leaves, "train.activation_checkpointing=no", precision, &without, &n);
+    float *b = train_five(model, data, leaves, "train.activation_checkpointing=yes", precision, &with, &n);
+    printf("activation checkpointing, %s, %d leaves, %s: peak of the arena %lld -> %lld bytes\n", name, (int)leaves,
+           precision, (long long)without, (long long)with);
     ck_assert_int_lt(with, without);
     ck_assert(same_floats(a, b, n));
     free(a);
@@ -233,17 +254,18 @@ static void compare_checkpointing(const char *name, const char *model, row_data 
 START_TEST(checkpointing_lowers_the_peak_and_keeps_the_bits) {
     static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
     const fresh_shape deep = {48, 96, 8, 4, 2, 200, 40, false};
+    const char *precision = _i == 0 ? "train.precision=fp32" : BF16;
     fresh_model model;
     row_data data;
     for (int i = 0; i < 4; i++) {
         row_data_golden(&data, models[i]);
-        compare_checkpointing(models[i], models[i], &data, 1);
-        compare_checkpointing(models[i], models[i], &data, data.rows);
+        compare_checkpointing(models[i], models[i], &data, 1, precision);
+        compare_checkpointing(models[i], models[i], &data, data.rows, precision);
         row_data_free(&data);
     }
     fresh_model_make(&model, &deep);
     row_data_random(&data, 4, 40, 200, 5);
-    compare_checkpointing("8 layers", model.path, &data, 2);
+    compare_checkpointing("8 layers", model.path, &data, 2, precision);
     row_data_free(&data);
     fresh_model_remove(&model);
 }
@@ -255,7 +277,7 @@ END_TEST
 static int64_t row_bytes(const weft_engine *engine, const weft_slot *slot) {
     if (slot->kind == WEFT_SLOT_LEAF) return 4 * (int64_t)engine->spec.lengths[0];
     if (slot->kind == WEFT_SLOT_WORK && slot->segment < 0) return 64; /* of NORM: a line of partial sums */
-    return 4 * engine->declared->carry_width;
+    return weft_dtype_bytes(engine->dtype) * engine->declared->carry_width;
 }
 
 /* How the sentence may call it: the trace's word, the graph's word. */
@@ -300,8 +322,8 @@ static int64_t used_bytes(const train_rig *rig, int32_t i) {
     return rig->stepper->used[i];
 }
 
-static void plant_all(const char *model, int32_t leaves, const char *checkpointing) {
-    const char *overrides[] = {ADAMW, checkpointing};
+static void plant_all(const char *model, int32_t leaves, const char *checkpointing, const char *precision) {
+    const char *overrides[] = {ADAMW, checkpointing, precision};
     int32_t kinds[WEFT_SLOT_WORK + 1] = {0}, n = 0;
     int64_t *used = NULL;
     float *before = NULL, *after = NULL;
@@ -310,7 +332,7 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
     weft_engine_spec spec;
     row_data_golden(&data, model);
     spec = train_rig_spec(&data, leaves, false);
-    train_rig_open(&rig, model, &data, overrides, 3);
+    train_rig_open(&rig, model, &data, overrides, 4);
     train_rig_start(&rig, &spec);
     (void)train_rig_step(&rig, 1);
     n = rig.engine->train.program->n_slots;
@@ -337,9 +359,10 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
 
 START_TEST(a_slot_one_row_too_small_is_caught) {
     const char *const checkpointing[] = {"train.activation_checkpointing=no", "train.activation_checkpointing=yes"};
-    plant_all("llama-tied", 3, checkpointing[_i]);
-    plant_all("llama-gqa", 1, checkpointing[_i]);
-    plant_all("llama-bf16", 2, checkpointing[_i]);
+    const char *precision = _i < 2 ? "train.precision=fp32" : BF16;
+    plant_all("llama-tied", 3, checkpointing[_i % 2], precision);
+    plant_all("llama-gqa", 1, checkpointing[_i % 2], precision);
+    plant_all("llama-bf16", 2, checkpointing[_i % 2], precision);
 }
 END_TEST
 
@@ -460,9 +483,9 @@ int main(void) {
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, planned_bytes_are_taken_and_lived_in, 0, N_SETTINGS);
     tcase_add_test(tests, an_evaluation_takes_what_it_needs_alone);
-    tcase_add_loop_test(tests, a_generation_takes_what_it_plans, 0, 2);
-    tcase_add_test(tests, checkpointing_lowers_the_peak_and_keeps_the_bits);
-    tcase_add_loop_test(tests, a_slot_one_row_too_small_is_caught, 0, 2);
+    tcase_add_loop_test(tests, a_generation_takes_what_it_plans, 0, 4);
+    tcase_add_loop_test(tests, checkpointing_lowers_the_peak_and_keeps_the_bits, 0, 2);
+    tcase_add_loop_test(tests, a_slot_one_row_too_small_is_caught, 0, 4);
     tcase_add_test(tests, what_no_category_explains_is_small);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

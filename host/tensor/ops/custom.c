@@ -5,6 +5,11 @@
 #include <stdlib.h>
 
 static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+    if (graph->dtype != WEFT_F32)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "an operator that a plugin brings computes in fp32, and this model runs in %s: set [train] "
+                              "precision = fp32",
+                              weft_dtype_name(graph->dtype));
     for (int32_t i = 0; i < node->n_inputs; i++) {
         const weft_value_record *input = weft_graph_value(graph, node->inputs[i]);
         if (input->dtype != graph->dtype && input->dtype != WEFT_I32)

@@ -16,7 +16,7 @@ static weft_embedding arguments(const weft_lowering *l, const weft_node *node) {
                                  .width = node->weight->in,
                                  .vocab = node->weight->out,
                                  .dtype = l->graph->dtype,
-                                 .dtype_table = WEFT_F32};
+                                 .dtype_table = l->graph->dtype};
     return args;
 }
 

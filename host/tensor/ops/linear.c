@@ -17,8 +17,8 @@ static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *e
 }
 
 static void forward(weft_lowering *l, const weft_node *node) {
-    weft_weight_product(l, node->weight, weft_lower_value(l, node->output), weft_lower_value(l, node->inputs[0]),
-                        weft_graph_places(l->graph), node->weight->in, 0);
+    weft_weight_product(l, node->weight, weft_lower_value(l, node->output), l->graph->dtype,
+                        weft_lower_value(l, node->inputs[0]), weft_graph_places(l->graph), node->weight->in, 0);
 }
 
 static void backward(weft_lowering *l, const weft_node *node) {

@@ -36,11 +36,11 @@ static void loss(weft_lowering *l, const weft_node *node) {
     weft_lower_end(l);
 }
 
-/* logits (B,V) = x at place T - 1 of each row, times W^T */
+/* logits (B,V) = x at place T - 1 of each row, times W^T; fp32, whatever x is */
 static void last_logits(weft_lowering *l, const weft_node *node) {
     const weft_graph_spec *spec = &l->graph->spec;
     const int64_t bytes = spec->rows * node->weight->out * weft_dtype_bytes(WEFT_F32);
-    weft_weight_product(l, node->weight, weft_lower_storage(l, WEFT_HOME_LOGITS, 0, 0, bytes),
+    weft_weight_product(l, node->weight, weft_lower_storage(l, WEFT_HOME_LOGITS, 0, 0, bytes), WEFT_F32,
                         weft_lower_value(l, node->inputs[0]), spec->rows, spec->length * node->weight->in,
                         (spec->length - 1) * node->weight->in);
 }

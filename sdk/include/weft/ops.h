@@ -64,7 +64,8 @@ typedef enum weft_loss_kind { WEFT_LOSS_PER_TOKEN = 0, WEFT_LOSS_PER_STEP = 1 } 
 
 /* A plugin's own operator. It has n_inputs values in, one out; shapes in elements. forward and backward receive buffers in
  * the order of the inputs; backward writes (or adds, where accumulate[i]) the gradient of each input whose ref is not
- * none. `keeps_inputs`, `keeps_output`: what backward reads. */
+ * none. `keeps_inputs`, `keeps_output`: what backward reads. Numbers are fp32: in SDK 1.0 the host refuses a custom operator
+ * in a graph of another dtype. */
 typedef struct weft_custom_call {
     uint32_t struct_size;
     uint32_t flags;

@@ -1,0 +1,63 @@
+/* host/train/compute.c: see compute.h. */
+#include "train/compute.h"
+
+#include <stdlib.h>
+
+/* Do products read a copy of this parameter? */
+static bool is_copied(const weft_engine *engine, const weft_parameter *parameter) {
+    return engine->dtype != WEFT_F32 && weft_parameter_is_matrix(parameter);
+}
+
+/* Of one parameter's copy, on the layout's grid. */
+static int64_t copy_bytes(const weft_engine *engine, const weft_parameter *parameter) {
+    const int64_t grid = engine->layout->grid;
+    return (parameter->numel + grid - 1) / grid * grid * weft_dtype_bytes(engine->dtype);
+}
+
+int64_t weft_compute_copy_bytes(const weft_engine *engine) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        if (is_copied(engine, p)) bytes += copy_bytes(engine, p);
+    }
+    return bytes;
+}
+
+weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
+    const weft_declared *declared = engine->declared;
+    weft_status status = weft_account_take(&engine->account, &engine->compute, weft_compute_copy_bytes(engine),
+                                           WEFT_ACCOUNT_PARAMETERS, err);
+    int64_t at = 0;
+    if (status != WEFT_OK) return status;
+    engine->compute_refs = calloc((size_t)declared->n_parameters + 1, sizeof *engine->compute_refs);
+    if (engine->compute_refs == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        engine->compute_refs[i] = engine->parameter_refs[i];
+        if (!is_copied(engine, &declared->parameters[i])) continue;
+        engine->compute_refs[i] = weft_ref_at(engine->compute.ref, at);
+        at += copy_bytes(engine, &declared->parameters[i]);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_compute_copy_refresh(const weft_engine *engine, bool trained_only, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < engine->declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        if (!is_copied(engine, p) || (trained_only && !p->trainable)) continue;
+        status = engine->kernels->convert(engine->device, NULL, engine->compute_refs[i], engine->dtype,
+                                          engine->parameter_refs[i], WEFT_F32, p->numel, err);
+    }
+    return status;
+}
+
+int64_t weft_compute_copy_traffic(const weft_engine *engine) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        if (is_copied(engine, p) && p->trainable)
+            bytes += p->numel * (weft_dtype_bytes(WEFT_F32) + weft_dtype_bytes(engine->dtype));
+    }
+    return bytes;
+}

@@ -1,0 +1,403 @@
+/* tests/train/test_bf16.c: [train] precision = bf16: near fp32's numbers and not fp32's numbers; the same as another
+ * device's; half the bytes; masters that keep what bf16 cannot hold. */
+#include "golden.h"
+#include "model/convert.h"
+#include "reference_device.h"
+#include "suite.h"
+#include "train/generate.h"
+#include "train_rig.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
+#define FP32  "train.precision=fp32"
+#define BF16  "train.precision=bf16"
+
+static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
+enum { N_MODELS = 4 };
+
+/* ---- golden numbers ---- */
+
+static double gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p) {
+    const int64_t at = 4 * weft_layout_offset(g->engine->layout, p);
+    float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
+    char name[256];
+    double error = 0.0;
+    (void)snprintf(name, sizeof name, "grad.%s", p->name);
+    error = relative_error(found, golden_floats(batch, name), p->numel);
+    free(found);
+    return error;
+}
+
+START_TEST(loss_and_gradients_lie_near_fp32) {
+    const char *overrides[] = {ADAMW, BF16};
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    double off = 0.0, worst = 0.0;
+    golden_batch_open(&batch, models[_i]);
+    golden_engine_open(&g, &batch, models[_i], 1, overrides, 3);
+    ck_assert_int_eq(g.engine->dtype, WEFT_BF16);
+    ck_assert_msg(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(result.n_targets, batch.count);
+    off = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
+    for (int32_t i = 0; i < g.engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &g.engine->declared->parameters[i];
+        const double error = gradient_error(&g, &batch, p);
+        ck_assert_msg(error < 0.04, "the gradient of %s is off by %.3g", p->name, error);
+        ck_assert_msg(error > 1e-4, "the gradient of %s is fp32's to %.3g", p->name, error);
+        if (error > worst) worst = error;
+    }
+    printf("%s: loss off by %.2g, gradients by %.2g at most\n", models[_i], off, worst);
+    ck_assert_double_lt(off, 2e-2);
+    ck_assert_double_gt(off, 1e-7);
+    ck_assert_double_lt(fabs(result.norm / golden_doubles(&batch, "adamw10.norm")[0] - 1.0), 2e-2);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+}
+END_TEST
+
+/* ---- another device ---- */
+
+/* Between opening and preparing: from here on the engine runs on the reference device. */
+static void take_reference(weft_engine *engine) {
+    weft_error err = WEFT_ERROR_INIT;
+    engine->kernels->destroy(engine->device);
+    engine->device = NULL;
+    engine->kernels = engine->account.kernels = &weft_reference_device;
+    ck_assert_msg(engine->kernels->create(&engine->device, engine->run->host, NULL, 0, &err) == WEFT_OK, "%s",
+                  err.text);
+    engine->account.device = engine->device;
+}
+
+/* An evaluation and a step: losses, norm, gradients. */
+typedef struct outcome {
+    double evaluated, loss, norm;
+    float *gradients;
+    int64_t n;
+} outcome;
+
+/* Of all parameters, without what lies between them. */
+static void take_gradients(outcome *out, const weft_engine *engine) {
+    out->gradients = malloc((size_t)weft_declared_numel(engine->declared, true) * sizeof *out->gradients);
+    ck_assert_ptr_nonnull(out->gradients);
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        const weft_ref at = weft_ref_at(engine->gradients.ref, 4 * weft_layout_offset(engine->layout, p));
+        float *values = read_floats(engine, at, p->numel);
+        memcpy(out->gradients + out->n, values, (size_t)p->numel * sizeof *values);
+        out->n += p->numel;
+        free(values);
+    }
+}
+
+static outcome run(const char *model, const char *precision, bool reference, int32_t leaves) {
+    const char *overrides[] = {ADAMW, precision};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    weft_step_result result;
+    outcome out = {0};
+    row_data_golden(&data, model);
+    spec = train_rig_spec(&data, leaves, true);
+    train_rig_open(&rig, model, &data, overrides, 3);
+    if (reference) take_reference(rig.engine);
+    train_rig_start(&rig, &spec);
+    out.evaluated = train_rig_evaluate(&rig);
+    result = train_rig_step(&rig, 1);
+    out.loss = result.loss_sum;
+    out.norm = result.norm;
+    take_gradients(&out, rig.engine);
+    train_rig_close(&rig);
+    row_data_free(&data);
+    return out;
+}
+
+/* The reference device sums in fp64 and rounds where device/1 says. What is left between two devices are sums near the
+ * middle between two bf16 numbers: a few, whose difference all that follows spreads. */
+START_TEST(another_device_is_closer_than_fp32) {
+    const outcome found = run(models[_i], BF16, false, 1), expected = run(models[_i], BF16, true, 1);
+    const outcome wide = run(models[_i], FP32, false, 1);
+    const double apart = relative_error(found.gradients, expected.gradients, found.n);
+    const double from_fp32 = relative_error(wide.gradients, expected.gradients, found.n);
+    printf("%s: gradients of the reference device %.2g apart, fp32's %.2g\n", models[_i], apart, from_fp32);
+    ck_assert_double_lt(apart, 8e-3);
+    ck_assert_double_gt(from_fp32, 2.0 * apart);
+    ck_assert_double_lt(fabs(found.loss / expected.loss - 1.0), 1e-4);
+    ck_assert_double_lt(fabs(found.evaluated / expected.evaluated - 1.0), 1e-4);
+    ck_assert_double_lt(fabs(found.norm / expected.norm - 1.0), 1e-3);
+    free(found.gradients);
+    free(expected.gradients);
+    free(wide.gradients);
+}
+END_TEST
+
+/* ---- the compute copy ---- */
+
+/* Of each matrix a rounded copy, exactly; of gains none. Returns how many masters are not in bf16. */
+static int64_t check_copies(const weft_engine *engine) {
+    int64_t unrounded = 0;
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        float *master = read_floats(engine, engine->parameter_refs[i], p->numel);
+        uint16_t *expected = malloc((size_t)p->numel * 2), *copy = malloc((size_t)p->numel * 2);
+        weft_error err = WEFT_ERROR_INIT;
+        ck_assert(expected != NULL && copy != NULL && weft_convert(expected, WEFT_BF16, master, WEFT_F32, p->numel));
+        ck_assert((engine->compute_refs[i].buffer == engine->parameters.ref.buffer) == !weft_parameter_is_matrix(p));
+        if (weft_parameter_is_matrix(p)) {
+            ck_assert_int_eq(
+                engine->kernels->read(engine->device, NULL, copy, engine->compute_refs[i], p->numel * 2, &err),
+                WEFT_OK);
+            ck_assert_msg(memcmp(copy, expected, (size_t)p->numel * 2) == 0, "%s: the copy is another", p->name);
+        } else
+            ck_assert_int_eq(engine->compute_refs[i].offset, engine->parameter_refs[i].offset);
+        for (int64_t k = 0; k < p->numel; k++) {
+            float back = 0.0f;
+            ck_assert(weft_convert(&back, WEFT_F32, &expected[k], WEFT_BF16, 1));
+            unrounded += back != master[k];
+        }
+        free(master);
+        free(expected);
+        free(copy);
+    }
+    return unrounded;
+}
+
+START_TEST(the_copy_is_the_rounded_master_after_load_and_steps) {
+    static const char *const trainable[] = {"train.trainable=all", "train.trainable=last:1", "train.trainable=head",
+                                            "train.trainable=*norm.weight"};
+    const char *overrides[] = {ADAMW, BF16, trainable[_i]};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    row_data_golden(&data, "llama-bf16"); /* files of bf16: masters begin as what the copy is */
+    spec = train_rig_spec(&data, 2, false);
+    train_rig_open(&rig, "llama-bf16", &data, overrides, 4);
+    train_rig_start(&rig, &spec);
+    ck_assert_int_eq(check_copies(rig.engine), 0);
+    train_rig_steps(&rig, 3);
+    ck_assert_int_gt(check_copies(rig.engine), weft_declared_numel(rig.engine->declared, true) / 2);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+/* Updates too small for 8 bits add up in the master until the copy moves. */
+START_TEST(small_updates_add_up) {
+    const char *overrides[] = {"optimizer.plugin=sgd", BF16};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    weft_error err = WEFT_ERROR_INIT;
+    uint16_t first = 0, now = 0;
+    float master[3] = {0.0f};
+    int32_t p = -1;
+    row_data_golden(&data, "llama-bf16");
+    spec = train_rig_spec(&data, 1, false);
+    train_rig_open(&rig, "llama-bf16", &data, overrides, 2);
+    train_rig_start(&rig, &spec);
+    p = weft_declared_find(rig.engine->declared, "lm_head.weight");
+    for (int s = 0; s < 3; s++) {
+        weft_step_result result = {0};
+        const weft_ref copy = rig.engine->compute_refs[p], at = rig.engine->parameter_refs[p];
+        ck_assert_int_eq(rig.engine->kernels->read(rig.engine->device, NULL, &now, copy, 2, &err), WEFT_OK);
+        ck_assert_int_eq(rig.engine->kernels->read(rig.engine->device, NULL, &master[s], at, 4, &err), WEFT_OK);
+        if (s == 0) first = now;
+        ck_assert_uint_eq(now, first);
+        ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, (uint64_t)s + 1, 1e-4, 0, &err), WEFT_OK);
+    }
+    ck_assert(master[0] != master[1] && master[1] != master[2]);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+/* ---- bytes ---- */
+
+static weft_engine_bytes planned(const char *model, row_data *data, const char *precision, const weft_engine_spec *spec,
+                                 int64_t *matrices) {
+    const char *overrides[] = {ADAMW, precision, "model.start=fresh"};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_engine_bytes out;
+    train_rig rig;
+    train_rig_open(&rig, model, data, overrides, 4);
+    ck_assert_msg(weft_engine_prepare(rig.engine, spec, &err) == WEFT_OK, "%s", err.text);
+    out = rig.engine->bytes;
+    *matrices = 0;
+    for (int32_t i = 0; i < rig.engine->declared->n_parameters; i++)
+        if (weft_parameter_is_matrix(&rig.engine->declared->parameters[i]))
+            *matrices += rig.engine->declared->parameters[i].numel;
+    train_rig_close(&rig);
+    return out;
+}
+
+/* 134 M parameters, 2 rows of 512: nothing of it is taken. */
+START_TEST(activations_and_operands_take_half_the_bytes) {
+    const fresh_shape shape = {768, 2048, 12, 12, 12, 32000, 512, false};
+    fresh_model model;
+    row_data data;
+    weft_engine_spec spec;
+    weft_engine_bytes wide, narrow;
+    int64_t activations[2], matrices = 0, copy = 0;
+    fresh_model_make(&model, &shape);
+    row_data_make(&data, 2, 512);
+    spec = train_rig_spec(&data, 1, true);
+    wide = planned(model.path, &data, FP32, &spec, &matrices);
+    narrow = planned(model.path, &data, BF16, &spec, &matrices);
+    activations[0] = wide.category[WEFT_MEMORY_ACTIVATIONS];
+    activations[1] = narrow.category[WEFT_MEMORY_ACTIVATIONS];
+    copy = narrow.line[WEFT_ACCOUNT_PARAMETERS] - wide.line[WEFT_ACCOUNT_PARAMETERS];
+    printf("134 M, 2 x 512: activations %lld bytes in fp32, %lld in bf16; products read weights of %lld bytes in fp32, "
+           "%lld in bf16; in all %lld and %lld\n",
+           (long long)activations[0], (long long)activations[1], (long long)(4 * matrices), (long long)copy,
+           (long long)wide.total, (long long)narrow.total);
+    ck_assert_int_le(100 * activations[1], 51 * activations[0]); /* rstd, lse and the leaf stay whole */
+    ck_assert_int_ge(2 * activations[1], activations[0]);
+    ck_assert_int_eq(copy, 2 * matrices); /* shapes that lie on the grid */
+    ck_assert_int_eq(narrow.line[WEFT_ACCOUNT_GRADIENTS], wide.line[WEFT_ACCOUNT_GRADIENTS]);
+    ck_assert_int_eq(narrow.line[WEFT_ACCOUNT_OPTIMIZER], wide.line[WEFT_ACCOUNT_OPTIMIZER]);
+    ck_assert_int_eq(narrow.line[WEFT_ACCOUNT_FIXED], wide.line[WEFT_ACCOUNT_FIXED]);
+    row_data_free(&data);
+    fresh_model_remove(&model);
+}
+END_TEST
+
+/* ---- training ---- */
+
+static double loss_after(const char *model, row_data *data, const char *precision, double *first) {
+    const char *overrides[] = {ADAMW, precision, "model.start=fresh"};
+    const weft_engine_spec spec = train_rig_spec(data, 2, false);
+    weft_step_result result = {0};
+    train_rig rig;
+    train_rig_open(&rig, model, data, overrides, 4);
+    train_rig_start(&rig, &spec);
+    for (uint64_t s = 1; s <= 30; s++) {
+        result = train_rig_step(&rig, s);
+        if (s == 1) *first = result.loss_sum / (double)result.n_targets;
+    }
+    train_rig_close(&rig);
+    return result.loss_sum / (double)result.n_targets;
+}
+
+START_TEST(thirty_steps_lower_the_loss_as_fp32_does) {
+    const fresh_shape shape = {96, 256, 3, 6, 2, 500, 64, false};
+    fresh_model model;
+    row_data data;
+    double wide_first = 0.0, narrow_first = 0.0, wide = 0.0, narrow = 0.0;
+    fresh_model_make(&model, &shape);
+    row_data_random(&data, 8, 64, 500, 17); /* the same rows at every step: learnt by heart */
+    wide = loss_after(model.path, &data, FP32, &wide_first);
+    narrow = loss_after(model.path, &data, BF16, &narrow_first);
+    printf("loss of step 1 and 30: fp32 %.5f %.5f, bf16 %.5f %.5f\n", wide_first, wide, narrow_first, narrow);
+    ck_assert_double_lt(wide, 0.8 * wide_first);
+    ck_assert_double_lt(fabs(narrow / wide - 1.0), 0.02);
+    ck_assert(narrow != wide);
+    row_data_free(&data);
+    fresh_model_remove(&model);
+}
+END_TEST
+
+/* ---- generation ---- */
+
+static weft_generator *open_generator(weft_run **run, const char *name, const char *precision, int64_t n_prompt,
+                                      const weft_generate_options *options) {
+    char path[4096], model[4200];
+    const char *overrides[] = {model, "model.plugin=llama", precision};
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
+                           WEFT_NEEDS(WEFT_PART_DEVICE);
+    weft_generator *out = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    golden_path(path, sizeof path, name);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    ck_assert_msg(weft_run_open(run, NULL, overrides, 3, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_generator_create(&out, *run, n_prompt, options, &err) == WEFT_OK, "%s", err.text);
+    return out;
+}
+
+/* The last logits of a text of n ids, at once or place by place on the cache. */
+static float *logits_of(const char *name, const char *precision, const int32_t *ids, int64_t n, bool cache) {
+    const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = cache};
+    weft_run *run = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_generator *generator = open_generator(&run, name, precision, n, &options);
+    const int64_t vocabulary = weft_generator_model(generator)->vocab_size;
+    const float *found = NULL;
+    float *out = malloc((size_t)vocabulary * sizeof *out);
+    ck_assert_ptr_nonnull(out);
+    for (int64_t past = cache ? 0 : n - 1; past < n; past++)
+        ck_assert_msg(weft_generator_logits(generator, &found, ids, cache ? past : 0, past + 1, &err) == WEFT_OK, "%s",
+                      err.text);
+    memcpy(out, found, (size_t)vocabulary * sizeof *out);
+    weft_generator_destroy(generator);
+    weft_run_close(run);
+    return out;
+}
+
+/* Logits are fp32's to a few 8-bit steps, and no rounded numbers themselves: what samples from them sees no ties. */
+START_TEST(logits_lie_near_fp32_and_are_not_rounded) {
+    const int32_t ids[] = {1, 7, 12, 30, 5, 44, 17, 2, 9, 25};
+    float *wide = logits_of("llama-gqa", FP32, ids, 10, false), *whole = logits_of("llama-gqa", BF16, ids, 10, false);
+    float *cached = logits_of("llama-gqa", BF16, ids, 10, true);
+    int rounded = 0;
+    ck_assert_double_lt(relative_error(whole, wide, 131), 3e-2);
+    ck_assert_double_gt(relative_error(whole, wide, 131), 1e-4);
+    ck_assert_double_lt(relative_error(cached, whole, 131), 2e-2);
+    for (int i = 0; i < 131; i++) {
+        uint16_t narrow = 0;
+        float back = 0.0f;
+        ck_assert(weft_convert(&narrow, WEFT_BF16, &whole[i], WEFT_F32, 1));
+        ck_assert(weft_convert(&back, WEFT_F32, &narrow, WEFT_BF16, 1));
+        rounded += back == whole[i];
+    }
+    ck_assert_int_lt(rounded, 13);
+    free(wide);
+    free(whole);
+    free(cached);
+}
+END_TEST
+
+/* ---- numbers that are not finite ---- */
+
+START_TEST(a_carry_that_is_not_finite_is_found) {
+    const char *overrides[] = {ADAMW, BF16};
+    const float bad = NAN;
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    int32_t p = -1;
+    row_data_golden(&data, "llama-gqa");
+    spec = train_rig_spec(&data, 1, true);
+    train_rig_open(&rig, "llama-gqa", &data, overrides, 3);
+    train_rig_start(&rig, &spec);
+    p = weft_declared_find(rig.engine->declared, "model.layers.1.input_layernorm.weight"); /* read from the master */
+    ck_assert_int_eq(
+        rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err), WEFT_OK);
+    ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 1, 1e-3, 0.5, &err), WEFT_E_NUMERIC);
+    ck_assert_msg(strstr(err.text, "layers.1.attn is the first") != NULL, "%s", err.text);
+    ck_assert_int_eq(weft_stepper_evaluate(rig.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), WEFT_E_NUMERIC);
+    ck_assert_msg(strstr(err.text, "layers.1.attn is the first") != NULL, "%s", err.text);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("bf16");
+    TCase *tests = tcase_create("bf16");
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, loss_and_gradients_lie_near_fp32, 0, N_MODELS);
+    tcase_add_loop_test(tests, another_device_is_closer_than_fp32, 0, N_MODELS);
+    tcase_add_loop_test(tests, the_copy_is_the_rounded_master_after_load_and_steps, 0, 4);
+    tcase_add_test(tests, small_updates_add_up);
+    tcase_add_test(tests, activations_and_operands_take_half_the_bytes);
+    tcase_add_test(tests, thirty_steps_lower_the_loss_as_fp32_does);
+    tcase_add_test(tests, logits_lie_near_fp32_and_are_not_rounded);
+    tcase_add_test(tests, a_carry_that_is_not_finite_is_found);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
