@@ -4,18 +4,11 @@
 
 #include "checkpoint/path.h"
 #include "checkpoint/record.h"
-#include "model/region.h"
-#include "model/safetensors.h"
 #include "model/weights.h"
 #include "train/compute.h"
 
+#include <stdlib.h>
 #include <unistd.h>
-
-static void from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, float *out) {
-    const weft_tensor *tensor = context;
-    (void)parameter;
-    memcpy(out, tensor->data + first * (int64_t)sizeof *out, (size_t)n * sizeof *out);
-}
 
 static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter *p, const char *path, weft_error *err) {
     bool same = tensor->dtype == WEFT_F32 && tensor->rank == p->rank;
@@ -32,18 +25,22 @@ static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter 
  * trained ones it lacks. */
 static weft_status load_region(const weft_region *region, const weft_safetensors *file, bool trainable_only,
                                int32_t *n_missing, weft_error *err) {
+    const weft_declared *declared = region->declared;
+    const weft_tensor **tensors = calloc((size_t)declared->n_parameters + 1, sizeof(const weft_tensor *));
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < region->declared->n_parameters && status == WEFT_OK; i++) {
-        const weft_parameter *p = &region->declared->parameters[i];
-        const weft_tensor *tensor = weft_safetensors_find(file, p->name);
+    if (tensors == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", file->files[0].path);
+    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &declared->parameters[i];
         if (trainable_only && !p->trainable) continue;
-        if (tensor == NULL) {
+        tensors[i] = weft_safetensors_find(file, p->name);
+        if (tensors[i] == NULL)
             *n_missing += p->trainable;
-            continue;
-        }
-        status = check_tensor(tensor, p, file->files[0].path, err);
-        if (status == WEFT_OK) status = weft_region_fill(region, i, from_tensor, (void *)(uintptr_t)tensor, err);
+        else
+            status = check_tensor(tensors[i], p, file->files[0].path, err);
     }
+    if (status == WEFT_OK) status = weft_weights_read(region, file, tensors, err);
+    free(tensors);
     return status;
 }
 

@@ -16,13 +16,14 @@ typedef struct weft_region {
 } weft_region;
 
 /* Writes elements [first, first + n) of a parameter to out. Called from several threads at once; n <= WEFT_REGION_PIECE
- * and first a multiple of it. */
-typedef void weft_region_source(void *context, int32_t parameter, int64_t first, int64_t n, float *out);
+ * and first a multiple of 4. */
+typedef weft_status weft_region_source(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+                                       weft_error *err);
 
-/* Fills a parameter piece by piece, straight into the device's memory where the host sees it, and what lies between it
- * and the next one with zeros. */
-weft_status weft_region_fill(const weft_region *self, int32_t parameter, weft_region_source *source, void *context,
-                             weft_error *err);
+/* Fills n parameters, beginning their pieces in the order of the list, straight into the device's memory where the host
+ * sees it, and what lies between each and the next one with zeros. After a failure what they hold is not known. */
+weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
+                             void *context, weft_error *err);
 
 /* Elements [first, first + n) of a parameter: *out is the device's memory, or `staging` (n floats) where that is not
  * visible. */

@@ -193,20 +193,22 @@ static weft_status read_header(weft_safetensors *self, json_t *header, const uns
 
 /* ---- one file ---- */
 
+/* Opens and maps. What it has taken is weft_safetensors_close's to give back, in failure too. */
 static weft_status map_file(weft_tensor_file *file, weft_error *err) {
     weft_status status = WEFT_OK;
     struct stat about;
-    const int descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->descriptor < 0)
         return weft_error_set(err, errno == ENOENT ? WEFT_E_USER : WEFT_E_SYSTEM, "%s: cannot be opened: %s",
                               file->path, strerror(errno));
-    if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) {
+    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* twice the read-ahead */
+    if (fstat(file->descriptor, &about) != 0 || !S_ISREG(about.st_mode)) {
         status = weft_error_set(err, WEFT_E_USER, "%s: is not a file", file->path);
     } else if (about.st_size < 8) {
         status = weft_error_set(err, WEFT_E_DATA, "%s: has %lld bytes; a safetensors file has 8 and a header at least",
                                 file->path, (long long)about.st_size);
     } else {
-        void *map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        void *map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
         if (map == MAP_FAILED) {
             status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be mapped: %s", file->path, strerror(errno));
         } else {
@@ -214,7 +216,6 @@ static weft_status map_file(weft_tensor_file *file, weft_error *err) {
             file->bytes = (size_t)about.st_size;
         }
     }
-    (void)close(descriptor); /* the map keeps the file */
     return status;
 }
 
@@ -246,6 +247,7 @@ static weft_status add_file(weft_safetensors *self, const char *path, weft_error
     json_error_t at;
     json_t *header = NULL;
     memset(file, 0, sizeof *file);
+    file->descriptor = -1;
     file->path = strdup(path);
     if (file->path == NULL) return no_memory(path, err);
     self->n_files++;
@@ -303,6 +305,7 @@ void weft_safetensors_close(weft_safetensors *self) {
         free(self->tensors[i].name);
     for (int32_t i = 0; i < self->n_files; i++) {
         if (self->files[i].map != NULL) (void)munmap(self->files[i].map, self->files[i].bytes);
+        if (self->files[i].descriptor >= 0) (void)close(self->files[i].descriptor);
         free(self->files[i].path);
     }
     free(self->tensors);
@@ -321,6 +324,33 @@ const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const cha
             high = middle;
     }
     return NULL;
+}
+
+/* Where the file ends now: a piece that begins behind it says nothing of that. */
+static int64_t file_end(const weft_tensor_file *file) {
+    struct stat info;
+    return fstat(file->descriptor, &info) == 0 ? (int64_t)info.st_size : 0;
+}
+
+weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const weft_tensor *tensor, int64_t offset,
+                                  int64_t bytes, weft_error *err) {
+    const weft_tensor_file *file = &self->files[tensor->file];
+    const int64_t begin = tensor->data - file->map + offset;
+    int64_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = pread(file->descriptor, (char *)out + done, (size_t)(bytes - done), (off_t)(begin + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return weft_error_set(err, WEFT_E_SYSTEM, "%s: tensor '%s' cannot be read at byte %lld: %s", file->path,
+                                  tensor->name, (long long)(begin + done), strerror(errno));
+        if (n == 0)
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "%s: ends at byte %lld, within tensor '%s', though it was longer when it was opened; "
+                                  "another program has changed it: start again when it is whole",
+                                  file->path, (long long)file_end(file), tensor->name);
+        done += n;
+    }
+    return WEFT_OK;
 }
 
 /* ---- a directory ---- */

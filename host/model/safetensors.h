@@ -1,4 +1,4 @@
-/* host/model/safetensors.h: named tensors in files, read through a map and written by offset.
+/* host/model/safetensors.h: named tensors in files, mapped or read by offset, and written by offset.
  *
  * A file is eight bytes of header length (little-endian), a JSON header, and data:
  *     {"__metadata__": {"format": "pt"}, "a.weight": {"dtype": "BF16", "shape": [3, 4], "data_offsets": [0, 24]}, ...}
@@ -30,8 +30,9 @@ typedef struct weft_tensor {
 
 typedef struct weft_tensor_file {
     char *path;
-    unsigned char *map;
+    unsigned char *map; /* its pages count as this process's memory once they are touched */
     size_t bytes;
+    int descriptor;
 } weft_tensor_file;
 
 typedef struct weft_safetensors {
@@ -52,6 +53,11 @@ void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
 
 /* NULL: no tensor of that name. */
 const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const char *name);
+
+/* Bytes [offset, offset + bytes) of a tensor, copied from the file once and not through the map: for all of it, and in
+ * the order of the file where that can be chosen. WEFT_E_DATA: the file has become shorter. [any-thread] */
+weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const weft_tensor *tensor, int64_t offset,
+                                  int64_t bytes, weft_error *err);
 
 /* ---- writing ---- */
 

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 
 #include "model/convert.h"
-#include "model/region.h"
-#include "model/safetensors.h"
 #include "plugin/services.h"
 #include <weft/random.h>
 
@@ -124,23 +122,30 @@ static weft_status judge(const weft_safetensors *files, const weft_declared *dec
 
 /* ---- reading ---- */
 
-static void from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, float *out) {
-    const weft_tensor *tensor = context;
-    (void)parameter;
-    (void)weft_convert(out, WEFT_F32, tensor->data + first * weft_dtype_bytes(tensor->dtype), tensor->dtype, n);
+enum { COMPARED = 8192 }; /* elements at once */
+
+static weft_status read_numbers(const weft_safetensors *files, float out[COMPARED], const weft_tensor *tensor,
+                                int64_t first, int64_t n, weft_error *err) {
+    const int64_t width = weft_dtype_bytes(tensor->dtype);
+    float stored[COMPARED];
+    const weft_status status = weft_safetensors_read(files, stored, tensor, first * width, n * width, err);
+    if (status == WEFT_OK) (void)weft_convert(out, WEFT_F32, stored, tensor->dtype, n);
+    return status;
 }
 
-/* The same numbers, whatever types they are stored in. */
-static bool same_numbers(const weft_tensor *a, const weft_tensor *b) {
-    enum { PIECE = 4096 };
-    float x[PIECE], y[PIECE];
-    for (int64_t first = 0; first < a->numel; first += PIECE) {
-        const int64_t n = a->numel - first < PIECE ? a->numel - first : PIECE;
-        from_tensor((void *)(uintptr_t)a, 0, first, n, x);
-        from_tensor((void *)(uintptr_t)b, 0, first, n, y);
-        if (memcmp(x, y, (size_t)n * sizeof(float)) != 0) return false;
+/* The same numbers, whatever types they are stored in? */
+static weft_status compare(bool *same, const weft_safetensors *files, const weft_tensor *a, const weft_tensor *b,
+                           weft_error *err) {
+    float x[COMPARED], y[COMPARED];
+    weft_status status = WEFT_OK;
+    *same = true;
+    for (int64_t first = 0; first < a->numel && *same && status == WEFT_OK; first += COMPARED) {
+        const int64_t n = a->numel - first < COMPARED ? a->numel - first : COMPARED;
+        status = read_numbers(files, x, a, first, n, err);
+        if (status == WEFT_OK) status = read_numbers(files, y, b, first, n, err);
+        if (status == WEFT_OK) *same = memcmp(x, y, (size_t)n * sizeof(float)) == 0;
     }
-    return true;
+    return status;
 }
 
 static weft_status check_ties(const weft_safetensors *files, const weft_parameter *parameter, const char *where,
@@ -148,7 +153,11 @@ static weft_status check_ties(const weft_safetensors *files, const weft_paramete
     const weft_tensor *tensor = tensor_of(files, parameter);
     for (int32_t i = 0; i < parameter->n_aliases; i++) {
         const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
-        if (other == NULL || other == tensor || same_numbers(tensor, other)) continue;
+        bool same = true;
+        weft_status status = WEFT_OK;
+        if (other != NULL && other != tensor) status = compare(&same, files, tensor, other, err);
+        if (status != WEFT_OK) return status;
+        if (same) continue;
         return weft_error_set(
             err, WEFT_E_DATA,
             "%s: '%s' and '%s' differ, but the model ties them into one; the directory's config.json does "
@@ -160,13 +169,17 @@ static weft_status check_ties(const weft_safetensors *files, const weft_paramete
 
 static weft_status load(const weft_region *region, const weft_safetensors *files, const char *where, weft_error *err) {
     const weft_declared *declared = region->declared;
+    const weft_tensor **tensors = NULL;
     weft_status status = judge(files, declared, where, err);
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
         status = check_ties(files, &declared->parameters[p], where, err);
-    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
-        const weft_tensor *tensor = tensor_of(files, &declared->parameters[p]);
-        status = weft_region_fill(region, p, from_tensor, (void *)(uintptr_t)tensor, err);
-    }
+    if (status != WEFT_OK) return status;
+    tensors = malloc(((size_t)declared->n_parameters + 1) * sizeof(const weft_tensor *));
+    if (tensors == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", where);
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        tensors[p] = tensor_of(files, &declared->parameters[p]);
+    status = weft_weights_read(region, files, tensors, err);
+    free(tensors);
     return status;
 }
 
@@ -202,7 +215,7 @@ weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *
 
 typedef struct init_job {
     uint64_t seed;
-    double std;
+    const weft_declared *declared;
 } init_job;
 
 static void four_normals(double out[4], uint64_t seed, int32_t parameter, int64_t block) {
@@ -216,23 +229,30 @@ static void four_normals(double out[4], uint64_t seed, int32_t parameter, int64_
 }
 
 /* first is a multiple of 4. */
-static void from_random(void *context, int32_t parameter, int64_t first, int64_t n, float *out) {
+static weft_status from_random(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+                               weft_error *err) {
     const init_job *job = context;
+    const double std = job->declared->parameters[parameter].init_std;
     double normals[4] = {0, 0, 0, 0};
+    (void)err;
     for (int64_t i = 0; i < n; i++) {
-        if (i % 4 == 0 && job->std > 0) four_normals(normals, job->seed, parameter, (first + i) / 4);
-        out[i] = job->std < 0 ? 1.0f : (float)(job->std * normals[i % 4]);
+        if (i % 4 == 0 && std > 0) four_normals(normals, job->seed, parameter, (first + i) / 4);
+        out[i] = std < 0 ? 1.0f : (float)(std * normals[i % 4]);
     }
+    return WEFT_OK;
 }
 
 weft_status weft_weights_init(uint64_t seed, const weft_declared *declared, const weft_layout *layout,
                               const weft_device_plugin *kernels, weft_device *device, weft_ref region,
                               weft_error *err) {
     const weft_region whole = {declared, layout, kernels, device, region};
+    init_job job = {seed, declared};
     weft_status status = WEFT_OK;
-    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
-        init_job job = {seed, declared->parameters[p].init_std};
-        status = weft_region_fill(&whole, p, from_random, &job, err);
-    }
+    int32_t *all = malloc(((size_t)declared->n_parameters + 1) * sizeof *all);
+    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        all[p] = p;
+    status = weft_region_fill(&whole, all, declared->n_parameters, from_random, &job, err);
+    free(all);
     return status;
 }

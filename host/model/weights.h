@@ -1,12 +1,13 @@
 /* host/model/weights.h: a model's weights between a Hugging Face directory and the flat parameter region of a device.
  *
- * Files are mapped, proved against the declared model, and converted to fp32 straight into the device's memory. Tied
- * storage is written once, under its first name, as transformers does; when read, any of its names will do, and where
+ * Files are proved against the declared model, then read in their own order by several threads, and converted to fp32 on
+ * the way into the device's memory: each byte moves once, and after that none is missing. Tied storage is written once, under its first name, as transformers does; when read, any of its names will do, and where
  * several are there they must agree. */
 #ifndef WEFT_HOST_WEIGHTS_H
 #define WEFT_HOST_WEIGHTS_H
 
-#include "model/layout.h"
+#include "model/region.h"
+#include "model/safetensors.h"
 
 /* Bytes of data in one file of a saved model: what transformers calls a shard. */
 #define WEFT_SHARD_BYTES ((int64_t)5000000000)
@@ -16,6 +17,11 @@
  * old checkpoints carry, are passed over with a line in the log. */
 weft_status weft_weights_load(const char *directory, const weft_declared *declared, const weft_layout *layout,
                               const weft_device_plugin *kernels, weft_device *device, weft_ref region, weft_error *err);
+
+/* Fills parameters of a region from tensors of as many elements in fp32, bf16 or fp16: parameter p from tensors[p], none
+ * where that is NULL. */
+weft_status weft_weights_read(const weft_region *region, const weft_safetensors *files,
+                              const weft_tensor *const *tensors, weft_error *err);
 
 /* A fresh start. A matrix is normal with mean 0 and its weight object's deviation, gains are one, biases zero. Element
  * e of parameter p (declaration order) is made of weft_random(seed, WEFT_RANDOM_INIT, p, e / 4): its numbers v give two

@@ -1,0 +1,55 @@
+/* weights_read.c: tensors of files into a region. The pieces are begun in the order of the files, whatever the order of
+ * declaration, so that a disk sees one long read; they are copied out of the kernel's cache into their place, since
+ * pages of a map would have to be faulted in one by one and would count as this process's memory beside the region. */
+#include <stdlib.h>
+
+#include "model/convert.h"
+#include "model/weights.h"
+
+enum { BLOCK = 1 << 15 }; /* elements of two bytes that are converted at once: they stay in a core's own cache */
+
+typedef struct reading {
+    const weft_safetensors *files;
+    const weft_tensor *const *tensors; /* by parameter */
+} reading;
+
+static weft_status read_narrow(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n, float *out,
+                               weft_error *err) {
+    uint16_t block[BLOCK];
+    weft_status status = WEFT_OK;
+    for (int64_t at = 0; at < n && status == WEFT_OK; at += BLOCK) {
+        const int64_t some = n - at < BLOCK ? n - at : BLOCK;
+        status = weft_safetensors_read(self->files, block, tensor, 2 * (first + at), 2 * some, err);
+        if (status == WEFT_OK) (void)weft_convert(out + at, WEFT_F32, block, tensor->dtype, some);
+    }
+    return status;
+}
+
+static weft_status from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+                               weft_error *err) {
+    const reading *self = context;
+    const weft_tensor *tensor = self->tensors[parameter];
+    if (tensor->dtype == WEFT_F32) return weft_safetensors_read(self->files, out, tensor, 4 * first, 4 * n, err);
+    return read_narrow(self, tensor, first, n, out, err);
+}
+
+static int by_place(const void *a, const void *b, void *context) {
+    const weft_tensor *const *tensors = context;
+    const weft_tensor *x = tensors[*(const int32_t *)a], *y = tensors[*(const int32_t *)b];
+    if (x->file != y->file) return x->file < y->file ? -1 : 1;
+    return (x->data > y->data) - (x->data < y->data);
+}
+
+weft_status weft_weights_read(const weft_region *region, const weft_safetensors *files,
+                              const weft_tensor *const *tensors, weft_error *err) {
+    reading self = {files, tensors};
+    weft_status status = WEFT_OK;
+    int32_t n = 0, *order = malloc(((size_t)region->declared->n_parameters + 1) * sizeof *order);
+    if (order == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the order of the weights");
+    for (int32_t p = 0; p < region->declared->n_parameters; p++)
+        if (tensors[p] != NULL) order[n++] = p;
+    qsort_r(order, (size_t)n, sizeof *order, by_place, (void *)(uintptr_t)tensors);
+    status = weft_region_fill(region, order, n, from_tensor, &self, err);
+    free(order);
+    return status;
+}
