@@ -187,8 +187,8 @@ def measure(directory, weft, python, size, options):
             runs.setdefault("compiled", []).append(run_torch(python, directory, size, options, True))
         if options.scaling and options.threads > 1:
             runs.setdefault("one thread", []).append(run_weft(weft, directory, size, options, 1, False))
-        print(f"\r{size.name}: pair {pair + 1} of {options.pairs}", end="", file=sys.stderr, flush=True)
-    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+        if sys.stderr.isatty():
+            print(f"{size.name}: pair {pair + 1} of {options.pairs}", end="\r", file=sys.stderr, flush=True)
     return runs
 
 
@@ -320,9 +320,9 @@ def main():
         report["runs"][size.name] = runs
         print_sides(report["sizes"][-1])
         print_operators(report["sizes"][-1])
-    report["load_after"] = os.getloadavg()
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+        report["load_after"] = os.getloadavg()
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

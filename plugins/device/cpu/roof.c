@@ -10,12 +10,13 @@
 
 #include "cpu.h"
 
-#define TRIALS   5
-#define SECONDS  0.15                 /* of trials of a product */
-#define ROUNDS   ((int64_t)2 << 20)   /* of multiply_add: a few milliseconds */
-#define ARRAY    ((int64_t)32 << 20)  /* floats of an array of the bandwidth's */
-#define OPERANDS ((int64_t)512 << 20) /* bytes; a larger product is measured by a part of its rows */
-#define PAD      16                   /* floats between the rows of the second try */
+#define TRIALS      5
+#define SECONDS     0.15                                          /* of trials at least */
+#define ROUNDS      ((int64_t)2 << 20)                            /* of multiply_add: a few milliseconds */
+#define ARRAY       ((int64_t)32 << 20)                           /* floats of an array of the bandwidth's */
+#define ARRAY_BYTES (3.0 * (double)ARRAY * (double)sizeof(float)) /* of one y = a + b */
+#define OPERANDS    ((int64_t)512 << 20) /* bytes; a larger product is measured by a part of its rows */
+#define PAD         16                   /* floats between the rows of the second try */
 
 static weft_status only_f32(int32_t dtype, weft_error *err) {
     if (dtype == WEFT_F32) return WEFT_OK;
@@ -24,9 +25,9 @@ static weft_status only_f32(int32_t dtype, weft_error *err) {
 }
 
 static weft_status measure_peak(weft_device *device, double *out, int32_t dtype, weft_error *err) {
-    double best = 0, rest = 0;
+    double best = 0, rest = 0, spent = 0;
     if (only_f32(dtype, err) != WEFT_OK) return WEFT_E_UNSUPPORTED;
-    for (int i = 0; i < TRIALS; i++) {
+    for (int i = 0; i < TRIALS || spent < SECONDS; i++) {
         double operations = 0, seconds = 0, begin = 0;
 #pragma omp parallel num_threads(device->threads) reduction(+ : operations, rest)
         {
@@ -40,6 +41,7 @@ static weft_status measure_peak(weft_device *device, double *out, int32_t dtype,
 #pragma omp master
             seconds = omp_get_wtime() - begin;
         }
+        spent += seconds;
         if (operations / seconds > best) best = operations / seconds;
     }
     if (rest != rest) return weft_error_set(err, WEFT_E_DEVICE, "The multiplications of device cpu gave no number.");
@@ -50,14 +52,14 @@ static weft_status measure_peak(weft_device *device, double *out, int32_t dtype,
 static weft_status measure_bandwidth(weft_device *device, double *out, weft_error *err) {
     const int64_t pieces = ARRAY / CPU_GRAIN;
     weft_buffer *buffer = NULL;
-    double best = 0;
+    double best = 0, spent = 0;
     float *y = NULL;
     const weft_status status = cpu_alloc(device, &buffer, 3 * ARRAY * (int64_t)sizeof(float), err);
     if (status != WEFT_OK) return status;
     y = (float *)(void *)buffer->base;
-    for (int i = -1; i < TRIALS; i++) { /* the first fetches the pages */
+    for (int i = -1; i < TRIALS || spent < SECONDS; i++) { /* the first fetches the pages */
         const double begin = omp_get_wtime();
-        double speed = 0;
+        double seconds = 0;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
         for (int64_t p = 0; p < pieces; p++) {
             float *at = y + p * CPU_GRAIN;
@@ -67,8 +69,9 @@ static weft_status measure_bandwidth(weft_device *device, double *out, weft_erro
             }
             device->loops->f32.add(at, at + ARRAY, at + 2 * ARRAY, CPU_GRAIN);
         }
-        speed = 3.0 * (double)ARRAY * (double)sizeof *y / (omp_get_wtime() - begin);
-        if (i >= 0 && speed > best) best = speed;
+        seconds = omp_get_wtime() - begin;
+        spent += seconds;
+        if (i >= 0 && ARRAY_BYTES / seconds > best) best = ARRAY_BYTES / seconds;
     }
     cpu_release(device, buffer);
     *out = best;
