@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include "checkpoint/hash.h"
+#include "config/number.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -48,16 +49,11 @@ static void add(collector *self, bool noted, const char *value, const char *name
 
 /* ---- keys ---- */
 
-/* As few digits as give the same number again. */
 static void print_real(char text[64], double value) {
-    if (value == WEFT_NONE_F64 || value == WEFT_AUTO_F64) {
+    if (value == WEFT_NONE_F64 || value == WEFT_AUTO_F64)
         (void)snprintf(text, 64, "%s", value == WEFT_NONE_F64 ? "none" : "auto");
-        return;
-    }
-    for (int digits = 1; digits <= 17; digits++) {
-        (void)snprintf(text, 64, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) return;
-    }
+    else
+        weft_number_print(text, 64, value);
 }
 
 static void print_whole(char text[64], int64_t value) {

@@ -176,13 +176,13 @@ const char *weft_args_value(const weft_args *self, const char *flag) {
 }
 
 static bool bad_number(const char *flag, const char *value, const char *range, int32_t type, weft_error *err) {
-    weft_range parsed;
+    weft_bounds parsed;
     char advice[240];
-    if (!weft_range_parse(&parsed, range, type)) {
+    if (!weft_bounds_parse(&parsed, range, type)) {
         (void)weft_error_set(err, WEFT_E_HOST, "--%s: its range '%s' cannot be read", flag, range);
         return false;
     }
-    weft_range_advise(&parsed, advice, sizeof advice);
+    weft_bounds_advise(&parsed, advice, sizeof advice);
     (void)weft_error_set(err, WEFT_E_USER, "--%s '%.80s' is not in %s: give %s", flag, value, range, advice);
     return false;
 }
@@ -190,10 +190,10 @@ static bool bad_number(const char *flag, const char *value, const char *range, i
 bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const char *range, int64_t fallback,
                    weft_error *err) {
     const char *text = weft_args_value(self, flag);
-    weft_range parsed;
+    weft_bounds parsed;
     int64_t value = fallback;
-    if (text != NULL && (!weft_range_parse(&parsed, range, WEFT_KEY_I64) || !weft_number_i64(&value, text) ||
-                         !weft_range_has_i64(&parsed, value))) {
+    if (text != NULL && (!weft_bounds_parse(&parsed, range, WEFT_KEY_I64) || !weft_number_i64(&value, text) ||
+                         !weft_bounds_has_i64(&parsed, value))) {
         return bad_number(flag, text, range, WEFT_KEY_I64, err);
     }
     *out = value;
@@ -203,10 +203,10 @@ bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const 
 bool weft_args_f64(const weft_args *self, double *out, const char *flag, const char *range, double fallback,
                    weft_error *err) {
     const char *text = weft_args_value(self, flag);
-    weft_range parsed;
+    weft_bounds parsed;
     double value = fallback;
-    if (text != NULL && (!weft_range_parse(&parsed, range, WEFT_KEY_F64) || !weft_number_f64(&value, text) ||
-                         !weft_range_has_f64(&parsed, value))) {
+    if (text != NULL && (!weft_bounds_parse(&parsed, range, WEFT_KEY_F64) || !weft_number_f64(&value, text) ||
+                         !weft_bounds_has_f64(&parsed, value))) {
         return bad_number(flag, text, range, WEFT_KEY_F64, err);
     }
     *out = value;

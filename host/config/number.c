@@ -100,7 +100,7 @@ bool weft_part_next(const char **rest, char separator, const char **part, size_t
 }
 
 /* One bound; `inf` is the word that leaves the side open. */
-static bool parse_bound(weft_range *self, const char *text, size_t n, const char *inf, bool low) {
+static bool parse_bound(weft_bounds *self, const char *text, size_t n, const char *inf, bool low) {
     char bound[40];
     bool *bounded = low ? &self->low_bounded : &self->high_bounded;
     if (n == 0 || n >= sizeof bound) return false;
@@ -112,7 +112,7 @@ static bool parse_bound(weft_range *self, const char *text, size_t n, const char
     return weft_number_f64(low ? &self->low_f64 : &self->high_f64, bound);
 }
 
-static bool is_empty(const weft_range *self) {
+static bool is_empty(const weft_bounds *self) {
     if (!self->low_bounded || !self->high_bounded) return false;
     if (self->type == WEFT_KEY_F64) {
         return self->low_open || self->high_open ? self->low_f64 >= self->high_f64 : self->low_f64 > self->high_f64;
@@ -123,7 +123,7 @@ static bool is_empty(const weft_range *self) {
 }
 
 /* text: "(0,1]" */
-static bool parse_interval(weft_range *self, const char *text, size_t n) {
+static bool parse_interval(weft_bounds *self, const char *text, size_t n) {
     char inner[96];
     const char *rest = inner;
     const char *part = NULL;
@@ -140,8 +140,8 @@ static bool parse_interval(weft_range *self, const char *text, size_t n) {
     return rest == NULL && !is_empty(self);
 }
 
-bool weft_range_parse(weft_range *out, const char *text, int32_t type) {
-    weft_range range;
+bool weft_bounds_parse(weft_bounds *out, const char *text, int32_t type) {
+    weft_bounds range;
     const char *rest = *text == '\0' ? NULL : text;
     const char *part = NULL;
     size_t n = 0;
@@ -160,20 +160,20 @@ bool weft_range_parse(weft_range *out, const char *text, int32_t type) {
     return true;
 }
 
-bool weft_range_has_i64(const weft_range *self, int64_t value) {
+bool weft_bounds_has_i64(const weft_bounds *self, int64_t value) {
     if (value == WEFT_NONE_I64 || value == WEFT_AUTO_I64) return false; /* the words' own values */
     if (self->low_bounded && (self->low_open ? value <= self->low_i64 : value < self->low_i64)) return false;
     if (self->high_bounded && (self->high_open ? value >= self->high_i64 : value > self->high_i64)) return false;
     return true;
 }
 
-bool weft_range_has_f64(const weft_range *self, double value) {
+bool weft_bounds_has_f64(const weft_bounds *self, double value) {
     if (self->low_bounded && (self->low_open ? value <= self->low_f64 : value < self->low_f64)) return false;
     if (self->high_bounded && (self->high_open ? value >= self->high_f64 : value > self->high_f64)) return false;
     return true;
 }
 
-static void print_bound(const weft_range *self, char *out, size_t size, bool low) {
+static void print_bound(const weft_bounds *self, char *out, size_t size, bool low) {
     if (self->type == WEFT_KEY_I64) {
         (void)snprintf(out, size, "%lld", (long long)(low ? self->low_i64 : self->high_i64));
     } else {
@@ -182,7 +182,7 @@ static void print_bound(const weft_range *self, char *out, size_t size, bool low
 }
 
 /* "a whole number of 1 or more" */
-static void advise_interval(const weft_range *self, char *out, size_t size) {
+static void advise_interval(const weft_bounds *self, char *out, size_t size) {
     const char *noun = self->type == WEFT_KEY_I64 ? "whole number" : "number";
     const bool from_zero = self->type == WEFT_KEY_I64 ? self->low_i64 == 0 : self->low_f64 == 0;
     char low[40] = "", high[40] = "";
@@ -202,7 +202,7 @@ static void advise_interval(const weft_range *self, char *out, size_t size) {
     }
 }
 
-void weft_range_advise(const weft_range *self, char *out, size_t size) {
+void weft_bounds_advise(const weft_bounds *self, char *out, size_t size) {
     const char *words = "";
     size_t n = 0;
     if (self->allows_none && self->allows_auto)

@@ -14,7 +14,7 @@ bool weft_number_f64(double *out, const char *text);  /* decimal and finite, not
 void weft_number_print(char *out, size_t size, double value);
 
 /* "[0,1) | none | auto" */
-typedef struct weft_range {
+typedef struct weft_bounds {
     bool interval; /* false: any number */
     bool low_open; /* low itself is outside */
     bool high_open;
@@ -25,16 +25,16 @@ typedef struct weft_range {
     int32_t type; /* WEFT_KEY_I64 or WEFT_KEY_F64: which of the bounds count */
     int64_t low_i64, high_i64;
     double low_f64, high_f64;
-} weft_range;
+} weft_bounds;
 
 /* False: the text is no range, or an empty one. */
-bool weft_range_parse(weft_range *out, const char *text, int32_t type);
+bool weft_bounds_parse(weft_bounds *out, const char *text, int32_t type);
 
-bool weft_range_has_i64(const weft_range *self, int64_t value);
-bool weft_range_has_f64(const weft_range *self, double value);
+bool weft_bounds_has_i64(const weft_bounds *self, int64_t value);
+bool weft_bounds_has_f64(const weft_bounds *self, double value);
 
 /* What to give instead: "a whole number of 1 or more, or none". */
-void weft_range_advise(const weft_range *self, char *out, size_t size);
+void weft_bounds_advise(const weft_bounds *self, char *out, size_t size);
 
 /* Takes the next of a text's parts, without the blanks around it: "a, b" by ',' is "a", then "b". *rest is NULL after
  * the last; a part's bytes stay in the text. False: nothing is left. */

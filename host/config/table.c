@@ -65,11 +65,11 @@ static bool names_are_sound(const char *range) {
 }
 
 static bool range_is_sound(const weft_key *row) {
-    weft_range range;
+    weft_bounds range;
     switch (row->type) {
     case WEFT_KEY_I64:
     case WEFT_KEY_F64:
-        return weft_range_parse(&range, row->range, row->type);
+        return weft_bounds_parse(&range, row->range, row->type);
     case WEFT_KEY_ENUM:
         return names_are_sound(row->range);
     case WEFT_KEY_STR:

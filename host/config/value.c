@@ -56,31 +56,31 @@ static weft_status keep_text(weft_value *out, char *text, weft_error *err) {
     return WEFT_OK;
 }
 
-static weft_status outside(const weft_key *key, const weft_range *range, weft_error *err) {
+static weft_status outside(const weft_key *key, const weft_bounds *range, weft_error *err) {
     char advice[240];
-    weft_range_advise(range, advice, sizeof advice);
+    weft_bounds_advise(range, advice, sizeof advice);
     return weft_error_set(err, WEFT_E_USER, "is outside %s: give %s", key->range, advice);
 }
 
-static weft_status no_number(const char *text, const weft_range *range, weft_error *err) {
+static weft_status no_number(const char *text, const weft_bounds *range, weft_error *err) {
     char advice[240];
     const char *what = *text == '\0' ? "empty" : range->type == WEFT_KEY_I64 ? "not a whole number" : "not a number";
-    weft_range_advise(range, advice, sizeof advice);
+    weft_bounds_advise(range, advice, sizeof advice);
     return weft_error_set(err, WEFT_E_USER, "is %s: give %s", what, advice);
 }
 
 /* "none" and "auto" where the range allows them: -1, +1; 0 otherwise. */
-static int number_word(const weft_range *range, const char *text) {
+static int number_word(const weft_bounds *range, const char *text) {
     if (range->allows_none && strcmp(text, "none") == 0) return -1;
     if (range->allows_auto && strcmp(text, "auto") == 0) return 1;
     return 0;
 }
 
 static weft_status parse_i64(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
-    weft_range range;
+    weft_bounds range;
     char canonical[32];
     int64_t value = 0;
-    if (!weft_range_parse(&range, key->range, WEFT_KEY_I64)) {
+    if (!weft_bounds_parse(&range, key->range, WEFT_KEY_I64)) {
         return weft_error_set(err, WEFT_E_PLUGIN, "has a key whose range '%s' is none", key->range);
     }
     const int word = number_word(&range, text);
@@ -89,16 +89,16 @@ static weft_status parse_i64(weft_value *out, const weft_key *key, const char *t
         return keep(out, &value, text, err);
     }
     if (!weft_number_i64(&value, text)) return no_number(text, &range, err);
-    if (!weft_range_has_i64(&range, value)) return outside(key, &range, err);
+    if (!weft_bounds_has_i64(&range, value)) return outside(key, &range, err);
     (void)snprintf(canonical, sizeof canonical, "%lld", (long long)value);
     return keep(out, &value, canonical, err);
 }
 
 static weft_status parse_f64(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
-    weft_range range;
+    weft_bounds range;
     char canonical[32];
     double value = 0;
-    if (!weft_range_parse(&range, key->range, WEFT_KEY_F64)) {
+    if (!weft_bounds_parse(&range, key->range, WEFT_KEY_F64)) {
         return weft_error_set(err, WEFT_E_PLUGIN, "has a key whose range '%s' is none", key->range);
     }
     const int word = number_word(&range, text);
@@ -107,7 +107,7 @@ static weft_status parse_f64(weft_value *out, const weft_key *key, const char *t
         return keep(out, &value, text, err);
     }
     if (!weft_number_f64(&value, text)) return no_number(text, &range, err);
-    if (!weft_range_has_f64(&range, value)) return outside(key, &range, err);
+    if (!weft_bounds_has_f64(&range, value)) return outside(key, &range, err);
     weft_number_print(canonical, sizeof canonical, value);
     return keep(out, &value, canonical, err);
 }

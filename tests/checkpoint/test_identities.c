@@ -95,6 +95,7 @@ static const struct {
     {"train.steps=50", "resume: [train] steps is 50, was 100"},
     {"train.schedule=cosine", "resume: [train] schedule is cosine, was constant"},
     {"train.warmup=0.1", "resume: [train] warmup is 0.1, was 0"},
+    {"train.warmup=60", "resume: [train] warmup is 60, was 0"},
     {"train.clip=1", "resume: [train] clip is 1, was none"},
 };
 

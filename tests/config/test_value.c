@@ -110,24 +110,24 @@ START_TEST(ranges_are_read) {
     static const char *const bad[] = {"0,1",           "[0,1",          "[0;1]",    "[1,0]",   "(1,1)",
                                       "[1,1)",         "[0,inf]",       "[-inf,1]", "[0,1,2]", "[a,b]",
                                       "[0,1] | maybe", "[0,1] | [2,3]", "|",        "[,1]",    "none none"};
-    weft_range range;
+    weft_bounds range;
     char advice[240];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ck_assert_msg(weft_range_parse(&range, rows[i].text, WEFT_KEY_F64), "%s", rows[i].text);
-        ck_assert(weft_range_has_f64(&range, rows[i].inside));
-        ck_assert(!weft_range_has_f64(&range, rows[i].outside));
-        weft_range_advise(&range, advice, sizeof advice);
+        ck_assert_msg(weft_bounds_parse(&range, rows[i].text, WEFT_KEY_F64), "%s", rows[i].text);
+        ck_assert(weft_bounds_has_f64(&range, rows[i].inside));
+        ck_assert(!weft_bounds_has_f64(&range, rows[i].outside));
+        weft_bounds_advise(&range, advice, sizeof advice);
         ck_assert_str_eq(advice, rows[i].advice);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ck_assert_msg(!weft_range_parse(&range, bad[i], WEFT_KEY_F64), "%s", bad[i]);
-        ck_assert_msg(!weft_range_parse(&range, bad[i], WEFT_KEY_I64), "%s", bad[i]);
+        ck_assert_msg(!weft_bounds_parse(&range, bad[i], WEFT_KEY_F64), "%s", bad[i]);
+        ck_assert_msg(!weft_bounds_parse(&range, bad[i], WEFT_KEY_I64), "%s", bad[i]);
     }
-    ck_assert(!weft_range_parse(&range, "(0,1)", WEFT_KEY_I64)); /* no whole number in it */
-    ck_assert(!weft_range_parse(&range, "[0.5,2]", WEFT_KEY_I64));
-    ck_assert(weft_range_parse(&range, "", WEFT_KEY_I64));
-    ck_assert(!weft_range_has_i64(&range, WEFT_NONE_I64)); /* the words' values are no numbers */
-    ck_assert(!weft_range_has_i64(&range, WEFT_AUTO_I64));
+    ck_assert(!weft_bounds_parse(&range, "(0,1)", WEFT_KEY_I64)); /* no whole number in it */
+    ck_assert(!weft_bounds_parse(&range, "[0.5,2]", WEFT_KEY_I64));
+    ck_assert(weft_bounds_parse(&range, "", WEFT_KEY_I64));
+    ck_assert(!weft_bounds_has_i64(&range, WEFT_NONE_I64)); /* the words' values are no numbers */
+    ck_assert(!weft_bounds_has_i64(&range, WEFT_AUTO_I64));
 }
 END_TEST
 
