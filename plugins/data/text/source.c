@@ -34,6 +34,16 @@ static weft_status map_file(text_source *source, weft_error *err) {
     return status;
 }
 
+/* A byte order mark at the very start says how the file is encoded; it is no part of the text. */
+static weft_status skip_mark(text_source *source, weft_error *err) {
+    static const char mark[3] = "\xef\xbb\xbf";
+    if (source->n < sizeof mark || memcmp(source->bytes, mark, sizeof mark) != 0) return WEFT_OK;
+    source->begin = sizeof mark;
+    if (source->n > sizeof mark) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds a byte order mark and nothing else", source->key,
+                          source->path);
+}
+
 static weft_status add_span(text_source *source, const weft_host *host, size_t begin, size_t end, uint64_t line) {
     const text_span span = {begin, end - begin, line};
     if (text_array_reserve(&source->spans, host, 1, sizeof span) != WEFT_OK) return WEFT_E_MEMORY;
@@ -58,7 +68,7 @@ static int is_blank(const text_source *source, size_t begin, size_t end) {
 
 static weft_status cut_lines(text_source *source, const weft_host *host, weft_error *err) {
     uint64_t line = 1;
-    for (size_t at = 0, next = 0; at < source->n; at = next, line++) {
+    for (size_t at = source->begin, next = 0; at < source->n; at = next, line++) {
         const size_t end = line_end(source, at, &next);
         if (source->jsonl && is_blank(source, at, end))
             return weft_error_set(err, WEFT_E_DATA,
@@ -72,7 +82,7 @@ static weft_status cut_lines(text_source *source, const weft_host *host, weft_er
 static weft_status cut_paragraphs(text_source *source, const weft_host *host) {
     size_t begin = 0, end = 0;
     uint64_t line = 1, first = 0;
-    for (size_t at = 0, next = 0; at < source->n; at = next, line++) {
+    for (size_t at = source->begin, next = 0; at < source->n; at = next, line++) {
         const size_t stop = line_end(source, at, &next);
         if (!is_blank(source, at, stop)) {
             if (first == 0) begin = at;
@@ -87,6 +97,12 @@ static weft_status cut_paragraphs(text_source *source, const weft_host *host) {
     return WEFT_OK;
 }
 
+static weft_status cut(text_source *source, const weft_host *host, const text_config *config, weft_error *err) {
+    if (source->jsonl || config->document == DOCUMENT_LINE) return cut_lines(source, host, err);
+    if (config->document == DOCUMENT_PARAGRAPH) return cut_paragraphs(source, host);
+    return add_span(source, host, source->begin, source->n, 1);
+}
+
 static int ends_in(const char *text, const char *tail) {
     const size_t n = strlen(text), m = strlen(tail);
     return n >= m && strcmp(text + n - m, tail) == 0;
@@ -98,12 +114,8 @@ weft_status text_source_open(text_source *out, const weft_host *host, const text
     weft_status status = map_file(&source, err);
     if (status != WEFT_OK) return status;
     source.jsonl = config->format == FORMAT_JSONL || (config->format == FORMAT_AUTO && ends_in(path, ".jsonl"));
-    if (source.jsonl || config->document == DOCUMENT_LINE)
-        status = cut_lines(&source, host, err);
-    else if (config->document == DOCUMENT_PARAGRAPH)
-        status = cut_paragraphs(&source, host);
-    else
-        status = add_span(&source, host, 0, source.n, 1);
+    status = skip_mark(&source, err);
+    if (status == WEFT_OK) status = cut(&source, host, config, err);
     if (status == WEFT_E_MEMORY)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of documents in %s", path);
     if (status == WEFT_OK && source.spans.n == 0)
