@@ -26,6 +26,8 @@ typedef struct weft_config weft_config;
 
 /* For the host's own tables: a LIST whose elements are paths, each made absolute like a PATH. */
 #define WEFT_HOST_PATHS 0x80000000u
+/* ... a STR whose range shows every form that it may have, for the help; what reads it judges. */
+#define WEFT_HOST_FORMS 0x40000000u
 
 /* path NULL: no file, overrides alone. overrides: "section.key=value", the last one of a key counts; the value is taken
  * as it is, quotes included. name of the file in messages: path as given. */

@@ -45,10 +45,12 @@
       "Keep each segment's input alone and compute the rest again: less memory, same bits.")
 
 #define WEFT_EVAL_KEYS(K)                                                                                              \
-    K(STR, every, "none", "none", "steps", WEFT_SAME, "Evaluate every so many steps or percent of all (5%), at the start, the end and each save; none: never.")
+    K(STR, every, "none", "none | N steps | N%", "", WEFT_SAME | WEFT_HOST_FORMS,                                      \
+      "Evaluate every N steps (50) or N percent of all (5%), at the start, the end and each save; none: never.")
 
 #define WEFT_CHECKPOINT_KEYS(K)                                                                                        \
-    K(STR, every, "none", "none", "steps", WEFT_SAME, "Save every so many steps, or percent of all steps (5%).")       \
+    K(STR, every, "none", "none | N steps | N%", "", WEFT_SAME | WEFT_HOST_FORMS,                                      \
+      "Save every N steps (50) or N percent of all (5%), and at the end; none: only when a signal stops the run.")     \
     K(I64, keep, "3", "[1,inf)", "checkpoints", WEFT_SAME, "How many of the newest stay.")                             \
     K(BOOL, keep_best, "yes", "", "", WEFT_SAME, "The one of the lowest evaluation loss stays too.")                   \
     K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.")

@@ -191,9 +191,9 @@ weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stri
 static void describe(const weft_key *row, char *out, size_t size) {
     static const char *const names[] = {"", "whole number", "number", "yes/no", "text", "path", "", "list"};
     const char *between = row->type == WEFT_KEY_STR || row->type == WEFT_KEY_PATH ? " | " : " ";
-    if (*row->range == '\0' || row->type == WEFT_KEY_ENUM) between = "";
-    (void)snprintf(out, size, "%s%s%s%s%s", names[row->type], between, row->range, *row->unit != '\0' ? ", " : "",
-                   row->unit);
+    const char *name = (row->flags & WEFT_HOST_FORMS) != 0 ? "" : names[row->type];
+    if (*row->range == '\0' || *name == '\0') between = "";
+    (void)snprintf(out, size, "%s%s%s%s%s", name, between, row->range, *row->unit != '\0' ? ", " : "", row->unit);
 }
 
 static const char *fallback_text(const weft_key *row) {

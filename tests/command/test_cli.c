@@ -147,6 +147,9 @@ START_TEST(describe_prints_the_hosts_keys) {
     ck_assert_int_eq(weft("config describe checkpoint"), 0);
     ck_assert_has(out, "keep_best");
     ck_assert_ptr_null(strstr(out, "global_batch"));
+    ck_assert_has(out, " none | N steps | N%\n");
+    ck_assert_int_eq(weft("config describe eval"), 0);
+    ck_assert_has(out, "  every  none  none | N steps | N%\n");
     ck_assert_int_eq(weft("config describe data"), 1);
     ck_assert_has(err, "weft plugins describe");
 }

@@ -11,7 +11,7 @@
     K(PATH, path,       NULL,   "", "", WEFT_SAME, "File to learn from: plain text, or JSONL.")                        \
     K(I64,  context,    "256",  "[1,16M]", "tokens", WEFT_SAME, "Inputs of a row; longer documents become windows.") \
     K(PATH, validation, "none", "none | number", "", WEFT_SAME,                                                        \
-      "Documents kept for evaluation: none, a fraction below 1, a number of documents, or a file of their own.")       \
+      "Kept for evaluation: none, a fraction of the documents (0.05), so many of them (20), or a file (./held.txt).")  \
     K(ENUM, format,     "auto", "auto,text,jsonl", "", WEFT_SAME, "auto: JSONL if the file's name ends in .jsonl.")    \
     K(ENUM, document,   "file", "file,line,paragraph", "", WEFT_SAME,                                                  \
       "What is one document of plain text: the whole file, a line, or what stands between blank lines.")               \
