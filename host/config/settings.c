@@ -113,8 +113,15 @@ static weft_status check_pins(const weft_settings *self, const weft_config *conf
     return WEFT_OK;
 }
 
+static weft_status check_model(const weft_settings *self, const weft_config *config, weft_error *err) {
+    if (*self->model.path != '\0') return WEFT_OK;
+    return weft_config_reject(config, "model", "path", err,
+                              "names no directory: give that of the model, with its config.json");
+}
+
 static weft_status check_rules(weft_settings *self, const weft_config *config, weft_error *err) {
-    weft_status status = check_batches(self, config, err);
+    weft_status status = check_model(self, config, err);
+    if (status == WEFT_OK) status = check_batches(self, config, err);
     if (status == WEFT_OK) status = check_schedule(self, config, err);
     if (status == WEFT_OK) status = check_pins(self, config, err);
     if (status == WEFT_OK) status = parse_interval(&self->eval_every, self->eval.every, "eval", config, err);

@@ -135,6 +135,20 @@ START_TEST(a_missing_model_path_is_said) {
 }
 END_TEST
 
+START_TEST(an_empty_model_path_is_named) {
+    static const char *const override = "model.path=";
+    write_text("run.ini", "[model]\npath =\n");
+    ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
+    ck_assert_int_eq(weft_settings_load(&settings, config, &err), WEFT_E_USER);
+    ck_assert_says(err, "run.ini:2: [model] path = \"\" names no directory: give that of the model");
+    weft_config_free(config);
+    config = NULL;
+    ck_assert_ok(weft_config_load(&config, "run.ini", &override, 1, &err));
+    ck_assert_int_eq(weft_settings_load(&settings, config, &err), WEFT_E_USER);
+    ck_assert_says(err, "command line: [model] path = \"\" names no directory");
+}
+END_TEST
+
 START_TEST(training_needs_a_length_and_a_place) {
     ck_assert_ok(load("[run]\nout = o\n"));
     ck_assert_int_eq(weft_settings_for_training(&settings, config, &err), WEFT_E_USER);
@@ -186,6 +200,7 @@ int main(void) {
     tcase_add_loop_test(tests, rules_are_held, 0, (int)(sizeof refused / sizeof *refused));
     tcase_add_test(tests, good_combinations_pass);
     tcase_add_test(tests, a_missing_model_path_is_said);
+    tcase_add_test(tests, an_empty_model_path_is_named);
     tcase_add_test(tests, training_needs_a_length_and_a_place);
     tcase_add_test(tests, intervals_are_steps_or_percent_rounded_up);
     tcase_add_test(tests, warm_up_is_steps_or_a_ratio_rounded_up);
