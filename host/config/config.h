@@ -38,6 +38,10 @@ void weft_config_free(weft_config *self); /* NULL is fine */
 /* True if the file or an override names the section, with keys or without. */
 bool weft_config_has_section(const weft_config *self, const char *section);
 
+/* Refuses a section that is none of these n, with the nearest of them. To be asked before keys are missed: a misspelt
+ * section is one that is missing. */
+weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n, weft_error *err);
+
 /* out: the value of `[kind] plugin`: an id, or the absolute path of a file where the value has a slash. fallback NULL:
  * it must be given. */
 weft_status weft_config_plugin(weft_config *self, const char **out, const char *kind, const char *fallback,

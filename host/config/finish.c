@@ -1,4 +1,6 @@
 /* host/config/finish.c: what the user wrote and no table declared. */
+#include <stdlib.h>
+
 #include "config/nearest.h"
 #include "config/store.h"
 
@@ -8,28 +10,20 @@ static void list_add(char *list, size_t size, const char *name) {
     if (n + strlen(name) + 3 < size) (void)snprintf(list + n, size - n, "%s%s", n == 0 ? "" : ", ", name);
 }
 
-static bool is_first_of_section(const weft_config *self, size_t i) {
-    for (size_t k = 0; k < i; k++) {
-        if (strcmp(self->entries[k].section, self->entries[i].section) == 0) return false;
-    }
-    return true;
-}
-
-static bool section_is_known(const weft_config *self, const char *section) {
-    for (size_t i = 0; i < self->n_entries; i++) {
-        if (strcmp(self->entries[i].section, section) == 0) return true;
+static bool is_among(const char *name, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(names[i], name) == 0) return true;
     }
     return false;
 }
 
-static weft_status unknown_section(const weft_config *self, const weft_mention *mention, weft_error *err) {
+static weft_status unknown_section(const weft_mention *mention, const char *const *sections, size_t n,
+                                   weft_error *err) {
     weft_nearest near = {mention->section, "", 0};
     char meant[96], list[1024] = "";
-    for (size_t i = 0; i < self->n_entries; i++) {
-        const char *section = self->entries[i].section;
-        if (!is_first_of_section(self, i)) continue;
-        weft_nearest_offer(&near, section, strlen(section));
-        list_add(list, sizeof list, section);
+    for (size_t i = 0; i < n; i++) {
+        weft_nearest_offer(&near, sections[i], strlen(sections[i]));
+        list_add(list, sizeof list, sections[i]);
     }
     weft_nearest_print(&near, meant, sizeof meant);
     return weft_error_set(err, WEFT_E_USER, "%s: there is no section [%s]%s The sections are: %s", mention->source,
@@ -64,10 +58,32 @@ static weft_status unknown_key(const weft_config *self, const weft_item *item, w
                           item->key, *meant == '\0' ? "." : meant, list);
 }
 
-weft_status weft_config_finish(const weft_config *self, weft_error *err) {
+weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n, weft_error *err) {
     for (size_t i = 0; i < self->n_mentions; i++) {
-        if (!section_is_known(self, self->mentions[i].section)) return unknown_section(self, &self->mentions[i], err);
+        if (!is_among(self->mentions[i].section, sections, n)) {
+            return unknown_section(&self->mentions[i], sections, n, err);
+        }
     }
+    return WEFT_OK;
+}
+
+/* Against the sections that were filled. */
+static weft_status check_sections(const weft_config *self, weft_error *err) {
+    const char **sections = calloc(self->n_entries + 1, sizeof *sections);
+    weft_status status = WEFT_OK;
+    size_t n = 0;
+    if (sections == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
+    for (size_t i = 0; i < self->n_entries; i++) {
+        if (!is_among(self->entries[i].section, sections, n)) sections[n++] = self->entries[i].section;
+    }
+    status = weft_config_sections(self, sections, n, err);
+    free(sections);
+    return status;
+}
+
+weft_status weft_config_finish(const weft_config *self, weft_error *err) {
+    const weft_status status = check_sections(self, err);
+    if (status != WEFT_OK) return status;
     for (size_t i = 0; i < self->n_items; i++) {
         if (!self->items[i].claimed) return unknown_key(self, &self->items[i], err);
     }

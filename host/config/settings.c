@@ -129,6 +129,12 @@ static weft_status check_rules(weft_settings *self, const weft_config *config, w
     return parse_interval(&self->checkpoint_every, self->checkpoint.every, "checkpoint", config, err);
 }
 
+weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err) {
+    uint64_t n = 0;
+    const weft_key *keys = plugins_rows(&n);
+    return weft_config_fill(config, out, "plugins", keys, n, (uint32_t)sizeof(weft_key), err);
+}
+
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err) {
     weft_settings settings;
     weft_settings_section table;
