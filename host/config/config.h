@@ -60,6 +60,13 @@ weft_status weft_config_finish(const weft_config *self, weft_error *err);
 weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
                                const char *format, ...) WEFT_PRINTF(5, 6);
 
+/* For what a plugin says of its keys: where the text begins with "[section] key " or "key ", the key's place gets in
+ * front: "run.ini:14: [section] key ". False: it names no key, and stays as it is. err may be NULL; its code stays. */
+bool weft_config_locate(const weft_config *self, const char *section, weft_error *err);
+
+/* The same; a text that names no key gets the section's place. */
+void weft_config_locate_section(const weft_config *self, const char *section, weft_error *err);
+
 /* The file's name as given, or "command line" where there is none. */
 const char *weft_config_name(const weft_config *self);
 

@@ -21,35 +21,6 @@ const weft_entry *weft_config_entry(const weft_config *self, const char *section
     return NULL;
 }
 
-void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size) {
-    const weft_entry *entry = weft_config_entry(self, section, key);
-    const weft_item *item = weft_config_item(self, section, key);
-    const bool secret = entry != NULL && (entry->row->flags & WEFT_SECRET) != 0;
-    const char *value = item != NULL ? item->value : entry != NULL ? entry->value.text : NULL;
-    const char *source = item != NULL ? item->source : self->name;
-    if (value == NULL || secret) {
-        (void)snprintf(out, size, "%s: [%s] %s ", source, section, key);
-    } else {
-        (void)snprintf(out, size, "%s: [%s] %s = %.80s%s%s ", source, section, key, *value == '\0' ? "\"\"" : value,
-                       strlen(value) > 80 ? "..." : "", item == NULL ? " (its default)" : "");
-    }
-}
-
-weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
-                               const char *format, ...) {
-    weft_error local = WEFT_ERROR_INIT;
-    va_list args;
-    size_t n = 0;
-    if (err == NULL) err = &local;
-    weft_config_subject(self, section, key, err->text, sizeof err->text);
-    n = strlen(err->text);
-    va_start(args, format);
-    (void)vsnprintf(err->text + n, sizeof err->text - n, format, args);
-    va_end(args);
-    err->code = WEFT_E_USER;
-    return WEFT_E_USER;
-}
-
 static weft_status add_entry(weft_config *self, const weft_entry *given, weft_error *err) {
     weft_entry entry = *given;
     entry.section = strdup(given->section);

@@ -13,7 +13,7 @@ static weft_status open_device(weft_engine *engine, weft_error *err) {
     engine->kernels = weft_loaded_table(part->loaded, device);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = engine->kernels->create(&engine->device, engine->run->host, part->config, 0, err);
-    status = weft_plugin_call_end(&call, status, err);
+    status = weft_run_located(engine->run, WEFT_PART_DEVICE, weft_plugin_call_end(&call, status, err), err);
     if (status != WEFT_OK) return status;
     engine->device_info.struct_size = (uint32_t)sizeof engine->device_info;
     engine->kernels->info(engine->device, &engine->device_info);
@@ -30,7 +30,7 @@ static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
     engine->optimizer_plugin = weft_loaded_table(part->loaded, optimizer);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = engine->optimizer_plugin->create(&engine->optimizer, engine->run->host, part->config, err);
-    status = weft_plugin_call_end(&call, status, err);
+    status = weft_run_located(engine->run, WEFT_PART_OPTIMIZER, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) engine->states = engine->optimizer_plugin->states(engine->optimizer, &engine->n_states);
     if (status == WEFT_OK && (engine->n_states < 0 || engine->n_states > WEFT_MAX_STATES))
         status = weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares %lld states; at most %d are possible",
@@ -43,6 +43,16 @@ static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
     return status;
 }
 
+static weft_status select_trained(weft_engine *engine, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    const weft_run *run = engine->run;
+    const weft_status status = weft_declared_select(engine->declared, run->settings.train.trainable, &why);
+    if (status == WEFT_OK) return WEFT_OK;
+    (void)weft_config_reject(run->config, "train", "trainable", err, "cannot be used: %s", why.text);
+    if (err != NULL) err->code = (int32_t)status;
+    return status;
+}
+
 static weft_status open_model(weft_engine *engine, weft_error *err) {
     const weft_run *run = engine->run;
     const weft_part *part = &run->parts[WEFT_PART_MODEL];
@@ -51,12 +61,12 @@ static weft_status open_model(weft_engine *engine, weft_error *err) {
     const int n = snprintf(path, sizeof path, "%s/config.json", run->settings.model.path);
     weft_status status = WEFT_OK;
     if (n < 0 || (size_t)n >= sizeof path)
-        return weft_error_set(err, WEFT_E_USER, "[model] path is longer than %zu bytes", sizeof path - 16);
+        return weft_config_reject(run->config, "model", "path", err, "is longer than %zu bytes", sizeof path - 16);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = weft_declared_create(&engine->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
                                   path, err);
-    status = weft_plugin_call_end(&call, status, err);
-    if (status == WEFT_OK) status = weft_declared_select(engine->declared, run->settings.train.trainable, err);
+    status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
+    if (status == WEFT_OK) status = select_trained(engine, err);
     if (status == WEFT_OK)
         status = weft_layout_create(&engine->layout, engine->declared, run->host,
                                     weft_run_table(run, WEFT_PART_POLICY, policy), run->parts[WEFT_PART_POLICY].config,

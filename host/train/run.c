@@ -30,6 +30,11 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
     return status;
 }
 
+weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err) {
+    if (status != WEFT_OK) (void)weft_config_locate(run->config, parts[part].kind, err);
+    return status;
+}
+
 static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     const char *name = NULL;
     const weft_plugin *plugin = NULL;
@@ -47,8 +52,7 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
         weft_plugin_call_begin(&call, part->loaded, "validate");
         status = plugin->validate(part->config, err);
         status = weft_plugin_call_end(&call, status, err);
-        if (status != WEFT_OK)
-            return weft_error_prefix(err, "%s: [%s] ", weft_config_name(run->config), parts[index].kind);
+        if (status != WEFT_OK) weft_config_locate_section(run->config, parts[index].kind, err);
     }
     return status;
 }
@@ -217,7 +221,7 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     text.directory = run->settings.tokenizer.path[0] != '\0' ? run->settings.tokenizer.path : run->settings.model.path;
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
-    status = weft_plugin_call_end(&call, status, err);
+    status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) {
         text.info.struct_size = (uint32_t)sizeof text.info;
         text.plugin->info(text.tokenizer, &text.info);

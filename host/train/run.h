@@ -50,6 +50,10 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
                           uint32_t needs, weft_error *err);
 void weft_run_close(weft_run *run); /* NULL is fine */
 
+/* status, and where it is a failure of the part's plugin whose sentence begins with one of its keys, that key's place in
+ * front of it: for each `create`. */
+weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err);
+
 /* A number key of a plugin by name, as resolved: true if the plugin declares it with this type. */
 bool weft_part_f64(const weft_part *part, const char *key, double *out);
 bool weft_part_i64(const weft_part *part, const char *key, int64_t *out);

@@ -41,7 +41,7 @@ static weft_status open_data(weft_session *session, weft_error *err) {
     job->context = &session->text;
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
-    status = weft_plugin_call_end(&call, status, err);
+    status = weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_end(&call, status, err), err);
     if (status != WEFT_OK) return status;
     session->data_info.struct_size = (uint32_t)sizeof session->data_info;
     session->data_plugin->info(session->data, &session->data_info);

@@ -84,7 +84,21 @@ START_TEST(mistakes_in_the_configuration_are_status_1) {
                 {"run.ini optimizer.plugin=lion", "command line: [optimizer] plugin = lion cannot be used: "},
                 {"run.ini modle.x=1", "command line: there is no section [modle]; did you mean model?"},
                 {"run.ini train.steps=none", "set [train] steps, or epochs"},
-                {"run.ini data.path= model.plugin=", "[model] plugin = \"\" is empty"}};
+                {"run.ini data.path= model.plugin=", "[model] plugin = \"\" is empty"},
+                {"run.ini data.validation=0", "check: command line: [data] validation = 0 is not possible: give none"},
+                {"run.ini data.path=", "check: command line: [data] path is empty"},
+                {"run.ini optimizer.plugin=sgd optimizer.nesterov=yes",
+                 "check: command line: [optimizer] nesterov = yes needs momentum above 0"},
+                {"held.ini", "check: held.ini:7: [data] validation = 1.5 is not possible"},
+                {"head.ini", "head.ini:1: there is no section [Model]; did you mean model?"},
+                {"lama.ini", "lama.ini:2: [model] plugin = lama cannot be used: "},
+                {"run.ini optimizer.plugin=adamx train.steps=x", "[optimizer] plugin = adamx cannot be used: "},
+                {"path.ini", "path.ini: [model] path is missing and has no default"}};
+    write_text("head.ini", "[Model]\nplugin = llama\n");
+    write_text("lama.ini", "[model]\nplugin = lama\n");
+    write_text("path.ini", "[model]\nplugin = llama\n");
+    write_text("held.ini", "[model]\nplugin = llama\npath = m\n[data]\nplugin = text\npath = story.txt\n"
+                           "validation = 1.5\n[train]\nsteps = 10\n[run]\nout = o\n");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char words[256];
         (void)snprintf(words, sizeof words, "config check %s", rows[i].words);

@@ -211,8 +211,14 @@ check "no step to measure" exits 2 "$weft" profile run.ini --steps 0
 check "no command" exits 2 "$weft" trian run.ini
 check "unknown key" says "did you mean beta1" "$weft" train run.ini optimizer.betal=0.9
 check "batches that do not divide" says "micro_batch" "$weft" train run.ini train.micro_batch=3
-check "context too long" says "128" "$weft" train run.ini data.context=256 run.out=bad
-check "no validation row" says "validation" "$weft" train run.ini data.validation=60 run.out=bad
+check "context too long" says "train: command line: [data] context = 256 is longer than the model's 128" "$weft" train run.ini data.context=256 run.out=bad
+check "no validation row" says "train: command line: [data] validation = 60 takes" "$weft" train run.ini data.validation=60 run.out=bad
+sed '/^context /d' run.ini >default.ini
+check "a default that is too long" says "train: default.ini: by default, [data] context = 256 is longer" "$weft" train default.ini run.out=bad
+check "nothing to train" says "train: command line: [train] trainable = zzz cannot be used: 'zzz' is no parameter" "$weft" train run.ini train.trainable=zzz run.out=bad
+sed 's/= games.txt/= none.txt/' run.ini >none.ini
+check "no data" says "train: none.ini:13: [data] path = $dir/none.txt cannot be read" "$weft" train none.ini run.out=bad
+check "no model" says "train: command line: [model] path = \"\" names no directory" "$weft" train run.ini model.path= run.out=bad
 check "vocabularies that differ" says "vocabulary" "$weft" train run.ini run.out=bad \
     tokenizer.path="$WEFT_SOURCE/tests/golden/tokenizer/sp-bpe"
 sed 's/"silu"/"gelu"/' model/config.json >config.bad && mkdir -p odd && cp model/tokenizer*.json odd && cp config.bad odd/config.json

@@ -254,6 +254,62 @@ START_TEST(a_missing_plugin_is_asked_for) {
 }
 END_TEST
 
+START_TEST(what_a_plugin_says_of_a_key_gets_its_place) {
+    static const char *const overrides[] = {"train.clip=2"};
+    static const struct {
+        const char *section, *text, *located; /* NULL: it stays, and the section's place is */
+        const char *place;
+    } rows[] = {{"train", "steps = 3 is odd", "run.ini:2: [train] steps = 3 is odd", NULL},
+                {"train", "[train] steps = 3 is odd", "run.ini:2: [train] steps = 3 is odd", NULL},
+                {"train", "clip is odd", "command line: [train] clip is odd", NULL},
+                {"train", "shuffle = no is odd", "run.ini: by default, [train] shuffle = no is odd", NULL},
+                {"train", "step = 3 is odd", NULL, "run.ini: [train] "}, /* set in the file and outside it */
+                {"train", "stepss is odd", NULL, "run.ini: [train] "},
+                {"train", "[data] path is odd", NULL, "run.ini: [train] "},
+                {"data", "something is odd", NULL, "run.ini:3: [data] "},
+                {"data", "path", "run.ini:4: [data] path", NULL},
+                {"data", "steps is odd", NULL, "run.ini:3: [data] "},
+                {"data", "", NULL, "run.ini:3: [data] "},
+                {"other", "it is odd", NULL, "run.ini: [other] "}};
+    write_text("run.ini", "[train]\nsteps = 3\n[data]\npath = a\n");
+    ck_assert_ok(load("run.ini", overrides, 1));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char expected[200];
+        (void)weft_error_set(&err, WEFT_E_DATA, "%s", rows[i].text);
+        ck_assert_msg(weft_config_locate(config, rows[i].section, &err) == (rows[i].located != NULL), "%s", err.text);
+        ck_assert_str_eq(err.text, rows[i].located != NULL ? rows[i].located : rows[i].text);
+        (void)weft_error_set(&err, WEFT_E_DATA, "%s", rows[i].text);
+        weft_config_locate_section(config, rows[i].section, &err);
+        (void)snprintf(expected, sizeof expected, "%s%s", rows[i].place != NULL ? rows[i].place : "",
+                       rows[i].located != NULL ? rows[i].located : rows[i].text);
+        ck_assert_str_eq(err.text, expected);
+        ck_assert_int_eq(err.code, WEFT_E_DATA);
+    }
+    ck_assert(!weft_config_locate(config, "train", NULL));
+    weft_config_locate_section(config, "train", NULL);
+    write_text("run.ini", "[data]\npath = a\n");
+    ck_assert_ok(load("run.ini", overrides, 1));
+    (void)weft_error_set(&err, WEFT_E_USER, "it is odd");
+    weft_config_locate_section(config, "train", &err);
+    ck_assert_str_eq(err.text, "command line: [train] it is odd");
+}
+END_TEST
+
+START_TEST(sections_can_be_judged_before_any_key) {
+    static const char *const sections[] = {"train", "data"};
+    write_text("run.ini", "[data]\n[Train]\nsteps = 3\n");
+    ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
+    ck_assert_int_eq(weft_config_sections(config, sections, 2, &err), WEFT_E_USER);
+    ck_assert_str_eq(err.text, "run.ini:2: there is no section [Train]; did you mean train? The sections are: train, "
+                               "data");
+    weft_config_free(config);
+    config = NULL;
+    write_text("run.ini", "[data]\n[train]\nstep = 3\n");
+    ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
+    ck_assert_ok(weft_config_sections(config, sections, 2, &err));
+}
+END_TEST
+
 START_TEST(rules_across_keys_name_the_value) {
     write_text("run.ini", "[train]\nsteps = 3\ntoken = s3cret\n[data]\npath = a\n");
     ck_assert_ok(load("run.ini", NULL, 0));
@@ -428,6 +484,8 @@ int main(void) {
                         (int)(sizeof refused_overrides / sizeof *refused_overrides));
     tcase_add_test(tests, files_that_cannot_be_read_are_named);
     tcase_add_test(tests, a_missing_plugin_is_asked_for);
+    tcase_add_test(tests, what_a_plugin_says_of_a_key_gets_its_place);
+    tcase_add_test(tests, sections_can_be_judged_before_any_key);
     tcase_add_test(tests, rules_across_keys_name_the_value);
     tcase_add_test(tests, a_number_in_a_path_key_is_no_file);
     tcase_add_test(tests, resolved_reads_back_the_same);
