@@ -2,11 +2,15 @@
 # Installs what Weft is built with, from Debian's or Ubuntu's packages. Does nothing where all is there.
 #   configs/packages.sh            to build and run
 #   configs/packages.sh tests      and to test
+#   configs/packages.sh format     to lay out the sources
 set -eu
 build="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libinih-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev"
 tests="check libsubunit-dev binutils g++"
 wanted=$build
-[ "${1:-}" = tests ] && wanted="$build $tests"
+case ${1:-} in
+tests) wanted="$build $tests" ;;
+format) wanted="git clang-format-14" ;;
+esac
 
 missing=
 for package in $wanted; do

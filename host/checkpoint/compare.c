@@ -50,10 +50,8 @@ static weft_status refuse(const difference *list, int32_t n, const char *path, w
         all++;
         wrote = snprintf(text + used, sizeof text - used, "\n  %s is %s, was %s", name_of(&list[i]),
                          value_of(list[i].now), value_of(list[i].before));
-        if (wrote > 0 && (size_t)wrote < sizeof text - used)
-            shown++;
-        else
-            text[used] = '\0';
+        if (wrote > 0 && (size_t)wrote < sizeof text - used) shown++;
+        else text[used] = '\0';
     }
     if (all == 0) return WEFT_OK;
     if (shown < all) (void)snprintf(text + strlen(text), sizeof text - strlen(text), "\n  and %d more", all - shown);

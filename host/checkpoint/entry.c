@@ -137,8 +137,7 @@ static weft_status tensors_entry(reading *self, json_t **out, int64_t grid, weft
     int64_t header = 8;
     weft_status status = weft_safetensors_open(&file, self->path, err);
     if (status == WEFT_OK) {
-        for (int i = 0; i < 8; i++)
-            header += (int64_t)file->files[0].map[i] << (8 * i); /* proved by open */
+        for (int i = 0; i < 8; i++) header += (int64_t)file->files[0].map[i] << (8 * i); /* proved by open */
         status = hash_range(self, hex, 0, header, err);
     }
     if (status == WEFT_OK) status = add_tensors(self, tensors, file, grid, err);

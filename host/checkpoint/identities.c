@@ -52,23 +52,18 @@ static void add(collector *self, bool noted, const char *value, const char *name
 static void print_real(char text[64], double value) {
     if (value == WEFT_NONE_F64 || value == WEFT_AUTO_F64)
         (void)snprintf(text, 64, "%s", value == WEFT_NONE_F64 ? "none" : "auto");
-    else
-        weft_number_print(text, 64, value);
+    else weft_number_print(text, 64, value);
 }
 
 static void print_whole(char text[64], int64_t value) {
-    if (value == WEFT_NONE_I64)
-        (void)snprintf(text, 64, "none");
-    else if (value == WEFT_AUTO_I64)
-        (void)snprintf(text, 64, "auto");
-    else
-        (void)snprintf(text, 64, "%" PRId64, value);
+    if (value == WEFT_NONE_I64) (void)snprintf(text, 64, "none");
+    else if (value == WEFT_AUTO_I64) (void)snprintf(text, 64, "auto");
+    else (void)snprintf(text, 64, "%" PRId64, value);
 }
 
 /* The index-th of the comma-separated names in range. */
 static void print_choice(char text[64], const char *range, int64_t index) {
-    while (index-- > 0 && strchr(range, ',') != NULL)
-        range = strchr(range, ',') + 1;
+    while (index-- > 0 && strchr(range, ',') != NULL) range = strchr(range, ',') + 1;
     range += strspn(range, " ");
     (void)snprintf(text, 64, "%.*s", (int)strcspn(range, ", "), range);
 }
@@ -83,28 +78,17 @@ static void add_key(collector *self, bool noted, const char *section, const weft
     memcpy(&whole, at, sizeof whole);
     memcpy(&real, at, sizeof real);
     switch (key->type) {
-    case WEFT_KEY_I64:
-        print_whole(text, whole);
-        break;
-    case WEFT_KEY_F64:
-        print_real(text, real);
-        break;
-    case WEFT_KEY_BOOL:
-        (void)snprintf(text, sizeof text, "%s", whole != 0 ? "yes" : "no");
-        break;
-    case WEFT_KEY_ENUM:
-        print_choice(text, key->range, whole);
-        break;
-    default:
-        memcpy(&value, at, sizeof value);
-        break;
+    case WEFT_KEY_I64: print_whole(text, whole); break;
+    case WEFT_KEY_F64: print_real(text, real); break;
+    case WEFT_KEY_BOOL: (void)snprintf(text, sizeof text, "%s", whole != 0 ? "yes" : "no"); break;
+    case WEFT_KEY_ENUM: print_choice(text, key->range, whole); break;
+    default: memcpy(&value, at, sizeof value); break;
     }
     add(self, noted, value != NULL ? value : text, "[%s] %s", section, key->name);
 }
 
 static bool is_one_of(const char *name, const char *const *names) {
-    while (*names != NULL && strcmp(name, *names) != 0)
-        names++;
+    while (*names != NULL && strcmp(name, *names) != 0) names++;
     return *names != NULL;
 }
 

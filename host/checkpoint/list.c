@@ -51,8 +51,7 @@ static weft_status for_each(const char *directory, weft_status (*visit)(void *, 
     DIR *open = opendir(directory);
     if (open == NULL && errno == ENOENT) return WEFT_OK;
     if (open == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be listed: %s", directory, strerror(errno));
-    while (status == WEFT_OK && (found = readdir(open)) != NULL)
-        status = visit(context, found->d_name, err);
+    while (status == WEFT_OK && (found = readdir(open)) != NULL) status = visit(context, found->d_name, err);
     (void)closedir(open);
     return status;
 }
@@ -78,10 +77,8 @@ weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft
     weft_status status = for_each(directory, recover_one, (void *)(uintptr_t)directory, err);
     if (status == WEFT_OK) status = for_each(directory, add_one, &list, err);
     if (status == WEFT_OK && list.n > 0) qsort(list.steps, list.n, sizeof *list.steps, newest_first);
-    if (status == WEFT_OK)
-        *out = list;
-    else
-        free(list.steps);
+    if (status == WEFT_OK) *out = list;
+    else free(list.steps);
     return status;
 }
 
@@ -111,10 +108,8 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
         found = judge(state, at, list.steps[i], &why) == WEFT_OK;
         if (!found) weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
     }
-    if (found && strlen(at) >= size)
-        status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
-    else if (found)
-        memcpy(path, at, strlen(at) + 1);
+    if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
+    else if (found) memcpy(path, at, strlen(at) + 1);
     if (status == WEFT_OK && !found && list.n == 0)
         status = weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
                                 directory);

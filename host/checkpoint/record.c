@@ -124,10 +124,8 @@ static void read_facts(reader *self, weft_identities *out, const char *key, bool
         memset(item, 0, sizeof *item);
         item->noted = noted;
         (void)snprintf(item->name, sizeof item->name, "%s", name);
-        if (json_is_string(value))
-            (void)snprintf(item->value, sizeof item->value, "%s", json_string_value(value));
-        else
-            wrong(self, key);
+        if (json_is_string(value)) (void)snprintf(item->value, sizeof item->value, "%s", json_string_value(value));
+        else wrong(self, key);
     }
 }
 
@@ -154,8 +152,7 @@ static void read_changes(reader *self, weft_identities *out) {
         self->status = weft_error_set(self->err, WEFT_E_MEMORY, "%s: no memory for its changes", self->path);
         return;
     }
-    for (size_t i = 0; i < n; i++)
-        read_change(self, &out->changes[i], json_array_get(changes, i));
+    for (size_t i = 0; i < n; i++) read_change(self, &out->changes[i], json_array_get(changes, i));
     out->n_changes = (int32_t)n;
 }
 
@@ -185,10 +182,8 @@ weft_status weft_record_load(weft_record *out, const char *path, weft_error *err
     if (self.status != WEFT_OK) return self.status;
     json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &at);
     self.json = json;
-    if (json == NULL)
-        self.status = weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", path, at.line, at.text);
-    else
-        read_all(&self, out);
+    if (json == NULL) self.status = weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", path, at.line, at.text);
+    else read_all(&self, out);
     json_decref(json);
     free(text);
     return self.status;

@@ -12,8 +12,7 @@
 
 static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter *p, const char *path, weft_error *err) {
     bool same = tensor->dtype == WEFT_F32 && tensor->rank == p->rank;
-    for (int32_t d = 0; same && d < p->rank; d++)
-        same = tensor->dims[d] == p->dims[d];
+    for (int32_t d = 0; same && d < p->rank; d++) same = tensor->dims[d] == p->dims[d];
     if (same) return WEFT_OK;
     return weft_error_set(err, WEFT_E_DATA,
                           "%s: tensor '%s' has not the shape in F32 that the model gives it: this "
@@ -34,10 +33,8 @@ static weft_status load_region(const weft_region *region, const weft_safetensors
         const weft_parameter *p = &declared->parameters[i];
         if (trainable_only && !p->trainable) continue;
         tensors[i] = weft_safetensors_find(file, p->name);
-        if (tensors[i] == NULL)
-            *n_missing += p->trainable;
-        else
-            status = check_tensor(tensors[i], p, file->files[0].path, err);
+        if (tensors[i] == NULL) *n_missing += p->trainable;
+        else status = check_tensor(tensors[i], p, file->files[0].path, err);
     }
     if (status == WEFT_OK) status = weft_weights_read(region, file, tensors, err);
     free(tensors);

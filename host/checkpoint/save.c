@@ -20,14 +20,10 @@
 
 static int32_t saved_dtype(const weft_engine *engine) {
     switch (engine->run->settings.checkpoint.dtype) {
-    case WEFT_SAVE_FP32:
-        return WEFT_F32;
-    case WEFT_SAVE_BF16:
-        return WEFT_BF16;
-    case WEFT_SAVE_FP16:
-        return WEFT_F16;
-    default:
-        return engine->stored_dtype;
+    case WEFT_SAVE_FP32: return WEFT_F32;
+    case WEFT_SAVE_BF16: return WEFT_BF16;
+    case WEFT_SAVE_FP16: return WEFT_F16;
+    default: return engine->stored_dtype;
     }
 }
 
@@ -111,8 +107,7 @@ static int64_t state_bytes(const weft_engine *engine, weft_masters masters) {
 static weft_status copy_stream(FILE *from, FILE *to, const char *path, weft_error *err) {
     char bytes[1 << 16];
     size_t n = 0;
-    while ((n = fread(bytes, 1, sizeof bytes, from)) > 0)
-        (void)fwrite(bytes, 1, n, to); /* commit sees a failure */
+    while ((n = fread(bytes, 1, sizeof bytes, from)) > 0) (void)fwrite(bytes, 1, n, to); /* commit sees a failure */
     if (ferror(from)) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", path, strerror(errno));
     return WEFT_OK;
 }
@@ -129,10 +124,8 @@ static weft_status copy_file(const char *to_directory, const char *from_director
     out = weft_file_begin(&file, to, err);
     if (out == NULL) status = WEFT_E_SYSTEM;
     if (status == WEFT_OK) status = copy_stream(in, out, from, err);
-    if (status == WEFT_OK)
-        status = weft_file_commit(&file, err);
-    else
-        weft_file_cancel(&file);
+    if (status == WEFT_OK) status = weft_file_commit(&file, err);
+    else weft_file_cancel(&file);
     (void)fclose(in);
     return status;
 }

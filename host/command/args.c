@@ -24,8 +24,7 @@ weft_exit weft_exit_from(weft_status status) {
 
 static size_t count_flags(const weft_command *command) {
     size_t n = 0;
-    while (command->flags != NULL && command->flags[n].name != NULL)
-        n++;
+    while (command->flags != NULL && command->flags[n].name != NULL) n++;
     return n;
 }
 

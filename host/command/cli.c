@@ -108,10 +108,8 @@ static weft_exit unknown_in_group(const char *group, const char *word) {
         print_commands(stdout, group);
         return WEFT_EXIT_DONE;
     }
-    if (word == NULL)
-        (void)fprintf(stderr, "weft %s: what to do is missing\n", group);
-    else
-        (void)fprintf(stderr, "weft %s: there is no command %s %.80s\n", group, group, word);
+    if (word == NULL) (void)fprintf(stderr, "weft %s: what to do is missing\n", group);
+    else (void)fprintf(stderr, "weft %s: there is no command %s %.80s\n", group, group, word);
     print_commands(stderr, group);
     return WEFT_EXIT_USAGE;
 }

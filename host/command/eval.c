@@ -13,7 +13,8 @@ static const weft_flag flags[] = {
 };
 
 static void print_json(const weft_evaluation *e) {
-    json_t *object = json_pack("{s:f, s:I, s:f}", "loss", e->loss, "tokens", (json_int_t)e->tokens, "seconds", e->seconds);
+    json_t *object =
+        json_pack("{s:f, s:I, s:f}", "loss", e->loss, "tokens", (json_int_t)e->tokens, "seconds", e->seconds);
     if (object == NULL) return;
     (void)json_object_set_new(object, "perplexity", isfinite(e->perplexity) ? json_real(e->perplexity) : json_null());
     (void)json_dumpf(object, stdout, JSON_REAL_PRECISION(17));
@@ -39,8 +40,7 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
     weft_session *session = NULL;
     weft_evaluation evaluation = {0};
     int32_t split = WEFT_SPLIT_ALL;
-    weft_status status =
-        weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
+    weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
     if (status == WEFT_OK && session->validation_info.rows > 0) split = WEFT_SPLIT_VALIDATION;
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = weft_engine_load(session->engine, err);

@@ -25,7 +25,7 @@ typedef struct generation {
     const weft_args *args;
     weft_run *run;
     weft_text text;
-    weft_bytes ids;     /* int32_t: prompt, then continuation */
+    weft_bytes ids;           /* int32_t: prompt, then continuation */
     weft_bytes before, after; /* decoded: the prompt alone; everything so far */
     size_t n_prompt, printed;
     bool json;
@@ -75,7 +75,8 @@ static weft_status on_id(void *context, int32_t id, weft_error *err) {
     return WEFT_OK;
 }
 
-/* Bytes that are not UTF-8 cannot stand in JSON: each becomes U+FFFD, as transformers has it; the ids say what they were. */
+/* Bytes that are not UTF-8 cannot stand in JSON: each becomes U+FFFD, as transformers has it; the ids say what they
+ * were. */
 static json_t *json_text(const char *text, size_t n) {
     weft_bytes out = {0};
     json_t *string = NULL;
@@ -110,10 +111,11 @@ static weft_status encode_prompt(generation *self, weft_error *err) {
     const char *prompt = weft_args_value(self->args, "prompt");
     const weft_ids_sink sink = {&self->ids, put_ids};
     const size_t n = prompt != NULL ? strlen(prompt) : 0;
-    weft_status status = self->text.plugin->encode(self->text.tokenizer, &sink, n > 0 ? prompt : "", n,
-                                                   self->text.prompt_flags, err);
+    weft_status status =
+        self->text.plugin->encode(self->text.tokenizer, &sink, n > 0 ? prompt : "", n, self->text.prompt_flags, err);
     if (status == WEFT_OK && self->ids.n == 0)
-        status = weft_error_set(err, WEFT_E_USER, "an empty prompt without a BOS gives the model nothing to go on from: give "
+        status = weft_error_set(err, WEFT_E_USER,
+                                "an empty prompt without a BOS gives the model nothing to go on from: give "
                                 "--prompt, or set [tokenizer] bos = yes");
     self->n_prompt = n_ids(self);
     if (status == WEFT_OK) status = decode(self, &self->before, self->n_prompt, err);
@@ -125,11 +127,10 @@ static weft_status generate(generation *self, const weft_generate_options *optio
     weft_generator *generator = NULL;
     weft_stop_ids stop = {.n = 0};
     weft_status status = weft_generator_create(&generator, self->run, (int64_t)self->n_prompt, options, err);
+    if (status == WEFT_OK) status = weft_stop_ids_read(&stop, self->run->settings.model.path, self->text.info.eos, err);
     if (status == WEFT_OK)
-        status = weft_stop_ids_read(&stop, self->run->settings.model.path, self->text.info.eos, err);
-    if (status == WEFT_OK)
-        status = weft_generator_run(generator, (const int32_t *)self->ids.data, (int64_t)self->n_prompt, &stop, on_id, self,
-                                    err);
+        status = weft_generator_run(generator, (const int32_t *)self->ids.data, (int64_t)self->n_prompt, &stop, on_id,
+                                    self, err);
     weft_generator_destroy(generator);
     return status;
 }
@@ -159,7 +160,8 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) status = generate(&self, &options, err);
     if (status == WEFT_OK && self.json) print_json(&self);
     else if (status == WEFT_OK) {
-        (void)fwrite(self.after.data + self.printed, 1, self.after.n > self.printed ? self.after.n - self.printed : 0, stdout);
+        (void)fwrite(self.after.data + self.printed, 1, self.after.n > self.printed ? self.after.n - self.printed : 0,
+                     stdout);
         if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* elsewhere the text alone, byte for byte */
     }
     weft_bytes_free(&self.ids);
@@ -176,6 +178,7 @@ const weft_command weft_command_generate = {
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
-    .more = "The random numbers of sampling come from [run] seed. The model is [model] path: model.path=runs/one/model.",
+    .more =
+        "The random numbers of sampling come from [run] seed. The model is [model] path: model.path=runs/one/model.",
     .run = run_generate,
 };

@@ -27,8 +27,10 @@ static void print_memory(const weft_session *session) {
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
         (void)printf("  %-14s %12s  %18s bytes\n", weft_memory_category_name(i), weft_unit_bytes(text, b->category[i]),
                      weft_unit_count(whole, b->category[i]));
-    (void)printf("  %-14s %12s  %18s bytes\n", "gaps", weft_unit_bytes(text, b->spare), weft_unit_count(whole, b->spare));
-    (void)printf("  %-14s %12s  %18s bytes\n", "total", weft_unit_bytes(text, b->total), weft_unit_count(whole, b->total));
+    (void)printf("  %-14s %12s  %18s bytes\n", "gaps", weft_unit_bytes(text, b->spare),
+                 weft_unit_count(whole, b->spare));
+    (void)printf("  %-14s %12s  %18s bytes\n", "total", weft_unit_bytes(text, b->total),
+                 weft_unit_count(whole, b->total));
 }
 
 static void print_model(const weft_session *session) {
@@ -43,14 +45,14 @@ static void print_model(const weft_session *session) {
                  100.0 * (double)(e->layout->numel - all) / (double)all);
     (void)printf("batch       %lld rows = %d %s of %d rows x %d places\n",
                  (long long)session->run->settings.train.global_batch, e->spec.leaves,
-                 e->spec.leaves == 1 ? "leaf" : "leaves", e->spec.rows,
-                 e->spec.lengths[e->spec.n_lengths - 1]);
+                 e->spec.leaves == 1 ? "leaf" : "leaves", e->spec.rows, e->spec.lengths[e->spec.n_lengths - 1]);
     (void)printf("program     %d events in a step, %d buffers; the sum of leaf gradients is ordered\n",
                  e->train.program->n_events, e->train.program->n_slots);
 }
 
 static void print_schedule(const weft_session *session) {
-    (void)printf("schedule    %lld steps, warm-up %lld\n", (long long)session->steps, (long long)session->schedule.warmup);
+    (void)printf("schedule    %lld steps, warm-up %lld\n", (long long)session->steps,
+                 (long long)session->schedule.warmup);
     for (int i = 0; i < SCHEDULE_POINTS; i++) {
         const int64_t step = schedule_step(session, i);
         (void)printf("  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));

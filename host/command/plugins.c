@@ -27,14 +27,12 @@ static void print_table(const json_t *rows) {
     static const char *const keys[] = {"kind", "id", "version", "status"};
     int widths[4];
     size_t i, k;
-    for (k = 0; k < 4; k++)
-        widths[k] = widest(rows, keys[k], keys[k]);
+    for (k = 0; k < 4; k++) widths[k] = widest(rows, keys[k], keys[k]);
     (void)printf("%-*s  %-*s  %-*s  %-*s  file\n", widths[0], "kind", widths[1], "id", widths[2], "version", widths[3],
                  "status");
     for (i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        for (k = 0; k < 4; k++)
-            (void)printf("%-*s  ", widths[k], text_of(row, keys[k]));
+        for (k = 0; k < 4; k++) (void)printf("%-*s  ", widths[k], text_of(row, keys[k]));
         (void)printf("%s\n", text_of(row, "file"));
         if (text_of(row, "reason")[0] != 0) (void)printf("    %s\n", text_of(row, "reason"));
     }
@@ -59,8 +57,7 @@ static weft_exit list(const weft_args *args, weft_error *err) {
         print_table(rows);
     } else if (status == WEFT_OK) {
         (void)printf("no plugin was found in\n");
-        for (i = 0; i < search.n; i++)
-            (void)printf("  %s\n", search.directories[i]);
+        for (i = 0; i < search.n; i++) (void)printf("  %s\n", search.directories[i]);
     }
     weft_search_close(&search);
     json_decref(rows);

@@ -100,8 +100,7 @@ static weft_status encode(const opened *self, const weft_bytes *text, uint32_t h
     weft_status status = self->plugin->encode(self->tokenizer, &sink, text->n > 0 ? text->data : "", text->n, how, err);
     if (status == WEFT_OK) {
         const int32_t *ids = (const int32_t *)(const void *)bytes.data;
-        for (size_t i = 0; i < bytes.n / sizeof *ids && whole; i++)
-            whole = printf(i == 0 ? "%d" : " %d", ids[i]) > 0;
+        for (size_t i = 0; i < bytes.n / sizeof *ids && whole; i++) whole = printf(i == 0 ? "%d" : " %d", ids[i]) > 0;
         status = written(whole && putchar('\n') != EOF, err);
     }
     weft_bytes_free(&bytes);
@@ -114,8 +113,7 @@ static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error
     for (const char *at = text->data; at < end;) {
         const char *word = at;
         int64_t value = 0;
-        while (at < end && *at >= '0' && *at <= '9' && value <= INT32_MAX)
-            value = value * 10 + (*at++ - '0');
+        while (at < end && *at >= '0' && *at <= '9' && value <= INT32_MAX) value = value * 10 + (*at++ - '0');
         if (at > word && value <= INT32_MAX && (at == end || isspace((unsigned char)*at))) {
             const int32_t id = (int32_t)value;
             if (weft_bytes_put(out, &id, sizeof id) != WEFT_OK)
@@ -147,8 +145,8 @@ static weft_status decode(const opened *self, const weft_bytes *text, weft_error
 
 static weft_exit run(const weft_args *args, weft_error *err) {
     const bool back = weft_args_has(args, "decode");
-    const uint32_t how =
-        (weft_args_has(args, "bos") ? WEFT_ENCODE_BOS : 0u) | (weft_args_has(args, "eos") ? WEFT_ENCODE_EOS : 0u);
+    const uint32_t how = (weft_args_has(args, "bos") ? WEFT_ENCODE_BOS : 0u) |
+                         (weft_args_has(args, "eos") ? WEFT_ENCODE_EOS : 0u);
     opened self = {NULL, NULL, NULL};
     weft_bytes input = {NULL, 0, 0};
     weft_status status = WEFT_OK;

@@ -17,7 +17,8 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
     const char *kind = weft_args_value(args, "resume");
     weft_train_options options = {.quiet = weft_args_has(args, "quiet")};
     if (weft_args_has(args, "resume") && weft_args_has(args, "overwrite")) {
-        (void)weft_error_set(err, WEFT_E_USER, "--resume goes on with a run and --overwrite removes it: give one of them");
+        (void)weft_error_set(err, WEFT_E_USER,
+                             "--resume goes on with a run and --overwrite removes it: give one of them");
         return WEFT_EXIT_USAGE;
     }
     if (kind != NULL && strcmp(kind, "inexact") != 0) {

@@ -111,10 +111,8 @@ static weft_status read_all(char **out, size_t *n, const char *path, weft_error 
         }
     }
     if (file != NULL) (void)fclose(file);
-    if (status == WEFT_OK)
-        *out = text;
-    else
-        free(text);
+    if (status == WEFT_OK) *out = text;
+    else free(text);
     return status;
 }
 
@@ -169,12 +167,9 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
         status = weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found: %s", strerror(errno));
     }
     if (status == WEFT_OK && path != NULL) status = load_file(self, path, err);
-    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++)
-        status = add_override(self, overrides[i], err);
-    if (status == WEFT_OK)
-        *out = self;
-    else
-        weft_config_free(self);
+    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++) status = add_override(self, overrides[i], err);
+    if (status == WEFT_OK) *out = self;
+    else weft_config_free(self);
     return status;
 }
 

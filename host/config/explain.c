@@ -19,8 +19,7 @@ static void for_each(const weft_config *self, void (*visit)(void *context, const
         const char *section = self->entries[i].section;
         const weft_entry *plugin = weft_config_entry(self, section, "plugin");
         bool first = true;
-        for (size_t k = 0; k < i; k++)
-            first = first && strcmp(self->entries[k].section, section) != 0;
+        for (size_t k = 0; k < i; k++) first = first && strcmp(self->entries[k].section, section) != 0;
         if (!first) continue;
         if (plugin != NULL) visit(context, plugin, true);
         first = plugin == NULL;
@@ -108,14 +107,10 @@ static json_t *value_json(const weft_entry *entry) {
     memcpy(&real, value->bytes, sizeof real);
     if (is_secret(entry)) return json_null();
     switch (entry->row->type) {
-    case WEFT_KEY_I64:
-        return whole <= WEFT_AUTO_I64 ? json_string(value->text) : json_integer(whole);
-    case WEFT_KEY_F64:
-        return real <= WEFT_NONE_F64 ? json_string(value->text) : json_real(real);
-    case WEFT_KEY_BOOL:
-        return json_boolean(whole);
-    default:
-        return json_string(value->text);
+    case WEFT_KEY_I64: return whole <= WEFT_AUTO_I64 ? json_string(value->text) : json_integer(whole);
+    case WEFT_KEY_F64: return real <= WEFT_NONE_F64 ? json_string(value->text) : json_real(real);
+    case WEFT_KEY_BOOL: return json_boolean(whole);
+    default: return json_string(value->text);
     }
 }
 
@@ -123,8 +118,8 @@ static void add_json(void *context, const weft_entry *entry, bool first) {
     char *key = NULL;
     (void)first;
     if (asprintf(&key, "%s.%s", entry->section, entry->row->name) < 0) return;
-    (void)json_array_append_new(
-        context, json_pack("{s:s, s:o, s:s}", "key", key, "value", value_json(entry), "source", source(entry)));
+    (void)json_array_append_new(context, json_pack("{s:s, s:o, s:s}", "key", key, "value", value_json(entry), "source",
+                                                   source(entry)));
     free(key);
 }
 

@@ -124,9 +124,7 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
     entry.row = plugin_row(strchr(value, '/') != NULL);
     status = weft_value_parse(&entry.value, entry.row, value, item != NULL ? item->directory : self->here, err);
     if (status == WEFT_OK) status = add_entry(self, &entry, err);
-    if (status == WEFT_OK)
-        *out = entry.value.text;
-    else
-        weft_value_free(&entry.value);
+    if (status == WEFT_OK) *out = entry.value.text;
+    else weft_value_free(&entry.value);
     return status;
 }

@@ -33,10 +33,8 @@ typedef struct span {
 } span;
 
 static span trim(span s) {
-    while (s.n > 0 && isspace((unsigned char)*s.p))
-        s.p++, s.n--;
-    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1]))
-        s.n--;
+    while (s.n > 0 && isspace((unsigned char)*s.p)) s.p++, s.n--;
+    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1])) s.n--;
     return s;
 }
 
@@ -89,8 +87,7 @@ static weft_status section_head(reader *self, span s, char *out, size_t size) {
 /* A key's line for inih: all before the value. */
 static weft_status key_head(reader *self, span s, char *out, size_t size) {
     size_t n = 0;
-    while (n < s.n && s.p[n] != '=' && s.p[n] != ':')
-        n++;
+    while (n < s.n && s.p[n] != '=' && s.p[n] != ':') n++;
     if (n == s.n) {
         return weft_error_set(self->err, WEFT_E_USER, "'%.*s%s' is neither [section] nor key = value",
                               (int)(n < 60 ? n : 60), s.p, n > 60 ? "..." : "");

@@ -20,8 +20,7 @@ size_t weft_edit_distance(const char *a, const char *b) {
     const size_t n = strnlen(a, LONGEST);
     const size_t m = strnlen(b, LONGEST);
     size_t rows[3][LONGEST + 1]; /* rows[i % 3][j]: from the first i letters of a to the first j of b */
-    for (size_t j = 0; j <= m; j++)
-        rows[0][j] = j;
+    for (size_t j = 0; j <= m; j++) rows[0][j] = j;
     for (size_t i = 1; i <= n; i++) {
         size_t *row = rows[i % 3];
         const size_t *above = rows[(i - 1) % 3];

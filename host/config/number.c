@@ -12,20 +12,17 @@ static size_t number_length(const char *text, bool *whole) {
     const char *p = text + (*text == '+' || *text == '-');
     const char *start = p;
     size_t digits = 0;
-    for (; isdigit((unsigned char)*p); p++)
-        digits++;
+    for (; isdigit((unsigned char)*p); p++) digits++;
     *whole = true;
     if (*p == '.') {
         *whole = false;
-        for (p++; isdigit((unsigned char)*p); p++)
-            digits++;
+        for (p++; isdigit((unsigned char)*p); p++) digits++;
     }
     if (digits == 0 || p == start) return 0;
     if (*p == 'e' || *p == 'E') {
         const char *e = p + 1 + (p[1] == '+' || p[1] == '-');
         if (!isdigit((unsigned char)*e)) return 0;
-        while (isdigit((unsigned char)*e))
-            e++;
+        while (isdigit((unsigned char)*e)) e++;
         *whole = false;
         p = e;
     }
@@ -80,7 +77,8 @@ void weft_number_print(char *out, size_t size, double value) {
         (void)snprintf(out, size, "%.*g", digits, value);
         if (strtod(out, NULL) == value) break;
     }
-    if (strchr(out, 'e') != NULL && value == floor(value) && fabs(value) < 1e6) (void)snprintf(out, size, "%.0f", value);
+    if (strchr(out, 'e') != NULL && value == floor(value) && fabs(value) < 1e6)
+        (void)snprintf(out, size, "%.0f", value);
 }
 
 bool weft_part_next(const char **rest, char separator, const char **part, size_t *n) {
@@ -90,10 +88,8 @@ bool weft_part_next(const char **rest, char separator, const char **part, size_t
     end = strchr(begin, separator);
     *rest = end == NULL ? NULL : end + 1;
     if (end == NULL) end = begin + strlen(begin);
-    while (begin < end && isspace((unsigned char)*begin))
-        begin++;
-    while (end > begin && isspace((unsigned char)end[-1]))
-        end--;
+    while (begin < end && isspace((unsigned char)*begin)) begin++;
+    while (end > begin && isspace((unsigned char)end[-1])) end--;
     *part = begin;
     *n = (size_t)(end - begin);
     return true;
@@ -205,12 +201,9 @@ static void advise_interval(const weft_bounds *self, char *out, size_t size) {
 void weft_bounds_advise(const weft_bounds *self, char *out, size_t size) {
     const char *words = "";
     size_t n = 0;
-    if (self->allows_none && self->allows_auto)
-        words = ", none or auto";
-    else if (self->allows_none)
-        words = ", or none";
-    else if (self->allows_auto)
-        words = ", or auto";
+    if (self->allows_none && self->allows_auto) words = ", none or auto";
+    else if (self->allows_none) words = ", or none";
+    else if (self->allows_auto) words = ", or auto";
     advise_interval(self, out, size);
     n = strlen(out);
     (void)snprintf(out + n, size - n, "%s", words);

@@ -9,8 +9,8 @@
 bool weft_number_i64(int64_t *out, const char *text); /* 12, -3, 1e6, 4k, 1.5M, 2Ki: k M G T, Ki Mi Gi Ti */
 bool weft_number_f64(double *out, const char *text);  /* decimal and finite, nothing that rounds to zero or infinity */
 
-/* The shortest decimal text that reads back as the same double; whole numbers below a million without an exponent. size:
- * at least 32. */
+/* The shortest decimal text that reads back as the same double; whole numbers below a million without an exponent.
+ * size: at least 32. */
 void weft_number_print(char *out, size_t size, double value);
 
 /* "[0,1) | none | auto" */

@@ -68,15 +68,11 @@ static bool range_is_sound(const weft_key *row) {
     weft_bounds range;
     switch (row->type) {
     case WEFT_KEY_I64:
-    case WEFT_KEY_F64:
-        return weft_bounds_parse(&range, row->range, row->type);
-    case WEFT_KEY_ENUM:
-        return names_are_sound(row->range);
+    case WEFT_KEY_F64: return weft_bounds_parse(&range, row->range, row->type);
+    case WEFT_KEY_ENUM: return names_are_sound(row->range);
     case WEFT_KEY_STR:
-    case WEFT_KEY_PATH:
-        return words_are_sound(row->range, '|');
-    default:
-        return *row->range == '\0';
+    case WEFT_KEY_PATH: return words_are_sound(row->range, '|');
+    default: return *row->range == '\0';
     }
 }
 

@@ -188,22 +188,14 @@ static weft_status parse_list(weft_value *out, const weft_key *key, const char *
 weft_status weft_value_parse(weft_value *out, const weft_key *key, const char *text, const char *directory,
                              weft_error *err) {
     switch (key->type) {
-    case WEFT_KEY_I64:
-        return parse_i64(out, key, text, err);
-    case WEFT_KEY_F64:
-        return parse_f64(out, key, text, err);
-    case WEFT_KEY_BOOL:
-        return parse_bool(out, text, err);
-    case WEFT_KEY_STR:
-        return keep_text(out, strdup(text), err);
-    case WEFT_KEY_PATH:
-        return parse_path(out, key, text, directory, err);
-    case WEFT_KEY_ENUM:
-        return parse_enum(out, key, text, err);
-    case WEFT_KEY_LIST:
-        return parse_list(out, key, text, directory, err);
-    default:
-        return weft_error_set(err, WEFT_E_PLUGIN, "has a key of the unknown type %d", key->type);
+    case WEFT_KEY_I64: return parse_i64(out, key, text, err);
+    case WEFT_KEY_F64: return parse_f64(out, key, text, err);
+    case WEFT_KEY_BOOL: return parse_bool(out, text, err);
+    case WEFT_KEY_STR: return keep_text(out, strdup(text), err);
+    case WEFT_KEY_PATH: return parse_path(out, key, text, directory, err);
+    case WEFT_KEY_ENUM: return parse_enum(out, key, text, err);
+    case WEFT_KEY_LIST: return parse_list(out, key, text, directory, err);
+    default: return weft_error_set(err, WEFT_E_PLUGIN, "has a key of the unknown type %d", key->type);
     }
 }
 

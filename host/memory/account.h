@@ -1,7 +1,8 @@
 /* host/memory/account.h: device memory that the host takes, counted by category.
  *
- * Every byte that the host takes from a device goes through here, so that the plan's figure and the run's can be compared to
- * the byte. What libraries and plugins take behind the host's back is a category of its own, measured elsewhere. */
+ * Every byte that the host takes from a device goes through here, so that the plan's figure and the run's can be
+ * compared to the byte. What libraries and plugins take behind the host's back is a category of its own, measured
+ * elsewhere. */
 #ifndef WEFT_HOST_MEMORY_ACCOUNT_H
 #define WEFT_HOST_MEMORY_ACCOUNT_H
 

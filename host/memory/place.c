@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define TIMES_PER_BIN 32 /* a bin lists what lives in so many consecutive moments */
-#define ROUNDS_WORK 400000 /* intervals placed, at most, by the rounds after the plain orders */
-#define ROUNDS_MOST 200
+#define TIMES_PER_BIN 32     /* a bin lists what lives in so many consecutive moments */
+#define ROUNDS_WORK   400000 /* intervals placed, at most, by the rounds after the plain orders */
+#define ROUNDS_MOST   200
 
 /* An interval that is already placed, seen from one that is not. */
 typedef struct span {
@@ -29,7 +29,7 @@ typedef struct packer {
     int32_t *bin_start;  /* [n_bins + 1] into bin_items */
     int32_t *bin_fill;   /* [n_bins] */
     int32_t *bin_items;
-    span *spans;         /* [n] scratch */
+    span *spans; /* [n] scratch */
     int64_t best_arena;
 } packer;
 
@@ -209,7 +209,8 @@ static weft_status check_items(const weft_interval *items, int32_t n, int32_t *e
                                   "before the start",
                                   (int)i, (long long)items[i].bytes, (int)items[i].first, (int)items[i].last);
         if (items[i].bytes > (INT64_MAX >> 1) - WEFT_PLACE_ALIGN - sum)
-            return weft_error_set(err, WEFT_E_USER, "the buffers together are larger than any memory: use a smaller "
+            return weft_error_set(err, WEFT_E_USER,
+                                  "the buffers together are larger than any memory: use a smaller "
                                   "micro_batch, context or model");
         sum += weft_place_round(items[i].bytes);
         if (items[i].last >= *end) *end = items[i].last + 1;

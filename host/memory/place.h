@@ -18,9 +18,9 @@ typedef struct weft_interval {
 } weft_interval;
 
 typedef struct weft_packing {
-    int64_t arena;        /* bytes: end of the interval that lies highest */
-    int64_t peak;         /* bytes that live at the fullest moment, each rounded up */
-    int32_t peak_time;    /* the first such moment; -1 without intervals */
+    int64_t arena;     /* bytes: end of the interval that lies highest */
+    int64_t peak;      /* bytes that live at the fullest moment, each rounded up */
+    int32_t peak_time; /* the first such moment; -1 without intervals */
     int32_t reserved;
 } weft_packing;
 

@@ -12,8 +12,7 @@ static size_t text_end(const char *text, size_t bytes, size_t at) {
 }
 
 static size_t blanks_end(const char *text, size_t bytes, size_t at) {
-    while (at < bytes && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0')
-        at++;
+    while (at < bytes && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0') at++;
     return at;
 }
 

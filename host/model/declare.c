@@ -107,8 +107,7 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
 /* ---- parameters and weight objects ---- */
 
 static void parameter_clear(weft_parameter *parameter) {
-    for (int32_t i = 0; i < parameter->n_aliases; i++)
-        free(parameter->aliases[i]);
+    for (int32_t i = 0; i < parameter->n_aliases; i++) free(parameter->aliases[i]);
     free(parameter->aliases);
     free(parameter->name);
 }
@@ -282,8 +281,7 @@ static void builder_carry(weft_builder_ctx *ctx, int64_t width) {
         fail(ctx, WEFT_E_PLUGIN,
              "the model plugin declares a carry of width %lld; it is at least 1 and the same for all segments",
              (long long)width);
-    else
-        ctx->declared->carry_width = width;
+    else ctx->declared->carry_width = width;
 }
 
 /* ---- the whole ---- */
@@ -356,33 +354,25 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
     source.config_text = self->config_text;
     source.config_bytes = self->config_bytes;
     status = plugin->create(&self->model, host, plugin_config, &source, err);
-    if (status != WEFT_OK)
-        status = plugin_failed(status, "create", err);
-    else
-        status = declare(self, err);
+    if (status != WEFT_OK) status = plugin_failed(status, "create", err);
+    else status = declare(self, err);
 done:
-    if (status == WEFT_OK)
-        *out = self;
-    else
-        weft_declared_destroy(self);
+    if (status == WEFT_OK) *out = self;
+    else weft_declared_destroy(self);
     return status;
 }
 
 void weft_declared_destroy(weft_declared *declared) {
     if (declared == NULL) return;
     if (declared->model != NULL) declared->plugin->destroy(declared->model);
-    for (int32_t i = 0; i < declared->n_modules; i++)
-        module_destroy(declared->modules[i]);
-    for (int32_t i = 0; i < declared->n_parameters; i++)
-        parameter_clear(&declared->parameters[i]);
-    for (int32_t i = 0; i < declared->n_weights; i++)
-        free(declared->weights[i]);
+    for (int32_t i = 0; i < declared->n_modules; i++) module_destroy(declared->modules[i]);
+    for (int32_t i = 0; i < declared->n_parameters; i++) parameter_clear(&declared->parameters[i]);
+    for (int32_t i = 0; i < declared->n_weights; i++) free(declared->weights[i]);
     for (int32_t i = 0; i < declared->n_tables; i++) {
         free(declared->tables[i]->name);
         free(declared->tables[i]);
     }
-    for (int32_t i = 0; i < declared->n_segments; i++)
-        free(declared->segments[i].name);
+    for (int32_t i = 0; i < declared->n_segments; i++) free(declared->segments[i].name);
     free(declared->modules);
     free(declared->parameters);
     free(declared->weights);
@@ -410,8 +400,7 @@ int32_t weft_declared_module(const weft_declared *declared, const char *path) {
 }
 
 bool weft_declared_below(const weft_declared *declared, int32_t module, int32_t ancestor) {
-    while (module >= 0 && module != ancestor)
-        module = declared->modules[module]->parent;
+    while (module >= 0 && module != ancestor) module = declared->modules[module]->parent;
     return module >= 0 && module == ancestor;
 }
 

@@ -9,12 +9,12 @@
 
 /* One storage. Tied names are aliases of it. */
 typedef struct weft_parameter {
-    char *name;      /* first name, as in the checkpoint: "model.embed_tokens.weight" */
-    char **aliases;  /* further names of the same storage */
+    char *name;     /* first name, as in the checkpoint: "model.embed_tokens.weight" */
+    char **aliases; /* further names of the same storage */
     int32_t n_aliases;
-    int32_t module;  /* index of the weight object's own module, under its first name */
-    int32_t rank;    /* 1 or 2 */
-    int32_t role;    /* weft_weight_role of its weight object */
+    int32_t module; /* index of the weight object's own module, under its first name */
+    int32_t rank;   /* 1 or 2 */
+    int32_t role;   /* weft_weight_role of its weight object */
     bool is_bias;
     bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected */
     int64_t dims[2]; /* (out, in), or (n) */
@@ -22,7 +22,7 @@ typedef struct weft_parameter {
     double init_std; /* normal; < 0: ones; 0: zeros */
     /* Set by the layout (host/model/layout.h). */
     int32_t unit, group;
-    int64_t offset;  /* elements from the start of its group's region */
+    int64_t offset; /* elements from the start of its group's region */
 } weft_parameter;
 
 /* A matrix or a table of rows: what products read, in the type that the model computes in. Gains and biases are not. */

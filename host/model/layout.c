@@ -57,8 +57,7 @@ static weft_status ask_policy(uint8_t *starts, const weft_declared *declared, co
                            NULL};
     weft_module_view *views = calloc((size_t)declared->n_modules, sizeof *views);
     if (views == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the wrap policy's view of the model");
-    for (int32_t m = 0; m < declared->n_modules; m++)
-        fill_view(&views[m], declared, m);
+    for (int32_t m = 0; m < declared->n_modules; m++) fill_view(&views[m], declared, m);
     count_parameters(views, declared);
     job.modules = views;
     if (err != NULL) err->text[0] = '\0';
@@ -80,8 +79,7 @@ static weft_status ask_policy(uint8_t *starts, const weft_declared *declared, co
 /* The module whose unit a parameter travels in; -1: the root unit, which is also that of a module without a path. */
 static int32_t unit_module(const weft_declared *declared, const uint8_t *starts, const weft_parameter *parameter) {
     int32_t m = parameter->module;
-    while (m >= 0 && !starts[m])
-        m = declared->modules[m]->parent;
+    while (m >= 0 && !starts[m]) m = declared->modules[m]->parent;
     return m >= 0 && declared->modules[m]->path[0] == '\0' ? -1 : m;
 }
 
@@ -93,8 +91,7 @@ static weft_status make_units(weft_layout *self, weft_declared *declared, const 
     for (int32_t p = 0; p < declared->n_parameters; p++) {
         const int32_t owner = unit_module(declared, starts, &declared->parameters[p]);
         int32_t u = 0;
-        while (u < self->n_units && owners[u] != owner)
-            u++;
+        while (u < self->n_units && owners[u] != owner) u++;
         declared->parameters[p].unit = u;
         if (u < self->n_units) continue;
         owners[u] = owner;
@@ -142,12 +139,10 @@ static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_
     weft_status status = WEFT_OK;
     self->groups = calloc(2 * (size_t)self->n_units, sizeof *self->groups);
     if (self->groups == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
-    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
-        status = make_group(self, declared, u, true, err);
+    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++) status = make_group(self, declared, u, true, err);
     self->n_trainable_groups = self->n_groups;
     self->trainable_numel = self->numel;
-    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
-        status = make_group(self, declared, u, false, err);
+    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++) status = make_group(self, declared, u, false, err);
     return status;
 }
 
@@ -170,19 +165,15 @@ weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const
 done:
     free(owners);
     free(starts);
-    if (status == WEFT_OK)
-        *out = self;
-    else
-        weft_layout_destroy(self);
+    if (status == WEFT_OK) *out = self;
+    else weft_layout_destroy(self);
     return status;
 }
 
 void weft_layout_destroy(weft_layout *layout) {
     if (layout == NULL) return;
-    for (int32_t u = 0; u < layout->n_units; u++)
-        free(layout->units[u].name);
-    for (int32_t g = 0; layout->groups != NULL && g < 2 * layout->n_units; g++)
-        free(layout->groups[g].members);
+    for (int32_t u = 0; u < layout->n_units; u++) free(layout->units[u].name);
+    for (int32_t g = 0; layout->groups != NULL && g < 2 * layout->n_units; g++) free(layout->groups[g].members);
     free(layout->units);
     free(layout->groups);
     free(layout);

@@ -13,11 +13,11 @@
 typedef struct weft_group {
     int32_t unit;
     bool trainable;
-    int32_t dtype;     /* weft_dtype of the master */
-    int64_t base;      /* elements from the start of the flat parameter region */
-    int64_t numel;     /* padded to the grid */
-    int64_t used;      /* elements of parameters, without padding */
-    int32_t *members;  /* parameter indices, declaration order */
+    int32_t dtype;    /* weft_dtype of the master */
+    int64_t base;     /* elements from the start of the flat parameter region */
+    int64_t numel;    /* padded to the grid */
+    int64_t used;     /* elements of parameters, without padding */
+    int32_t *members; /* parameter indices, declaration order */
     int32_t n_members;
 } weft_group;
 

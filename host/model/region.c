@@ -92,17 +92,13 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     fill_job job = {.region = self, .source = source, .context = context, .status = WEFT_OK, .err = err};
     size_t pieces = 0;
     job.size = visible ? VISIBLE_PIECE : WEFT_REGION_PIECE;
-    for (int32_t i = 0; i < n; i++)
-        pieces += (size_t)(self->declared->parameters[parameters[i]].numel / job.size + 1);
+    for (int32_t i = 0; i < n; i++) pieces += (size_t)(self->declared->parameters[parameters[i]].numel / job.size + 1);
     job.pieces = malloc((pieces + 1) * sizeof *job.pieces);
     if (job.pieces == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of pieces of the weights");
-    for (int32_t i = 0; i < n; i++)
-        cut(&job, parameters[i]);
-    if (visible)
-        weft_services()->parallel_for(weft_services(), job.n, fill_visible, &job);
-    else
-        job.status = fill_through_staging(&job);
+    for (int32_t i = 0; i < n; i++) cut(&job, parameters[i]);
+    if (visible) weft_services()->parallel_for(weft_services(), job.n, fill_visible, &job);
+    else job.status = fill_through_staging(&job);
     free(job.pieces);
     return job.status;
 }

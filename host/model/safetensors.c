@@ -136,8 +136,7 @@ static weft_status check_order(const weft_tensor *tensors, int32_t n, const unsi
     weft_status status = WEFT_OK;
     const weft_tensor **order = malloc(((size_t)n + 1) * sizeof(const weft_tensor *));
     if (order == NULL) return no_memory(path, err);
-    for (int32_t i = 0; i < n; i++)
-        order[i] = &tensors[i];
+    for (int32_t i = 0; i < n; i++) order[i] = &tensors[i];
     qsort(order, (size_t)n, sizeof *order, by_data);
     status = check_cover(order, n, data, there, path, err);
     free(order);
@@ -222,8 +221,7 @@ static weft_status map_file(weft_tensor_file *file, weft_error *err) {
 /* The eight bytes in front, checked against the file's size. */
 static weft_status header_length(size_t *out, const weft_tensor_file *file, weft_error *err) {
     uint64_t n = 0;
-    for (int i = 7; i >= 0; i--)
-        n = n << 8 | file->map[i];
+    for (int i = 7; i >= 0; i--) n = n << 8 | file->map[i];
     if (n > HEADER_LIMIT)
         return weft_error_set(
             err, WEFT_E_DATA,
@@ -260,8 +258,7 @@ static weft_status add_file(weft_safetensors *self, const char *path, weft_error
                               at.position);
     if (!json_is_object(header))
         status = weft_error_set(err, WEFT_E_DATA, "%s: its header is not a JSON object of tensors", path);
-    else
-        status = read_header(self, header, file->map + 8 + n, (int64_t)(file->bytes - 8 - n), err);
+    else status = read_header(self, header, file->map + 8 + n, (int64_t)(file->bytes - 8 - n), err);
     json_decref(header);
     return status;
 }
@@ -301,8 +298,7 @@ weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft
 
 void weft_safetensors_close(weft_safetensors *self) {
     if (self == NULL) return;
-    for (int32_t i = 0; i < self->n_tensors; i++)
-        free(self->tensors[i].name);
+    for (int32_t i = 0; i < self->n_tensors; i++) free(self->tensors[i].name);
     for (int32_t i = 0; i < self->n_files; i++) {
         if (self->files[i].map != NULL) (void)munmap(self->files[i].map, self->files[i].bytes);
         if (self->files[i].descriptor >= 0) (void)close(self->files[i].descriptor);
@@ -318,10 +314,8 @@ const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const cha
     while (low < high) {
         const int32_t middle = low + (high - low) / 2, order = strcmp(self->tensors[middle].name, name);
         if (order == 0) return &self->tensors[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
+        if (order < 0) low = middle + 1;
+        else high = middle;
     }
     return NULL;
 }
@@ -387,8 +381,7 @@ static weft_status add_shards(weft_safetensors *self, const char *directory, con
             status = weft_error_set(err, WEFT_E_USER,
                                     "%s: is missing, but %s puts tensor '%s' into it; copy or download it again", path,
                                     index_path, tensor);
-        else
-            status = add_file(self, path, err);
+        else status = add_file(self, path, err);
         free(path);
     }
     json_decref(opened);
@@ -451,12 +444,9 @@ weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *
     char *single = NULL, *index = NULL;
     if (asprintf(&single, "%s/model.safetensors", directory) < 0) single = NULL;
     if (asprintf(&index, "%s/model.safetensors.index.json", directory) < 0) index = NULL;
-    if (single == NULL || index == NULL)
-        status = no_memory(directory, err);
-    else if (access(single, F_OK) == 0)
-        status = weft_safetensors_open(out, single, err);
-    else if (access(index, F_OK) == 0)
-        status = open_index(out, directory, index, err);
+    if (single == NULL || index == NULL) status = no_memory(directory, err);
+    else if (access(single, F_OK) == 0) status = weft_safetensors_open(out, single, err);
+    else if (access(index, F_OK) == 0) status = open_index(out, directory, index, err);
     else
         status =
             weft_error_set(err, WEFT_E_USER,

@@ -92,8 +92,7 @@ static char *header_text(const weft_tensor_writer *self, const weft_tensor_spec 
         twice = json_object_get(header, specs[i].name) != NULL;
         if (twice)
             (void)weft_error_set(err, WEFT_E_HOST, "%s: tensor '%s' would be written twice", self->path, specs[i].name);
-        else
-            good = json_object_set_new(header, specs[i].name, describe(&specs[i], &self->places[i])) == 0;
+        else good = json_object_set_new(header, specs[i].name, describe(&specs[i], &self->places[i])) == 0;
     }
     if (good && !twice) text = json_dumps(header, JSON_COMPACT);
     if (text == NULL && !twice) (void)no_memory(self->path, err);
@@ -124,13 +123,11 @@ static weft_status write_header(weft_tensor_writer *self, const char *text, weft
     char *bytes = malloc(data);
     int code = 0;
     if (bytes == NULL) return no_memory(self->path, err);
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (char)(unsigned char)((uint64_t)(data - 8) >> (8 * i));
+    for (int i = 0; i < 8; i++) bytes[i] = (char)(unsigned char)((uint64_t)(data - 8) >> (8 * i));
     memcpy(bytes + 8, text, n);
     memset(bytes + 8 + n, ' ', data - 8 - n);
     self->bytes += (int64_t)data;
-    for (int32_t i = 0; i < self->n; i++)
-        self->places[i].offset += (int64_t)data;
+    for (int32_t i = 0; i < self->n; i++) self->places[i].offset += (int64_t)data;
     if (data - 8 > HEADER_LIMIT)
         status = weft_error_set(err, WEFT_E_HOST, "%s: its header of %zu bytes is larger than the format allows",
                                 self->path, data - 8);
@@ -151,10 +148,8 @@ weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path
     self->n = n;
     self->path = strdup(path);
     self->places = calloc((size_t)n + 1, sizeof *self->places);
-    if (self->path == NULL || self->places == NULL)
-        status = no_memory(path, err);
-    else
-        status = place_tensors(self, specs, err);
+    if (self->path == NULL || self->places == NULL) status = no_memory(path, err);
+    else status = place_tensors(self, specs, err);
     if (status == WEFT_OK) {
         text = header_text(self, specs, err);
         if (text == NULL) status = err == NULL ? WEFT_E_HOST : (weft_status)err->code;
@@ -168,10 +163,8 @@ weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path
         if (status != WEFT_OK) (void)unlink(path);
     }
     free(text);
-    if (status == WEFT_OK)
-        *out = self;
-    else
-        weft_tensor_writer_cancel(self);
+    if (status == WEFT_OK) *out = self;
+    else weft_tensor_writer_cancel(self);
     return status;
 }
 

@@ -23,8 +23,7 @@ static bool matches(const char *pattern, const char *text) {
             return false;
         }
     }
-    while (*pattern == '*')
-        pattern++;
+    while (*pattern == '*') pattern++;
     return *pattern == '\0';
 }
 

@@ -32,7 +32,8 @@ static weft_status read_file(weft_stop_ids *out, const char *directory, const ch
     json_t *root = NULL;
     weft_status status = WEFT_OK;
     const int n = snprintf(path, sizeof path, "%s/%s", directory, name);
-    if (n < 0 || (size_t)n >= sizeof path) return weft_error_set(err, WEFT_E_USER, "the path %s is too long", directory);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return weft_error_set(err, WEFT_E_USER, "the path %s is too long", directory);
     if (access(path, F_OK) != 0) return WEFT_OK;
     root = json_load_file(path, 0, &why);
     if (root == NULL) return weft_error_set(err, WEFT_E_DATA, "%s:%d: %s", path, why.line, why.text);

@@ -44,8 +44,7 @@ weft_status weft_text_read(char **text, size_t *bytes, const char *path, size_t 
         if (buffer == NULL)
             status =
                 weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its %lld bytes", path, (long long)about.st_size);
-        else
-            status = read_all(file, buffer, (size_t)about.st_size, path, err);
+        else status = read_all(file, buffer, (size_t)about.st_size, path, err);
     }
     (void)close(file);
     if (status != WEFT_OK) {

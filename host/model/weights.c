@@ -27,10 +27,8 @@ static void add_name(name_list *list, const char *format, ...) {
     if (before > SHOWN) return;
     if (before > 0) (void)snprintf(list->text + used, sizeof list->text - used, ", ");
     va_start(args, format);
-    if (before == SHOWN)
-        (void)snprintf(list->text + strlen(list->text), sizeof list->text - strlen(list->text), "...");
-    else
-        (void)vsnprintf(list->text + strlen(list->text), sizeof list->text - strlen(list->text), format, args);
+    if (before == SHOWN) (void)snprintf(list->text + strlen(list->text), sizeof list->text - strlen(list->text), "...");
+    else (void)vsnprintf(list->text + strlen(list->text), sizeof list->text - strlen(list->text), format, args);
     va_end(args);
 }
 
@@ -66,10 +64,8 @@ static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_de
     const int32_t index = weft_declared_find(declared, tensor->name);
     char is[128], should[128];
     if (index < 0) {
-        if (ends_with(tensor->name, "rotary_emb.inv_freq"))
-            found->leftovers++;
-        else
-            add_name(&found->unexpected, "%s", tensor->name);
+        if (ends_with(tensor->name, "rotary_emb.inv_freq")) found->leftovers++;
+        else add_name(&found->unexpected, "%s", tensor->name);
         return;
     }
     if (!same_shape(tensor, &declared->parameters[index])) {
@@ -103,8 +99,7 @@ static weft_status judge(const weft_safetensors *files, const weft_declared *dec
         if (tensor_of(files, &declared->parameters[p]) == NULL)
             add_name(&found.missing, "%s", declared->parameters[p].name);
     }
-    for (int32_t i = 0; i < files->n_tensors; i++)
-        judge_tensor(&found, &files->tensors[i], declared);
+    for (int32_t i = 0; i < files->n_tensors; i++) judge_tensor(&found, &files->tensors[i], declared);
     say(text, sizeof text, "missing", &found.missing);
     say(text, sizeof text, "of another shape", &found.shapes);
     say(text, sizeof text, "of a type that is not read, which are F32, BF16 and F16", &found.types);
@@ -176,8 +171,7 @@ static weft_status load(const weft_region *region, const weft_safetensors *files
     if (status != WEFT_OK) return status;
     tensors = malloc(((size_t)declared->n_parameters + 1) * sizeof(const weft_tensor *));
     if (tensors == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", where);
-    for (int32_t p = 0; p < declared->n_parameters; p++)
-        tensors[p] = tensor_of(files, &declared->parameters[p]);
+    for (int32_t p = 0; p < declared->n_parameters; p++) tensors[p] = tensor_of(files, &declared->parameters[p]);
     status = weft_weights_read(region, files, tensors, err);
     free(tensors);
     return status;
@@ -250,8 +244,7 @@ weft_status weft_weights_init(uint64_t seed, const weft_declared *declared, cons
     weft_status status = WEFT_OK;
     int32_t *all = malloc(((size_t)declared->n_parameters + 1) * sizeof *all);
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
-    for (int32_t p = 0; p < declared->n_parameters; p++)
-        all[p] = p;
+    for (int32_t p = 0; p < declared->n_parameters; p++) all[p] = p;
     status = weft_region_fill(&whole, all, declared->n_parameters, from_random, &job, err);
     free(all);
     return status;

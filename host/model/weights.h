@@ -1,8 +1,9 @@
 /* host/model/weights.h: a model's weights between a Hugging Face directory and the flat parameter region of a device.
  *
- * Files are proved against the declared model, then read in their own order by several threads, and converted to fp32 on
- * the way into the device's memory: each byte moves once, and after that none is missing. Tied storage is written once, under its first name, as transformers does; when read, any of its names will do, and where
- * several are there they must agree. */
+ * Files are proved against the declared model, then read in their own order by several threads, and converted to
+ * fp32 on the way into the device's memory: each byte moves once, and after that none is missing. Tied storage is
+ * written once, under its first name, as transformers does; when read, any of its names will do, and where several
+ * are there they must agree. */
 #ifndef WEFT_HOST_WEIGHTS_H
 #define WEFT_HOST_WEIGHTS_H
 
@@ -18,8 +19,8 @@
 weft_status weft_weights_load(const char *directory, const weft_declared *declared, const weft_layout *layout,
                               const weft_device_plugin *kernels, weft_device *device, weft_ref region, weft_error *err);
 
-/* Fills parameters of a region from tensors of as many elements in fp32, bf16 or fp16: parameter p from tensors[p], none
- * where that is NULL. */
+/* Fills parameters of a region from tensors of as many elements in fp32, bf16 or fp16: parameter p from tensors[p],
+ * none where that is NULL. */
 weft_status weft_weights_read(const weft_region *region, const weft_safetensors *files,
                               const weft_tensor *const *tensors, weft_error *err);
 

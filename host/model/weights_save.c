@@ -81,12 +81,9 @@ static weft_status write_shard(const save_job *job, int32_t shard, const char *p
     }
     n = list_shard(specs, parameters, job, shard);
     status = weft_tensor_writer_create(&writer, path, specs, n, err);
-    for (int32_t i = 0; i < n && status == WEFT_OK; i++)
-        status = write_parameter(job, writer, i, parameters[i], err);
-    if (status == WEFT_OK)
-        status = weft_tensor_writer_finish(writer, err);
-    else
-        weft_tensor_writer_cancel(writer);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = write_parameter(job, writer, i, parameters[i], err);
+    if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
+    else weft_tensor_writer_cancel(writer);
 done:
     free(parameters);
     free(specs);
@@ -114,10 +111,8 @@ static void deal(save_job *job, int64_t shard_bytes) {
 }
 
 static void shard_name(char name[64], const save_job *job, int32_t shard) {
-    if (job->n_shards == 1)
-        (void)snprintf(name, 64, "model.safetensors");
-    else
-        (void)snprintf(name, 64, "model-%05d-of-%05d.safetensors", shard + 1, job->n_shards);
+    if (job->n_shards == 1) (void)snprintf(name, 64, "model.safetensors");
+    else (void)snprintf(name, 64, "model-%05d-of-%05d.safetensors", shard + 1, job->n_shards);
 }
 
 /* The index's text as transformers writes it; NULL: no memory. */

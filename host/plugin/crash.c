@@ -106,8 +106,7 @@ typedef struct line {
 } line;
 
 static void put(line *out, const char *text) {
-    while (*text != 0 && out->n < sizeof out->text - 1)
-        out->text[out->n++] = *text++;
+    while (*text != 0 && out->n < sizeof out->text - 1) out->text[out->n++] = *text++;
 }
 
 static void put_number(line *out, uint64_t number) {
@@ -229,6 +228,5 @@ void weft_crash_install(void) {
     (void)sigemptyset(&action.sa_mask);
     (void)sigaltstack(&stack, NULL);
     take_picture();
-    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        (void)sigaction(numbers[i], &action, NULL);
+    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
 }

@@ -137,11 +137,12 @@ static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugi
     }
     if (!same_text(plugin->kind, note->kind) || !same_text(plugin->id, note->id) ||
         !same_text(plugin->version, note->version) || plugin->interface_major != note->interface_major) {
-        return weft_error_set(
-            err, WEFT_E_PLUGIN, "says in its note that it holds %s/%u %s %s, and its entry says %s/%u %s %s.",
-            note->kind, note->interface_major, note->id, note->version,
-            plugin->kind == NULL ? "(nothing)" : plugin->kind, plugin->interface_major,
-            plugin->id == NULL ? "(nothing)" : plugin->id, plugin->version == NULL ? "(nothing)" : plugin->version);
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "says in its note that it holds %s/%u %s %s, and its entry says %s/%u %s %s.", note->kind,
+                              note->interface_major, note->id, note->version,
+                              plugin->kind == NULL ? "(nothing)" : plugin->kind, plugin->interface_major,
+                              plugin->id == NULL ? "(nothing)" : plugin->id,
+                              plugin->version == NULL ? "(nothing)" : plugin->version);
     }
     if (plugin->help == NULL || plugin->help[0] == 0 || strchr(plugin->help, '\n') != NULL) {
         return weft_error_set(err, WEFT_E_PLUGIN, "gives no line of help for %s:%s.", note->kind, note->id);

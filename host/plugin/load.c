@@ -124,8 +124,7 @@ static weft_status hash_bytes(char out[65], const unsigned char *bytes, size_t s
     if (EVP_Digest(bytes, size, digest, &n, EVP_sha256(), NULL) != 1 || n != 32) {
         return weft_error_set(err, WEFT_E_SYSTEM, "cannot be hashed: libcrypto gives no SHA-256.");
     }
-    for (i = 0; i < n; i++)
-        (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    for (i = 0; i < n; i++) (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
     return WEFT_OK;
 }
 

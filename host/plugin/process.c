@@ -63,8 +63,7 @@ void weft_process_save(weft_process *out) {
     out->mask = mask_read();
     if (getcwd(out->directory, sizeof out->directory) == NULL) out->directory[0] = 0;
     (void)snprintf(out->locale, sizeof out->locale, "%s", locale == NULL ? "C" : locale);
-    for (i = 1; i < MOST_SIGNALS; i++)
-        out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
+    for (i = 1; i < MOST_SIGNALS; i++) out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
 }
 
 /* A handler and a sigaction lie in one union, so comparing one of them compares both. */

@@ -88,8 +88,7 @@ static size_t read_answer(char *out, size_t n, int from, double until) {
 static int reap(int *status, pid_t process, double until) {
     const struct timespec moment = {0, 2000000};
     pid_t ended = 0;
-    while ((ended = waitpid(process, status, WNOHANG)) == 0 && seconds_now() < until)
-        (void)nanosleep(&moment, NULL);
+    while ((ended = waitpid(process, status, WNOHANG)) == 0 && seconds_now() < until) (void)nanosleep(&moment, NULL);
     if (ended != 0) return 1;
     (void)kill(process, SIGKILL);
     (void)waitpid(process, status, 0);

@@ -13,8 +13,7 @@
 
 static weft_status add_directory(weft_search *self, const char *from, const char *path, size_t n, weft_error *err) {
     size_t i;
-    while (n > 1 && path[n - 1] == '/')
-        n--;
+    while (n > 1 && path[n - 1] == '/') n--;
     if (n == 0) return WEFT_OK;
     if (path[0] != '/') {
         return weft_error_set(
@@ -97,8 +96,7 @@ weft_status weft_search_open(weft_search *out, const char *path, weft_error *err
 
 void weft_search_close(weft_search *self) {
     size_t i;
-    for (i = 0; i < self->n; i++)
-        free(self->directories[i]);
+    for (i = 0; i < self->n; i++) free(self->directories[i]);
     self->n = 0;
 }
 

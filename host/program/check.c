@@ -12,18 +12,18 @@ typedef struct rank_state {
     const weft_job_spec *job;
     weft_error *err;
     int32_t leaves;
-    int32_t at;                               /* index of the event that is judged */
-    int32_t count, norm, step;                /* the event that did it; -1: none yet, as for all below */
-    int32_t *forward, *recompute, *backward;  /* [n_segments][leaves] */
-    int32_t *reduce;                          /* [n_units][leaves] */
-    int32_t *owing;                           /* [n_units][leaves] BACKWARDs that read the unit and are still to come */
-    int32_t *reached;                         /* [n_units] leaf of the latest BACKWARD that read the unit */
+    int32_t at;                              /* index of the event that is judged */
+    int32_t count, norm, step;               /* the event that did it; -1: none yet, as for all below */
+    int32_t *forward, *recompute, *backward; /* [n_segments][leaves] */
+    int32_t *reduce;                         /* [n_units][leaves] */
+    int32_t *owing;                          /* [n_units][leaves] BACKWARDs that read the unit and are still to come */
+    int32_t *reached;                        /* [n_units] leaf of the latest BACKWARD that read the unit */
     int32_t *storage;
 } rank_state;
 
 /* What a kind of event speaks of. Every other operand must be -1. */
 typedef struct shape {
-    bool trains;  /* belongs to training only */
+    bool trains; /* belongs to training only */
     bool segment, unit, leaf;
     const char *alone; /* why there is none in a world of one */
 } shape;
@@ -75,8 +75,7 @@ static weft_status judge_operand(rank_state *state, const char *name, int32_t va
 static weft_status judge_fields(rank_state *state, const weft_event *event) {
     const shape *speaks = &shapes[event->kind];
     weft_status status = judge_operand(state, "segment", event->segment, speaks->segment, state->job->view.n_segments);
-    if (status == WEFT_OK)
-        status = judge_operand(state, "unit", event->unit, speaks->unit, state->job->view.n_units);
+    if (status == WEFT_OK) status = judge_operand(state, "unit", event->unit, speaks->unit, state->job->view.n_units);
     if (status == WEFT_OK) status = judge_operand(state, "leaf", event->leaf, speaks->leaf, state->leaves);
     if (status == WEFT_OK) status = judge_operand(state, "peer", event->peer, false, 0);
     if (status != WEFT_OK) return status;
@@ -280,9 +279,10 @@ weft_status weft_program_check(const weft_program *program, const weft_job_spec 
     if (job->view.replicas != 1)
         return weft_error_set(err, WEFT_E_HOST, "a job of one rank has one replica, not %d", (int)job->view.replicas);
     if (program->mode != job->view.mode || program->leaves != weft_job_spec_leaves(job))
-        return weft_error_set(
-            err, WEFT_E_HOST, "a program of mode %d and %d leaves is checked against a job of mode %d and %d",
-            (int)program->mode, (int)program->leaves, (int)job->view.mode, (int)weft_job_spec_leaves(job));
+        return weft_error_set(err, WEFT_E_HOST,
+                              "a program of mode %d and %d leaves is checked against a job of mode %d and %d",
+                              (int)program->mode, (int)program->leaves, (int)job->view.mode,
+                              (int)weft_job_spec_leaves(job));
     status = state_init(&state, program, job, err);
     for (state.at = 0; status == WEFT_OK && state.at < program->n_events; state.at++)
         status = judge_event(&state, &program->events[state.at]);

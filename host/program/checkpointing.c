@@ -26,8 +26,8 @@ static void copy_event(weft_program *to, int32_t *moved, const weft_program *fro
     const weft_event *event = &from->events[i];
     weft_event *next = &to->events[to->n_events];
     if (recompute) {
-        const weft_event again = {(uint32_t)sizeof again, 0, WEFT_EVENT_RECOMPUTE, -1, event->segment, event->leaf, -1,
-                                  event->queue, -1, 0};
+        const weft_event again = {
+            (uint32_t)sizeof again, 0, WEFT_EVENT_RECOMPUTE, -1, event->segment, event->leaf, -1, event->queue, -1, 0};
         *next++ = again;
         to->n_events++;
     }

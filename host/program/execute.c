@@ -28,8 +28,8 @@ static weft_exec_fn *callback(const weft_exec_table *table, int32_t kind) {
 }
 
 static const char *slot_kind_name(int32_t kind) {
-    static const char *const names[] = {"?",    "leaf",           "carry", "tape", "gradient of the carry",
-                                        "leaf gradient", "workspace"};
+    static const char *const names[] = {"?",        "leaf", "carry", "tape", "gradient of the carry", "leaf gradient",
+                                        "workspace"};
     return kind >= WEFT_SLOT_LEAF && kind <= WEFT_SLOT_WORK ? names[kind] : names[0];
 }
 

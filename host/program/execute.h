@@ -26,7 +26,7 @@ typedef struct weft_trace_entry {
     uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
     int64_t live;              /* bytes of live slots at the event's end, before any is let go */
     uint64_t step;
-    int32_t event;             /* index in the program */
+    int32_t event; /* index in the program */
     int32_t kind, unit, segment, leaf;
     int32_t reserved;
 } weft_trace_entry;
@@ -35,15 +35,15 @@ typedef struct weft_trace weft_trace; /* ring of the last N entries */
 
 weft_status weft_trace_create(weft_trace **out, int32_t capacity, weft_error *err);
 void weft_trace_destroy(weft_trace *trace);
-int64_t weft_trace_high_water(const weft_trace *trace); /* of all events since creation */
-int32_t weft_trace_count(const weft_trace *trace);      /* entries held */
+int64_t weft_trace_high_water(const weft_trace *trace);                          /* of all events since creation */
+int32_t weft_trace_count(const weft_trace *trace);                               /* entries held */
 const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i); /* 0: the oldest held */
 void weft_trace_print(const weft_trace *trace, const weft_program *program, const weft_job_spec *job, FILE *to);
 
 /* What a slot went through in the last pass. */
 typedef struct weft_trace_slot {
-    int64_t bytes;       /* used, in whole lines of 64; 0: never used */
-    int32_t born, died;  /* events; -1: never */
+    int64_t bytes;      /* used, in whole lines of 64; 0: never used */
+    int32_t born, died; /* events; -1: never */
 } weft_trace_slot;
 const weft_trace_slot *weft_trace_slot_at(const weft_trace *trace, int32_t slot); /* NULL: no such slot */
 

@@ -191,8 +191,8 @@ static void plan_slots(planner *p) {
     }
     for (int32_t i = 0; i < p->program->n_events; i++) {
         const weft_event *event = &p->program->events[i];
-        p->program->event_slots[i].work = add_slot(p, WEFT_SLOT_WORK, -1, event->segment, event->leaf, i, i,
-                                                   work_bytes(p, event));
+        p->program->event_slots[i].work =
+            add_slot(p, WEFT_SLOT_WORK, -1, event->segment, event->leaf, i, i, work_bytes(p, event));
     }
 }
 

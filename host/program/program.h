@@ -25,7 +25,7 @@ const char *weft_memory_category_name(int32_t category);
 
 /* Sizes that the program's slots need, for one leaf of the largest shape; made by the caller from the graphs. */
 typedef struct weft_segment_sizes {
-    int64_t carry;         /* out */
+    int64_t carry; /* out */
     int64_t tape;
     int64_t forward_work;         /* scratch of FORWARD */
     int64_t forward_work_untaped; /* scratch of a FORWARD that keeps no tape, because a RECOMPUTE follows */
@@ -42,19 +42,20 @@ typedef struct weft_unit_sizes {
 
 /* All that a program may depend on, beside the strategy. */
 typedef struct weft_job_spec {
-    weft_strategy_job view;               /* what the strategy sees; arrays owned by the caller */
-    const weft_segment_sizes *segments;   /* [view.n_segments] */
-    const weft_unit_sizes *units;         /* [view.n_units] */
-    int64_t leaf_bytes;                   /* ids, targets, weights, starts, positions of a leaf on the device */
-    int64_t reduce_work, step_work;       /* scratch of REDUCE, and of NORM and STEP */
+    weft_strategy_job view;             /* what the strategy sees; arrays owned by the caller */
+    const weft_segment_sizes *segments; /* [view.n_segments] */
+    const weft_unit_sizes *units;       /* [view.n_units] */
+    int64_t leaf_bytes;                 /* ids, targets, weights, starts, positions of a leaf on the device */
+    int64_t reduce_work, step_work;     /* scratch of REDUCE, and of NORM and STEP */
     bool activation_checkpointing;
 } weft_job_spec;
 
 /* A planned buffer: lives from event `first` to event `last`, both included. */
 typedef enum weft_slot_kind {
-    WEFT_SLOT_LEAF = 1,           /* leaf: from its first FORWARD to the last event that runs a segment on it */
-    WEFT_SLOT_CARRY = 2, /* out of segment, leaf: from its FORWARD to the last event of the next segment that reads it */
-    WEFT_SLOT_TAPE = 3,           /* segment, leaf: from FORWARD, or RECOMPUTE if there is one, to BACKWARD */
+    WEFT_SLOT_LEAF = 1, /* leaf: from its first FORWARD to the last event that runs a segment on it */
+    WEFT_SLOT_CARRY =
+        2,              /* out of segment, leaf: from its FORWARD to the last event of the next segment that reads it */
+    WEFT_SLOT_TAPE = 3, /* segment, leaf: from FORWARD, or RECOMPUTE if there is one, to BACKWARD */
     WEFT_SLOT_CARRY_GRADIENT = 4, /* of what came out of segment, leaf: from the next one's BACKWARD to its own */
     WEFT_SLOT_LEAF_GRADIENT = 5,  /* unit, leaf: from the first BACKWARD that reads the unit to REDUCE */
     WEFT_SLOT_WORK = 6            /* of one event */
@@ -132,7 +133,7 @@ typedef struct weft_price {
     int64_t permanent[WEFT_N_MEMORY_CATEGORIES]; /* what lies outside the arena for the whole run: parameters, sums of
                                                     gradients, optimizer state, tables; 0 until the caller adds it */
     int32_t peak_event;
-    double seconds;                              /* simulated; 0: unknown */
+    double seconds; /* simulated; 0: unknown */
 } weft_price;
 /* Of a placed program. */
 void weft_program_price(weft_price *out, const weft_program *program, const weft_job_spec *job);

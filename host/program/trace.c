@@ -101,7 +101,7 @@ void weft_trace_release(weft_trace *trace, int32_t slot) {
 
 void weft_trace_record(weft_trace *trace, uint64_t step, uint64_t start_ns, uint64_t end_ns) {
     const weft_event *event = &trace->program->events[trace->event];
-    const weft_trace_entry entry = {start_ns,   end_ns,      trace->live,    step,        trace->event,
+    const weft_trace_entry entry = {start_ns,    end_ns,      trace->live,    step,        trace->event,
                                     event->kind, event->unit, event->segment, event->leaf, 0};
     trace->ring[trace->recorded++ % trace->capacity] = entry;
 }

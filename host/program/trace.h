@@ -7,13 +7,13 @@
 struct weft_trace {
     weft_trace_entry *ring;
     int32_t capacity;
-    int64_t recorded;           /* entries ever; the next one goes to recorded % capacity */
-    weft_trace_slot *slots;     /* [slot_room], of the pass at hand or the last one */
+    int64_t recorded;       /* entries ever; the next one goes to recorded % capacity */
+    weft_trace_slot *slots; /* [slot_room], of the pass at hand or the last one */
     int32_t n_slots, slot_room;
     int64_t live, high_water;
     const weft_program *program; /* NULL: no pass is under way */
     int32_t event;
-    int32_t bad_slot;           /* -1: every use since the event began was right */
+    int32_t bad_slot; /* -1: every use since the event began was right */
     int64_t bad_bytes;
 };
 

@@ -80,8 +80,7 @@ void weft_profile_print(const weft_profile_report *self, FILE *to) {
     if (self->roof != NULL) print_roof_head(self->roof, step, to);
     (void)fprintf(to, "\n%-26s %6s %11s %8s %18s %17s%s\n", "in the median step", "calls", "ms", "share", "work",
                   "rate", self->roof != NULL ? "  of roof" : "");
-    for (int32_t i = 0; i < step->n_rows; i++)
-        print_row(&step->rows[i], step, self->roof, to);
+    for (int32_t i = 0; i < step->n_rows; i++) print_row(&step->rows[i], step, self->roof, to);
     if (self->roof != NULL) print_products(self->roof, weft_profile_count(self->profile), to);
 }
 

@@ -10,9 +10,9 @@
 struct weft_progress {
     int64_t steps;
     bool quiet, terminal;
-    bool open;             /* the renewed line has no end yet */
-    double rate;           /* tokens per second, smoothed */
-    double seconds;        /* per step, smoothed */
+    bool open;      /* the renewed line has no end yet */
+    double rate;    /* tokens per second, smoothed */
+    double seconds; /* per step, smoothed */
     double last_shown;
     int64_t last_step;
 };

@@ -25,14 +25,18 @@ int64_t weft_library_bytes(void) {
 
 void weft_schedule_warn(const weft_session *session, FILE *to) {
     if (session->schedule.warmup < session->steps) return;
-    (void)fprintf(to, "warning    the warm-up of %lld steps is not over when the run of %lld steps ends: the learning rate never "
-                  "gets to %g\n", (long long)session->schedule.warmup, (long long)session->steps, session->base_lr);
+    (void)fprintf(
+        to,
+        "warning    the warm-up of %lld steps is not over when the run of %lld steps ends: the learning rate never "
+        "gets to %g\n",
+        (long long)session->schedule.warmup, (long long)session->steps, session->base_lr);
 }
 
 void weft_train_header_print(const weft_session *session, FILE *to) {
     const weft_engine *engine = session->engine;
     const weft_train_settings *train = &session->run->settings.train;
-    const int64_t all = weft_declared_numel(engine->declared, false), trained = weft_declared_numel(engine->declared, true);
+    const int64_t all = weft_declared_numel(engine->declared, false),
+                  trained = weft_declared_numel(engine->declared, true);
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     (void)fprintf(to, "model      %s, %s parameters, %s trained (%.4g %%)\n", session->run->settings.model.path,
                   weft_unit_count(a, all), weft_unit_count(b, trained), 100.0 * (double)trained / (double)all);
@@ -49,7 +53,8 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
                   (long long)train->micro_batch, weft_unit_count(a, session->steps),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
     (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
-                  engine->device_info.backend, engine->device_info.threads, engine->device_info.threads == 1 ? "" : "s");
+                  engine->device_info.backend, engine->device_info.threads,
+                  engine->device_info.threads == 1 ? "" : "s");
     (void)fprintf(to, "memory     %s planned (weft plan shows it)\n", weft_unit_bytes(a, engine->bytes.total));
     weft_schedule_warn(session, to);
     (void)fflush(to);

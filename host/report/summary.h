@@ -6,7 +6,7 @@
 
 /* Times are apart, so that a slow disk does not look like slow training. */
 typedef struct weft_train_summary {
-    double begin;       /* weft_clock_seconds at the start of the process's work */
+    double begin; /* weft_clock_seconds at the start of the process's work */
     int64_t steps, tokens;
     double compute_seconds, data_seconds, evaluate_seconds, checkpoint_seconds;
     double first_eval_loss, last_eval_loss; /* NaN: none */

@@ -35,10 +35,8 @@ static void finish_carry(weft_lowering *l) {
     if (carry.id == 0 || !record->wants_gradient || l->status != WEFT_OK) return;
     if (l->pass->storages[gradient].home == WEFT_HOME_D_CARRY_IN) return;
     slot = weft_lower_storage(l, WEFT_HOME_D_CARRY_IN, 0, 0, weft_value_bytes(record));
-    if (gradient == 0)
-        weft_lower_zero(l, slot);
-    else
-        weft_lower_copy(l, slot, gradient);
+    if (gradient == 0) weft_lower_zero(l, slot);
+    else weft_lower_copy(l, slot, gradient);
 }
 
 static void walk(weft_lowering *l) {

@@ -23,8 +23,7 @@ static bool leaves_behind(const weft_lowering *l, const weft_node *node, int32_t
 /* From the last node down: a node is needed if it leaves something behind or a needed one reads it. */
 static void find_needed(weft_lowering *l) {
     const weft_graph *graph = l->graph;
-    for (int32_t v = 0; v < graph->n_values; v++)
-        l->last_reader[v] = -1;
+    for (int32_t v = 0; v < graph->n_values; v++) l->last_reader[v] = -1;
     for (int32_t i = graph->n_nodes - 1; i >= 0; i--) {
         const weft_node *node = &graph->nodes[i];
         if (!leaves_behind(l, node, i) && !l->needed[i]) continue;

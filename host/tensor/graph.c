@@ -57,8 +57,8 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     if (graph->segment > 0) {
         graph->carry_in = weft_record_outside(graph, WEFT_HOME_CARRY_IN, graph->dtype, declared->carry_width);
         if (!graph->failed)
-            weft_graph_value(graph, graph->carry_in)->wants_gradient =
-                graph->spec.mode == WEFT_MODE_TRAIN && graph->spec.carry_gradient;
+            weft_graph_value(graph, graph->carry_in)->wants_gradient = graph->spec.mode == WEFT_MODE_TRAIN &&
+                                                                       graph->spec.carry_gradient;
     }
     if (!graph->failed) {
         graph->open = true;
@@ -87,8 +87,7 @@ weft_status weft_graph_record(weft_graph **out, const weft_declared *declared, i
     graph->head = -1;
     graph->failure = failure;
     status = run_forward(graph, &failure);
-    if (status == WEFT_OK)
-        *out = graph;
+    if (status == WEFT_OK) *out = graph;
     else {
         weft_graph_destroy(graph);
         (void)weft_error_set(err, status, "%s", failure.text);
@@ -98,12 +97,9 @@ weft_status weft_graph_record(weft_graph **out, const weft_declared *declared, i
 
 void weft_graph_destroy(weft_graph *graph) {
     if (graph == NULL) return;
-    for (int i = 0; i < WEFT_N_PASSES; i++)
-        weft_pass_free(&graph->passes[i]);
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        free(graph->nodes[i].custom_args);
-    for (int32_t i = 0; i < graph->n_outputs; i++)
-        free(graph->outputs[i].name);
+    for (int i = 0; i < WEFT_N_PASSES; i++) weft_pass_free(&graph->passes[i]);
+    for (int32_t i = 0; i < graph->n_nodes; i++) free(graph->nodes[i].custom_args);
+    for (int32_t i = 0; i < graph->n_outputs; i++) free(graph->outputs[i].name);
     free(graph->outputs);
     free(graph->reads);
     free(graph->nodes);

@@ -14,8 +14,9 @@
 
 typedef struct weft_graph_spec {
     int32_t mode;         /* weft_mode */
-    int32_t dtype;        /* WEFT_F32 or WEFT_BF16: of values, their gradients, the key-value state, and of the matrices
-                             that products read. Gains, statistics, losses, logits and gradients of parameters are fp32 */
+    int32_t dtype;        /* WEFT_F32 or WEFT_BF16: of values, their gradients, the key-value state, and of the
+                             matrices that products read. Gains, statistics, losses, logits and gradients of
+                             parameters are fp32 */
     int32_t rows, length; /* B, T of the leaf */
     int32_t cache_rows;   /* GENERATE: places that the key-value state holds; else 0 */
     bool carry_gradient;  /* TRAIN: the gradient of the carry that comes in is wanted (something below is trained) */
@@ -71,8 +72,8 @@ typedef struct weft_graph_binding {
     int64_t past;        /* GENERATE: places already in the state */
     weft_ref loss; /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
                       gradient is, so that logits are made once); EVALUATE: by FORWARD */
-    weft_slot_ref logits; /* GENERATE: (B, vocab) fp32 of the last place */
-    double count;         /* targets of the optimizer step: what per-step losses are multiplied by */
+    weft_slot_ref logits;       /* GENERATE: (B, vocab) fp32 of the last place */
+    double count;               /* targets of the optimizer step: what per-step losses are multiplied by */
     const weft_call_sink *sink; /* is told how long each call took; NULL: nothing is timed */
 } weft_graph_binding;
 

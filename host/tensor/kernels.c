@@ -71,8 +71,7 @@ static weft_status invoke_custom_backward(const weft_kernel_run *run, weft_kerne
 
 static double product_flops(int32_t n, const weft_product_shape *products) {
     double sum = 0.0;
-    for (int32_t i = 0; i < n; i++)
-        sum += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
+    for (int32_t i = 0; i < n; i++) sum += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
     return sum;
 }
 
@@ -139,29 +138,66 @@ static double embedding_traffic(const weft_kernel_args *args) {
 }
 
 /* One row per kernel: how it is called, what scratch it needs, what it costs. */
-#define ROW(id, title) const weft_kernel weft_kernel_##id = {.name = title, .invoke = invoke_##id
+#define ROW(id, title)    const weft_kernel weft_kernel_##id = {.name = title, .invoke = invoke_##id
 #define SCRATCH(id, type) .workspace = workspace_##id, .workspace_field = offsetof(type, workspace)
 
 #define PRODUCT SCRATCH(matmul, weft_matmul), .flops = matmul_flops, .products = matmul_products
-ROW(matmul, "matmul"), PRODUCT};
-ROW(matmul_dx, "matmul"), PRODUCT, .part = "input gradient"};
-ROW(matmul_dw, "matmul"), PRODUCT, .part = "weight gradient"};
-ROW(rms_norm, "rms_norm")};
-ROW(rms_norm_backward, "rms_norm backward"), SCRATCH(rms_norm_backward, weft_rms_norm)};
-ROW(rope, "rope")};
-ROW(attention, "attention"), SCRATCH(attention, weft_attention), .flops = attention_flops};
+ROW(matmul, "matmul"), PRODUCT
+}
+;
+ROW(matmul_dx, "matmul"), PRODUCT, .part = "input gradient"
+}
+;
+ROW(matmul_dw, "matmul"), PRODUCT, .part = "weight gradient"
+}
+;
+ROW(rms_norm, "rms_norm")
+}
+;
+ROW(rms_norm_backward, "rms_norm backward"), SCRATCH(rms_norm_backward, weft_rms_norm)
+}
+;
+ROW(rope, "rope")
+}
+;
+ROW(attention, "attention"), SCRATCH(attention, weft_attention), .flops = attention_flops
+}
+;
 ROW(attention_backward, "attention backward"), SCRATCH(attention_backward, weft_attention),
-    .flops = attention_backward_flops};
-ROW(swiglu, "swiglu")};
-ROW(swiglu_backward, "swiglu backward")};
-ROW(embedding, "embedding"), .traffic = embedding_traffic};
-ROW(embedding_backward, "embedding backward"), SCRATCH(embedding_backward, weft_embedding)};
-ROW(head_loss, "head loss"), SCRATCH(head_loss, weft_head), .flops = head_loss_flops,
-    .products = head_loss_products};
+    .flops = attention_backward_flops
+}
+;
+ROW(swiglu, "swiglu")
+}
+;
+ROW(swiglu_backward, "swiglu backward")
+}
+;
+ROW(embedding, "embedding"), .traffic = embedding_traffic
+}
+;
+ROW(embedding_backward, "embedding backward"), SCRATCH(embedding_backward, weft_embedding)
+}
+;
+ROW(head_loss, "head loss"), SCRATCH(head_loss, weft_head), .flops = head_loss_flops, .products = head_loss_products
+}
+;
 ROW(head_loss_grad, "head loss backward"), SCRATCH(head_loss_grad, weft_head), .flops = head_loss_grad_flops,
-    .products = head_loss_grad_products};
-ROW(add, "add"), .glue = true};
-ROW(copy, "copy"), .glue = true};
-ROW(zero, "zero"), .glue = true};
-ROW(custom, "forward")};
-ROW(custom_backward, "backward")};
+                                                                               .products = head_loss_grad_products
+}
+;
+ROW(add, "add"), .glue = true
+}
+;
+ROW(copy, "copy"), .glue = true
+}
+;
+ROW(zero, "zero"), .glue = true
+}
+;
+ROW(custom, "forward")
+}
+;
+ROW(custom_backward, "backward")
+}
+;

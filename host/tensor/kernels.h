@@ -61,9 +61,10 @@ typedef struct weft_kernel {
     int32_t (*products)(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]);
 } weft_kernel;
 
-extern const weft_kernel weft_kernel_matmul, weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_rms_norm, weft_kernel_rms_norm_backward, weft_kernel_rope,
-    weft_kernel_attention, weft_kernel_attention_backward, weft_kernel_swiglu, weft_kernel_swiglu_backward,
-    weft_kernel_embedding, weft_kernel_embedding_backward, weft_kernel_head_loss, weft_kernel_head_loss_grad,
-    weft_kernel_add, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom, weft_kernel_custom_backward;
+extern const weft_kernel weft_kernel_matmul, weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_rms_norm,
+    weft_kernel_rms_norm_backward, weft_kernel_rope, weft_kernel_attention, weft_kernel_attention_backward,
+    weft_kernel_swiglu, weft_kernel_swiglu_backward, weft_kernel_embedding, weft_kernel_embedding_backward,
+    weft_kernel_head_loss, weft_kernel_head_loss_grad, weft_kernel_add, weft_kernel_copy, weft_kernel_zero,
+    weft_kernel_custom, weft_kernel_custom_backward;
 
 #endif

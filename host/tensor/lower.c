@@ -61,8 +61,7 @@ int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
     weft_value_record *record = weft_graph_value(lowering->graph, value);
     int32_t *storage = &lowering->storage_of[value.id];
     if (*storage != 0 || lowering->status != WEFT_OK) return *storage;
-    if (record->node < 0)
-        *storage = weft_lower_storage(lowering, record->home, 0, 0, weft_value_bytes(record));
+    if (record->node < 0) *storage = weft_lower_storage(lowering, record->home, 0, 0, weft_value_bytes(record));
     else if (lowering->kind == WEFT_PASS_BACKWARD) {
         record->kept = true; /* its place on the tape is known once the whole backward is written */
         *storage = weft_lower_storage(lowering, WEFT_HOME_TAPE, 0, 0, weft_value_bytes(record));
@@ -72,8 +71,7 @@ int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
 
 static int32_t read_index(const weft_graph *graph, int32_t parameter) {
     int32_t i = 0;
-    while (i < graph->n_reads && graph->reads[i].parameter != parameter)
-        i++;
+    while (i < graph->n_reads && graph->reads[i].parameter != parameter) i++;
     return i;
 }
 
@@ -83,8 +81,7 @@ int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter) {
     const int32_t dtype = weft_parameter_is_matrix(p) ? graph->dtype : WEFT_F32;
     int32_t *storage = &lowering->parameter_of[read_index(graph, parameter)];
     if (*storage == 0)
-        *storage =
-            weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0, p->numel * weft_dtype_bytes(dtype));
+        *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0, p->numel * weft_dtype_bytes(dtype));
     return *storage;
 }
 
@@ -143,8 +140,7 @@ void weft_lower_moves(weft_lowering *lowering, int64_t past_bytes) {
 
 static double operand_bytes(const weft_pass *pass, const weft_call *call) {
     double sum = 0.0;
-    for (int32_t i = 0; i < call->n_operands; i++)
-        sum += (double)pass->operands[call->operand + i].bytes;
+    for (int32_t i = 0; i < call->n_operands; i++) sum += (double)pass->operands[call->operand + i].bytes;
     return sum;
 }
 
@@ -156,12 +152,9 @@ void weft_lower_end(weft_lowering *lowering) {
     int64_t bytes = 0;
     if (lowering->status != WEFT_OK) return;
     call = &pass->calls[pass->n_calls - 1];
-    if (call->kernel->flops != NULL)
-        call->flops = call->kernel->flops(&call->args);
-    else if (call->kernel->traffic != NULL)
-        call->bytes = call->kernel->traffic(&call->args);
-    else
-        call->bytes = operand_bytes(pass, call);
+    if (call->kernel->flops != NULL) call->flops = call->kernel->flops(&call->args);
+    else if (call->kernel->traffic != NULL) call->bytes = call->kernel->traffic(&call->args);
+    else call->bytes = operand_bytes(pass, call);
     pass->flops += call->flops;
     pass->bytes += call->bytes;
     if (call->kernel->workspace == NULL) return;

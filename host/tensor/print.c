@@ -4,8 +4,7 @@
 static void print_shape(const weft_graph *graph, const weft_value_record *value, FILE *to) {
     if (value->width == 1 && value->dtype == WEFT_I32)
         (void)fprintf(to, "(%d,%d)", graph->spec.rows, graph->spec.length);
-    else
-        (void)fprintf(to, "(%d,%d,%lld)", graph->spec.rows, graph->spec.length, (long long)value->width);
+    else (void)fprintf(to, "(%d,%d,%lld)", graph->spec.rows, graph->spec.length, (long long)value->width);
 }
 
 static void print_node(const weft_graph *graph, const weft_node *node, FILE *to) {
@@ -16,15 +15,12 @@ static void print_node(const weft_graph *graph, const weft_node *node, FILE *to)
         print_shape(graph, weft_graph_value(graph, node->inputs[i]), to);
     }
     (void)fputs(" -> ", to);
-    if (node->output.id != 0)
-        print_shape(graph, output, to);
-    else
-        (void)fputs(graph->spec.mode == WEFT_MODE_GENERATE ? "logits of the last place" : "loss", to);
+    if (node->output.id != 0) print_shape(graph, output, to);
+    else (void)fputs(graph->spec.mode == WEFT_MODE_GENERATE ? "logits of the last place" : "loss", to);
     if (output->kept) (void)fputs(", kept for backward", to);
     (void)fputc('\n', to);
 }
 
 void weft_graph_print(const weft_graph *graph, FILE *to) {
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        print_node(graph, &graph->nodes[i], to);
+    for (int32_t i = 0; i < graph->n_nodes; i++) print_node(graph, &graph->nodes[i], to);
 }

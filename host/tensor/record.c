@@ -33,8 +33,7 @@ weft_value weft_record_fail(weft_graph *graph, const weft_node *node, weft_statu
     graph->failure.code = (int32_t)code;
     if (node != NULL && node->label[0] != '\0')
         (void)weft_error_prefix(&graph->failure, "%s %s: ", node->op->name, node->label);
-    else if (node != NULL)
-        (void)weft_error_prefix(&graph->failure, "%s: ", node->op->name);
+    else if (node != NULL) (void)weft_error_prefix(&graph->failure, "%s: ", node->op->name);
     return none;
 }
 

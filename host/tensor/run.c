@@ -14,42 +14,24 @@ typedef struct replay {
 
 static const char *home_name(int32_t home) {
     switch (home) {
-    case WEFT_HOME_IDS:
-        return "the leaf's ids";
-    case WEFT_HOME_TARGETS:
-        return "the leaf's targets";
-    case WEFT_HOME_WEIGHTS:
-        return "the leaf's weights";
-    case WEFT_HOME_STARTS:
-        return "the leaf's document starts";
-    case WEFT_HOME_POSITIONS:
-        return "the leaf's positions";
-    case WEFT_HOME_CARRY_IN:
-        return "the carry that comes in";
-    case WEFT_HOME_CARRY_OUT:
-        return "the carry that goes out";
-    case WEFT_HOME_D_CARRY_OUT:
-        return "the carry gradient from above";
-    case WEFT_HOME_D_CARRY_IN:
-        return "the carry gradient that goes below";
-    case WEFT_HOME_TAPE:
-        return "the tape";
-    case WEFT_HOME_WORK:
-        return "scratch";
-    case WEFT_HOME_STATE:
-        return "the key-value state";
-    case WEFT_HOME_LOSS:
-        return "the loss";
-    case WEFT_HOME_LOGITS:
-        return "the logits";
-    case WEFT_HOME_PARAMETER:
-        return "the parameter";
-    case WEFT_HOME_GRADIENT:
-        return "the parameter's gradient";
-    case WEFT_HOME_TABLE:
-        return "the table";
-    default:
-        return "nothing";
+    case WEFT_HOME_IDS: return "the leaf's ids";
+    case WEFT_HOME_TARGETS: return "the leaf's targets";
+    case WEFT_HOME_WEIGHTS: return "the leaf's weights";
+    case WEFT_HOME_STARTS: return "the leaf's document starts";
+    case WEFT_HOME_POSITIONS: return "the leaf's positions";
+    case WEFT_HOME_CARRY_IN: return "the carry that comes in";
+    case WEFT_HOME_CARRY_OUT: return "the carry that goes out";
+    case WEFT_HOME_D_CARRY_OUT: return "the carry gradient from above";
+    case WEFT_HOME_D_CARRY_IN: return "the carry gradient that goes below";
+    case WEFT_HOME_TAPE: return "the tape";
+    case WEFT_HOME_WORK: return "scratch";
+    case WEFT_HOME_STATE: return "the key-value state";
+    case WEFT_HOME_LOSS: return "the loss";
+    case WEFT_HOME_LOGITS: return "the logits";
+    case WEFT_HOME_PARAMETER: return "the parameter";
+    case WEFT_HOME_GRADIENT: return "the parameter's gradient";
+    case WEFT_HOME_TABLE: return "the table";
+    default: return "nothing";
     }
 }
 
@@ -58,44 +40,27 @@ static weft_slot_ref slot_of(const replay *run, const weft_storage *storage) {
     const weft_graph_binding *b = run->binding;
     const weft_slot_ref none = {0};
     switch (storage->home) {
-    case WEFT_HOME_IDS:
-        return b->ids;
-    case WEFT_HOME_TARGETS:
-        return b->targets;
-    case WEFT_HOME_WEIGHTS:
-        return b->weights;
-    case WEFT_HOME_STARTS:
-        return b->starts;
-    case WEFT_HOME_POSITIONS:
-        return b->positions;
-    case WEFT_HOME_CARRY_IN:
-        return b->carry_in;
-    case WEFT_HOME_CARRY_OUT:
-        return b->carry_out;
-    case WEFT_HOME_D_CARRY_OUT:
-        return b->d_carry_out;
-    case WEFT_HOME_D_CARRY_IN:
-        return b->d_carry_in;
-    case WEFT_HOME_TAPE:
-        return b->tape;
-    case WEFT_HOME_WORK:
-        return b->work;
-    case WEFT_HOME_STATE:
-        return b->state;
-    case WEFT_HOME_LOSS:
-        return run->loss;
-    case WEFT_HOME_LOGITS:
-        return b->logits;
+    case WEFT_HOME_IDS: return b->ids;
+    case WEFT_HOME_TARGETS: return b->targets;
+    case WEFT_HOME_WEIGHTS: return b->weights;
+    case WEFT_HOME_STARTS: return b->starts;
+    case WEFT_HOME_POSITIONS: return b->positions;
+    case WEFT_HOME_CARRY_IN: return b->carry_in;
+    case WEFT_HOME_CARRY_OUT: return b->carry_out;
+    case WEFT_HOME_D_CARRY_OUT: return b->d_carry_out;
+    case WEFT_HOME_D_CARRY_IN: return b->d_carry_in;
+    case WEFT_HOME_TAPE: return b->tape;
+    case WEFT_HOME_WORK: return b->work;
+    case WEFT_HOME_STATE: return b->state;
+    case WEFT_HOME_LOSS: return run->loss;
+    case WEFT_HOME_LOGITS: return b->logits;
     case WEFT_HOME_PARAMETER: {
         const weft_slot_ref parameter = {.ref = b->parameters[storage->index], .bytes = INT64_MAX};
         return parameter;
     }
-    case WEFT_HOME_GRADIENT:
-        return b->gradients[storage->index];
-    case WEFT_HOME_TABLE:
-        return b->tables[storage->index];
-    default:
-        return none;
+    case WEFT_HOME_GRADIENT: return b->gradients[storage->index];
+    case WEFT_HOME_TABLE: return b->tables[storage->index];
+    default: return none;
     }
 }
 
@@ -103,8 +68,7 @@ static void name_call(weft_error *err, const replay *run, const weft_call *call)
     const weft_node *node = call->node < 0 ? NULL : &run->graph->nodes[call->node];
     const char *segment = weft_graph_name(run->graph);
     const bool back = run->pass == &run->graph->passes[WEFT_PASS_BACKWARD];
-    if (node == NULL)
-        (void)weft_error_prefix(err, "segment %s, %s of the carry: ", segment, call->kernel->name);
+    if (node == NULL) (void)weft_error_prefix(err, "segment %s, %s of the carry: ", segment, call->kernel->name);
     else
         (void)weft_error_prefix(err, "segment %s, %s%s%s%s: ", segment, node->op->name,
                                 node->label[0] == '\0' ? "" : " ", node->label, back ? ", backward" : "");
@@ -164,8 +128,8 @@ static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_gr
     for (int32_t i = 0; i < run.pass->n_calls; i++) {
         weft_error failure = WEFT_ERROR_INIT;
         const weft_call *call = &run.pass->calls[i];
-        const weft_status status =
-            binding->sink == NULL ? run_call(&run, call, &failure) : time_call(&run, call, &failure);
+        const weft_status status = binding->sink == NULL ? run_call(&run, call, &failure)
+                                                         : time_call(&run, call, &failure);
         if (status == WEFT_OK) continue;
         if (failure.text[0] == '\0')
             (void)weft_error_set(&failure, status, "it failed without saying why, which is a defect of its plugin");

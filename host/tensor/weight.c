@@ -23,8 +23,7 @@ static int32_t gradient_storage(weft_lowering *l, int32_t home, int32_t paramete
 
 static int32_t read_of(const weft_graph *graph, int32_t parameter) {
     int32_t i = 0;
-    while (graph->reads[i].parameter != parameter)
-        i++;
+    while (graph->reads[i].parameter != parameter) i++;
     return i;
 }
 
@@ -51,10 +50,8 @@ void weft_weight_finish_gradients(weft_lowering *l) {
         int32_t slot = 0;
         if (!parameter->trainable || (formed == 0 && graph->reads[i].adds) || (formed != 0 && !apart)) continue;
         slot = gradient_storage(l, WEFT_HOME_GRADIENT, graph->reads[i].parameter);
-        if (apart)
-            weft_lower_add(l, slot, slot, formed, parameter->numel, WEFT_F32);
-        else
-            weft_lower_zero(l, slot);
+        if (apart) weft_lower_add(l, slot, slot, formed, parameter->numel, WEFT_F32);
+        else weft_lower_zero(l, slot);
     }
 }
 

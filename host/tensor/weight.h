@@ -14,8 +14,8 @@ bool weft_weight_is_trained(const weft_lowering *lowering, const weft_weight *we
  * weight is frozen. */
 int32_t weft_weight_gradient(weft_lowering *lowering, const weft_weight *weight, int32_t *accumulate);
 
-/* y (m, out) = x W^T, in dtype_y, for m rows of x that lie `stride` elements apart, the first one `offset` elements into
- * its storage. */
+/* y (m, out) = x W^T, in dtype_y, for m rows of x that lie `stride` elements apart, the first one `offset` elements
+ * into its storage. */
 void weft_weight_product(weft_lowering *lowering, const weft_weight *weight, int32_t y, int32_t dtype_y, int32_t x,
                          int64_t m, int64_t stride, int64_t offset);
 /* dx (m, in) (+)= dy W */

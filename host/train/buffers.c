@@ -113,8 +113,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
         *refs[i] = weft_ref_at(s->buffer.ref, at);
         at += sizes[i];
     }
-    if (status == WEFT_OK)
-        status = engine->kernels->fill(engine->device, NULL, s->buffer.ref, 0, total / 4, err);
+    if (status == WEFT_OK) status = engine->kernels->fill(engine->device, NULL, s->buffer.ref, 0, total / 4, err);
     return status;
 }
 
@@ -163,7 +162,8 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
         const weft_group *group = &engine->layout->groups[g];
         for (int32_t i = 0; i < group->n_members; i++) {
             const weft_parameter *p = &engine->declared->parameters[group->members[i]];
-            const weft_range row = {(uint32_t)sizeof row, 0, p->offset, p->numel, 1.0f, decays(engine, p) ? 1.0f : 0.0f};
+            const weft_range row = {(uint32_t)sizeof row,           0, p->offset, p->numel, 1.0f,
+                                    decays(engine, p) ? 1.0f : 0.0f};
             rows[at++] = row;
         }
         engine->group_ranges[g + 1] = at;
@@ -207,8 +207,8 @@ weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
     if (status == WEFT_OK) status = take_scalars(engine, err);
     if (status == WEFT_OK) status = take_tables(engine, err);
     if (status == WEFT_OK)
-        status = weft_account_take(&engine->account, &engine->key_values, key_value_bytes(engine), WEFT_ACCOUNT_FIXED,
-                                   err);
+        status =
+            weft_account_take(&engine->account, &engine->key_values, key_value_bytes(engine), WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
         status = weft_account_take(&engine->account, &engine->logits, logits_bytes(engine), WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)

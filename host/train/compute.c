@@ -30,8 +30,7 @@ weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
     int64_t at = 0;
     if (status != WEFT_OK) return status;
     engine->compute_refs = calloc((size_t)declared->n_parameters + 1, sizeof *engine->compute_refs);
-    if (engine->compute_refs == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
+    if (engine->compute_refs == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         engine->compute_refs[i] = engine->parameter_refs[i];
         if (!is_copied(engine, &declared->parameters[i])) continue;

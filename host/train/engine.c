@@ -37,8 +37,10 @@ static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
                                 part->loaded->plugin->id, (long long)engine->n_states, WEFT_MAX_STATES);
     for (int64_t i = 0; status == WEFT_OK && i < engine->n_states; i++)
         if (engine->states[i].dtype != WEFT_F32)
-            status = weft_error_set(err, WEFT_E_UNSUPPORTED, "optimizer %s declares its state %s as %s; this host keeps "
-                                    "states in fp32 only", part->loaded->plugin->id, engine->states[i].name,
+            status = weft_error_set(err, WEFT_E_UNSUPPORTED,
+                                    "optimizer %s declares its state %s as %s; this host keeps "
+                                    "states in fp32 only",
+                                    part->loaded->plugin->id, engine->states[i].name,
                                     weft_dtype_name(engine->states[i].dtype));
     return status;
 }
@@ -92,8 +94,8 @@ static weft_status compile_stage(weft_engine *engine, weft_stage *stage, const w
                                  int32_t leaves, weft_error *err) {
     const weft_run *run = engine->run;
     const bool training = set_spec->mode == WEFT_MODE_TRAIN;
-    weft_status status = weft_graph_set_create(&stage->graphs, engine->declared, engine->kernels, engine->device,
-                                               set_spec, err);
+    weft_status status =
+        weft_graph_set_create(&stage->graphs, engine->declared, engine->kernels, engine->device, set_spec, err);
     if (status == WEFT_OK)
         status = weft_job_create(&stage->job, stage->graphs, engine->declared, engine->layout, leaves,
                                  4 * engine->n_states, training && run->settings.train.activation_checkpointing, err);
@@ -108,8 +110,7 @@ static weft_status compile_stage(weft_engine *engine, weft_stage *stage, const w
 }
 
 static weft_graph_set_spec set_spec(const weft_engine *engine, int32_t mode, int32_t rows) {
-    weft_graph_set_spec out = {
-        .mode = mode, .dtype = engine->dtype, .rows = rows, .n_lengths = engine->spec.n_lengths};
+    weft_graph_set_spec out = {.mode = mode, .dtype = engine->dtype, .rows = rows, .n_lengths = engine->spec.n_lengths};
     memcpy(out.lengths, engine->spec.lengths, sizeof out.lengths);
     return out;
 }

@@ -1,7 +1,8 @@
 /* host/train/engine.h: model, layout, device, programs and buffers of one run, ready to execute.
  *
- * The engine is what `weft plan` prints and `weft train` runs: the same object, so a plan cannot drift from the run. It is
- * made in two steps: `prepare` decides everything and takes no memory of the device; `allocate` takes exactly that. */
+ * The engine is what `weft plan` prints and `weft train` runs: the same object, so a plan cannot drift from the run.
+ * It is made in two steps: `prepare` decides everything and takes no memory of the device; `allocate` takes exactly
+ * that. */
 #ifndef WEFT_HOST_TRAIN_ENGINE_H
 #define WEFT_HOST_TRAIN_ENGINE_H
 
@@ -30,15 +31,15 @@ typedef struct weft_engine_bytes {
 } weft_engine_bytes;
 
 typedef struct weft_engine_spec {
-    bool training;          /* a training program, gradients, optimizer state */
-    int32_t evaluate_rows;  /* leaves of evaluation; 0: no evaluation program */
-    int32_t leaves;         /* A */
-    int32_t rows;           /* micro_batch */
+    bool training;         /* a training program, gradients, optimizer state */
+    int32_t evaluate_rows; /* leaves of evaluation; 0: no evaluation program */
+    int32_t leaves;        /* A */
+    int32_t rows;          /* micro_batch */
     int32_t n_lengths;
     int32_t lengths[WEFT_MAX_LENGTHS];
     /* Generation instead of the two above: rows is 1, and the graphs are made by host/train/generate.c. */
-    int32_t cache_rows;   /* places of the key-value state; 0: no generation */
-    int32_t prompt_rows;  /* places of the longest FORWARD of generation */
+    int32_t cache_rows;  /* places of the key-value state; 0: no generation */
+    int32_t prompt_rows; /* places of the longest FORWARD of generation */
 } weft_engine_spec;
 
 /* A mode's graphs, job and placed program. */
@@ -67,19 +68,19 @@ typedef struct weft_engine {
     weft_engine_bytes bytes;              /* the plan */
 
     weft_account account;
-    weft_slot_ref parameters, gradients;   /* flat regions; gradients: sums over leaves of the trainable part */
+    weft_slot_ref parameters, gradients; /* flat regions; gradients: sums over leaves of the trainable part */
     weft_slot_ref state[WEFT_MAX_STATES];
-    weft_slot_ref *tables;                 /* [declared->n_tables] */
-    weft_slot_ref ranges;                  /* weft_range rows of all trainable groups */
-    int64_t *group_ranges;                 /* [n_trainable_groups + 1]: first row of each group */
-    weft_slot_ref key_values;              /* generation */
-    weft_slot_ref logits;                  /* generation: a row of the vocabulary */
+    weft_slot_ref *tables;    /* [declared->n_tables] */
+    weft_slot_ref ranges;     /* weft_range rows of all trainable groups */
+    int64_t *group_ranges;    /* [n_trainable_groups + 1]: first row of each group */
+    weft_slot_ref key_values; /* generation */
+    weft_slot_ref logits;     /* generation: a row of the vocabulary */
     weft_scalars scalars;
     weft_slot_ref arena;
-    weft_slot_ref compute;                 /* the compute copy (host/train/compute.h); empty in fp32 */
-    weft_ref *parameter_refs;              /* [n_parameters] masters, fp32 */
-    weft_ref *compute_refs;                /* [n_parameters] what the graphs read: the copy of a matrix, or the master */
-    uint64_t updates;     /* that the optimizer has made: steps without those that were skipped. Belongs to its states: set
+    weft_slot_ref compute;    /* the compute copy (host/train/compute.h); empty in fp32 */
+    weft_ref *parameter_refs; /* [n_parameters] masters, fp32 */
+    weft_ref *compute_refs;   /* [n_parameters] what the graphs read: the copy of a matrix, or the master */
+    uint64_t updates; /* that the optimizer has made: steps without those that were skipped. Belongs to its states: set
                              by load, by weft_checkpoint_restore and by each step. */
     int32_t stored_dtype; /* weft_dtype of the files that the parameters first came from; fp32 for a fresh start. What
                              [checkpoint] dtype = auto saves. Set by load and by weft_checkpoint_restore. */
@@ -91,7 +92,7 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error 
 weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spec, weft_error *err);
 /* Takes the planned memory and fills the fixed part of it. */
 weft_status weft_engine_allocate(weft_engine *engine, weft_error *err);
-/* Parameters from [model] path, or freshly initialised, as the configuration says, and the compute copy made of them. */
+/* Parameters from [model] path, or freshly initialised, as the configuration says, and the compute copy of them. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err);
 void weft_engine_close(weft_engine *engine); /* NULL is fine */
 

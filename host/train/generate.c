@@ -1,6 +1,6 @@
-/* host/train/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment; the graphs of a piece of the
- * text are made for its length: the prompt once, then one place at a time on the key-value state. Without the cache each
- * token's graphs cover the whole text. */
+/* host/train/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment; the graphs of a
+ * piece of the text are made for its length: the prompt once, then one place at a time on the key-value state.
+ * Without the cache each token's graphs cover the whole text. */
 #include "train/generate.h"
 
 #include <math.h>
@@ -53,7 +53,8 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
                                             self->length * 4, err);
     }
     if (status == WEFT_OK)
-        status = weft_graph_forward(weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment), &b, false, err);
+        status =
+            weft_graph_forward(weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment), &b, false, err);
     return status;
 }
 
@@ -68,8 +69,8 @@ static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *
     if (self->graphs != NULL && self->graphs->lengths[0] == (int32_t)length) return WEFT_OK;
     weft_graph_set_destroy(self->graphs);
     self->graphs = NULL;
-    return weft_graph_set_create(&self->graphs, self->engine->declared, self->engine->kernels, self->engine->device, &spec,
-                                 err);
+    return weft_graph_set_create(&self->graphs, self->engine->declared, self->engine->kernels, self->engine->device,
+                                 &spec, err);
 }
 
 weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
@@ -87,12 +88,16 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
         self->places[2 * length + i] = (int32_t)(past + i);
     }
     if (status == WEFT_OK)
-        status = weft_program_execute(engine->generate.program, &engine->generate.job->spec, &table, self->trace, 0, err);
-    if (status == WEFT_OK) status = engine->kernels->read(engine->device, NULL, self->row, engine->logits.ref, 4 * n, err);
+        status =
+            weft_program_execute(engine->generate.program, &engine->generate.job->spec, &table, self->trace, 0, err);
+    if (status == WEFT_OK)
+        status = engine->kernels->read(engine->device, NULL, self->row, engine->logits.ref, 4 * n, err);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
-            status = weft_error_set(err, WEFT_E_NUMERIC, "the logits at place %lld are not numbers: the model's weights are "
-                                    "broken", (long long)(past + length - 1));
+            status = weft_error_set(err, WEFT_E_NUMERIC,
+                                    "the logits at place %lld are not numbers: the model's weights are "
+                                    "broken",
+                                    (long long)(past + length - 1));
     if (status == WEFT_OK) *out = self->row;
     return status;
 }
@@ -149,11 +154,14 @@ static weft_status check_length(const weft_generator *self, int64_t n_prompt, we
     const int64_t most = self->engine->declared->info.max_context, asked = n_prompt + self->options.tokens;
     if (asked - 1 <= most) return WEFT_OK;
     if (n_prompt > most)
-        return weft_error_set(err, WEFT_E_USER, "the prompt has %lld ids and the model %lld places: shorten it by %lld ids",
+        return weft_error_set(err, WEFT_E_USER,
+                              "the prompt has %lld ids and the model %lld places: shorten it by %lld ids",
                               (long long)n_prompt, (long long)most, (long long)(n_prompt - most));
-    return weft_error_set(err, WEFT_E_USER, "a prompt of %lld ids and %lld tokens more do not fit into the model's %lld "
-                          "places: ask for at most %lld tokens", (long long)n_prompt, (long long)self->options.tokens,
-                          (long long)most, (long long)(most + 1 - n_prompt));
+    return weft_error_set(err, WEFT_E_USER,
+                          "a prompt of %lld ids and %lld tokens more do not fit into the model's %lld "
+                          "places: ask for at most %lld tokens",
+                          (long long)n_prompt, (long long)self->options.tokens, (long long)most,
+                          (long long)(most + 1 - n_prompt));
 }
 
 weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,

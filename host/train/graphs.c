@@ -15,7 +15,7 @@ static bool reads_trained(weft_graph *graph, const weft_declared *declared) {
     return false;
 }
 
-/* BACKWARD runs from the last segment down: the first to touch a parameter writes its gradient, every later one adds. */
+/* BACKWARD runs from the last segment down: the first to touch a parameter writes its gradient, later ones add. */
 static weft_status mark_adds(weft_graph_set *set, int32_t length_index, int32_t n_parameters, weft_error *err) {
     bool *written = calloc((size_t)n_parameters + 1, sizeof *written);
     if (written == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d parameter marks", n_parameters);
@@ -173,8 +173,8 @@ static weft_status job_arrays(weft_job *job, const weft_graph_set *set, const we
 }
 
 weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const weft_declared *declared,
-                            const weft_layout *layout, int32_t leaves, int64_t state_bytes, bool activation_checkpointing,
-                            weft_error *err) {
+                            const weft_layout *layout, int32_t leaves, int64_t state_bytes,
+                            bool activation_checkpointing, weft_error *err) {
     weft_strategy_job *view = NULL;
     weft_status status = WEFT_OK;
     weft_job *job = calloc(1, sizeof *job);

@@ -1,4 +1,5 @@
-/* host/train/graphs.h: the graphs of all segments for one mode and each leaf length, and the job that follows from them. */
+/* host/train/graphs.h: the graphs of all segments for one mode and each leaf length, and the job that follows from
+ * them. */
 #ifndef WEFT_HOST_TRAIN_GRAPHS_H
 #define WEFT_HOST_TRAIN_GRAPHS_H
 
@@ -39,8 +40,8 @@ typedef struct weft_job {
 
 /* leaves: A. state_bytes: of optimizer state per trainable element. */
 weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const weft_declared *declared,
-                            const weft_layout *layout, int32_t leaves, int64_t state_bytes, bool activation_checkpointing,
-                            weft_error *err);
+                            const weft_layout *layout, int32_t leaves, int64_t state_bytes,
+                            bool activation_checkpointing, weft_error *err);
 void weft_job_destroy(weft_job *job); /* NULL is fine */
 
 /* Bytes of a leaf on the device, and where its parts begin: ids, targets, weights, starts, positions. */

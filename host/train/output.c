@@ -27,8 +27,7 @@ static weft_status take_lock(weft_output *output, weft_error *err) {
     weft_status status = weft_output_path(output, path, sizeof path, ".lock", err);
     if (status != WEFT_OK) return status;
     output->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (output->lock < 0)
-        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
+    if (output->lock < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
     if (flock(output->lock, LOCK_EX | LOCK_NB) != 0)
         return weft_error_set(err, WEFT_E_USER, "%s is in use by another run: wait for it, or choose another [run] out",
                               output->directory);
@@ -49,8 +48,10 @@ static const char *what_is_there(const weft_output *output) {
 static weft_status judge(const weft_output *output, weft_output_mode mode, weft_error *err) {
     const char *found = what_is_there(output);
     if (mode == WEFT_OUTPUT_NEW && found != NULL)
-        return weft_error_set(err, WEFT_E_USER, "%s already holds a run (%s): --resume goes on with it, --overwrite removes "
-                              "it, or choose another [run] out", output->directory, found);
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s already holds a run (%s): --resume goes on with it, --overwrite removes "
+                              "it, or choose another [run] out",
+                              output->directory, found);
     if (mode == WEFT_OUTPUT_RESUME && found == NULL)
         return weft_error_set(err, WEFT_E_USER, "%s holds no run to resume: start it without --resume",
                               output->directory);
@@ -108,8 +109,10 @@ weft_status weft_output_protect(const weft_output *output, const char *path, wef
         status = weft_output_path(output, name, sizeof name, left_by_a_run[i], err);
         own = status == WEFT_OK ? realpath(name, NULL) : NULL;
         if (own != NULL && lies_in(input, own))
-            status = weft_error_set(err, WEFT_E_USER, "%s is read by this run and would be removed or written over by it: "
-                                    "choose another [run] out, or move it out of %s", path, output->directory);
+            status = weft_error_set(err, WEFT_E_USER,
+                                    "%s is read by this run and would be removed or written over by it: "
+                                    "choose another [run] out, or move it out of %s",
+                                    path, output->directory);
         free(own);
     }
     free(input);
@@ -190,7 +193,8 @@ weft_status weft_output_evaluation(weft_output *output, uint64_t step, double lo
     if (isfinite(perplexity)) (void)snprintf(shown, sizeof shown, "%.17g", perplexity);
     else (void)snprintf(shown, sizeof shown, "null");
     return wrote(output, output->evaluations,
-                 fprintf(output->evaluations, "{\"step\": %llu, \"loss\": %.17g, \"perplexity\": %s, \"tokens\": %lld}\n",
+                 fprintf(output->evaluations,
+                         "{\"step\": %llu, \"loss\": %.17g, \"perplexity\": %s, \"tokens\": %lld}\n",
                          (unsigned long long)step, loss, shown, (long long)tokens),
                  "evaluations.jsonl", err);
 }

@@ -10,28 +10,28 @@
 #include "train/step.h"
 
 typedef enum weft_output_mode {
-    WEFT_OUTPUT_NEW = 0,       /* a directory that holds a run is refused */
-    WEFT_OUTPUT_RESUME = 1,    /* it must hold one */
-    WEFT_OUTPUT_OVERWRITE = 2  /* what a run left there is removed */
+    WEFT_OUTPUT_NEW = 0,      /* a directory that holds a run is refused */
+    WEFT_OUTPUT_RESUME = 1,   /* it must hold one */
+    WEFT_OUTPUT_OVERWRITE = 2 /* what a run left there is removed */
 } weft_output_mode;
 
 typedef struct weft_output {
     char *directory;
-    int lock;        /* descriptor of .lock, held while the run lives */
+    int lock; /* descriptor of .lock, held while the run lives */
     FILE *metrics;
     FILE *evaluations;
 } weft_output;
 
-/* Makes the directory, takes its lock (another process that holds it is named) and judges what is in it. Changes nothing that
- * a run left there; weft_output_clear does. */
+/* Makes the directory, takes its lock (another process that holds it is named) and judges what is in it. Changes
+ * nothing that a run left there; weft_output_clear does. */
 weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */
 
 /* OVERWRITE: removes config.ini, the records, checkpoints/ and model/; nothing else. */
 weft_status weft_output_clear(weft_output *output, weft_error *err);
 
-/* Refuses a path that the run reads (the INI file, a model, data) where it lies in what a run writes there. One that does not
- * exist is fine. */
+/* Refuses a path that the run reads (the INI file, a model, data) where it lies in what a run writes there. One that
+ * does not exist is fine. */
 weft_status weft_output_protect(const weft_output *output, const char *path, weft_error *err);
 
 /* Both records are on the disk. */

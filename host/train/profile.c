@@ -51,8 +51,7 @@ static bool same_shape(const weft_product_shape *a, const weft_product_shape *b)
 
 static void note_product(weft_profile *self, const weft_product_shape *shape) {
     int32_t i = 0;
-    while (i < self->n_products && !same_shape(&self->products[i].shape, shape))
-        i++;
+    while (i < self->n_products && !same_shape(&self->products[i].shape, shape)) i++;
     if (i == WEFT_PROFILE_PRODUCTS) return;
     if (i == self->n_products) self->n_products++;
     self->products[i].shape = *shape;
@@ -68,10 +67,8 @@ static void on_call(void *context, const weft_graph *graph, const weft_call *cal
     row = row_of(step, info.operation, info.part, WEFT_PROFILE_ROWS - OWN_ROWS);
     add(row, seconds, info.flops, info.bytes);
     if (row != NULL) row->recompute = info.recompute;
-    if (info.recompute)
-        step->recompute_flops += info.flops;
-    else
-        step->flops += info.flops;
+    if (info.recompute) step->recompute_flops += info.flops;
+    else step->flops += info.flops;
     for (int32_t i = 0; i < info.n_products && self->keep && !info.recompute; i++)
         note_product(self, &info.products[i]);
 }
@@ -103,33 +100,26 @@ static double update_bytes(const weft_engine *engine) {
 static void add_event(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {
     const double seconds = 1e-9 * (double)(entry->end_ns - entry->start_ns);
     switch (entry->kind) {
-    case WEFT_EVENT_REDUCE:
-        add(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry));
-        break;
+    case WEFT_EVENT_REDUCE: add(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry)); break;
     case WEFT_EVENT_NORM:
         add(own_row(step, "norm"), seconds, 0.0, 4.0 * (double)weft_declared_numel(stepper->engine->declared, true));
         break;
-    case WEFT_EVENT_STEP:
-        add(own_row(step, "optimizer"), seconds, 0.0, update_bytes(stepper->engine));
-        break;
-    default:
-        break;
+    case WEFT_EVENT_STEP: add(own_row(step, "optimizer"), seconds, 0.0, update_bytes(stepper->engine)); break;
+    default: break;
     }
 }
 
 /* The trace's newest entries are the step's events. */
 static void add_events(weft_profile_step *step, const weft_stepper *stepper) {
     const int32_t held = weft_trace_count(stepper->trace), events = stepper->engine->train.program->n_events;
-    for (int32_t i = held - events; i < held; i++)
-        add_event(step, stepper, weft_trace_entry_at(stepper->trace, i));
+    for (int32_t i = held - events; i < held; i++) add_event(step, stepper, weft_trace_entry_at(stepper->trace, i));
 }
 
 /* The last rows: what the data plugin took, and what is left of the step. */
 static void close_step(weft_profile_step *step) {
     double named = 0.0;
     add(own_row(step, "data"), step->result.data_seconds, 0.0, 0.0);
-    for (int32_t i = 0; i < step->n_rows; i++)
-        named += step->rows[i].seconds;
+    for (int32_t i = 0; i < step->n_rows; i++) named += step->rows[i].seconds;
     add(own_row(step, "rest"), step->seconds - named, 0.0, 0.0);
 }
 
@@ -193,8 +183,7 @@ static int64_t rank_of(const weft_profile *self, int64_t i) {
 
 const weft_profile_step *weft_profile_median(const weft_profile *self) {
     int64_t i = 0;
-    while (rank_of(self, i) != (self->n_steps - 1) / 2)
-        i++;
+    while (rank_of(self, i) != (self->n_steps - 1) / 2) i++;
     return &self->steps[i];
 }
 

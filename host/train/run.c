@@ -9,10 +9,10 @@
 static const struct {
     const char *kind, *fallback;
 } parts[WEFT_N_PARTS] = {
-    [WEFT_PART_MODEL] = {"model", NULL},         [WEFT_PART_POLICY] = {"policy", "block"},
+    [WEFT_PART_MODEL] = {"model", NULL},           [WEFT_PART_POLICY] = {"policy", "block"},
     [WEFT_PART_STRATEGY] = {"strategy", "single"}, [WEFT_PART_OPTIMIZER] = {"optimizer", "adamw"},
-    [WEFT_PART_DATA] = {"data", "text"},         [WEFT_PART_TOKENIZER] = {"tokenizer", "bpe"},
-    [WEFT_PART_DEVICE] = {"device", "cpu"},      [WEFT_PART_COMM] = {"comm", "self"},
+    [WEFT_PART_DATA] = {"data", "text"},           [WEFT_PART_TOKENIZER] = {"tokenizer", "bpe"},
+    [WEFT_PART_DEVICE] = {"device", "cpu"},        [WEFT_PART_COMM] = {"comm", "self"},
 };
 
 const char *weft_part_name(int32_t part) {
@@ -78,12 +78,10 @@ static weft_status check_sections(const weft_run *run, weft_error *err) {
 #undef COUNT
     weft_settings_section table;
     size_t n = 0;
-    for (size_t i = 0; weft_settings_table(&table, i); i++)
-        names[n++] = table.section;
+    for (size_t i = 0; weft_settings_table(&table, i); i++) names[n++] = table.section;
     for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
         size_t k = 0;
-        while (k < n && strcmp(names[k], parts[i].kind) != 0)
-            k++;
+        while (k < n && strcmp(names[k], parts[i].kind) != 0) k++;
         if (k == n) names[n++] = parts[i].kind;
     }
     return weft_config_sections(run->config, names, n, err);
@@ -124,8 +122,7 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     if (status == WEFT_OK) status = load_settings(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         const bool in_file = weft_config_has_section(run->config, parts[i].kind);
-        if (in_file || (needs & WEFT_NEEDS(i)) != 0)
-            status = open_part(run, i, err);
+        if (in_file || (needs & WEFT_NEEDS(i)) != 0) status = open_part(run, i, err);
     }
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
     if (status == WEFT_OK) *out = run;
@@ -202,11 +199,15 @@ static weft_status text_flags(weft_text *text, const weft_run *run, weft_error *
     const uint32_t bos = asked(keys->bos, text->info.auto_bos, WEFT_ENCODE_BOS);
     const uint32_t eos = asked(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
     if (bos != 0 && text->info.bos < 0)
-        return weft_config_reject(run->config, "tokenizer", "bos", err, "asks for a BOS, which the tokenizer in %s does "
-                                  "not have: set bos = no", text->directory);
+        return weft_config_reject(run->config, "tokenizer", "bos", err,
+                                  "asks for a BOS, which the tokenizer in %s does "
+                                  "not have: set bos = no",
+                                  text->directory);
     if (eos != 0 && text->info.eos < 0)
-        return weft_config_reject(run->config, "tokenizer", "eos", err, "asks for an EOS, which the tokenizer in %s does "
-                                  "not have: set eos = no", text->directory);
+        return weft_config_reject(run->config, "tokenizer", "eos", err,
+                                  "asks for an EOS, which the tokenizer in %s does "
+                                  "not have: set eos = no",
+                                  text->directory);
     text->document_flags = bos | eos;
     text->prompt_flags = bos;
     return WEFT_OK;

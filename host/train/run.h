@@ -1,8 +1,8 @@
 /* host/train/run.h: one configuration, its settings, and the plugins that it names, loaded and configured.
  *
- * This is where configuration ends: the stages below receive structs and tables. Every plugin section that is in the file is
- * judged, whatever the command needs, so that a mistake shows at once; a section that is not there is filled with defaults
- * only where the command needs that kind. */
+ * This is where configuration ends: the stages below receive structs and tables. Every plugin section that is in the
+ * file is judged, whatever the command needs, so that a mistake shows at once; a section that is not there is filled
+ * with defaults only where the command needs that kind. */
 #ifndef WEFT_HOST_TRAIN_RUN_H
 #define WEFT_HOST_TRAIN_RUN_H
 
@@ -24,7 +24,7 @@ typedef enum weft_part_kind {
 
 /* Masks of parts that a command needs. */
 #define WEFT_NEEDS(part) (1u << (part))
-#define WEFT_NEEDS_ALL 0xFFu
+#define WEFT_NEEDS_ALL   0xFFu
 
 /* A loaded plugin and the struct that its keys filled. */
 typedef struct weft_part {
@@ -50,8 +50,8 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
                           uint32_t needs, weft_error *err);
 void weft_run_close(weft_run *run); /* NULL is fine */
 
-/* status, and where it is a failure of the part's plugin whose sentence begins with one of its keys, that key's place in
- * front of it: for each `create`. */
+/* status, and where it is a failure of the part's plugin whose sentence begins with one of its keys, that key's
+ * place in front of it: for each `create`. */
 weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err);
 
 /* A number key of a plugin by name, as resolved: true if the plugin declares it with this type. */

@@ -1,6 +1,6 @@
-/* host/train/sample.c: from logits to an id. Greedy takes the lowest id among equals; sampling draws from the softmax of
- * logits / temperature, cut to the top_k largest and then to the smallest set whose probability reaches top_p (Holtzman et
- * al., arXiv 1904.09751). The random number depends on seed and position alone. */
+/* host/train/sample.c: from logits to an id. Greedy takes the lowest id among equals; sampling draws from the
+ * softmax of logits / temperature, cut to the top_k largest and then to the smallest set whose probability reaches
+ * top_p (Holtzman et al., arXiv 1904.09751). The random number depends on seed and position alone. */
 #include "train/generate.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
-/* host/train/schedule.h: the learning rate of each optimizer step. One clock: optimizer steps, whatever the number of ranks
- * or micro-batches. The formulas are those of transformers' get_*_schedule_with_warmup and of PyTorch's StepLR. */
+/* host/train/schedule.h: the learning rate of each optimizer step. One clock: optimizer steps, whatever the number
+ * of ranks or micro-batches. The formulas are those of transformers' get_*_schedule_with_warmup and of PyTorch's
+ * StepLR. */
 #ifndef WEFT_HOST_TRAIN_SCHEDULE_H
 #define WEFT_HOST_TRAIN_SCHEDULE_H
 

@@ -18,8 +18,10 @@ weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, co
                                   weft_error *err) {
     const int64_t ids = text->info.vocab_size, rows = declared->info.vocab_size;
     if (ids == rows || (ids < rows && run->settings.tokenizer.padded != 0)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: "
-                          "%s", text->directory, (long long)ids, run->settings.model.path, (long long)rows,
+    return weft_error_set(err, WEFT_E_USER,
+                          "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: "
+                          "%s",
+                          text->directory, (long long)ids, run->settings.model.path, (long long)rows,
                           ids < rows ? "they do not belong together; if the model's vocabulary is only padded, set "
                                        "[tokenizer] padded = yes"
                                      : "they do not belong together; set [tokenizer] path to the model's own");
@@ -95,8 +97,7 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
         status = weft_settings_for_steps(&session->run->settings, session->run->config, err);
     if (status == WEFT_OK) status = weft_text_open(&session->text, session->run, err);
     if (status == WEFT_OK) status = weft_engine_open(&session->engine, session->run, err);
-    if (status == WEFT_OK)
-        status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
+    if (status == WEFT_OK) status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
     if (status == WEFT_OK) status = open_data(session, err);
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {

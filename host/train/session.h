@@ -1,5 +1,5 @@
-/* host/train/session.h: a configuration brought to the point where it can be planned, trained or measured: plugins, text,
- * data, engine with programs. */
+/* host/train/session.h: a configuration brought to the point where it can be planned, trained or measured: plugins,
+ * text, data, engine with programs. */
 #ifndef WEFT_HOST_TRAIN_SESSION_H
 #define WEFT_HOST_TRAIN_SESSION_H
 
@@ -7,9 +7,9 @@
 #include "train/step.h"
 
 typedef enum weft_session_kind {
-    WEFT_SESSION_TRAIN = 0,   /* training, and evaluation where there is validation */
+    WEFT_SESSION_TRAIN = 0, /* training, and evaluation where there is validation */
     WEFT_SESSION_EVALUATE = 1,
-    WEFT_SESSION_PROFILE = 2  /* as TRAIN, but nothing will be written: [run] out may be missing */
+    WEFT_SESSION_PROFILE = 2 /* as TRAIN, but nothing will be written: [run] out may be missing */
 } weft_session_kind;
 
 typedef struct weft_session {
@@ -24,8 +24,8 @@ typedef struct weft_session {
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the whole run */
     weft_schedule schedule;
-    double base_lr;        /* the optimizer's `lr`; 1 where it has none */
-    double clip;           /* 0: none */
+    double base_lr; /* the optimizer's `lr`; 1 where it has none */
+    double clip;    /* 0: none */
 } weft_session;
 
 /* Everything up to a checked, placed and priced program; takes no device memory. */
@@ -40,7 +40,7 @@ double weft_session_lr(const weft_session *session, int64_t step);
 
 /* Evaluation of all rows of a split in order. */
 typedef struct weft_evaluation {
-    double loss;    /* mean over target tokens */
+    double loss; /* mean over target tokens */
     double perplexity;
     int64_t tokens; /* targets */
     double seconds;

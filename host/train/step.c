@@ -174,8 +174,10 @@ static weft_status look_at_carry(weft_stepper *self, const weft_event *event, co
     if (status == WEFT_OK) (void)weft_convert(values, WEFT_F32, stored, engine->dtype, n);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (!isfinite(values[i]))
-            status = weft_error_set(err, WEFT_E_NUMERIC, "the forward of %s is the first to give a number that is not "
-                                    "finite", engine->declared->segments[event->segment].name);
+            status = weft_error_set(err, WEFT_E_NUMERIC,
+                                    "the forward of %s is the first to give a number that is not "
+                                    "finite",
+                                    engine->declared->segments[event->segment].name);
     free(values);
     return status;
 }
@@ -191,7 +193,8 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     return status;
 }
 
-static weft_status on_recompute(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+static weft_status on_recompute(void *context, const weft_event *event, const weft_event_slots *slots,
+                                weft_error *err) {
     weft_stepper *self = context;
     weft_graph_binding binding;
     const weft_graph *graph = NULL;
@@ -220,8 +223,8 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     const int32_t slot = slots->gradients[event->unit];
     const weft_ref sum = weft_ref_at(engine->gradients.ref, 4 * group->base);
     const weft_ref leaf = unit_gradient(self, event->unit, slot).ref;
-    const weft_add args = {.struct_size = (uint32_t)sizeof args, .a = sum, .b = leaf, .y = sum, .n = group->numel,
-                           .dtype = WEFT_F32};
+    const weft_add args = {
+        .struct_size = (uint32_t)sizeof args, .a = sum, .b = leaf, .y = sum, .n = group->numel, .dtype = WEFT_F32};
     if (self->stage->program->slots[slot].offset < 0) return WEFT_OK;
     weft_trace_use(self->trace, slot, 4 * group->numel);
     if (event->leaf == 0) return engine->kernels->copy(engine->device, NULL, sum, leaf, 4 * group->numel, err);
@@ -293,8 +296,14 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
 }
 
 static weft_exec_table exec_table(weft_stepper *self) {
-    const weft_exec_table table = {.context = self, .count = on_count, .forward = on_forward, .recompute = on_recompute,
-                                   .backward = on_backward, .reduce = on_reduce, .norm = on_norm, .step = on_step};
+    const weft_exec_table table = {.context = self,
+                                   .count = on_count,
+                                   .forward = on_forward,
+                                   .recompute = on_recompute,
+                                   .backward = on_backward,
+                                   .reduce = on_reduce,
+                                   .norm = on_norm,
+                                   .step = on_step};
     return table;
 }
 
@@ -312,8 +321,8 @@ static weft_status read_losses(weft_stepper *self, int32_t leaves, weft_error *e
     self->result.loss_sum = 0.0;
     for (int32_t m = 0; m < leaves && status == WEFT_OK; m++) {
         double loss = 0.0;
-        status = engine->kernels->read(engine->device, NULL, &loss, weft_ref_at(engine->scalars.losses, 8 * (int64_t)m), 8,
-                                       err);
+        status = engine->kernels->read(engine->device, NULL, &loss, weft_ref_at(engine->scalars.losses, 8 * (int64_t)m),
+                                       8, err);
         self->result.loss_sum += loss;
     }
     return status;
@@ -327,14 +336,15 @@ static weft_status blame_gradient(weft_stepper *self, weft_error *err) {
     for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
         double sum = 0.0;
         if (!engine->declared->parameters[i].trainable) continue;
-        if (engine->kernels->read(engine->device, NULL, &sum, weft_ref_at(engine->scalars.square_sums, 8 * at++), 8, err) ==
-                WEFT_OK &&
+        if (engine->kernels->read(engine->device, NULL, &sum, weft_ref_at(engine->scalars.square_sums, 8 * at++), 8,
+                                  err) == WEFT_OK &&
             !isfinite(sum))
             name = engine->declared->parameters[i].name;
     }
-    return weft_error_set(err, WEFT_E_NUMERIC, "step %llu: the gradient of %s is not finite (loss %.6g): lower the learning "
-                          "rate, or set [train] clip", (unsigned long long)self->step, name,
-                          self->result.loss_sum / (double)self->count);
+    return weft_error_set(err, WEFT_E_NUMERIC,
+                          "step %llu: the gradient of %s is not finite (loss %.6g): lower the learning "
+                          "rate, or set [train] clip",
+                          (unsigned long long)self->step, name, self->result.loss_sum / (double)self->count);
 }
 
 /* Runs the forward again, looking at every carry. */
@@ -364,7 +374,8 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     weft_crash_step(step);
     status = run_program(self, stage, err);
     if (status == WEFT_OK) status = read_losses(self, stage->program->leaves, err);
-    if (status == WEFT_OK) status = engine->kernels->read(engine->device, NULL, &self->result.norm, engine->scalars.norm, 8, err);
+    if (status == WEFT_OK)
+        status = engine->kernels->read(engine->device, NULL, &self->result.norm, engine->scalars.norm, 8, err);
     if (status != WEFT_OK) return status;
     self->result.n_targets = self->count;
     self->result.n_places = self->places;
@@ -417,7 +428,8 @@ static int32_t most_slots(const weft_engine *engine) {
 
 weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const weft_data_plugin *data_plugin,
                                 weft_data *data, weft_error *err) {
-    const int64_t rows = engine->spec.rows > engine->spec.evaluate_rows ? engine->spec.rows : engine->spec.evaluate_rows;
+    const int64_t rows = engine->spec.rows > engine->spec.evaluate_rows ? engine->spec.rows
+                                                                        : engine->spec.evaluate_rows;
     const size_t slots = (size_t)most_slots(engine);
     const size_t places = (size_t)(rows * weft_engine_table_rows(&engine->spec)) + 1;
     weft_stepper *self = calloc(1, sizeof *self);

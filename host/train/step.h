@@ -1,7 +1,7 @@
 /* host/train/step.h: what each event of a program does, on the engine's device.
  *
- * One weft_stepper serves training and evaluation. It asks the data for leaves as the events need them, binds slots to the
- * segment graphs, and leaves losses and norm on the device until the end of the pass. */
+ * One weft_stepper serves training and evaluation. It asks the data for leaves as the events need them, binds slots
+ * to the segment graphs, and leaves losses and norm on the device until the end of the pass. */
 #ifndef WEFT_HOST_TRAIN_STEP_H
 #define WEFT_HOST_TRAIN_STEP_H
 
@@ -17,7 +17,7 @@ typedef struct weft_step_result {
     double norm;       /* of the mean gradient, before clipping; training only */
     double lr;
     double data_seconds; /* spent in the data plugin */
-    bool skipped;      /* no target on any leaf: nothing was updated */
+    bool skipped;        /* no target on any leaf: nothing was updated */
 } weft_step_result;
 
 typedef struct weft_stepper {
@@ -25,20 +25,20 @@ typedef struct weft_stepper {
     const weft_data_plugin *data_plugin;
     weft_data *data;
     const weft_stage *stage; /* whose program runs */
-    weft_trace *trace; /* holds a whole pass of any program */
+    weft_trace *trace;       /* holds a whole pass of any program */
     int32_t split;
     uint64_t first_row; /* of the step's first leaf */
     uint64_t step;      /* from 1; 0 in evaluation */
     double lr;
-    double clip;        /* 0: none */
+    double clip; /* 0: none */
     int64_t count, places;
-    int64_t *leaf_targets; /* [leaves] targets of each leaf */
-    weft_leaf leaf;        /* host arrays of the largest shape */
-    int32_t leaf_now;      /* which leaf the arrays hold and the slot has; -1: none */
-    void *hp;              /* host copy of the optimizer's struct */
+    int64_t *leaf_targets;    /* [leaves] targets of each leaf */
+    weft_leaf leaf;           /* host arrays of the largest shape */
+    int32_t leaf_now;         /* which leaf the arrays hold and the slot has; -1: none */
+    void *hp;                 /* host copy of the optimizer's struct */
     weft_slot_ref *gradients; /* [n_parameters] of the event that runs */
-    int64_t *used;         /* [slots of the largest program]: bytes of each slot that were really touched */
-    bool find_culprit;     /* after a non-finite loss: look at each carry */
+    int64_t *used;            /* [slots of the largest program]: bytes of each slot that were really touched */
+    bool find_culprit;        /* after a non-finite loss: look at each carry */
     double data_seconds;
     const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */
     weft_step_result result;
@@ -49,8 +49,8 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
                                 weft_data *data, weft_error *err);
 void weft_stepper_destroy(weft_stepper *stepper); /* NULL is fine */
 
-/* Optimizer step `step` (from 1) with learning rate lr, clip (0: none): runs the training program once. A loss or gradient
- * that is not finite is WEFT_E_NUMERIC, named with step and segment. */
+/* Optimizer step `step` (from 1) with learning rate lr, clip (0: none): runs the training program once. A loss or
+ * gradient that is not finite is WEFT_E_NUMERIC, named with step and segment. */
 weft_status weft_stepper_train(weft_stepper *stepper, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err);
 

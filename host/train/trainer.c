@@ -67,7 +67,8 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     char path[4096];
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) status = protect_inputs(self, err);
-    if (status == WEFT_OK && self->options->mode == WEFT_OUTPUT_OVERWRITE) status = weft_output_clear(self->output, err);
+    if (status == WEFT_OK && self->options->mode == WEFT_OUTPUT_OVERWRITE)
+        status = weft_output_clear(self->output, err);
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
     if (status == WEFT_OK) status = weft_config_save_resolved(self->session->run->config, path, err);
     if (status == WEFT_OK) status = weft_output_records(self->output, self->state.step, err);
@@ -92,7 +93,8 @@ static weft_status evaluate(trainer *self, weft_error *err) {
 
 /* The step that is saved now, or was resumed from, may be the best so far. */
 static void note_best(trainer *self) {
-    if (isnan(self->state.eval_loss) || self->state.eval_loss >= self->state.best_loss) return; /* false where best is NaN */
+    if (isnan(self->state.eval_loss) || self->state.eval_loss >= self->state.best_loss)
+        return; /* false where best is NaN */
     self->state.best_loss = self->state.eval_loss;
     self->state.best_step = self->state.step;
 }
@@ -124,8 +126,8 @@ static bool save_due(const trainer *self) {
     return due(self->save_every, self->state.step) || (last && self->save_every > 0);
 }
 
-/* Where there is evaluation at all it belongs to the interval, to each save (so that the best checkpoint is exactly known),
- * to the beginning and to the end. */
+/* Where there is evaluation at all it belongs to the interval, to each save (so that the best checkpoint is exactly
+ * known), to the beginning and to the end. */
 static bool evaluation_due(const trainer *self) {
     const uint64_t step = self->state.step;
     if (self->evaluate_every == 0) return false;

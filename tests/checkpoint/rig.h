@@ -64,8 +64,7 @@ static inline void rig_make(void) {
     rig_copy_golden("tokenizer_config.json");
     story = fopen(scratch_path("story.txt"), "w");
     ck_assert_ptr_nonnull(story);
-    for (int i = 0; i < 25; i++)
-        (void)fprintf(story, "%s, %d\n", lines[i % 5], i);
+    for (int i = 0; i < 25; i++) (void)fprintf(story, "%s, %d\n", lines[i % 5], i);
     (void)fclose(story);
     write_text(scratch_path("run.ini"), rig_ini);
 }
@@ -79,16 +78,15 @@ static inline void rig_open(rig *self, ...) {
     memset(self, 0, sizeof *self);
     self->state.eval_loss = self->state.best_loss = NAN;
     va_start(args, self);
-    while ((overrides[n] = va_arg(args, const char *)) != NULL)
-        n++;
+    while ((overrides[n] = va_arg(args, const char *)) != NULL) n++;
     va_end(args);
     ck_assert_ok(weft_session_open(&self->session, scratch_path("run.ini"), overrides, n, WEFT_SESSION_TRAIN, &err),
                  err);
     self->session->run->host = &fixture_host; /* from here on its lines are remembered */
     ck_assert_ok(weft_session_start(self->session, &err), err);
-    ck_assert_ok(
-        weft_identities_collect(&self->identities, self->session->engine, self->session->data_info.fingerprint, &err),
-        err);
+    ck_assert_ok(weft_identities_collect(&self->identities, self->session->engine, self->session->data_info.fingerprint,
+                                         &err),
+                 err);
 }
 
 static inline void rig_close(rig *self) {

@@ -85,15 +85,9 @@ static const struct {
 static void damage(uint64_t step, int i) {
     const char *path = rig_file(step, damages[i].file);
     switch (damages[i].how) {
-    case FLIP:
-        flip(path, damages[i].where);
-        break;
-    case CUT:
-        cut(path, (long)damages[i].where);
-        break;
-    case REPLACE:
-        replace(path, damages[i].from, damages[i].to);
-        break;
+    case FLIP: flip(path, damages[i].where); break;
+    case CUT: cut(path, (long)damages[i].where); break;
+    case REPLACE: replace(path, damages[i].from, damages[i].to); break;
     case REMOVE:
     case DIRECTORY:
         ck_assert_int_eq(unlink(path), 0);

@@ -74,8 +74,7 @@ START_TEST(the_newest_and_the_best_stay) {
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
-    for (uint64_t step = 8; step <= 12; step++)
-        save_as(&run, step);
+    for (uint64_t step = 8; step <= 12; step++) save_as(&run, step);
     retain(12, 9, 0);
     ck_assert_str_eq(names_in(rig_directory()), "step-10 step-11 step-12 step-8 step-9 ");
     retain(12, 3, 9);
@@ -94,8 +93,7 @@ START_TEST(broken_ones_do_not_push_whole_ones_out) {
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
-    for (uint64_t step = 1; step <= 4; step++)
-        save_as(&run, step);
+    for (uint64_t step = 1; step <= 4; step++) save_as(&run, step);
     save_as(&run, 20);
     ck_assert_int_eq(unlink(rig_file(4, "manifest.json")), 0);
     ck_assert_int_eq(truncate(rig_file(3, "model.safetensors"), 99), 0);

@@ -176,10 +176,8 @@ START_TEST(all_differences_are_named_at_once) {
     ck_assert_says(err, "[train] micro_batch is 4, was 2");
     ck_assert_says(err, "[run] seed is 9, was 7");
     ck_assert_ptr_null(strstr(err.text, "clip")); /* that one may change */
-    for (int32_t i = 0; i < run.identities.n; i++)
-        strcpy(run.identities.items[i].value, "x");
-    for (int32_t i = 0; i < run.identities.n; i++)
-        memset(run.identities.items[i].value, 'y', 500);
+    for (int32_t i = 0; i < run.identities.n; i++) strcpy(run.identities.items[i].value, "x");
+    for (int32_t i = 0; i < run.identities.n; i++) memset(run.identities.items[i].value, 'y', 500);
     ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
     ck_assert_says(err, " more\n");
     ck_assert_says(err, "never stopped"); /* the advice is there however long the list */
@@ -208,8 +206,7 @@ static int64_t filled(const rig *run, int64_t state) {
     int64_t count = 0;
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_ok(engine->kernels->read(engine->device, NULL, values, engine->state[state].ref, 4 * n, &err), err);
-    for (int64_t i = 0; i < n; i++)
-        count += values[i] != 0;
+    for (int64_t i = 0; i < n; i++) count += values[i] != 0;
     free(values);
     return count;
 }

@@ -279,8 +279,7 @@ START_TEST(without_a_host_view_the_same_files_come_out) {
     rig_train(&run, 2);
     rig_save(&run);
     strcpy(hash, rig_hash(&run));
-    for (int i = 0; i < 4; i++)
-        seen[i] = read_bytes(rig_file(2, files[i]), &sizes[i]);
+    for (int i = 0; i < 4; i++) seen[i] = read_bytes(rig_file(2, files[i]), &sizes[i]);
     blind = *run.session->engine->kernels;
     ck_assert(blind.host_view != NULL);
     blind.host_view = NULL;

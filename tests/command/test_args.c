@@ -41,8 +41,7 @@ static bool parse(const weft_command *command, const char *words) {
     int argc = 0;
     weft_args_free(args);
     (void)snprintf(copy, sizeof copy, "%s", words);
-    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
-        argv[argc++] = word;
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) argv[argc++] = word;
     return weft_args_parse(&args, command, argc, argv, &err);
 }
 
@@ -166,8 +165,7 @@ START_TEST(the_registry_is_sound) {
         for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
             ck_assert(strncmp(flag->name, "--", 2) != 0 && *flag->help != '\0');
         }
-        for (size_t k = 0; k < n; k++)
-            ck_assert_str_ne(command->name, weft_command_at(k)->name);
+        for (size_t k = 0; k < n; k++) ck_assert_str_ne(command->name, weft_command_at(k)->name);
     }
     ck_assert_uint_ge(n, 3);
 }

@@ -67,12 +67,14 @@ static weft_status golden_shape(const weft_data *data, weft_leaf *out, const wef
     return WEFT_OK;
 }
 
-static weft_status golden_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err) {
+static weft_status golden_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+                               weft_error *err) {
     const golden_batch *batch = (const golden_batch *)(const void *)data;
     const size_t n = (size_t)batch->length;
     (void)golden_shape(data, out, request, err);
     for (int32_t r = 0; r < request->rows; r++) {
-        const size_t from = (size_t)((request->first_row + (uint64_t)r) % (uint64_t)batch->rows) * n, to = (size_t)r * n;
+        const size_t from = (size_t)((request->first_row + (uint64_t)r) % (uint64_t)batch->rows) * n,
+                     to = (size_t)r * n;
         memcpy(out->ids + to, golden_ints(batch, "ids") + from, n * 4);
         memcpy(out->targets + to, golden_ints(batch, "targets") + from, n * 4);
         memcpy(out->weights + to, golden_floats(batch, "weights") + from, n * 4);
@@ -82,8 +84,9 @@ static weft_status golden_leaf(const weft_data *data, weft_leaf *out, const weft
     return WEFT_OK;
 }
 
-const weft_data_plugin golden_data_plugin = {
-    .struct_size = (uint32_t)sizeof(weft_data_plugin), .shape = golden_shape, .leaf = golden_leaf};
+const weft_data_plugin golden_data_plugin = {.struct_size = (uint32_t)sizeof(weft_data_plugin),
+                                             .shape = golden_shape,
+                                             .leaf = golden_leaf};
 
 void golden_engine_open(golden_engine *out, golden_batch *batch, const char *name, int32_t leaves,
                         const char *const *overrides, size_t n) {
@@ -104,8 +107,8 @@ void golden_engine_open(golden_engine *out, golden_batch *batch, const char *nam
     ck_assert_msg(weft_engine_prepare(out->engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(out->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_load(out->engine, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_stepper_create(&out->stepper, out->engine, &golden_data_plugin, (weft_data *)(void *)batch, &err) ==
-                      WEFT_OK,
+    ck_assert_msg(weft_stepper_create(&out->stepper, out->engine, &golden_data_plugin, (weft_data *)(void *)batch,
+                                      &err) == WEFT_OK,
                   "%s", err.text);
 }
 

@@ -73,8 +73,7 @@ static float *fill_end(rig *r, weft_slot_ref slot, int64_t n, double size) {
     float *values = calloc((size_t)n + 1, sizeof *values);
     void *stored = calloc((size_t)n + 1, sizeof *values);
     ck_assert(values != NULL && stored != NULL);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = (float)(size * rig_uniform(r));
+    for (int64_t i = 0; i < n; i++) values[i] = (float)(size * rig_uniform(r));
     ck_assert(weft_convert(stored, r->dtype, values, WEFT_F32, n));
     ck_assert(weft_convert(values, WEFT_F32, stored, r->dtype, n));
     if (slot.ref.buffer != NULL) rig_write(r, slot.ref, stored, n * weft_dtype_bytes(r->dtype));
@@ -100,14 +99,12 @@ void rig_chain_open(rig_chain *chain, rig *r, int32_t mode, int32_t first, int32
     chain->last = last;
     chain->loss = rig_slot(r, 8);
     record(chain);
-    for (int32_t s = first; s <= last; s++)
-        bind(chain, s);
+    for (int32_t s = first; s <= last; s++) bind(chain, s);
     fill_ends(chain);
 }
 
 void rig_chain_close(rig_chain *chain) {
-    for (int32_t s = chain->first; s <= chain->last; s++)
-        weft_graph_destroy(chain->runs[s].graph);
+    for (int32_t s = chain->first; s <= chain->last; s++) weft_graph_destroy(chain->runs[s].graph);
     free(chain->above);
 }
 
@@ -133,8 +130,7 @@ double rig_chain_objective(const rig_chain *chain) {
         rig_read(chain->r, &sum, chain->loss.ref, 8);
     } else {
         float *carry = rig_numbers(chain->r, top->binding.carry_out.ref, chain->n_above);
-        for (int64_t i = 0; i < chain->n_above; i++)
-            sum += (double)carry[i] * (double)chain->above[i];
+        for (int64_t i = 0; i < chain->n_above; i++) sum += (double)carry[i] * (double)chain->above[i];
         free(carry);
     }
     return sum;
@@ -167,8 +163,7 @@ static double moved(const rig_chain *chain, const tensor *t, const float *from, 
 
 static double norm(const float *values, int64_t n) {
     double sum = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)values[i] * (double)values[i];
+    for (int64_t i = 0; i < n; i++) sum += (double)values[i] * (double)values[i];
     return sqrt(sum);
 }
 
@@ -196,8 +191,7 @@ static void random_direction(rig *r, double *out, int64_t n) {
         out[i] = rig_uniform(r);
         sum += out[i] * out[i];
     }
-    for (int64_t i = 0; i < n; i++)
-        out[i] /= sqrt(sum);
+    for (int64_t i = 0; i < n; i++) out[i] /= sqrt(sum);
 }
 
 static void check_tensor(const rig_chain *chain, const tensor *t) {
@@ -206,8 +200,7 @@ static void check_tensor(const rig_chain *chain, const tensor *t) {
     const double size = norm(t->gradient, t->n);
     ck_assert_ptr_nonnull(direction);
     ck_assert_msg(isfinite(size), "%s, %s: the gradient is not finite", chain->r->model->name, t->name);
-    for (int64_t i = 0; i < t->n && size > 0.0; i++)
-        direction[i] = (double)t->gradient[i] / size;
+    for (int64_t i = 0; i < t->n && size > 0.0; i++) direction[i] = (double)t->gradient[i] / size;
     check_along(chain, t, from, direction, "the gradient");
     for (int i = 0; i < 3; i++) {
         random_direction(chain->r, direction, t->n);
@@ -257,8 +250,6 @@ void rig_chain_check_gradients(const rig_chain *chain) {
         tensors[n] = t;
         tensors[n++].gradient = rig_floats(r, bottom->d_carry_in.ref, t.n);
     }
-    for (int i = 0; i < n; i++)
-        check_tensor(chain, &tensors[i]);
-    for (int i = 0; i < n; i++)
-        free(tensors[i].gradient);
+    for (int i = 0; i < n; i++) check_tensor(chain, &tensors[i]);
+    for (int i = 0; i < n; i++) free(tensors[i].gradient);
 }

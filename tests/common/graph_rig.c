@@ -148,8 +148,7 @@ static weft_slot_ref random_slot(rig *r, int64_t n, double size, double centre) 
     weft_slot_ref slot = rig_slot(r, n * (int64_t)sizeof(float));
     float *values = calloc((size_t)n + 1, sizeof *values);
     ck_assert_ptr_nonnull(values);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = (float)(centre + size * rig_uniform(r));
+    for (int64_t i = 0; i < n; i++) values[i] = (float)(centre + size * rig_uniform(r));
     rig_write(r, slot.ref, values, slot.bytes);
     free(values);
     return slot;
@@ -248,8 +247,7 @@ void rig_round(rig *r) {
 }
 
 void rig_close(rig *r) {
-    for (int32_t i = 0; i < r->n_buffers; i++)
-        r->kernels->release(r->device, r->buffers[i]);
+    for (int32_t i = 0; i < r->n_buffers; i++) r->kernels->release(r->device, r->buffers[i]);
     r->kernels->destroy(r->device);
     if (r->plugins != NULL) weft_plugins_destroy(r->plugins);
     if (r->config != NULL) weft_config_free(r->config);

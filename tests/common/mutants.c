@@ -78,10 +78,8 @@ static void change_field(const mutating *self, int32_t i, const field *f, int32_
     memcpy(&old, at, sizeof old);
     memcpy(at, &value, sizeof value);
     /* A larger struct_size is a later SDK's event: as good as this one. */
-    if (value == old || (f->offset == 0 && (value > old || value < 0)))
-        weft_program_destroy(m.program);
-    else
-        self->judge(self->context, &m);
+    if (value == old || (f->offset == 0 && (value > old || value < 0))) weft_program_destroy(m.program);
+    else self->judge(self->context, &m);
 }
 
 static void change_operands(const mutating *self, int32_t i) {
@@ -101,8 +99,7 @@ static void change_operands(const mutating *self, int32_t i) {
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
         change_field(self, i, &fields[f], INT32_MIN);
         change_field(self, i, &fields[f], INT32_MAX);
-        for (int32_t value = fields[f].from; value <= fields[f].to; value++)
-            change_field(self, i, &fields[f], value);
+        for (int32_t value = fields[f].from; value <= fields[f].to; value++) change_field(self, i, &fields[f], value);
     }
 }
 

@@ -138,8 +138,7 @@ static weft_status fill(weft_device *d, weft_stream *s, weft_ref to, uint32_t pa
     weft_status status = check_range(to, words * 4, err);
     (void)d;
     (void)s;
-    for (int64_t i = 0; i < words && status == WEFT_OK; i++)
-        ((uint32_t *)reference_view(to))[i] = pattern;
+    for (int64_t i = 0; i < words && status == WEFT_OK; i++) ((uint32_t *)reference_view(to))[i] = pattern;
     return status;
 }
 

@@ -110,8 +110,7 @@ weft_status reference_swiglu_backward(weft_device *d, weft_stream *s, const weft
         const double g = reference_load(a->gate, a->dtype, i), u = reference_load(a->up, a->dtype, i);
         const double dy = reference_load(a->dy, a->dtype, i), sigmoid = 1.0 / (1.0 + exp(-g));
         if (a->dgate.buffer != NULL)
-            reference_store(a->dgate, a->dtype, i, dy * u * sigmoid * (1.0 + g * (1.0 - sigmoid)),
-                            a->accumulate_dgate);
+            reference_store(a->dgate, a->dtype, i, dy * u * sigmoid * (1.0 + g * (1.0 - sigmoid)), a->accumulate_dgate);
         if (a->dup.buffer != NULL) reference_store(a->dup, a->dtype, i, dy * g * sigmoid, a->accumulate_dup);
     }
     return reference_takes(a->dtype, "swiglu", err);
@@ -171,8 +170,7 @@ weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_squa
         sums[i / 64] += (double)x[i] * (double)x[i];
     }
     for (; n > 1; n = (n + 1) / 2) {
-        for (int64_t i = 0; i < n / 2; i++)
-            sums[i] = sums[2 * i] + sums[2 * i + 1];
+        for (int64_t i = 0; i < n / 2; i++) sums[i] = sums[2 * i] + sums[2 * i + 1];
         if (n % 2 == 1) sums[n / 2] = sums[n - 1];
     }
     *(double *)reference_view(a->out) = a->n > 0 ? sums[0] : 0.0;
@@ -185,8 +183,7 @@ weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, w
     (void)d;
     (void)s;
     (void)err;
-    for (int64_t i = 0; i < a->n; i++)
-        sum += sums[i];
+    for (int64_t i = 0; i < a->n; i++) sum += sums[i];
     norm = sqrt(sum) / a->count;
     if (a->clip > 0.0 && a->clip / (norm + 1e-6) < 1.0) factor = a->clip / (norm + 1e-6);
     *(double *)reference_view(a->norm) = norm;
@@ -206,8 +203,7 @@ weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *
     (void)s;
     (void)err;
     if (*(const int32_t *)reference_view(a->skip) != 0) return WEFT_OK;
-    for (int i = 0; i < WEFT_MAX_STATES; i++)
-        call.states[i] = reference_view(a->states[i]);
+    for (int i = 0; i < WEFT_MAX_STATES; i++) call.states[i] = reference_view(a->states[i]);
     for (int64_t i = 0; i < a->n_ranges; i++) {
         call.range = &ranges[i];
         call.begin = ranges[i].offset;

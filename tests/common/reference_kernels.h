@@ -35,10 +35,8 @@ static inline float reference_load(weft_ref from, int32_t dtype, int64_t i) {
 /* Stores or adds a finished result. */
 static inline void reference_store(weft_ref to, int32_t dtype, int64_t i, double value, int32_t accumulate) {
     const float rounded = accumulate ? reference_load(to, dtype, i) + (float)value : (float)value;
-    if (dtype == WEFT_F32)
-        ((float *)reference_view(to))[i] = rounded;
-    else
-        ((uint16_t *)reference_view(to))[i] = reference_to_bf16(rounded);
+    if (dtype == WEFT_F32) ((float *)reference_view(to))[i] = rounded;
+    else ((uint16_t *)reference_view(to))[i] = reference_to_bf16(rounded);
 }
 
 /* The types that it computes in: fp32 and bf16. */

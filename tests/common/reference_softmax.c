@@ -47,10 +47,8 @@ static double attend(const weft_attention *a, int64_t b, int64_t h, int64_t i, d
         p[t] = a->scale * dot(a->q, iq, a->k, at(a, a->kv_heads, places(a), b, t, kv), a->head_dim, a->dtype);
         if (p[t] > most) most = p[t];
     }
-    for (int64_t t = first; t <= a->past + i; t++)
-        sum += exp(p[t] - most);
-    for (int64_t t = first; t <= a->past + i; t++)
-        p[t] = exp(p[t] - most) / sum;
+    for (int64_t t = first; t <= a->past + i; t++) sum += exp(p[t] - most);
+    for (int64_t t = first; t <= a->past + i; t++) p[t] = exp(p[t] - most) / sum;
     return most + log(sum);
 }
 
@@ -69,8 +67,8 @@ weft_status reference_attention(weft_device *d, weft_stream *s, const weft_atten
                 for (int64_t e = 0; e < a->head_dim; e++) {
                     double sum = 0.0;
                     for (int64_t t = starts[b * a->length + i]; t <= a->past + i; t++)
-                        sum += p[t] * (double)reference_load(a->v, a->dtype,
-                                                             at(a, a->kv_heads, places(a), b, t, kv) + e);
+                        sum += p[t] *
+                               (double)reference_load(a->v, a->dtype, at(a, a->kv_heads, places(a), b, t, kv) + e);
                     reference_store(a->o, a->dtype, at(a, a->heads, a->length, b, i, h) + e, sum, 0);
                 }
             }
@@ -94,8 +92,7 @@ static void contribute(const weft_attention *a, int64_t b, int64_t h, int64_t i,
 }
 
 static void round_sums(weft_ref to, int32_t dtype, const double *sums, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        reference_store(to, dtype, i, sums[i], 0);
+    for (int64_t i = 0; i < n; i++) reference_store(to, dtype, i, sums[i], 0);
 }
 
 weft_status reference_attention_backward(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err) {
@@ -109,8 +106,7 @@ weft_status reference_attention_backward(weft_device *d, weft_stream *s, const w
             for (int64_t i = 0; i < a->length; i++) {
                 const int64_t row = at(a, a->heads, a->length, b, i, h);
                 const double delta = dot(a->o, row, a->d_o, row, a->head_dim, a->dtype);
-                for (int64_t t = starts[b * a->length + i]; t <= i; t++)
-                    contribute(a, b, h, i, t, delta);
+                for (int64_t t = starts[b * a->length + i]; t <= i; t++) contribute(a, b, h, i, t, delta);
             }
     round_sums(a->dq, a->dtype, sums, queries(a));
     round_sums(a->dk, a->dtype, sums + queries(a), keys(a));
@@ -134,11 +130,9 @@ static double head_row(const weft_head *a, int64_t r, double *slope) {
         if (slope[v] > most) most = slope[v];
     }
     if (weight == 0.0) return 0.0;
-    for (int64_t v = 0; v < a->vocab; v++)
-        sum += exp(slope[v] - most);
+    for (int64_t v = 0; v < a->vocab; v++) sum += exp(slope[v] - most);
     loss = weight * (most + log(sum) - slope[target]);
-    for (int64_t v = 0; v < a->vocab; v++)
-        slope[v] = weight * (exp(slope[v] - most) / sum - (v == target ? 1.0 : 0.0));
+    for (int64_t v = 0; v < a->vocab; v++) slope[v] = weight * (exp(slope[v] - most) / sum - (v == target ? 1.0 : 0.0));
     return loss;
 }
 
@@ -147,8 +141,7 @@ weft_status reference_head_loss(weft_device *d, weft_stream *s, const weft_head 
     double loss = 0.0;
     (void)d;
     (void)s;
-    for (int64_t r = 0; r < a->rows; r++)
-        loss += head_row(a, r, slopes + r * a->vocab);
+    for (int64_t r = 0; r < a->rows; r++) loss += head_row(a, r, slopes + r * a->vocab);
     *(double *)reference_view(a->loss) = loss;
     return reference_takes(a->dtype, "head", err);
 }

@@ -21,8 +21,7 @@ void row_data_make(row_data *out, int32_t rows, int32_t length) {
                            .weights = calloc(n, 4),
                            .used = calloc((size_t)rows, 4)};
     *out = made;
-    for (size_t i = 0; i < n; i++)
-        out->starts[i] = (int32_t)(i % (size_t)length);
+    for (size_t i = 0; i < n; i++) out->starts[i] = (int32_t)(i % (size_t)length);
 }
 
 void row_data_free(row_data *data) {
@@ -58,8 +57,7 @@ static weft_status rows_shape(const weft_data *data, weft_leaf *out, const weft_
     out->n_targets = 0;
     for (int32_t r = 0; r < request->rows; r++) {
         const int64_t row = (int64_t)((request->first_row + (uint64_t)r) % (uint64_t)self->rows);
-        for (int32_t t = 0; t < self->length; t++)
-            out->n_targets += self->weights[row * self->length + t] != 0.0f;
+        for (int32_t t = 0; t < self->length; t++) out->n_targets += self->weights[row * self->length + t] != 0.0f;
     }
     return WEFT_OK;
 }
@@ -81,8 +79,9 @@ static weft_status rows_leaf(const weft_data *data, weft_leaf *out, const weft_l
     return WEFT_OK;
 }
 
-const weft_data_plugin row_data_plugin = {
-    .struct_size = (uint32_t)sizeof(weft_data_plugin), .shape = rows_shape, .leaf = rows_leaf};
+const weft_data_plugin row_data_plugin = {.struct_size = (uint32_t)sizeof(weft_data_plugin),
+                                          .shape = rows_shape,
+                                          .leaf = rows_leaf};
 
 void row_data_golden(row_data *out, const char *name) {
     golden_batch batch;
@@ -97,8 +96,7 @@ void row_data_golden(row_data *out, const char *name) {
     leaf.starts = out->starts;
     leaf.positions = out->positions;
     ck_assert_int_eq(golden_data_plugin.leaf((weft_data *)(void *)&batch, &leaf, &request, NULL), WEFT_OK);
-    for (int32_t r = 0; r < out->rows; r++)
-        out->used[r] = out->length;
+    for (int32_t r = 0; r < out->rows; r++) out->used[r] = out->length;
     golden_batch_close(&batch);
 }
 
@@ -159,14 +157,11 @@ void train_rig_open(train_rig *out, const char *directory, row_data *data, const
     const train_rig empty = {.data_plugin = &row_data_plugin, .data = (weft_data *)(void *)data};
     const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA) & ~WEFT_NEEDS(WEFT_PART_TOKENIZER);
     weft_error err = WEFT_ERROR_INIT;
-    if (directory[0] == '/')
-        (void)snprintf(path, sizeof path, "%s", directory);
-    else
-        golden_path(path, sizeof path, directory);
+    if (directory[0] == '/') (void)snprintf(path, sizeof path, "%s", directory);
+    else golden_path(path, sizeof path, directory);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
     ck_assert_uint_le(n + 2, 32);
-    for (size_t i = 0; i < n; i++)
-        all[i + 2] = overrides[i];
+    for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
     *out = empty;
     ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_open(&out->engine, out->run, &err) == WEFT_OK, "%s", err.text);
@@ -195,8 +190,7 @@ weft_step_result train_rig_step(train_rig *rig, uint64_t step) {
 }
 
 void train_rig_steps(train_rig *rig, uint64_t steps) {
-    for (uint64_t s = 1; s <= steps; s++)
-        (void)train_rig_step(rig, s);
+    for (uint64_t s = 1; s <= steps; s++) (void)train_rig_step(rig, s);
 }
 
 double train_rig_evaluate(train_rig *rig) {

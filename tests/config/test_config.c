@@ -155,8 +155,7 @@ START_TEST(rows_may_be_larger_than_ours) {
         weft_key key;
         uint64_t newer[2];
     } rows[host_config_n_keys];
-    for (int i = 0; i < host_config_n_keys; i++)
-        rows[i].key = host_config_keys()[i];
+    for (int i = 0; i < host_config_n_keys; i++) rows[i].key = host_config_keys()[i];
     write_text("run.ini", "[train]\nsteps = 4\ntrainable = x\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
     ck_assert_ok(weft_config_fill(config, &host, "train", &rows[0].key, host_config_n_keys, sizeof rows[0], &err));
@@ -202,8 +201,7 @@ static const struct {
 START_TEST(mistakes_are_refused_with_a_sentence) {
     ck_assert_int_eq(load_text(refused[_i].text), WEFT_E_USER);
     ck_assert_int_eq(err.code, WEFT_E_USER);
-    for (int k = 0; k < 3 && refused[_i].says[k] != NULL; k++)
-        ck_assert_says(err, refused[_i].says[k]);
+    for (int k = 0; k < 3 && refused[_i].says[k] != NULL; k++) ck_assert_says(err, refused[_i].says[k]);
 }
 END_TEST
 

@@ -62,15 +62,11 @@ static size_t mutate(char *text, size_t n) {
         memmove(text + at + length, text + at, n - at);
         memcpy(text + at, piece, length);
         return n + length;
-    case 1: /* delete */
-        memmove(text + at, text + at + gone, n - at - gone);
-        return n - gone;
+    case 1: /* delete */ memmove(text + at, text + at + gone, n - at - gone); return n - gone;
     case 2: /* another byte */
         if (at < n) text[at] = (char)pick(256);
         return n;
-    default: /* repeat a stretch */
-        memmove(text + at + gone, text + at, n - at);
-        return n + gone;
+    default: /* repeat a stretch */ memmove(text + at + gone, text + at, n - at); return n + gone;
     }
 }
 
@@ -116,8 +112,7 @@ START_TEST(mutated_text_is_read_or_refused) {
         size_t n = sizeof seed_text - 1;
         state = (uint64_t)round;
         memcpy(text, seed_text, n);
-        for (size_t i = pick(3) + (round > 0); i > 0; i--)
-            n = mutate(text, n);
+        for (size_t i = pick(3) + (round > 0); i > 0; i--) n = mutate(text, n);
         accepted += try_text(text, n);
     }
     printf("%d texts, %d accepted\n", ROUNDS, accepted);

@@ -109,8 +109,7 @@ static const struct {
 
 START_TEST(rules_are_held) {
     ck_assert_int_eq(load(refused[_i].text), WEFT_E_USER);
-    for (int k = 0; k < 2 && refused[_i].says[k] != NULL; k++)
-        ck_assert_says(err, refused[_i].says[k]);
+    for (int k = 0; k < 2 && refused[_i].says[k] != NULL; k++) ck_assert_says(err, refused[_i].says[k]);
 }
 END_TEST
 
@@ -122,8 +121,7 @@ START_TEST(good_combinations_pass) {
                                         "[train]\nsteps = 10\nepochs = none\n",
                                         "[run]\nseed = 9223372036854775807\n",
                                         "[plugins]\npin = " PIN ", " PIN "\n"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        ck_assert_ok(load(texts[i]));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ck_assert_ok(load(texts[i]));
 }
 END_TEST
 

@@ -237,10 +237,8 @@ START_TEST(values_arrive_as_their_c_type) {
         ck_assert_ok(weft_value_parse(&value, &key, rows[i].text, "/", &err));
         memcpy(&whole, value.bytes, 8);
         memcpy(&real, value.bytes, 8);
-        if (rows[i].type == WEFT_KEY_F64)
-            ck_assert(real == rows[i].real);
-        else
-            ck_assert_int_eq(whole, rows[i].whole);
+        if (rows[i].type == WEFT_KEY_F64) ck_assert(real == rows[i].real);
+        else ck_assert_int_eq(whole, rows[i].whole);
         weft_value_free(&value);
     }
 }

@@ -74,8 +74,7 @@ START_TEST(files_become_documents) {
     char expected[512], key[64], path[64];
     size_t bytes = keep_expected(expected, _i), n = 0;
     rig r = keeping();
-    while (n < 5 && files[_i].documents[n] != NULL)
-        n++;
+    while (n < 5 && files[_i].documents[n] != NULL) n++;
     write_bytes(files[_i].name, files[_i].bytes, files[_i].n > 0 ? (size_t)files[_i].n : strlen(files[_i].bytes));
     (void)snprintf(path, sizeof path, "data.path=%s", files[_i].name);
     (void)snprintf(key, sizeof key, "data.document=%s", files[_i].document);
@@ -144,12 +143,10 @@ static reference reference_cut(const char *text, size_t n, bool paragraphs) {
     for (size_t at = 0; at < n;) {
         size_t stop = at, next = 0;
         bool blank = true;
-        while (stop < n && text[stop] != '\n')
-            stop++;
+        while (stop < n && text[stop] != '\n') stop++;
         next = stop < n ? stop + 1 : n;
         if (stop < n && stop > at && text[stop - 1] == '\r') stop--;
-        for (size_t i = at; i < stop; i++)
-            blank = blank && strchr(" \t\r", text[i]) != NULL && text[i] != '\0';
+        for (size_t i = at; i < stop; i++) blank = blank && strchr(" \t\r", text[i]) != NULL && text[i] != '\0';
         if (!paragraphs && stop > at) emit(&out, text + at, stop - at);
         if (paragraphs && blank && end > 0) {
             emit(&out, text + begin, end - begin);
@@ -177,8 +174,7 @@ START_TEST(random_bytes_are_cut_alike) {
         const char *const overrides[] = {"data.path=a.txt", keys[paragraphs], NULL};
         weft_error err = WEFT_ERROR_INIT;
         rig r = keeping();
-        for (size_t i = 0; i < n; i++)
-            text[i] = letters[chance(&state, sizeof letters - 1)];
+        for (size_t i = 0; i < n; i++) text[i] = letters[chance(&state, sizeof letters - 1)];
         write_bytes("a.txt", text, n);
         expected = reference_cut(text, n, paragraphs != 0);
         if (expected.documents > 0) {
@@ -388,8 +384,7 @@ static const struct {
 
 static weft_status make_from(rig *r, const char *const *keys, weft_error *err) {
     const char *overrides[6] = {NULL};
-    for (int i = 0; i < 4 && keys[i] != NULL; i++)
-        overrides[i] = keys[i];
+    for (int i = 0; i < 4 && keys[i] != NULL; i++) overrides[i] = keys[i];
     return rig_make(r, overrides, err);
 }
 
@@ -407,8 +402,7 @@ START_TEST(errors_are_sentences) {
     ck_assert_int_eq(err.code, errors[_i].status);
     ck_assert_uint_eq(err.struct_size, sizeof err);
     ck_assert_ptr_null(r.data);
-    for (int i = 0; i < 3 && errors[_i].says[i] != NULL; i++)
-        ck_assert_says(err, errors[_i].says[i]);
+    for (int i = 0; i < 3 && errors[_i].says[i] != NULL; i++) ck_assert_says(err, errors[_i].says[i]);
     ck_assert_msg(weft_text_is_clean(err.text, strlen(err.text)), "%s", err.text);
     rig_end(&r);
 }
@@ -523,8 +517,7 @@ START_TEST(no_memory_is_a_sentence) {
     static const char *const by_number[] = {"data.path=a.jsonl", "data.validation=0.4", "data.context=32", NULL};
     static const char *const by_file[] = {"data.path=a.jsonl", "data.validation=v.txt", "data.document=line", NULL};
     FILE *file = fopen("a.jsonl", "wb");
-    for (int i = 0; i < 300; i++)
-        (void)fprintf(file, "{\"text\": \"document %d%*s\"}\n", i, i * 3 + 1, "x");
+    for (int i = 0; i < 300; i++) (void)fprintf(file, "{\"text\": \"document %d%*s\"}\n", i, i * 3 + 1, "x");
     ck_assert_int_eq(fclose(file), 0);
     write_text("v.txt", "one\ntwo\n");
     starve(by_number);
@@ -544,12 +537,10 @@ static size_t mutate(char *text, size_t n, uint64_t *state) {
     static const char favourites[] = "\"\\{}[]:,\n\r\0\xff 0u-e";
     for (uint32_t times = 1 + chance(state, 4); times > 0 && n > 1; times--) {
         const size_t at = chance(state, (uint32_t)n);
-        const char byte =
-            chance(state, 3) > 0 ? favourites[chance(state, sizeof favourites - 1)] : (char)chance(state, 256);
+        const char byte = chance(state, 3) > 0 ? favourites[chance(state, sizeof favourites - 1)]
+                                               : (char)chance(state, 256);
         switch (chance(state, 4)) {
-        case 0:
-            text[at] = byte;
-            break;
+        case 0: text[at] = byte; break;
         case 1: {
             const size_t cut = 1 + chance(state, (uint32_t)(n - at < 20 ? n - at : 20));
             memmove(text + at, text + at + cut, n - at - cut);
@@ -561,8 +552,7 @@ static size_t mutate(char *text, size_t n, uint64_t *state) {
             text[at] = byte;
             n++;
             break;
-        default:
-            text[at] = (char)(text[at] ^ (1 << chance(state, 8)));
+        default: text[at] = (char)(text[at] ^ (1 << chance(state, 8)));
         }
     }
     return n;
@@ -572,8 +562,7 @@ static size_t mutate(char *text, size_t n, uint64_t *state) {
 static void check_complaint(const weft_error *err, const char *text, size_t n) {
     const char *at = strstr(err->text, "fuzz.jsonl");
     unsigned line = 0, lines = 1;
-    for (size_t i = 0; i < n; i++)
-        lines += text[i] == '\n';
+    for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
     must(at != NULL);
     if (sscanf(at, "fuzz.jsonl:%u:", &line) != 1) {
         if (strstr(at, "gives no row") == NULL && strstr(at, "is an empty file") == NULL) ck_abort_msg("%s", err->text);

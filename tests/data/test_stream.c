@@ -8,8 +8,7 @@
 /* n documents of one full row each: document d is row content d. */
 static void make_rows_of(rig *r, int n, uint64_t seed) {
     int *lengths = malloc((size_t)n * sizeof *lengths);
-    for (int d = 0; d < n; d++)
-        lengths[d] = 5;
+    for (int d = 0; d < n; d++) lengths[d] = 5;
     write_numbered("d.txt", 0, lengths, n);
     free(lengths);
     *r = rig_of(1);
@@ -27,8 +26,7 @@ static int document_at(const rig *r, uint64_t row) {
 }
 
 static void read_epoch(const rig *r, int *out, int n, uint64_t epoch) {
-    for (int i = 0; i < n; i++)
-        out[i] = document_at(r, epoch * (uint64_t)n + (uint64_t)i);
+    for (int i = 0; i < n; i++) out[i] = document_at(r, epoch * (uint64_t)n + (uint64_t)i);
 }
 
 static bool is_permutation(const int *order, int n) {
@@ -65,15 +63,13 @@ START_TEST(epochs_and_seeds_differ) {
     for (int k = 0; k < 3; k++) {
         rig r;
         make_rows_of(&r, N, seeds[k]);
-        for (int epoch = 0; epoch < EPOCHS; epoch++)
-            read_epoch(&r, orders[k * EPOCHS + epoch], N, (uint64_t)epoch);
+        for (int epoch = 0; epoch < EPOCHS; epoch++) read_epoch(&r, orders[k * EPOCHS + epoch], N, (uint64_t)epoch);
         rig_end(&r);
     }
     for (int a = 0; a < 3 * EPOCHS; a++)
         for (int b = 0; b < a; b++) {
             int same = 0;
-            for (int i = 0; i < N; i++)
-                same += orders[a][i] == orders[b][i];
+            for (int i = 0; i < N; i++) same += orders[a][i] == orders[b][i];
             ck_assert_msg(same < 12, "orders %d and %d agree in %d of %d places", a, b, same, N);
         }
 }
@@ -88,8 +84,7 @@ START_TEST(orders_are_even) {
     make_rows_of(&r, N, 7);
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
         read_epoch(&r, order, N, epoch);
-        for (int i = 0; i < N; i++)
-            counts[i][order[i]]++;
+        for (int i = 0; i < N; i++) counts[i][order[i]]++;
     }
     for (int i = 0; i < N; i++)
         for (int d = 0; d < N; d++)
@@ -106,8 +101,7 @@ START_TEST(batches_run_across_epoch_ends) {
     for (uint64_t first = 0; first < 40; first += 4) {
         rig_leaf leaf = rig_read(&r, WEFT_SPLIT_TRAIN, first, 4);
         ck_assert_int_eq(leaf.leaf.n_targets, 16); /* no row of the stream is padding */
-        for (uint64_t i = 0; i < 4; i++)
-            ck_assert_int_eq(leaf.leaf.ids[i * 4] / MOST_IDS, document_at(&r, first + i));
+        for (uint64_t i = 0; i < 4; i++) ck_assert_int_eq(leaf.leaf.ids[i * 4] / MOST_IDS, document_at(&r, first + i));
         rig_leaf_free(&leaf);
     }
     rig_end(&r);
@@ -171,8 +165,7 @@ static void documents_of(const rig *r, int32_t split, char *seen) {
             if (leaf.leaf.weights[t] > 0) seen[leaf.leaf.ids[t] / MOST_IDS] = 1;
         rig_leaf_free(&leaf);
     }
-    for (int d = 0; d < DOCUMENTS; d++)
-        count += seen[d] == 1;
+    for (int d = 0; d < DOCUMENTS; d++) count += seen[d] == 1;
     ck_assert_uint_eq(count, info.documents);
 }
 
@@ -201,16 +194,14 @@ static void split_with(char *out, const char *validation, uint64_t seed, const c
 
 static int ones(const char *marks) {
     int n = 0;
-    for (int d = 0; d < DOCUMENTS; d++)
-        n += marks[d];
+    for (int d = 0; d < DOCUMENTS; d++) n += marks[d];
     return n;
 }
 
 /* Every fourth document is useful to nobody where idle. */
 static uint64_t write_documents(int idle) {
     int lengths[DOCUMENTS];
-    for (int d = 0; d < DOCUMENTS; d++)
-        lengths[d] = idle && d % 4 == 3 ? d % 2 : 2 + d * 7 % 31;
+    for (int d = 0; d < DOCUMENTS; d++) lengths[d] = idle && d % 4 == 3 ? d % 2 : 2 + d * 7 % 31;
     write_numbered("d.txt", 0, lengths, DOCUMENTS);
     return idle ? 30 : 40;
 }
@@ -241,8 +232,7 @@ START_TEST(the_split_comes_from_the_seed) {
         split_with(first, "8", seed, "data.context=16", useful);
         split_with(other, "8", seed + 1000, "data.context=16", useful);
         differ += memcmp(first, other, DOCUMENTS) != 0;
-        for (int d = 0; d < DOCUMENTS; d++)
-            taken[d] += first[d];
+        for (int d = 0; d < DOCUMENTS; d++) taken[d] += first[d];
         if (seed > 5) continue;
         split_with(again, "0.2", seed, "data.context=16", useful);
         split_with(longer, "8", seed, "data.context=5", useful);
@@ -356,8 +346,7 @@ START_TEST(the_fingerprint_tells_different_rows_apart) {
     enum { N = sizeof variants / sizeof *variants };
     uint64_t prints[N + 2];
     write_prints();
-    for (int i = 0; i < N; i++)
-        prints[i] = print_of(&variants[i], 1, 0);
+    for (int i = 0; i < N; i++) prints[i] = print_of(&variants[i], 1, 0);
     prints[N] = print_of(&variants[0], 2, 0);
     prints[N + 1] = print_of(&variants[0], 1, 1);
     for (int a = 0; a < N + 2; a++)
@@ -410,8 +399,7 @@ static uint64_t see(const rig *r) {
     for (int split = 0; split < 3; split++) {
         const weft_split_info info = rig_split(r, split);
         rig_leaf leaf = rig_read(r, split, 0, (int32_t)info.rows);
-        for (int32_t i = 0; i < (int32_t)info.rows; i++)
-            hash = hash * 31 + rig_row_hash(&leaf, i);
+        for (int32_t i = 0; i < (int32_t)info.rows; i++) hash = hash * 31 + rig_row_hash(&leaf, i);
         hash = hash * 31 + info.tokens;
         rig_leaf_free(&leaf);
     }
@@ -426,8 +414,7 @@ static void write_much(void) {
     ck_assert_ptr_nonnull(file);
     for (long written = 0; written < 6 << 20;) {
         const uint32_t n = chance(&state, 2000);
-        for (uint32_t i = 0; i < n; i++)
-            text[i] = (char)('a' + chance(&state, 26));
+        for (uint32_t i = 0; i < n; i++) text[i] = (char)('a' + chance(&state, 26));
         text[n] = '\0';
         written += fprintf(file, "{\"n\": 1, \"text\": \"%s\"}\n", text);
     }

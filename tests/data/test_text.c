@@ -97,15 +97,13 @@ static void check_epoch(const rig *r, int32_t split, const sample *s, uint64_t *
         const uint32_t most = (uint32_t)(info.rows - row);
         const int32_t rows = 1 + (int32_t)chance(state, most < 7 ? most : 7);
         rig_leaf leaf = rig_read(r, split, row, rows);
-        for (int i = 0; i < rows; i++)
-            check_row(&leaf.leaf, i, s, seen);
+        for (int i = 0; i < rows; i++) check_row(&leaf.leaf, i, s, seen);
         got += (uint64_t)leaf.leaf.n_targets;
         row += (uint64_t)rows;
         rig_leaf_free(&leaf);
     }
     for (int d = 0; d < s->n; d++) {
-        for (int i = 0; i < MOST_IDS; i++)
-            must(seen[d * MOST_IDS + i] == (i + 1 < s->lengths[d]));
+        for (int i = 0; i < MOST_IDS; i++) must(seen[d * MOST_IDS + i] == (i + 1 < s->lengths[d]));
         if (s->lengths[d] < 2) continue;
         documents++;
         tokens += (uint64_t)s->lengths[d];
@@ -174,8 +172,7 @@ START_TEST(rows_do_not_depend_on_the_batch) {
         for (int batch = 2; batch < 32; batch++)
             for (int first = 0; first + batch <= 64; first += batch) {
                 rig_leaf many = rig_read(&r, splits[k], (uint64_t)first, batch);
-                for (int i = 0; i < batch; i++)
-                    must(rig_row_hash(&many, i) == alone[first + i]);
+                for (int i = 0; i < batch; i++) must(rig_row_hash(&many, i) == alone[first + i]);
                 rig_leaf_free(&many);
             }
     }
@@ -200,8 +197,7 @@ START_TEST(past_the_end_there_is_padding) {
         }
         last = rig_read(&r, splits[k], info.rows - 1, 4);
         ck_assert_int_gt(last.leaf.n_targets, 0);
-        for (size_t at = (size_t)s.context; at < last.places; at++)
-            must(last.leaf.weights[at] == 0.0f);
+        for (size_t at = (size_t)s.context; at < last.places; at++) must(last.leaf.weights[at] == 0.0f);
         rig_leaf_free(&last);
     }
     rig_end(&r);
@@ -313,8 +309,7 @@ static int fewest_rows(const int *pieces, int n, int context, int *room, int row
 static int cut_pieces(int *out, const int *lengths, int n, int context) {
     int pieces = 0;
     for (int d = 0; d < n; d++)
-        for (int left = lengths[d] - 1; left > 0; left -= context)
-            out[pieces++] = left < context ? left : context;
+        for (int left = lengths[d] - 1; left > 0; left -= context) out[pieces++] = left < context ? left : context;
     return pieces;
 }
 
@@ -364,8 +359,7 @@ START_TEST(packing_is_near_the_best) {
         uint64_t rows;
         char key[32];
         rig r = rig_of(1);
-        for (int d = 0; d < n; d++)
-            lengths[d] = 2 + (int)chance(&state, (uint32_t)context);
+        for (int d = 0; d < n; d++) lengths[d] = 2 + (int)chance(&state, (uint32_t)context);
         ck_assert_int_eq(cut_pieces(pieces, lengths, n, context), n);
         best = fewest_rows(pieces, n, context, room, 0, n + 1);
         write_numbered("d.txt", 0, lengths, n);

@@ -29,8 +29,7 @@
 static inline void write_numbered(const char *name, int first, const int *lengths, int n) {
     FILE *file = fopen(name, "wb");
     ck_assert_ptr_nonnull(file);
-    for (int d = 0; d < n; d++)
-        (void)fprintf(file, "%d:%d\n", first + d, lengths[d]);
+    for (int d = 0; d < n; d++) (void)fprintf(file, "%d:%d\n", first + d, lengths[d]);
     ck_assert_int_eq(fclose(file), 0);
 }
 
@@ -74,8 +73,7 @@ static inline void rig_parallel_for(const weft_host *host, int64_t n, void (*bod
         weft_services()->parallel_for(weft_services(), n, body, context);
         return;
     }
-    for (int64_t i = 0; i < n; i++)
-        body(self->order == RIG_FORWARD ? i : n - 1 - i, context);
+    for (int64_t i = 0; i < n; i++) body(self->order == RIG_FORWARD ? i : n - 1 - i, context);
 }
 
 static inline void rig_progress(const weft_host *host, const char *what, double done, double total) {
@@ -134,8 +132,7 @@ static inline weft_status rig_put_numbers(const weft_ids_sink *sink, const char 
     copy[n] = '\0';
     ck_assert_msg(sscanf(copy, "%d:%d", &document, &count) == 2, "\"%s\"", copy);
     ck_assert_int_le(count, MOST_IDS);
-    for (int i = 0; i < count; i++)
-        ids[i] = document * MOST_IDS + i;
+    for (int i = 0; i < count; i++) ids[i] = document * MOST_IDS + i;
     return sink->put(sink->context, ids, (size_t)count);
 }
 
@@ -199,8 +196,7 @@ static inline rig rig_of(int numbered) {
 static inline weft_status rig_make(rig *self, const char *const *overrides, weft_error *err) {
     weft_status status;
     size_t n = 0;
-    while (overrides[n] != NULL)
-        n++;
+    while (overrides[n] != NULL) n++;
     self->job.context = &self->tokenizer;
     self->bytes = weft_services_bytes();
     self->plugin = rig_plugin();

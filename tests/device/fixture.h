@@ -85,14 +85,12 @@ static void load_plugin(void) {
     ck_assert_uint_eq(list->plugins->config_size, sizeof(int64_t));
     ck_assert_str_eq(list->plugins->keys[0].name, "threads");
     table = list->plugins->table;
-    for (i = 0; i < WAYS; i++)
-        devices[i] = make_device(way_threads[i]);
+    for (i = 0; i < WAYS; i++) devices[i] = make_device(way_threads[i]);
 }
 
 static void unload_plugin(void) {
     int i = 0;
-    for (i = 0; i < WAYS; i++)
-        table->destroy(devices[i]);
+    for (i = 0; i < WAYS; i++) table->destroy(devices[i]);
 }
 
 /* ---- bf16 ---- */
@@ -195,8 +193,7 @@ static weft_ref put_cells(run *r, const float *data, int64_t n, int32_t dtype) {
     weft_ref ref;
     if (dtype == WEFT_F32) return put_floats(r, data, n);
     half = data == NULL ? NULL : malloc((size_t)(n > 0 ? n : 1) * sizeof *half);
-    for (int64_t i = 0; half != NULL && i < n; i++)
-        half[i] = bf16_of(data[i]);
+    for (int64_t i = 0; half != NULL && i < n; i++) half[i] = bf16_of(data[i]);
     ref = put_at(r, half, n * 2, r->shift / 2);
     free(half);
     return ref;
@@ -211,8 +208,7 @@ static void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {
     half = malloc((size_t)(n > 0 ? n : 1) * sizeof *half);
     ck_assert_int_eq(table->read(r->device, NULL, half, ref, n * 2, &err), WEFT_OK);
     r->results = realloc(r->results, (size_t)(r->n_results + n) * 4);
-    for (int64_t i = 0; i < n; i++)
-        r->results[r->n_results++] = float_of_bf16(half[i]);
+    for (int64_t i = 0; i < n; i++) r->results[r->n_results++] = float_of_bf16(half[i]);
     free(half);
 }
 
@@ -296,15 +292,13 @@ static float number(void) {
 static float *numbers(int64_t n, float scale) {
     float *out = malloc((size_t)(n > 0 ? n : 1) * sizeof *out);
     int64_t i = 0;
-    for (i = 0; i < n; i++)
-        out[i] = number() * scale;
+    for (i = 0; i < n; i++) out[i] = number() * scale;
     return out;
 }
 /* Numbers that the type holds exactly. */
 static inline float *numbers_of(int32_t dtype, int64_t n, float scale) {
     float *out = numbers(n, scale);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = rounded(out[i], dtype);
+    for (int64_t i = 0; i < n; i++) out[i] = rounded(out[i], dtype);
     return out;
 }
 static inline double *zeros(int64_t n) {
@@ -341,8 +335,7 @@ static inline void expect_cells(const char *name, const float *got, const double
         expect_close_to(name, got, want, n, limit, floor);
         return;
     }
-    for (i = 0; i < n; i++)
-        largest = fmax(largest, fabs(want[i]));
+    for (i = 0; i < n; i++) largest = fmax(largest, fabs(want[i]));
     for (i = 0; i < n; i++) {
         EXPECT(fabs((double)got[i] - want[i]) <= fabs(want[i]) / 256 + 20 * limit * largest,
                "%s in bf16: element %lld is %.9g and should be %.9g", name, (long long)i, (double)got[i], want[i]);

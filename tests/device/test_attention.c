@@ -93,19 +93,15 @@ static double weigh(const attention_case *t, int64_t b, int64_t i, int64_t h, do
     const float *q = t->q + ((b * t->length + i) * t->heads + h) * d;
     double max = -INFINITY, sum = 0;
     int64_t j = 0, c = 0;
-    for (j = 0; j < rows_of(t); j++)
-        p[j] = 0;
+    for (j = 0; j < rows_of(t); j++) p[j] = 0;
     for (j = t->starts[b * t->length + i]; j <= place; j++) {
         const float *k = t->k + ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
-        for (c = 0; c < d; c++)
-            p[j] += (double)q[c] * (double)k[c];
+        for (c = 0; c < d; c++) p[j] += (double)q[c] * (double)k[c];
         p[j] /= sqrt((double)d);
         max = fmax(max, p[j]);
     }
-    for (j = t->starts[b * t->length + i]; j <= place; j++)
-        sum += p[j] = exp(p[j] - max);
-    for (j = 0; j <= place; j++)
-        p[j] /= sum;
+    for (j = t->starts[b * t->length + i]; j <= place; j++) sum += p[j] = exp(p[j] - max);
+    for (j = 0; j <= place; j++) p[j] /= sum;
     return max + log(sum);
 }
 
@@ -116,23 +112,17 @@ static void query_oracle(const attention_case *t, const oracle *w, int64_t b, in
     w->lse[(b * t->heads + h) * t->length + i] = weigh(t, b, i, h, p);
     for (j = 0; j <= t->past + i; j++) {
         const int64_t row = ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
-        for (c = 0; c < d; c++)
-            w->o[at + c] += p[j] * (double)t->v[row + c];
+        for (c = 0; c < d; c++) w->o[at + c] += p[j] * (double)t->v[row + c];
     }
-    for (c = 0; c < d; c++)
-        delta += (double)t->d_out[at + c] * (t->o != NULL ? (double)t->o[at + c] : w->o[at + c]);
+    for (c = 0; c < d; c++) delta += (double)t->d_out[at + c] * (t->o != NULL ? (double)t->o[at + c] : w->o[at + c]);
     for (j = 0; j <= t->past + i; j++) {
         const int64_t row = ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
         double slope = 0;
-        for (c = 0; c < d; c++)
-            slope += (double)t->d_out[at + c] * (double)t->v[row + c];
+        for (c = 0; c < d; c++) slope += (double)t->d_out[at + c] * (double)t->v[row + c];
         slope = p[j] * (slope - delta) / sqrt((double)d);
-        for (c = 0; c < d; c++)
-            w->dv[row + c] += p[j] * (double)t->d_out[at + c];
-        for (c = 0; c < d; c++)
-            w->dk[row + c] += slope * (double)t->q[at + c];
-        for (c = 0; c < d; c++)
-            w->dq[at + c] += slope * (double)t->k[row + c];
+        for (c = 0; c < d; c++) w->dv[row + c] += p[j] * (double)t->d_out[at + c];
+        for (c = 0; c < d; c++) w->dk[row + c] += slope * (double)t->q[at + c];
+        for (c = 0; c < d; c++) w->dq[at + c] += slope * (double)t->k[row + c];
     }
 }
 
@@ -143,8 +133,7 @@ static oracle attention_oracle(const attention_case *t) {
     int64_t b = 0, i = 0, h = 0;
     for (b = 0; b < t->batch; b++) {
         for (i = 0; i < t->length; i++) {
-            for (h = 0; h < t->heads; h++)
-                query_oracle(t, &w, b, i, h, p);
+            for (h = 0; h < t->heads; h++) query_oracle(t, &w, b, i, h, p);
         }
     }
     free(p);
@@ -267,8 +256,7 @@ START_TEST(attention_of_a_place_that_sees_nothing) {
         HOLDS(out[5 * 16 + i] == 0 && out[66 * 16 + i] == 0 && out[67 * 16 + i] != 0);
         HOLDS(back[5 * 16 + i] == 0 && back[66 * 16 + i] == 0 && back[67 * 16 + i] != 0);
     }
-    for (int64_t i = 0; i < 3 * 70 * 16; i++)
-        HOLDS(isfinite(back[i]));
+    for (int64_t i = 0; i < 3 * 70 * 16; i++) HOLDS(isfinite(back[i]));
     free(out), free(back);
     attention_free(&t);
 }
@@ -280,8 +268,7 @@ START_TEST(attention_of_large_scores_stays_finite) {
     oracle want;
     t.dtype = dtypes[_i];
     attention_make(&t);
-    for (int64_t i = 0; i < queries_of(&t); i++)
-        ((float *)t.q)[i] *= 128;
+    for (int64_t i = 0; i < queries_of(&t); i++) ((float *)t.q)[i] *= 128;
     want = attention_oracle(&t);
     out = every_way(attention_run, &t, "large scores");
     expect_cells("large scores", out, want.o, queries_of(&t), t.dtype, 1e-3, 0);

@@ -56,11 +56,9 @@ static void norm_oracle(const norm_case *t, double *y, double *rstd, double *dx,
     for (r = 0; r < t->rows; r++) {
         const float *x = t->x + r * t->width, *dy = t->dy + r * t->width;
         double mean = 0, along = 0;
-        for (i = 0; i < t->width; i++)
-            mean += (double)x[i] * (double)x[i] / (double)t->width;
+        for (i = 0; i < t->width; i++) mean += (double)x[i] * (double)x[i] / (double)t->width;
         rstd[r] = 1 / sqrt(mean + 1e-5);
-        for (i = 0; i < t->width; i++)
-            along += (double)dy[i] * (double)t->gain[i] * (double)x[i];
+        for (i = 0; i < t->width; i++) along += (double)dy[i] * (double)t->gain[i] * (double)x[i];
         along *= rstd[r] * rstd[r] * rstd[r] / (double)t->width;
         for (i = 0; i < t->width; i++) {
             y[r * t->width + i] = (double)x[i] * rstd[r] * (double)t->gain[i];
@@ -97,8 +95,7 @@ static void norm_check(int64_t rows, int64_t width, int32_t dtype) {
         HOLDS(dtype == WEFT_BF16 || added[i] == t.dx[i] + set[i]);
     }
     expect_cells("rms_norm dx, accumulating", added, dx, n, dtype, 2e-6, 0.1);
-    for (i = 0; i < width; i++)
-        HOLDS(added[n + i] == t.dgain[i] + set[n + i]);
+    for (i = 0; i < width; i++) HOLDS(added[n + i] == t.dgain[i] + set[n + i]);
     free(y), free(rstd), free(dx), free(dgain), free(out), free(set), free(added), free(alone);
     free((void *)t.x), free((void *)t.gain), free((void *)t.dy), free((void *)t.dx), free((void *)t.dgain);
 }
@@ -190,8 +187,7 @@ static void rope_check(int64_t rows, int64_t heads, int64_t head_dim, int32_t dt
     rope_case t = {.rows = rows, .heads = heads, .head_dim = head_dim, .dtype = dtype};
     int32_t *positions = malloc((size_t)rows * sizeof *positions);
     int way = 0;
-    for (int64_t r = 0; r < rows; r++)
-        positions[r] = (int32_t)(r * 11 % ROPE_PLACES);
+    for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)(r * 11 % ROPE_PLACES);
     t.positions = positions;
     t.x = numbers_of(dtype, n, 1), t.y = numbers_of(dtype, n, 1), t.table = numbers(ROPE_PLACES * head_dim, 1);
     for (way = 0; way < 6; way++) {
@@ -341,8 +337,7 @@ START_TEST(add_apart_and_in_place) {
         t.a = numbers_of(t.dtype, t.n, 1), t.b = numbers_of(t.dtype, t.n, 1);
         for (t.on = 0; t.on < 3; t.on++) {
             float *got = every_way(add_run, &t, "add");
-            for (int64_t i = 0; i < t.n; i++)
-                HOLDS(got[i] == rounded(t.a[i] + t.b[i], t.dtype));
+            for (int64_t i = 0; i < t.n; i++) HOLDS(got[i] == rounded(t.a[i] + t.b[i], t.dtype));
             free(got);
         }
         free((void *)t.a), free((void *)t.b);
@@ -358,8 +353,7 @@ START_TEST(bf16_at_its_edges) {
     for (int64_t n = 1; n <= 70; n += 23) { /* in whole vectors and in parts of one */
         add_case t = {.n = n * 7, .dtype = WEFT_BF16};
         float *left = numbers(t.n, 1), *right = numbers(t.n, 1), *got = NULL;
-        for (int64_t i = 0; i < t.n; i++)
-            left[i] = a[i % 7], right[i] = b[i % 7];
+        for (int64_t i = 0; i < t.n; i++) left[i] = a[i % 7], right[i] = b[i % 7];
         t.a = left, t.b = right;
         got = every_way(add_run, &t, "add");
         for (int64_t i = 0; i < t.n; i++)
@@ -384,11 +378,11 @@ START_TEST(elementwise_refuses_what_does_not_fit) {
                             {&args.dy, "operand dy", cell, false},
                             {&args.dgate, "operand dgate", cell, true},
                             {&args.dup, "operand dup", cell, true}};
-    named_ref both[] = {
-        {&add.a, "operand a", cell, false}, {&add.b, "operand b", cell, false}, {&add.y, "operand y", cell, false}};
+    named_ref both[] = {{&add.a, "operand a", cell, false},
+                        {&add.b, "operand b", cell, false},
+                        {&add.y, "operand y", cell, false}};
     weft_ref *all[] = {&args.gate, &args.up, &args.y, &args.dy, &args.dgate, &args.dup, &add.a, &add.b, &add.y};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        *all[i] = put_cells(&r, NULL, 5, dtypes[_i]);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = put_cells(&r, NULL, 5, dtypes[_i]);
     REFUSES(&r, swiglu, &args, forward);
     REFUSES(&r, swiglu_backward, &args, backward);
     REFUSES(&r, add, &add, both);
@@ -454,27 +448,22 @@ static void embedding_check(int64_t rows, int64_t width, int64_t vocab, int32_t 
     int32_t *ids = malloc((size_t)rows * sizeof *ids);
     float *sum = calloc((size_t)(vocab * width), sizeof *sum), *got = NULL;
     int64_t r = 0, i = 0;
-    for (r = 0; r < rows; r++)
-        ids[r] = (int32_t)(r % 4 == 0 ? vocab - 1 : (r * 31) % ((vocab + 1) / 2));
+    for (r = 0; r < rows; r++) ids[r] = (int32_t)(r % 4 == 0 ? vocab - 1 : (r * 31) % ((vocab + 1) / 2));
     t.ids = ids;
     t.table = numbers_of(dtype_table, vocab * width, 1), t.dy = numbers_of(dtype, rows * width, 1),
     t.dtable = numbers(vocab * width, 1);
     got = every_way(embedding_run, &t, "embedding");
-    for (i = 0; i < rows * width; i++)
-        HOLDS(got[i] == rounded(t.table[ids[i / width] * width + i % width], dtype));
+    for (i = 0; i < rows * width; i++) HOLDS(got[i] == rounded(t.table[ids[i / width] * width + i % width], dtype));
     free(got);
     for (r = 0; r < rows; r++) {
-        for (i = 0; i < width; i++)
-            sum[ids[r] * width + i] += t.dy[r * width + i];
+        for (i = 0; i < width; i++) sum[ids[r] * width + i] += t.dy[r * width + i];
     }
     got = every_way(embedding_backward_run, &t, "embedding_backward");
-    for (i = 0; i < vocab * width; i++)
-        HOLDS(got[i] == sum[i]);
+    for (i = 0; i < vocab * width; i++) HOLDS(got[i] == sum[i]);
     free(got);
     t.accumulate = 1;
     got = every_way(embedding_backward_run, &t, "embedding_backward, accumulating");
-    for (i = 0; i < vocab * width; i++)
-        HOLDS(got[i] == t.dtable[i] + sum[i]);
+    for (i = 0; i < vocab * width; i++) HOLDS(got[i] == t.dtable[i] + sum[i]);
     free(got), free(sum), free(ids);
     free((void *)t.table), free((void *)t.dy), free((void *)t.dtable);
 }
@@ -541,12 +530,10 @@ static void square_run(run *r, const void *data) {
 static double square_oracle(const float *x, int64_t n) {
     int64_t blocks = (n + 63) / 64, i = 0;
     double *v = zeros(blocks), sum = 0;
-    for (i = 0; i < n; i++)
-        v[i / 64] += (double)x[i] * (double)x[i];
+    for (i = 0; i < n; i++) v[i / 64] += (double)x[i] * (double)x[i];
     while (blocks > 1) {
         const int64_t next = (blocks + 1) / 2;
-        for (i = 0; i < next; i++)
-            v[i] = 2 * i + 1 < blocks ? v[2 * i] + v[2 * i + 1] : v[2 * i];
+        for (i = 0; i < next; i++) v[i] = 2 * i + 1 < blocks ? v[2 * i] + v[2 * i + 1] : v[2 * i];
         blocks = next;
     }
     sum = v[0];
@@ -559,8 +546,7 @@ START_TEST(square_sum_has_the_declared_order) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         square_case t = {.n = sizes[s]};
         float *x = numbers(t.n, 1), *got = NULL;
-        for (int64_t i = 0; i < t.n; i += 3)
-            x[i] *= 1e-4f;
+        for (int64_t i = 0; i < t.n; i += 3) x[i] *= 1e-4f;
         t.x = x;
         got = every_way(square_run, &t, "square_sum");
         HOLDS(double_of(got) == square_oracle(x, t.n));
@@ -762,14 +748,12 @@ static void convert_round_trips(int32_t dtype, uint32_t last) {
     float *wide = malloc((size_t)n * 4), *middle = malloc((size_t)n * 4), *close = malloc((size_t)n * 4);
     weft_ref halves, floats;
     int64_t i = 0;
-    for (i = 0; i < n; i++)
-        half[i] = (uint16_t)i;
+    for (i = 0; i < n; i++) half[i] = (uint16_t)i;
     halves = put(&r, half, n * 2);
     floats = put(&r, NULL, n * 4);
     ck_assert_int_eq(table->convert(r.device, NULL, floats, WEFT_F32, halves, dtype, n, &err), WEFT_OK);
     ck_assert_int_eq(table->read(r.device, NULL, wide, floats, n * 4, &err), WEFT_OK);
-    for (i = 1; i < n; i++)
-        HOLDS(wide[i] > wide[i - 1]);
+    for (i = 1; i < n; i++) HOLDS(wide[i] > wide[i - 1]);
     for (i = 0; i < n - 1; i++) {
         middle[i] = (float)(((double)wide[i] + (double)wide[i + 1]) / 2);
         close[i] = nextafterf(middle[i], INFINITY);
@@ -779,8 +763,7 @@ static void convert_round_trips(int32_t dtype, uint32_t last) {
         ck_assert_int_eq(table->write(r.device, NULL, floats, from, (n - 1) * 4, &err), WEFT_OK);
         ck_assert_int_eq(table->convert(r.device, NULL, halves, dtype, floats, WEFT_F32, n - 1, &err), WEFT_OK);
         ck_assert_int_eq(table->read(r.device, NULL, again, halves, (n - 1) * 2, &err), WEFT_OK);
-        for (i = 0; i < n - 1; i++)
-            HOLDS(again[i] == (step == 0 ? i : step == 1 ? i + (i & 1) : i + 1));
+        for (i = 0; i < n - 1; i++) HOLDS(again[i] == (step == 0 ? i : step == 1 ? i + (i & 1) : i + 1));
     }
     end_run(&r);
     free(half), free(again), free(wide), free(middle), free(close);
@@ -848,8 +831,7 @@ START_TEST(memory_moves_in_out_and_within) {
     char *from = malloc((size_t)n), *to = malloc((size_t)n);
     weft_stream *stream = NULL;
     weft_mark *mark = NULL;
-    for (int64_t i = 0; i < n; i++)
-        from[i] = (char)(i * 37 + i / 4096);
+    for (int64_t i = 0; i < n; i++) from[i] = (char)(i * 37 + i / 4096);
     ck_assert_int_eq(table->stream_create(d, &stream, &err), WEFT_OK);
     ck_assert_int_eq(table->alloc(d, &a.buffer, n, &err), WEFT_OK);
     ck_assert_int_eq(table->alloc(d, &b.buffer, n + 12, &err), WEFT_OK);
@@ -863,8 +845,7 @@ START_TEST(memory_moves_in_out_and_within) {
     ck_assert_mem_eq(from, to, (size_t)n);
     ck_assert_int_eq(table->fill(d, stream, b, 0x12345678u, n / 4, &err), WEFT_OK);
     ck_assert_int_eq(table->read(d, stream, to, b, n, &err), WEFT_OK);
-    for (int64_t i = 0; i < n / 4; i++)
-        HOLDS(((uint32_t *)(void *)to)[i] == 0x12345678u);
+    for (int64_t i = 0; i < n / 4; i++) HOLDS(((uint32_t *)(void *)to)[i] == 0x12345678u);
     table->stream_destroy(d, stream);
     table->release(d, a.buffer);
     table->release(d, b.buffer);
@@ -879,8 +860,7 @@ START_TEST(memory_within_one_buffer_and_not_beyond) {
     const int64_t n = 100000;
     weft_ref a = {NULL, 0}, b = {NULL, 8};
     char *from = malloc((size_t)n), *to = malloc((size_t)n);
-    for (int64_t i = 0; i < n; i++)
-        from[i] = (char)(i * 37 + i / 4096);
+    for (int64_t i = 0; i < n; i++) from[i] = (char)(i * 37 + i / 4096);
     ck_assert_int_eq(table->alloc(d, &a.buffer, n + 12, &err), WEFT_OK);
     b.buffer = a.buffer;
     ck_assert_int_eq(table->write(d, NULL, a, from, n, &err), WEFT_OK);

@@ -46,8 +46,7 @@ static void matmul_case_run(run *r, const void *data) {
 static double *matmul_oracle(const matmul_case *t, const weft_matmul *args) {
     double *c = zeros(t->c_size);
     int64_t i = 0, j = 0, p = 0;
-    for (i = 0; i < t->c_size; i++)
-        c[i] = (double)t->c[i]; /* between rows nothing changes */
+    for (i = 0; i < t->c_size; i++) c[i] = (double)t->c[i]; /* between rows nothing changes */
     for (i = 0; i < t->m; i++) {
         for (j = 0; j < t->n; j++) {
             double sum = 0;
@@ -134,8 +133,7 @@ END_TEST
 
 /* More of the inner dimension than one panel holds, in every form, and no count a multiple of anything. */
 START_TEST(products_of_long_inner_dimensions) {
-    for (int form = 0; form < 4; form++)
-        matmul_check(all_types[_i], 9, 161, 1057, form & 1, form >> 1, 1);
+    for (int form = 0; form < 4; form++) matmul_check(all_types[_i], 9, 161, 1057, form & 1, form >> 1, 1);
 }
 END_TEST
 
@@ -168,10 +166,8 @@ START_TEST(products_are_those_of_rounded_operands) {
     t.a = a, t.b = b, t.c = c, t.a_size = 130 * 700, t.b_size = 210 * 700, t.c_size = 130 * 210;
     exact = matmul_oracle(&t, &args);
     got = every_way(rounded_run, &t, "rounded operands");
-    for (int64_t i = 0; i < t.a_size; i++)
-        a[i] = bf16_near(a[i]);
-    for (int64_t i = 0; i < t.b_size; i++)
-        b[i] = bf16_near(b[i]);
+    for (int64_t i = 0; i < t.a_size; i++) a[i] = bf16_near(a[i]);
+    for (int64_t i = 0; i < t.b_size; i++) b[i] = bf16_near(b[i]);
     near = matmul_oracle(&t, &args);
     expect_close("rounded operands", got, near, t.c_size, 1e-6);
     for (int64_t i = 0; i < t.c_size; i++) {
@@ -218,8 +214,7 @@ START_TEST(products_of_nothing) {
     args.accumulate = 0;
     RUN(&r, matmul, &args);
     get_cells(&r, args.c, 6, args.dtype_c);
-    for (int i = 6; i < 12; i++)
-        HOLDS(r.results[i] == 0);
+    for (int i = 6; i < 12; i++) HOLDS(r.results[i] == 0);
     args.m = 0;
     RUN(&r, matmul, &args);
     end_run(&r);
@@ -339,21 +334,17 @@ static double head_oracle(const head_case *t, double *dx, double *dw) {
         if (t->weights[r] == 0) continue;
         for (v = 0; v < t->vocab; v++) {
             logits[v] = 0;
-            for (i = 0; i < d; i++)
-                logits[v] += (double)t->x[r * d + i] * (double)t->w[v * d + i];
+            for (i = 0; i < d; i++) logits[v] += (double)t->x[r * d + i] * (double)t->w[v * d + i];
             max = fmax(max, logits[v]);
         }
-        for (v = 0; v < t->vocab; v++)
-            sum += exp(logits[v] - max);
+        for (v = 0; v < t->vocab; v++) sum += exp(logits[v] - max);
         loss += (double)t->weights[r] * (max + log(sum) - logits[t->targets[r]]);
         for (v = 0; v < t->vocab; v++) {
             const double p = exp(logits[v] - max) / sum;
             double g = (double)t->weights[r] * (p - (v == t->targets[r]));
             if (t->dtype == WEFT_BF16) g = (double)bf16_near((float)g); /* an operand of two products */
-            for (i = 0; i < d; i++)
-                dx[r * d + i] += g * (double)t->w[v * d + i];
-            for (i = 0; i < d; i++)
-                dw[v * d + i] += g * (double)t->x[r * d + i];
+            for (i = 0; i < d; i++) dx[r * d + i] += g * (double)t->w[v * d + i];
+            for (i = 0; i < d; i++) dw[v * d + i] += g * (double)t->x[r * d + i];
         }
     }
     free(logits);
@@ -373,8 +364,7 @@ static head_case head_make(int64_t rows, int64_t width, int64_t vocab, bool spoi
         weights[r] = r % 3 == 1 ? 0.0f : weights[r] + 1.25f;
         if (r % 3 != 1 || !spoilt) continue;
         targets[r] = -100;
-        for (i = 0; i < width; i++)
-            x[r * width + i] = NAN;
+        for (i = 0; i < width; i++) x[r * width + i] = NAN;
     }
     t.x = x;
     t.weights = weights;
@@ -400,12 +390,10 @@ static void head_check(int64_t rows, int64_t width, int64_t vocab, int32_t dtype
     ck_assert_double_eq(double_of(set), double_of(loss));
     expect_cells("dx of the head", set + 2, dx, rows * width, dtype, limit, 0);
     expect_close("dw of the head", set + at_dw, dw, vocab * width, limit);
-    for (i = 0; i < rows * width; i++)
-        HOLDS(t.weights[i / width] != 0 || set[2 + i] == 0);
+    for (i = 0; i < rows * width; i++) HOLDS(t.weights[i / width] != 0 || set[2 + i] == 0);
     t.accumulate = 1;
     added = every_way(head_case_run, &t, "head_loss_grad, accumulating");
-    for (i = 0; i < vocab * width; i++)
-        HOLDS(added[at_dw + i] == t.dw[i] + set[at_dw + i]);
+    for (i = 0; i < vocab * width; i++) HOLDS(added[at_dw + i] == t.dw[i] + set[at_dw + i]);
     t.want_dx = t.accumulate = 0;
     lone = every_way(head_case_run, &t, "head_loss_grad without dx");
     ck_assert_mem_eq(lone + 2, set + at_dw, (size_t)(vocab * width) * 4);
@@ -426,8 +414,7 @@ START_TEST(head_of_large_logits_stays_finite) {
     head_case t = head_make(5, 16, 700, false, dtypes[_i]);
     float *x = (float *)t.x, *got = NULL;
     double *dx = zeros(5 * 16), *dw = zeros(700 * 16), want = 0;
-    for (int i = 0; i < 80; i++)
-        x[i] *= 64;
+    for (int i = 0; i < 80; i++) x[i] *= 64;
     want = head_oracle(&t, dx, dw);
     t.grad = 1;
     got = every_way(head_case_run, &t, "head of large logits");
@@ -441,12 +428,10 @@ END_TEST
 START_TEST(head_without_any_weight_gives_zeros) {
     head_case t = head_make(6, 4, 11, true, dtypes[_i]);
     float *weights = (float *)t.weights, *got = NULL;
-    for (int i = 0; i < 6; i++)
-        weights[i] = 0;
+    for (int i = 0; i < 6; i++) weights[i] = 0;
     t.grad = 1;
     got = every_way(head_case_run, &t, "head without weights");
-    for (int i = 0; i < 2 + 24 + 44; i++)
-        HOLDS(got[i] == 0);
+    for (int i = 0; i < 2 + 24 + 44; i++) HOLDS(got[i] == 0);
     free(got);
     t.accumulate = 1;
     got = every_way(head_case_run, &t, "head without weights, accumulating");

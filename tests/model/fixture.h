@@ -37,8 +37,7 @@ static inline void fixture_host_release(const weft_host *host, void *memory) {
 static inline void fixture_host_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t, void *),
                                              void *context) {
     (void)host;
-    for (int64_t i = n - 1; i >= 0; i--)
-        body(i, context); /* backwards: no order may be counted on */
+    for (int64_t i = n - 1; i >= 0; i--) body(i, context); /* backwards: no order may be counted on */
 }
 
 static inline void fixture_host_progress(const weft_host *host, const char *what, double done, double total) {

@@ -53,8 +53,7 @@ static inline weft_status memory_fill(weft_device *device, weft_stream *s, weft_
     (void)device;
     (void)s;
     (void)err;
-    for (int64_t i = 0; i < words; i++)
-        memcpy(at + 4 * i, &pattern, 4);
+    for (int64_t i = 0; i < words; i++) memcpy(at + 4 * i, &pattern, 4);
     return WEFT_OK;
 }
 

@@ -89,8 +89,7 @@ START_TEST(blocks_are_units_and_the_rest_is_the_root) {
     ck_assert_int_eq(l->n_units, 4);
     ck_assert_int_eq(l->n_groups, 4);
     ck_assert_int_eq(l->n_trainable_groups, 4);
-    for (int i = 0; i < 4; i++)
-        ck_assert_str_eq(l->units[i].name, names[i]);
+    for (int i = 0; i < 4; i++) ck_assert_str_eq(l->units[i].name, names[i]);
     ck_assert_int_eq(l->groups[0].n_members, 2); /* the embedding, which is the head, too; the last norm */
     ck_assert_int_eq(l->groups[1].n_members, 9);
     weft_layout_destroy(l);
@@ -112,8 +111,7 @@ START_TEST(the_policy_sees_the_tree_with_tied_storage_once) {
     ck_assert_int_eq(seen[weft_declared_module(d, "model.layers")].is_block, 0);
     ck_assert_int_eq(seen[weft_declared_module(d, "model.layers.1.mlp")].is_block, 0);
     ck_assert_int_eq(seen[weft_declared_module(d, "model.embed_tokens")].own_parameters, 97 * 24);
-    for (uint32_t m = 0; m < n_seen; m++)
-        ck_assert_int_lt(seen[m].parent, (int32_t)m); /* parents first */
+    for (uint32_t m = 0; m < n_seen; m++) ck_assert_int_lt(seen[m].parent, (int32_t)m); /* parents first */
     weft_layout_destroy(l);
     weft_declared_destroy(d);
 }
@@ -196,8 +194,7 @@ static weft_declared *model_of(int width, int layers) {
 
 static double padding(const weft_declared *d, int64_t grid) {
     double more = 0;
-    for (int32_t p = 0; p < d->n_parameters; p++)
-        more += (double)((grid - d->parameters[p].numel % grid) % grid);
+    for (int32_t p = 0; p < d->n_parameters; p++) more += (double)((grid - d->parameters[p].numel % grid) % grid);
     return more / (double)weft_declared_numel(d, false);
 }
 

@@ -19,10 +19,8 @@ static weft_status read_with(weft_declared **out, const char *keys, const char *
     ck_assert_msg(changes != NULL, "not JSON: %s", keys);
     json_object_foreach(changes, key, value) {
         const char *word = json_string_value(value);
-        if (word != NULL && strcmp(word, "-") == 0)
-            json_object_del(config, key);
-        else
-            json_object_set(config, key, value);
+        if (word != NULL && strcmp(word, "-") == 0) json_object_del(config, key);
+        else json_object_set(config, key, value);
     }
     text = json_dumps(config, 0);
     write_text(scratch_path("config.json"), text);
@@ -71,13 +69,11 @@ START_TEST(tree_parameters_and_segments_are_those_of_the_checkpoint) {
                                  "model.layers.0.post_attention_layernorm.weight"};
     const char *const segments[] = {"embed", "layers.0.attn", "layers.0.mlp", "layers.1.attn", "layers.1.mlp", "head"};
     ck_assert_int_eq(d->n_parameters, 1 + 2 * 9 + 2);
-    for (int32_t i = 0; i < 10; i++)
-        ck_assert_str_eq(d->parameters[i].name, names[i]);
+    for (int32_t i = 0; i < 10; i++) ck_assert_str_eq(d->parameters[i].name, names[i]);
     ck_assert_str_eq(d->parameters[19].name, "model.norm.weight");
     ck_assert_str_eq(d->parameters[20].name, "lm_head.weight");
     ck_assert_int_eq(d->n_segments, 6);
-    for (int32_t i = 0; i < 6; i++)
-        ck_assert_str_eq(d->segments[i].name, segments[i]);
+    for (int32_t i = 0; i < 6; i++) ck_assert_str_eq(d->segments[i].name, segments[i]);
     ck_assert_int_eq(parameter(d, "model.layers.1.self_attn.k_proj.weight")->dims[0], 8);
     ck_assert_int_eq(parameter(d, "model.layers.1.self_attn.k_proj.weight")->dims[1], 16);
     ck_assert_int_eq(parameter(d, "model.layers.1.mlp.down_proj.weight")->dims[0], 16);
@@ -314,8 +310,7 @@ START_TEST(what_changes_the_arithmetic_is_refused_by_name) {
     const weft_status status = read_with(&d, refused[_i].keys, "", &err);
     ck_assert_msg(status == WEFT_E_USER, "%s is accepted", refused[_i].keys);
     ck_assert_says(err, scratch_path("config.json"));
-    for (int i = 0; i < 3 && refused[_i].texts[i] != NULL; i++)
-        ck_assert_says(err, refused[_i].texts[i]);
+    for (int i = 0; i < 3 && refused[_i].texts[i] != NULL; i++) ck_assert_says(err, refused[_i].texts[i]);
 }
 END_TEST
 

@@ -23,8 +23,7 @@ typedef struct model {
 static weft_status blocks(const weft_host *host, const void *config, const weft_policy_job *job, uint8_t *starts,
                           weft_error *err) {
     (void)host, (void)config, (void)err;
-    for (uint32_t i = 0; i < job->n_modules; i++)
-        starts[i] = (uint8_t)job->modules[i].is_block;
+    for (uint32_t i = 0; i < job->n_modules; i++) starts[i] = (uint8_t)job->modules[i].is_block;
     return WEFT_OK;
 }
 
@@ -136,8 +135,7 @@ START_TEST(after_loading_every_page_is_there_and_none_twice) {
     ck_assert_ok(load(&m, &err), err);
     ck_assert_int_le(file_memory() - files, MODEL_BYTES / 1024 / 8);
     faults = page_faults();
-    for (int64_t i = 0; i < m.buffer.n; i += 4096)
-        sum += m.buffer.bytes[i];
+    for (int64_t i = 0; i < m.buffer.n; i += 4096) sum += m.buffer.bytes[i];
     ck_assert_int_le(page_faults() - faults, 4); /* of a few thousand pages */
     ck_assert_uint_gt(sum, 0);
     model_close(&m);

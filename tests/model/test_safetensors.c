@@ -21,11 +21,9 @@ static void write_file(const char *name, const char *header, long long length, s
     const uint64_t n = length < 0 ? strlen(header) : (uint64_t)length;
     const size_t text = strlen(header);
     unsigned char *bytes = calloc(1, 8 + text + data);
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(n >> (8 * i));
+    for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)(n >> (8 * i));
     memcpy(bytes + 8, header, text);
-    for (size_t i = 0; i < data; i++)
-        bytes[8 + text + i] = (unsigned char)i;
+    for (size_t i = 0; i < data; i++) bytes[8 + text + i] = (unsigned char)i;
     write_bytes(scratch_path(name), bytes, 8 + text + data);
     free(bytes);
 }
@@ -259,21 +257,11 @@ static size_t mutate(unsigned char *bytes, size_t n, uint32_t *state) {
     for (uint32_t i = 0; i < times; i++) {
         const size_t at = next(state) % n, to = next(state) % n;
         switch (next(state) % 5) {
-        case 0:
-            bytes[at] = (unsigned char)next(state);
-            break;
-        case 1:
-            bytes[at] = (unsigned char)('0' + next(state) % 10);
-            break;
-        case 2:
-            bytes[at] = (unsigned char)"{}[]:,\"-.eE"[next(state) % 11];
-            break;
-        case 3:
-            memmove(bytes + to, bytes + at, (n - (at > to ? at : to)) % 24);
-            break;
-        default:
-            n -= next(state) % 8 == 0 ? next(state) % (n / 2) : 0;
-            break;
+        case 0: bytes[at] = (unsigned char)next(state); break;
+        case 1: bytes[at] = (unsigned char)('0' + next(state) % 10); break;
+        case 2: bytes[at] = (unsigned char)"{}[]:,\"-.eE"[next(state) % 11]; break;
+        case 3: memmove(bytes + to, bytes + at, (n - (at > to ? at : to)) % 24); break;
+        default: n -= next(state) % 8 == 0 ? next(state) % (n / 2) : 0; break;
         }
     }
     return n;
@@ -283,8 +271,7 @@ static size_t mutate(unsigned char *bytes, size_t n, uint32_t *state) {
 static uint32_t touch(const weft_safetensors *files) {
     uint32_t sum = 0;
     for (int32_t i = 0; i < files->n_tensors; i++)
-        for (int64_t k = 0; k < files->tensors[i].bytes; k++)
-            sum += files->tensors[i].data[k];
+        for (int64_t k = 0; k < files->tensors[i].bytes; k++) sum += files->tensors[i].data[k];
     return sum;
 }
 
@@ -293,8 +280,9 @@ START_TEST(mutated_files_are_read_or_refused) {
     size_t n = 0;
     unsigned char *good = NULL, *bytes = NULL;
     write_file("good",
-               "{\"__metadata__\":{\"format\":\"pt\"}," A4 "," T("b", "BF16", "[2,3]", "16", "28") "," T(
-                   "c", "I64", "[]", "28", "36") "," T("d", "F64", "[0,7]", "36", "36") "}",
+               "{\"__metadata__\":{\"format\":\"pt\"}," A4
+               "," T("b", "BF16", "[2,3]", "16", "28") "," T("c", "I64", "[]", "28", "36") "," T("d", "F64", "[0,7]",
+                                                                                                 "36", "36") "}",
                -1, 36);
     good = (unsigned char *)read_bytes(scratch_path("good"), &n);
     bytes = malloc(n);
@@ -356,8 +344,7 @@ START_TEST(what_is_written_comes_back_from_any_order) {
     unsigned char data[5][30];
     const int64_t bytes[] = {30, 3, 16, 0, 8};
     for (int t = 0; t < 5; t++)
-        for (int i = 0; i < 30; i++)
-            data[t][i] = (unsigned char)(50 * t + i);
+        for (int i = 0; i < 30; i++) data[t][i] = (unsigned char)(50 * t + i);
     ck_assert_ok(weft_tensor_writer_create(&writer, scratch_path("w"), specs, 5, &err), err);
     for (int t = 4; t >= 0; t--)
         for (int64_t end = bytes[t]; end > 0; end -= 7) {
@@ -371,8 +358,7 @@ START_TEST(what_is_written_comes_back_from_any_order) {
         const weft_tensor *tensor = weft_safetensors_find(file, specs[t].name);
         ck_assert_ptr_nonnull(tensor);
         ck_assert(tensor->dtype == specs[t].dtype && tensor->rank == specs[t].rank && tensor->bytes == bytes[t]);
-        for (int i = 0; i < tensor->rank; i++)
-            ck_assert_int_eq(tensor->dims[i], specs[t].dims[i]);
+        for (int i = 0; i < tensor->rank; i++) ck_assert_int_eq(tensor->dims[i], specs[t].dims[i]);
         ck_assert_int_eq(memcmp(tensor->data, data[t], (size_t)bytes[t]), 0);
         ck_assert_uint_eq((uintptr_t)tensor->data % (uintptr_t)weft_dtype_bytes(tensor->dtype), 0);
     }

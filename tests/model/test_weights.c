@@ -30,8 +30,7 @@ static weft_status blocks(const weft_host *host, const void *config, const weft_
     (void)host;
     (void)config;
     (void)err;
-    for (uint32_t i = 0; i < job->n_modules; i++)
-        starts[i] = (uint8_t)job->modules[i].is_block;
+    for (uint32_t i = 0; i < job->n_modules; i++) starts[i] = (uint8_t)job->modules[i].is_block;
     return WEFT_OK;
 }
 
@@ -285,16 +284,14 @@ START_TEST(large_models_are_dealt_to_files_with_an_index) {
     index = json_load_file(scratch_path("model.safetensors.index.json"), 0, NULL);
     ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size")),
                      4 * weft_declared_numel(b->declared, false));
-    ck_assert_str_eq(
-        json_string_value(json_object_get(json_object_get(index, "weight_map"), "model.embed_tokens.weight")),
-        "model-00001-of-00012.safetensors");
+    ck_assert_str_eq(json_string_value(
+                         json_object_get(json_object_get(index, "weight_map"), "model.embed_tokens.weight")),
+                     "model-00001-of-00012.safetensors");
     json_decref(index);
     ck_assert_ok(weft_safetensors_open_directory(&files, scratch, &err), err);
     ck_assert_int_eq(files->n_files, 12);
-    for (int32_t i = 0; i < files->n_tensors; i++)
-        sizes[files->tensors[i].file] += files->tensors[i].bytes;
-    for (int i = 0; i < 10; i++)
-        ck_assert(sizes[i] <= 20000 || sizes[i] == 131 * 42 * 4);
+    for (int32_t i = 0; i < files->n_tensors; i++) sizes[files->tensors[i].file] += files->tensors[i].bytes;
+    for (int i = 0; i < 10; i++) ck_assert(sizes[i] <= 20000 || sizes[i] == 131 * 42 * 4);
     weft_safetensors_close(files);
     ck_assert_ok(load(back, scratch, &err), err);
     ck_assert(same_region(b, back));
@@ -474,8 +471,7 @@ START_TEST(a_directory_that_does_not_fit_is_refused_and_nothing_is_touched) {
     write_changed(misfits[_i].model, &misfits[_i].change);
     ck_assert_int_eq(load(b, scratch, &err), WEFT_E_DATA);
     ck_assert_says(err, scratch);
-    for (int i = 0; i < 2 && misfits[_i].texts[i] != NULL; i++)
-        ck_assert_says(err, misfits[_i].texts[i]);
+    for (int i = 0; i < 2 && misfits[_i].texts[i] != NULL; i++) ck_assert_says(err, misfits[_i].texts[i]);
     for (int64_t i = 0; i < b->buffer.n; i++)
         if (b->buffer.bytes[i] != 0xFF) ck_abort_msg("byte %lld was written", (long long)i);
     bench_free(b);
@@ -544,8 +540,7 @@ START_TEST(a_fresh_start_is_the_formula_that_is_stated) {
         const double z = e % 2 == 0 ? radius * cos(angle) : radius * sin(angle);
         if (fabs((double)x[e] - 0.02 * z) > 1e-8) ck_abort_msg("element %lld", (long long)e);
     }
-    for (int i = 0; i < 42; i++)
-        ck_assert_float_eq(values(b, "model.norm.weight")[i], 1);
+    for (int i = 0; i < 42; i++) ck_assert_float_eq(values(b, "model.norm.weight")[i], 1);
     check_padding(b);
     bench_free(b);
 }

@@ -209,11 +209,9 @@ static void run_tensor(made *self, json_t *one, uint32_t k, const double *rates,
     int64_t n_states = 0, slot;
     const weft_state_slot *slots = self->table->states(self->optimizer, &n_states);
     size_t i, step;
-    for (i = 0; i < n; i++)
-        w[i] = (float)exact[i];
+    for (i = 0; i < n; i++) w[i] = (float)exact[i];
     for (step = 1; step <= steps; step++) {
-        for (i = 0; i < n; i++)
-            g[i] = golden_gradient(k, (uint32_t)i, (uint32_t)step, scale, holes);
+        for (i = 0; i < n; i++) g[i] = golden_gradient(k, (uint32_t)i, (uint32_t)step, scale, holes);
         update(self, w, g, states, (int64_t)n, piece, step, rates[step - 1], &range);
     }
     ck_assert_uint_eq(read_tensor(exact, MOST, "%s.final.%s", label, name), n);
@@ -258,10 +256,10 @@ START_TEST(the_gradients_are_those_of_the_file) {
             json_array_size(steps);
         for (row = 0; row < json_array_size(steps); row++) {
             for (i = 0; i < n; i++) {
-                const float made_here =
-                    golden_gradient((uint32_t)k, (uint32_t)i, (uint32_t)json_integer_value(json_array_get(steps, row)),
-                                    json_number_value(json_object_get(tensor, "scale")),
-                                    json_is_true(json_object_get(tensor, "holes")));
+                const float made_here = golden_gradient((uint32_t)k, (uint32_t)i,
+                                                        (uint32_t)json_integer_value(json_array_get(steps, row)),
+                                                        json_number_value(json_object_get(tensor, "scale")),
+                                                        json_is_true(json_object_get(tensor, "holes")));
                 ck_assert_double_eq((double)made_here, stored[row * n + i]);
             }
         }
@@ -289,11 +287,9 @@ START_TEST(cuts_do_not_change_bits) {
     ck_assert_msg(make(&self, kinds_of_update[_i][0], &kinds_of_update[_i][1], 3, &err) == WEFT_OK, "%s", err.text);
     for (cut = 0; cut <= sizeof pieces / sizeof pieces[0]; cut++) {
         float s[WEFT_MAX_STATES][MOST] = {{0}}, *states[WEFT_MAX_STATES] = {s[0], s[1], s[2], s[3]};
-        for (i = 0; i < MOST; i++)
-            w[i] = golden_gradient(9, (uint32_t)i, 1, 1, 0);
+        for (i = 0; i < MOST; i++) w[i] = golden_gradient(9, (uint32_t)i, 1, 1, 0);
         for (step = 1; step <= 5; step++) {
-            for (i = 0; i < MOST; i++)
-                g[i] = golden_gradient(7, (uint32_t)i, (uint32_t)step, 1, 1);
+            for (i = 0; i < MOST; i++) g[i] = golden_gradient(7, (uint32_t)i, (uint32_t)step, 1, 1);
             update(&self, w, g, states, MOST, cut == 0 ? MOST : pieces[cut - 1], step, 0.05, &range);
         }
         if (cut == 0) {

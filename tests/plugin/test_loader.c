@@ -311,8 +311,8 @@ START_TEST(damaged_bytes_never_crash_the_preflight) {
         for (i = 0; i < changes; i++) { /* half of them in the headers and tables at the start */
             const size_t within = next_number(&state) % 2 == 0 ? 2048 : n;
             static const unsigned char edges[] = {0, 1, 0x7f, 0x80, 0xff};
-            damaged[next_number(&state) % within] =
-                next_number(&state) % 2 == 0 ? edges[next_number(&state) % 5] : (unsigned char)next_number(&state);
+            damaged[next_number(&state) % within] = next_number(&state) % 2 == 0 ? edges[next_number(&state) % 5]
+                                                                                 : (unsigned char)next_number(&state);
         }
         status = weft_preflight_read(&note, damaged, n, &err);
         refused += status != WEFT_OK;
@@ -579,8 +579,7 @@ static void crash_in_child(char *out, size_t n, int *wait_status, const char *fl
         _exit(4);
     }
     (void)close(ends[1]);
-    while (used + 1 < n && (got = read(ends[0], out + used, n - 1 - used)) > 0)
-        used += (size_t)got;
+    while (used + 1 < n && (got = read(ends[0], out + used, n - 1 - used)) > 0) used += (size_t)got;
     out[used] = 0;
     (void)close(ends[0]);
     ck_assert_int_eq(waitpid(child, wait_status, 0), child);
@@ -682,8 +681,7 @@ START_TEST(memory_is_aligned_and_counted) {
     }
     ck_assert_int_ge(weft_services_bytes() - before, 12000);
     ck_assert_int_ge(weft_services_peak_bytes(), weft_services_bytes());
-    for (i = 0; i < 12; i++)
-        host->release(host, memory[i]);
+    for (i = 0; i < 12; i++) host->release(host, memory[i]);
     host->release(host, NULL);
     ck_assert_int_eq(weft_services_bytes(), before);
     ck_assert_ptr_null(host->alloc(host, 8, 24)); /* no power of two */
@@ -701,8 +699,7 @@ START_TEST(parallel_for_runs_each_index_once) {
     int64_t i;
     weft_services_threads(_i);
     weft_services()->parallel_for(weft_services(), 10007, mark_one, seen);
-    for (i = 0; i < 10007; i++)
-        ck_assert_int_eq(seen[i], i);
+    for (i = 0; i < 10007; i++) ck_assert_int_eq(seen[i], i);
 }
 END_TEST
 

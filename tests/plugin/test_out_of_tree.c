@@ -94,8 +94,7 @@ static void drive(const weft_optimizer_plugin *table, weft_optimizer *optimizer,
     for (step = 1; step <= STEPS; step++) {
         const weft_step_info info = {(uint32_t)sizeof info, 0, step, rate(step)};
         ck_assert_int_eq(table->prepare(optimizer, hp, &info, NULL), WEFT_OK);
-        for (i = 0; i < N; i++)
-            g[i] = gradient(i, step);
+        for (i = 0; i < N; i++) g[i] = gradient(i, step);
         for (r = 0; r < 2; r++) {
             const weft_range *range = &ranges[r];
             const weft_elementwise_call call = {(uint32_t)sizeof call,         0,    w,     g,
@@ -128,8 +127,7 @@ static void load_and_drive(const char *path, float *w) {
     ck_assert_int_eq(weft_loaded_table(loaded, optimizer)->create(&optimizer, weft_services(), filled, &err), WEFT_OK);
     (void)weft_loaded_table(loaded, optimizer)->states(optimizer, &n_states);
     ck_assert_int_eq(n_states, 1);
-    for (i = 0; i < N; i++)
-        w[i] = gradient((uint32_t)i, 12345);
+    for (i = 0; i < N; i++) w[i] = gradient((uint32_t)i, 12345);
     drive(weft_loaded_table(loaded, optimizer), optimizer, w);
     weft_loaded_table(loaded, optimizer)->destroy(optimizer);
     weft_config_free(config);
@@ -141,8 +139,7 @@ START_TEST(its_update_is_that_of_the_reference) {
     static double exact[N];
     double difference = 0, size = 0, moved = 0;
     uint32_t i;
-    for (i = 0; i < N; i++)
-        exact[i] = (double)gradient(i, 12345);
+    for (i = 0; i < N; i++) exact[i] = (double)gradient(i, 12345);
     reference(exact);
     load_and_drive(by_cmake, first);
     load_and_drive(by_pkg_config, second);
@@ -184,8 +181,7 @@ static void exact_open(exact_run *self, const weft_engine *engine, bool matrices
                             .m = calloc((size_t)n, sizeof *made.m)};
     ck_assert(made.w != NULL && made.m != NULL);
     ck_assert_int_eq(engine->layout->trainable_numel, n); /* so gradients and parameters lie alike */
-    for (int64_t i = 0; i < n; i++)
-        made.w[i] = (double)start[i];
+    for (int64_t i = 0; i < n; i++) made.w[i] = (double)start[i];
     free(start);
     *self = made;
 }
@@ -200,8 +196,7 @@ static double exact_coefficient(exact_run *self, const float *sum, double clip, 
     const double count = (double)result->n_targets;
     double squares = 0, norm, coefficient;
     float *found = read_floats(self->engine, self->engine->scalars.coefficient, 1);
-    for (int64_t i = 0; i < self->engine->layout->numel; i++)
-        squares += (double)sum[i] * (double)sum[i];
+    for (int64_t i = 0; i < self->engine->layout->numel; i++) squares += (double)sum[i] * (double)sum[i];
     norm = sqrt(squares) / count;
     coefficient = fmin(1.0, clip / (norm + 1e-6)) / count;
     ck_assert_double_lt(fabs(result->norm / norm - 1), 1e-10);
@@ -296,8 +291,7 @@ START_TEST(a_model_trained_with_it_equals_the_reference) {
     ck_assert_str_eq(g.run->parts[WEFT_PART_OPTIMIZER].loaded->path, by_cmake);
     exact_open(&exact, g.engine, strstr(trained[_i].decay, "matrices") != NULL);
     start = region(g.engine, g.engine->parameters.ref);
-    for (uint64_t step = 1; step <= TRAINED; step++)
-        train_both(&exact, &g, step);
+    for (uint64_t step = 1; step <= TRAINED; step++) train_both(&exact, &g, step);
     exact_compare(&exact, start);
     ck_assert_int_eq(exact.clipped, TRAINED - TRAINED / 3); /* and the rest not */
     ck_assert_int_lt(exact.undecided, exact.signs / 1000);

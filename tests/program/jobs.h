@@ -23,8 +23,8 @@ typedef struct tiny_job {
 
 typedef struct tiny_options {
     int32_t mode, leaves;
-    bool tied;          /* the last segment reads unit 0 as well */
-    uint32_t frozen;    /* mask of units */
+    bool tied;       /* the last segment reads unit 0 as well */
+    uint32_t frozen; /* mask of units */
     bool checkpointing;
 } tiny_options;
 

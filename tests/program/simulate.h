@@ -189,8 +189,8 @@ static inline weft_status sim_step(void *context, const weft_event *event, const
 static inline uint64_t simulate(const weft_program *program, const weft_job_spec *job, weft_trace *trace,
                                 int32_t *torn) {
     simulation sim = {.program = program, .job = job, .trace = trace};
-    const weft_exec_table table = {&sim,       sim_count, sim_forward, sim_recompute, sim_backward,
-                                   sim_reduce, sim_norm,  sim_step};
+    const weft_exec_table table = {&sim,         sim_count,  sim_forward, sim_recompute,
+                                   sim_backward, sim_reduce, sim_norm,    sim_step};
     weft_error err = WEFT_ERROR_INIT;
     uint64_t hash = 0;
     sim.cells = malloc((size_t)program->arena + 8);

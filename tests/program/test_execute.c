@@ -14,17 +14,16 @@ typedef struct recorder {
     const weft_program *program;
     weft_event seen[256];
     int32_t n_seen;
-    int64_t percent;         /* of each slot's bytes that an event uses */
-    int32_t wide_slot;       /* its use is one row (64 bytes) too large; -1: none */
-    int32_t fail_at;         /* the call that fails; -1: none */
+    int64_t percent;   /* of each slot's bytes that an event uses */
+    int32_t wide_slot; /* its use is one row (64 bytes) too large; -1: none */
+    int32_t fail_at;   /* the call that fails; -1: none */
     const char *fail_text;
     weft_status fail_status;
 } recorder;
 
 static void use(recorder *r, int32_t slot) {
     if (slot < 0) return;
-    weft_trace_use(r->trace, slot,
-                   r->program->slots[slot].bytes * r->percent / 100 + (slot == r->wide_slot ? 64 : 0));
+    weft_trace_use(r->trace, slot, r->program->slots[slot].bytes * r->percent / 100 + (slot == r->wide_slot ? 64 : 0));
 }
 
 static weft_status record(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -32,8 +31,8 @@ static weft_status record(void *context, const weft_event *event, const weft_eve
     const int32_t call = r->n_seen;
     r->seen[r->n_seen++] = *event;
     if (slots != NULL) {
-        const int32_t all[] = {slots->leaf, slots->carry_in, slots->carry_out, slots->tape, slots->work,
-                               slots->d_carry_out, slots->d_carry_in};
+        const int32_t all[] = {slots->leaf, slots->carry_in,    slots->carry_out, slots->tape,
+                               slots->work, slots->d_carry_out, slots->d_carry_in};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) use(r, all[i]);
         for (int32_t u = 0; u < TINY_UNITS; u++) use(r, slots->gradients[u]);
     }
@@ -304,7 +303,7 @@ START_TEST(a_single_leaf_gradient_is_the_sum_itself) {
     slot = slot_of(b.program, WEFT_SLOT_LEAF_GRADIENT, -1, 1, 0);
     ck_assert_int_eq(b.program->slots[slot].offset, -1);
     ck_assert_int_eq(b.program->slots[slot].bytes, 2112); /* 2064 */
-    b.recorder.wide_slot = slot; /* it has no storage here, and yet an end */
+    b.recorder.wide_slot = slot;                          /* it has no storage here, and yet an end */
     ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
     bench_close(&b);
     bench_open(&b, &plain, 100);
@@ -342,8 +341,7 @@ START_TEST(slots_live_as_the_header_says) {
     bench_open(&b, &plain, 100);
     slot = &b.program->slots[slot_of(b.program, WEFT_SLOT_CARRY, TINY_DEAF - 1, -1, 0)];
     ck_assert_int_eq(slot->last, find_event(b.program, WEFT_EVENT_FORWARD, TINY_DEAF, -1, 0));
-    ck_assert_int_eq(
-        b.program->event_slots[find_event(b.program, WEFT_EVENT_BACKWARD, TINY_DEAF, -1, 0)].carry_in, -1);
+    ck_assert_int_eq(b.program->event_slots[find_event(b.program, WEFT_EVENT_BACKWARD, TINY_DEAF, -1, 0)].carry_in, -1);
     bench_close(&b);
 }
 END_TEST
@@ -356,7 +354,7 @@ static int64_t work_of(const weft_program *program, int32_t kind, int32_t segmen
 START_TEST(each_pass_over_a_segment_has_its_own_scratch) {
     bench b;
     bench_open(&b, &checkpointing, 100);
-    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_FORWARD, 1), 512); /* 510, without a tape */
+    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_FORWARD, 1), 512);   /* 510, without a tape */
     ck_assert_int_eq(work_of(b.program, WEFT_EVENT_RECOMPUTE, 1), 256); /* 210 */
     ck_assert_int_eq(work_of(b.program, WEFT_EVENT_BACKWARD, 1), 768);  /* 710 */
     bench_close(&b);

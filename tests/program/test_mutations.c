@@ -156,8 +156,8 @@ START_TEST(the_simulation_sees_every_slot_that_is_moved_onto_a_live_one) {
             const int64_t offset = two->offset;
             int32_t torn = 0;
             uint64_t hash = 0;
-            if (i == j || one->last < two->first || two->last < one->first ||
-                one->offset + two->bytes > program->arena) continue;
+            if (i == j || one->last < two->first || two->last < one->first || one->offset + two->bytes > program->arena)
+                continue;
             program->slots[j].offset = one->offset;
             hash = simulate(program, &b.job.spec, b.trace, &torn);
             ck_assert_msg(hash != b.hash || torn > 0, "slot %d on slot %d went unseen", (int)j, (int)i);

@@ -23,8 +23,7 @@ static void enter(void) {
 static size_t count_files(void) {
     DIR *dir = opendir(".");
     size_t n = 0;
-    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir))
-        n += entry->d_name[0] != '.';
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) n += entry->d_name[0] != '.';
     (void)closedir(dir);
     return n;
 }

@@ -78,8 +78,7 @@ START_TEST(no_layout_has_changed) {
     ck_assert_int_eq(fclose(file), 0);
     now = read_text(path);
     then = read_text(in_source("tests/sdk/layout.txt"));
-    for (i = 0; now[i] != 0 && now[i] == then[i]; i++)
-        line += now[i] == '\n';
+    for (i = 0; now[i] != 0 && now[i] == then[i]; i++) line += now[i] == '\n';
     ck_assert_msg(now[i] == then[i],
                   "the layout differs from tests/sdk/layout.txt in line %zu. Plugins that are built "
                   "already would break. On purpose? Copy %s there.",

@@ -1,4 +1,4 @@
-/* tests/tensor/test_bf16.c: graphs in bf16: what is rounded and what is not, how many bytes it takes, what is refused. */
+/* tests/tensor/test_bf16.c: graphs in bf16: what is rounded and what is not, the bytes it takes, what is refused. */
 #include "graph_models.h"
 #include "model/convert.h"
 #include "suite.h"
@@ -29,15 +29,13 @@ static float rounded(double value) {
 static float *rounded_all(const float *values, int64_t n) {
     float *out = malloc((size_t)n * sizeof *out);
     ck_assert_ptr_nonnull(out);
-    for (int64_t i = 0; i < n; i++)
-        out[i] = rounded((double)values[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = rounded((double)values[i]);
     return out;
 }
 
 static int64_t equal(const float *a, const float *b, int64_t n) {
     int64_t same = 0;
-    for (int64_t i = 0; i < n; i++)
-        same += a[i] == b[i];
+    for (int64_t i = 0; i < n; i++) same += a[i] == b[i];
     return same;
 }
 
@@ -49,8 +47,7 @@ static float *exact_product(const float *a, int64_t ai, int64_t ak, const float 
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0.0;
-            for (int64_t k = 0; k < inner; k++)
-                sum += (double)a[i * ai + k * ak] * (double)b[k * bk + j * bj];
+            for (int64_t k = 0; k < inner; k++) sum += (double)a[i * ai + k * ak] * (double)b[k * bk + j * bj];
             c[i * n + j] = (float)sum;
         }
     return c;
@@ -110,8 +107,7 @@ END_TEST
 /* Values take half the bytes; statistics of norms and attention stay whole. */
 static int64_t tape_bytes(const int64_t *widths, const bool *whole, int n) {
     int64_t end = 0;
-    for (int i = 0; i < n; i++)
-        end = (end + 63) / 64 * 64 + PLACES * widths[i] * (whole[i] ? 4 : 2);
+    for (int i = 0; i < n; i++) end = (end + 63) / 64 * 64 + PLACES * widths[i] * (whole[i] ? 4 : 2);
     return end;
 }
 
@@ -127,12 +123,12 @@ START_TEST(values_take_half_the_bytes) {
     rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
     rig_round(&r);
     rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 3);
-    for (int s = 0; s < 3; s++)
-        ck_assert_int_eq(chain.runs[s].sizes->carry, (PLACES * D * 2 + 3) / 4 * 4);
+    for (int s = 0; s < 3; s++) ck_assert_int_eq(chain.runs[s].sizes->carry, (PLACES * D * 2 + 3) / 4 * 4);
     ck_assert_int_eq(chain.runs[1].sizes->tape, tape_bytes(attention, statistics, 7));
     ck_assert_int_eq(chain.runs[2].sizes->tape, tape_bytes(mlp, statistics, 5));
     /* gradients of the product, of gate and of up, each on a line of its own */
-    ck_assert_int_eq(chain.runs[2].sizes->backward_work, 2 * ((PLACES * RIG_F * 2 + 63) / 64 * 64) + PLACES * RIG_F * 2);
+    ck_assert_int_eq(chain.runs[2].sizes->backward_work,
+                     2 * ((PLACES * RIG_F * 2 + 63) / 64 * 64) + PLACES * RIG_F * 2);
     ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, PLACES * (2.0 * D * 2.0 + 4.0));
     rig_chain_close(&chain);
     rig_close(&r);

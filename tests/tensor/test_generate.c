@@ -68,8 +68,7 @@ START_TEST(the_cache_changes_no_logits) {
     const double tolerance = narrow ? 2e-2 : 1e-5;
     rig_open(&r, _i % RIG_DEVICES, &rig_language_model, ROWS, LENGTH);
     if (narrow) rig_round(&r);
-    for (int32_t i = 0; i < ROWS * LENGTH; i++)
-        ids[i] = rig_below(&r, V);
+    for (int32_t i = 0; i < ROWS * LENGTH; i++) ids[i] = rig_below(&r, V);
     for (int k = 0; k < 3; k++) {
         const generator start = {.r = &r, .cache_rows = LENGTH, .ids = ids};
         cached = start;
@@ -98,8 +97,7 @@ START_TEST(a_state_that_is_full_is_refused) {
     rig r;
     weft_error err = WEFT_ERROR_INIT;
     weft_graph *graph = NULL;
-    weft_graph_spec spec = {
-        .mode = WEFT_MODE_GENERATE, .dtype = WEFT_F32, .rows = ROWS, .length = 4, .cache_rows = 6};
+    weft_graph_spec spec = {.mode = WEFT_MODE_GENERATE, .dtype = WEFT_F32, .rows = ROWS, .length = 4, .cache_rows = 6};
     weft_graph_binding binding = {.past = 3};
     rig_open(&r, RIG_REFERENCE, &rig_language_model, ROWS, LENGTH);
     spec.kernels = r.kernels;

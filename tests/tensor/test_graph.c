@@ -190,8 +190,7 @@ END_TEST
 /* (B,T) values of `width` fp32, and 64-byte steps between them. */
 static int64_t tape_bytes(const int64_t *widths, int n) {
     int64_t end = 0;
-    for (int i = 0; i < n; i++)
-        end = (end + 63) / 64 * 64 + (int64_t)ROWS * LENGTH * widths[i] * 4;
+    for (int i = 0; i < n; i++) end = (end + 63) / 64 * 64 + (int64_t)ROWS * LENGTH * widths[i] * 4;
     return end;
 }
 
@@ -300,8 +299,7 @@ END_TEST
 static float *all_gradients(const rig *r, int64_t *n) {
     float *all = NULL;
     *n = 0;
-    for (int32_t i = 0; i < r->declared.n_parameters; i++)
-        *n += r->parameters[i].numel;
+    for (int32_t i = 0; i < r->declared.n_parameters; i++) *n += r->parameters[i].numel;
     all = calloc((size_t)*n, sizeof *all);
     ck_assert_ptr_nonnull(all);
     for (int32_t i = 0, at = 0; i < r->declared.n_parameters; i++) {
@@ -376,8 +374,7 @@ START_TEST(a_later_segment_adds_its_finished_gradient_once) {
     spec.device = r.device;
     rig_ok(weft_graph_record(&adding, &r.declared, 0, &spec, &err), &err);
     reads = weft_graph_reads(adding, &n_reads);
-    for (int32_t i = 0; i < n_reads; i++)
-        reads[i].adds = true;
+    for (int32_t i = 0; i < n_reads; i++) reads[i].adds = true;
     rig_ok(weft_graph_plan(adding, &err), &err);
     ck_assert_int_eq(weft_graph_size(adding)->tape, chain.runs[0].sizes->tape);
     chain.runs[0].binding.work = rig_slot(&r, weft_graph_size(adding)->backward_work);
@@ -480,8 +477,7 @@ START_TEST(evaluation_hands_out_named_values) {
     for (int64_t p = 0; p < places; p++) { /* what rms_norm gave, and not twice that */
         float *gain = rig_floats(&r, r.values[6], D);
         double square = 0.0;
-        for (int64_t i = 0; i < D; i++)
-            square += (double)carry[p * D + i] * (double)carry[p * D + i];
+        for (int64_t i = 0; i < D; i++) square += (double)carry[p * D + i] * (double)carry[p * D + i];
         for (int64_t i = 0; i < D; i++)
             ck_assert_double_eq_tol((double)hidden[p * D + i],
                                     (double)carry[p * D + i] / sqrt(square / D + 1e-5) * (double)gain[i], 1e-5);

@@ -144,8 +144,7 @@ static weft_status product_forward(const weft_custom_call *call, weft_error *err
     const float *b = call->kernels->host_view(call->device, call->inputs[1]);
     float *y = call->kernels->host_view(call->device, call->output);
     (void)err;
-    for (int64_t i = 0; i < (int64_t)factor[1]; i++)
-        y[i] = (float)factor[0] * a[i] * b[i];
+    for (int64_t i = 0; i < (int64_t)factor[1]; i++) y[i] = (float)factor[0] * a[i] * b[i];
     return WEFT_OK;
 }
 
@@ -325,8 +324,8 @@ static bool runs_in_bf16(const ops_case *c) {
     return c->model.forward != custom;
 }
 
-/* Sums that lie near the middle between two bf16 numbers are rounded apart, and operators behind them spread that: still
- * closer than to fp32's numbers. */
+/* Sums that lie near the middle between two bf16 numbers are rounded apart, and operators behind them spread that:
+ * still closer than to fp32's numbers. */
 START_TEST(devices_agree_in_bf16) {
     const ops_case *c = &cases[_i];
     outcome a, b;

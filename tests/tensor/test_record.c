@@ -222,8 +222,7 @@ START_TEST(parameters_are_read_once_each_in_order_of_use) {
     rig_ok(weft_graph_record(&graph, &r.declared, 2, &spec, &err), &err);
     reads = weft_graph_reads(graph, &n);
     ck_assert_int_eq(n, 4);
-    for (int32_t i = 0; i < n; i++)
-        ck_assert_int_eq(reads[i].parameter, expected[i]);
+    for (int32_t i = 0; i < n; i++) ck_assert_int_eq(reads[i].parameter, expected[i]);
     weft_graph_destroy(graph);
     rig_close(&r);
 }

@@ -146,8 +146,7 @@ static inline bool rig_read(weft_bytes *out, const char *path) {
     FILE *file = fopen(path, "rb");
     memset(out, 0, sizeof *out);
     if (file == NULL) return false;
-    while ((n = fread(block, 1, sizeof block, file)) > 0)
-        ck_assert_int_eq(weft_bytes_put(out, block, n), WEFT_OK);
+    while ((n = fread(block, 1, sizeof block, file)) > 0) ck_assert_int_eq(weft_bytes_put(out, block, n), WEFT_OK);
     ck_assert_int_eq(fclose(file), 0);
     return true;
 }

@@ -38,8 +38,7 @@ static const struct {
 
 static uint64_t hash_of(const weft_bytes *ids) {
     uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < rig_n(ids); i++)
-        hash = (hash ^ (uint64_t)rig_id(ids, i)) * 1099511628211u;
+    for (size_t i = 0; i < rig_n(ids); i++) hash = (hash ^ (uint64_t)rig_id(ids, i)) * 1099511628211u;
     return hash;
 }
 

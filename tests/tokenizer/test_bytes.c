@@ -43,8 +43,7 @@ START_TEST(any_bytes_come_back) {
     weft_tokenizer *tokenizer = open_golden(names[_i]);
     uint64_t state = 7;
     char text[256];
-    for (int i = 0; i < 3000; i++)
-        check_round_trip(tokenizer, text, wild_text(text, sizeof text, &state));
+    for (int i = 0; i < 3000; i++) check_round_trip(tokenizer, text, wild_text(text, sizeof text, &state));
     rig_close(tokenizer);
 }
 END_TEST
@@ -170,8 +169,7 @@ START_TEST(a_run_of_millions_takes_seconds) {
     tokenizer = rig_open(scratch);
     ids = rig_encode(tokenizer, text, n + 37, 0);
     ck_assert_uint_eq(rig_n(&ids), n / 64 + 3); /* 37 = 32 + 4 + 1 */
-    for (size_t i = 0; i < n / 64; i++)
-        must(rig_id(&ids, i) == 6);
+    for (size_t i = 0; i < n / 64; i++) must(rig_id(&ids, i) == 6);
     ck_assert_int_eq(rig_id(&ids, n / 64), 5);
     ck_assert_int_eq(rig_id(&ids, n / 64 + 1), 2);
     ck_assert_int_eq(rig_id(&ids, n / 64 + 2), 0);
@@ -202,8 +200,7 @@ START_TEST(a_sink_that_fails_ends_the_call) {
     weft_tokenizer *tokenizer = open_golden("gpt2-style");
     ck_assert_ptr_nonnull(text);
     memset(text, '7', 100000);
-    for (size_t i = 0; i < 100000; i += 3)
-        text[i] = ' ';
+    for (size_t i = 0; i < 100000; i += 3) text[i] = ' ';
     ck_assert_int_eq(plugin->encode(tokenizer, &sink, text, 100000, 0, &err), WEFT_E_STOPPED);
     ck_assert_uint_eq(counted.calls, 3);
     ck_assert(err.text[0] != 0);
@@ -229,16 +226,14 @@ static int32_t sum_of(const weft_tokenizer *tokenizer, uint64_t seed) {
     weft_bytes ids = {NULL, 0, 0};
     weft_error err = WEFT_ERROR_INIT;
     if (rig_try_encode(tokenizer, &ids, text, n, 0, &err) != WEFT_OK) return -1;
-    for (size_t i = 0; i < rig_n(&ids); i++)
-        sum = (sum * 31 + rig_id(&ids, i)) % 1000003;
+    for (size_t i = 0; i < rig_n(&ids); i++) sum = (sum * 31 + rig_id(&ids, i)) % 1000003;
     weft_bytes_free(&ids);
     return sum;
 }
 
 static void *encode_many(void *context) {
     thread_work *self = context;
-    for (uint64_t i = 0; i < 300; i++)
-        self->wrong += sum_of(self->tokenizer, self->seed + i) != self->expected[i];
+    for (uint64_t i = 0; i < 300; i++) self->wrong += sum_of(self->tokenizer, self->seed + i) != self->expected[i];
     return NULL;
 }
 
@@ -247,8 +242,7 @@ START_TEST(threads_encode_at_once) {
     thread_work work[4];
     pthread_t threads[4];
     int32_t expected[300];
-    for (uint64_t i = 0; i < 300; i++)
-        expected[i] = sum_of(tokenizer, 11 + i);
+    for (uint64_t i = 0; i < 300; i++) expected[i] = sum_of(tokenizer, 11 + i);
     for (int t = 0; t < 4; t++) {
         const thread_work one = {tokenizer, 11, expected, 0};
         work[t] = one;
@@ -302,8 +296,7 @@ static void spoil(json_t *json, uint64_t *state) {
         const uint32_t chosen = n == 0 ? 0 : rig_chance(state, (uint32_t)n);
         void *entry = json_object_iter(json);
         json_t *child = json_array_get(json, chosen);
-        for (uint32_t i = 0; entry != NULL && i < chosen; i++)
-            entry = json_object_iter_next(json, entry);
+        for (uint32_t i = 0; entry != NULL && i < chosen; i++) entry = json_object_iter_next(json, entry);
         if (json_is_object(json)) child = json_object_iter_value(entry);
         if (n == 0) return;
         if (rig_chance(state, 3) > 0 && (json_is_object(child) || json_is_array(child))) {
@@ -375,8 +368,7 @@ START_TEST(wrong_values_do_no_harm) {
     sound = rig_load_json(path);
     for (int i = 0; i < 500; i++) {
         json_t *json = json_deep_copy(sound);
-        for (uint32_t k = rig_chance(&state, 3); k < 3; k++)
-            spoil(json, &state);
+        for (uint32_t k = rig_chance(&state, 3); k < 3; k++) spoil(json, &state);
         rig_write_json("tokenizer.json", json);
         made += try_file(&state);
         json_decref(json);

@@ -34,10 +34,8 @@ static void put(json_t *root, const char *path, json_t *value) {
         const size_t i = (size_t)atoi(name);
         if (rest == NULL && json_is_array(at) && i < json_array_size(at))
             ck_assert_int_eq(json_array_set_new(at, i, value), 0);
-        else if (rest == NULL && json_is_array(at))
-            ck_assert_int_eq(json_array_append_new(at, value), 0);
-        else if (rest == NULL)
-            ck_assert_int_eq(json_object_set_new(at, name, value), 0);
+        else if (rest == NULL && json_is_array(at)) ck_assert_int_eq(json_array_append_new(at, value), 0);
+        else if (rest == NULL) ck_assert_int_eq(json_object_set_new(at, name, value), 0);
         at = json_is_array(at) ? json_array_get(at, i) : json_object_get(at, name);
         ck_assert_ptr_nonnull(at);
     }
@@ -222,8 +220,7 @@ START_TEST(files_that_contradict_each_other_are_refused) {
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
         if (configs[i].config != NULL)
             write_bytes(scratch_path("tokenizer_config.json"), configs[i].config, strlen(configs[i].config));
-        else
-            rig_remove("tokenizer_config.json");
+        else rig_remove("tokenizer_config.json");
         if (configs[i].map != NULL) write_text(scratch_path("special_tokens_map.json"), configs[i].map);
         refused(configs[i].says, &err);
         ck_assert_msg(strstr(err.text, configs[i].says) != NULL, "expected \"%s\", got: %s", configs[i].says, err.text);
@@ -298,8 +295,7 @@ START_TEST(its_files_are_listed) {
     write_bytes(scratch_path("tokenizer.model"), "", 0);
     write_bytes(scratch_path("config.json"), "{}", 2);
     tokenizer = rig_open(scratch);
-    for (uint32_t i = 0; i < 4; i++)
-        ck_assert_str_eq(plugin->file(tokenizer, i), names[i]);
+    for (uint32_t i = 0; i < 4; i++) ck_assert_str_eq(plugin->file(tokenizer, i), names[i]);
     ck_assert_ptr_null(plugin->file(tokenizer, 4));
     ck_assert_ptr_null(plugin->file(tokenizer, 4000000000u));
     rig_close(tokenizer);

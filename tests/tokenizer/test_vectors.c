@@ -147,8 +147,7 @@ static void write_variant(const json_t *base, const json_t *changes) {
             json_t *model = json_object_get(spec, "model");
             if (strcmp(inner, "vocab") == 0)
                 ck_assert_int_eq(json_object_update(json_object_get(model, "vocab"), part), 0);
-            else
-                ck_assert_int_eq(json_object_set(model, inner, part), 0);
+            else ck_assert_int_eq(json_object_set(model, inner, part), 0);
         }
     }
     rig_write_json("tokenizer.json", spec);
@@ -168,9 +167,9 @@ START_TEST(every_part_of_the_format_does_what_the_library_does) {
         const char *name = json_string_value(json_object_get(variant, "name"));
         const json_t *vectors = json_object_get(variant, "vectors");
         weft_tokenizer *tokenizer = NULL;
-        write_variant(
-            json_object_get(json_object_get(json, "bases"), json_string_value(json_object_get(variant, "base"))),
-            json_object_get(variant, "changes"));
+        write_variant(json_object_get(json_object_get(json, "bases"),
+                                      json_string_value(json_object_get(variant, "base"))),
+                      json_object_get(variant, "changes"));
         tokenizer = rig_open(scratch);
         for (size_t k = 0; k < json_array_size(vectors); k++) {
             const json_t *entry = json_array_get(vectors, k);

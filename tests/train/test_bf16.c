@@ -148,12 +148,11 @@ static int64_t check_copies(const weft_engine *engine) {
         ck_assert(expected != NULL && copy != NULL && weft_convert(expected, WEFT_BF16, master, WEFT_F32, p->numel));
         ck_assert((engine->compute_refs[i].buffer == engine->parameters.ref.buffer) == !weft_parameter_is_matrix(p));
         if (weft_parameter_is_matrix(p)) {
-            ck_assert_int_eq(
-                engine->kernels->read(engine->device, NULL, copy, engine->compute_refs[i], p->numel * 2, &err),
-                WEFT_OK);
+            ck_assert_int_eq(engine->kernels->read(engine->device, NULL, copy, engine->compute_refs[i], p->numel * 2,
+                                                   &err),
+                             WEFT_OK);
             ck_assert_msg(memcmp(copy, expected, (size_t)p->numel * 2) == 0, "%s: the copy is another", p->name);
-        } else
-            ck_assert_int_eq(engine->compute_refs[i].offset, engine->parameter_refs[i].offset);
+        } else ck_assert_int_eq(engine->compute_refs[i].offset, engine->parameter_refs[i].offset);
         for (int64_t k = 0; k < p->numel; k++) {
             float back = 0.0f;
             ck_assert(weft_convert(&back, WEFT_F32, &expected[k], WEFT_BF16, 1));
@@ -375,8 +374,8 @@ START_TEST(a_carry_that_is_not_finite_is_found) {
     train_rig_open(&rig, "llama-gqa", &data, overrides, 3);
     train_rig_start(&rig, &spec);
     p = weft_declared_find(rig.engine->declared, "model.layers.1.input_layernorm.weight"); /* read from the master */
-    ck_assert_int_eq(
-        rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err), WEFT_OK);
+    ck_assert_int_eq(rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err),
+                     WEFT_OK);
     ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 1, 1e-3, 0.5, &err), WEFT_E_NUMERIC);
     ck_assert_msg(strstr(err.text, "layers.1.attn is the first") != NULL, "%s", err.text);
     ck_assert_int_eq(weft_stepper_evaluate(rig.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), WEFT_E_NUMERIC);

@@ -34,8 +34,7 @@ static trained train_with(const char *model, row_data *data, int32_t leaves, con
     train_rig rig;
     train_rig_open(&rig, model, data, overrides, 5);
     train_rig_start(&rig, &spec);
-    for (uint64_t s = 1; s <= steps; s++)
-        last = train_rig_step(&rig, s);
+    for (uint64_t s = 1; s <= steps; s++) last = train_rig_step(&rig, s);
     out.parameters = train_rig_parameters(&rig);
     out.n = rig.engine->layout->numel;
     out.loss = last.loss_sum;
@@ -133,8 +132,7 @@ enum { DOCUMENTS = 9, VOCABULARY = 131, PLACES = 40 };
 static const int32_t lengths[DOCUMENTS] = {41, 2, 17, 25, 9, 33, 3, 20, 12}; /* ids */
 
 static void document(int32_t *ids, int32_t d) {
-    for (int32_t i = 0; i < lengths[d]; i++)
-        ids[i] = (d * 41 + i * i * 7 + i * 3) % VOCABULARY;
+    for (int32_t i = 0; i < lengths[d]; i++) ids[i] = (d * 41 + i * i * 7 + i * 3) % VOCABULARY;
 }
 
 /* In another order than the documents', each where it fits first. */
@@ -144,8 +142,7 @@ static void pack(row_data *packed) {
     for (int32_t k = 0; k < DOCUMENTS; k++) {
         const int32_t d = (k * 4 + 2) % DOCUMENTS;
         int32_t row = 0;
-        while (packed->used[row] + lengths[d] - 1 > PLACES)
-            row++;
+        while (packed->used[row] + lengths[d] - 1 > PLACES) row++;
         document(ids, d);
         row_data_add(packed, row, ids, NULL, lengths[d]);
         if (row >= rows) rows = row + 1;
@@ -187,10 +184,8 @@ static int32_t change_what_weighs_nothing(row_data *data, int32_t vocabulary) {
         bool padding = true; /* from the row's end on */
         for (int32_t t = data->length - 1; t >= 0; t--) {
             const int64_t at = (int64_t)r * data->length + t;
-            if (data->weights[at] != 0.0f)
-                padding = false;
-            else
-                data->targets[at] = (data->targets[at] + 5 + t) % vocabulary;
+            if (data->weights[at] != 0.0f) padding = false;
+            else data->targets[at] = (data->targets[at] + 5 + t) % vocabulary;
             if (padding && data->starts[at] == t) padding = false; /* its first place has no other before it */
             if (padding) data->ids[at] = (data->ids[at] + 3 + t) % vocabulary;
             changed += data->weights[at] == 0.0f;
@@ -206,8 +201,7 @@ START_TEST(targets_of_weight_zero_and_padding_change_no_bit) {
     trained before, after;
     row_data_golden(&data, model);
     if (_i % N_GOLDEN == 0) /* the one without padding or masks */
-        for (int32_t t = 3; t < data.length; t += 4)
-            data.weights[data.length + t] = 0.0f;
+        for (int32_t t = 3; t < data.length; t += 4) data.weights[data.length + t] = 0.0f;
     before = train_with(model, &data, 1, "device.threads=2", precision, 3);
     ck_assert_int_gt(change_what_weighs_nothing(&data, vocabulary[_i % N_GOLDEN]), 0);
     after = train_with(model, &data, 1, "device.threads=2", precision, 3);
@@ -226,8 +220,7 @@ START_TEST(weights_scale_the_loss_and_not_the_count) {
     weft_step_result a, b;
     row_data_golden(&data, "llama-gqa");
     a = one_step(&once, "llama-gqa", &data, 1);
-    for (int64_t i = 0; i < (int64_t)data.rows * data.length; i++)
-        data.weights[i] *= 2.0f;
+    for (int64_t i = 0; i < (int64_t)data.rows * data.length; i++) data.weights[i] *= 2.0f;
     b = one_step(&twice, "llama-gqa", &data, 1);
     ck_assert_int_eq(a.n_targets, b.n_targets);
     ck_assert_double_lt(fabs(b.loss_sum / a.loss_sum / 2.0 - 1.0), 1e-6);

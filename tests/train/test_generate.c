@@ -39,10 +39,8 @@ static void bench_run(bench *b, const char *directory, uint32_t more) {
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
                            WEFT_NEEDS(WEFT_PART_DEVICE) | more;
     weft_error err = WEFT_ERROR_INIT;
-    if (directory[0] == '/' || directory[0] == '.')
-        (void)snprintf(path, sizeof path, "%s", directory);
-    else
-        golden_path(path, sizeof path, directory);
+    if (directory[0] == '/' || directory[0] == '.') (void)snprintf(path, sizeof path, "%s", directory);
+    else golden_path(path, sizeof path, directory);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
     ck_assert_msg(weft_run_open(&b->run, NULL, overrides, more != 0 ? 4 : 2, needs, &err) == WEFT_OK, "%s", err.text);
 }
@@ -69,7 +67,8 @@ static int32_t *continued(const char *model, const weft_generate_options *option
     weft_bytes ids = {0};
     bench b;
     bench_open(&b, model, N_PROMPT, options);
-    ck_assert_msg(weft_generator_run(b.generator, prompt, N_PROMPT, only(eos), keep, &ids, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_generator_run(b.generator, prompt, N_PROMPT, only(eos), keep, &ids, &err) == WEFT_OK, "%s",
+                  err.text);
     bench_close(&b);
     *n = (int64_t)(ids.n / sizeof(int32_t));
     return (int32_t *)(void *)ids.data;
@@ -130,10 +129,8 @@ START_TEST(the_cache_changes_no_greedy_id) {
         const float between = gap(y, vocabulary, &b);
         (void)gap(x, vocabulary, &a);
         ck_assert_float_lt(fabsf(x[b] - y[b]), 1e-4f);
-        if (between > 1e-4f)
-            ck_assert_int_eq(a, b);
-        else
-            close++;
+        if (between > 1e-4f) ck_assert_int_eq(a, b);
+        else close++;
         text[n] = (int32_t)b;
         past = n;
         free(x);
@@ -141,10 +138,8 @@ START_TEST(the_cache_changes_no_greedy_id) {
     }
     bench_close(&cached);
     bench_close(&whole);
-    if (close == 0)
-        ck_assert(same_ids(models[_i], &with, &without));
-    else
-        printf("%s: %d places whose two best logits are closer than 1e-4\n", models[_i], (int)close);
+    if (close == 0) ck_assert(same_ids(models[_i], &with, &without));
+    else printf("%s: %d places whose two best logits are closer than 1e-4\n", models[_i], (int)close);
 }
 END_TEST
 
@@ -173,8 +168,7 @@ START_TEST(an_eos_ends_the_text_unless_it_is_ignored) {
     int32_t *ids = continued("llama-gqa", &greedy, NONE, &all), *stopped = NULL, *ignored = NULL;
     const int32_t eos = ids[7];
     on.ignore_eos = true;
-    while (ids[at] != eos)
-        at++;
+    while (ids[at] != eos) at++;
     stopped = continued("llama-gqa", &greedy, eos, &cut);
     ignored = continued("llama-gqa", &on, eos, &more);
     ck_assert_int_eq(all, greedy.tokens);
@@ -298,12 +292,9 @@ static void draw(double found[IDS], double temperature, int64_t top_k, double to
         .tokens = 1, .temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = 3};
     float logits[IDS], scratch[IDS];
     int64_t times[IDS] = {0};
-    for (int i = 0; i < IDS; i++)
-        logits[i] = (float)log(odds[i]) + 3.0f;
-    for (uint64_t at = 0; at < DRAWS; at++)
-        times[weft_sample(logits, IDS, &options, at, scratch)]++;
-    for (int i = 0; i < IDS; i++)
-        found[i] = (double)times[i] / DRAWS;
+    for (int i = 0; i < IDS; i++) logits[i] = (float)log(odds[i]) + 3.0f;
+    for (uint64_t at = 0; at < DRAWS; at++) times[weft_sample(logits, IDS, &options, at, scratch)]++;
+    for (int i = 0; i < IDS; i++) found[i] = (double)times[i] / DRAWS;
 }
 
 /* Within five deviations of a fair draw. */
@@ -317,10 +308,8 @@ START_TEST(ids_are_drawn_by_their_probability) {
     double found[IDS], wanted[IDS], whole = 0.0;
     draw(found, 1.0, 0, 1.0);
     check_odds(found, odds);
-    for (int i = 0; i < IDS; i++)
-        whole += wanted[i] = sqrt(odds[i]); /* temperature 2 */
-    for (int i = 0; i < IDS; i++)
-        wanted[i] /= whole;
+    for (int i = 0; i < IDS; i++) whole += wanted[i] = sqrt(odds[i]); /* temperature 2 */
+    for (int i = 0; i < IDS; i++) wanted[i] /= whole;
     draw(found, 2.0, 0, 1.0);
     check_odds(found, wanted);
     draw(found, 0.01, 0, 1.0);

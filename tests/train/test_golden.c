@@ -1,5 +1,5 @@
-/* Training and generation held against transformers and PyTorch (tests/golden/README.md): logits, loss, every gradient, and
- * ten clipped AdamW steps, on four small models. */
+/* Training and generation held against transformers and PyTorch (tests/golden/README.md): logits, loss, every
+ * gradient, and ten clipped AdamW steps, on four small models. */
 #include "golden.h"
 #include "suite.h"
 #include "train/generate.h"
@@ -16,8 +16,9 @@ static void check_gradients(const golden_engine *g, const golden_batch *batch) {
     for (int32_t i = 0; i < g->engine->declared->n_parameters; i++) {
         const weft_parameter *p = &g->engine->declared->parameters[i];
         char name[256];
-        float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref,
-                                                          4 * weft_layout_offset(g->engine->layout, p)), p->numel);
+        float *found = read_floats(g->engine,
+                                   weft_ref_at(g->engine->gradients.ref, 4 * weft_layout_offset(g->engine->layout, p)),
+                                   p->numel);
         (void)snprintf(name, sizeof name, "grad.%s", p->name);
         ck_assert_msg(relative_error(found, golden_floats(batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
                       relative_error(found, golden_floats(batch, name), p->numel));
@@ -45,10 +46,12 @@ START_TEST(loss_gradients_and_ten_steps) {
     golden_engine_open(&g, &batch, models[_i], 1, adamw, 3);
     for (int step = 1; step <= 10; step++) {
         weft_step_result result = {0};
-        ck_assert_msg(weft_stepper_train(g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_msg(weft_stepper_train(g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err) == WEFT_OK, "%s",
+                      err.text);
         ck_assert_int_eq(result.n_targets, batch.count);
-        ck_assert_double_lt(fabs(result.loss_sum / (double)result.n_targets /
-                                 golden_doubles(&batch, "adamw10.loss")[step - 1] - 1.0), 1e-5);
+        ck_assert_double_lt(
+            fabs(result.loss_sum / (double)result.n_targets / golden_doubles(&batch, "adamw10.loss")[step - 1] - 1.0),
+            1e-5);
         ck_assert_double_lt(fabs(result.norm / golden_doubles(&batch, "adamw10.norm")[step - 1] - 1.0), 1e-4);
         if (step == 1) check_gradients(&g, &batch);
     }

@@ -98,8 +98,7 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 static size_t n_overrides(const setting *s) {
     size_t n = 0;
-    while (n < 5 && s->overrides[n] != NULL)
-        n++;
+    while (n < 5 && s->overrides[n] != NULL) n++;
     return n;
 }
 
@@ -130,10 +129,8 @@ static void check_plan(const weft_engine *engine, int32_t states) {
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS], 4 * on_grid(engine, is_any) + copy);
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_GRADIENTS], 4 * on_grid(engine, is_trained));
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_OPTIMIZER], 4 * states * on_grid(engine, is_trained));
-    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
-        lines += plan->line[i];
-    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        categories += plan->category[i];
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) lines += plan->line[i];
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) categories += plan->category[i];
     ck_assert_int_eq(lines, plan->total);
     ck_assert_int_eq(categories, plan->total);
 }
@@ -337,8 +334,7 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
     (void)train_rig_step(&rig, 1);
     n = rig.engine->train.program->n_slots;
     used = calloc((size_t)n, sizeof *used);
-    for (int32_t i = 0; i < n; i++)
-        used[i] = used_bytes(&rig, i);
+    for (int32_t i = 0; i < n; i++) used[i] = used_bytes(&rig, i);
     before = train_rig_parameters(&rig);
     for (int32_t i = 0; i < n; i++) {
         if (used[i] < 0) continue;
@@ -348,8 +344,7 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
     after = train_rig_parameters(&rig);
     ck_assert(same_floats(before, after, rig.engine->layout->numel));
     (void)train_rig_step(&rig, 2);
-    for (int k = WEFT_SLOT_LEAF; k <= WEFT_SLOT_WORK; k++)
-        ck_assert_int_gt(kinds[k], 0);
+    for (int k = WEFT_SLOT_LEAF; k <= WEFT_SLOT_WORK; k++) ck_assert_int_gt(kinds[k], 0);
     free(used);
     free(before);
     free(after);
@@ -409,8 +404,7 @@ static void train_and_measure(int to, const char *model, row_data *data) {
     note_malloc(&f, 1);
     (void)train_rig_step(&rig, 1);
     note_malloc(&f, 2);
-    for (uint64_t s = 2; s <= 4; s++)
-        (void)train_rig_step(&rig, s);
+    for (uint64_t s = 2; s <= 4; s++) (void)train_rig_step(&rig, s);
     (void)train_rig_evaluate(&rig);
     note_malloc(&f, 3);
     f.plan = rig.engine->bytes.total;

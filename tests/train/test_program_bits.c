@@ -49,13 +49,13 @@ static void begin_anew(const bench *b) {
     engine->updates = 0;
     poison(engine, b->arena);
     poison(engine, engine->gradients);
-    ck_assert_int_eq(
-        engine->kernels->write(engine->device, NULL, engine->parameters.ref, b->start, 4 * engine->layout->numel, &err),
-        WEFT_OK);
+    ck_assert_int_eq(engine->kernels->write(engine->device, NULL, engine->parameters.ref, b->start,
+                                            4 * engine->layout->numel, &err),
+                     WEFT_OK);
     for (int64_t i = 0; i < engine->n_states; i++)
-        ck_assert_int_eq(
-            engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, engine->layout->trainable_numel, &err),
-            WEFT_OK);
+        ck_assert_int_eq(engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0,
+                                               engine->layout->trainable_numel, &err),
+                         WEFT_OK);
 }
 
 /* Two steps of a placed program. */

@@ -44,8 +44,7 @@ static bool chosen(const choice *c, const char *name) {
 
 static int32_t count_backwards(const weft_program *program) {
     int32_t n = 0;
-    for (int32_t i = 0; i < program->n_events; i++)
-        n += program->events[i].kind == WEFT_EVENT_BACKWARD;
+    for (int32_t i = 0; i < program->n_events; i++) n += program->events[i].kind == WEFT_EVENT_BACKWARD;
     return n;
 }
 

@@ -99,8 +99,7 @@ static void backward(weft_lowering *l, const weft_node *node) {
     const weft_attention args = arguments(l, node);
     const int32_t d_o = weft_gradient_of(l, node->output);
     int32_t begun[3];
-    for (int i = Q; i <= V; i++)
-        begun[i] = begin_gradient(l, node->inputs[i]);
+    for (int i = Q; i <= V; i++) begun[i] = begin_gradient(l, node->inputs[i]);
     weft_lower_begin(l, &weft_kernel_attention_backward, &args, sizeof args);
     WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
     WEFT_BIND(l, weft_attention, k, weft_lower_value(l, node->inputs[K]));
@@ -113,8 +112,7 @@ static void backward(weft_lowering *l, const weft_node *node) {
     WEFT_BIND(l, weft_attention, dk, begun[K]);
     WEFT_BIND(l, weft_attention, dv, begun[V]);
     weft_lower_end(l);
-    for (int i = Q; i <= V; i++)
-        end_gradient(l, node->inputs[i], begun[i]);
+    for (int i = Q; i <= V; i++) end_gradient(l, node->inputs[i], begun[i]);
 }
 
 const weft_operator weft_operator_attention = {

@@ -6,10 +6,11 @@
 
 static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     if (graph->dtype != WEFT_F32)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "an operator that a plugin brings computes in fp32, and this model runs in %s: set [train] "
-                              "precision = fp32",
-                              weft_dtype_name(graph->dtype));
+        return weft_error_set(
+            err, WEFT_E_UNSUPPORTED,
+            "an operator that a plugin brings computes in fp32, and this model runs in %s: set [train] "
+            "precision = fp32",
+            weft_dtype_name(graph->dtype));
     for (int32_t i = 0; i < node->n_inputs; i++) {
         const weft_value_record *input = weft_graph_value(graph, node->inputs[i]);
         if (input->dtype != graph->dtype && input->dtype != WEFT_I32)
@@ -87,14 +88,11 @@ weft_value weft_op_custom(weft_graph *graph, const weft_custom_op *op, const wef
     weft_status status = check(op, n_inputs, width, &err);
     if (status == WEFT_OK && n > 0) {
         node.custom_args = malloc(n);
-        if (node.custom_args == NULL)
-            status = weft_error_set(&err, WEFT_E_MEMORY, "no memory for %zu bytes", n);
-        else
-            memcpy(node.custom_args, args, n);
+        if (node.custom_args == NULL) status = weft_error_set(&err, WEFT_E_MEMORY, "no memory for %zu bytes", n);
+        else memcpy(node.custom_args, args, n);
     }
     if (status != WEFT_OK) return weft_record_fail(graph, NULL, status, "%s", err.text);
-    for (int32_t i = 0; i < n_inputs; i++)
-        node.inputs[i] = inputs[i];
+    for (int32_t i = 0; i < n_inputs; i++) node.inputs[i] = inputs[i];
     (void)snprintf(node.label, sizeof node.label, "%s", op->name);
     return weft_record_node(graph, &node);
 }

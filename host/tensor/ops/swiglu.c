@@ -3,8 +3,9 @@
 #include "tensor/operators.h"
 
 static weft_swiglu arguments(const weft_lowering *l, const weft_node *node) {
-    const weft_swiglu args = {
-        .struct_size = (uint32_t)sizeof args, .n = weft_graph_places(l->graph) * node->width, .dtype = l->graph->dtype};
+    const weft_swiglu args = {.struct_size = (uint32_t)sizeof args,
+                              .n = weft_graph_places(l->graph) * node->width,
+                              .dtype = l->graph->dtype};
     return args;
 }
 
@@ -23,8 +24,8 @@ static void backward(weft_lowering *l, const weft_node *node) {
     const weft_value gate = node->inputs[0], up = node->inputs[1];
     const int32_t dy = weft_gradient_of(l, node->output);
     const int32_t dgate = weft_gradient_target(l, gate, &args.accumulate_dgate);
-    const int32_t dup =
-        gate.id == up.id ? weft_gradient_begin(l, up) : weft_gradient_target(l, up, &args.accumulate_dup);
+    const int32_t dup = gate.id == up.id ? weft_gradient_begin(l, up)
+                                         : weft_gradient_target(l, up, &args.accumulate_dup);
     weft_lower_begin(l, &weft_kernel_swiglu_backward, &args, sizeof args);
     WEFT_BIND(l, weft_swiglu, gate, weft_lower_value(l, gate));
     WEFT_BIND(l, weft_swiglu, up, weft_lower_value(l, up));

@@ -106,8 +106,7 @@ static size_t cut_tasks(const text_source *source, task *tasks) {
 static weft_status join(text_corpus *out, const encoding *all, weft_error *err) {
     size_t total = 0, document = 0;
     int64_t at = 0;
-    for (size_t i = 0; i < all->n_tasks; i++)
-        total += all->tasks[i].ids.n;
+    for (size_t i = 0; i < all->n_tasks; i++) total += all->tasks[i].ids.n;
     out->n_documents = all->source->spans.n;
     out->ids = all->host->alloc(all->host, (total + 1) * sizeof *out->ids, 64);
     out->starts = all->host->alloc(all->host, (out->n_documents + 1) * sizeof *out->starts, 64);
@@ -167,10 +166,8 @@ weft_status text_corpus_encode(text_corpus *out, const weft_host *host, const te
         text_array_free(&all.tasks[i].lengths, host);
     }
     host->release(host, all.tasks);
-    if (status == WEFT_OK)
-        *out = corpus;
-    else
-        text_corpus_free(&corpus, host);
+    if (status == WEFT_OK) *out = corpus;
+    else text_corpus_free(&corpus, host);
     return status;
 }
 

@@ -22,8 +22,7 @@ static int64_t room_pop(rooms *r, int64_t n, int64_t *space) {
     const int64_t last = r->context / 64;
     uint64_t word = r->words[n / 64] & ~(((uint64_t)1 << (n % 64)) - 1);
     int64_t at = n / 64, row = -1;
-    while (word == 0 && at < last)
-        word = r->words[++at];
+    while (word == 0 && at < last) word = r->words[++at];
     if (word == 0) return -1;
     *space = at * 64 + __builtin_ctzll(word);
     row = r->top[*space];
@@ -51,15 +50,13 @@ static size_t cut(text_piece *pieces, const text_corpus *corpus, const size_t *d
 static void sort_by_length(int64_t *order, int64_t *counts, const text_piece *pieces, size_t n, int64_t context) {
     int64_t at = 0;
     memset(counts, 0, (size_t)(context + 1) * sizeof *counts);
-    for (size_t i = 0; i < n; i++)
-        counts[pieces[i].n]++;
+    for (size_t i = 0; i < n; i++) counts[pieces[i].n]++;
     for (int64_t length = context; length >= 0; length--) {
         const int64_t here = counts[length];
         counts[length] = at;
         at += here;
     }
-    for (size_t i = 0; i < n; i++)
-        order[counts[pieces[i].n]++] = (int64_t)i;
+    for (size_t i = 0; i < n; i++) order[counts[pieces[i].n]++] = (int64_t)i;
 }
 
 static size_t assign_rows(text_piece *pieces, const int64_t *order, size_t n, rooms *r) {
@@ -77,14 +74,10 @@ static size_t assign_rows(text_piece *pieces, const int64_t *order, size_t n, ro
 /* pieces in the order of their rows, inside a row as they came. */
 static void group_by_row(text_rows *out, const text_piece *pieces, size_t n) {
     memset(out->first, 0, (out->n_rows + 1) * sizeof *out->first);
-    for (size_t i = 0; i < n; i++)
-        out->first[pieces[i].row + 1]++;
-    for (size_t r = 0; r < out->n_rows; r++)
-        out->first[r + 1] += out->first[r];
-    for (size_t i = 0; i < n; i++)
-        out->pieces[out->first[pieces[i].row]++] = pieces[i];
-    for (size_t r = out->n_rows; r > 0; r--)
-        out->first[r] = out->first[r - 1];
+    for (size_t i = 0; i < n; i++) out->first[pieces[i].row + 1]++;
+    for (size_t r = 0; r < out->n_rows; r++) out->first[r + 1] += out->first[r];
+    for (size_t i = 0; i < n; i++) out->pieces[out->first[pieces[i].row]++] = pieces[i];
+    for (size_t r = out->n_rows; r > 0; r--) out->first[r] = out->first[r - 1];
     out->first[0] = 0;
 }
 

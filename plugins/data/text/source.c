@@ -121,10 +121,8 @@ weft_status text_source_open(text_source *out, const weft_host *host, const text
     if (status == WEFT_OK && source.spans.n == 0)
         status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no document: it has nothing but blank lines",
                                 key, path);
-    if (status == WEFT_OK)
-        *out = source;
-    else
-        text_source_close(&source, host);
+    if (status == WEFT_OK) *out = source;
+    else text_source_close(&source, host);
     return status;
 }
 

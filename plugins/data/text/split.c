@@ -47,8 +47,7 @@ weft_status text_split_choose(uint8_t *marks, const weft_host *host, const size_
         tickets[i].document = documents[i];
     }
     qsort(tickets, n, sizeof *tickets, by_number);
-    for (size_t i = 0; i < k; i++)
-        marks[tickets[i].document] = 1;
+    for (size_t i = 0; i < k; i++) marks[tickets[i].document] = 1;
     host->release(host, tickets);
     return WEFT_OK;
 }

@@ -31,8 +31,7 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
 static uint64_t mix_corpus(uint64_t hash, const text_corpus *corpus) {
     const int64_t n = corpus->starts == NULL ? 0 : corpus->starts[corpus->n_documents];
     hash = mix(hash, (uint64_t)n);
-    for (int64_t i = 0; i < n; i++)
-        hash = mix(hash, (uint64_t)(uint32_t)corpus->ids[i]);
+    for (int64_t i = 0; i < n; i++) hash = mix(hash, (uint64_t)(uint32_t)corpus->ids[i]);
     return hash;
 }
 
@@ -88,8 +87,7 @@ static weft_status read_corpus(text_corpus *out, weft_data *data, const weft_dat
     status = text_corpus_encode(out, data->host, &data->config, job, &source, err);
     text_source_close(&source, data->host);
     if (status != WEFT_OK) return status;
-    for (size_t d = 0; d < out->n_documents; d++)
-        idle += is_useful(out, d) ? 0 : 1;
+    for (size_t d = 0; d < out->n_documents; d++) idle += is_useful(out, d) ? 0 : 1;
     if (idle == out->n_documents)
         return weft_error_set(err, WEFT_E_DATA,
                               "[data] %s = %s gives no row: no document there has two ids, and so none has "
@@ -166,8 +164,7 @@ static weft_status make_rows(weft_data *data, const weft_data_job *job, weft_err
 
 static void text_destroy(weft_data *data) {
     const weft_host *host = data->host;
-    for (int i = 0; i < N_SPLITS; i++)
-        text_rows_free(&data->rows[i], host);
+    for (int i = 0; i < N_SPLITS; i++) text_rows_free(&data->rows[i], host);
     text_corpus_free(&data->corpus, host);
     text_corpus_free(&data->validation, host);
     host->release(host, data);
@@ -183,11 +180,11 @@ static weft_status text_create(weft_data **out, const weft_host *host, const voi
     data->config = *(const text_config *)config;
     data->seed = job->seed;
     if (data->config.context > job->max_context)
-        status =
-            weft_error_set(err, WEFT_E_USER,
-                           "[data] context = %lld is longer than the model's %lld places: set at most "
-                           "%lld",
-                           (long long)data->config.context, (long long)job->max_context, (long long)job->max_context);
+        status = weft_error_set(err, WEFT_E_USER,
+                                "[data] context = %lld is longer than the model's %lld places: set at most "
+                                "%lld",
+                                (long long)data->config.context, (long long)job->max_context,
+                                (long long)job->max_context);
     if (status == WEFT_OK) status = make_rows(data, job, err);
     if (status == WEFT_OK) {
         data->fingerprint = fingerprint(data);
@@ -230,8 +227,7 @@ static weft_status text_shape(const weft_data *data, weft_leaf *out, const weft_
     for (int32_t r = 0; r < request->rows; r++) {
         const int64_t row = stream_row(data, request->split, request->first_row + (uint64_t)r);
         if (row < 0) continue;
-        for (int64_t p = rows->first[row]; p < rows->first[row + 1]; p++)
-            targets += rows->pieces[p].n;
+        for (int64_t p = rows->first[row]; p < rows->first[row + 1]; p++) targets += rows->pieces[p].n;
     }
     out->rows = request->rows;
     out->length = (int32_t)data->config.context;

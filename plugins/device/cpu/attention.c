@@ -52,8 +52,7 @@ static void take_keys(const attention *a, query_block *b, const forward *f, int6
     int64_t i = 0;
     loops->small(&scores);
     loops->softmax(&p, f->max, f->sum, f->decay);
-    for (i = 0; i < b->n; i++)
-        loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);
+    for (i = 0; i < b->n; i++) loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);
     a->cells->pack(f->v, cpu_from(a->v, at, a->bytes), a->k_ld, keys, a->args->head_dim, 1.0f);
     loops->small(&values);
 }
@@ -113,8 +112,7 @@ CPU_KERNEL(attention, weft_attention) {
         forward f;
         (void)lay_out(&a, &f, a.scratch + omp_get_thread_num() * bytes);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++)
-            run_task(&a, i, &f);
+        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, &f);
     }
     return WEFT_OK;
 }

@@ -123,8 +123,7 @@ static void run_task(const attention *a, int64_t task, const backward *f) {
     memset(f->dk, 0, (size_t)(a->rows * a->padded) * sizeof *f->dk);
     memset(f->dv, 0, (size_t)(a->rows * a->padded) * sizeof *f->dv);
     for (head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        for (from = 0; from < a->args->length; from += CPU_BLOCK)
-            run_queries(a, f, batch, head, from);
+        for (from = 0; from < a->args->length; from += CPU_BLOCK) run_queries(a, f, batch, head, from);
     }
     end_head(a, a->dk, f->dk, batch, kv_head);
     end_head(a, a->dv, f->dv, batch, kv_head);
@@ -145,8 +144,7 @@ CPU_KERNEL(attention_backward, weft_attention) {
         backward f;
         (void)lay_out(&a, &f, a.scratch + omp_get_thread_num() * bytes);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++)
-            run_task(&a, i, &f);
+        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, &f);
     }
     return WEFT_OK;
 }

@@ -55,11 +55,11 @@ void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64
     } else if (ref.buffer == NULL) {
         c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device cpu: operand %s is missing.", c->kernel, name);
     } else if (ref.offset < 0 || ref.offset > ref.buffer->size || total > ref.buffer->size - ref.offset) {
-        c->status =
-            weft_error_set(c->err, WEFT_E_HOST,
-                           "%s on device cpu: operand %s needs %lld bytes from offset %lld on, and its buffer "
-                           "has %lld.",
-                           c->kernel, name, (long long)total, (long long)ref.offset, (long long)ref.buffer->size);
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device cpu: operand %s needs %lld bytes from offset %lld on, and its buffer "
+                                   "has %lld.",
+                                   c->kernel, name, (long long)total, (long long)ref.offset,
+                                   (long long)ref.buffer->size);
     } else if (bytes > 1 && ref.offset % bytes != 0) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "%s on device cpu: operand %s begins at offset %lld, which is no multiple of its "
@@ -81,9 +81,9 @@ void cpu_check_indices(cpu_check *c, const char *name, const int32_t *values, co
     for (i = 0; i < n; i++) {
         const bool inside = values[i] >= 0 && values[i] < limit;
         if (inside || (weights != NULL && !(weights[i] != 0))) continue;
-        c->status =
-            weft_error_set(c->err, WEFT_E_HOST, "%s on device cpu: %s[%lld] is %d, and the table has rows 0 to %lld.",
-                           c->kernel, name, (long long)i, values[i], (long long)limit - 1);
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device cpu: %s[%lld] is %d, and the table has rows 0 to %lld.", c->kernel,
+                                   name, (long long)i, values[i], (long long)limit - 1);
         return;
     }
 }

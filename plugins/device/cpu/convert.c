@@ -44,8 +44,7 @@ static void to_f32(const weft_device *device, float *out, const void *from, int3
     if (dtype != WEFT_F16) {
         cpu_cells_of(device, dtype)->take(out, from, n, 0);
     } else {
-        for (i = 0; i < n; i++)
-            out[i] = f16_to(h[i]);
+        for (i = 0; i < n; i++) out[i] = f16_to(h[i]);
     }
 }
 
@@ -55,8 +54,7 @@ static void from_f32(const weft_device *device, void *out, int32_t dtype, const 
     if (dtype != WEFT_F16) {
         cpu_cells_of(device, dtype)->put(out, from, n, 0);
     } else {
-        for (i = 0; i < n; i++)
-            h[i] = f16_from(from[i]);
+        for (i = 0; i < n; i++) h[i] = f16_from(from[i]);
     }
 }
 

@@ -57,12 +57,9 @@ int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_e
 static void sort_rows(int32_t *begin, int32_t *order, const int32_t *ids, int64_t rows, int64_t vocab) {
     int64_t i = 0;
     memset(begin, 0, (size_t)(vocab + 1) * sizeof *begin);
-    for (i = 0; i < rows; i++)
-        begin[ids[i]]++;
-    for (i = 1; i <= vocab; i++)
-        begin[i] += begin[i - 1];
-    for (i = rows - 1; i >= 0; i--)
-        order[--begin[ids[i]]] = (int32_t)i;
+    for (i = 0; i < rows; i++) begin[ids[i]]++;
+    for (i = 1; i <= vocab; i++) begin[i] += begin[i - 1];
+    for (i = rows - 1; i >= 0; i--) order[--begin[ids[i]]] = (int32_t)i;
 }
 
 /* One id's gradient row from the `n` rows of dy that `order` names. */
@@ -75,8 +72,7 @@ static void sum_rows(const weft_device *device, const weft_embedding *args, floa
     for (at = 0; at < width; at += COLUMNS) {
         const int64_t some = cpu_min(COLUMNS, width - at);
         memset(sum, 0, sizeof sum);
-        for (i = 0; i < n; i++)
-            cells->take(sum, cpu_from(dy, order[i] * width + at, bytes), some, 1);
+        for (i = 0; i < n; i++) cells->take(sum, cpu_from(dy, order[i] * width + at, bytes), some, 1);
         device->loops->f32.put(out + at, sum, some, args->accumulate);
     }
 }

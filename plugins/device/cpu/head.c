@@ -208,10 +208,8 @@ static double row_loss(const head *h, float *logits, int64_t r) {
 static void chunk_losses(const head *h, int64_t r0, int64_t n) {
     int64_t i = 0;
 #pragma omp parallel for schedule(static) num_threads(h->device->threads)
-    for (int64_t r = 0; r < n; r++)
-        h->row_loss[r] = row_loss(h, h->logits + r * h->ld, r0 + r);
-    for (i = 0; i < n; i++)
-        *h->loss += h->row_loss[i];
+    for (int64_t r = 0; r < n; r++) h->row_loss[r] = row_loss(h, h->logits + r * h->ld, r0 + r);
+    for (i = 0; i < n; i++) *h->loss += h->row_loss[i];
 }
 
 /* dx's rows of the chunk, and its term of dw. */

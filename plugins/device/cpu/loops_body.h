@@ -38,8 +38,7 @@ INLINE float bf16_to_float(uint16_t x) {
 
 static void loop_scale(float *x, int64_t n, float factor) {
     int64_t i;
-    for (i = 0; i < n; i += VEC_LANES)
-        vec_put(x, vec_get(x, i, n) * vec_set(factor), i, n);
+    for (i = 0; i < n; i += VEC_LANES) vec_put(x, vec_get(x, i, n) * vec_set(factor), i, n);
 }
 
 /* ---- the head's softmax ---- */
@@ -51,8 +50,7 @@ static void loop_exp_row(float *x, int64_t n, int keep, float *max, double *sum)
     double total = 0;
     float largest = 0;
     int64_t i, j;
-    for (i = 0; i + VEC_LANES <= n; i += VEC_LANES)
-        m = vec_max(m, vec_load(x + i));
+    for (i = 0; i + VEC_LANES <= n; i += VEC_LANES) m = vec_max(m, vec_load(x + i));
     if (i < n) m = vec_max(m, vec_load_part(x + i, n - i, -INFINITY));
     largest = vec_largest(m);
     for (j = 0; j < n; j += run) {
@@ -79,16 +77,13 @@ static void loop_square_blocks(double *sums, const float *x, int64_t blocks) {
     for (b = 0; b + 8 <= blocks; b += 8) {
         double s[8] = {0};
         for (i = 0; i < 64; i++) {
-            for (j = 0; j < 8; j++)
-                s[j] += (double)x[(b + j) * 64 + i] * (double)x[(b + j) * 64 + i];
+            for (j = 0; j < 8; j++) s[j] += (double)x[(b + j) * 64 + i] * (double)x[(b + j) * 64 + i];
         }
-        for (j = 0; j < 8; j++)
-            sums[b + j] = s[j];
+        for (j = 0; j < 8; j++) sums[b + j] = s[j];
     }
     for (; b < blocks; b++) {
         double s = 0;
-        for (i = 0; i < 64; i++)
-            s += (double)x[b * 64 + i] * (double)x[b * 64 + i];
+        for (i = 0; i < 64; i++) s += (double)x[b * 64 + i] * (double)x[b * 64 + i];
         sums[b] = s;
     }
 }
@@ -107,20 +102,17 @@ INLINE void small_tile(const cpu_small *p, int64_t i, int64_t j, const int rows,
 #pragma GCC unroll 6
     for (r = 0; r < rows; r++) {
 #pragma GCC unroll 4
-        for (q = 0; q < columns; q++)
-            sum[r][q] = vec_set(0.0f);
+        for (q = 0; q < columns; q++) sum[r][q] = vec_set(0.0f);
     }
     for (k = 0; k < p->k; k++) {
         vec right[VEC_COLUMNS];
 #pragma GCC unroll 4
-        for (q = 0; q < columns; q++)
-            right[q] = vec_load(b + k * p->ldb + q * VEC_LANES);
+        for (q = 0; q < columns; q++) right[q] = vec_load(b + k * p->ldb + q * VEC_LANES);
 #pragma GCC unroll 6
         for (r = 0; r < rows; r++) {
             const vec left = vec_set(a[r * p->a_row + k * p->a_step]);
 #pragma GCC unroll 4
-            for (q = 0; q < columns; q++)
-                sum[r][q] = vec_fma(left, right[q], sum[r][q]);
+            for (q = 0; q < columns; q++) sum[r][q] = vec_fma(left, right[q], sum[r][q]);
         }
     }
 #pragma GCC unroll 6
@@ -136,47 +128,27 @@ INLINE void small_tile(const cpu_small *p, int64_t i, int64_t j, const int rows,
 
 INLINE void small_rows(const cpu_small *p, int64_t j, const int columns) {
     int64_t i;
-    for (i = 0; i + SMALL_ROWS <= p->m; i += SMALL_ROWS)
-        small_tile(p, i, j, SMALL_ROWS, columns);
+    for (i = 0; i + SMALL_ROWS <= p->m; i += SMALL_ROWS) small_tile(p, i, j, SMALL_ROWS, columns);
     switch (p->m - i) {
-    case 5:
-        small_tile(p, i, j, 5, columns);
-        break;
-    case 4:
-        small_tile(p, i, j, 4, columns);
-        break;
-    case 3:
-        small_tile(p, i, j, 3, columns);
-        break;
-    case 2:
-        small_tile(p, i, j, 2, columns);
-        break;
-    case 1:
-        small_tile(p, i, j, 1, columns);
-        break;
-    default:
-        break;
+    case 5: small_tile(p, i, j, 5, columns); break;
+    case 4: small_tile(p, i, j, 4, columns); break;
+    case 3: small_tile(p, i, j, 3, columns); break;
+    case 2: small_tile(p, i, j, 2, columns); break;
+    case 1: small_tile(p, i, j, 1, columns); break;
+    default: break;
     }
 }
 
 static void loop_small(const cpu_small *p) {
     const int64_t wide = VEC_COLUMNS * VEC_LANES;
     int64_t j = 0;
-    for (; j + wide <= p->n; j += wide)
-        small_rows(p, j, VEC_COLUMNS);
+    for (; j + wide <= p->n; j += wide) small_rows(p, j, VEC_COLUMNS);
 #if VEC_COLUMNS == 4
     switch ((p->n - j) / VEC_LANES) {
-    case 3:
-        small_rows(p, j, 3);
-        break;
-    case 2:
-        small_rows(p, j, 2);
-        break;
-    case 1:
-        small_rows(p, j, 1);
-        break;
-    default:
-        break;
+    case 3: small_rows(p, j, 3); break;
+    case 2: small_rows(p, j, 2); break;
+    case 1: small_rows(p, j, 1); break;
+    default: break;
     }
 #endif
 }
@@ -190,8 +162,7 @@ INLINE void mask_scores(const cpu_scores *p) {
     for (j = 0; j < p->keys; j++) {
         float *row = p->s + j * CPU_BLOCK;
         const int32_t key = (int32_t)j;
-        for (i = 0; i < CPU_BLOCK; i++)
-            row[i] = (key >= p->first[i]) & (key <= p->last[i]) ? row[i] : -INFINITY;
+        for (i = 0; i < CPU_BLOCK; i++) row[i] = (key >= p->first[i]) & (key <= p->last[i]) ? row[i] : -INFINITY;
     }
 }
 
@@ -201,8 +172,7 @@ static void loop_softmax(const cpu_scores *p, float *max, float *sum, float *dec
     for (i = 0; i < CPU_BLOCK; i += VEC_LANES) {
         const vec old = vec_load(max + i);
         vec m = old, base, factor, total;
-        for (j = 0; j < p->keys; j++)
-            m = vec_max(m, vec_load(p->s + j * CPU_BLOCK + i));
+        for (j = 0; j < p->keys; j++) m = vec_max(m, vec_load(p->s + j * CPU_BLOCK + i));
         base = vec_less(m, vec_set(-3.0e38f), vec_set(0.0f), m); /* nothing seen so far: -inf - -inf would be NaN */
         factor = vec_exp(old - base);
         total = vec_load(sum + i) * factor;
@@ -245,16 +215,13 @@ static double loop_multiply_add(float *left, int64_t rounds, float factor, float
     vec x[CHAINS];
     int64_t i;
     int j;
-    for (j = 0; j < CHAINS; j++)
-        x[j] = vec_set((float)j);
+    for (j = 0; j < CHAINS; j++) x[j] = vec_set((float)j);
     for (i = 0; i < rounds; i++) {
 #pragma GCC unroll 12
-        for (j = 0; j < CHAINS; j++)
-            x[j] = vec_fma(x[j], f, t);
+        for (j = 0; j < CHAINS; j++) x[j] = vec_fma(x[j], f, t);
     }
     *left = 0.0f;
-    for (j = 0; j < CHAINS; j++)
-        *left += vec_sum(x[j]);
+    for (j = 0; j < CHAINS; j++) *left += vec_sum(x[j]);
     return 2.0 * CHAINS * VEC_LANES * (double)rounds;
 }
 

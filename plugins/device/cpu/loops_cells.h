@@ -4,8 +4,7 @@
 
 static void CELLS(add)(void *y, const void *a, const void *b, int64_t n) {
     int64_t i;
-    for (i = 0; i < n; i += VEC_LANES)
-        CELL_PUT(y, CELL_GET(a, i, n) + CELL_GET(b, i, n), i, n);
+    for (i = 0; i < n; i += VEC_LANES) CELL_PUT(y, CELL_GET(a, i, n) + CELL_GET(b, i, n), i, n);
 }
 
 static void CELLS(take)(float *out, const void *in, int64_t n, int accumulate) {
@@ -29,8 +28,7 @@ static void CELLS(put)(void *out, const float *in, int64_t n, int accumulate) {
 static float CELLS(dot)(const void *a, const void *b, int64_t n) {
     vec sum = vec_set(0.0f);
     int64_t i;
-    for (i = 0; i < n; i += VEC_LANES)
-        sum = vec_fma(CELL_GET(a, i, n), CELL_GET(b, i, n), sum);
+    for (i = 0; i < n; i += VEC_LANES) sum = vec_fma(CELL_GET(a, i, n), CELL_GET(b, i, n), sum);
     return vec_sum(sum);
 }
 
@@ -128,10 +126,8 @@ static void CELLS(transpose)(float *out, const void *from, int64_t ld, int64_t r
     const CELL *in = from;
     int64_t i, j;
     for (j = 0; j < width; j++) {
-        for (i = 0; i < rows; i++)
-            out[j * CPU_BLOCK + i] = CELL_WIDEN(in[i * ld + j]) * factor;
-        for (; i < CPU_BLOCK; i++)
-            out[j * CPU_BLOCK + i] = 0.0f;
+        for (i = 0; i < rows; i++) out[j * CPU_BLOCK + i] = CELL_WIDEN(in[i * ld + j]) * factor;
+        for (; i < CPU_BLOCK; i++) out[j * CPU_BLOCK + i] = 0.0f;
     }
 }
 

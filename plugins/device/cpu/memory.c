@@ -144,8 +144,7 @@ weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t 
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < pieces; i++) {
         const int64_t end = cpu_min(words, (i + 1) * CPU_GRAIN);
-        for (int64_t j = i * CPU_GRAIN; j < end; j++)
-            dst[j] = pattern;
+        for (int64_t j = i * CPU_GRAIN; j < end; j++) dst[j] = pattern;
     }
     return WEFT_OK;
 }

@@ -73,8 +73,7 @@ static void add_runs(const weft_device *device, const weft_rms_norm *args, const
         if (!args->accumulate_dgain) memset(o->dgain, 0, (size_t)width * sizeof *o->dgain);
         return;
     }
-    for (i = 1; i < n; i++)
-        device->loops->f32.add(o->runs, o->runs, o->runs + i * distance, width);
+    for (i = 1; i < n; i++) device->loops->f32.add(o->runs, o->runs, o->runs + i * distance, width);
     if (args->accumulate_dgain) {
         device->loops->f32.add(o->dgain, o->dgain, o->runs, width);
     } else {
@@ -99,8 +98,7 @@ CPU_KERNEL(rms_norm_backward, weft_rms_norm) {
     o.runs = cpu_need_workspace(&c, args->workspace, cpu_rms_norm_backward_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
-    for (int64_t i = 0; i < runs_of(args->rows); i++)
-        backward_run(args, &o, i);
+    for (int64_t i = 0; i < runs_of(args->rows); i++) backward_run(args, &o, i);
     add_runs(device, args, &o);
     return WEFT_OK;
 }

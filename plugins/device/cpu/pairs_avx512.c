@@ -57,8 +57,7 @@ static void pack_along(uint32_t *slab, const uint16_t *from, int64_t ld, int64_t
     for (p = 0; p < k; p += 32) {
         if (lanes >= 16 && k - p >= 32) {
 #pragma GCC unroll 16
-            for (i = 0; i < 16; i++)
-                lane[i] = _mm512_loadu_si512(from + i * ld + p);
+            for (i = 0; i < 16; i++) lane[i] = _mm512_loadu_si512(from + i * ld + p);
         } else {
             for (i = 0; i < 16; i++)
                 lane[i] = i < lanes ? load_values(from + i * ld + p, k - p) : _mm512_setzero_si512();
@@ -122,26 +121,22 @@ INLINE void block(const pairs_block *p, int64_t i, int64_t j, const int vectors)
 #pragma GCC unroll 8
     for (r = 0; r < PAIRS_ROWS; r++) {
 #pragma GCC unroll 3
-        for (q = 0; q < vectors; q++)
-            sum[r][q] = vec_set(0.0f);
+        for (q = 0; q < vectors; q++) sum[r][q] = vec_set(0.0f);
     }
     for (k = 0; k < p->pairs; k++) {
         __m512bh right[3];
 #pragma GCC unroll 3
-        for (q = 0; q < vectors; q++)
-            right[q] = (__m512bh)_mm512_loadu_si512(b + (q * p->room + k) * 16);
+        for (q = 0; q < vectors; q++) right[q] = (__m512bh)_mm512_loadu_si512(b + (q * p->room + k) * 16);
 #pragma GCC unroll 8
         for (r = 0; r < PAIRS_ROWS; r++) {
             const __m512bh left = (__m512bh)_mm512_set1_epi32((int)a[k * 16 + r]);
 #pragma GCC unroll 3
-            for (q = 0; q < vectors; q++)
-                sum[r][q] = _mm512_dpbf16_ps(sum[r][q], left, right[q]);
+            for (q = 0; q < vectors; q++) sum[r][q] = _mm512_dpbf16_ps(sum[r][q], left, right[q]);
         }
     }
     for (r = 0; r < PAIRS_ROWS && i + r < p->rows; r++) {
 #pragma GCC unroll 3
-        for (q = 0; q < vectors; q++)
-            finish(p, sum[r][q], i + r, j + 16 * q, p->columns - j - 16 * q);
+        for (q = 0; q < vectors; q++) finish(p, sum[r][q], i + r, j + 16 * q, p->columns - j - 16 * q);
     }
 }
 

@@ -133,8 +133,7 @@ static void add_parts(const weft_device *device, const product *p, const grid *g
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t r = 0; r < p->m; r++) {
         float *sum = parts + r * p->n;
-        for (int64_t k = 1; k < g->k; k++)
-            device->loops->f32.add(sum, sum, sum + k * size, p->n);
+        for (int64_t k = 1; k < g->k; k++) device->loops->f32.add(sum, sum, sum + k * size, p->n);
         cpu_cells_of(device, p->dtype_c)->put(cpu_at(p->c, r * p->ldc, bytes), sum, p->n, p->mode != PRODUCT_SET);
     }
 }
@@ -144,8 +143,7 @@ static void clear(const product *p) {
     const int64_t bytes = weft_dtype_bytes(p->dtype_c);
     int64_t r = 0;
     if (p->mode != PRODUCT_SET) return;
-    for (r = 0; r < p->m; r++)
-        memset(cpu_at(p->c, r * p->ldc, bytes), 0, (size_t)(p->n * bytes));
+    for (r = 0; r < p->m; r++) memset(cpu_at(p->c, r * p->ldc, bytes), 0, (size_t)(p->n * bytes));
 }
 
 weft_status product_run(const weft_device *device, const product *p, void *workspace, const char *kernel,

@@ -32,8 +32,7 @@ static const float *to_panel(const cpu_cells *cells, float *panel, const void *o
     const void *from = cpu_from(operand, at, bytes);
     int64_t r = 0;
     if (panel == NULL) return from;
-    for (r = 0; r < rows; r++)
-        cells->take(panel + r * (width + PANEL_PAD), cpu_from(from, r * *ld, bytes), width, 0);
+    for (r = 0; r < rows; r++) cells->take(panel + r * (width + PANEL_PAD), cpu_from(from, r * *ld, bytes), width, 0);
     *ld = width + PANEL_PAD;
     return panel;
 }

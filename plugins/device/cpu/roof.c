@@ -163,8 +163,7 @@ static weft_status measure_rows(weft_device *device, double *best, const weft_ro
     const weft_status allocated = cpu_alloc(device, &buffer, operand_bytes(&padded), err);
     if (allocated != WEFT_OK) return allocated;
     memory = (float *)(void *)buffer->base;
-    for (int64_t i = 0; i < elements; i++)
-        memory[i] = (float)(i % 7 - 3);
+    for (int64_t i = 0; i < elements; i++) memory[i] = (float)(i % 7 - 3);
     omp_set_num_threads(device->threads);
     status = try_both(product, m, memory, best);
     omp_set_num_threads(threads);

@@ -135,16 +135,14 @@ INLINE void vec_store_part(float *p, vec v, int64_t n) {
 INLINE vec vec_load_part(const float *p, int64_t n, float rest) {
     float lanes[VEC_LANES];
     int64_t i;
-    for (i = 0; i < VEC_LANES; i++)
-        lanes[i] = i < n ? p[i] : rest;
+    for (i = 0; i < VEC_LANES; i++) lanes[i] = i < n ? p[i] : rest;
     return vec_load(lanes);
 }
 INLINE void vec_store_part(float *p, vec v, int64_t n) {
     float lanes[VEC_LANES];
     int64_t i;
     vec_store(lanes, v);
-    for (i = 0; i < n; i++)
-        p[i] = lanes[i];
+    for (i = 0; i < n; i++) p[i] = lanes[i];
 }
 #endif
 
@@ -191,8 +189,7 @@ INLINE void bf16_store(uint16_t *p, vec v) {
 INLINE vec bf16_load(const uint16_t *p) {
     vec_bits u;
     int i;
-    for (i = 0; i < VEC_LANES; i++)
-        u[i] = (int32_t)((uint32_t)p[i] << 16);
+    for (i = 0; i < VEC_LANES; i++) u[i] = (int32_t)((uint32_t)p[i] << 16);
     return (vec)u;
 }
 INLINE void bf16_store(uint16_t *p, vec v) {
@@ -200,23 +197,20 @@ INLINE void bf16_store(uint16_t *p, vec v) {
     const bits u = (bits)v, high = u >> 16, near = (u + 0x7FFFu + (high & 1u)) >> 16, nan = (bits)(v != v);
     const bits x = (nan & (high | 0x40u)) | (~nan & near);
     int i;
-    for (i = 0; i < VEC_LANES; i++)
-        p[i] = (uint16_t)x[i];
+    for (i = 0; i < VEC_LANES; i++) p[i] = (uint16_t)x[i];
 }
 #endif
 INLINE vec bf16_load_part(const uint16_t *p, int64_t n) {
     uint16_t lanes[VEC_LANES] = {0};
     int64_t i;
-    for (i = 0; i < n; i++)
-        lanes[i] = p[i];
+    for (i = 0; i < n; i++) lanes[i] = p[i];
     return bf16_load(lanes);
 }
 INLINE void bf16_store_part(uint16_t *p, vec v, int64_t n) {
     uint16_t lanes[VEC_LANES];
     int64_t i;
     bf16_store(lanes, v);
-    for (i = 0; i < n; i++)
-        p[i] = lanes[i];
+    for (i = 0; i < n; i++) p[i] = lanes[i];
 }
 #endif
 
@@ -249,8 +243,7 @@ INLINE float vec_sum(vec v) {
     int64_t i, half;
     vec_store(lanes, v);
     for (half = VEC_LANES / 2; half > 0; half /= 2) {
-        for (i = 0; i < half; i++)
-            lanes[i] += lanes[i + half];
+        for (i = 0; i < half; i++) lanes[i] += lanes[i + half];
     }
     return lanes[0];
 }
@@ -258,8 +251,7 @@ INLINE float vec_largest(vec v) {
     float lanes[VEC_LANES];
     int64_t i;
     vec_store(lanes, v);
-    for (i = 1; i < VEC_LANES; i++)
-        lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
+    for (i = 1; i < VEC_LANES; i++) lanes[0] = lanes[i] > lanes[0] ? lanes[i] : lanes[0];
     return lanes[0];
 }
 

@@ -25,8 +25,7 @@ static double tree(double *v, int64_t n) {
     int64_t i = 0;
     if (n == 0) return 0;
     for (; n > 1; n = (n + 1) / 2) {
-        for (i = 0; i < n / 2; i++)
-            v[i] = v[2 * i] + v[2 * i + 1];
+        for (i = 0; i < n / 2; i++) v[i] = v[2 * i] + v[2 * i + 1];
         if (n % 2 != 0) v[n / 2] = v[n - 1];
     }
     return v[0];
@@ -40,8 +39,7 @@ static double span_sum(const weft_device *device, const float *x, int64_t n) {
     device->loops->square_blocks(sums, x, whole);
     if (n % BLOCK == 0) return tree(sums, whole);
     sums[whole] = 0;
-    for (i = whole * BLOCK; i < n; i++)
-        sums[whole] += (double)x[i] * (double)x[i];
+    for (i = whole * BLOCK; i < n; i++) sums[whole] += (double)x[i] * (double)x[i];
     return tree(sums, whole + 1);
 }
 
@@ -79,8 +77,7 @@ CPU_KERNEL(clip, weft_clip) {
     coefficient = cpu_need(&c, args->coefficient, "coefficient", 1, 1, 4);
     skip = cpu_need(&c, args->skip, "skip", 1, 1, 4);
     if (c.status != WEFT_OK) return c.status;
-    for (i = 0; i < args->n; i++)
-        total += sums[i];
+    for (i = 0; i < args->n; i++) total += sums[i];
     *norm = sqrt(total) / args->count;
     *skip = !isfinite(*norm);
     factor = args->clip > 0 ? fmin(1.0, args->clip / (*norm + 1e-6)) : 1.0;

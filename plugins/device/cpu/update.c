@@ -51,16 +51,16 @@ static void look_up(cpu_check *c, update_operands *o, const weft_update *args) {
     int64_t i = 0;
     if (c->status == WEFT_OK &&
         (kernel == NULL || kernel->cpu == NULL || kernel->n_states < 0 || kernel->n_states > WEFT_MAX_STATES)) {
-        c->status = weft_error_set(
-            c->err, WEFT_E_PLUGIN,
-            "update on device cpu: the optimizer's kernel has no CPU loop or not 0 to %d states.", WEFT_MAX_STATES);
+        c->status =
+            weft_error_set(c->err, WEFT_E_PLUGIN,
+                           "update on device cpu: the optimizer's kernel has no CPU loop or not 0 to %d states.",
+                           WEFT_MAX_STATES);
     }
     if (c->status != WEFT_OK) return;
     o->call.struct_size = (uint32_t)sizeof o->call;
     o->call.weight = cpu_need(c, args->weight, "weight", args->n, 1, 4);
     o->call.gradient = cpu_need(c, args->gradient, "gradient", args->n, 1, 4);
-    for (i = 0; i < kernel->n_states; i++)
-        o->call.states[i] = cpu_need(c, args->states[i], names[i], args->n, 1, 4);
+    for (i = 0; i < kernel->n_states; i++) o->call.states[i] = cpu_need(c, args->states[i], names[i], args->n, 1, 4);
     o->call.hp = cpu_need(c, args->hp, "hp", 1, 1, 4);
     look_up_ranges(c, o, args);
     o->coefficient = cpu_need(c, args->coefficient, "coefficient", 1, 1, 4);
@@ -91,7 +91,6 @@ CPU_KERNEL(update, weft_update) {
     if (c.status != WEFT_OK) return c.status;
     if (*o.skip != 0) return WEFT_OK;
     o.call.coefficient = *o.coefficient;
-    for (i = 0; i < args->n_ranges; i++)
-        run_range(device, args, &o, range_at(&o, i));
+    for (i = 0; i < args->n_ranges; i++) run_range(device, args, &o, range_at(&o, i));
     return WEFT_OK;
 }

@@ -306,8 +306,7 @@ static void read_rest(reader *r, const char *ignore) {
         size_t i = 0;
         if (r->status != WEFT_OK) return;
         if (listed(understood, LENGTH(understood), key) || listed(harmless, LENGTH(harmless), key)) continue;
-        while (i < LENGTH(off) && strcmp(off[i].name, key) != 0)
-            i++;
+        while (i < LENGTH(off) && strcmp(off[i].name, key) != 0) i++;
         if (i < LENGTH(off)) {
             if (!is_off(value)) refuse(r, key, value, off[i].allowed);
         } else if (!json_is_null(value) && !ignored(ignore, key)) {
@@ -352,8 +351,7 @@ weft_status llama_config_read(llama_config *out, const weft_host *host, const we
         return weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", source->config_path, at.line, at.text);
     if (!json_is_object(root))
         r.status = weft_error_set(err, WEFT_E_DATA, "%s: is not a JSON object of keys and values", source->config_path);
-    else
-        read_all(&r, &config, host, ignore);
+    else read_all(&r, &config, host, ignore);
     json_decref(root);
     if (r.status == WEFT_OK) *out = config;
     return r.status;

@@ -128,8 +128,7 @@ static weft_status llama_declare(weft_model *self, const weft_builder *b, weft_e
     self->embed = weight(self, b, model, "embed_tokens", WEFT_WEIGHT_EMBEDDING, c->vocab, c->width);
     b->segment(b->ctx, model, "embed");
     list = b->module(b->ctx, model, "layers", "ModuleList");
-    for (int64_t i = 0; i < c->layers; i++)
-        declare_block(self, b, list, i);
+    for (int64_t i = 0; i < c->layers; i++) declare_block(self, b, list, i);
     self->norm = norm(self, b, model, "norm");
     self->head = c->tied ? b->tie(b->ctx, root, "lm_head", "Linear", self->embed)
                          : linear(self, b, root, "lm_head", c->vocab, c->width);

@@ -83,8 +83,7 @@ static weft_status backward(const weft_strategy_job *job, const weft_emitter *to
 static weft_status forward(const weft_strategy_job *job, const weft_emitter *to, int32_t leaf, weft_error *err) {
     weft_status status = WEFT_OK;
     int32_t s;
-    for (s = 0; s < job->n_segments && status == WEFT_OK; s++)
-        status = emit(to, WEFT_EVENT_FORWARD, -1, s, leaf, err);
+    for (s = 0; s < job->n_segments && status == WEFT_OK; s++) status = emit(to, WEFT_EVENT_FORWARD, -1, s, leaf, err);
     return status;
 }
 

@@ -33,10 +33,8 @@ static weft_status create(weft_tokenizer **out, const weft_host *host, const voi
     fresh->host = host;
     fresh->has_lock = pthread_mutex_init(&fresh->lock, NULL) == 0;
     status = fresh->has_lock ? bpe_tokenizer_read(fresh, directory, err) : bpe_no_memory(err);
-    if (status != WEFT_OK)
-        destroy(fresh);
-    else
-        *out = fresh;
+    if (status != WEFT_OK) destroy(fresh);
+    else *out = fresh;
     return status;
 }
 

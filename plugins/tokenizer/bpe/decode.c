@@ -64,8 +64,7 @@ static void strip(const bpe_decode_step *step, bpe_list *out, const char *text, 
         text += size;
         n -= size;
     }
-    for (int64_t i = 0; i < step->stop && n >= size && starts(text + n - size, size, &step->content); i++)
-        n -= size;
+    for (int64_t i = 0; i < step->stop && n >= size && starts(text + n - size, size, &step->content); i++) n -= size;
     bpe_list_add(out, text, n);
 }
 
@@ -94,30 +93,19 @@ static void meta(const bpe_decode_step *step, bpe_list *out, const char *text, s
     for (size_t i = 0; i < n; i += length) {
         const bool mark = starts(text + i, n - i, &step->content);
         length = mark ? step->content.n : 1;
-        if (!mark)
-            bpe_list_add(out, text + i, 1);
-        else if (!first || step->scheme == BPE_NEVER)
-            bpe_list_add(out, " ", 1);
+        if (!mark) bpe_list_add(out, text + i, 1);
+        else if (!first || step->scheme == BPE_NEVER) bpe_list_add(out, " ", 1);
     }
 }
 
 static weft_status run_text(const bpe_decode_step *step, const bpe_matcher *matcher, bpe_list *out, const char *text,
                             size_t n, bool first, weft_error *err) {
     switch (step->kind) {
-    case BPE_DECODE_REPLACE:
-        return bpe_replace(&step->pattern, &step->content, matcher, out, text, n, err);
-    case BPE_DECODE_STRIP:
-        strip(step, out, text, n);
-        break;
-    case BPE_DECODE_BYTE_LEVEL:
-        byte_level(out, text, n);
-        break;
-    case BPE_DECODE_META:
-        meta(step, out, text, n, first);
-        break;
-    default:
-        bpe_list_add(out, text, n);
-        break;
+    case BPE_DECODE_REPLACE: return bpe_replace(&step->pattern, &step->content, matcher, out, text, n, err);
+    case BPE_DECODE_STRIP: strip(step, out, text, n); break;
+    case BPE_DECODE_BYTE_LEVEL: byte_level(out, text, n); break;
+    case BPE_DECODE_META: meta(step, out, text, n, first); break;
+    default: bpe_list_add(out, text, n); break;
     }
     return WEFT_OK;
 }
@@ -143,10 +131,8 @@ static weft_status run_step(const bpe_decode_step *step, const bpe_matcher *matc
                             bpe_texts *out, weft_error *err) {
     weft_status status = WEFT_OK;
     bpe_texts_clear(out);
-    if (step->kind == BPE_DECODE_BYTE_PIECES)
-        byte_pieces(in, out);
-    else
-        status = run_texts(step, matcher, in, out, err);
+    if (step->kind == BPE_DECODE_BYTE_PIECES) byte_pieces(in, out);
+    else status = run_texts(step, matcher, in, out, err);
     if (status == WEFT_OK && (out->bytes.failed || out->ends.failed)) status = bpe_no_memory(err);
     return status;
 }

@@ -49,10 +49,8 @@ static weft_status no_piece(const pass *self, weft_error *err) {
         n = 1;
         point = -1;
     }
-    if (point < 0)
-        (void)snprintf(name, sizeof name, "byte 0x%02X", (unsigned)(unsigned char)bytes[0]);
-    else
-        (void)snprintf(name, sizeof name, "character U+%04X", (unsigned)point);
+    if (point < 0) (void)snprintf(name, sizeof name, "byte 0x%02X", (unsigned)(unsigned char)bytes[0]);
+    else (void)snprintf(name, sizeof name, "character U+%04X", (unsigned)point);
     at = memmem(self->text + self->part, self->bytes - self->part, bytes, n);
     return weft_error_set(err, WEFT_E_DATA,
                           "The %s at offset %zu of the text %s, and this tokenizer has neither a piece "

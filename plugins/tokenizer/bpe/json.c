@@ -192,10 +192,8 @@ bpe_quoted bpe_quote(const char *bytes, size_t n) {
             used += 3;
             break;
         }
-        if (plain)
-            out.text[used++] = (char)byte;
-        else
-            used += (size_t)snprintf(out.text + used, sizeof out.text - used, "\\x%02X", byte);
+        if (plain) out.text[used++] = (char)byte;
+        else used += (size_t)snprintf(out.text + used, sizeof out.text - used, "\\x%02X", byte);
     }
     out.text[used++] = '"';
     return out;

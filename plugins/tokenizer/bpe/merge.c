@@ -56,8 +56,7 @@ static void push(bpe_list *list, candidate moved) {
     bpe_list_add(list, &moved, 1);
     if (list->failed) return;
     heap = BPE_AT(list, candidate);
-    for (; at > 0 && moved.key < heap[(at - 1) / 2].key; at = (at - 1) / 2)
-        heap[at] = heap[(at - 1) / 2];
+    for (; at > 0 && moved.key < heap[(at - 1) / 2].key; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
     heap[at] = moved;
 }
 
@@ -84,8 +83,7 @@ static void fill_heap(const bpe_model *model, bpe_workspace *work) {
     for (size_t i = 0; i < work->symbols.n; i++) {
         if (candidate_at(&next, model, BPE_AT(&work->symbols, symbol), (int32_t)i)) bpe_list_add(&work->heap, &next, 1);
     }
-    for (size_t i = work->heap.n / 2; i-- > 0;)
-        sift_down(BPE_AT(&work->heap, candidate), work->heap.n, i);
+    for (size_t i = work->heap.n / 2; i-- > 0;) sift_down(BPE_AT(&work->heap, candidate), work->heap.n, i);
 }
 
 /* An entry whose pair has changed since is dropped, unless the new pair becomes the same piece: then it is merged now,
@@ -118,8 +116,7 @@ static bool add_bytes(const bpe_model *model, bpe_list *symbols, const char *byt
     for (size_t i = 0; i < n; i++) {
         if (model->bytes[(unsigned char)bytes[i]] < 0) return false;
     }
-    for (size_t i = 0; i < n; i++)
-        add_symbol(symbols, model->bytes[(unsigned char)bytes[i]]);
+    for (size_t i = 0; i < n; i++) add_symbol(symbols, model->bytes[(unsigned char)bytes[i]]);
     return true;
 }
 

@@ -97,8 +97,7 @@ static void put_merge(bpe_model *self, int32_t left, int32_t right, uint32_t ran
     const bpe_merge merge = {(uint64_t)(uint32_t)left << 32 | (uint32_t)right, rank, id};
     const size_t mask = self->n_merge_slots - 1;
     size_t i = mix(merge.pair) & mask;
-    while (self->merges[i].pair != UINT64_MAX && self->merges[i].pair != merge.pair)
-        i = (i + 1) & mask;
+    while (self->merges[i].pair != UINT64_MAX && self->merges[i].pair != merge.pair) i = (i + 1) & mask;
     self->merges[i] = merge; /* of a pair that comes twice, the later rank counts */
 }
 
@@ -111,8 +110,7 @@ static int32_t first_character(const bpe_text *part) {
 static int32_t last_character(const bpe_text *part) {
     int32_t point = 0;
     size_t at = part->n - 1;
-    while (at > 0 && ((unsigned char)part->bytes[at] & 0xc0) == 0x80)
-        at--;
+    while (at > 0 && ((unsigned char)part->bytes[at] & 0xc0) == 0x80) at--;
     (void)bpe_utf8(part->bytes + at, part->n - at, &point);
     return point;
 }
@@ -121,8 +119,7 @@ static void put_crossing(bpe_model *self, const bpe_text parts[2]) {
     const uint64_t pair = (uint64_t)(uint32_t)last_character(&parts[0]) << 32 | (uint32_t)first_character(&parts[1]);
     const size_t mask = self->n_crossing_slots - 1;
     size_t i = mix(pair) & mask;
-    while (self->crossings[i] != UINT64_MAX && self->crossings[i] != pair)
-        i = (i + 1) & mask;
+    while (self->crossings[i] != UINT64_MAX && self->crossings[i] != pair) i = (i + 1) & mask;
     self->crossings[i] = pair;
 }
 
@@ -166,8 +163,7 @@ static weft_status read_merges(bpe_model *self, const bpe_place *at, const json_
     bpe_list_init(&joined, self->host, 1);
     if (status != WEFT_OK) goto done;
     self->n_merge_slots = self->n_crossing_slots = 16;
-    while (self->n_merge_slots < 2 * json_array_size(merges))
-        self->n_merge_slots *= 2;
+    while (self->n_merge_slots < 2 * json_array_size(merges)) self->n_merge_slots *= 2;
     self->n_crossing_slots = self->n_merge_slots;
     self->merges = self->host->alloc(self->host, self->n_merge_slots * sizeof *self->merges, 16);
     self->crossings = self->host->alloc(self->host, self->n_crossing_slots * sizeof *self->crossings, 16);

@@ -95,10 +95,8 @@ typedef struct replacing {
 static weft_status replace_visit(void *context, size_t begin, size_t end, bool is_match, weft_error *err) {
     const replacing *self = context;
     (void)err;
-    if (is_match)
-        bpe_list_add(self->out, self->content->bytes, self->content->n);
-    else
-        bpe_list_add(self->out, self->text + begin, end - begin);
+    if (is_match) bpe_list_add(self->out, self->content->bytes, self->content->n);
+    else bpe_list_add(self->out, self->text + begin, end - begin);
     return WEFT_OK;
 }
 
@@ -128,10 +126,8 @@ static void lowercase(bpe_list *out, const char *text, size_t n) {
         int32_t point = 0;
         char lower[4];
         length = bpe_utf8(text + i, n - i, &point);
-        if (point == 0x130)
-            bpe_list_add(out, "i\xcc\x87", 3);
-        else
-            bpe_list_add(out, lower, bpe_utf8_put(lower, utf8proc_tolower(point)));
+        if (point == 0x130) bpe_list_add(out, "i\xcc\x87", 3);
+        else bpe_list_add(out, lower, bpe_utf8_put(lower, utf8proc_tolower(point)));
     }
 }
 
@@ -140,10 +136,8 @@ static weft_status by_stretch(const bpe_normal_step *step, bpe_list *out, const 
     for (size_t i = 0; i < n && status == WEFT_OK;) {
         const size_t whole = bpe_valid_prefix(text + i, n - i);
         const size_t stray = bpe_stray_prefix(text + i + whole, n - i - whole);
-        if (step->kind == BPE_UNICODE)
-            status = compose(step, out, text + i, whole, err);
-        else
-            lowercase(out, text + i, whole);
+        if (step->kind == BPE_UNICODE) status = compose(step, out, text + i, whole, err);
+        else lowercase(out, text + i, whole);
         bpe_list_add(out, text + i + whole, stray);
         i += whole + stray;
     }

@@ -136,7 +136,6 @@ weft_status bpe_tokenizer_read(weft_tokenizer *self, const char *directory, weft
     if (status == WEFT_OK) status = bpe_special_read(&self->special, &from, err);
     if (status == WEFT_OK) status = fill_ids(self, err);
 done:
-    for (size_t i = 0; i < 3; i++)
-        json_decref(roots[i]);
+    for (size_t i = 0; i < 3; i++) json_decref(roots[i]);
     return status;
 }

@@ -46,20 +46,14 @@ static bool one_of(char c, const char *set) {
 /* \p{L}, \P{Lu}, \p{^N}: general categories. Names of scripts are looked up differently. */
 static void property(reader *self) {
     const char *at = self->at + 2, *end = self->end;
-    if (at < end && *at == '{')
-        at++;
-    else
-        end = at;
+    if (at < end && *at == '{') at++;
+    else end = at;
     if (at < end && *at == '^') at++;
-    if (at < end && one_of(*at, "LMNPSZC"))
-        at++;
-    else
-        end = at;
+    if (at < end && one_of(*at, "LMNPSZC")) at++;
+    else end = at;
     if (at < end && *at >= 'a' && *at <= 'z') at++;
-    if (at < end && *at == '}')
-        copy(self, (size_t)(at - self->at) + 1);
-    else
-        self->why = "a property other than general categories such as \\p{L} and \\p{Lu}";
+    if (at < end && *at == '}') copy(self, (size_t)(at - self->at) + 1);
+    else self->why = "a property other than general categories such as \\p{L} and \\p{Lu}";
 }
 
 static bool is_hex(char c) {
@@ -74,12 +68,9 @@ static void hexadecimal(reader *self) {
         return;
     }
     if (at < self->end && *at == '{') at++;
-    while (at < self->end && is_hex(*at))
-        at++;
-    if (at < self->end && *at == '}' && self->at[2] == '{')
-        copy(self, (size_t)(at - self->at) + 1);
-    else
-        self->why = "an \\x other than \\x00 to \\x7F and \\x{...}";
+    while (at < self->end && is_hex(*at)) at++;
+    if (at < self->end && *at == '}' && self->at[2] == '{') copy(self, (size_t)(at - self->at) + 1);
+    else self->why = "an \\x other than \\x00 to \\x7F and \\x{...}";
 }
 
 static void unicode_escape(reader *self) {
@@ -96,34 +87,23 @@ static void unicode_escape(reader *self) {
 static void escape(reader *self) {
     const char c = self->end - self->at < 2 ? 0 : self->at[1];
     const bool alone = !self->in_class;
-    if (c == 's')
-        put(self, alone ? "[" SPACE "]" : SPACE);
-    else if (c == 'S')
-        put(self, alone ? "[" NO_SPACE "]" : NO_SPACE);
-    else if (c == 'd')
-        put(self, "\\p{Nd}");
-    else if (c == 'D')
-        put(self, "\\P{Nd}");
-    else if (one_of(c, "pP"))
-        property(self);
-    else if (c == 'x')
-        hexadecimal(self);
-    else if (c == 'u')
-        unicode_escape(self);
+    if (c == 's') put(self, alone ? "[" SPACE "]" : SPACE);
+    else if (c == 'S') put(self, alone ? "[" NO_SPACE "]" : NO_SPACE);
+    else if (c == 'd') put(self, "\\p{Nd}");
+    else if (c == 'D') put(self, "\\P{Nd}");
+    else if (one_of(c, "pP")) property(self);
+    else if (c == 'x') hexadecimal(self);
+    else if (c == 'u') unicode_escape(self);
     else if (one_of(c, "rnt") || (c > ' ' && c < 0x7f && one_of(c, "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")))
         copy(self, 2);
-    else
-        self->why = "an escape other than \\s \\S \\d \\D \\p \\P \\x \\u \\r \\n \\t and escaped punctuation";
+    else self->why = "an escape other than \\s \\S \\d \\D \\p \\P \\x \\u \\r \\n \\t and escaped punctuation";
     if (one_of(c, "sSdD")) self->at += 2;
 }
 
 static void class_member(reader *self) {
-    if (*self->at == '\\')
-        escape(self);
-    else if (*self->at == '[')
-        self->why = "a set inside a set";
-    else if (starts(self, "&&"))
-        self->why = "&& inside a set";
+    if (*self->at == '\\') escape(self);
+    else if (*self->at == '[') self->why = "a set inside a set";
+    else if (starts(self, "&&")) self->why = "&& inside a set";
     else {
         if (*self->at == ']') self->in_class = false;
         copy(self, 1);
@@ -166,20 +146,13 @@ bool bpe_regex_translate(bpe_list *out, const char **why, const char *regex, siz
     reader self = {out, regex, regex + n, false, NULL};
     if (n >= 4 && memcmp(regex, "(?i)", 4) == 0) copy(&self, 4); /* elsewhere its reach differs */
     while (self.at < self.end && self.why == NULL) {
-        if (self.in_class)
-            class_member(&self);
-        else if (*self.at == '\\')
-            escape(&self);
-        else if (*self.at == '[')
-            open_class(&self);
-        else if (*self.at == '(')
-            group(&self);
-        else if (*self.at == '{')
-            brace(&self);
-        else if (*self.at == '^')
-            self.why = "^ outside of a set";
-        else
-            copy(&self, 1);
+        if (self.in_class) class_member(&self);
+        else if (*self.at == '\\') escape(&self);
+        else if (*self.at == '[') open_class(&self);
+        else if (*self.at == '(') group(&self);
+        else if (*self.at == '{') brace(&self);
+        else if (*self.at == '^') self.why = "^ outside of a set";
+        else copy(&self, 1);
     }
     *why = self.why;
     return self.why == NULL;

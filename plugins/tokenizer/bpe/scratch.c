@@ -7,12 +7,9 @@ static bpe_scratch *make(const weft_host *host) {
     bpe_scratch *fresh = bpe_zeros(host, 1, sizeof *fresh);
     if (fresh == NULL) return NULL;
     bpe_workspace_init(&fresh->work, host);
-    for (int i = 0; i < 2; i++)
-        bpe_list_init(&fresh->normal[i], host, 1);
-    for (int i = 0; i < 2; i++)
-        bpe_texts_init(&fresh->texts[i], host);
-    for (int i = 0; i < BPE_MOST_STEPS; i++)
-        bpe_list_init(&fresh->split[i], host, 1);
+    for (int i = 0; i < 2; i++) bpe_list_init(&fresh->normal[i], host, 1);
+    for (int i = 0; i < 2; i++) bpe_texts_init(&fresh->texts[i], host);
+    for (int i = 0; i < BPE_MOST_STEPS; i++) bpe_list_init(&fresh->split[i], host, 1);
     if (bpe_matcher_init(&fresh->matcher)) return fresh;
     bpe_scratch_free(host, fresh);
     return NULL;
@@ -22,12 +19,9 @@ void bpe_scratch_free(const weft_host *host, bpe_scratch *scratch) {
     if (scratch == NULL) return;
     bpe_workspace_free(&scratch->work);
     bpe_matcher_free(&scratch->matcher);
-    for (int i = 0; i < 2; i++)
-        bpe_list_free(&scratch->normal[i]);
-    for (int i = 0; i < 2; i++)
-        bpe_texts_free(&scratch->texts[i]);
-    for (int i = 0; i < BPE_MOST_STEPS; i++)
-        bpe_list_free(&scratch->split[i]);
+    for (int i = 0; i < 2; i++) bpe_list_free(&scratch->normal[i]);
+    for (int i = 0; i < 2; i++) bpe_texts_free(&scratch->texts[i]);
+    for (int i = 0; i < BPE_MOST_STEPS; i++) bpe_list_free(&scratch->split[i]);
     host->release(host, scratch);
 }
 
@@ -53,14 +47,10 @@ void bpe_scratch_give(const weft_tokenizer *tokenizer, bpe_scratch *scratch) {
     bpe_list_trim(&scratch->work.ids, KEPT);
     bpe_list_trim(&scratch->work.symbols, KEPT);
     bpe_list_trim(&scratch->work.heap, KEPT);
-    for (int i = 0; i < 2; i++)
-        bpe_list_trim(&scratch->normal[i], KEPT);
-    for (int i = 0; i < 2; i++)
-        bpe_list_trim(&scratch->texts[i].bytes, KEPT);
-    for (int i = 0; i < 2; i++)
-        bpe_list_trim(&scratch->texts[i].ends, KEPT);
-    for (int i = 0; i < BPE_MOST_STEPS; i++)
-        bpe_list_trim(&scratch->split[i], KEPT);
+    for (int i = 0; i < 2; i++) bpe_list_trim(&scratch->normal[i], KEPT);
+    for (int i = 0; i < 2; i++) bpe_list_trim(&scratch->texts[i].bytes, KEPT);
+    for (int i = 0; i < 2; i++) bpe_list_trim(&scratch->texts[i].ends, KEPT);
+    for (int i = 0; i < BPE_MOST_STEPS; i++) bpe_list_trim(&scratch->split[i], KEPT);
     (void)pthread_mutex_lock(&owner->lock);
     scratch->next = owner->pool;
     owner->pool = scratch;

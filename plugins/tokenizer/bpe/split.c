@@ -70,16 +70,11 @@ static weft_status cut_visit(void *context, size_t begin, size_t end, bool is_ma
     const bpe_split_step *step = &BPE_AT(&self->run->split->steps, bpe_split_step)[self->step];
     const bool is = is_match != step->invert;
     switch (step->behaviour) {
-    case BPE_REMOVED:
-        return is ? WEFT_OK : emit(self, begin, end, err);
-    case BPE_MERGED_WITH_PREVIOUS:
-        return with_previous(self, begin, end, is, err);
-    case BPE_MERGED_WITH_NEXT:
-        return with_next(self, begin, end, is, err);
-    case BPE_CONTIGUOUS:
-        return contiguous(self, begin, end, is, err);
-    default:
-        return emit(self, begin, end, err);
+    case BPE_REMOVED: return is ? WEFT_OK : emit(self, begin, end, err);
+    case BPE_MERGED_WITH_PREVIOUS: return with_previous(self, begin, end, is, err);
+    case BPE_MERGED_WITH_NEXT: return with_next(self, begin, end, is, err);
+    case BPE_CONTIGUOUS: return contiguous(self, begin, end, is, err);
+    default: return emit(self, begin, end, err);
     }
 }
 

@@ -20,8 +20,7 @@ void bpe_trie_free(bpe_trie *self) {
 static int32_t child_of(const bpe_trie *self, int32_t parent, int32_t byte) {
     const node *nodes = BPE_AT(&self->nodes, node);
     int32_t i = nodes[parent].child;
-    while (i != 0 && nodes[i].byte != byte)
-        i = nodes[i].next;
+    while (i != 0 && nodes[i].byte != byte) i = nodes[i].next;
     return i;
 }
 

@@ -89,10 +89,8 @@ bool bpe_is_word(int32_t point) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-        return true;
-    default:
-        break;
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: break;
     }
     /* Joiners, and the circled and squared letters, which are alphabetic though their category says symbol. */
     return point == 0x200c || point == 0x200d || (point >= 0x24b6 && point <= 0x24e9) ||
@@ -105,9 +103,7 @@ bool bpe_is_numeric(int32_t point) {
     switch (utf8proc_category(point)) {
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-        return true;
-    default:
-        return false;
+    case UTF8PROC_CATEGORY_NO: return true;
+    default: return false;
     }
 }

@@ -21,8 +21,7 @@ void bpe_vocab_free(bpe_vocab *self) {
 bool bpe_vocab_reserve(bpe_vocab *self, size_t n, int32_t highest) {
     const weft_host *host = self->bytes.host;
     self->n_slots = 16;
-    while (self->n_slots < 2 * n)
-        self->n_slots *= 2;
+    while (self->n_slots < 2 * n) self->n_slots *= 2;
     self->slots = host->alloc(host, self->n_slots * sizeof *self->slots, 16);
     if (self->slots == NULL || !bpe_list_reserve(&self->pieces, (size_t)highest + 1)) return false;
     memset(self->slots, 0xff, self->n_slots * sizeof *self->slots);
@@ -39,8 +38,7 @@ bool bpe_vocab_add(bpe_vocab *self, int32_t id, const char *bytes, size_t n) {
     piece->n = (uint32_t)n;
     piece->known = 1;
     bpe_list_add(&self->bytes, bytes, n);
-    while (self->slots[slot] >= 0)
-        slot = (slot + 1) & (self->n_slots - 1);
+    while (self->slots[slot] >= 0) slot = (slot + 1) & (self->n_slots - 1);
     self->slots[slot] = id;
     self->count++;
     return !self->bytes.failed;

@@ -40,8 +40,7 @@ static inline uint64_t bpe_hash(const char *bytes, size_t n) {
         h = (h ^ eight) * 0xff51afd7ed558ccdu;
         h ^= h >> 32;
     }
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)bytes[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 0x100000001b3u;
     h *= 0xc4ceb9fe1a85ec53u;
     return h ^ h >> 29;
 }

@@ -5,7 +5,7 @@
  *
  * A function's comment carries tags, one vocabulary for all headers:
  *   [any-thread]   may be called from any thread at any time        [main]     only from the host's main thread
- *   [worker]       called from worker threads, several at once      [hot]      no allocation of ours, lock or I/O inside
+ *   [worker]       called from worker threads, several at once      [hot]      no allocation, lock or I/O inside
  *   [collective]   every rank calls it, in the same order
  *   [required]     a table slot that must be filled                 [optional: ...]  what NULL means
  */
@@ -22,10 +22,10 @@
 extern "C" {
 #endif
 
-/* One number per SDK that was ever released, major * 1000 + minor. Claiming one that does not exist does not compile. */
-#define WEFT_SDK_1_0 1000
+/* One number per SDK that was ever released, major * 1000 + minor. One that does not exist does not compile. */
+#define WEFT_SDK_1_0           1000
 #define WEFT_SDK(major, minor) WEFT_SDK_##major##_##minor
-#define WEFT_SDK_HEADERS WEFT_SDK(1, 0) /* the SDK that these headers are */
+#define WEFT_SDK_HEADERS       WEFT_SDK(1, 0) /* the SDK that these headers are */
 
 /* The oldest host that a plugin works with. Define it before the first include; what is newer is then hidden. */
 #ifndef WEFT_MIN_SDK
@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define WEFT_EXPORT __attribute__((visibility("default")))
+#define WEFT_EXPORT                     __attribute__((visibility("default")))
 #define WEFT_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 #else
 #define WEFT_EXPORT
@@ -44,11 +44,10 @@ extern "C" {
 #endif
 
 #define WEFT_STRING_(x) #x
-#define WEFT_STRING(x) WEFT_STRING_(x) /* the text of x after macro expansion */
+#define WEFT_STRING(x)  WEFT_STRING_(x) /* the text of x after macro expansion */
 
 /* True if the struct that p points to was compiled with `field`. */
-#define WEFT_HAS(p, field)                                                                                             \
-    ((p)->struct_size >= (uint32_t)(offsetof(__typeof__(*(p)), field) + sizeof((p)->field)))
+#define WEFT_HAS(p, field) ((p)->struct_size >= (uint32_t)(offsetof(__typeof__(*(p)), field) + sizeof((p)->field)))
 
 /* What went wrong, by whose fault it is. */
 typedef enum weft_status {
@@ -76,7 +75,9 @@ typedef struct weft_error {
     char text[2040]; /* one or more sentences: what, where, what is allowed, what to do */
 } weft_error;
 
+/* clang-format off */
 #define WEFT_ERROR_INIT {(uint32_t)sizeof(weft_error), 0, WEFT_OK, 0, {0}}
+/* clang-format on */
 
 /* Fills err (may be NULL) and returns code, so that `return weft_error_set(err, WEFT_E_USER, "...")` reads well.
  * [any-thread] */
@@ -92,7 +93,7 @@ static inline weft_status weft_error_set(weft_error *err, weft_status code, cons
     return code;
 }
 
-/* Puts a sentence's subject before the text that is there: "FILE: text". Returns the code that err holds. [any-thread] */
+/* Puts a sentence's subject before the text that is there: "FILE: text". Returns err's code. [any-thread] */
 static inline weft_status weft_error_prefix(weft_error *err, const char *format, ...) WEFT_PRINTF(2, 3);
 static inline weft_status weft_error_prefix(weft_error *err, const char *format, ...) {
     char old[sizeof err->text];

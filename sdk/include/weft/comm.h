@@ -1,11 +1,11 @@
 /* weft/comm.h: how ranks exchange (comm/0: may still change; version 1 when several ranks have used it).
  *
- * A communicator moves device buffers among the ranks of a group. Calls return at once with a handle; `test` and `wait` end
- * it. Every rank of the group makes the same calls in the same order. `progress` says who drives an exchange: CALLER means
- * that bytes move only inside calls of this table (MPI), so the executor pokes it between operators; OWN means that they
- * move by themselves (NCCL). An exchange takes its place in the stream that it is given: it sees what was queued there
- * before, and once it is done, what is queued there afterwards sees its result. The device's own table is handed over at
- * create, for copies and for staging through the host.
+ * A communicator moves device buffers among the ranks of a group. Calls return at once with a handle; `test` and
+ * `wait` end it. Every rank of the group makes the same calls in the same order. `progress` says who drives an
+ * exchange: CALLER means that bytes move only inside calls of this table (MPI), so the executor pokes it between
+ * operators; OWN means that they move by themselves (NCCL). An exchange takes its place in the stream that it is
+ * given: it sees what was queued there before, and once it is done, what is queued there afterwards sees its result.
+ * The device's own table is handed over at create, for copies and for staging through the host.
  */
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H
@@ -47,8 +47,8 @@ typedef struct weft_comm_plugin {
     /* [main] [collective] [required] */
     weft_status (*create)(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,
                           weft_error *err);
-    void (*destroy)(weft_comm *comm);                            /* [main] [collective] [required] */
-    void (*info)(const weft_comm *comm, weft_comm_info *out);    /* [any-thread] [required] */
+    void (*destroy)(weft_comm *comm);                         /* [main] [collective] [required] */
+    void (*info)(const weft_comm *comm, weft_comm_info *out); /* [any-thread] [required] */
 
     /* ranks: n world ranks, ascending. Released with the world. [main] [collective] [required] */
     weft_status (*group)(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n, weft_error *err);

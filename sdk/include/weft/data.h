@@ -3,11 +3,11 @@
  * Data is made before ranks exist: documents become rows once, from (files, seed, context, packing), and a row never
  * depends on rank, batch or number of ranks. The training rows form a stream without end: epoch after epoch, each a
  * permutation of all rows (weft/random.h, WEFT_RANDOM_EPOCH), and a batch may span two. The host asks for row
- * `first_row .. first_row + rows` of that stream; the answer takes the same short time wherever it lies, so a resumed run
- * needs no replay: the position is the number of rows used.
+ * `first_row .. first_row + rows` of that stream; the answer takes the same short time wherever it lies, so a
+ * resumed run needs no replay: the position is the number of rows used.
  *
- * A leaf is one micro-batch: `rows` rows of `length` places. Documents inside a row are isolated: `starts` says where each
- * place's own document begins. Validation rows come in a fixed order, once.
+ * A leaf is one micro-batch: `rows` rows of `length` places. Documents inside a row are isolated: `starts` says
+ * where each place's own document begins. Validation rows come in a fixed order, once.
  */
 #ifndef WEFT_DATA_H
 #define WEFT_DATA_H
@@ -32,7 +32,7 @@ typedef struct weft_data_job {
     uint32_t struct_size;
     uint32_t flags;
     uint64_t seed;
-    int64_t vocab_size; /* ids lie in [0, vocab_size) */
+    int64_t vocab_size;  /* ids lie in [0, vocab_size) */
     int64_t max_context; /* the model's; [data] context may not be larger */
 
     /* Encodes a document with the user's [tokenizer] bos and eos. Also callable from parallel_for. [any-thread] */
@@ -64,22 +64,22 @@ typedef struct weft_data_info {
 typedef struct weft_leaf_request {
     uint32_t struct_size;
     uint32_t flags;
-    int32_t split;     /* weft_split */
-    int32_t rows;      /* B */
+    int32_t split;      /* weft_split */
+    int32_t rows;       /* B */
     uint64_t first_row; /* of the stream; in VALIDATION and ALL, rows past the end are padding of zero weight */
 } weft_leaf_request;
 
-/* Filled by the plugin into the host's arrays, each of rows x lengths[n_lengths-1] elements, row-major with `length`. */
+/* Filled by the plugin into the host's arrays of rows x lengths[n_lengths-1] elements each, row-major with `length`. */
 typedef struct weft_leaf {
     uint32_t struct_size;
     uint32_t flags;
-    int32_t rows;      /* B */
-    int32_t length;    /* T: the smallest declared length that holds the longest row */
-    int64_t n_targets; /* targets of non-zero weight */
-    int32_t *ids;      /* (B,T) inputs; 0 in padding */
-    int32_t *targets;  /* (B,T) the id to predict; 0 where the weight is zero */
-    float *weights;    /* (B,T) of each target's loss; zero: no target */
-    int32_t *starts;   /* (B,T) place in the row where this place's document begins; in padding the place itself */
+    int32_t rows;       /* B */
+    int32_t length;     /* T: the smallest declared length that holds the longest row */
+    int64_t n_targets;  /* targets of non-zero weight */
+    int32_t *ids;       /* (B,T) inputs; 0 in padding */
+    int32_t *targets;   /* (B,T) the id to predict; 0 where the weight is zero */
+    float *weights;     /* (B,T) of each target's loss; zero: no target */
+    int32_t *starts;    /* (B,T) place in the row where this place's document begins; in padding the place itself */
     int32_t *positions; /* (B,T) for the position encoding, from 0 at each document's start */
 } weft_leaf;
 
@@ -92,7 +92,7 @@ typedef struct weft_data_plugin {
                           weft_error *err);
     void (*destroy)(weft_data *data); /* [main] [required] */
 
-    void (*info)(const weft_data *data, weft_data_info *out);                     /* [any-thread] [required] */
+    void (*info)(const weft_data *data, weft_data_info *out);                       /* [any-thread] [required] */
     void (*split_info)(const weft_data *data, int32_t split, weft_split_info *out); /* [any-thread] [required] */
 
     /* The shape and number of targets of a leaf, without its content: sets rows, length and n_targets. [any-thread]

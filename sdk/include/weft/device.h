@@ -1,21 +1,22 @@
 /* weft/device.h: where arithmetic happens (device/1).
  *
- * A device is memory, streams and a table of kernels. Nothing here is a host pointer: an operand is a buffer handle with
- * an offset in bytes, every kernel takes a stream, and no kernel hands a value back; `read` is the one way from the device
- * to the host. So a whole step can be recorded and replayed (a CUDA graph), and a kernel table can be tested against a
- * plain C oracle over odd shapes.
+ * A device is memory, streams and a table of kernels. Nothing here is a host pointer: an operand is a buffer handle
+ * with an offset in bytes, every kernel takes a stream, and no kernel hands a value back; `read` is the one way from
+ * the device to the host. So a whole step can be recorded and replayed (a CUDA graph), and a kernel table can be
+ * tested against a plain C oracle over odd shapes.
  *
- * Numbers: a kernel's result depends on its operands and their shapes only: never on the number of threads, on alignment,
- * or on what else runs. Matrix products accumulate in fp32; sums over rows (bias, gain, embedding gradients) have one
- * order fixed by the shape. Matrices are row-major; `ld` is the distance between rows in elements.
+ * Numbers: a kernel's result depends on its operands and their shapes only: never on the number of threads, on
+ * alignment, or on what else runs. Matrix products accumulate in fp32; sums over rows (bias, gain, embedding
+ * gradients) have one order fixed by the shape. Matrices are row-major; `ld` is the distance between rows in
+ * elements.
  *
- * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it. Kernels
- * that need scratch say how much in a function of the same arguments (refs are not looked at); the caller passes it as
- * `workspace`. A gradient that a caller does not want has buffer NULL.
- * `dtype` is WEFT_F32 or WEFT_BF16 (activations); a kernel that lacks one returns WEFT_E_UNSUPPORTED. Norm gains, statistics,
- * losses and parameter gradients are fp32 always. In bf16 the arithmetic is fp32 still: operands of products are bf16 (in
- * the head also the gradient of the logits), sums are fp32, and what is stored is rounded once, to nearest even; adding
- * to an older value comes before that rounding.
+ * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it.
+ * Kernels that need scratch say how much in a function of the same arguments (refs are not looked at); the caller
+ * passes it as `workspace`. A gradient that a caller does not want has buffer NULL. `dtype` is WEFT_F32 or WEFT_BF16
+ * (activations); a kernel that lacks one returns WEFT_E_UNSUPPORTED. Norm gains, statistics, losses and parameter
+ * gradients are fp32 always. In bf16 the arithmetic is fp32 still: operands of products are bf16 (in the head also
+ * the gradient of the logits), sums are fp32, and what is stored is rounded once, to nearest even; adding to an
+ * older value comes before that rounding.
  *
  * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
  * weights (a dtype of B in matmul), windows and soft caps of attention (fields appended), several documents in a row
@@ -45,12 +46,12 @@ typedef struct weft_ref {
 typedef struct weft_device_info {
     uint32_t struct_size;
     uint32_t flags;
-    char name[64];       /* "AMD EPYC ...", "NVIDIA H200" */
-    char isa[32];        /* "avx2", "avx512", "avx512-bf16", "sm_90": part of the identity that bits are promised for */
-    char backend[64];    /* "oneDNN 2.6.3" */
-    int64_t memory;      /* bytes in all */
-    int32_t threads;     /* that kernels use; 0 where it has no meaning */
-    int32_t has_bf16;    /* 1: bf16 products in hardware */
+    char name[64];    /* "AMD EPYC ...", "NVIDIA H200" */
+    char isa[32];     /* "avx2", "avx512", "avx512-bf16", "sm_90": part of the identity that bits are promised for */
+    char backend[64]; /* "oneDNN 2.6.3" */
+    int64_t memory;   /* bytes in all */
+    int32_t threads;  /* that kernels use; 0 where it has no meaning */
+    int32_t has_bf16; /* 1: bf16 products in hardware */
 } weft_device_info;
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. */
@@ -66,8 +67,8 @@ typedef struct weft_matmul {
     weft_ref workspace;
 } weft_matmul;
 
-/* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps), per row (Zhang and Sennrich, arXiv 1910.07467). A row whose squares
- * overflow is NaN, never zero: what is broken must show in the loss. */
+/* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps), per row (Zhang and Sennrich, arXiv 1910.07467). A row whose
+ * squares overflow is NaN, never zero: what is broken must show in the loss. */
 typedef struct weft_rms_norm {
     uint32_t struct_size;
     uint32_t flags;
@@ -84,8 +85,8 @@ typedef struct weft_rms_norm {
     weft_ref workspace;
 } weft_rms_norm;
 
-/* Rotates pairs (x[i], x[i + d/2]) of each head (rotate-half form; Su et al., arXiv 2104.09864): y = x cos + rot(x) sin.
- * table: (P, d) fp32: d/2 cosines, then d/2 sines of each position. May run in place. */
+/* Rotates pairs (x[i], x[i + d/2]) of each head (rotate-half form; Su et al., arXiv 2104.09864): y = x cos + rot(x)
+ * sin. table: (P, d) fp32: d/2 cosines, then d/2 sines of each position. May run in place. */
 typedef struct weft_rope {
     uint32_t struct_size;
     uint32_t flags;
@@ -93,14 +94,14 @@ typedef struct weft_rope {
     weft_ref positions; /* (R) int32 */
     weft_ref table;
     int64_t rows, heads, head_dim, table_rows;
-    int32_t inverse;    /* 1: the transpose, which is the backward */
-    int32_t accumulate; /* y += */
+    int32_t inverse;         /* 1: the transpose, which is the backward */
+    int32_t accumulate;      /* y += */
     int32_t dtype, reserved; /* of x and y */
 } weft_rope;
 
-/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t]; with a cache, query place i has
- * place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled.
- * o = softmax(scale q k^T) v, in blocks: no (T,T) matrix is ever held. lse: log-sum-exp per query and head. */
+/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t]; with a cache, query place
+ * i has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled. o =
+ * softmax(scale q k^T) v, in blocks: no (T,T) matrix is ever held. lse: log-sum-exp per query and head. */
 typedef struct weft_attention {
     uint32_t struct_size;
     uint32_t flags;
@@ -119,7 +120,8 @@ typedef struct weft_attention {
     weft_ref workspace;
 } weft_attention;
 
-/* y = silu(gate) * up (Shazeer, arXiv 2002.05202), n elements. Backward: dgate, dup from dy; they may lie on gate and up. */
+/* y = silu(gate) * up (Shazeer, arXiv 2002.05202), n elements. Backward: dgate, dup from dy; they may lie on gate
+ * and up. */
 typedef struct weft_swiglu {
     uint32_t struct_size;
     uint32_t flags;
@@ -130,8 +132,8 @@ typedef struct weft_swiglu {
     int32_t dtype, reserved;
 } weft_swiglu;
 
-/* y[r] = table[ids[r]]. Backward: dtable (V,D) = or += the rows of dy summed per id in the order of r; rows of ids that do
- * not occur become zero (or stay, if accumulate). */
+/* y[r] = table[ids[r]]. Backward: dtable (V,D) = or += the rows of dy summed per id in the order of r; rows of ids
+ * that do not occur become zero (or stay, if accumulate). */
 typedef struct weft_embedding {
     uint32_t struct_size;
     uint32_t flags;
@@ -175,8 +177,8 @@ typedef struct weft_add {
     int32_t dtype, reserved;
 } weft_add;
 
-/* Sum of squares in fp64: blocks of 64 elements in order, blocks by a tree of neighbours 2i, 2i+1, an odd last one moving
- * up. out: one fp64. One call per tensor. */
+/* Sum of squares in fp64: blocks of 64 elements in order, blocks by a tree of neighbours 2i, 2i+1, an odd last one
+ * moving up. out: one fp64. One call per tensor. */
 typedef struct weft_square_sum {
     uint32_t struct_size;
     uint32_t flags;
@@ -186,8 +188,8 @@ typedef struct weft_square_sum {
     weft_ref workspace;
 } weft_square_sum;
 
-/* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64, rounded
- * once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. */
+/* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64,
+ * rounded once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. */
 typedef struct weft_clip {
     uint32_t struct_size;
     uint32_t flags;
@@ -220,14 +222,14 @@ typedef struct weft_device_plugin {
 
     /* index: which of several alike, 0 on a host without choice. [main] [required] */
     weft_status (*create)(weft_device **out, const weft_host *host, const void *config, int32_t index, weft_error *err);
-    void (*destroy)(weft_device *device);                                /* [main] [required] */
-    void (*info)(const weft_device *device, weft_device_info *out);      /* [any-thread] [required] */
+    void (*destroy)(weft_device *device);                           /* [main] [required] */
+    void (*info)(const weft_device *device, weft_device_info *out); /* [any-thread] [required] */
 
     /* Memory, aligned to 4 KiB or better; its content is undefined. [main] [required] */
     weft_status (*alloc)(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
     void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine [required] */
-    /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there. [any-thread]
-     * [optional: the device's memory is not the host's] */
+    /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there.
+     * [any-thread] [optional: the device's memory is not the host's] */
     void *(*host_view)(weft_device *device, weft_ref ref);
 
     /* Streams. NULL means the device's first. [main] [required] */
@@ -238,10 +240,13 @@ typedef struct weft_device_plugin {
     weft_status (*wait)(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err); /* and frees it */
 
     /* Host to device, device to host (synchronous), within the device, and fill with a 32-bit pattern. [required] */
-    weft_status (*write)(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes, weft_error *err);
+    weft_status (*write)(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                         weft_error *err);
     weft_status (*read)(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);
-    weft_status (*copy)(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err);
-    weft_status (*fill)(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words, weft_error *err);
+    weft_status (*copy)(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes,
+                        weft_error *err);
+    weft_status (*fill)(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
+                        weft_error *err);
     /* to (n, dtype_to) = from (n, dtype_from), nearest even; among fp32, bf16, fp16. */
     weft_status (*convert)(weft_device *device, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
                            int32_t dtype_from, int64_t n, weft_error *err);

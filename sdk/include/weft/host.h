@@ -1,8 +1,8 @@
 /* weft/host.h: what the host offers to every plugin, in one table.
  *
  * The pointer that a plugin's entry and create functions receive stays valid until the process ends. Process state
- * (floating-point control word, signals, locale, working directory, umask, environment, open descriptors) belongs to the
- * host: a plugin neither changes it nor calls exit, abort or fork.
+ * (floating-point control word, signals, locale, working directory, umask, environment, open descriptors) belongs to
+ * the host: a plugin neither changes it nor calls exit, abort or fork.
  */
 #ifndef WEFT_HOST_H
 #define WEFT_HOST_H
@@ -13,7 +13,12 @@
 extern "C" {
 #endif
 
-typedef enum weft_log_level { WEFT_LOG_ERROR = 0, WEFT_LOG_WARN = 1, WEFT_LOG_INFO = 2, WEFT_LOG_DEBUG = 3 } weft_log_level;
+typedef enum weft_log_level {
+    WEFT_LOG_ERROR = 0,
+    WEFT_LOG_WARN = 1,
+    WEFT_LOG_INFO = 2,
+    WEFT_LOG_DEBUG = 3
+} weft_log_level;
 
 typedef struct weft_host weft_host;
 struct weft_host {
@@ -25,12 +30,13 @@ struct weft_host {
     /* One line of text, without its end. [any-thread] */
     void (*log)(const weft_host *host, int32_t level, const char *text);
 
-    /* Memory that the host counts under `libraries`. alignment: a power of two, at least 8. NULL: none left. [any-thread] */
+    /* Memory that the host counts under `libraries`. alignment: a power of two, at least 8. NULL: none left.
+     * [any-thread] */
     void *(*alloc)(const weft_host *host, size_t bytes, size_t alignment);
     void (*release)(const weft_host *host, void *memory); /* NULL is fine */
 
-    /* Runs body(i, context) for i in [0, n), on several threads, and returns when all are done. Results must not depend on
-     * which thread runs which i. [main] */
+    /* Runs body(i, context) for i in [0, n), on several threads, and returns when all are done. Results must not
+     * depend on which thread runs which i. [main] */
     void (*parallel_for)(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context), void *context);
 
     /* Tells the user how far long work is; done == total ends it. [main] */

@@ -1,7 +1,8 @@
 /* weft/keys.h: how a plugin declares the keys of its INI section.
  *
- * A key is written once, in an X-macro list; from it come the plugin's struct, the check of the user's file, the help of
- * `weft plugins describe`, and the defaults. When the plugin is created it receives a filled struct: no parsing is left.
+ * A key is written once, in an X-macro list; from it come the plugin's struct, the check of the user's file, the
+ * help of `weft plugins describe`, and the defaults. When the plugin is created it receives a filled struct: no
+ * parsing is left.
  *
  *     #define LION_KEYS(K)                                                                       \
  *         K(F64, lr,    "1e-4", "(0,1]", "",  WEFT_SAME, "Step size before the schedule.")       \
@@ -13,14 +14,15 @@
  *   F64   double
  *   BOOL  int64_t       yes/no, true/false, on/off, 1/0
  *   STR   const char *  any text
- *   PATH  const char *  relative to the file that sets it (on the command line: to the working directory); made absolute
+ * PATH  const char *  relative to the file that sets it (on the command line: to the working directory); made
+ * absolute
  *   ENUM  int64_t       one of the comma-separated names in `range`; the value is its index
  *   LIST  const char *  comma-separated names, normalised to "a,b,c"; may be empty
  *
- * `range`: for numbers an interval such as "(0,1]" or "[1,inf)", or "" for any; words may be allowed beside it after a bar:
- * "[0,inf) | none | auto". `none` and `auto` then arrive as WEFT_NONE_* and WEFT_AUTO_*. For STR and PATH: "" or words that
- * stand for themselves (a PATH that is one of them is left as it is; with the word `number`, so is every number, and a file
- * of such a name is written "./12"). `fallback` NULL: the key is required.
+ * `range`: for numbers an interval such as "(0,1]" or "[1,inf)", or "" for any; words may be allowed beside it after
+ * a bar: "[0,inf) | none | auto". `none` and `auto` then arrive as WEFT_NONE_* and WEFT_AUTO_*. For STR and PATH: ""
+ * or words that stand for themselves (a PATH that is one of them is left as it is; with the word `number`, so is
+ * every number, and a file of such a name is written "./12"). `fallback` NULL: the key is required.
  */
 #ifndef WEFT_KEYS_H
 #define WEFT_KEYS_H
@@ -42,8 +44,8 @@ typedef enum weft_key_type {
 } weft_key_type;
 
 /* Key flags. */
-#define WEFT_SAME 1u    /* must be alike on all ranks */
-#define WEFT_SECRET 2u  /* its value is never printed nor stored */
+#define WEFT_SAME    1u /* must be alike on all ranks */
+#define WEFT_SECRET  2u /* its value is never printed nor stored */
 #define WEFT_REMOVED 4u /* a tombstone: setting it is an error whose text is `help` */
 
 /* The words of a number key. */
@@ -64,18 +66,25 @@ typedef struct weft_key {
     const char *help; /* one line; mandatory */
 } weft_key;
 
-#define WEFT_KEY_CTYPE_I64 int64_t
-#define WEFT_KEY_CTYPE_F64 double
+#define WEFT_KEY_CTYPE_I64  int64_t
+#define WEFT_KEY_CTYPE_F64  double
 #define WEFT_KEY_CTYPE_BOOL int64_t
-#define WEFT_KEY_CTYPE_STR const char *
+#define WEFT_KEY_CTYPE_STR  const char *
 #define WEFT_KEY_CTYPE_PATH const char *
 #define WEFT_KEY_CTYPE_ENUM int64_t
 #define WEFT_KEY_CTYPE_LIST const char *
 
 #define WEFT_KEY_FIELD_(type, name, fallback, range, unit, flags, help) WEFT_KEY_CTYPE_##type name;
 #define WEFT_KEY_ROW_(type, name, fallback, range, unit, flags, help)                                                  \
-    {(uint32_t)sizeof(weft_key), (flags), WEFT_KEY_##type, (uint32_t)offsetof(WEFT_KEYS_STRUCT_, name), #name,         \
-     fallback, range, unit, help},
+    {(uint32_t)sizeof(weft_key),                                                                                       \
+     (flags),                                                                                                          \
+     WEFT_KEY_##type,                                                                                                  \
+     (uint32_t)offsetof(WEFT_KEYS_STRUCT_, name),                                                                      \
+     #name,                                                                                                            \
+     fallback,                                                                                                         \
+     range,                                                                                                            \
+     unit,                                                                                                             \
+     help},
 
 /* Declares `typedef struct {...} config` and config_keys(), which gives its rows. A plugin of several files puts
  * WEFT_KEYS_STRUCT into its header and WEFT_KEYS_TABLE into the file that has WEFT_PLUGIN. */

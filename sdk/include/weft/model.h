@@ -3,12 +3,13 @@
  * A model plugin reads its config.json, declares modules with their weight objects and the segments that forward is cut
  * into, and writes each segment's forward with the operators of weft/ops.h. It never sees gradients, memory or ranks.
  *
- * Names are those of the Hugging Face checkpoint: a weight object `q_proj` under the module `model.layers.3.self_attn` has
- * the parameter `model.layers.3.self_attn.q_proj.weight`. A tied weight is an alias of one storage.
+ * Names are those of the Hugging Face checkpoint: a weight object `q_proj` under the module
+ * `model.layers.3.self_attn` has the parameter `model.layers.3.self_attn.q_proj.weight`. A tied weight is an alias
+ * of one storage.
  *
- * Later users this serves: adapters (they add parameters to weight objects and modules after `declare`), quantised weights
- * (a weight object's storage is the host's choice), pipeline stages (segments are the cut points; the carry is all that
- * crosses).
+ * Later users this serves: adapters (they add parameters to weight objects and modules after `declare`), quantised
+ * weights (a weight object's storage is the host's choice), pipeline stages (segments are the cut points; the carry
+ * is all that crosses).
  */
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H
@@ -19,8 +20,8 @@
 extern "C" {
 #endif
 
-typedef struct weft_model weft_model;         /* the plugin's own */
-typedef struct weft_module weft_module;       /* a node of the tree; the host's */
+typedef struct weft_model weft_model;             /* the plugin's own */
+typedef struct weft_module weft_module;           /* a node of the tree; the host's */
 typedef struct weft_builder_ctx weft_builder_ctx; /* the host's */
 
 typedef enum weft_weight_role {
@@ -37,7 +38,7 @@ typedef struct weft_weight_spec {
     int32_t role;           /* weft_weight_role */
     int32_t has_bias;       /* 0 in SDK 1.0 for all built-in models */
     int64_t out, in;
-    double init_std;        /* of a fresh start: normal with this deviation; gains start at one, biases at zero */
+    double init_std; /* of a fresh start: normal with this deviation; gains start at one, biases at zero */
 } weft_weight_spec;
 
 /* The host's side of `declare`. Mistakes are sticky, as in weft_ops. All [main]. */
@@ -52,7 +53,8 @@ typedef struct weft_builder {
     /* Another name for the same storage (a tied head); the same object under a second name. */
     weft_weight *(*tie)(weft_builder_ctx *ctx, weft_module *module, const char *name, const char *class_name,
                         weft_weight *storage);
-    /* A fixed fp32 table with `width` numbers per position; fill is called once, on the host, for as many rows as needed. */
+    /* A fixed fp32 table with `width` numbers per position; fill is called once, on the host, for as many rows as
+     * needed. */
     weft_table *(*table)(weft_builder_ctx *ctx, const char *name, int64_t width,
                          weft_status (*fill)(const weft_model *model, const char *name, int64_t rows, float *out,
                                              weft_error *err));
@@ -65,9 +67,9 @@ typedef struct weft_model_info {
     uint32_t struct_size;
     uint32_t flags;
     int64_t vocab_size;
-    int64_t max_context;   /* places that the model can number */
-    int64_t n_layers;      /* blocks, for "first N layers" */
-    int32_t bos, eos;      /* of config.json; -1: not said */
+    int64_t max_context;    /* places that the model can number */
+    int64_t n_layers;       /* blocks, for "first N layers" */
+    int32_t bos, eos;       /* of config.json; -1: not said */
     const char *layer_path; /* path of the list of blocks: "model.layers"; blocks are its children "0", "1", ... */
     const char *head_path;  /* path of the weight that makes logits: "lm_head", tied or not; what "head only" trains */
 } weft_model_info;
@@ -87,13 +89,14 @@ typedef struct weft_model_plugin {
     /* Reads config.json: a key that changes the arithmetic is understood or refused by name. [main] [required] */
     weft_status (*create)(weft_model **out, const weft_host *host, const void *config, const weft_model_source *source,
                           weft_error *err);
-    void (*destroy)(weft_model *model);                                               /* [main] [required] */
-    void (*info)(const weft_model *model, weft_model_info *out);                      /* [any-thread] [required] */
+    void (*destroy)(weft_model *model);                                                /* [main] [required] */
+    void (*info)(const weft_model *model, weft_model_info *out);                       /* [any-thread] [required] */
     weft_status (*declare)(weft_model *model, const weft_builder *b, weft_error *err); /* once [main] [required] */
 
-    /* Records one segment. carry: invalid for the first segment. Returns the next carry; the last segment ends in lm_head
-     * and returns an invalid value. [main] [required] */
-    weft_value (*forward)(const weft_model *model, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry);
+    /* Records one segment. carry: invalid for the first segment. Returns the next carry; the last segment ends in
+     * lm_head and returns an invalid value. [main] [required] */
+    weft_value (*forward)(const weft_model *model, uint32_t segment, weft_graph *g, const weft_ops *ops,
+                          weft_value carry);
 
     const void *(*extension)(const weft_model *model, const char *id); /* [any-thread] [optional: none] */
 } weft_model_plugin;

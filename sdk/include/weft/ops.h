@@ -1,18 +1,20 @@
 /* weft/ops.h: the operators that a model's forward is written in.
  *
- * A segment's forward calls operators on values; each call records a node in a graph and returns the handle of its result.
- * Nothing is computed at that moment: the host records each segment once per leaf length and mode, derives the backward,
- * plans every buffer, and runs the record as often as it needs. So a forward may branch on shapes and on its own
- * configuration, never on numbers.
+ * A segment's forward calls operators on values; each call records a node in a graph and returns the handle of its
+ * result. Nothing is computed at that moment: the host records each segment once per leaf length and mode, derives
+ * the backward, plans every buffer, and runs the record as often as it needs. So a forward may branch on shapes and
+ * on its own configuration, never on numbers.
  *
  *     weft_value h = ops->rms_norm(g, x, layer->norm, eps);
  *     weft_value y = ops->linear(g, h, layer->q_proj);
  *
- * Nodes are recorded in the order of the calls, and the order of sums in the backward follows it. C leaves open which of
- * two calls in one argument list comes first, so give each its own statement: bits would differ between compilers.
+ * Nodes are recorded in the order of the calls, and the order of sums in the backward follows it. C leaves open
+ * which of two calls in one argument list comes first, so give each its own statement: bits would differ between
+ * compilers.
  *
- * Errors are sticky: an operator that is used wrongly marks the graph and returns an invalid value, operators on invalid
- * values do nothing, and the host reports the first mistake with the segment's name. A forward needs no checks of its own.
+ * Errors are sticky: an operator that is used wrongly marks the graph and returns an invalid value, operators on
+ * invalid values do nothing, and the host reports the first mistake with the segment's name. A forward needs no
+ * checks of its own.
  *
  * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, dense + low-rank, packed 4-bit)
  * is the host's affair, so adapters and quantisation need nothing of the model.
@@ -58,14 +60,14 @@ typedef struct weft_attention_args {
     double scale;                      /* usually 1 / sqrt(head_dim) */
 } weft_attention_args;
 
-/* How a loss counts: per target token (summed over tokens, scaled once by one over their global number), or per step (its
- * value is added to the reported mean loss as it is: multiplied by the number of targets before its backward). */
+/* How a loss counts: per target token (summed over tokens, scaled once by one over their global number), or per step
+ * (its value is added to the reported mean loss as it is: multiplied by the number of targets before its backward). */
 typedef enum weft_loss_kind { WEFT_LOSS_PER_TOKEN = 0, WEFT_LOSS_PER_STEP = 1 } weft_loss_kind;
 
-/* A plugin's own operator. It has n_inputs values in, one out; shapes in elements. forward and backward receive buffers in
- * the order of the inputs; backward writes (or adds, where accumulate[i]) the gradient of each input whose ref is not
- * none. `keeps_inputs`, `keeps_output`: what backward reads. Numbers are fp32: in SDK 1.0 the host refuses a custom operator
- * in a graph of another dtype. */
+/* A plugin's own operator. It has n_inputs values in, one out; shapes in elements. forward and backward receive
+ * buffers in the order of the inputs; backward writes (or adds, where accumulate[i]) the gradient of each input
+ * whose ref is not none. `keeps_inputs`, `keeps_output`: what backward reads. Numbers are fp32: in SDK 1.0 the host
+ * refuses a custom operator in a graph of another dtype. */
 typedef struct weft_custom_call {
     uint32_t struct_size;
     uint32_t flags;
@@ -94,27 +96,27 @@ typedef struct weft_ops {
     uint32_t struct_size;
     uint32_t flags;
 
-    void (*info)(const weft_graph *g, weft_graph_info *out);         /* [required] */
-    int64_t (*width)(const weft_graph *g, weft_value value);         /* elements per place (last dimension) [required] */
+    void (*info)(const weft_graph *g, weft_graph_info *out); /* [required] */
+    int64_t (*width)(const weft_graph *g, weft_value value); /* elements per place (last dimension) [required] */
 
     /* Parts of the leaf, int32 (B,T): ids, positions from 0 in each document, places where each document starts. */
     weft_value (*ids)(weft_graph *g);       /* [required] */
     weft_value (*positions)(weft_graph *g); /* [required] */
     weft_value (*starts)(weft_graph *g);    /* [required] */
 
-    weft_value (*embedding)(weft_graph *g, weft_value ids, weft_weight *table);           /* -> (B,T,D) [required] */
-    weft_value (*linear)(weft_graph *g, weft_value x, weft_weight *weight);               /* (B,T,in) -> (B,T,out) [required] */
-    weft_value (*rms_norm)(weft_graph *g, weft_value x, weft_weight *gain, double eps);   /* [required] */
+    weft_value (*embedding)(weft_graph *g, weft_value ids, weft_weight *table); /* -> (B,T,D) [required] */
+    weft_value (*linear)(weft_graph *g, weft_value x, weft_weight *weight);     /* (B,T,in) -> (B,T,out) [required] */
+    weft_value (*rms_norm)(weft_graph *g, weft_value x, weft_weight *gain, double eps); /* [required] */
     weft_value (*rope)(weft_graph *g, weft_value x, weft_value positions, weft_table *table,
-                       const weft_rope_args *args);                                       /* [required] */
-    /* Causal, inside each document. In generation the host keeps keys and values of earlier places itself. [required] */
+                       const weft_rope_args *args); /* [required] */
+    /* Causal, inside each document. In generation the host keeps earlier keys and values itself. [required] */
     weft_value (*attention)(weft_graph *g, weft_value q, weft_value k, weft_value v, weft_value starts,
                             const weft_attention_args *args);
     weft_value (*swiglu)(weft_graph *g, weft_value gate, weft_value up); /* silu(gate) * up [required] */
     weft_value (*add)(weft_graph *g, weft_value a, weft_value b);        /* [required] */
 
-    /* The end of a language model: in training and evaluation the loss against the leaf's targets and weights; in generation
-     * the logits of the last place. Once per model, last in its segment. [required] */
+    /* The end of a language model: in training and evaluation the loss against the leaf's targets and weights; in
+     * generation the logits of the last place. Once per model, last in its segment. [required] */
     void (*lm_head)(weft_graph *g, weft_value x, weft_weight *weight);
 
     /* Further losses: value has one element per place (PER_TOKEN) or one in all (PER_STEP). [optional: unsupported] */
@@ -122,8 +124,8 @@ typedef struct weft_ops {
     /* Names a value that evaluation hands out, such as the last hidden state. [optional: unsupported] */
     void (*output)(weft_graph *g, weft_value value, const char *name);
     /* args: n bytes that are copied. width: of the result, per place. [optional: unsupported] */
-    weft_value (*custom)(weft_graph *g, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs, int64_t width,
-                         const void *args, size_t n);
+    weft_value (*custom)(weft_graph *g, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
+                         int64_t width, const void *args, size_t n);
 } weft_ops;
 
 #ifdef __cplusplus

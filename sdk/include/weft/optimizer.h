@@ -1,10 +1,11 @@
 /* weft/optimizer.h: how owned weights are updated (optimizer/1).
  *
- * An optimizer is written once and runs on every device, over any shard: it declares state slots and one element-wise
- * update. The host owns all memory; parameters lie flat, and `weft_range` rows say which part of the flat region belongs to
- * which parameter, with that parameter's own learning-rate scale and decay. What changes from step to step sits in a small
- * struct of fp32 numbers in device memory (`hp`), which `prepare` computes in fp64, so that a replayed graph sees new
- * values. Clip factor and skip live on the device as well; the body receives its gradient already scaled.
+ * An optimizer is written once and runs on every device, over any shard: it declares state slots and one
+ * element-wise update. The host owns all memory; parameters lie flat, and `weft_range` rows say which part of the
+ * flat region belongs to which parameter, with that parameter's own learning-rate scale and decay. What changes from
+ * step to step sits in a small struct of fp32 numbers in device memory (`hp`), which `prepare` computes in fp64, so
+ * that a replayed graph sees new values. Clip factor and skip live on the device as well; the body receives its
+ * gradient already scaled.
  *
  *     WEFT_HP(lion_hp, float lr; float beta1; float beta2; float decay;)
  *
@@ -15,11 +16,12 @@
  *     )
  *
  * A body sees: w (the weight, assigned), g (the gradient, scaled), s0..s3 (state elements, assigned), range (const
- * weft_range *), hp (const NAME's struct *). Only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf. It is compiled into a
- * loop here and kept as text (at most 4,095 characters), which a CUDA device compiles at run time. Commas are fine.
+ * weft_range *), hp (const NAME's struct *). Only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf. It is compiled
+ * into a loop here and kept as text (at most 4,095 characters), which a CUDA device compiles at run time. Commas are
+ * fine.
  *
- * A key named `decay` (all, matrices) is the host's to act on: where a plugin declares it, `matrices` makes the host give
- * parameters of fewer than two dimensions a range whose decay is 0. The plugin itself does nothing about it.
+ * A key named `decay` (all, matrices) is the host's to act on: where a plugin declares it, `matrices` makes the host
+ * give parameters of fewer than two dimensions a range whose decay is 0. The plugin itself does nothing about it.
  *
  * Later users this serves: 8-bit states (dtype and block per slot), fp16 loss scaling (skip), fused or non-element-wise
  * optimizers (extension "weft.optimizer.whole/1").
@@ -51,11 +53,11 @@ typedef struct weft_range {
 typedef struct weft_state_slot {
     uint32_t struct_size;
     uint32_t flags;
-    const char *name;     /* as in checkpoints: "exp_avg" */
-    int32_t dtype;        /* weft_dtype; WEFT_F32 in SDK 1.0 */
-    int32_t block;        /* elements per block of a block format; 1 for plain types */
-    int64_t block_bytes;  /* bytes per block; the dtype's size for plain types */
-} weft_state_slot;        /* states start at zero */
+    const char *name;    /* as in checkpoints: "exp_avg" */
+    int32_t dtype;       /* weft_dtype; WEFT_F32 in SDK 1.0 */
+    int32_t block;       /* elements per block of a block format; 1 for plain types */
+    int64_t block_bytes; /* bytes per block; the dtype's size for plain types */
+} weft_state_slot;       /* states start at zero */
 
 /* What the CPU loop of a body receives: elements [begin, end) of the flat region. */
 typedef struct weft_elementwise_call {
@@ -128,22 +130,24 @@ typedef struct weft_elementwise {
             (void)s0, (void)s1, (void)s2, (void)s3;                                                                    \
         }                                                                                                              \
     }                                                                                                                  \
-    static const weft_elementwise NAME = {(uint32_t)sizeof(weft_elementwise), 0, #NAME, #HP, HP##_fields, #__VA_ARGS__, \
-                                          (N_STATES), NAME##_cpu};
+    static const weft_elementwise NAME = {                                                                             \
+        (uint32_t)sizeof(weft_elementwise), 0, #NAME, #HP, HP##_fields, #__VA_ARGS__, (N_STATES), NAME##_cpu};
 
 typedef struct weft_step_info {
     uint32_t struct_size;
     uint32_t flags;
-    uint64_t update; /* which one this is, from 1. A step that was skipped made none, so this may be less than the step */
-    double lr;       /* the key `lr` of this plugin times the schedule; the schedule alone for a plugin without that key */
+    uint64_t
+        update; /* which one this is, from 1. A step that was skipped made none, so this may be less than the step */
+    double lr;  /* the key `lr` of this plugin times the schedule; the schedule alone for a plugin without that key */
 } weft_step_info;
 
 typedef struct weft_optimizer_plugin {
     uint32_t struct_size;
     uint32_t flags;
 
-    weft_status (*create)(weft_optimizer **out, const weft_host *host, const void *config, weft_error *err); /* [main] [required] */
-    void (*destroy)(weft_optimizer *optimizer);                                                              /* [main] [required] */
+    weft_status (*create)(weft_optimizer **out, const weft_host *host, const void *config,
+                          weft_error *err);     /* [main] [required] */
+    void (*destroy)(weft_optimizer *optimizer); /* [main] [required] */
 
     /* The slots, as an array that lives as long as the optimizer. [any-thread] [required] */
     const weft_state_slot *(*states)(const weft_optimizer *optimizer, int64_t *n_states);

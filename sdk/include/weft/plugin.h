@@ -7,12 +7,12 @@
  *
  *     WEFT_PLUGIN(optimizer, 1, "lion", "0.1.0", "Lion (arXiv 2302.06675)", lion_config, NULL, lion_table)
  *
- * kind and interface number first, then id, the plugin's own version, one line of help, the name given to WEFT_KEYS, a
- * validate function or NULL, and the kind's table. With several plugins in one file write the list by hand, and the note
- * with WEFT_NOTE and one WEFT_NOTE_PLUGIN per plugin.
+ * kind and interface number first, then id, the plugin's own version, one line of help, the name given to WEFT_KEYS,
+ * a validate function or NULL, and the kind's table. With several plugins in one file write the list by hand, and
+ * the note with WEFT_NOTE and one WEFT_NOTE_PLUGIN per plugin.
  *
- * Compiled with -DWEFT_STATIC=name the two symbols are weft_plugin_note_name and weft_plugin_entry_name, so that several
- * plugins can be linked into one program.
+ * Compiled with -DWEFT_STATIC=name the two symbols are weft_plugin_note_name and weft_plugin_entry_name, so that
+ * several plugins can be linked into one program.
  */
 #ifndef WEFT_PLUGIN_H
 #define WEFT_PLUGIN_H
@@ -57,7 +57,7 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 
 #ifdef WEFT_STATIC
 #define WEFT_PASTE_(a, b) a##b
-#define WEFT_PASTE(a, b) WEFT_PASTE_(a, b)
+#define WEFT_PASTE(a, b)  WEFT_PASTE_(a, b)
 #define WEFT_SYMBOL(name) WEFT_PASTE(WEFT_PASTE(name, _), WEFT_STATIC)
 #else
 #define WEFT_SYMBOL(name) name
@@ -71,10 +71,9 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 #endif
 
 /* The note: lines of key=value, the first one naming the format. */
-#define WEFT_NOTE                                                                                                      \
-    "weft-plugin/1\nsdk=" WEFT_STRING(WEFT_SDK_HEADERS) "\nmin_sdk=" WEFT_STRING(WEFT_MIN_SDK) "\n"
-#define WEFT_NOTE_PLUGIN(kind, interface, id, version)                                                                 \
-    "plugin=" #kind "/" #interface " " id " " version "\n"
+#define WEFT_NOTE "weft-plugin/1\nsdk=" WEFT_STRING(WEFT_SDK_HEADERS) "\nmin_sdk=" WEFT_STRING(WEFT_MIN_SDK) "\n"
+
+#define WEFT_NOTE_PLUGIN(kind, interface, id, version) "plugin=" #kind "/" #interface " " id " " version "\n"
 
 #define WEFT_PLUGIN(kind, interface, id, version, help, config, validate, table)                                       \
     WEFT_C_NAME WEFT_EXPORT const char WEFT_SYMBOL(weft_plugin_note)[];                                                \
@@ -82,11 +81,21 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
     WEFT_C_NAME WEFT_EXPORT weft_plugin_entry_fn WEFT_SYMBOL(weft_plugin_entry);                                       \
     const weft_plugin_list *WEFT_SYMBOL(weft_plugin_entry)(const weft_host *host, weft_error *err) {                   \
         static weft_plugin plugin;                                                                                     \
-        static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, 1,                                \
-                                              (uint32_t)sizeof(weft_plugin), &plugin};                                 \
-        const weft_plugin filled = {(uint32_t)sizeof(weft_plugin), 0, #kind, id, version, help, interface,             \
-                                    (uint32_t)sizeof(weft_key), config##_n_keys, config##_keys(), sizeof(config),      \
-                                    validate, &(table)};                                                               \
+        static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, 1, (uint32_t)sizeof(weft_plugin), \
+                                              &plugin};                                                                \
+        const weft_plugin filled = {(uint32_t)sizeof(weft_plugin),                                                     \
+                                    0,                                                                                 \
+                                    #kind,                                                                             \
+                                    id,                                                                                \
+                                    version,                                                                           \
+                                    help,                                                                              \
+                                    interface,                                                                         \
+                                    (uint32_t)sizeof(weft_key),                                                        \
+                                    config##_n_keys,                                                                   \
+                                    config##_keys(),                                                                   \
+                                    sizeof(config),                                                                    \
+                                    validate,                                                                          \
+                                    &(table)};                                                                         \
         (void)host;                                                                                                    \
         (void)err;                                                                                                     \
         plugin = filled;                                                                                               \

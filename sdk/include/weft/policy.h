@@ -1,8 +1,9 @@
 /* weft/policy.h: which parameters travel together (policy/0: may still change until several ranks have used it).
  *
- * A wrap policy sees the module tree and says, for each module, whether it starts a unit. A unit holds the parameters of its
- * module's subtree that no deeper unit claimed; what is left at the end forms the root unit. A policy is pure: the same tree
- * gives the same units, on every rank. It never decides who holds a unit: that is the strategy's.
+ * A wrap policy sees the module tree and says, for each module, whether it starts a unit. A unit holds the
+ * parameters of its module's subtree that no deeper unit claimed; what is left at the end forms the root unit. A
+ * policy is pure: the same tree gives the same units, on every rank. It never decides who holds a unit: that is the
+ * strategy's.
  */
 #ifndef WEFT_POLICY_H
 #define WEFT_POLICY_H

@@ -31,7 +31,8 @@ typedef struct weft_device_roof {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* Operations per second of multiplications and additions on operands that never leave the registers. [main] [required] */
+    /* Operations per second of multiplications and additions on operands that never leave the registers. [main]
+     * [required] */
     weft_status (*peak)(weft_device *device, double *out, int32_t dtype, weft_error *err);
     /* Seconds of the product at its fastest, by the matrix library itself with its own threading. [main] [required] */
     weft_status (*product)(weft_device *device, double *out, const weft_roof_product *product, weft_error *err);

@@ -1,9 +1,9 @@
 /* weft/strategy.h: who holds what, in which order (strategy/0: may still change until several ranks have used it).
  *
- * A strategy is a pure compiler, asked three times: how many data replicas, where each unit lies, and which events one rank
- * runs for one optimizer step (or one leaf of evaluation or generation). It sees sizes and names, never buffers; the answer
- * is data, which the host checks for all ranks together, prices, prints, rewrites (activation checkpointing, hoisted
- * gathers), runs and traces.
+ * A strategy is a pure compiler, asked three times: how many data replicas, where each unit lies, and which events
+ * one rank runs for one optimizer step (or one leaf of evaluation or generation). It sees sizes and names, never
+ * buffers; the answer is data, which the host checks for all ranks together, prices, prints, rewrites (activation
+ * checkpointing, hoisted gathers), runs and traces.
  *
  * The events of a training step on one device, for two units and A leaves:
  *
@@ -32,22 +32,22 @@ typedef enum weft_event_kind {
     WEFT_EVENT_REDUCE = 7,    /* unit, leaf: a term of the sum */
     WEFT_EVENT_SEND = 8,      /* segment (whose carry), leaf, peer */
     WEFT_EVENT_RECV = 9,
-    WEFT_EVENT_WAIT = 10,     /* event: ends a SEND, RECV, GATHER or REDUCE */
+    WEFT_EVENT_WAIT = 10, /* event: ends a SEND, RECV, GATHER or REDUCE */
     WEFT_EVENT_NORM = 11,
     WEFT_EVENT_STEP = 12,
-    WEFT_EVENT_REFRESH = 13   /* unit: replicated copies made whole after STEP */
+    WEFT_EVENT_REFRESH = 13 /* unit: replicated copies made whole after STEP */
 } weft_event_kind;
 
 typedef struct weft_event {
     uint32_t struct_size;
     uint32_t flags;
-    int32_t kind;    /* weft_event_kind */
-    int32_t unit;    /* -1 where it has no meaning, as for all below */
+    int32_t kind; /* weft_event_kind */
+    int32_t unit; /* -1 where it has no meaning, as for all below */
     int32_t segment;
-    int32_t leaf;    /* 0 .. A-1: of this replica and optimizer step */
-    int32_t peer;    /* world rank */
-    int32_t queue;   /* 0: compute; 1: communication; events of a queue run in order */
-    int32_t after;   /* index of the event that this one waits for; -1: the one before it in its queue */
+    int32_t leaf;  /* 0 .. A-1: of this replica and optimizer step */
+    int32_t peer;  /* world rank */
+    int32_t queue; /* 0: compute; 1: communication; events of a queue run in order */
+    int32_t after; /* index of the event that this one waits for; -1: the one before it in its queue */
     int32_t reserved;
 } weft_event;
 
@@ -76,7 +76,7 @@ typedef struct weft_segment_view {
     const char *name;
     const int32_t *units; /* that it reads, ascending */
     int32_t n_units;
-    int32_t backward; /* 1: it has a BACKWARD (something at or below it is trained) */
+    int32_t backward;                /* 1: it has a BACKWARD (something at or below it is trained) */
     int64_t carry_bytes, tape_bytes; /* per leaf of the largest shape */
 } weft_segment_view;
 

@@ -1,8 +1,9 @@
 /* weft/tokenizer.h: bytes to ids and back (tokenizer/1).
  *
- * A tokenizer is made from a directory (the model's, or one that [tokenizer] path names) and is read-only afterwards, so
- * that several threads may encode at once. Text is bytes with a length: a NUL is a byte like any other, and every byte of
- * the input reaches the ids. Long documents come back through a sink, piece by piece, so that no side guesses a size.
+ * A tokenizer is made from a directory (the model's, or one that [tokenizer] path names) and is read-only
+ * afterwards, so that several threads may encode at once. Text is bytes with a length: a NUL is a byte like any
+ * other, and every byte of the input reaches the ids. Long documents come back through a sink, piece by piece, so
+ * that no side guesses a size.
  *
  * Later users this serves: chat templates (an extension "weft.tokenizer.chat/1"), other formats than tokenizer.json.
  */
@@ -42,11 +43,11 @@ typedef struct weft_tokenizer_info {
 } weft_tokenizer_info;
 
 /* encode flags */
-#define WEFT_ENCODE_BOS 1u           /* put BOS first */
-#define WEFT_ENCODE_EOS 2u           /* put EOS last */
-#define WEFT_ENCODE_PLAIN 4u         /* special tokens written in the text are text */
+#define WEFT_ENCODE_BOS   1u /* put BOS first */
+#define WEFT_ENCODE_EOS   2u /* put EOS last */
+#define WEFT_ENCODE_PLAIN 4u /* special tokens written in the text are text */
 /* decode flags */
-#define WEFT_DECODE_KEEP_SPECIAL 1u  /* write special tokens as their names instead of leaving them out */
+#define WEFT_DECODE_KEEP_SPECIAL 1u /* write special tokens as their names instead of leaving them out */
 
 typedef struct weft_tokenizer_plugin {
     uint32_t struct_size;
@@ -68,8 +69,8 @@ typedef struct weft_tokenizer_plugin {
     weft_status (*decode)(const weft_tokenizer *tokenizer, const weft_text_sink *sink, const int32_t *ids, size_t n,
                           uint32_t flags, weft_error *err);
 
-    /* Name i of a file in the directory that belongs to this tokenizer and exists there, so that a saved model gets a copy;
-     * NULL ends the list. [main] [optional: nothing is copied] */
+    /* Name i of a file in the directory that belongs to this tokenizer and exists there, so that a saved model gets
+     * a copy; NULL ends the list. [main] [optional: nothing is copied] */
     const char *(*file)(const weft_tokenizer *tokenizer, uint32_t i);
 
     const void *(*extension)(const weft_tokenizer *tokenizer, const char *id); /* [any-thread] [optional: none] */
