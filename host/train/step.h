@@ -1,7 +1,8 @@
-/* host/train/step.h: what each event of a program does, on the engine's device.
+/* host/train/step.h: one optimizer step, or one leaf of evaluation: a pass over a program and what it came to.
  *
- * One weft_stepper serves training and evaluation. It asks the data for leaves as the events need them, binds slots
- * to the segment graphs, and leaves losses and norm on the device until the end of the pass. */
+ * One weft_stepper serves training and evaluation, and is what the files beside this one share: leaf.h asks the data
+ * for leaves as the events need them, bind.h binds slots to the segment graphs, events.h does each event, blame.h finds
+ * a number that is not finite. Losses and norm stay on the device until the end of the pass. */
 #ifndef WEFT_HOST_TRAIN_STEP_H
 #define WEFT_HOST_TRAIN_STEP_H
 

@@ -1,0 +1,48 @@
+/* host/train/blame.c: see blame.h. */
+#include "train/blame.h"
+
+#include "model/convert.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                                 weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const int64_t n = (int64_t)self->leaf.rows * self->leaf.length * engine->declared->carry_width;
+    const int64_t size = weft_dtype_bytes(engine->dtype);
+    float *values = NULL;
+    void *stored = NULL; /* as the carry has them */
+    weft_status status = WEFT_OK;
+    if (binding->carry_out.ref.buffer == NULL) return WEFT_OK;
+    values = malloc((size_t)(n * ((int64_t)sizeof *values + size)));
+    if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to look for the first bad number");
+    stored = values + n;
+    status = engine->kernels->read(engine->device, NULL, stored, binding->carry_out.ref, n * size, err);
+    if (status == WEFT_OK) (void)weft_convert(values, WEFT_F32, stored, engine->dtype, n);
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+        if (!isfinite(values[i]))
+            status = weft_error_set(err, WEFT_E_NUMERIC,
+                                    "the forward of %s is the first to give a number that is not finite",
+                                    engine->declared->segments[event->segment].name);
+    free(values);
+    return status;
+}
+
+weft_status weft_blame_gradient(weft_stepper *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    int64_t at = 0;
+    const char *name = "the gradient norm";
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        double sum = 0.0;
+        if (!engine->declared->parameters[i].trainable) continue;
+        if (engine->kernels->read(engine->device, NULL, &sum, weft_ref_at(engine->scalars.square_sums, 8 * at++), 8,
+                                  err) == WEFT_OK &&
+            !isfinite(sum))
+            name = engine->declared->parameters[i].name;
+    }
+    return weft_error_set(err, WEFT_E_NUMERIC,
+                          "step %llu: the gradient of %s is not finite (loss %.6g): lower the learning rate, or set "
+                          "[train] clip",
+                          (unsigned long long)self->step, name, self->result.loss_sum / (double)self->count);
+}

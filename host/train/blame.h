@@ -1,0 +1,15 @@
+/* host/train/blame.h: where the first number that is not finite came from. */
+#ifndef WEFT_HOST_TRAIN_BLAME_H
+#define WEFT_HOST_TRAIN_BLAME_H
+
+#include "train/step.h"
+
+/* Looks at what the segment of a FORWARD handed on. WEFT_E_NUMERIC: something in it is not finite. */
+weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                             weft_error *err);
+
+/* After a norm that is not finite. Always WEFT_E_NUMERIC: names the parameter of the highest segment whose gradient is
+ * not, since backward came from there. */
+weft_status weft_blame_gradient(weft_stepper *self, weft_error *err);
+
+#endif

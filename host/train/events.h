@@ -1,0 +1,10 @@
+/* host/train/events.h: what each event of a program does, on the engine's device. */
+#ifndef WEFT_HOST_TRAIN_EVENTS_H
+#define WEFT_HOST_TRAIN_EVENTS_H
+
+#include "train/step.h"
+
+/* One pass over the program of a stage, with the settings that lie in self. */
+weft_status weft_step_run_events(weft_stepper *self, const weft_stage *stage, weft_error *err);
+
+#endif
