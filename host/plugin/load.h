@@ -28,7 +28,4 @@ weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path
 weft_status weft_plugin_file_choose(const weft_loaded **out, const weft_plugin_file *file, const char *kind,
                                     const char *id, weft_error *err);
 
-/* "optimizer:lion=<hex>" separated by commas: WEFT_E_USER if it cannot be read. [any-thread] */
-weft_status weft_pins_check(const char *pins, weft_error *err);
-
 #endif

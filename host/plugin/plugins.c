@@ -3,6 +3,7 @@
 
 #include "plugin/kinds.h"
 #include "plugin/load.h"
+#include "plugin/pins.h"
 #include "plugin/search.h"
 #include <limits.h>
 #include <stdlib.h>

@@ -43,8 +43,8 @@ static void bind_gradients(weft_stepper *self, const weft_event_slots *slots) {
     }
 }
 
-weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const weft_graph **graph, const weft_event *event,
-                        const weft_event_slots *slots, weft_error *err) {
+weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const weft_graph **graph,
+                           const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_slot_ref leaf = weft_step_slot(self, slots->leaf);
     const weft_graph_binding empty = {0};

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
-                                 weft_error *err) {
+                             weft_error *err) {
     const weft_engine *engine = self->engine;
     const int64_t n = (int64_t)self->leaf.rows * self->leaf.length * engine->declared->carry_width;
     const int64_t size = weft_dtype_bytes(engine->dtype);

@@ -1,0 +1,277 @@
+/* host/model/builder.c: see builder.h. */
+#include "model/builder.h"
+
+#include <stdlib.h>
+
+struct weft_builder_ctx {
+    weft_declared *declared;
+    weft_error first; /* the first mistake; code WEFT_OK: none */
+};
+
+static void fail(weft_builder_ctx *ctx, weft_status code, const char *format, ...) WEFT_PRINTF(3, 4);
+static void fail(weft_builder_ctx *ctx, weft_status code, const char *format, ...) {
+    va_list args;
+    if (ctx->first.code != WEFT_OK) return;
+    ctx->first.code = (int32_t)code;
+    va_start(args, format);
+    (void)vsnprintf(ctx->first.text, sizeof ctx->first.text, format, args);
+    va_end(args);
+}
+
+static bool failed(const weft_builder_ctx *ctx) {
+    return ctx->first.code != WEFT_OK;
+}
+
+/* Room for one more element behind n; capacities are powers of two, so n says when the array is full. NULL: no memory.
+ */
+static void *grow(weft_builder_ctx *ctx, void *array, int32_t n, size_t size) {
+    void *grown = array;
+    if (n == 0 || (n & (n - 1)) == 0) grown = realloc(array, (n == 0 ? 1 : 2 * (size_t)n) * size);
+    if (grown == NULL) fail(ctx, WEFT_E_MEMORY, "no memory for the model's description");
+    return grown;
+}
+
+/* NULL after a failure, which is kept. */
+static char *joined(weft_builder_ctx *ctx, const char *path, const char *separator, const char *name) {
+    char *text = NULL;
+    if (asprintf(&text, "%s%s%s", path, path[0] == '\0' ? "" : separator, name) < 0) {
+        text = NULL;
+        fail(ctx, WEFT_E_MEMORY, "no memory for the model's description");
+    }
+    return text;
+}
+
+/* Zeroed. */
+static void *made(weft_builder_ctx *ctx, size_t size) {
+    void *memory = calloc(1, size);
+    if (memory == NULL) fail(ctx, WEFT_E_MEMORY, "no memory for the model's description");
+    return memory;
+}
+
+/* ---- modules ---- */
+
+static bool module_name_good(weft_builder_ctx *ctx, const weft_module *parent, const char *name,
+                             const char *class_name) {
+    if (name == NULL || class_name == NULL || class_name[0] == '\0')
+        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares a module without a name or a class");
+    else if (strchr(name, '.') != NULL || (parent != NULL && name[0] == '\0'))
+        fail(ctx, WEFT_E_PLUGIN,
+             "the model plugin declares a module named '%s': a name is one part of a path, without dots, and only a "
+             "root may have none",
+             name);
+    return !failed(ctx);
+}
+
+static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, const char *name,
+                                   const char *class_name) {
+    weft_declared *self = ctx->declared;
+    weft_module *module = NULL;
+    void *array = NULL;
+    if (failed(ctx) || !module_name_good(ctx, parent, name, class_name)) return NULL;
+    array = grow(ctx, self->modules, self->n_modules, sizeof(weft_module *));
+    if (array == NULL) return NULL;
+    self->modules = array;
+    module = made(ctx, sizeof *module);
+    if (module == NULL) return NULL;
+    module->index = self->n_modules;
+    self->modules[self->n_modules++] = module; /* whose names go with it, good or not */
+    module->path = joined(ctx, parent == NULL ? "" : parent->path, ".", name);
+    module->name = joined(ctx, "", "", name);
+    module->class_name = joined(ctx, "", "", class_name);
+    module->parent = parent == NULL ? -1 : parent->index;
+    if (!failed(ctx) && weft_declared_module(self, module->path) != module->index)
+        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares two modules with the path '%s'", module->path);
+    return failed(ctx) ? NULL : module;
+}
+
+/* ---- parameters and weight objects ---- */
+
+/* dims: (out, in), or (n) with in = 0. Returns the index, -1 after a failure. */
+static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, const char *suffix, int64_t out,
+                             int64_t in) {
+    weft_declared *self = ctx->declared;
+    weft_parameter *parameter = NULL;
+    void *array = NULL;
+    if (failed(ctx)) return -1;
+    array = grow(ctx, self->parameters, self->n_parameters, sizeof(weft_parameter));
+    if (array == NULL) return -1;
+    self->parameters = array;
+    parameter = &self->parameters[self->n_parameters];
+    memset(parameter, 0, sizeof *parameter);
+    parameter->name = joined(ctx, module->path, ".", suffix);
+    if (failed(ctx)) return -1;
+    parameter->module = module->index;
+    parameter->rank = in == 0 ? 1 : 2;
+    parameter->dims[0] = out;
+    parameter->dims[1] = in == 0 ? 1 : in;
+    parameter->numel = out * parameter->dims[1];
+    parameter->trainable = true;
+    parameter->unit = parameter->group = -1;
+    return self->n_parameters++;
+}
+
+static bool spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
+    const char *name = NULL;
+    if (module == NULL || spec == NULL || spec->struct_size < sizeof *spec || spec->name == NULL ||
+        spec->name[0] == '\0') {
+        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares a weight without a module, a name or a whole spec");
+        return false;
+    }
+    name = spec->name;
+    if (spec->role != WEFT_WEIGHT_LINEAR && spec->role != WEFT_WEIGHT_EMBEDDING && spec->role != WEFT_WEIGHT_GAIN)
+        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares '%s.%s' with the unknown role %d", module->path, name,
+             spec->role);
+    else if (spec->in < 1 || (spec->role != WEFT_WEIGHT_GAIN && spec->out < 1) ||
+             (spec->role != WEFT_WEIGHT_GAIN && spec->out > INT64_MAX / 64 / spec->in))
+        fail(ctx, WEFT_E_PLUGIN,
+             "the model plugin declares '%s.%s' with the shape (%lld, %lld), which no weight can have", module->path,
+             name, (long long)spec->out, (long long)spec->in);
+    else if (spec->role == WEFT_WEIGHT_EMBEDDING && spec->has_bias)
+        fail(ctx, WEFT_E_PLUGIN,
+             "the model plugin declares the embedding '%s.%s' with a bias, which an embedding lacks", module->path,
+             name);
+    else if (!(spec->init_std >= 0))
+        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares '%s.%s' with the deviation %g; it is at least 0",
+             module->path, name, spec->init_std);
+    return !failed(ctx);
+}
+
+/* The weight's parameters, made under its own module. */
+static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const weft_module *own,
+                           const weft_weight_spec *spec) {
+    const bool gain = spec->role == WEFT_WEIGHT_GAIN;
+    weft_parameter *parameters = NULL;
+    weight->role = spec->role;
+    weight->out = gain ? 1 : spec->out;
+    weight->in = spec->in;
+    weight->parameter = add_parameter(ctx, own, "weight", gain ? spec->in : spec->out, gain ? 0 : spec->in);
+    weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", gain ? spec->in : spec->out, 0) : -1;
+    if (failed(ctx)) return;
+    parameters = ctx->declared->parameters;
+    parameters[weight->parameter].role = spec->role;
+    parameters[weight->parameter].init_std = gain ? -1 : spec->init_std;
+    if (weight->bias < 0) return;
+    parameters[weight->bias].role = spec->role;
+    parameters[weight->bias].is_bias = true;
+}
+
+static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, const weft_weight_spec *spec) {
+    weft_declared *self = ctx->declared;
+    weft_weight *weight = NULL;
+    weft_module *own = NULL;
+    void *array = NULL;
+    if (failed(ctx) || !spec_good(ctx, module, spec)) return NULL;
+    own = builder_module(ctx, module, spec->name, spec->class_name);
+    array = own == NULL ? NULL : grow(ctx, self->weights, self->n_weights, sizeof(weft_weight *));
+    if (array == NULL) return NULL;
+    self->weights = array;
+    weight = made(ctx, sizeof *weight);
+    if (weight == NULL) return NULL;
+    self->weights[self->n_weights++] = weight;
+    add_parameters(ctx, weight, own, spec);
+    return failed(ctx) ? NULL : weight;
+}
+
+static void add_alias(weft_builder_ctx *ctx, int32_t index, const weft_module *own, const char *suffix) {
+    weft_parameter *parameter = &ctx->declared->parameters[index];
+    void *array = grow(ctx, parameter->aliases, parameter->n_aliases, sizeof(char *));
+    if (array == NULL) return;
+    parameter->aliases = array;
+    parameter->aliases[parameter->n_aliases] = joined(ctx, own->path, ".", suffix);
+    if (!failed(ctx)) parameter->n_aliases++;
+}
+
+static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, const char *name, const char *class_name,
+                                weft_weight *storage) {
+    weft_module *own = NULL;
+    if (failed(ctx)) return NULL;
+    if (module == NULL || storage == NULL) {
+        fail(ctx, WEFT_E_PLUGIN, "the model plugin ties '%s' to no weight or under no module",
+             name == NULL ? "" : name);
+        return NULL;
+    }
+    own = builder_module(ctx, module, name, class_name);
+    if (own == NULL) return NULL;
+    add_alias(ctx, storage->parameter, own, "weight");
+    if (storage->bias >= 0) add_alias(ctx, storage->bias, own, "bias");
+    return failed(ctx) ? NULL : storage;
+}
+
+/* ---- tables, segments, carry ---- */
+
+static bool table_good(weft_builder_ctx *ctx, const char *name, int64_t width, bool has_fill) {
+    const weft_declared *self = ctx->declared;
+    if (name == NULL || name[0] == '\0' || width < 1 || !has_fill)
+        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares a table '%s' without a name, a width or a fill function",
+             name == NULL ? "" : name);
+    for (int32_t i = 0; i < self->n_tables && !failed(ctx); i++)
+        if (strcmp(self->tables[i]->name, name) == 0)
+            fail(ctx, WEFT_E_PLUGIN, "the model plugin declares two tables named '%s'", name);
+    return !failed(ctx);
+}
+
+static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_t width,
+                                 weft_status (*fill)(const weft_model *model, const char *name, int64_t rows,
+                                                     float *out, weft_error *err)) {
+    weft_declared *self = ctx->declared;
+    weft_table *table = NULL;
+    void *array = NULL;
+    if (failed(ctx) || !table_good(ctx, name, width, fill != NULL)) return NULL;
+    array = grow(ctx, self->tables, self->n_tables, sizeof(weft_table *));
+    if (array == NULL) return NULL;
+    self->tables = array;
+    table = made(ctx, sizeof *table);
+    if (table == NULL) return NULL;
+    self->tables[self->n_tables] = table;
+    table->index = self->n_tables++;
+    table->name = joined(ctx, "", "", name);
+    table->width = width;
+    table->fill = fill;
+    return failed(ctx) ? NULL : table;
+}
+
+static uint32_t builder_segment(weft_builder_ctx *ctx, weft_module *module, const char *name) {
+    weft_declared *self = ctx->declared;
+    void *array = NULL;
+    if (failed(ctx)) return UINT32_MAX;
+    if (module == NULL || name == NULL || name[0] == '\0')
+        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares a segment '%s' without a name or a module",
+             name == NULL ? "" : name);
+    for (int32_t i = 0; i < self->n_segments && !failed(ctx); i++)
+        if (strcmp(self->segments[i].name, name) == 0)
+            fail(ctx, WEFT_E_PLUGIN, "the model plugin declares two segments named '%s'", name);
+    array = failed(ctx) ? NULL : grow(ctx, self->segments, self->n_segments, sizeof(weft_segment));
+    if (array == NULL) return UINT32_MAX;
+    self->segments = array;
+    self->segments[self->n_segments].module = module->index;
+    self->segments[self->n_segments].name = joined(ctx, "", "", name);
+    self->n_segments++;
+    return failed(ctx) ? UINT32_MAX : (uint32_t)(self->n_segments - 1);
+}
+
+static void builder_carry(weft_builder_ctx *ctx, int64_t width) {
+    if (failed(ctx)) return;
+    if (width < 1 || (ctx->declared->carry_width != 0 && ctx->declared->carry_width != width))
+        fail(ctx, WEFT_E_PLUGIN,
+             "the model plugin declares a carry of width %lld; it is at least 1 and the same for all segments",
+             (long long)width);
+    else ctx->declared->carry_width = width;
+}
+
+/* ---- the whole ---- */
+
+weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
+    weft_builder_ctx ctx = {.declared = declared, .first = WEFT_ERROR_INIT};
+    const weft_builder builder = {(uint32_t)sizeof builder,
+                                  0,
+                                  &ctx,
+                                  builder_module,
+                                  builder_weight,
+                                  builder_tie,
+                                  builder_table,
+                                  builder_segment,
+                                  builder_carry};
+    const weft_status status = declared->plugin->declare(declared->model, &builder, err);
+    if (failed(&ctx)) return weft_error_set(err, (weft_status)ctx.first.code, "%s", ctx.first.text);
+    return status;
+}
