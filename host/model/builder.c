@@ -130,6 +130,12 @@ static bool spec_good(weft_builder_ctx *ctx, const weft_module *module, const we
         fail(ctx, WEFT_E_PLUGIN,
              "the model plugin declares the embedding '%s.%s' with a bias, which an embedding lacks", module->path,
              name);
+    else if (spec->has_padding &&
+             (spec->role != WEFT_WEIGHT_EMBEDDING || spec->padding < 0 || spec->padding >= spec->out))
+        fail(
+            ctx, WEFT_E_PLUGIN,
+            "the model plugin declares '%s.%s' with the padding %d, which is a row of an embedding, from 0 to its last",
+            module->path, name, spec->padding);
     else if (!(spec->init_std >= 0))
         fail(ctx, WEFT_E_PLUGIN, "the model plugin declares '%s.%s' with the deviation %g; it is at least 0",
              module->path, name, spec->init_std);
@@ -144,6 +150,8 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     weight->role = spec->role;
     weight->out = gain ? 1 : spec->out;
     weight->in = spec->in;
+    weight->has_padding = spec->has_padding;
+    weight->padding = spec->padding;
     weight->parameter = add_parameter(ctx, own, "weight", gain ? spec->in : spec->out, gain ? 0 : spec->in);
     weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", gain ? spec->in : spec->out, 0) : -1;
     if (failed(ctx)) return;

@@ -138,7 +138,8 @@ weft_status reference_embedding_backward(weft_device *d, weft_stream *s, const w
         for (int64_t i = 0; i < a->width; i++) {
             double sum = 0.0;
             for (int64_t r = 0; r < a->rows; r++)
-                if (ids[r] == v) sum += (double)reference_load(a->dy, a->dtype, r * a->width + i);
+                if (ids[r] == v && !(a->has_padding && v == a->padding))
+                    sum += (double)reference_load(a->dy, a->dtype, r * a->width + i);
             reference_store(a->dtable, WEFT_F32, v * a->width + i, sum, a->accumulate);
         }
     return reference_takes(a->dtype, "embedding", err);

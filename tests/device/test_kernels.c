@@ -402,7 +402,7 @@ typedef struct embedding_case {
     const int32_t *ids;
     const float *table, *dy, *dtable;
     int accumulate;
-    int32_t dtype, dtype_table;
+    int32_t dtype, dtype_table, has_padding, padding;
 } embedding_case;
 
 static weft_embedding embedding_args(const embedding_case *t) {
@@ -412,7 +412,9 @@ static weft_embedding embedding_args(const embedding_case *t) {
                                  .vocab = t->vocab,
                                  .accumulate = t->accumulate,
                                  .dtype = t->dtype,
-                                 .dtype_table = t->dtype_table};
+                                 .dtype_table = t->dtype_table,
+                                 .has_padding = t->has_padding,
+                                 .padding = t->padding};
     return args;
 }
 
@@ -464,6 +466,14 @@ static void embedding_check(int64_t rows, int64_t width, int64_t vocab, int32_t 
     t.accumulate = 1;
     got = every_way(embedding_backward_run, &t, "embedding_backward, accumulating");
     for (i = 0; i < vocab * width; i++) HOLDS(got[i] == t.dtable[i] + sum[i]);
+    free(got);
+    t.has_padding = 1, t.padding = ids[rows / 2];
+    got = every_way(embedding_backward_run, &t, "embedding_backward, accumulating all but the padding");
+    for (i = 0; i < vocab * width; i++) HOLDS(got[i] == t.dtable[i] + (i / width == t.padding ? 0.0f : sum[i]));
+    free(got);
+    t.accumulate = 0;
+    got = every_way(embedding_backward_run, &t, "embedding_backward, all but the padding");
+    for (i = 0; i < vocab * width; i++) HOLDS(got[i] == (i / width == t.padding ? 0.0f : sum[i]));
     free(got), free(sum), free(ids);
     free((void *)t.table), free((void *)t.dy), free((void *)t.dtable);
 }

@@ -66,6 +66,14 @@ MODELS = {
                     tie_word_embeddings=True, rope_theta=20000.0),
         rows=[[(40, [0] * 11 + [1] * 29)], [(33, [0] * 5 + [1] * 28)]],
     ),
+    "llama-pad": dict(
+        about="tied, with a pad_token_id that also occurs in the text: its row learns from the head alone; fp32 file",
+        seed=507, std=0.2, dtype="float32", spelling="new", shard=None, context=19,
+        config=dict(vocab_size=11, hidden_size=12, intermediate_size=20, num_hidden_layers=1, num_attention_heads=2,
+                    num_key_value_heads=2, max_position_embeddings=32, rms_norm_eps=1e-5, tie_word_embeddings=True,
+                    rope_theta=10000.0, pad_token_id=3),
+        rows=[[(19, None)], [(11, None), (5, None)]],
+    ),
 }
 
 
@@ -146,6 +154,8 @@ def make_batch(spec):
             documents.append((b, at, at + n))
             at += n
         starts[b, at:] = at
+    pad = spec["config"].get("pad_token_id")
+    assert pad is None or (ids == pad).sum() > 2
     return dict(ids=ids, targets=targets, weights=weights, starts=starts), documents
 
 

@@ -61,8 +61,8 @@ static const weft_model_plugin toy = {
     sizeof(weft_model_plugin), 0, toy_create, toy_destroy, toy_info, toy_declare, toy_forward, NULL};
 
 static weft_weight_spec spec(const char *name, int32_t role, int64_t out, int64_t in) {
-    weft_weight_spec s = {sizeof s, 0,  name, role == WEFT_WEIGHT_EMBEDDING ? "Embedding" : "Linear", role, 0,
-                          out,      in, 0.5};
+    weft_weight_spec s = {sizeof s, 0, name, role == WEFT_WEIGHT_EMBEDDING ? "Embedding" : "Linear", role, 0, out, in,
+                          0.5,      0, 0};
     return s;
 }
 
@@ -238,6 +238,17 @@ static void bad_deviation(const weft_builder *b) {
     s.init_std = -1;
     one_weight(b, s);
 }
+static void padded_linear(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
+    s.has_padding = 1;
+    one_weight(b, s);
+}
+static void padding_outside(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_EMBEDDING, 2, 3);
+    s.has_padding = 1;
+    s.padding = 2;
+    one_weight(b, s);
+}
 static void weight_nowhere(const weft_builder *b) {
     const weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
     b->weight(b->ctx, NULL, &s);
@@ -288,6 +299,8 @@ static const struct {
     {huge_shape, "'m.w' with the shape"},
     {biased_embedding, "embedding 'm.w' with a bias"},
     {bad_deviation, "'m.w' with the deviation -1"},
+    {padded_linear, "'m.w' with the padding 0"},
+    {padding_outside, "'m.w' with the padding 2"},
     {weight_nowhere, "a weight without a module"},
     {tie_to_nothing, "ties 'head' to no weight"},
     {same_segment, "two segments named 's'"},

@@ -193,8 +193,8 @@ static const char *const accepted[] = {
     "\"float16\"}",
     "{\"attention_bias\": false, \"mlp_bias\": false, \"attention_dropout\": 0.0, \"pretraining_tp\": 1}",
     "{\"rope_scaling\": null, \"sliding_window\": null, \"quantization_config\": null, \"dtype\": \"bfloat16\"}",
-    "{\"pad_token_id\": 0, \"bos_token_id\": 1, \"eos_token_id\": [2, 3]}",
-    "{\"pad_token_id\": -1, \"bos_token_id\": null, \"eos_token_id\": null}",
+    "{\"bos_token_id\": 1, \"eos_token_id\": [2, 3]}",
+    "{\"pad_token_id\": null, \"bos_token_id\": null, \"eos_token_id\": null}",
     "{\"is_llama_config\": true, \"rope_interleaved\": false, \"transformers.js_config\": {\"dtype\": \"q4\"}}",
     "{\"max_sequence_length\": 2048, \"architectures\": [\"LLaMAForCausalLM\"]}",
     "{\"hidden_act\": \"swish\", \"layer_types\": [\"full_attention\", \"full_attention\"], \"head_dim\": null}",
@@ -213,6 +213,21 @@ START_TEST(the_first_of_several_ends_of_text_is_given) {
     weft_declared *d = declared_with("{\"bos_token_id\": [5], \"eos_token_id\": [7, 8]}");
     ck_assert(d->info.bos == 5 && d->info.eos == 7);
     weft_declared_destroy(d);
+}
+END_TEST
+
+START_TEST(the_padding_is_a_row_that_may_be_counted_from_the_end) {
+    static const struct {
+        const char *keys;
+        int32_t has, row;
+    } said[] = {{"{\"pad_token_id\": null}", 0, 0}, {"{\"pad_token_id\": 0}", 1, 0}, {"{\"pad_token_id\": -1}", 1, 10}};
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        weft_declared *d = declared_with(said[i].keys);
+        ck_assert_int_eq(d->weights[0]->has_padding, said[i].has);
+        ck_assert_int_eq(d->weights[0]->padding, said[i].row);
+        for (int32_t w = 1; w < d->n_weights; w++) ck_assert_int_eq(d->weights[w]->has_padding, 0);
+        weft_declared_destroy(d);
+    }
 }
 END_TEST
 
@@ -292,7 +307,9 @@ static const struct {
     {"{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}}", {"rope_parameters.full_attention is {"}},
     {"{\"bos_token_id\": 11}", {"bos_token_id is 11; allowed is an id below vocab_size 11"}},
     {"{\"eos_token_id\": \"</s>\"}", {"eos_token_id is \"</s>\""}},
-    {"{\"pad_token_id\": 40}", {"pad_token_id is 40"}},
+    {"{\"pad_token_id\": 11}", {"pad_token_id is 11; allowed is null, or a row of the embedding, from -11 to 10"}},
+    {"{\"pad_token_id\": -12}", {"pad_token_id is -12"}},
+    {"{\"pad_token_id\": [3]}", {"pad_token_id is [3]"}},
     {"{\"torch_dtype\": \"int8\"}", {"torch_dtype is \"int8\"", "bfloat16"}},
     {"{\"dtype\": \"float64\"}", {"dtype is \"float64\""}},
     {"{\"pretraining_tp\": 0}", {"pretraining_tp is 0"}},
@@ -346,6 +363,7 @@ int main(void) {
     tcase_add_test(tcase, late_places_turn_by_the_angles_that_torch_computes);
     tcase_add_loop_test(tcase, keys_that_change_nothing_are_passed_over, 0, LENGTH(accepted));
     tcase_add_test(tcase, the_first_of_several_ends_of_text_is_given);
+    tcase_add_test(tcase, the_padding_is_a_row_that_may_be_counted_from_the_end);
     tcase_add_test(tcase, an_unknown_key_passes_only_where_the_user_says_so);
     tcase_add_loop_test(tcase, what_changes_the_arithmetic_is_refused_by_name, 0, LENGTH(refused));
     tcase_add_test(tcase, what_is_no_object_is_named_with_its_line);

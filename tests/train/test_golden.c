@@ -1,5 +1,5 @@
 /* Training and generation held against transformers and PyTorch (tests/golden/README.md): logits, loss, every
- * gradient, and ten clipped AdamW steps, on four small models. */
+ * gradient, and ten clipped AdamW steps, on five small models. */
 #include "golden.h"
 #include "suite.h"
 #include "train/generate.h"
@@ -8,9 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
+static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16", "llama-pad"};
 static const char *const adamw[] = {"optimizer.plugin=adamw", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01"};
-enum { N_MODELS = 4 };
+enum { N_MODELS = 5 };
 
 static void check_gradients(const golden_engine *g, const golden_batch *batch) {
     for (int32_t i = 0; i < g->engine->declared->n_parameters; i++) {

@@ -16,7 +16,9 @@ static weft_embedding arguments(const weft_lowering *l, const weft_node *node) {
                                  .width = node->weight->in,
                                  .vocab = node->weight->out,
                                  .dtype = l->graph->dtype,
-                                 .dtype_table = l->graph->dtype};
+                                 .dtype_table = l->graph->dtype,
+                                 .has_padding = node->weight->has_padding,
+                                 .padding = node->weight->padding};
     return args;
 }
 

@@ -98,7 +98,7 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     sort_rows(begin, order, ids, args->rows, args->vocab);
 #pragma omp parallel for schedule(dynamic, IDS) num_threads(device->threads)
     for (int64_t v = 0; v < args->vocab; v++) {
-        const int64_t n = begin[v + 1] - begin[v];
+        const int64_t n = args->has_padding && v == args->padding ? 0 : begin[v + 1] - begin[v];
         if (n > 0) {
             sum_rows(device, args, dtable + v * width, dy, order + begin[v], n);
         } else if (!args->accumulate) {

@@ -180,6 +180,19 @@ static int32_t get_token(reader *r, const char *key, int64_t vocab) {
 
 /* ---- the parts ---- */
 
+/* transformers makes the embedding with padding_idx = pad_token_id, and torch counts a negative one from the end. */
+static void read_pad(reader *r, llama_config *c) {
+    json_t *value = get(r, "pad_token_id");
+    const int64_t id = json_integer_value(value), row = id < 0 ? c->vocab + id : id;
+    char allowed[128];
+    (void)snprintf(allowed, sizeof allowed, "null, or a row of the embedding, from %lld to %lld", -(long long)c->vocab,
+                   (long long)c->vocab - 1);
+    if (value == NULL) return;
+    if (!json_is_integer(value) || row < 0 || row >= c->vocab) refuse(r, "pad_token_id", value, allowed);
+    c->has_pad = r->status == WEFT_OK;
+    c->pad = (int32_t)row;
+}
+
 static void read_kind(reader *r) {
     const json_t *type = get_required(r, "model_type"), *architectures = get(r, "architectures");
     if (type != NULL && (!json_is_string(type) || strcmp(json_string_value(type), "llama") != 0))
@@ -320,7 +333,7 @@ static void read_rest(reader *r, const char *ignore) {
     }
 }
 
-static void read_all(reader *r, llama_config *c, const weft_host *host, const char *ignore) {
+static void read_all(reader *r, llama_config *c, const char *ignore) {
     read_kind(r);
     read_rest(r, ignore);
     read_sizes(r, c);
@@ -335,13 +348,10 @@ static void read_all(reader *r, llama_config *c, const weft_host *host, const ch
     if (r->status != WEFT_OK) return;
     c->bos = get_token(r, "bos_token_id", c->vocab);
     c->eos = get_token(r, "eos_token_id", c->vocab);
-    if (r->status == WEFT_OK && get_token(r, "pad_token_id", c->vocab) >= 0)
-        weft_log(host, WEFT_LOG_DEBUG,
-                 "%s: pad_token_id is not looked at; the embedding of that token learns like any other", r->path);
+    read_pad(r, c);
 }
 
-weft_status llama_config_read(llama_config *out, const weft_host *host, const weft_model_source *source,
-                              const char *ignore, weft_error *err) {
+weft_status llama_config_read(llama_config *out, const weft_model_source *source, const char *ignore, weft_error *err) {
     json_error_t at;
     json_t *root = json_loadb(source->config_text, (size_t)source->config_bytes, JSON_REJECT_DUPLICATES, &at);
     reader r = {source->config_path, root, err, WEFT_OK};
@@ -351,7 +361,7 @@ weft_status llama_config_read(llama_config *out, const weft_host *host, const we
         return weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", source->config_path, at.line, at.text);
     if (!json_is_object(root))
         r.status = weft_error_set(err, WEFT_E_DATA, "%s: is not a JSON object of keys and values", source->config_path);
-    else read_all(&r, &config, host, ignore);
+    else read_all(&r, &config, ignore);
     json_decref(root);
     if (r.status == WEFT_OK) *out = config;
     return r.status;

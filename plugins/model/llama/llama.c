@@ -27,8 +27,9 @@ static weft_status llama_create(weft_model **out, const weft_host *host, const v
     const llama_settings *settings = config;
     weft_status status = WEFT_OK;
     weft_model *self = calloc(1, sizeof *self);
+    (void)host;
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model");
-    status = llama_config_read(&self->config, host, source, settings->ignore, err);
+    status = llama_config_read(&self->config, source, settings->ignore, err);
     if (status == WEFT_OK) {
         self->blocks = calloc((size_t)self->config.layers, sizeof *self->blocks);
         if (self->blocks == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the model");
@@ -64,7 +65,11 @@ static weft_weight *weight(const weft_model *self, const weft_builder *b, weft_m
     const char *class_name = role == WEFT_WEIGHT_LINEAR      ? "Linear"
                              : role == WEFT_WEIGHT_EMBEDDING ? "Embedding"
                                                              : "LlamaRMSNorm";
-    const weft_weight_spec spec = {(uint32_t)sizeof spec, 0, name, class_name, role, 0, out, in, self->config.init_std};
+    const llama_config *c = &self->config;
+    const int32_t has_padding = role == WEFT_WEIGHT_EMBEDDING && c->has_pad;
+    const weft_weight_spec spec = {
+        (uint32_t)sizeof spec,   0, name, class_name, role, 0, out, in, c->init_std, has_padding,
+        has_padding ? c->pad : 0};
     return b->weight(b->ctx, module, &spec);
 }
 

@@ -13,16 +13,16 @@
 typedef struct llama_config {
     int64_t vocab, width, mlp, layers; /* rows of the embedding; hidden size; width inside the MLP; blocks */
     int64_t heads, kv_heads, head_dim;
-    int64_t context;  /* max_position_embeddings */
-    double eps;       /* of the norms */
-    double theta;     /* base of the rotary angles */
-    double init_std;  /* of a fresh start */
-    int32_t bos, eos; /* -1: not said */
-    int tied;         /* the head is the embedding */
+    int64_t context;      /* max_position_embeddings */
+    double eps;           /* of the norms */
+    double theta;         /* base of the rotary angles */
+    double init_std;      /* of a fresh start */
+    int32_t bos, eos;     /* -1: not said */
+    int32_t has_pad, pad; /* the row of the embedding that lookups do not train */
+    int tied;             /* the head is the embedding */
 } llama_config;
 
 /* Every key of the file is understood, known to change nothing, or refused by name. `ignore`: as in LLAMA_KEYS. */
-weft_status llama_config_read(llama_config *out, const weft_host *host, const weft_model_source *source,
-                              const char *ignore, weft_error *err);
+weft_status llama_config_read(llama_config *out, const weft_model_source *source, const char *ignore, weft_error *err);
 
 #endif

@@ -147,6 +147,7 @@ typedef struct weft_embedding {
     int32_t dtype_table; /* of table; dtable is fp32 */
     int32_t reserved;
     weft_ref workspace;
+    int32_t has_padding, padding; /* backward: rows of the id `padding` add nothing */
 } weft_embedding;
 
 /* Logits and cross-entropy in one, over chunks of rows, so that the logits of all rows are never held:

@@ -39,6 +39,9 @@ typedef struct weft_weight_spec {
     int32_t has_bias;       /* 0 in SDK 1.0 for all built-in models */
     int64_t out, in;
     double init_std; /* of a fresh start: normal with this deviation; gains start at one, biases at zero */
+    /* An embedding: looking up the row `padding` gives it no gradient, as with padding_idx of torch.nn.Embedding.
+     * Another use of the same storage (a tied head) still does. */
+    int32_t has_padding, padding;
 } weft_weight_spec;
 
 /* The host's side of `declare`. Mistakes are sticky, as in weft_ops. All [main]. */
