@@ -108,6 +108,12 @@ static weft_value no_custom(const rig *r, weft_graph *g, const weft_ops *ops, we
     return ops->custom(g, NULL, &carry, 1, D, NULL, 0);
 }
 
+static weft_value extra_loss(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    ops->loss(g, carry, WEFT_LOSS_PER_TOKEN);
+    return carry;
+}
+
 /* The first of two mistakes is the one that is told. */
 static weft_value two_mistakes(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value bad = ops->linear(g, carry, r->weights[GAIN]);
@@ -143,6 +149,7 @@ static const struct {
     {early_head, 2, WEFT_E_PLUGIN, {"segment part.2: ", "returns no value"}},
     {after_head, 2, WEFT_E_PLUGIN, {"add: ", "nothing may follow lm_head"}},
     {no_custom, 1, WEFT_E_PLUGIN, {"a name, a forward and a backward"}},
+    {extra_loss, 1, WEFT_E_UNSUPPORTED, {"segment part.1: `loss` is not served", "lm_head"}},
     {two_mistakes, 1, WEFT_E_PLUGIN, {"linear gain: ", "a matrix is needed"}},
 };
 enum { N_MISTAKES = sizeof mistakes / sizeof mistakes[0] };

@@ -30,7 +30,15 @@ static weft_value starts(weft_graph *graph) {
     return leaf_part(graph, &graph->starts, WEFT_HOME_STARTS);
 }
 
-/* `loss` stays empty: no kernel of device/1 sums a value into the fp64 that is reported. */
+/* Filled, so that a model that calls it is told: no kernel of device/1 sums a value into the fp64 that is reported. */
+static void loss(weft_graph *graph, weft_value value, int32_t kind) {
+    (void)value;
+    (void)kind;
+    (void)weft_record_fail(
+        graph, NULL, WEFT_E_UNSUPPORTED,
+        "`loss` is not served by SDK 1.0: a model's loss is that of its lm_head; leave the call out");
+}
+
 const weft_ops weft_graph_ops = {.struct_size = (uint32_t)sizeof(weft_ops),
                                  .info = info,
                                  .width = width,
@@ -45,5 +53,6 @@ const weft_ops weft_graph_ops = {.struct_size = (uint32_t)sizeof(weft_ops),
                                  .swiglu = weft_op_swiglu,
                                  .add = weft_op_add,
                                  .lm_head = weft_op_lm_head,
+                                 .loss = loss,
                                  .output = weft_record_output,
                                  .custom = weft_op_custom};

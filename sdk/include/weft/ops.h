@@ -14,7 +14,8 @@
  *
  * Errors are sticky: an operator that is used wrongly marks the graph and returns an invalid value, operators on
  * invalid values do nothing, and the host reports the first mistake with the segment's name. A forward needs no
- * checks of its own.
+ * checks of its own, not even for NULL: every slot of the table can be called. What a host does not serve (`loss`, in
+ * SDK 1.0) is such a mistake: the run stops before its first step with a sentence and WEFT_E_UNSUPPORTED.
  *
  * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, dense + low-rank, packed 4-bit)
  * is the host's affair, so adapters and quantisation need nothing of the model.
@@ -119,11 +120,13 @@ typedef struct weft_ops {
      * generation the logits of the last place. Once per model, last in its segment. [required] */
     void (*lm_head)(weft_graph *g, weft_value x, weft_weight *weight);
 
-    /* Further losses: value has one element per place (PER_TOKEN) or one in all (PER_STEP). [optional: unsupported] */
+    /* Further losses: value has one element per place (PER_TOKEN) or one in all (PER_STEP). The signature is fixed, the
+     * service is not there yet: in SDK 1.0 every call marks the graph as unsupported. [required] */
     void (*loss)(weft_graph *g, weft_value value, int32_t kind);
-    /* Names a value that evaluation hands out, such as the last hidden state. [optional: unsupported] */
+    /* Names a value, such as the last hidden state, that is kept to the end of its segment in evaluation. In SDK 1.0 it
+     * is the host's own code that can ask for it; no command prints one. Does nothing in other modes. [required] */
     void (*output)(weft_graph *g, weft_value value, const char *name);
-    /* args: n bytes that are copied. width: of the result, per place. [optional: unsupported] */
+    /* args: n bytes that are copied. width: of the result, per place. fp32 graphs only (above). [required] */
     weft_value (*custom)(weft_graph *g, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
                          int64_t width, const void *args, size_t n);
 } weft_ops;
