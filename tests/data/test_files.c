@@ -449,6 +449,21 @@ START_TEST(a_pipe_is_refused_and_does_not_hang) {
 }
 END_TEST
 
+/* As it happens where another program writes the file again while it is encoded. */
+START_TEST(a_file_that_shrinks_meanwhile_is_read_as_it_was) {
+    enum { N = 20000 };
+    rig r = keeping();
+    FILE *file = fopen("a.txt", "wb");
+    for (int i = 0; i < N; i++) (void)fprintf(file, "line %d\n", i);
+    ck_assert_int_eq(fclose(file), 0);
+    r.tokenizer.cuts = "a.txt";
+    RIG_MAKE(&r, "data.path=a.txt", "data.document=line");
+    ck_assert_uint_eq(r.tokenizer.seen_documents, N);
+    ck_assert_mem_eq(r.tokenizer.seen + r.tokenizer.seen_bytes - 10, "line 19999", 10);
+    rig_end(&r);
+}
+END_TEST
+
 START_TEST(many_long_field_names_are_cut) {
     char text[4096] = "{", name[64];
     const char *const overrides[] = {"data.path=a.jsonl", NULL};
@@ -622,6 +637,7 @@ int main(void) {
     tcase_add_test(bad, ids_below_zero_are_refused);
     tcase_add_test(bad, a_silent_failure_is_a_failure);
     tcase_add_test(bad, a_pipe_is_refused_and_does_not_hang);
+    tcase_add_test(bad, a_file_that_shrinks_meanwhile_is_read_as_it_was);
     tcase_add_test(bad, many_long_field_names_are_cut);
     tcase_add_test(bad, deep_nesting_is_refused);
     tcase_add_test(bad, no_memory_is_a_sentence);

@@ -93,6 +93,7 @@ typedef struct rig_tokenizer {
     weft_status fails; /* what a document with the byte '!' makes encode return; 0: nothing */
     int silent;        /* ... without a sentence */
     int keeps;         /* collect what was encoded; only where documents come in order */
+    const char *cuts;  /* a file that encode makes empty */
     char *seen;        /* documents as they came: 8 bytes of length, then the bytes */
     size_t seen_bytes, seen_documents;
 } rig_tokenizer;
@@ -139,6 +140,7 @@ static inline weft_status rig_put_numbers(const weft_ids_sink *sink, const char 
 static inline weft_status rig_encode(const weft_data_job *job, const weft_ids_sink *sink, const char *text,
                                      size_t bytes, weft_error *err) {
     rig_tokenizer *self = job->context;
+    if (self->cuts != NULL) ck_assert_int_eq(truncate(self->cuts, 0), 0);
     if (self->keeps) rig_keep(self, text, bytes);
     if (self->fails != WEFT_OK && memchr(text, '!', bytes) != NULL) {
         if (!self->silent) (void)weft_error_set(err, self->fails, "an exclamation mark is too much");

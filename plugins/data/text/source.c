@@ -1,36 +1,56 @@
-/* source.c: a file becomes documents, as spans of its bytes. Nothing is copied: the file is mapped. */
+/* source.c: a file becomes documents, as spans of its bytes. It is read and not mapped: a map ends the process with a
+ * signal where another program makes the file shorter meanwhile. */
 #include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static weft_status map_file(text_source *source, weft_error *err) {
+/* Opens the file and says how long it is. */
+static weft_status open_file(int *file, text_source *source, weft_error *err) {
     struct stat info;
-    void *at = NULL;
-    const int file = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused too */
-    weft_status status = WEFT_OK;
-    if (file < 0)
+    *file = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused too */
+    if (*file < 0)
         return weft_error_set(err, WEFT_E_USER, "[data] %s = %s cannot be read: %s", source->key, source->path,
                               strerror(errno));
-    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
-        status = weft_error_set(err, WEFT_E_USER, "[data] %s = %s is not a file: give one file of text or JSONL",
-                                source->key, source->path);
-    else if (info.st_size == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s is an empty file", source->key, source->path);
-    else {
-        at = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-        if (at == MAP_FAILED)
-            status = weft_error_set(err, WEFT_E_SYSTEM, "[data] %s = %s cannot be mapped: %s", source->key,
-                                    source->path, strerror(errno));
+    if (fstat(*file, &info) != 0 || !S_ISREG(info.st_mode))
+        return weft_error_set(err, WEFT_E_USER, "[data] %s = %s is not a file: give one file of text or JSONL",
+                              source->key, source->path);
+    if (info.st_size == 0)
+        return weft_error_set(err, WEFT_E_DATA, "[data] %s = %s is an empty file", source->key, source->path);
+    source->n = (size_t)info.st_size;
+    return WEFT_OK;
+}
+
+static weft_status fill(char *bytes, const text_source *source, int file, weft_error *err) {
+    for (size_t done = 0; done < source->n;) {
+        const ssize_t n = pread(file, bytes + done, source->n - done, (off_t)done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0)
+            return weft_error_set(err, WEFT_E_SYSTEM, "[data] %s = %s cannot be read at byte %zu: %s", source->key,
+                                  source->path, done, strerror(errno));
+        if (n == 0)
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "[data] %s = %s ends at byte %zu, though it had %zu when it was opened; another "
+                                  "program has changed it: start again when it is whole",
+                                  source->key, source->path, done, source->n);
+        done += (size_t)n;
     }
-    (void)close(file);
-    if (status == WEFT_OK) {
-        source->bytes = at;
-        source->n = (size_t)info.st_size;
-    }
+    return WEFT_OK;
+}
+
+static weft_status read_file(text_source *source, const weft_host *host, weft_error *err) {
+    char *bytes = NULL;
+    int file = -1;
+    weft_status status = open_file(&file, source, err);
+    if (status != WEFT_OK) goto done;
+    bytes = host->alloc(host, source->n, 64);
+    source->bytes = bytes;
+    if (bytes != NULL) status = fill(bytes, source, file, err);
+    else status = weft_error_set(err, WEFT_E_MEMORY, "no memory to read the %zu bytes of %s", source->n, source->path);
+done:
+    if (file >= 0) (void)close(file);
     return status;
 }
 
@@ -98,9 +118,12 @@ static weft_status cut_paragraphs(text_source *source, const weft_host *host) {
 }
 
 static weft_status cut(text_source *source, const weft_host *host, const text_config *config, weft_error *err) {
-    if (source->jsonl || config->document == DOCUMENT_LINE) return cut_lines(source, host, err);
-    if (config->document == DOCUMENT_PARAGRAPH) return cut_paragraphs(source, host);
-    return add_span(source, host, source->begin, source->n, 1);
+    weft_status status = WEFT_OK;
+    if (source->jsonl || config->document == DOCUMENT_LINE) status = cut_lines(source, host, err);
+    else if (config->document == DOCUMENT_PARAGRAPH) status = cut_paragraphs(source, host);
+    else status = add_span(source, host, source->begin, source->n, 1);
+    if (status != WEFT_E_MEMORY) return status;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of documents in %s", source->path);
 }
 
 static int ends_in(const char *text, const char *tail) {
@@ -111,13 +134,10 @@ static int ends_in(const char *text, const char *tail) {
 weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *key,
                              const char *path, weft_error *err) {
     text_source source = {.key = key, .path = path};
-    weft_status status = map_file(&source, err);
-    if (status != WEFT_OK) return status;
+    weft_status status = read_file(&source, host, err);
     source.jsonl = config->format == FORMAT_JSONL || (config->format == FORMAT_AUTO && ends_in(path, ".jsonl"));
-    status = skip_mark(&source, err);
+    if (status == WEFT_OK) status = skip_mark(&source, err);
     if (status == WEFT_OK) status = cut(&source, host, config, err);
-    if (status == WEFT_E_MEMORY)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of documents in %s", path);
     if (status == WEFT_OK && source.spans.n == 0)
         status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no document: it has nothing but blank lines",
                                 key, path);
@@ -127,7 +147,7 @@ weft_status text_source_open(text_source *out, const weft_host *host, const text
 }
 
 void text_source_close(text_source *source, const weft_host *host) {
-    if (source->bytes != NULL) (void)munmap((void *)(uintptr_t)source->bytes, source->n);
+    host->release(host, source->bytes);
     text_array_free(&source->spans, host);
     source->bytes = NULL;
 }

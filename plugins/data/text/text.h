@@ -40,8 +40,8 @@ typedef struct text_span {
 typedef struct text_source {
     const char *key; /* of [data] that names it: path or validation */
     const char *path;
-    const char *bytes; /* mapped */
-    size_t n, begin;   /* begin: of the text, behind a byte order mark */
+    char *bytes;
+    size_t n, begin; /* begin: of the text, behind a byte order mark */
     int jsonl;
     text_array spans; /* text_span */
 } text_source;
