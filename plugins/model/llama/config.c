@@ -16,63 +16,6 @@ typedef struct reader {
     weft_status status;
 } reader;
 
-/* ---- the keys ---- */
-
-/* clang-format off */
-
-/* Understood below. */
-static const char *const understood[] = {
-    "model_type", "architectures", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-    "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_act", "rms_norm_eps", "max_position_embeddings",
-    "initializer_range", "rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor", "layer_types",
-    "pretraining_tp", "tie_word_embeddings", "torch_dtype", "dtype", "bos_token_id", "eos_token_id", "pad_token_id",
-};
-
-/* They leave logits and gradients as they are: bookkeeping of transformers, what its outputs hold, labels of
- * classifiers, defaults of text generation (which files of older releases carry), marks that tools leave. */
-static const char *const harmless[] = {
-    "_name_or_path", "_commit_hash", "_attn_implementation", "_attn_implementation_autoset",
-    "_attn_implementation_internal", "_flash_attn_2_enabled", "attn_implementation", "transformers_version",
-    "transformers.js_config", "use_cache", "return_dict", "return_dict_in_generate", "output_attentions",
-    "output_hidden_states", "output_scores", "use_return_dict", "torchscript", "use_bfloat16", "tf_legacy_loss",
-    "gradient_checkpointing", "chunk_size_feed_forward", "tie_encoder_decoder", "tie_last_hidden_states",
-    "cross_attention_hidden_size", "is_decoder", "id2label", "label2id", "num_labels", "problem_type",
-    "finetuning_task", "task_specific_params", "tokenizer_class", "prefix", "sep_token_id", "unk_token_id",
-    "decoder_start_token_id", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
-    "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
-    "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
-    "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens",
-    "forced_bos_token_id", "forced_eos_token_id", "max_sequence_length", "max_window_layers", "is_llama_config",
-    "unsloth_fixed", "unsloth_version", "model_name", "license",
-};
-
-/* They change the arithmetic, and this value (or null) is what the plugin computes. */
-static const struct {
-    const char *name, *allowed;
-} off[] = {
-    {"attention_bias",       "false"}, {"attention_dropout",            "0"}, {"sliding_window",          "null"},
-    {"mlp_bias",             "false"}, {"hidden_dropout",               "0"}, {"attention_chunk_size",    "null"},
-    {"qkv_bias",             "false"}, {"hidden_dropout_prob",          "0"}, {"logit_softcap",           "null"},
-    {"use_bias",             "false"}, {"attention_probs_dropout_prob", "0"}, {"logits_soft_cap",         "null"},
-    {"bias",                 "false"}, {"embd_pdrop",                   "0"}, {"logit_cap",               "null"},
-    {"use_sliding_window",   "false"}, {"resid_pdrop",                  "0"}, {"final_logit_softcapping", "null"},
-    {"rope_interleaved",     "false"}, {"attn_pdrop",                   "0"}, {"attn_logit_softcapping",  "null"},
-    {"use_qk_norm",          "false"}, {"num_experts",                  "0"}, {"quantization_config",     "null"},
-    {"qk_norm",              "false"}, {"num_local_experts",            "0"}, {"compression_config",      "null"},
-    {"is_encoder_decoder",   "false"}, {"pruned_heads",                "{}"}, {"auto_map",                "null"},
-    {"add_cross_attention",  "false"}, {"no_rope_layers",            "null"}, {"per_layer_config",        "null"},
-};
-
-/* clang-format on */
-
-#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
-static int listed(const char *const *names, size_t n, const char *key) {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(names[i], key) == 0) return 1;
-    return 0;
-}
-
 /* "a,b,c" holds key. */
 static int ignored(const char *list, const char *key) {
     const size_t n = strlen(key);
@@ -243,9 +186,10 @@ static void read_dtype(reader *r, const char *key) {
     static const char *const known[] = {"float32", "bfloat16", "float16", "auto"};
     json_t *value = get(r, key);
     const char *name = json_string_value(value);
+    int good = value == NULL;
     if (name != NULL && strncmp(name, "torch.", 6) == 0) name += 6;
-    if (value != NULL && (name == NULL || !listed(known, LENGTH(known), name)))
-        refuse(r, key, value, "\"float32\", \"bfloat16\" or \"float16\"");
+    for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; i++) good |= strcmp(known[i], name) == 0;
+    if (!good) refuse(r, key, value, "\"float32\", \"bfloat16\" or \"float16\"");
 }
 
 static void read_layer_types(reader *r) {
@@ -316,13 +260,11 @@ static void read_rest(reader *r, const char *ignore) {
     const char *key = NULL;
     json_t *value = NULL;
     json_object_foreach(r->root, key, value) {
-        size_t i = 0;
+        const char *allowed = NULL;
+        const llama_key known = llama_key_find(&allowed, key);
         if (r->status != WEFT_OK) return;
-        if (listed(understood, LENGTH(understood), key) || listed(harmless, LENGTH(harmless), key)) continue;
-        while (i < LENGTH(off) && strcmp(off[i].name, key) != 0) i++;
-        if (i < LENGTH(off)) {
-            if (!is_off(value)) refuse(r, key, value, off[i].allowed);
-        } else if (!json_is_null(value) && !ignored(ignore, key)) {
+        if (known == LLAMA_KEY_OFF && !is_off(value)) refuse(r, key, value, allowed);
+        if (known == LLAMA_KEY_UNKNOWN && !json_is_null(value) && !ignored(ignore, key)) {
             char text[96];
             complain(
                 r,

@@ -1,4 +1,5 @@
-/* llama.h: what config.json says of a LLaMA, as numbers. config.c reads it, llama.c computes with it. */
+/* llama.h: what config.json says of a LLaMA, as numbers. config.c reads it, llama.c computes with it; keys.c lists the
+ * keys that are known. */
 #ifndef WEFT_MODEL_LLAMA_H
 #define WEFT_MODEL_LLAMA_H
 
@@ -21,6 +22,16 @@ typedef struct llama_config {
     int32_t has_pad, pad; /* the row of the embedding that lookups do not train */
     int tied;             /* the head is the embedding */
 } llama_config;
+
+typedef enum llama_key {
+    LLAMA_KEY_UNKNOWN,
+    LLAMA_KEY_UNDERSTOOD, /* read by llama_config_read */
+    LLAMA_KEY_HARMLESS,   /* changes neither logits nor gradients */
+    LLAMA_KEY_OFF         /* changes them; only the value that leaves them as they are is computed */
+} llama_key;
+
+/* *allowed: of a LLAMA_KEY_OFF, the value that is. */
+llama_key llama_key_find(const char **allowed, const char *key);
 
 /* Every key of the file is understood, known to change nothing, or refused by name. `ignore`: as in LLAMA_KEYS. */
 weft_status llama_config_read(llama_config *out, const weft_model_source *source, const char *ignore, weft_error *err);
