@@ -59,16 +59,18 @@ static bool wanted(const weft_progress *progress, int64_t step, double now) {
 void weft_progress_step(weft_progress *progress, int64_t step, const weft_progress_row *row) {
     const double now = weft_clock_seconds();
     char rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], at[WEFT_UNIT_SIZE];
+    char rest[WEFT_UNIT_SIZE + 8] = ""; /* nothing is left after the last step */
     smooth(progress, row);
     if (progress->quiet || !wanted(progress, step, now)) return;
     progress->last_shown = now;
     (void)weft_unit_count(total, progress->steps);
     (void)weft_unit_count(at, step);
-    (void)printf("%sstep %*s/%s  loss %7.4f  lr %.2e  grad %8.3g  %8s tok/s  %s left%s", progress->terminal ? "\r" : "",
+    if (step < progress->steps)
+        (void)snprintf(rest, sizeof rest, "  %s left",
+                       weft_unit_seconds(left, progress->seconds * (double)(progress->steps - step)));
+    (void)printf("%sstep %*s/%s  loss %7.4f  lr %.2e  grad %8.3g  %8s tok/s%s%s", progress->terminal ? "\r" : "",
                  (int)strlen(total), at, total, row->loss, row->lr, row->norm,
-                 weft_unit_count(rate, (int64_t)progress->rate),
-                 weft_unit_seconds(left, progress->seconds * (double)(progress->steps - step)),
-                 progress->terminal ? "\033[K" : "\n");
+                 weft_unit_count(rate, (int64_t)progress->rate), rest, progress->terminal ? "\033[K" : "\n");
     progress->open = progress->terminal;
     (void)fflush(stdout);
 }

@@ -138,6 +138,11 @@ check "nothing was lost" [ "$(wc -l <one/metrics.jsonl)" = 6 ]
 check "resume of nothing" says "holds no run" "$weft" train run.ini run.out=empty --resume
 check "both words" exits 2 "$weft" train run.ini --resume --overwrite
 check "overwrite" exits 0 "$weft" train run.ini train.steps=2 run.out=again --overwrite
+counts_down() { # a line per step says what is left, but for the last one
+    grep -q '^step 1/2 .* tok/s  .* left$' check.before && grep -q '^step 2/2 .* tok/s$' check.before
+}
+cp check.log check.before
+check "what is left" counts_down
 check "overwritten" [ "$(wc -l <again/metrics.jsonl)" = 2 ]
 
 # ---- what a run reads is never removed or written over
