@@ -1,6 +1,6 @@
 #!/bin/sh
 # The main job, from nothing: installs what is needed, builds, and fine-tunes a small chess model on games that it has not
-# seen. Takes about four minutes on two cores.
+# seen. Takes two to five minutes on two cores.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${1:-runs/quickstart}
@@ -12,7 +12,7 @@ sh configs/packages.sh
 sh configs/build.sh -DWEFT_TESTS=OFF
 
 game() { "$weft" generate "$ini" "model.path=$1" --prompt "1. e4 e5" --tokens 60 --temperature 0.5; }
-loss() { "$weft" eval "$ini" "model.path=$1" --json | sed 's/.*"loss": \([0-9.]*\).*/\1/'; }
+loss() { "$weft" eval "$ini" "model.path=$1" --json | LC_ALL=C awk -F '[:,]' '{ printf "%.4f\n", $2 }'; }
 
 echo
 echo "A base model that has seen weak games of every opening. On King's Gambit games of a strong player:"
