@@ -83,13 +83,14 @@ static void end_queries(const attention *a, const query_block *b, const forward 
     }
 }
 
-/* Later blocks of a row see more keys: they come first, so that the last tasks to be shared out are short. */
+/* Head after head, whose keys then stay in the cache. Later blocks of a row see more keys: they come first, so that the
+ * last tasks to be shared out are short. */
 static void run_task(const attention *a, int64_t task, const forward *f) {
-    const int64_t columns = a->args->batch * a->args->heads;
-    const int64_t blocks = cpu_ceil_div(a->args->length, CPU_BLOCK), block = blocks - 1 - task / columns;
+    const int64_t blocks = cpu_ceil_div(a->args->length, CPU_BLOCK);
+    const int64_t column = task / blocks, block = blocks - 1 - task % blocks;
     query_block b;
     int64_t key = 0;
-    attention_queries(a, &b, task % columns / a->args->heads, task % a->args->heads, block * CPU_BLOCK);
+    attention_queries(a, &b, column / a->args->heads, column % a->args->heads, block * CPU_BLOCK);
     begin_queries(a, &b, f);
     for (key = b.low / CPU_BLOCK * CPU_BLOCK; key < b.high; key += CPU_BLOCK) {
         take_keys(a, &b, f, key, cpu_min(CPU_BLOCK, b.high - key));

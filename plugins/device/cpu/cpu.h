@@ -4,7 +4,7 @@
  *     check.c       operands against their buffers              convert.c   fp32, bf16, fp16
  *     product*      matrix products, cut by shape               matmul.c    the kernel on top of it
  *     roof.c        what the machine could give at most
- *     pairs*        bf16 products, where the ISA has them
+ *     panels*       products on packed panels, fp32 and bf16, where the ISA has them
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
  * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
@@ -20,7 +20,7 @@
 #include <weft/device.h>
 
 #include "loops.h"
-#include "pairs.h"
+#include "panels.h"
 
 struct weft_buffer {
     char *base;      /* the first byte that a ref may name */
@@ -40,7 +40,7 @@ struct weft_mark {
 struct weft_device {
     const weft_host *host;
     const cpu_loops *loops;
-    const cpu_pairs *pairs; /* NULL: no instructions for bf16 here */
+    const cpu_panels *panels_f32, *panels_bf16; /* NULL: left to oneDNN; no instructions for bf16 here */
     int threads;
     bool
         packs; /* oneDNN's kernels read operands in place here, so that products copy what would collide in the cache */

@@ -71,15 +71,55 @@ static void loop_exp_row(float *x, int64_t n, int keep, float *max, double *sum)
 
 /* ---- sums of squares ---- */
 
+typedef float eight __attribute__((vector_size(32)));
+typedef int32_t eight_bits __attribute__((vector_size(32)));
+typedef double eight_doubles __attribute__((vector_size(64)));
+
+#define EIGHT(a, b, ...) __builtin_shuffle(a, b, (eight_bits){__VA_ARGS__})
+
+/* Element i of eight blocks becomes vector i, for eight elements: the three steps exchange ever larger squares. */
+INLINE void turn_eight(eight *r, const float *x) {
+    eight t[8];
+    int i;
+#pragma GCC unroll 8
+    for (i = 0; i < 8; i++) memcpy(&r[i], x + i * 64, sizeof r[i]);
+#pragma GCC unroll 4
+    for (i = 0; i < 8; i += 2) {
+        t[i] = EIGHT(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = EIGHT(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+#pragma GCC unroll 2
+    for (i = 0; i < 8; i += 4) {
+        r[i] = EIGHT(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 1] = EIGHT(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        r[i + 2] = EIGHT(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 3] = EIGHT(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++) {
+        t[i] = EIGHT(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        t[i + 4] = EIGHT(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+#pragma GCC unroll 8
+    for (i = 0; i < 8; i++) r[i] = t[i];
+}
+
 /* Each block is one chain of 64 additions; eight chains run side by side, or each addition would wait for the last. */
 static void loop_square_blocks(double *sums, const float *x, int64_t blocks) {
-    int64_t b, i, j;
+    int64_t b, i;
+    int j;
     for (b = 0; b + 8 <= blocks; b += 8) {
-        double s[8] = {0};
-        for (i = 0; i < 64; i++) {
-            for (j = 0; j < 8; j++) s[j] += (double)x[(b + j) * 64 + i] * (double)x[(b + j) * 64 + i];
+        eight_doubles sum = {0};
+        for (i = 0; i < 64; i += 8) {
+            eight turned[8];
+            turn_eight(turned, x + b * 64 + i);
+#pragma GCC unroll 8
+            for (j = 0; j < 8; j++) {
+                const eight_doubles wide = __builtin_convertvector(turned[j], eight_doubles);
+                sum += wide * wide;
+            }
         }
-        for (j = 0; j < 8; j++) sums[b + j] = s[j];
+        memcpy(sums + b, &sum, sizeof sum);
     }
     for (; b < blocks; b++) {
         double s = 0;

@@ -7,8 +7,9 @@
  *
  * Measured on one core of a Zen 5 (register peak 250 GFLOP/s) at LLaMA's shapes, oneDNN 2.6.3: tiles of 264 x 384 reach
  * 215-240, 144 x 144 the same but for n across (NT) 200-220, 96 x 96 180-240, 48 x 48 110-230. Tiles whose sides are
- * no multiples of oneDNN's own (48 x 8 on AVX-512, 24 x 4 or 16 x 6 on AVX2) lose up to a tenth at their edges. In bf16
- * (peak 460) the same tiles reach 395-440.
+ * no multiples of oneDNN's own (48 x 8 on AVX-512, 24 x 4 or 16 x 6 on AVX2) lose up to a tenth at their edges. On
+ * panels, where a is read as it lies, a tile has many rows, over which packing b is shared out: n across runs at
+ * 210-230.
  */
 #include <omp.h>
 
@@ -18,6 +19,7 @@
 #define UNIT_N    48
 #define TILE_M    (11 * UNIT_M)
 #define TILE_N    (8 * UNIT_N)
+#define PANEL_M   (44 * UNIT_M)      /* a tile whose a is read where it lies */
 #define SIDE_MIN  96                 /* a tile is not halved below this */
 #define WORK_MIN  ((int64_t)4 << 20) /* multiplications of a tile that are worth a hand-over between threads */
 #define TILES     8                  /* wanted, so that a few threads end at the same time */
@@ -28,16 +30,23 @@ typedef struct grid {
     int64_t m, n, k; /* pieces along each */
 } grid;
 
-static grid grid_of(const product *p) {
+static bool cut_more(int64_t *pieces, int64_t size) {
+    if (size / (*pieces + 1) < SIDE_MIN) return false;
+    ++*pieces;
+    return true;
+}
+
+static grid grid_of(const weft_device *device, const product *p) {
     const int64_t rows = cpu_max(p->m, 1), columns = cpu_max(p->n, 1), work = rows * columns * p->k;
-    grid g = {cpu_ceil_div(rows, TILE_M), cpu_ceil_div(columns, TILE_N), 1};
-    while (g.m * g.n < TILES && work / (g.m * g.n) > WORK_MIN) {
-        const bool by_m = rows / g.m >= columns / g.n;
-        if ((by_m ? rows / (g.m + 1) : columns / (g.n + 1)) < SIDE_MIN) break;
-        if (by_m) {
-            g.m++;
+    const cpu_panels *panels = panels_of(device, p);
+    const bool pack_b_only = panels != NULL && panels_read_a(panels, p);
+    grid g = {cpu_ceil_div(rows, pack_b_only ? PANEL_M : TILE_M), cpu_ceil_div(columns, TILE_N), 1};
+    bool more = true;
+    while (more && g.m * g.n < TILES && work / (g.m * g.n) > WORK_MIN) {
+        if (pack_b_only) {
+            more = cut_more(&g.n, columns) || cut_more(&g.m, rows);
         } else {
-            g.n++;
+            more = rows / g.m >= columns / g.n ? cut_more(&g.m, rows) : cut_more(&g.n, columns);
         }
     }
     if (g.m * g.n < TILES_MIN && p->k >= 2 * PART_K && work > WORK_MIN) {
@@ -61,19 +70,15 @@ static tile tile_at(const product *p, const grid *g, int64_t i) {
 
 /* ---- scratch: one for each thread, then the parts ---- */
 
-/* The instructions for bf16 are there and wanted. */
-static bool in_pairs(const weft_device *device, const product *p) {
-    return p->dtype == WEFT_BF16 && device->pairs != NULL;
-}
-
 static tile_sizes sizes_of(const weft_device *device, const product *p, const grid *g) {
     const int64_t m = UNIT_M * cpu_ceil_div(cpu_ceil_div(p->m, UNIT_M), g->m);
     const int64_t n = UNIT_N * cpu_ceil_div(cpu_ceil_div(p->n, UNIT_N), g->n);
-    return in_pairs(device, p) ? pairs_sizes(p, m, n) : library_sizes(device, p, m, n, g->k == 1);
+    const cpu_panels *panels = panels_of(device, p);
+    return panels != NULL ? panels_sizes(panels, p, m, n) : library_sizes(device, p, m, n, g->k == 1);
 }
 
 int64_t product_workspace(const weft_device *device, const product *p) {
-    const grid g = grid_of(p);
+    const grid g = grid_of(device, p);
     const tile_sizes s = sizes_of(device, p, &g);
     if (p->m <= 0 || p->n <= 0 || p->k <= 0) return 0;
     return device->threads * (s.a + s.b + s.c) + (g.k > 1 ? cpu_floats(g.k * p->m * p->n) : 0);
@@ -102,6 +107,7 @@ static tile_target target_of(const product *p, const grid *g, float *parts, cons
 static dnnl_status_t run_tiles(const weft_device *device, const product *p, const grid *g, char *workspace,
                                float *parts) {
     const tile_sizes sizes = sizes_of(device, p, g);
+    const cpu_panels *panels = panels_of(device, p);
     const int64_t tiles = g->m * g->n * g->k;
     int failed = dnnl_success;
 #pragma omp parallel num_threads(device->threads) if (tiles > 1)
@@ -113,8 +119,8 @@ static dnnl_status_t run_tiles(const weft_device *device, const product *p, cons
             const tile t = tile_at(p, g, i);
             const tile_target to = target_of(p, g, parts, &t, i);
             dnnl_status_t status = dnnl_success;
-            if (in_pairs(device, p)) {
-                pairs_tile(device, p, &t, &s, &to);
+            if (panels != NULL) {
+                panels_tile(panels, p, &t, &s, &to);
             } else {
                 status = library_tile(device, p, &t, &s, &to);
             }
@@ -148,7 +154,7 @@ static void clear(const product *p) {
 
 weft_status product_run(const weft_device *device, const product *p, void *workspace, const char *kernel,
                         weft_error *err) {
-    const grid g = grid_of(p);
+    const grid g = grid_of(device, p);
     dnnl_status_t status = dnnl_success;
     float *parts = NULL;
     if (p->m <= 0 || p->n <= 0) return WEFT_OK;

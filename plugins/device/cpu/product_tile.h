@@ -1,5 +1,5 @@
 /* product_tile.h: one tile of a product on one thread, in the two ways that there are: by the matrix library
- * (product_library.c: fp32, and bf16 widened on its way in) and by instructions for bf16 (product_pairs.c). */
+ * (product_library.c: fp32, and bf16 widened on its way in) and on panels (product_panels.c). */
 #ifndef WEFT_DEVICE_CPU_PRODUCT_TILE_H
 #define WEFT_DEVICE_CPU_PRODUCT_TILE_H
 
@@ -30,11 +30,15 @@ typedef struct tile_scratch {
 
 /* Enough for any tile of up to m x n. whole: a tile spans the inner dimension and goes to p's own c. */
 tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m, int64_t n, bool whole);
-tile_sizes pairs_sizes(const product *p, int64_t m, int64_t n);
+tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n);
+/* The panels that a product goes through here, or NULL: it is left to the library. */
+const cpu_panels *panels_of(const weft_device *device, const product *p);
+/* a is read where it lies: words of its rows lie side by side, and none holds a value of the next row. */
+bool panels_read_a(const cpu_panels *panels, const product *p);
 
 dnnl_status_t library_tile(const weft_device *device, const product *p, const tile *t, const tile_scratch *s,
                            const tile_target *to);
-void pairs_tile(const weft_device *device, const product *p, const tile *t, const tile_scratch *s,
-                const tile_target *to);
+void panels_tile(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
+                 const tile_target *to);
 
 #endif

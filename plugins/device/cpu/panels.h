@@ -1,0 +1,58 @@
+/* panels.h: the inner loops of matrix products on packed panels, in one thread; product_panels.c cuts.
+ *
+ * The inner dimension is counted in words of 32 bits: a word is one fp32, or two bf16 that follow one another, which
+ * the instructions for bf16 multiply and add as a pair (AVX512-BF16: each lane of a sum takes in a[2p] b[2p] +
+ * a[2p+1] b[2p+1], in fp32). A panel holds lanes (rows of a, columns of b) in slabs of PANEL_LANES, each (words,
+ * PANEL_LANES), padded with zeros. Slabs are panel_room(words) words per lane apart.
+ */
+#ifndef WEFT_DEVICE_CPU_PANELS_H
+#define WEFT_DEVICE_CPU_PANELS_H
+
+#include <stdint.h>
+
+#define PANEL_LANES   16
+#define PANEL_ROWS    8                 /* of the block of sums in registers */
+#define PANEL_COLUMNS (3 * PANEL_LANES) /* of it: 24 sums, 3 of b, 1 of a */
+
+/* lanes x k values in memory: a lane's values lie side by side and lanes are ld apart (along), or the other way round.
+ */
+typedef struct panel_source {
+    const void *at;
+    int64_t ld, lanes, k;
+    int along;
+} panel_source;
+
+/* c (rows, columns) = or += sum + a b. Row i's word w of a lies at a[i * a_row + w * a_step]: a may be a slab of a
+ * panel or the matrix itself. */
+typedef struct panel_block {
+    const uint32_t *a, *b; /* b: a panel */
+    int64_t a_row, a_step;
+    int64_t room, words;   /* of b: distance of slabs; length of the inner dimension */
+    int64_t rows, columns; /* rows: at most PANEL_LANES */
+    const float *sum;      /* (rows, columns) with distance sum_ld, or NULL */
+    void *c;               /* (rows, columns) with distance ldc */
+    int64_t sum_ld, ldc;
+    int accumulate; /* c += */
+    int narrow;     /* c is bf16, rounded once; else fp32 */
+} panel_block;
+
+typedef struct cpu_panels {
+    void (*pack)(uint32_t *panel, const panel_source *from);
+    void (*multiply)(const panel_block *p);
+    int64_t values; /* of a word: 1 for fp32, 2 for bf16 */
+} cpu_panels;
+
+/* A transposing pack writes PANEL_LANES words at a time. */
+static inline int64_t panel_room(int64_t words) {
+    return (words + PANEL_LANES - 1) / PANEL_LANES * PANEL_LANES;
+}
+/* Bytes of a panel. */
+static inline int64_t panel_bytes(int64_t lanes, int64_t words) {
+    return (lanes + PANEL_LANES - 1) / PANEL_LANES * panel_room(words) * PANEL_LANES * (int64_t)sizeof(uint32_t);
+}
+
+#if defined(__x86_64__)
+extern const cpu_panels cpu_panels_f32_avx512, cpu_panels_bf16_avx512;
+#endif
+
+#endif
