@@ -10,7 +10,8 @@ count. The matrix library's own speed at the products of the step, the registers
 pair too, and the best counts. What is printed are medians over the steps of all pairs; a ratio to PyTorch is the median
 of the pairs' ratios. Memory is the largest peak of resident memory (VmHWM) of a process.
 
-Matrix operations are those of products and attention, causal attention counted by half, for both sides alike.
+Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
+--precision bf16 each pair holds a run of Weft in fp32 too, and all are held against the roof of fp32.
 
 The program is $WEFT_BUILD_DIR/weft, or build/weft. PyTorch is that of $WEFT_PYTHON, or of the Python that runs this;
 without torch and transformers the rest is measured. --quick takes a small batch, two pairs and under two minutes."""
@@ -106,7 +107,7 @@ def write_text(path, letters):
             letters -= len(word) + 1
 
 
-def write_run(path, size, options):
+def write_run(path, size):
     path.write_text(f"""[model]
 plugin = llama
 path   = model
@@ -117,7 +118,6 @@ padded = yes
 path    = text.txt
 context = {size.context}
 [train]
-precision    = {options.precision}
 steps        = 1000
 global_batch = {size.rows}
 micro_batch  = {size.rows}
@@ -128,11 +128,11 @@ lr     = 1e-4
 """)
 
 
-def prepare(directory, weft, size, options):
+def prepare(directory, weft, size):
     """Model, text, its ids for PyTorch, and run.ini."""
     write_model(directory / "model", size)
     write_text(directory / "text.txt", 400_000)
-    write_run(directory / "run.ini", size, options)
+    write_run(directory / "run.ini", size)
     with open(directory / "text.txt", "rb") as text, open(directory / "ids.txt", "wb") as ids:
         subprocess.run([weft, "tokenize", directory / "model"], stdin=text, stdout=ids, check=True)
 
@@ -140,9 +140,9 @@ def prepare(directory, weft, size, options):
 # ---- the sides ----
 
 
-def run_weft(weft, directory, size, options, threads, roof):
-    command = [weft, "profile", directory / "run.ini", f"device.threads={threads}", "--json",
-               "--steps", str(options.steps or size.steps), "--warmup", str(options.warmup)]
+def run_weft(weft, directory, size, options, threads, precision, roof):
+    command = [weft, "profile", directory / "run.ini", f"device.threads={threads}", f"train.precision={precision}",
+               "--json", "--steps", str(options.steps or size.steps), "--warmup", str(options.warmup)]
     done = subprocess.run(command + (["--roof"] if roof else []), stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
         sys.exit("roof.py: weft profile failed, see above")
@@ -180,13 +180,17 @@ def measure(directory, weft, python, size, options):
     """All runs of a size: side -> list of results, one per pair."""
     runs = {"weft": []}
     for pair in range(options.pairs):
-        runs["weft"].append(run_weft(weft, directory, size, options, options.threads, True))
+        fp32 = options.precision == "fp32"
+        runs["weft"].append(run_weft(weft, directory, size, options, options.threads, options.precision, fp32))
+        if not fp32:
+            runs.setdefault("fp32", []).append(run_weft(weft, directory, size, options, options.threads, "fp32", True))
         if python:
             runs.setdefault("eager", []).append(run_torch(python, directory, size, options, False))
         if python and options.compile:
             runs.setdefault("compiled", []).append(run_torch(python, directory, size, options, True))
         if options.scaling and options.threads > 1:
-            runs.setdefault("one thread", []).append(run_weft(weft, directory, size, options, 1, False))
+            one = run_weft(weft, directory, size, options, 1, options.precision, False)
+            runs.setdefault("one thread", []).append(one)
         if sys.stderr.isatty():
             print(f"{size.name}: pair {pair + 1} of {options.pairs}", end="\r", file=sys.stderr, flush=True)
     return runs
@@ -235,7 +239,7 @@ def operators(results, roof):
 def summarize(size, runs):
     """Everything that is printed of a size."""
     weft = runs["weft"]
-    roof = best_roof(weft)
+    roof = best_roof(runs.get("fp32", weft))
     flops, places = weft[0]["flops"], weft[0]["places"]
     sides = {}
     for name, results in runs.items():
@@ -251,6 +255,8 @@ def summarize(size, runs):
     summary = {"size": size.name, "rows": size.rows, "context": size.context, "parameters": size.parameters(),
                "flops": flops, "roof": roof, "sides": sides, "operators": operators(weft, roof),
                "planned": weft[0]["memory"]["planned"]}
+    if "fp32" in runs:
+        summary["times_fp32"] = pair_ratio(runs["fp32"], weft)
     if "one thread" in runs:
         summary["scaling"] = pair_ratio(runs["one thread"], weft)
     return summary
@@ -270,6 +276,8 @@ def print_sides(summary):
         print(f"  {name:12}{1e3 * side['step_seconds']:12.1f}{side['places_per_second']:12.1f}"
               f"{side['flops_per_second'] / 1e9:10.1f}{100 * side['of_roof']:8.1f}%{eager[0]:>9}"
               f"{side['resident_peak'] / 1e6:10.0f}{eager[1]:>10}{side['loss']:8.3f}")
+    if "times_fp32" in summary:
+        print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32")
     if "scaling" in summary:
         print(f"  all threads are {summary['scaling']:.2f} times one")
 
@@ -309,7 +317,7 @@ def main():
     for size in filter(enough_memory, sizes):
         with tempfile.TemporaryDirectory() as name:
             directory = pathlib.Path(name)
-            prepare(directory, weft, size, options)
+            prepare(directory, weft, size)
             runs = measure(directory, weft, python, size, options)
         if "device" not in report:
             report["device"] = runs["weft"][0]["device"]

@@ -256,15 +256,17 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("bits");
-    TCase *tests = tcase_create("bits");
+    TCase *tests = tcase_create("bits"), *threads = tcase_create("threads");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN * N_PRECISIONS);
-    tcase_add_loop_test(tests, threads_change_no_bit_of_a_larger_model, 0, N_PRECISIONS);
+    tcase_set_timeout(threads, 300);
+    tcase_add_loop_test(threads, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN * N_PRECISIONS);
+    tcase_add_loop_test(threads, threads_change_no_bit_of_a_larger_model, 0, N_PRECISIONS);
     tcase_add_loop_test(tests, leaves_of_one_row_agree_with_one_leaf_of_all, 0, N_GOLDEN);
     tcase_add_test(tests, packed_documents_agree_with_separate_ones);
     tcase_add_loop_test(tests, targets_of_weight_zero_and_padding_change_no_bit, 0, N_GOLDEN * N_PRECISIONS);
     tcase_add_test(tests, weights_scale_the_loss_and_not_the_count);
     tcase_add_loop_test(tests, each_leaf_is_fetched_once_a_step, 0, 2);
+    suite_add_tcase(suite, threads);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
