@@ -3,6 +3,7 @@
 #   configs/packages.sh            to build and run
 #   configs/packages.sh tests      and to test
 #   configs/packages.sh format     to lay out the sources
+#   configs/packages.sh python     to fetch what Python's index has
 set -eu
 build="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libinih-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev"
 tests="check libsubunit-dev binutils g++"
@@ -10,6 +11,7 @@ wanted=$build
 case ${1:-} in
 tests) wanted="$build $tests" ;;
 format) wanted="git clang-format-14" ;;
+python) python3 -m pip --version >/dev/null 2>&1 && exit 0; wanted="python3 python3-pip" ;;
 esac
 
 missing=

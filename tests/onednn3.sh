@@ -1,0 +1,53 @@
+#!/bin/sh
+# The CPU device on oneDNN 3, where the system's packages have 2: builds the plugin against the library that PyPI has,
+# and runs the tests of the device, of operators and of training with it. The rest is what was built before.
+#   tests/onednn3.sh          after configs/build.sh with tests; $WEFT_BUILD_DIR, or build/
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "${WEFT_BUILD_DIR:-$root/build}" && pwd)
+version=2023.2.0 # of the packages; the library in them is 3.2.0
+here=$build/onednn3
+dnnl=$here/$version
+plugins=$here/build/plugins
+
+# Fetched once; a prefix that is only half there has another name.
+if [ ! -d "$dnnl" ]; then
+    sh "$root/configs/packages.sh" python
+    rm -rf "$here/wheels" "$here/prefix"
+    mkdir -p "$here/wheels" "$here/prefix"
+    python3 -m pip download -q --disable-pip-version-check --no-deps -d "$here/wheels" \
+        "onednn-devel-cpu-gomp==$version" "onednn-cpu-gomp==$version"
+    for wheel in "$here"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$here/wheels"; done
+    for data in "$here"/wheels/*.data/data; do cp -r "$data/." "$here/prefix"; done
+    rm -r "$here/wheels"
+    mv "$here/prefix" "$dnnl"
+fi
+
+# A folder of the build's own plugins, but for this one.
+if ! { cmake -S "$root" -B "$here/build" -G Ninja -DWEFT_TESTS=OFF -DWEFT_DNNL_ROOT="$dnnl" &&
+       cmake --build "$here/build" --target weft-device-cpu; } >"$here/build.log" 2>&1 </dev/null; then
+    tail -n 60 "$here/build.log" >&2
+    echo "onednn3.sh: the plugin cannot be built; the whole log is $here/build.log" >&2
+    exit 1
+fi
+for plugin in "$build"/plugins/*.so; do
+    [ "${plugin##*/}" = weft-device-cpu.so ] || ln -sf "$plugin" "$plugins"
+done
+export WEFT_PLUGIN_PATH="$plugins" WEFT_BUILD="$build" WEFT_SOURCE="$root" OMP_WAIT_POLICY=passive
+export WEFT_ASSETS="${WEFT_ASSETS:-$root/../shared/assets}"
+said=$("$build/weft" profile "$root/configs/chess.ini" --steps 1 --warmup 0 | sed -n 's/^device *//p')
+case $said in
+*"oneDNN 3."*) echo "$said" ;;
+*) echo "onednn3.sh: the device should run on oneDNN 3, but says: $said" >&2; exit 1 ;;
+esac
+
+find "$build/tests" -maxdepth 1 -type f \( -name 'test_device_*' -o -name 'test_tensor_*' -o -name 'test_train_*' \) |
+    sort >"$here/tests"
+[ -s "$here/tests" ] || { echo "onednn3.sh: $build holds no tests: configs/build.sh -DWEFT_TESTS=ON builds them" >&2; exit 1; }
+# shellcheck disable=SC2016  # the inner shell's $1
+xargs -P "$(nproc)" -n 1 sh -c '
+    log=$(mktemp)
+    "$1" >"$log" 2>&1 </dev/null && status=0 || status=1
+    [ "$status" = 0 ] && echo "passed ${1##*/}" || { cat "$log"; echo "failed ${1##*/}"; }
+    rm -f "$log"
+    exit "$status"' sh <"$here/tests"
