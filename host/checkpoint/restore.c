@@ -22,7 +22,7 @@ static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter 
 
 /* A file of state/ into a region: the parameters that it has, of the trained ones or of all. n_missing: how many
  * trained ones it lacks. */
-static weft_status load_region(const weft_region *region, const weft_safetensors *file, bool trainable_only,
+static weft_status load_region(const weft_region *region, weft_safetensors *file, bool trainable_only,
                                int32_t *n_missing, weft_error *err) {
     const weft_declared *declared = region->declared;
     const weft_tensor **tensors = calloc((size_t)declared->n_parameters + 1, sizeof(const weft_tensor *));

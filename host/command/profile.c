@@ -1,6 +1,7 @@
 /* host/command/profile.c: `weft profile`: where the time of a training step goes. */
 #include "command/cli.h"
 
+#include "report/clock.h"
 #include "report/profile.h"
 #include "report/summary.h"
 
@@ -29,9 +30,11 @@ static weft_status train(weft_profile *profile, const weft_session *session, con
     return status;
 }
 
-static weft_status report(const weft_profile *profile, const weft_session *session, const options *o, weft_error *err) {
+static weft_status report(const weft_profile *profile, const weft_session *session, const weft_arrival *start,
+                          const options *o, weft_error *err) {
     weft_roof roof;
-    weft_profile_report report = {.session = session, .profile = profile, .resident_peak = weft_resident_peak()};
+    weft_profile_report report = {
+        .session = session, .start = start, .profile = profile, .resident_peak = weft_resident_peak()};
     weft_status status = WEFT_OK;
     if (o->roof) {
         status = weft_roof_measure(&roof, session->engine, profile, err);
@@ -43,18 +46,19 @@ static weft_status report(const weft_profile *profile, const weft_session *sessi
     return WEFT_OK;
 }
 
-static weft_status profile_session(weft_session *session, const options *o, weft_error *err) {
+static weft_status profile_session(weft_session *session, const options *o, double begin, weft_error *err) {
     weft_profile *profile = NULL;
-    weft_status status = weft_session_start(session, err);
-    if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
+    weft_arrival start;
+    weft_status status = weft_arrival_measure(&start, session, begin, err);
     if (status == WEFT_OK) status = weft_profile_create(&profile, session->stepper, o->steps, err);
     if (status == WEFT_OK) status = train(profile, session, o, err);
-    if (status == WEFT_OK) status = report(profile, session, o, err);
+    if (status == WEFT_OK) status = report(profile, session, &start, o, err);
     weft_profile_destroy(profile);
     return status;
 }
 
 static weft_exit run_profile(const weft_args *args, weft_error *err) {
+    const double begin = weft_clock_seconds();
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     options o = {.json = weft_args_has(args, "json"), .roof = weft_args_has(args, "roof")};
@@ -64,7 +68,7 @@ static weft_exit run_profile(const weft_args *args, weft_error *err) {
         !weft_args_i64(args, &o.warmup, "warmup", "[0,10000]", 2, err))
         return WEFT_EXIT_USAGE;
     status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
-    if (status == WEFT_OK) status = profile_session(session, &o, err);
+    if (status == WEFT_OK) status = profile_session(session, &o, begin, err);
     weft_session_close(session);
     return weft_exit_from(status);
 }

@@ -25,9 +25,7 @@ typedef struct piece {
     int64_t first, n, padding;
 } piece;
 
-/* Elements of a piece where the host sees the device's memory. Reading a file of 1 GB in such pieces, two threads stay
- * close enough to look like one reader to the kernel's read-ahead (0.5 s cold, where one program that reads from front
- * to back takes 0.45); with pieces of 4 MiB they lose it now and then (0.5 to 4 s). */
+/* Elements of a piece where the host sees the device's memory: small enough that the last ones end together. */
 enum { VISIBLE_PIECE = 1 << 16 };
 
 typedef struct fill_job {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "model/ahead.h"
 #include "model/safetensors_parts.h"
 
 weft_status weft_safetensors_no_memory(const char *path, weft_error *err) {
@@ -89,6 +90,7 @@ weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft
 
 void weft_safetensors_close(weft_safetensors *self) {
     if (self == NULL) return;
+    weft_ahead_stop(self->ahead);
     for (int32_t i = 0; i < self->n_tensors; i++) free(self->tensors[i].name);
     for (int32_t i = 0; i < self->n_files; i++) {
         if (self->files[i].map != NULL) (void)munmap(self->files[i].map, self->files[i].bytes);
@@ -109,6 +111,13 @@ const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const cha
         else high = middle;
     }
     return NULL;
+}
+
+/* While the optimizer's states are cleared a disk can read about this much, and the cache still holds it afterwards. */
+enum { LEAD = 1 << 30 };
+
+void weft_safetensors_read_ahead(weft_safetensors *self) {
+    if (self->ahead == NULL) self->ahead = weft_ahead_start(self->files, self->n_files, LEAD);
 }
 
 /* Where the file ends now: a piece that begins behind it says nothing of that. */

@@ -40,6 +40,7 @@ typedef struct weft_safetensors {
     int32_t n_files;
     weft_tensor *tensors; /* by name, ascending */
     int32_t n_tensors;
+    struct weft_ahead *ahead; /* NULL: nobody reads ahead */
 } weft_safetensors;
 
 /* One file. WEFT_E_DATA: malformed. */
@@ -53,6 +54,10 @@ void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
 
 /* NULL: no tensor of that name. */
 const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const char *name);
+
+/* Begins to bring all of the files into the kernel's cache, in their order (model/ahead.h), until they are closed: for
+ * who is going to read all of it that way. Once begun it stays so. */
+void weft_safetensors_read_ahead(weft_safetensors *self);
 
 /* Bytes [offset, offset + bytes) of a tensor, copied from the file once and not through the map: for all of it, and in
  * the order of the file where that can be chosen. WEFT_E_DATA: the file has become shorter. [any-thread] */

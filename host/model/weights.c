@@ -162,7 +162,7 @@ static weft_status check_ties(const weft_safetensors *files, const weft_paramete
     return WEFT_OK;
 }
 
-static weft_status load(const weft_region *region, const weft_safetensors *files, const char *where, weft_error *err) {
+static weft_status load(const weft_region *region, weft_safetensors *files, const char *where, weft_error *err) {
     const weft_declared *declared = region->declared;
     const weft_tensor **tensors = NULL;
     weft_status status = judge(files, declared, where, err);
@@ -177,13 +177,20 @@ static weft_status load(const weft_region *region, const weft_safetensors *files
     return status;
 }
 
+weft_status weft_weights_load_files(weft_safetensors *files, const char *directory, const weft_declared *declared,
+                                    const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
+                                    weft_ref region, weft_error *err) {
+    const weft_region whole = {declared, layout, kernels, device, region};
+    return load(&whole, files, directory, err);
+}
+
 weft_status weft_weights_load(const char *directory, const weft_declared *declared, const weft_layout *layout,
                               const weft_device_plugin *kernels, weft_device *device, weft_ref region,
                               weft_error *err) {
-    const weft_region whole = {declared, layout, kernels, device, region};
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, directory, err);
-    if (status == WEFT_OK) status = load(&whole, files, directory, err);
+    if (status == WEFT_OK)
+        status = weft_weights_load_files(files, directory, declared, layout, kernels, device, region, err);
     weft_safetensors_close(files);
     return status;
 }

@@ -19,10 +19,15 @@
 weft_status weft_weights_load(const char *directory, const weft_declared *declared, const weft_layout *layout,
                               const weft_device_plugin *kernels, weft_device *device, weft_ref region, weft_error *err);
 
+/* The same from files that are open; directory is their name in messages. */
+weft_status weft_weights_load_files(weft_safetensors *files, const char *directory, const weft_declared *declared,
+                                    const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
+                                    weft_ref region, weft_error *err);
+
 /* Fills parameters of a region from tensors of as many elements in fp32, bf16 or fp16: parameter p from tensors[p],
- * none where that is NULL. */
-weft_status weft_weights_read(const weft_region *region, const weft_safetensors *files,
-                              const weft_tensor *const *tensors, weft_error *err);
+ * none where that is NULL. Reads ahead in the files. */
+weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
+                              weft_error *err);
 
 /* A fresh start. A matrix is normal with mean 0 and its weight object's deviation, gains are one, biases zero. Element
  * e of parameter p (declaration order) is made of weft_random(seed, WEFT_RANDOM_INIT, p, e / 4): its numbers v give two

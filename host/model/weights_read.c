@@ -1,8 +1,10 @@
 /* weights_read.c: tensors of files into a region. The pieces are begun in the order of the files, whatever the order of
- * declaration, so that a disk sees one long read; they are copied out of the kernel's cache into their place, since
- * pages of a map would have to be faulted in one by one and would count as this process's memory beside the region. */
+ * declaration, behind the thread that reads ahead, so that a disk sees one long read; they are copied out of the
+ * kernel's cache into their place, since pages of a map would have to be faulted in one by one and would count as this
+ * process's memory beside the region. */
 #include <stdlib.h>
 
+#include "model/ahead.h"
 #include "model/convert.h"
 #include "model/weights.h"
 
@@ -25,10 +27,17 @@ static weft_status read_narrow(const reading *self, const weft_tensor *tensor, i
     return status;
 }
 
+/* Until the elements up to `end` of a tensor can be read without waiting for the disk. */
+static void await(const reading *self, const weft_tensor *tensor, int64_t end) {
+    const int64_t begin = tensor->data - self->files->files[tensor->file].map;
+    weft_ahead_wait(self->files->ahead, tensor->file, begin + end * weft_dtype_bytes(tensor->dtype));
+}
+
 static weft_status from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
                                weft_error *err) {
     const reading *self = context;
     const weft_tensor *tensor = self->tensors[parameter];
+    await(self, tensor, first + n);
     if (tensor->dtype == WEFT_F32) return weft_safetensors_read(self->files, out, tensor, 4 * first, 4 * n, err);
     return read_narrow(self, tensor, first, n, out, err);
 }
@@ -40,14 +49,15 @@ static int by_place(const void *a, const void *b, void *context) {
     return (x->data > y->data) - (x->data < y->data);
 }
 
-weft_status weft_weights_read(const weft_region *region, const weft_safetensors *files,
-                              const weft_tensor *const *tensors, weft_error *err) {
+weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
+                              weft_error *err) {
     reading self = {files, tensors};
     weft_status status = WEFT_OK;
     int32_t n = 0, *order = malloc(((size_t)region->declared->n_parameters + 1) * sizeof *order);
     if (order == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the order of the weights");
     for (int32_t p = 0; p < region->declared->n_parameters; p++)
         if (tensors[p] != NULL) order[n++] = p;
+    weft_safetensors_read_ahead(files);
     qsort_r(order, (size_t)n, sizeof *order, by_place, (void *)(uintptr_t)tensors);
     status = weft_region_fill(region, order, n, from_tensor, &self, err);
     free(order);

@@ -16,12 +16,23 @@ static int64_t extreme(const weft_profile *profile, bool largest) {
 
 /* ---- the table ---- */
 
+static void print_start(const weft_arrival *start, FILE *to) {
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "start      %.2f ms until the weights were in place, %.2f ms of them loading",
+                  1e3 * start->seconds, 1e3 * start->load_seconds);
+    if (start->pages > 0)
+        (void)fprintf(to, "; %s of their %s pages were absent then", weft_unit_count(a, start->absent),
+                      weft_unit_count(b, start->pages));
+    (void)fputc('\n', to);
+}
+
 static void print_head(const weft_profile_report *self, const weft_profile_step *step, FILE *to) {
     const weft_engine *engine = self->session->engine;
     const weft_device_info *device = &engine->device_info;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
     (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", device->name, device->isa, device->backend,
                   device->threads, device->threads == 1 ? "" : "s");
+    print_start(self->start, to);
     (void)fprintf(to, "step       %.2f ms, the median of %lld steps of %.2f to %.2f ms\n", 1e3 * step->seconds,
                   (long long)weft_profile_count(self->profile),
                   1e3 * weft_profile_at(self->profile, extreme(self->profile, false))->seconds,
@@ -91,6 +102,11 @@ static json_t *device_object(const weft_device_info *device) {
                      "threads", (int)device->threads);
 }
 
+static json_t *start_object(const weft_arrival *start) {
+    return json_pack("{s:f, s:f, s:I, s:I}", "seconds", start->seconds, "load_seconds", start->load_seconds,
+                     "weight_pages", (json_int_t)start->pages, "weight_pages_absent", (json_int_t)start->absent);
+}
+
 static json_t *memory_object(const weft_profile_report *self) {
     const weft_engine_bytes *bytes = &self->session->engine->bytes;
     json_t *object =
@@ -137,9 +153,9 @@ weft_status weft_profile_print_json(const weft_profile_report *self, FILE *to, w
     const weft_profile_step *step = weft_profile_median(self->profile);
     const int64_t steps = weft_profile_count(self->profile);
     const weft_step_result *last = &weft_profile_at(self->profile, steps - 1)->result;
-    json_t *object = json_pack("{s:o, s:o, s:f, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "device",
-                               device_object(&self->session->engine->device_info), "step_seconds",
-                               seconds_array(self->profile), "median_seconds", step->seconds, "places",
+    json_t *object = json_pack("{s:o, s:o, s:o, s:f, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "device",
+                               device_object(&self->session->engine->device_info), "start", start_object(self->start),
+                               "step_seconds", seconds_array(self->profile), "median_seconds", step->seconds, "places",
                                (json_int_t)step->result.n_places, "targets", (json_int_t)step->result.n_targets, "loss",
                                last->n_targets > 0 ? last->loss_sum / (double)last->n_targets : 0.0, "flops",
                                step->flops, "recompute_flops", step->recompute_flops, "memory", memory_object(self),

@@ -2,12 +2,13 @@
 #ifndef WEFT_HOST_REPORT_PROFILE_H
 #define WEFT_HOST_REPORT_PROFILE_H
 
+#include "train/arrival.h"
 #include "train/profile.h"
 #include "train/roof.h"
-#include "train/session.h"
 
 typedef struct weft_profile_report {
     const weft_session *session;
+    const weft_arrival *start;
     const weft_profile *profile; /* with at least one step */
     const weft_roof *roof;       /* NULL: not measured */
     int64_t resident_peak;       /* bytes, of the steps; the roof's own are not in it */

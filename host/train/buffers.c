@@ -192,11 +192,8 @@ static weft_status take_parameters(weft_engine *engine, weft_error *err) {
 static weft_status take_training(weft_engine *engine, weft_error *err) {
     const int64_t bytes = engine->layout->trainable_numel * 4;
     weft_status status = weft_account_take(&engine->account, &engine->gradients, bytes, WEFT_ACCOUNT_GRADIENTS, err);
-    for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
+    for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++)
         status = weft_account_take(&engine->account, &engine->state[i], bytes, WEFT_ACCOUNT_OPTIMIZER, err);
-        if (status == WEFT_OK)
-            status = engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, bytes / 4, err);
-    }
     if (status == WEFT_OK) status = take_ranges(engine, err);
     return status;
 }
@@ -237,21 +234,41 @@ void weft_engine_release(weft_engine *engine) {
     free(engine->compute_refs);
 }
 
-static weft_status load_masters(weft_engine *engine, weft_error *err) {
-    const weft_model_settings *model = &engine->run->settings.model;
+/* States begin at zero, and the count of updates with them. */
+static weft_status clear_states(weft_engine *engine, weft_error *err) {
+    const int64_t words = engine->spec.training ? engine->layout->trainable_numel : 0;
     weft_status status = WEFT_OK;
-    if (model->start == WEFT_START_FRESH)
-        return weft_weights_init((uint64_t)engine->run->settings.run.seed, engine->declared, engine->layout,
-                                 engine->kernels, engine->device, engine->parameters.ref, err);
-    status = weft_weights_load(model->path, engine->declared, engine->layout, engine->kernels, engine->device,
-                               engine->parameters.ref, err);
-    return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, model->path, err) : status;
+    engine->updates = 0;
+    for (int64_t i = 0; i < engine->n_states && words > 0 && status == WEFT_OK; i++)
+        status = engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, words, err);
+    return status;
+}
+
+/* The states are cleared while the disk works. */
+static weft_status load_files(weft_engine *engine, weft_error *err) {
+    const char *directory = engine->run->settings.model.path;
+    weft_safetensors *files = NULL;
+    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    if (status != WEFT_OK) return status;
+    weft_safetensors_read_ahead(files);
+    status = clear_states(engine, err);
+    if (status == WEFT_OK)
+        status = weft_weights_load_files(files, directory, engine->declared, engine->layout, engine->kernels,
+                                         engine->device, engine->parameters.ref, err);
+    weft_safetensors_close(files);
+    return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
+}
+
+static weft_status make_fresh(weft_engine *engine, weft_error *err) {
+    const weft_status status = clear_states(engine, err);
+    engine->stored_dtype = WEFT_F32;
+    if (status != WEFT_OK) return status;
+    return weft_weights_init((uint64_t)engine->run->settings.run.seed, engine->declared, engine->layout,
+                             engine->kernels, engine->device, engine->parameters.ref, err);
 }
 
 weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
-    weft_status status = WEFT_OK;
-    engine->stored_dtype = WEFT_F32;
-    engine->updates = 0;
-    status = load_masters(engine, err);
+    const bool fresh = engine->run->settings.model.start == WEFT_START_FRESH;
+    const weft_status status = fresh ? make_fresh(engine, err) : load_files(engine, err);
     return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }

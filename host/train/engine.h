@@ -92,7 +92,8 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error 
 weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spec, weft_error *err);
 /* Takes the planned memory and fills the fixed part of it. */
 weft_status weft_engine_allocate(weft_engine *engine, weft_error *err);
-/* Parameters from [model] path, or freshly initialised, as the configuration says, and the compute copy of them. */
+/* Parameters from [model] path, or freshly initialised, as the configuration says, the compute copy of them, and
+ * optimizer states of zeros. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err);
 void weft_engine_close(weft_engine *engine); /* NULL is fine */
 

@@ -209,6 +209,8 @@ check "a row per operator" sh -c 'for row in "linear forward" "linear weight gra
 check "profile as an object" exits 0 profile_quietly --json --steps 3 --warmup 0 --roof
 check "with its fields" sh -c 'for f in step_seconds median_seconds places targets flops resident_peak planned operators roof register_flops_per_second; do
     grep -q "\"$f\": " profile.txt || exit 1; done'
+check "weights that are in place" grep -q '"weight_pages_absent": 0,*$' profile.txt
+check "and are counted" grep -q '"weight_pages": [1-9]' profile.txt
 check "more steps than the run has" exits 0 profile_quietly train.steps=1 --steps 3
 check "no step to measure" exits 2 "$weft" profile run.ini --steps 0
 

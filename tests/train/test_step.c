@@ -344,6 +344,31 @@ START_TEST(a_leaf_without_a_target_adds_nothing) {
 }
 END_TEST
 
+/* Weights that are loaded once more come with states of zeros and a count of no updates. */
+START_TEST(loading_again_begins_anew) {
+    const char *overrides[] = {ADAMW};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    weft_error err = WEFT_ERROR_INIT;
+    float *first = NULL, *second = NULL;
+    row_data_golden(&data, "llama-tied");
+    spec = train_rig_spec(&data, 3, false);
+    train_rig_open(&rig, "llama-tied", &data, overrides, 2);
+    train_rig_start(&rig, &spec);
+    train_rig_steps(&rig, 3);
+    first = train_rig_parameters(&rig);
+    ck_assert_msg(weft_engine_load(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    train_rig_steps(&rig, 3);
+    second = train_rig_parameters(&rig);
+    ck_assert(same_floats(first, second, rig.engine->layout->numel));
+    free(first);
+    free(second);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("step");
     TCase *tests = tcase_create("step");
@@ -355,6 +380,7 @@ int main(void) {
     tcase_add_test(tests, a_step_without_a_target_is_skipped);
     tcase_add_loop_test(tests, an_optimizer_counts_updates_not_steps, 0, 2);
     tcase_add_test(tests, a_leaf_without_a_target_adds_nothing);
+    tcase_add_test(tests, loading_again_begins_anew);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -1,0 +1,133 @@
+/* tests/model/test_ahead.c: reading ahead: what was waited for is in the kernel's cache; nobody waits for ever,
+ * whatever is asked for first and whatever becomes of the files; and it does not run away. */
+#include "model/ahead.h"
+#include "scratch.h"
+#include "suite.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MB = 1 << 20, FILES = 3, PAGE = 4096 };
+
+static weft_tensor_file files[FILES];
+static char paths[FILES][4200];
+
+/* Three files of holes, out of the cache. */
+static void make_files(size_t bytes) {
+    for (int i = 0; i < FILES; i++) {
+        char name[32];
+        int descriptor = -1;
+        (void)snprintf(name, sizeof name, "file-%d", i);
+        (void)snprintf(paths[i], sizeof paths[i], "%s", scratch_path(name));
+        descriptor = open(paths[i], O_RDWR | O_CREAT | O_TRUNC, 0600);
+        ck_assert_int_ge(descriptor, 0);
+        ck_assert_int_eq(ftruncate(descriptor, (off_t)bytes), 0);
+        ck_assert_int_eq(fsync(descriptor), 0);
+        ck_assert_int_eq(posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
+        (void)close(descriptor);
+        files[i] = (weft_tensor_file){.path = paths[i], .bytes = bytes, .descriptor = -1};
+    }
+}
+
+/* Pages of a part of a file that lie in the cache. */
+static int64_t pages_cached(int file, int64_t begin, int64_t bytes) {
+    const int descriptor = open(paths[file], O_RDONLY);
+    void *map = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)begin);
+    unsigned char *there = malloc((size_t)(bytes / PAGE) + 1);
+    int64_t n = 0;
+    ck_assert(map != MAP_FAILED && there != NULL);
+    ck_assert_int_eq(mincore(map, (size_t)bytes, there), 0);
+    for (int64_t i = 0; i < bytes / PAGE; i++) n += there[i] & 1;
+    free(there);
+    (void)munmap(map, (size_t)bytes);
+    (void)close(descriptor);
+    return n;
+}
+
+static weft_ahead *start(int64_t lead) {
+    weft_ahead *ahead = weft_ahead_start(files, FILES, lead);
+    ck_assert_ptr_nonnull(ahead);
+    return ahead;
+}
+
+START_TEST(what_was_waited_for_is_in_the_cache) {
+    weft_ahead *ahead = NULL;
+    make_files(4 * MB);
+    ahead = start(MB);
+    for (int i = 0; i < FILES; i++) {
+        weft_ahead_wait(ahead, i, 3 * MB);
+        ck_assert_int_eq(pages_cached(i, 0, 3 * MB), 3 * MB / PAGE);
+    }
+    weft_ahead_stop(ahead);
+}
+END_TEST
+
+START_TEST(who_wants_the_end_first_waits_no_longer_than_for_all) {
+    weft_ahead *ahead = NULL;
+    make_files(4 * MB);
+    ahead = start(MB);
+    weft_ahead_wait(ahead, 2, 4 * MB);
+    weft_ahead_wait(ahead, 0, MB);
+    ck_assert_int_eq(pages_cached(0, 0, 4 * MB), 4 * MB / PAGE);
+    ck_assert_int_eq(pages_cached(2, 0, 4 * MB), 4 * MB / PAGE);
+    weft_ahead_stop(ahead);
+}
+END_TEST
+
+START_TEST(it_stays_near_what_is_wanted) {
+    weft_ahead *ahead = NULL;
+    make_files((size_t)256 * MB);
+    if (pages_cached(2, 255 * MB, MB) > 0) {
+        (void)printf("skipped: the file system keeps all files in memory\n");
+        return;
+    }
+    ahead = start(MB);
+    weft_ahead_wait(ahead, 0, MB);
+    (void)usleep(300000);
+    ck_assert_int_eq(pages_cached(0, 255 * MB, MB), 0);
+    ck_assert_int_eq(pages_cached(2, 255 * MB, MB), 0);
+    weft_ahead_stop(ahead);
+}
+END_TEST
+
+START_TEST(a_file_that_is_gone_or_shorter_holds_nobody_up) {
+    weft_ahead *ahead = NULL;
+    make_files(4 * MB);
+    if (_i == 0) ck_assert_int_eq(unlink(paths[1]), 0);
+    else ck_assert_int_eq(truncate(paths[1], MB), 0);
+    ahead = start(MB);
+    weft_ahead_wait(ahead, 1, 4 * MB);
+    weft_ahead_wait(ahead, 2, 4 * MB);
+    weft_ahead_stop(ahead);
+}
+END_TEST
+
+START_TEST(it_can_be_stopped_at_once_and_need_not_be_there) {
+    make_files(4 * MB);
+    for (int i = 0; i < 100; i++) weft_ahead_stop(start(_i == 0 ? 0 : 64 * MB));
+    weft_ahead_wait(NULL, 0, MB);
+    weft_ahead_stop(NULL);
+}
+END_TEST
+
+static void setup(void) {
+    scratch_make();
+}
+
+int main(void) {
+    Suite *suite = suite_create("ahead");
+    TCase *tcase = tcase_create("all");
+    tcase_add_checked_fixture(tcase, setup, scratch_remove);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, what_was_waited_for_is_in_the_cache);
+    tcase_add_test(tcase, who_wants_the_end_first_waits_no_longer_than_for_all);
+    tcase_add_test(tcase, it_stays_near_what_is_wanted);
+    tcase_add_loop_test(tcase, a_file_that_is_gone_or_shorter_holds_nobody_up, 0, 2);
+    tcase_add_loop_test(tcase, it_can_be_stopped_at_once_and_need_not_be_there, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
