@@ -22,10 +22,11 @@ typedef struct panel_source {
     int along;
 } panel_source;
 
-/* c (rows, columns) = or += sum + a b. Row i's word w of a lies at a[i * a_row + w * a_step]: a may be a slab of a
- * panel or the matrix itself. */
+/* c (rows, columns) = or += sum + a b. Row i's word w of a lies i * a_row + w * a_step words behind a, which may be
+ * a slab of a panel or the matrix itself. */
 typedef struct panel_block {
-    const uint32_t *a, *b; /* b: a panel */
+    const void *a;
+    const uint32_t *b; /* a panel */
     int64_t a_row, a_step;
     int64_t room, words;   /* of b: distance of slabs; length of the inner dimension */
     int64_t rows, columns; /* rows: at most PANEL_LANES */

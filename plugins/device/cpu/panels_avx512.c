@@ -140,9 +140,12 @@ INLINE void finish(const panel_block *p, vec v, int64_t row, int64_t column, int
     }
 }
 
-/* One word of a with sixteen of b. */
-INLINE vec multiply_word(vec sum, uint32_t left, __m512i right, const int values) {
-    const __m512i a = _mm512_set1_epi32((int)left);
+/* One word of a, which may lie anywhere, with sixteen of b. */
+INLINE vec multiply_word(vec sum, const char *left, __m512i right, const int values) {
+    int word = 0;
+    __m512i a;
+    memcpy(&word, left, sizeof word);
+    a = _mm512_set1_epi32(word);
     if (values == 2) return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)right);
     return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(right), sum);
 }
@@ -150,14 +153,15 @@ INLINE vec multiply_word(vec sum, uint32_t left, __m512i right, const int values
 /* One block of sums in registers, from row i and column j on; `vectors` and `values` are constants where this is
  * called. Rows past the end are the last one again. */
 INLINE void block(const panel_block *p, int64_t i, int64_t j, const int vectors, const int values) {
-    const uint32_t *a[PANEL_ROWS], *b = p->b + j * p->room;
-    const int64_t step = p->a_step;
+    const char *a[PANEL_ROWS];
+    const uint32_t *b = p->b + j * p->room;
+    const int64_t step = p->a_step * 4;
     vec sum[PANEL_ROWS][3];
     int64_t k, at = 0;
     int r, q;
 #pragma GCC unroll 8
     for (r = 0; r < PANEL_ROWS; r++) {
-        a[r] = p->a + (i + r < p->rows ? i + r : p->rows - 1) * p->a_row;
+        a[r] = (const char *)p->a + (i + r < p->rows ? i + r : p->rows - 1) * p->a_row * 4;
 #pragma GCC unroll 3
         for (q = 0; q < vectors; q++) {
             sum[r][q] = vec_set(0.0f);
@@ -172,7 +176,7 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const int vectors,
 #pragma GCC unroll 8
         for (r = 0; r < PANEL_ROWS; r++) {
 #pragma GCC unroll 3
-            for (q = 0; q < vectors; q++) sum[r][q] = multiply_word(sum[r][q], a[r][at], right[q], values);
+            for (q = 0; q < vectors; q++) sum[r][q] = multiply_word(sum[r][q], a[r] + at, right[q], values);
         }
     }
     for (r = 0; r < PANEL_ROWS && i + r < p->rows; r++) {
