@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 typedef struct trainer {
     weft_session *session;
@@ -24,16 +25,28 @@ typedef struct trainer {
     weft_train_summary summary;
 } trainer;
 
+/* --resume where no checkpoint is. A run that was stopped before it saved anything begins anew, so that a job can be
+ * queued again as it is. One that came to its end has a result, which a second beginning would replace. */
+static weft_status begin_anew(trainer *self, const char *checkpoints, weft_error *err) {
+    char model[4096];
+    weft_status status = weft_output_path(self->output, model, sizeof model, "model", err);
+    if (status == WEFT_OK && access(model, F_OK) == 0)
+        status =
+            weft_error_set(err, WEFT_E_USER,
+                           "%s is the result of a run that ended and saved no checkpoint to go on from: --overwrite "
+                           "trains anew, another [run] out with model.path=%s goes on with its weights alone",
+                           model, model);
+    if (status != WEFT_OK) return status;
+    weft_progress_line(self->progress, "nothing was saved in %s yet: starting at step 0", checkpoints);
+    return weft_engine_load(self->session->engine, err);
+}
+
 static weft_status start_weights(trainer *self, weft_error *err) {
     char directory[4096], path[4096];
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) return weft_engine_load(self->session->engine, err);
     status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    if (status == WEFT_OK && !weft_tree_has(directory, "step-")) {
-        /* Stopped before it saved anything: a job that is queued again with --resume begins anew. */
-        weft_progress_line(self->progress, "nothing was saved in %s yet: starting at step 0", directory);
-        return weft_engine_load(self->session->engine, err);
-    }
+    if (status == WEFT_OK && !weft_tree_has(directory, "step-")) return begin_anew(self, directory, err);
     if (status == WEFT_OK)
         status = weft_checkpoint_newest(path, sizeof path, &self->state, directory, self->session->run->host, err);
     if (status == WEFT_OK)

@@ -184,6 +184,10 @@ check "SIGINT too" exits 75 signal_run stopped2 INT
 mkdir -p unsaved && : >unsaved/metrics.jsonl
 check "resume before anything was saved" exits 0 "$weft" train run.ini run.out=unsaved train.steps=2 --resume
 check "begins anew" [ "$(wc -l <unsaved/metrics.jsonl)" = 2 ]
+check "a run without checkpoints" exits 0 "$weft" train run.ini run.out=plain train.steps=2 checkpoint.every=none --quiet
+cksum plain/model/* plain/metrics.jsonl >ended
+check "resume after its end" says "plain/model is the result of a run that ended" "$weft" train run.ini run.out=plain train.steps=4 checkpoint.every=none --resume
+check "changes nothing" sh -c 'cksum plain/model/* plain/metrics.jsonl | cmp - ended'
 
 # ---- what it makes
 check "eval" exits 0 "$weft" eval run.ini model.path=one/model model.start=weights
