@@ -75,6 +75,10 @@ static weft_status choose_masters(const weft_engine *engine, int32_t dtype, weft
 
 /* ---- space ---- */
 
+/* What a saved directory takes beyond its numbers: so much for what header, index and manifest say of a tensor, for the
+ * last block of a file, and for the rest of state/run.json and manifest.json. */
+enum { TENSOR_BYTES = 400, BLOCK_BYTES = 4096, RECORD_BYTES = 32 << 10 };
+
 static int64_t file_size(const char *directory, const char *name) {
     char path[WEFT_PATH_BYTES];
     struct stat about;
@@ -82,21 +86,25 @@ static int64_t file_size(const char *directory, const char *name) {
     return stat(path, &about) == 0 ? (int64_t)about.st_size : 0;
 }
 
-/* Bytes of a saved model's directory, with some room for headers and names. */
+/* Bytes of a saved model's directory, at most: it may need fewer by a few blocks. */
 static int64_t model_bytes(const weft_engine *engine, int32_t dtype, const weft_text *text) {
     int64_t bytes = weft_declared_numel(engine->declared, false) * weft_dtype_bytes(dtype);
-    bytes += (int64_t)engine->declared->config_bytes + 300 * (int64_t)engine->declared->n_parameters + (1 << 20);
+    bytes += bytes / WEFT_SHARD_BYTES * BLOCK_BYTES; /* full shards */
+    bytes += TENSOR_BYTES * (int64_t)engine->declared->n_parameters + (int64_t)engine->declared->config_bytes;
+    bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
     for (uint32_t i = 0; text != NULL && text->plugin->file != NULL; i++) {
         const char *name = text->plugin->file(text->tokenizer, i);
         if (name == NULL) break;
-        bytes += file_size(text->directory, name);
+        bytes += file_size(text->directory, name) + BLOCK_BYTES;
     }
     return bytes;
 }
 
 static int64_t state_bytes(const weft_engine *engine, weft_masters masters) {
     const int64_t trained = 4 * weft_declared_numel(engine->declared, true);
-    int64_t bytes = trained * engine->n_states + 300 * (engine->n_states + 2) * (int64_t)engine->declared->n_parameters;
+    const int64_t files = engine->n_states + 2; /* masters may be one; run.json and config.ini */
+    int64_t bytes = trained * engine->n_states + TENSOR_BYTES * files * (int64_t)engine->declared->n_parameters;
+    bytes += files * BLOCK_BYTES + RECORD_BYTES;
     if (masters == WEFT_MASTERS_TRAINABLE) bytes += trained;
     if (masters == WEFT_MASTERS_ALL) bytes += 4 * weft_declared_numel(engine->declared, false);
     return bytes;
