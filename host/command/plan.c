@@ -57,7 +57,7 @@ static void print_schedule(const weft_session *session) {
         const int64_t step = schedule_step(session, i);
         (void)printf("  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
     }
-    weft_schedule_warn(session, stdout);
+    weft_schedule_warn(session);
 }
 
 static json_t *memory_object(const weft_engine_bytes *b) {

@@ -1,6 +1,7 @@
 /* host/command/train.c: `weft train`. */
 #include "command/cli.h"
 
+#include "plugin/services.h"
 #include "train/trainer.h"
 
 static const weft_flag flags[] = {
@@ -28,6 +29,7 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
     if (weft_args_has(args, "resume")) options.mode = WEFT_OUTPUT_RESUME;
     if (weft_args_has(args, "overwrite")) options.mode = WEFT_OUTPUT_OVERWRITE;
     options.inexact = kind != NULL;
+    if (options.quiet) weft_services_log_level(WEFT_LOG_WARN);
     return weft_exit_from(weft_train(weft_args_config(args), overrides, n, &options, err));
 }
 

@@ -84,6 +84,7 @@ void weft_progress_evaluation(weft_progress *progress, int64_t step, double loss
 
 void weft_progress_line(weft_progress *progress, const char *format, ...) {
     va_list args;
+    if (progress->quiet) return;
     weft_progress_end(progress);
     va_start(args, format);
     (void)vprintf(format, args);

@@ -7,7 +7,7 @@
 
 typedef struct weft_progress weft_progress;
 
-/* quiet: nothing but weft_progress_line's warnings. Writes to stdout. */
+/* quiet: nothing is written. Writes to stdout. */
 weft_status weft_progress_create(weft_progress **out, int64_t steps, bool quiet, weft_error *err);
 void weft_progress_destroy(weft_progress *progress); /* NULL is fine */
 

@@ -23,13 +23,12 @@ int64_t weft_library_bytes(void) {
     return (int64_t)(info.uordblks + info.hblkhd);
 }
 
-void weft_schedule_warn(const weft_session *session, FILE *to) {
+void weft_schedule_warn(const weft_session *session) {
     if (session->schedule.warmup < session->steps) return;
-    (void)fprintf(
-        to,
-        "warning    the warm-up of %lld steps is not over when the run of %lld steps ends: the learning rate never "
-        "gets to %g\n",
-        (long long)session->schedule.warmup, (long long)session->steps, session->base_lr);
+    weft_log(session->run->host, WEFT_LOG_WARN,
+             "the warm-up of %lld steps is not over when the run of %lld steps ends: the learning rate never gets to "
+             "%g",
+             (long long)session->schedule.warmup, (long long)session->steps, session->base_lr);
 }
 
 void weft_train_header_print(const weft_session *session, FILE *to) {
@@ -56,7 +55,6 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
                   engine->device_info.backend, engine->device_info.threads,
                   engine->device_info.threads == 1 ? "" : "s");
     (void)fprintf(to, "memory     %s planned (weft plan shows it)\n", weft_unit_bytes(a, engine->bytes.total));
-    weft_schedule_warn(session, to);
     (void)fflush(to);
 }
 

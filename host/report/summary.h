@@ -13,8 +13,8 @@ typedef struct weft_train_summary {
     const char *model_path;
 } weft_train_summary;
 
-/* A line where the schedule is surely not meant so. */
-void weft_schedule_warn(const weft_session *session, FILE *to);
+/* A warning where the schedule is surely not meant so. */
+void weft_schedule_warn(const weft_session *session);
 
 void weft_train_header_print(const weft_session *session, FILE *to);
 void weft_train_summary_print(const weft_train_summary *summary, const weft_session *session, FILE *to);

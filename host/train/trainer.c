@@ -181,8 +181,11 @@ static weft_status one_step(trainer *self, weft_error *err) {
     self->summary.tokens += result.n_targets;
     self->summary.data_seconds += result.data_seconds;
     self->summary.compute_seconds += seconds - result.data_seconds;
-    if (result.skipped)
-        weft_progress_line(self->progress, "step %lld has no target at all: nothing was updated", (long long)step);
+    if (result.skipped) {
+        weft_progress_end(self->progress);
+        weft_log(self->session->run->host, WEFT_LOG_WARN, "step %lld has no target at all: nothing was updated",
+                 (long long)step);
+    }
     status = weft_output_metrics(self->output, (uint64_t)step, &result, err);
     show_step(self, step, &result, seconds);
     return status == WEFT_OK ? after_step(self, err) : status;
@@ -235,6 +238,7 @@ static weft_status run(trainer *self, weft_error *err) {
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
     status = weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
     if (status == WEFT_OK && !self->options->quiet) weft_train_header_print(session, stdout);
+    if (status == WEFT_OK) weft_schedule_warn(session);
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);

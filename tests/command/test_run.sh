@@ -166,6 +166,27 @@ printf 'x' | dd of=half/checkpoints/step-8/model.safetensors bs=1 seek=3000 conv
 check "a damaged checkpoint is passed over" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume
 check "same weights again" cmp half/model/model.safetensors whole/model/model.safetensors
 
+# ---- --quiet
+mkdir unsaved.too && : >unsaved.too/metrics.jsonl
+silent() { # the command succeeds and prints nothing at all
+    "$@" >out.txt 2>&1 || return 1
+    cat out.txt
+    [ ! -s out.txt ]
+}
+check "a quiet run" silent "$weft" train run.ini run.out=silent train.steps=4 --quiet
+check "a quiet resume" silent "$weft" train run.ini run.out=silent train.steps=5 --resume --quiet
+check "a quiet beginning" silent "$weft" train run.ini run.out=unsaved.too train.steps=4 --resume --quiet
+warns() { # warns TEXT command...: it succeeds; stderr has the warning, stdout has not
+    text=$1
+    shift
+    "$@" >out.txt 2>err.txt || return 1
+    cat out.txt err.txt
+    grep -qF -- "weft: warning: $text" err.txt && ! grep -qF -- "$text" out.txt
+}
+check "a warm-up that never ends" warns "the warm-up of 9 steps" "$weft" train run.ini run.out=warm train.steps=2 train.warmup=9
+check "is told to a quiet run too" warns "the warm-up of 9 steps" "$weft" train run.ini run.out=warm train.steps=2 train.warmup=9 --overwrite --quiet
+check "and alone" [ "$(wc -l <err.txt)-$(wc -c <out.txt)" = 1-0 ]
+
 # ---- signals
 signal_run() {
     rm -rf "$1"
