@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <weft/random.h>
 
+#include "assets.h"
 #include "llama.h"
 #include "memory_device.h"
 #include "suite.h"
@@ -619,11 +620,8 @@ END_TEST
 /* ---- a model from elsewhere ---- */
 
 START_TEST(a_model_from_elsewhere_goes_through) {
-    const char *assets = getenv("WEFT_ASSETS");
-    char directory[512], config[600];
+    const char *directory = asset_path("stories260k/hf"), *config = asset_path("stories260k/hf/config.json");
     weft_error err = WEFT_ERROR_INIT;
-    (void)snprintf(directory, sizeof directory, "%s/stories260k/hf", assets == NULL ? "../shared/assets" : assets);
-    (void)snprintf(config, sizeof config, "%s/config.json", directory);
     if (access(config, F_OK) != 0) {
         printf("skipped: %s is not there, so no model made elsewhere is read\n", config);
         return;

@@ -1,9 +1,9 @@
 /* Real tokenizers and real texts, where the assets are at hand: GPT-2, LLaMA 2 and a small LLaMA. */
+#include "assets.h"
 #include "rig.h"
 
 static bool asset(char path[512], const char *name) {
-    const char *assets = getenv("WEFT_ASSETS");
-    (void)snprintf(path, 512, "%s/%s", assets != NULL ? assets : "../shared/assets", name);
+    ck_assert_int_lt(snprintf(path, 512, "%s", asset_path(name)), 512);
     if (access(path, R_OK) == 0) return true;
     printf("skipped: tokenizers against real files, %s is not there\n", name);
     return false;
@@ -135,6 +135,25 @@ START_TEST(they_tell_their_special_ids) {
 }
 END_TEST
 
+START_TEST(the_environment_says_where_assets_are) {
+    static const struct {
+        const char *set, *wanted;
+    } rows[] = {{"/elsewhere", "/elsewhere/x"}, {"near", "/source/near/x"}, {NULL, "/source/../shared/assets/x"}};
+    const char *now = getenv("WEFT_ASSETS"), *source = getenv("WEFT_SOURCE");
+    char *keep = now == NULL ? NULL : strdup(now), *keep_source = source == NULL ? NULL : strdup(source);
+    (void)setenv("WEFT_SOURCE", "/source", 1);
+    for (int i = 0; i < 3; i++) {
+        if (rows[i].set != NULL) (void)setenv("WEFT_ASSETS", rows[i].set, 1);
+        else (void)unsetenv("WEFT_ASSETS");
+        ck_assert_str_eq(asset_path("x"), rows[i].wanted);
+    }
+    if (keep != NULL) (void)setenv("WEFT_ASSETS", keep, 1);
+    if (keep_source != NULL) (void)setenv("WEFT_SOURCE", keep_source, 1);
+    free(keep);
+    free(keep_source);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("tokenizer assets");
     TCase *tests = tcase_create("bpe");
@@ -144,6 +163,7 @@ int main(void) {
                         (int)(sizeof known / sizeof known[0]));
     tcase_add_loop_test(tests, short_texts_give_the_expected_ids, 0, 2);
     tcase_add_test(tests, they_tell_their_special_ids);
+    tcase_add_test(tests, the_environment_says_where_assets_are);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

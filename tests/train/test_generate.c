@@ -1,5 +1,6 @@
 /* tests/train/test_generate.c: continuations, greedy and sampled, with the key-value cache and without, and the choice
  * of an id from a row of logits. */
+#include "assets.h"
 #include "golden.h"
 #include "suite.h"
 #include "report/bytes.h"
@@ -410,13 +411,8 @@ static weft_bytes tell(const char *directory, bool cache) {
 }
 
 START_TEST(a_real_model_tells_the_story_that_is_known) {
-    const char *assets = getenv("WEFT_ASSETS");
-    char path[4096], directory[4096];
-    weft_bytes wanted, found;
-    (void)snprintf(path, sizeof path, "%s/stories260k/expected_greedy_200.txt",
-                   assets != NULL ? assets : "../shared/assets");
-    (void)snprintf(directory, sizeof directory, "%s/stories260k/hf", assets != NULL ? assets : "../shared/assets");
-    wanted = read_file(path);
+    const char *path = asset_path("stories260k/expected_greedy_200.txt"), *directory = asset_path("stories260k/hf");
+    weft_bytes wanted = read_file(path), found;
     if (wanted.n == 0) {
         printf("skipped: a real model's story, because %s is not there (WEFT_ASSETS names another place)\n", path);
         return;
