@@ -122,6 +122,15 @@ static bool wants_help(int argc, char **argv) {
     return false;
 }
 
+/* Why stdout did not take all that was printed; NULL: it did. errno tells only where the failure is that of this flush,
+ * not one that a printf met before: then it is some later call's. */
+static const char *output_lost;
+static void flush_output(void) {
+    if (fflush(stdout) != 0) {
+        if (output_lost == NULL) output_lost = strerror(errno);
+    } else if (ferror(stdout) && output_lost == NULL) output_lost = "a part of it is lost";
+}
+
 static void print_error(const weft_command *command, weft_exit status, const weft_error *err) {
     if (status == WEFT_EXIT_DONE) return;
     if (*err->text == '\0') {
@@ -143,7 +152,7 @@ static weft_exit run(const weft_command *command, int argc, char **argv) {
     }
     if (weft_args_parse(&args, command, argc, argv, &err)) status = command->run(args, &err);
     weft_args_free(args);
-    (void)fflush(stdout);
+    flush_output();
     print_error(command, status, &err);
     return status;
 }
@@ -173,8 +182,9 @@ static weft_exit dispatch(int argc, char **argv) {
 
 int weft_cli_main(int argc, char **argv) {
     weft_exit status = dispatch(argc, argv);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == WEFT_EXIT_DONE) {
-        (void)fprintf(stderr, "weft: the output cannot be written: %s\n", strerror(errno));
+    flush_output();
+    if (output_lost != NULL && status == WEFT_EXIT_DONE) {
+        (void)fprintf(stderr, "weft: the output cannot be written: %s\n", output_lost);
         status = WEFT_EXIT_FAILED;
     }
     return status;

@@ -5,6 +5,7 @@
 #include "train/generate.h"
 #include "train/session.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -59,20 +60,22 @@ static size_t unfinished(const char *text, size_t n) {
     return 0;
 }
 
+/* The text up to `end` of self->after. What cannot be written ends the command: nobody would see the rest. */
+static weft_status print_until(generation *self, size_t end, weft_error *err) {
+    const size_t n = end > self->printed ? end - self->printed : 0;
+    if (n > 0 && (fwrite(self->after.data + self->printed, 1, n, stdout) != n || fflush(stdout) != 0))
+        return weft_error_set(err, WEFT_E_SYSTEM, "the text cannot be written: %s", strerror(errno));
+    self->printed += n;
+    return WEFT_OK;
+}
+
 static weft_status on_id(void *context, int32_t id, weft_error *err) {
     generation *self = context;
     weft_status status = weft_bytes_put(&self->ids, &id, sizeof id);
-    size_t whole = 0;
     if (status != WEFT_OK) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the text");
     status = decode(self, &self->after, n_ids(self), err);
     if (status != WEFT_OK || self->json) return status;
-    whole = self->after.n - unfinished(self->after.data, self->after.n);
-    if (whole > self->printed) {
-        (void)fwrite(self->after.data + self->printed, 1, whole - self->printed, stdout);
-        (void)fflush(stdout);
-        self->printed = whole;
-    }
-    return WEFT_OK;
+    return print_until(self, self->after.n - unfinished(self->after.data, self->after.n), err);
 }
 
 /* Bytes that are not UTF-8 cannot stand in JSON: each becomes U+FFFD, as transformers has it; the ids say what they
@@ -160,8 +163,7 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) status = generate(&self, &options, err);
     if (status == WEFT_OK && self.json) print_json(&self);
     else if (status == WEFT_OK) {
-        (void)fwrite(self.after.data + self.printed, 1, self.after.n > self.printed ? self.after.n - self.printed : 0,
-                     stdout);
+        status = print_until(&self, self.after.n, err);
         if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* elsewhere the text alone, byte for byte */
     }
     weft_bytes_free(&self.ids);

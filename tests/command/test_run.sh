@@ -217,6 +217,10 @@ check "generate" exits 0 "$weft" generate run.ini model.path=one/model model.sta
 "$weft" generate run.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 12 --temperature 0 --ignore-eos --no-cache --json >plain.json
 check "ids and text" grep -Eq '^\{"ids": \[[0-9]+(, [0-9]+){11}\], "text": ".+"\}$' cached.json
 check "the cache changes nothing" cmp cached.json plain.json
+into_full() { "$weft" "$@" >/dev/full; }
+check "a text that cannot be written" says "generate: the text cannot be written: No space left on device" into_full generate run.ini model.path=one/model model.start=weights --tokens 5
+check "a table that cannot be written" says "the output cannot be written: No space left on device" into_full plan run.ini
+check "steps that could not be shown" says "the output cannot be written: a part of it is lost" into_full train run.ini run.out=unseen train.steps=2
 check "tokenize and back" sh -c '"$0" tokenize model <games.txt >ids.txt && "$0" tokenize model --decode <ids.txt | cmp - games.txt' "$weft"
 check "plan" exits 0 "$weft" plan run.ini --print-program
 check "plan as an object" exits 0 "$weft" plan run.ini --json
