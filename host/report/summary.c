@@ -5,7 +5,6 @@
 #include "report/units.h"
 
 #include <malloc.h>
-#include <math.h>
 
 int64_t weft_resident_peak(void) {
     char line[256];
@@ -84,8 +83,9 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
     const int64_t live = weft_trace_high_water(session->stepper->trace);
     (void)fprintf(to, "\n");
     print_times(s, to);
-    if (!isnan(s->last_eval_loss) && !isnan(s->first_eval_loss))
+    if (s->evaluations > 1)
         (void)fprintf(to, "loss       %.4f -> %.4f on validation\n", s->first_eval_loss, s->last_eval_loss);
+    else if (s->evaluations == 1) (void)fprintf(to, "loss       %.4f on validation\n", s->last_eval_loss);
     (void)fprintf(to, "memory     %s planned, %s taken; of the arena of %s, %s were live at most; libraries %s\n",
                   weft_unit_bytes(a, engine->bytes.total), weft_unit_bytes(b, engine->account.most),
                   weft_unit_bytes(c, engine->bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),

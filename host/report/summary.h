@@ -9,7 +9,8 @@ typedef struct weft_train_summary {
     double begin; /* weft_clock_seconds at the start of the process's work */
     int64_t steps, tokens;
     double compute_seconds, data_seconds, evaluate_seconds, checkpoint_seconds;
-    double first_eval_loss, last_eval_loss; /* NaN: none */
+    int64_t evaluations;
+    double first_eval_loss, last_eval_loss; /* where there are any */
     const char *model_path;
 } weft_train_summary;
 

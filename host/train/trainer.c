@@ -97,7 +97,7 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     if (status != WEFT_OK) return status;
     self->state.eval_loss = evaluation.loss;
     self->summary.evaluate_seconds += evaluation.seconds;
-    if (isnan(self->summary.first_eval_loss)) self->summary.first_eval_loss = evaluation.loss;
+    if (self->summary.evaluations++ == 0) self->summary.first_eval_loss = evaluation.loss;
     self->summary.last_eval_loss = evaluation.loss;
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
     return weft_output_evaluation(self->output, self->state.step, evaluation.loss, evaluation.perplexity,
@@ -255,7 +255,6 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     trainer self = {.options = options, .path = path, .saved_step = UINT64_MAX};
     weft_status status = WEFT_OK;
     self.state.eval_loss = self.state.best_loss = NAN;
-    self.summary.first_eval_loss = self.summary.last_eval_loss = NAN;
     self.summary.begin = weft_clock_seconds();
     status = weft_session_open(&self.session, path, overrides, n_overrides, WEFT_SESSION_TRAIN, err);
     if (status == WEFT_OK) status = run(&self, err);
