@@ -15,9 +15,16 @@ static const weft_flag flags[] = {
 
 enum { SCHEDULE_POINTS = 5 };
 
-/* Steps at which the schedule is shown: first, quarter, half, three quarters, last. */
+/* Steps at which the schedule is shown: first, quarter, half, three quarters, last, each once. 0: this point is the one
+ * before it. */
 static int64_t schedule_step(const weft_session *session, int point) {
-    return 1 + (session->steps - 1) * point / (SCHEDULE_POINTS - 1);
+    const int64_t step = 1 + (session->steps - 1) * point / (SCHEDULE_POINTS - 1);
+    const int64_t before = point == 0 ? 0 : 1 + (session->steps - 1) * (point - 1) / (SCHEDULE_POINTS - 1);
+    return step == before ? 0 : step;
+}
+
+static int64_t padding_bytes(const weft_engine *e) {
+    return 4 * (e->layout->numel - weft_declared_numel(e->declared, false));
 }
 
 static void print_memory(const weft_session *session) {
@@ -41,8 +48,7 @@ static void print_model(const weft_session *session) {
                  weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments,
                  e->layout->n_units);
     (void)printf("layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
-                 weft_unit_count(c, 4 * (e->layout->numel - all)),
-                 100.0 * (double)(e->layout->numel - all) / (double)all);
+                 weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
     (void)printf("batch       %lld rows = %d %s of %d rows x %d places\n",
                  (long long)session->run->settings.train.global_batch, e->spec.leaves,
                  e->spec.leaves == 1 ? "leaf" : "leaves", e->spec.rows, e->spec.lengths[e->spec.n_lengths - 1]);
@@ -55,6 +61,7 @@ static void print_schedule(const weft_session *session) {
                  (long long)session->schedule.warmup);
     for (int i = 0; i < SCHEDULE_POINTS; i++) {
         const int64_t step = schedule_step(session, i);
+        if (step == 0) continue;
         (void)printf("  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
     }
     weft_schedule_warn(session);
@@ -73,28 +80,55 @@ static json_t *schedule_array(const weft_session *session) {
     json_t *points = json_array();
     for (int i = 0; i < SCHEDULE_POINTS; i++) {
         const int64_t step = schedule_step(session, i);
+        if (step == 0) continue;
         (void)json_array_append_new(points, json_pack("{s:I, s:f}", "step", (json_int_t)step, "lr",
                                                       weft_session_lr(session, step)));
     }
     return points;
 }
 
+static json_t *layout_object(const weft_engine *e) {
+    return json_pack("{s:I, s:I, s:i, s:i}", "grid", (json_int_t)e->layout->grid, "padding_bytes",
+                     (json_int_t)padding_bytes(e), "segments", (int)e->declared->n_segments, "units",
+                     (int)e->layout->n_units);
+}
+
+/* rows: of an optimizer step; a leaf is leaf_rows x places. */
+static json_t *batch_object(const weft_session *session) {
+    const weft_engine_spec *spec = &session->engine->spec;
+    return json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch, "leaves",
+                     (int)spec->leaves, "leaf_rows", (int)spec->rows, "places",
+                     (int)spec->lengths[spec->n_lengths - 1]);
+}
+
+/* offset: in the arena; null: the sum over leaves itself, which lies outside of it. */
+static void add_slot(void *slots, const char *name, const weft_slot *slot) {
+    json_t *object = json_pack("{s:s, s:I}", "use", name, "bytes", (json_int_t)slot->bytes);
+    (void)json_object_set_new(object, "offset", slot->offset >= 0 ? json_integer(slot->offset) : json_null());
+    (void)json_array_append_new(slots, object);
+}
+
 static json_t *program_array(const weft_stage *stage) {
     json_t *events = json_array();
     for (int32_t i = 0; i < stage->program->n_events; i++) {
+        const weft_event *event = &stage->program->events[i];
+        json_t *slots = json_array();
         char text[256];
-        weft_event_describe(text, sizeof text, &stage->program->events[i], &stage->job->spec);
-        (void)json_array_append_new(events, json_string(text));
+        weft_event_describe(text, sizeof text, event, &stage->job->spec);
+        weft_event_slots_visit(stage->program, &stage->job->spec, i, add_slot, slots);
+        (void)json_array_append_new(events, json_pack("{s:s, s:i, s:o}", "event", text, "queue", (int)event->queue,
+                                                      "slots", slots));
     }
     return events;
 }
 
 static void print_json(const weft_session *session, bool with_program) {
     const weft_engine *e = session->engine;
-    json_t *object = json_pack("{s:I, s:I, s:I, s:i, s:i, s:o, s:o}", "parameters",
+    json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:o, s:o}", "parameters",
                                (json_int_t)weft_declared_numel(e->declared, false), "trained",
                                (json_int_t)weft_declared_numel(e->declared, true), "steps", (json_int_t)session->steps,
-                               "leaves", (int)e->spec.leaves, "events", (int)e->train.program->n_events, "memory",
+                               "layout", layout_object(e), "batch", batch_object(session), "events",
+                               (int)e->train.program->n_events, "buffers", (int)e->train.program->n_slots, "memory",
                                memory_object(&e->bytes), "schedule", schedule_array(session));
     if (object == NULL) return;
     if (with_program) (void)json_object_set_new(object, "program", program_array(&e->train));

@@ -6,34 +6,42 @@
  * A slot is its bytes and its offset in the arena; `sum` in place of an offset: the sum over leaves itself. */
 #include "program/program.h"
 
-static void print_slot(const weft_program *program, const char *name, int32_t slot, FILE *to) {
-    if (slot < 0) return;
-    fprintf(to, "  %s %lld@", name, (long long)program->slots[slot].bytes);
-    if (program->slots[slot].offset >= 0) fprintf(to, "%lld", (long long)program->slots[slot].offset);
+void weft_event_slots_visit(const weft_program *program, const weft_job_spec *job, int32_t event, weft_slot_visit visit,
+                            void *context) {
+    const weft_event_slots *s = &program->event_slots[event];
+    const struct {
+        const char *name;
+        int32_t slot;
+    } before[] = {{"leaf", s->leaf},
+                  {"carry-in", s->carry_in},
+                  {"carry-out", s->carry_out},
+                  {"tape", s->tape},
+                  {"gradient-from-above", s->d_carry_out},
+                  {"gradient-below", s->d_carry_in}};
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
+        if (before[i].slot >= 0) visit(context, before[i].name, &program->slots[before[i].slot]);
+    for (int32_t u = 0; u < job->view.n_units; u++)
+        if (s->gradients[u] >= 0) visit(context, job->view.units[u].name, &program->slots[s->gradients[u]]);
+    if (s->work >= 0) visit(context, "work", &program->slots[s->work]);
+}
+
+static void print_slot(void *to, const char *name, const weft_slot *slot) {
+    fprintf(to, "  %s %lld@", name, (long long)slot->bytes);
+    if (slot->offset >= 0) fprintf(to, "%lld", (long long)slot->offset);
     else fprintf(to, "sum");
 }
 
-static void print_slots(const weft_program *program, const weft_job_spec *job, int32_t i, FILE *to) {
-    const weft_event_slots *slots = &program->event_slots[i];
-    print_slot(program, "leaf", slots->leaf, to);
-    print_slot(program, "carry-in", slots->carry_in, to);
-    print_slot(program, "carry-out", slots->carry_out, to);
-    print_slot(program, "tape", slots->tape, to);
-    print_slot(program, "gradient-from-above", slots->d_carry_out, to);
-    print_slot(program, "gradient-below", slots->d_carry_in, to);
-    for (int32_t u = 0; u < job->view.n_units; u++)
-        print_slot(program, job->view.units[u].name, slots->gradients[u], to);
-    print_slot(program, "work", slots->work, to);
+static void count_slot(void *n, const char *name, const weft_slot *slot) {
+    (void)name;
+    (void)slot;
+    ++*(int *)n;
 }
 
 /* True if a column follows the event's name in its line. */
 static bool has_slots(const weft_program *program, const weft_job_spec *job, int32_t i) {
-    const weft_event_slots *slots = program->event_slots != NULL ? &program->event_slots[i] : NULL;
-    if (slots == NULL) return false;
-    for (int32_t u = 0; u < job->view.n_units; u++)
-        if (slots->gradients[u] >= 0) return true;
-    return slots->leaf >= 0 || slots->carry_in >= 0 || slots->carry_out >= 0 || slots->tape >= 0 || slots->work >= 0 ||
-           slots->d_carry_out >= 0 || slots->d_carry_in >= 0;
+    int n = 0;
+    if (program->event_slots != NULL) weft_event_slots_visit(program, job, i, count_slot, &n);
+    return n > 0;
 }
 
 /* Characters of the longest event. */
@@ -57,7 +65,7 @@ void weft_program_print(const weft_program *program, const weft_job_spec *job, F
         weft_event_describe(text, sizeof text, event, job);
         fprintf(to, "%5d  %5d  %-*s", (int)i, (int)event->queue, has_slots(program, job, i) ? width : 0, text);
         if (event->after >= 0) fprintf(to, "  after %d", (int)event->after);
-        if (placed) print_slots(program, job, i, to);
+        if (placed) weft_event_slots_visit(program, job, i, print_slot, to);
         fputc('\n', to);
     }
     if (placed)

@@ -138,6 +138,11 @@ typedef struct weft_price {
 /* Of a placed program. */
 void weft_program_price(weft_price *out, const weft_program *program, const weft_job_spec *job);
 
+/* Called for each slot of an event with the name of its use, a unit's for its leaf gradient, in the order of
+ * weft_event_slots. The program is placed. */
+typedef void (*weft_slot_visit)(void *context, const char *name, const weft_slot *slot);
+void weft_event_slots_visit(const weft_program *program, const weft_job_spec *job, int32_t event, weft_slot_visit visit,
+                            void *context);
 /* One line per event; with slots if placed. */
 void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to);
 const char *weft_event_kind_name(int32_t kind);

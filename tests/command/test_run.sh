@@ -155,10 +155,15 @@ check "stays as it is" cmp own/config.ini own.copy
 # ---- stop and go on: the same bits
 check "first half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=4
 check "whole" exits 0 "$weft" train run.ini run.out=whole train.schedule=constant train.steps=8
-check "second half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume
+cp check.log whole.log
+check "second half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 eval.every=100 checkpoint.every=100 --resume
+cp check.log second.log
 check "same weights" cmp half/model/model.safetensors whole/model/model.safetensors
 check "same records" cmp half/metrics.jsonl whole/metrics.jsonl
 printf '{"step": 9, "loss": 1}\n{"st' >>half/metrics.jsonl
+# what this process measured: at its beginning and its end, or, where the checkpoint has the first, at its end alone
+check "two evaluations" sh -c 'grep -Eq "^loss +[0-9.]+ -> [0-9.]+ on validation$" "$1"' - whole.log
+check "one evaluation" sh -c 'grep -Eq "^loss +[0-9.]+ on validation$" "$1"' - second.log
 check "records are cut back" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume
 check "to the step of the checkpoint" cmp half/metrics.jsonl whole/metrics.jsonl
 check "another batch is refused" says "global_batch" "$weft" train run.ini run.out=half train.global_batch=2 train.steps=9 --resume
@@ -223,7 +228,20 @@ check "a table that cannot be written" says "the output cannot be written: No sp
 check "steps that could not be shown" says "the output cannot be written: a part of it is lost" into_full train run.ini run.out=unseen train.steps=2
 check "tokenize and back" sh -c '"$0" tokenize model <games.txt >ids.txt && "$0" tokenize model --decode <ids.txt | cmp - games.txt' "$weft"
 check "plan" exits 0 "$weft" plan run.ini --print-program
-check "plan as an object" exits 0 "$weft" plan run.ini --json
+planned() { # the object says what the tables do
+    "$weft" plan run.ini --json --print-program >plan.json || return 1
+    for field in '"grid": [0-9]+' '"padding_bytes": [0-9]+' '"rows": 4' '"leaf_rows": 2' '"leaves": 2' '"places": 64' '"use": "tape"'; do
+        grep -Eq "$field" plan.json || { echo "no $field"; return 1; }
+    done
+    [ "$(grep -c '"queue": ' plan.json)" = "$(sed -n 's/^  "events": \([0-9]*\),$/\1/p' plan.json)" ]
+}
+check "plan as an object" planned
+points() { # points N STEPS: each point of the schedule is shown once
+    "$weft" plan run.ini train.warmup=0 "train.steps=$2" >plan.txt && cat plan.txt && [ "$(grep -c '^  step ' plan.txt)" = "$1" ]
+}
+check "a schedule of one step" points 1 1
+check "a schedule of three steps" points 3 3
+check "a schedule of nine steps" points 5 9
 
 # ---- where the time goes
 sed '/^out /d' run.ini >quiet.ini
