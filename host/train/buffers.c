@@ -23,13 +23,13 @@ static int64_t hp_bytes(const weft_engine *engine) {
 }
 
 /* Sizes of the parts of the scalar buffer, in order. */
-enum { PART_LOSSES, PART_SQUARES, PART_NORM, PART_COEFFICIENT, PART_SKIP, PART_HP, N_SCALAR_PARTS };
+enum { PART_LOSSES, PART_SQUARES, PART_COUNT, PART_NORM, PART_COEFFICIENT, PART_SKIP, PART_HP, N_SCALAR_PARTS };
 
 static void scalar_sizes(const weft_engine *engine, int64_t sizes[N_SCALAR_PARTS]) {
     const int64_t leaves = engine->spec.training ? engine->spec.leaves : 1;
     sizes[PART_LOSSES] = padded(leaves * 8);
     sizes[PART_SQUARES] = padded(8 * (int64_t)trained_parameters(engine->declared));
-    sizes[PART_NORM] = sizes[PART_COEFFICIENT] = sizes[PART_SKIP] = 64;
+    sizes[PART_COUNT] = sizes[PART_NORM] = sizes[PART_COEFFICIENT] = sizes[PART_SKIP] = 64;
     sizes[PART_HP] = padded(hp_bytes(engine));
 }
 
@@ -104,7 +104,8 @@ void weft_engine_plan_bytes(weft_engine *engine) {
 static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     int64_t sizes[N_SCALAR_PARTS], total = 0, at = 0;
     weft_scalars *s = &engine->scalars;
-    weft_ref *refs[N_SCALAR_PARTS] = {&s->losses, &s->square_sums, &s->norm, &s->coefficient, &s->skip, &s->hp};
+    weft_ref *refs[N_SCALAR_PARTS] = {&s->losses,      &s->square_sums, &s->count, &s->norm,
+                                      &s->coefficient, &s->skip,        &s->hp};
     weft_status status = WEFT_OK;
     scalar_sizes(engine, sizes);
     for (int i = 0; i < N_SCALAR_PARTS; i++) total += sizes[i];

@@ -16,6 +16,7 @@ typedef struct weft_scalars {
     weft_slot_ref buffer;
     weft_ref losses;      /* fp64 per leaf of an optimizer step */
     weft_ref square_sums; /* fp64 per trained parameter */
+    weft_ref count;       /* fp64 */
     weft_ref norm;        /* fp64 */
     weft_ref coefficient; /* fp32 */
     weft_ref skip;        /* int32 */

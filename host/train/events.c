@@ -8,7 +8,12 @@
 #include "train/leaf.h"
 
 static weft_status on_count(void *context, weft_error *err) {
-    return weft_step_count(context, err);
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    weft_status status = weft_step_count(self, err);
+    const double count = (double)self->count;
+    if (status != WEFT_OK) return status;
+    return engine->kernels->write(engine->device, NULL, engine->scalars.count, &count, sizeof count, err);
 }
 
 static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -81,7 +86,7 @@ static weft_status on_norm(void *context, const weft_event *event, const weft_ev
     clip.norm = engine->scalars.norm;
     clip.coefficient = engine->scalars.coefficient;
     clip.skip = engine->scalars.skip;
-    clip.count = (double)self->count;
+    clip.count = engine->scalars.count;
     clip.clip = self->clip;
     return status == WEFT_OK ? engine->kernels->clip(engine->device, NULL, &clip, err) : status;
 }

@@ -180,15 +180,16 @@ weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_squa
 
 weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, weft_error *err) {
     const double *sums = reference_view(a->square_sums);
+    const double count = *(const double *)reference_view(a->count);
     double sum = 0.0, norm = 0.0, factor = 1.0;
     (void)d;
     (void)s;
     (void)err;
     for (int64_t i = 0; i < a->n; i++) sum += sums[i];
-    norm = sqrt(sum) / a->count;
+    norm = sqrt(sum) / count;
     if (a->clip > 0.0 && a->clip / (norm + 1e-6) < 1.0) factor = a->clip / (norm + 1e-6);
     *(double *)reference_view(a->norm) = norm;
-    *(float *)reference_view(a->coefficient) = (float)(factor / a->count);
+    *(float *)reference_view(a->coefficient) = (float)(factor / count);
     *(int32_t *)reference_view(a->skip) = isfinite(norm) ? 0 : 1;
     return WEFT_OK;
 }

@@ -572,8 +572,9 @@ typedef struct clip_case {
 } clip_case;
 
 static weft_clip clip_args(run *r, const clip_case *t) {
-    weft_clip args = {.struct_size = sizeof args, .n = t->n, .count = t->count, .clip = t->clip};
+    weft_clip args = {.struct_size = sizeof args, .n = t->n, .clip = t->clip};
     args.square_sums = put_doubles(r, t->sums, t->n);
+    args.count = put_doubles(r, &t->count, 1);
     args.norm = put_doubles(r, NULL, 1);
     args.coefficient = put_floats(r, NULL, 1);
     args.skip = put_floats(r, NULL, 1);
@@ -618,6 +619,7 @@ START_TEST(sums_refuse_what_does_not_fit) {
                         {&args.out, "operand out", 8, false},
                         {&args.workspace, "workspace", 8, false}};
     named_ref of_clip[] = {{&clip.square_sums, "operand square_sums", 8, false},
+                           {&clip.count, "operand count", 8, false},
                            {&clip.norm, "operand norm", 8, false},
                            {&clip.coefficient, "operand coefficient", 4, false},
                            {&clip.skip, "operand skip", 4, false}};

@@ -15,6 +15,20 @@ fail() {
     exit 1
 }
 
+# Each function of a table says on which thread it may be called: in the comment behind it, in the one above it and its
+# neighbours, or, where the table says "All [main]", in that of the table.
+awk 'function tagged(text) { return text ~ /\[(any-thread|main|worker)\]/ }
+     FNR == 1 { above = "" }
+     /^ *\/\*/ { above = ""; inside = 1 }
+     inside { above = above $0; if (/\*\//) inside = 0; next }
+     /^typedef struct/ { all = above ~ /All \[/ && tagged(above); above = "" }
+     /^}/ { above = ""; all = 0 }
+     /^    [^(]*\(\*[a-z_]+\)\(/ { call = $0; while (call !~ /;/ && (getline more) > 0) call = call more
+         if (!all && !tagged(call) && !tagged(above)) { print FILENAME ": without a thread: " call; bad = 1 } n++ }
+     END { if (n < 90) { print n " functions were found"; bad = 1 } exit bad }' "$source"/sdk/include/weft/*.h ||
+    fail "functions without a thread tag"
+echo "every function of a table says on which thread it may be called"
+
 n=0
 for header in "$source"/sdk/include/weft/*.h; do
     name=$(basename "$header")

@@ -65,7 +65,7 @@ CPU_KERNEL(square_sum, weft_square_sum) {
 
 CPU_KERNEL(clip, weft_clip) {
     cpu_check c = cpu_check_begin("clip", args->struct_size, sizeof *args, err);
-    const double *sums = NULL;
+    const double *sums = NULL, *count = NULL;
     double *norm = NULL, total = 0, factor = 0;
     float *coefficient = NULL;
     int32_t *skip = NULL;
@@ -73,14 +73,15 @@ CPU_KERNEL(clip, weft_clip) {
     (void)device, (void)s;
     if (c.status != WEFT_OK) return c.status;
     sums = cpu_need(&c, args->square_sums, "square_sums", args->n, 1, 8);
+    count = cpu_need(&c, args->count, "count", 1, 1, 8);
     norm = cpu_need(&c, args->norm, "norm", 1, 1, 8);
     coefficient = cpu_need(&c, args->coefficient, "coefficient", 1, 1, 4);
     skip = cpu_need(&c, args->skip, "skip", 1, 1, 4);
     if (c.status != WEFT_OK) return c.status;
     for (i = 0; i < args->n; i++) total += sums[i];
-    *norm = sqrt(total) / args->count;
+    *norm = sqrt(total) / *count;
     *skip = !isfinite(*norm);
     factor = args->clip > 0 ? fmin(1.0, args->clip / (*norm + 1e-6)) : 1.0;
-    *coefficient = *skip ? 0.0f : (float)(factor / args->count);
+    *coefficient = *skip ? 0.0f : (float)(factor / *count);
     return WEFT_OK;
 }

@@ -190,16 +190,18 @@ typedef struct weft_square_sum {
 } weft_square_sum;
 
 /* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64,
- * rounded once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. */
+ * rounded once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. The count is another one in each
+ * step, so it lies on the device, where a step that is replayed finds it. */
 typedef struct weft_clip {
     uint32_t struct_size;
     uint32_t flags;
     weft_ref square_sums; /* (n) fp64 */
+    weft_ref count;       /* one fp64: target tokens of the step */
     weft_ref norm;        /* one fp64 */
     weft_ref coefficient; /* one fp32 */
     weft_ref skip;        /* one int32 */
     int64_t n;
-    double count, clip;
+    double clip;
 } weft_clip;
 
 /* Runs an optimizer's element-wise update over n elements of a flat region (weft/optimizer.h). */
@@ -228,7 +230,7 @@ typedef struct weft_device_plugin {
 
     /* Memory, aligned to 4 KiB or better; its content is undefined. [main] [required] */
     weft_status (*alloc)(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
-    void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine [required] */
+    void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine. [main] [required] */
     /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there.
      * [any-thread] [optional: the device's memory is not the host's] */
     void *(*host_view)(weft_device *device, weft_ref ref);
@@ -240,7 +242,8 @@ typedef struct weft_device_plugin {
     weft_status (*mark)(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
     weft_status (*wait)(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err); /* and frees it */
 
-    /* Host to device, device to host (synchronous), within the device, and fill with a 32-bit pattern. [required] */
+    /* Host to device (`from` is free again when it returns), device to host (synchronous), within the device, and fill
+     * with a 32-bit pattern. [main] [hot] [required] */
     weft_status (*write)(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                          weft_error *err);
     weft_status (*read)(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);
@@ -248,7 +251,7 @@ typedef struct weft_device_plugin {
                         weft_error *err);
     weft_status (*fill)(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
                         weft_error *err);
-    /* to (n, dtype_to) = from (n, dtype_from), nearest even; among fp32, bf16, fp16. */
+    /* to (n, dtype_to) = from (n, dtype_from), nearest even; among fp32, bf16, fp16. [main] [hot] [required] */
     weft_status (*convert)(weft_device *device, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
                            int32_t dtype_from, int64_t n, weft_error *err);
 

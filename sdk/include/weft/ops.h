@@ -88,8 +88,8 @@ typedef struct weft_custom_op {
     uint32_t flags;
     const char *name;
     int32_t keeps_inputs, keeps_output;
-    weft_status (*forward)(const weft_custom_call *call, weft_error *err);  /* [hot] [required] */
-    weft_status (*backward)(const weft_custom_call *call, weft_error *err); /* [hot] [required] */
+    weft_status (*forward)(const weft_custom_call *call, weft_error *err);  /* [main] [hot] [required] */
+    weft_status (*backward)(const weft_custom_call *call, weft_error *err); /* [main] [hot] [required] */
 } weft_custom_op;
 
 /* B: rows of the leaf, T: its length, D: width. All [main]; callable inside `forward` only. */

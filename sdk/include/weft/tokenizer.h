@@ -21,12 +21,12 @@ typedef struct weft_tokenizer weft_tokenizer; /* the plugin's own */
 /* Receives n ids (encode) or n bytes (decode); called any number of times, in order. */
 typedef struct weft_ids_sink {
     void *context;
-    weft_status (*put)(void *context, const int32_t *ids, size_t n);
+    weft_status (*put)(void *context, const int32_t *ids, size_t n); /* [any-thread]: of the call that it is given to */
 } weft_ids_sink;
 
 typedef struct weft_text_sink {
     void *context;
-    weft_status (*put)(void *context, const char *bytes, size_t n);
+    weft_status (*put)(void *context, const char *bytes, size_t n); /* [any-thread]: of the call that it is given to */
 } weft_text_sink;
 
 typedef struct weft_tokenizer_info {
