@@ -1,5 +1,5 @@
 /* Files and overrides against key tables: who wins, what is refused, where paths start, what is written out again. */
-#include "helper.h"
+#include "loaded.h"
 
 #include <jansson.h>
 
@@ -21,23 +21,9 @@
 WEFT_KEYS(host_config, HOST_KEYS)
 WEFT_KEYS(plugin_config, PLUGIN_KEYS)
 
-static weft_error err;
-static weft_config *config;
 static host_config host;
 static plugin_config plugin;
 static const char *id;
-
-static void setup(void) {
-    const weft_error none = WEFT_ERROR_INIT;
-    scratch_enter();
-    err = none;
-    config = NULL;
-}
-
-static void teardown(void) {
-    weft_config_free(config);
-    scratch_leave();
-}
 
 static weft_status fill_all(void) {
     weft_status status = weft_config_fill(config, &host, "train", host_config_keys(), host_config_n_keys,
@@ -51,10 +37,7 @@ static weft_status fill_all(void) {
 }
 
 static weft_status load(const char *path, const char *const *overrides, size_t n) {
-    weft_status status = WEFT_OK;
-    weft_config_free(config);
-    config = NULL;
-    status = weft_config_load(&config, path, overrides, n, &err);
+    const weft_status status = load_config(path, overrides, n);
     return status == WEFT_OK ? fill_all() : status;
 }
 

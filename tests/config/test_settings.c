@@ -1,23 +1,9 @@
 /* The host's own keys: their defaults, and the rules across them. */
-#include "helper.h"
+#include "loaded.h"
 
 #include "config/settings.h"
 
-static weft_error err;
-static weft_config *config;
 static weft_settings settings;
-
-static void setup(void) {
-    const weft_error none = WEFT_ERROR_INIT;
-    scratch_enter();
-    err = none;
-    config = NULL;
-}
-
-static void teardown(void) {
-    weft_config_free(config);
-    scratch_leave();
-}
 
 /* text follows a [model] section with its path. */
 static weft_status load(const char *text) {
@@ -25,9 +11,7 @@ static weft_status load(const char *text) {
     weft_status status = WEFT_OK;
     (void)snprintf(whole, sizeof whole, "[model]\npath = m\n%s", text);
     write_text("run.ini", whole);
-    weft_config_free(config);
-    config = NULL;
-    status = weft_config_load(&config, "run.ini", NULL, 0, &err);
+    status = load_config("run.ini", NULL, 0);
     return status == WEFT_OK ? weft_settings_load(&settings, config, &err) : status;
 }
 
