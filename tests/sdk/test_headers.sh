@@ -1,6 +1,7 @@
 #!/bin/sh
-# Each public header stands alone, as C11, C17 and C++17, without a warning and without implicit padding; a plugin in
-# C++ has the same two exports; one source is a loadable plugin and a static one; a false claim of an SDK does not compile.
+# Each public header stands alone, as C11, C17 and C++17, without a warning and without implicit padding, and so do the
+# examples in their comments; functions have their tags; a plugin in C++ has the same two exports; one source is a
+# loadable plugin and a static one; a false claim of an SDK does not compile.
 set -eu
 source=${WEFT_SOURCE:?the source directory}
 include="-I$source/sdk/include"
@@ -11,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 fail() {
-    echo "FAILED: $1"
+    echo "FAILED: $1" >&2
     exit 1
 }
 
@@ -41,6 +42,30 @@ for header in "$source"/sdk/include/weft/*.h; do
 done
 [ "$n" -ge 14 ] || fail "only $n headers were found"
 echo "$n headers compile alone as C11, C17 and C++17"
+
+# The examples in the headers' comments, put together to one source: what an author copies must compile.
+example() { # example HEADER PATTERN: its indented lines, from one that matches on
+    sed -n "/^ \*     $2/,/^ \*\$/s/^ \*     //p" "$source/sdk/include/weft/$1.h" | grep . || fail "$1.h has no example"
+}
+{
+    echo '#include <weft/model.h>'
+    example keys '#define LION_KEYS'
+    example optimizer WEFT_HP
+    example optimizer WEFT_ELEMENTWISE
+    echo 'static weft_optimizer_plugin lion_table;'
+    example plugin WEFT_PLUGIN
+    echo 'const char *use(void);'
+    echo 'const char *use(void) { return lion_update.cpu != NULL ? lion_hp_fields : NULL; }'
+    echo 'typedef struct block { weft_weight *norm, *q_proj; } block;'
+    signature='weft_value forward(const weft_ops *ops, weft_graph *g, weft_value x, const block *layer, double eps)'
+    echo "$signature; $signature {"
+    example ops 'weft_value h'
+    echo '    return y; }'
+} > "$work/examples.c"
+cp "$work/examples.c" "$work/examples.cpp"
+$cc -std=c11 $strict -Wconversion $include -fsyntax-only "$work/examples.c" || fail "the headers' examples as C11"
+$cxx -std=c++17 $strict $include -fsyntax-only "$work/examples.cpp" || fail "the headers' examples as C++17"
+echo "the examples in the headers compile"
 
 exports() {
     nm -D --defined-only "$1" | awk '{print $3}' | sort | tr '\n' ' '

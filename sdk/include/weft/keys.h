@@ -7,7 +7,9 @@
  *     #define LION_KEYS(K)                                                                       \
  *         K(F64, lr,    "1e-4", "(0,1]", "",  WEFT_SAME, "Step size before the schedule.")       \
  *         K(F64, beta1, "0.9",  "[0,1)", "",  WEFT_SAME, "Interpolation of the update.")
- *     WEFT_KEYS(lion_config, LION_KEYS)     -> struct lion_config { double lr; double beta1; }, lion_config_keys()
+ *     WEFT_KEYS(lion_config, LION_KEYS)
+ *
+ * gives the struct lion_config { double lr; double beta1; } and the function lion_config_keys().
  *
  * Types and their C types (all 8 bytes, so the struct has no padding):
  *   I64   int64_t       a whole number; 4k, 2Ki, 1e6 are allowed

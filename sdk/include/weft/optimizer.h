@@ -7,13 +7,16 @@
  * that a replayed graph sees new values. Clip factor and skip live on the device as well; the body receives its
  * gradient already scaled.
  *
- *     WEFT_HP(lion_hp, float lr; float beta1; float beta2; float decay;)
+ *     WEFT_HP(lion_hp, float lr; float decay; float take1; float take2;)
  *
  *     WEFT_ELEMENTWISE(lion_update, lion_hp, 1,
- *         float d = hp->beta1 * s0 + (1 - hp->beta1) * g;
- *         s0 = hp->beta2 * s0 + (1 - hp->beta2) * g;
- *         w -= hp->lr * range->lr_scale * ((d > 0) - (d < 0) + range->decay * hp->decay * w);
+ *         float d = s0 + hp->take1 * (g - s0);
+ *         float sign = d > 0.0f ? 1.0f : (d < 0.0f ? -1.0f : 0.0f);
+ *         w -= hp->lr * range->lr_scale * (sign + range->decay * hp->decay * w);
+ *         s0 += hp->take2 * (g - s0);
  *     )
+ *
+ * with take = 1 - beta, which `prepare` forms in fp64: a beta near one loses digits in fp32 at every step.
  *
  * A body sees: w (the weight, assigned), g (the gradient, scaled), s0..s3 (state elements, assigned), range (const
  * weft_range *), hp (const NAME's struct *). Only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf. It is compiled
