@@ -40,10 +40,28 @@ const weft_item *weft_config_item(const weft_config *self, const char *section, 
     return NULL;
 }
 
-void weft_config_claim(weft_config *self, const char *section, const char *key) {
-    for (size_t i = 0; i < self->n_items; i++) {
-        if (is_item(&self->items[i], section, key)) self->items[i].claimed = true;
+bool weft_config_has_key(const weft_config *self, const char *section, const char *key) {
+    return weft_config_item(self, section, key) != NULL;
+}
+
+static bool is_declared(const weft_config *self, const char *section, const char *key) {
+    for (size_t i = 0; i < self->n_keys; i++) {
+        if (strcmp(self->keys[i].section, section) == 0 && strcmp(self->keys[i].row->name, key) == 0) return true;
     }
+    return false;
+}
+
+weft_status weft_config_claim(weft_config *self, const char *section, const weft_key *row, weft_error *err) {
+    weft_declared_key key = {NULL, row};
+    for (size_t i = 0; i < self->n_items; i++) {
+        if (is_item(&self->items[i], section, row->name)) self->items[i].claimed = true;
+    }
+    if ((row->flags & WEFT_REMOVED) != 0 || is_declared(self, section, row->name)) return WEFT_OK;
+    if (!weft_config_grow(&self->keys, self->n_keys, sizeof key)) return no_memory(err);
+    key.section = strdup(section);
+    if (key.section == NULL) return no_memory(err);
+    self->keys[self->n_keys++] = key;
+    return WEFT_OK;
 }
 
 static weft_status add_mention(weft_config *self, const char *section, const char *source, weft_error *err) {
@@ -189,8 +207,10 @@ void weft_config_free(weft_config *self) {
         free(self->entries[i].section);
         weft_value_free(&self->entries[i].value);
     }
+    for (size_t i = 0; i < self->n_keys; i++) free(self->keys[i].section);
     free(self->items);
     free(self->mentions);
+    free(self->keys);
     free(self->entries);
     free(self->name);
     free(self->home);

@@ -7,6 +7,8 @@
  *     weft_config_load(&config, "run.ini", overrides, n_overrides, &err);    reads; nothing is judged yet
  *     weft_settings_load(&settings, config, &err);                           the host's own keys
  *     weft_config_plugin(config, &id, "optimizer", "adamw", &err);           which plugin a section asks for
+ *     weft_config_declare(config, "optimizer", keys, n, stride, &err);       that plugin's keys, by name alone
+ *     weft_config_unknown(config, "optimizer", &err);                        a key that is none of them
  *     weft_config_fill(config, &lion, "optimizer", keys, n, stride, &err);   that plugin's keys
  *     weft_config_finish(config, &err);                                      what nobody declared is an error
  *
@@ -46,6 +48,22 @@ weft_status weft_config_sections(const weft_config *self, const char *const *sec
  * it must be given. */
 weft_status weft_config_plugin(weft_config *self, const char **out, const char *kind, const char *fallback,
                                weft_error *err);
+
+/* Notes that the section has these keys, and reads none of them. With it unknown keys can be told before any key is
+ * missed: a misspelt key is one that is missing. */
+weft_status weft_config_declare(weft_config *self, const char *section, const weft_key *keys, uint64_t n,
+                                uint32_t stride, weft_error *err);
+
+/* Refuses a key of the section that no table declared so far, with the nearest of those that one did. A misspelt
+ * `plugin` is told first: other keys may be unknown because of it. */
+weft_status weft_config_unknown(const weft_config *self, const char *section, weft_error *err);
+
+/* For a section whose plugin is not known, nor what keys it has: refuses a key that is close to a declared one which
+ * is not set. */
+weft_status weft_config_misspelt(const weft_config *self, const char *section, weft_error *err);
+
+/* True if the file or an override sets the key. */
+bool weft_config_has_key(const weft_config *self, const char *section, const char *key);
 
 /* out: the struct that the n rows of the table describe; untouched on error. The table must be sound: the host's are,
  * and weft_key_table_check has judged a plugin's. */

@@ -61,7 +61,8 @@ static weft_status fill_row(weft_config *self, const char *section, const weft_k
                               "and its plugin's must have names of their own",
                               section, row->name);
     }
-    weft_config_claim(self, section, row->name);
+    status = weft_config_claim(self, section, row, err);
+    if (status != WEFT_OK) return status;
     entry.item = weft_config_item(self, section, row->name);
     if ((row->flags & WEFT_REMOVED) != 0) {
         if (entry.item == NULL) return WEFT_OK;
@@ -76,6 +77,15 @@ static weft_status fill_row(weft_config *self, const char *section, const weft_k
     if (status != WEFT_OK) return status;
     status = add_entry(self, &entry, err);
     if (status != WEFT_OK) weft_value_free(&entry.value);
+    return status;
+}
+
+weft_status weft_config_declare(weft_config *self, const char *section, const weft_key *keys, uint64_t n,
+                                uint32_t stride, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (uint64_t i = 0; i < n && status == WEFT_OK; i++) {
+        status = weft_config_claim(self, section, row_at(keys, i, stride), err);
+    }
     return status;
 }
 
@@ -108,8 +118,8 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
     const char *value = item != NULL ? item->value : fallback;
     const weft_entry *before = weft_config_entry(self, kind, "plugin");
     weft_entry entry = {(char *)kind, NULL, {{0}, NULL}, item};
-    weft_status status = WEFT_OK;
-    weft_config_claim(self, kind, "plugin");
+    weft_status status = weft_config_claim(self, kind, plugin_row(false), err);
+    if (status != WEFT_OK) return status;
     if (before != NULL) {
         *out = before->value.text;
         return WEFT_OK;

@@ -30,32 +30,74 @@ static weft_status unknown_section(const weft_mention *mention, const char *cons
                           mention->section, *meant == '\0' ? "." : meant, list);
 }
 
+/* The declared key of its section that the item's is nearest to. */
+static weft_nearest nearest_key(const weft_config *self, const weft_item *item) {
+    weft_nearest near = {item->key, "", 0};
+    for (size_t i = 0; i < self->n_keys; i++) {
+        const weft_declared_key *key = &self->keys[i];
+        if (strcmp(key->section, item->section) == 0) weft_nearest_offer(&near, key->row->name, strlen(key->row->name));
+    }
+    return near;
+}
+
 /* "; did you mean warmup?", or "; [optimizer] has a key of that name." */
 static void advise_key(const weft_config *self, const weft_item *item, char *out, size_t size) {
-    weft_nearest near = {item->key, "", 0};
+    const weft_nearest near = nearest_key(self, item);
     const char *elsewhere = NULL;
-    for (size_t i = 0; i < self->n_entries; i++) {
-        const weft_entry *entry = &self->entries[i];
-        if (strcmp(entry->section, item->section) == 0) {
-            weft_nearest_offer(&near, entry->row->name, strlen(entry->row->name));
-        } else if (strcmp(entry->row->name, item->key) == 0) {
-            elsewhere = entry->section;
-        }
+    for (size_t i = 0; i < self->n_keys; i++) {
+        const weft_declared_key *key = &self->keys[i];
+        if (strcmp(key->section, item->section) != 0 && strcmp(key->row->name, item->key) == 0)
+            elsewhere = key->section;
     }
     weft_nearest_print(&near, out, size);
     if (*out == '\0' && elsewhere != NULL) (void)snprintf(out, size, "; [%s] has a key of that name.", elsewhere);
 }
 
-static weft_status unknown_key(const weft_config *self, const weft_item *item, weft_error *err) {
+/* more: what follows the list of keys. */
+static weft_status unknown_key(const weft_config *self, const weft_item *item, const char *more, weft_error *err) {
     char meant[96], list[1024] = "";
-    for (size_t i = 0; i < self->n_entries; i++) {
-        if (strcmp(self->entries[i].section, item->section) == 0) {
-            list_add(list, sizeof list, self->entries[i].row->name);
+    for (size_t i = 0; i < self->n_keys; i++) {
+        if (strcmp(self->keys[i].section, item->section) == 0) {
+            list_add(list, sizeof list, self->keys[i].row->name);
         }
     }
     advise_key(self, item, meant, sizeof meant);
-    return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s Its keys are: %s", item->source, item->section,
-                          item->key, *meant == '\0' ? "." : meant, list);
+    return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s Its keys are: %s%s", item->source,
+                          item->section, item->key, *meant == '\0' ? "." : meant, list, more);
+}
+
+static bool is_unknown(const weft_item *item, const char *section) {
+    return !item->claimed && strcmp(item->section, section) == 0;
+}
+
+/* Whether the item seems to mean a declared key that is not set; key NULL: any one. */
+static bool means(const weft_config *self, const weft_item *item, const char *key) {
+    const weft_nearest near = nearest_key(self, item);
+    if (*near.best == '\0' || weft_config_has_key(self, item->section, near.best)) return false;
+    return key == NULL || strcmp(near.best, key) == 0;
+}
+
+weft_status weft_config_misspelt(const weft_config *self, const char *section, weft_error *err) {
+    static const char *const keys[] = {"plugin", NULL};
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < self->n_items; i++) {
+            const weft_item *item = &self->items[i];
+            if (is_unknown(item, section) && means(self, item, keys[k]))
+                return unknown_key(self, item, ", and those of its plugin", err);
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_config_unknown(const weft_config *self, const char *section, weft_error *err) {
+    const weft_item *first = NULL;
+    for (size_t i = self->n_items; i > 0; i--) {
+        const weft_item *item = &self->items[i - 1];
+        if (!is_unknown(item, section)) continue;
+        if (means(self, item, "plugin")) return unknown_key(self, item, "", err);
+        first = item;
+    }
+    return first != NULL ? unknown_key(self, first, "", err) : WEFT_OK;
 }
 
 weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n, weft_error *err) {
@@ -85,7 +127,7 @@ weft_status weft_config_finish(const weft_config *self, weft_error *err) {
     const weft_status status = check_sections(self, err);
     if (status != WEFT_OK) return status;
     for (size_t i = 0; i < self->n_items; i++) {
-        if (!self->items[i].claimed) return unknown_key(self, &self->items[i], err);
+        if (!self->items[i].claimed) return unknown_key(self, &self->items[i], "", err);
     }
     return WEFT_OK;
 }

@@ -100,8 +100,8 @@ static bool is_pin(const char *pin, size_t n) {
     return true;
 }
 
-static weft_status check_pins(const weft_settings *self, const weft_config *config, weft_error *err) {
-    const char *rest = *self->plugins.pin == '\0' ? NULL : self->plugins.pin;
+static weft_status check_pins(const weft_plugins_settings *self, const weft_config *config, weft_error *err) {
+    const char *rest = *self->pin == '\0' ? NULL : self->pin;
     const char *pin = NULL;
     size_t n = 0;
     while (weft_part_next(&rest, ',', &pin, &n)) {
@@ -123,7 +123,7 @@ static weft_status check_rules(weft_settings *self, const weft_config *config, w
     weft_status status = check_model(self, config, err);
     if (status == WEFT_OK) status = check_batches(self, config, err);
     if (status == WEFT_OK) status = check_schedule(self, config, err);
-    if (status == WEFT_OK) status = check_pins(self, config, err);
+    if (status == WEFT_OK) status = check_pins(&self->plugins, config, err);
     if (status == WEFT_OK) status = parse_interval(&self->eval_every, self->eval.every, "eval", config, err);
     if (status != WEFT_OK) return status;
     return parse_interval(&self->checkpoint_every, self->checkpoint.every, "checkpoint", config, err);
@@ -132,7 +132,17 @@ static weft_status check_rules(weft_settings *self, const weft_config *config, w
 weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err) {
     uint64_t n = 0;
     const weft_key *keys = plugins_rows(&n);
-    return weft_config_fill(config, out, "plugins", keys, n, (uint32_t)sizeof(weft_key), err);
+    const weft_status status = weft_config_fill(config, out, "plugins", keys, n, (uint32_t)sizeof(weft_key), err);
+    return status == WEFT_OK ? check_pins(out, config, err) : status;
+}
+
+weft_status weft_settings_declare(weft_config *config, weft_error *err) {
+    weft_settings_section table;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
+        status = weft_config_declare(config, table.section, table.keys, table.n, (uint32_t)sizeof(weft_key), err);
+    }
+    return status;
 }
 
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err) {

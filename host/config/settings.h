@@ -126,6 +126,9 @@ typedef struct weft_settings_section {
 /* The i-th section; false past the end. */
 bool weft_settings_table(weft_settings_section *out, size_t i);
 
+/* Declares the keys of all sections of the host, and reads none. */
+weft_status weft_settings_declare(weft_config *config, weft_error *err);
+
 /* Fills [plugins] alone: where plugins are, which can be asked before the other keys are judged. */
 weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err);
 

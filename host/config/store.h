@@ -21,6 +21,12 @@ typedef struct weft_mention {
     char *source;
 } weft_mention;
 
+/* A key that a table declares. */
+typedef struct weft_declared_key {
+    char *section;
+    const weft_key *row; /* its table outlives the config */
+} weft_declared_key;
+
 /* A declared key with its value. */
 typedef struct weft_entry {
     char *section;
@@ -37,6 +43,8 @@ struct weft_config {
     size_t n_items;
     weft_mention *mentions;
     size_t n_mentions;
+    weft_declared_key *keys; /* in the order of their tables; removed ones are none */
+    size_t n_keys;
     weft_entry *entries;
     size_t n_entries;
 };
@@ -44,15 +52,15 @@ struct weft_config {
 /* The item that counts, or NULL. */
 const weft_item *weft_config_item(const weft_config *self, const char *section, const char *key);
 
-/* Marks all items of a key as declared. */
-void weft_config_claim(weft_config *self, const char *section, const char *key);
+/* Notes a key as declared, and marks its items. */
+weft_status weft_config_claim(weft_config *self, const char *section, const weft_key *row, weft_error *err);
 
 const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key);
 
 /* "run.ini:14: [train] clip = -1 ", or with (its default) where no item is there. */
 void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size);
 
-/* items, mentions or entries with room for one more; false: no memory. */
+/* items, mentions, keys or entries with room for one more; false: no memory. */
 bool weft_config_grow(void *array, size_t n, size_t element);
 
 #endif

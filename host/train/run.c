@@ -3,6 +3,7 @@
 
 #include "plugin/call.h"
 #include "plugin/services.h"
+#include "train/names.h"
 
 #include <stdlib.h>
 
@@ -19,15 +20,8 @@ const char *weft_part_name(int32_t part) {
     return parts[part].kind;
 }
 
-/* A plugin that cannot be used is the fault of the line that asks for it. */
-static weft_status get_plugin(weft_run *run, int32_t index, const char *name, weft_error *err) {
-    weft_error why = WEFT_ERROR_INIT;
-    const char *kind = parts[index].kind;
-    const weft_status status = weft_plugins_get(run->plugins, &run->parts[index].loaded, kind, name, &why);
-    if (status == WEFT_OK) return WEFT_OK;
-    (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used: %s", why.text);
-    if (err != NULL) err->code = (int32_t)status;
-    return status;
+const char *weft_part_fallback(int32_t part) {
+    return parts[part].fallback;
 }
 
 weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err) {
@@ -41,7 +35,6 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     weft_plugin_call call;
     weft_part *part = &run->parts[index];
     weft_status status = weft_config_plugin(run->config, &name, parts[index].kind, parts[index].fallback, err);
-    if (status == WEFT_OK) status = get_plugin(run, index, name, err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
     part->config = calloc(1, (size_t)plugin->config_size + 1);
@@ -57,60 +50,6 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     return status;
 }
 
-/* The key's list is separated by commas, the registry's by colons, as in WEFT_PLUGIN_PATH. */
-static weft_status create_registry(weft_run *run, weft_error *err) {
-    weft_plugins_options options = {.pins = run->settings.plugins.pin};
-    weft_status status = WEFT_OK;
-    char *path = strdup(run->settings.plugins.path);
-    if (path == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for [plugins] path");
-    for (char *at = path; *at != '\0'; at++)
-        if (*at == ',') *at = ':';
-    options.path = path;
-    status = weft_plugins_create(&run->plugins, &options, err);
-    free(path);
-    return status;
-}
-
-/* The sections of the host and those of the parts, before anything in them is missed. */
-static weft_status check_sections(const weft_run *run, weft_error *err) {
-#define COUNT(section, LIST) +1
-    const char *names[WEFT_N_PARTS WEFT_SETTINGS_SECTIONS(COUNT)];
-#undef COUNT
-    weft_settings_section table;
-    size_t n = 0;
-    for (size_t i = 0; weft_settings_table(&table, i); i++) names[n++] = table.section;
-    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
-        size_t k = 0;
-        while (k < n && strcmp(names[k], parts[i].kind) != 0) k++;
-        if (k == n) names[n++] = parts[i].kind;
-    }
-    return weft_config_sections(run->config, names, n, err);
-}
-
-/* A plugin that the user asks for and that cannot be used; WEFT_OK: there is none, or it cannot be known. */
-static weft_status find_plugins(weft_run *run, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (weft_settings_load_plugins(&run->settings.plugins, run->config, NULL) != WEFT_OK) return WEFT_OK;
-    if (create_registry(run, NULL) != WEFT_OK) return WEFT_OK;
-    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
-        const char *name = NULL;
-        if (weft_config_plugin(run->config, &name, parts[i].kind, NULL, NULL) != WEFT_OK) continue;
-        status = get_plugin(run, i, name, err);
-    }
-    return status;
-}
-
-/* The host's keys. Where one is refused, a misspelt plugin is the better news: the key may be missing for the same
- * reason. */
-static weft_status load_settings(weft_run *run, weft_error *err) {
-    weft_error why = WEFT_ERROR_INIT;
-    weft_status status = weft_settings_load(&run->settings, run->config, err);
-    if (status == WEFT_OK) return create_registry(run, err);
-    if (status == WEFT_E_USER && find_plugins(run, &why) != WEFT_OK)
-        status = weft_error_set(err, (weft_status)why.code, "%s", why.text);
-    return status;
-}
-
 weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
                           uint32_t needs, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -118,11 +57,10 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
     run->host = weft_services();
     status = weft_config_load(&run->config, path, overrides, n_overrides, err);
-    if (status == WEFT_OK) status = check_sections(run, err);
-    if (status == WEFT_OK) status = load_settings(run, err);
+    if (status == WEFT_OK) status = weft_run_names(run, needs, err);
+    if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
-        const bool in_file = weft_config_has_section(run->config, parts[i].kind);
-        if (in_file || (needs & WEFT_NEEDS(i)) != 0) status = open_part(run, i, err);
+        if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     }
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
     if (status == WEFT_OK) *out = run;

@@ -40,7 +40,8 @@ typedef struct weft_run {
     weft_part parts[WEFT_N_PARTS];
 } weft_run;
 
-const char *weft_part_name(int32_t part); /* "model" */
+const char *weft_part_name(int32_t part);     /* "model" */
+const char *weft_part_fallback(int32_t part); /* the plugin that nobody has to name; NULL: it must be named */
 
 /* The kind's table of a loaded part: weft_run_table(run, WEFT_PART_DATA, data). */
 #define weft_run_table(run, part, kind) weft_loaded_table((run)->parts[part].loaded, kind)

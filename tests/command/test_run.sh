@@ -264,6 +264,17 @@ check "no step to measure" exits 2 "$weft" profile run.ini --steps 0
 # ---- bad input
 check "no command" exits 2 "$weft" trian run.ini
 check "unknown key" says "did you mean beta1" "$weft" train run.ini optimizer.betal=0.9
+misspelt() { # misspelt FROM TO SENTENCE: run.ini with one edit; the misspelt key is told, not what it breaks
+    sed "s/$1/$2/" run.ini >edited.ini && ! cmp -s run.ini edited.ini || { echo "nothing was edited"; return 1; }
+    says "config check: edited.ini:$3" "$weft" config check edited.ini
+}
+check "before a rule across keys" misspelt "^global_batch" "global_bacth" "19: [train] has no key global_bacth; did you mean global_batch? Its keys are: steps"
+check "before a key that another one needs" misspelt "^schedule .*" "schedule = step\nstep_evry = 3" "23: [train] has no key step_evry; did you mean step_every?"
+check "before a key of the host that is missing" misspelt "^path   = model" "pth = model" "6: [model] has no key pth; did you mean path?"
+check "before a key of a plugin that is missing" misspelt "^path       =" "pth =" "13: [data] has no key pth; did you mean path?"
+check "before the plugin that is missing" misspelt "^plugin = llama" "pluign = llama" "5: [model] has no key pluign; did you mean plugin? Its keys are: path, start, plugin, and those of its plugin"
+check "before the keys of that plugin" misspelt "^plugin = adamw" "momentum = 0.9\npluign = sgd" "26: [optimizer] has no key pluign; did you mean plugin?"
+check "where plugins are searched" misspelt "^\[train\]" "[plugins]\npth = here\n[train]" "18: [plugins] has no key pth; did you mean path?"
 check "batches that do not divide" says "micro_batch" "$weft" train run.ini train.micro_batch=3
 check "context too long" says "train: command line: [data] context = 256 is longer than the model's 128" "$weft" train run.ini data.context=256 run.out=bad
 check "no validation row" says "train: command line: [data] validation = 60 takes" "$weft" train run.ini data.validation=60 run.out=bad

@@ -235,6 +235,35 @@ START_TEST(a_missing_plugin_is_asked_for) {
 }
 END_TEST
 
+/* The names alone, with nothing read: first with the plugin's keys, then without. */
+START_TEST(names_are_judged_before_values) {
+    write_text("run.ini", "[data]\nzzz = 1\ncontxt = 3\nsteps = 9\npluign = x\n");
+    ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
+    ck_assert_ok(weft_config_declare(config, "data", host_config_keys(), host_config_n_keys, sizeof(weft_key), &err));
+    ck_assert_ok(weft_config_misspelt(config, "data", &err));
+    ck_assert_int_eq(weft_config_plugin(config, &id, "data", NULL, &err), WEFT_E_USER);
+    ck_assert_int_eq(weft_config_misspelt(config, "data", &err), WEFT_E_USER);
+    ck_assert_says(err, "run.ini:5: [data] has no key pluign; did you mean plugin?");
+    ck_assert_says(err, "trainable, search, token, plugin, and those of its plugin");
+    ck_assert_ok(
+        weft_config_declare(config, "data", plugin_config_keys(), plugin_config_n_keys, sizeof(weft_key), &err));
+    ck_assert_int_eq(weft_config_unknown(config, "data", &err), WEFT_E_USER);
+    ck_assert_says(err, "run.ini:5: [data] has no key pluign; did you mean plugin?");
+    ck_assert_ok(weft_config_unknown(config, "train", &err));
+}
+END_TEST
+
+START_TEST(without_its_plugin_a_section_may_hold_keys_that_nobody_knows) {
+    write_text("run.ini", "[data]\nstep = 1\nsteps = 2\nzzz = 3\nclp = 4\n");
+    ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
+    ck_assert_ok(weft_config_declare(config, "data", host_config_keys(), host_config_n_keys, sizeof(weft_key), &err));
+    ck_assert_int_eq(weft_config_misspelt(config, "data", &err), WEFT_E_USER);
+    ck_assert_says(err, "run.ini:5: [data] has no key clp; did you mean clip?"); /* steps is set: step is its own */
+    ck_assert_int_eq(weft_config_unknown(config, "data", &err), WEFT_E_USER);
+    ck_assert_says(err, "run.ini:2: [data] has no key step; did you mean steps?");
+}
+END_TEST
+
 START_TEST(what_a_plugin_says_of_a_key_gets_its_place) {
     static const char *const overrides[] = {"train.clip=2"};
     static const struct {
@@ -465,6 +494,8 @@ int main(void) {
                         (int)(sizeof refused_overrides / sizeof *refused_overrides));
     tcase_add_test(tests, files_that_cannot_be_read_are_named);
     tcase_add_test(tests, a_missing_plugin_is_asked_for);
+    tcase_add_test(tests, names_are_judged_before_values);
+    tcase_add_test(tests, without_its_plugin_a_section_may_hold_keys_that_nobody_knows);
     tcase_add_test(tests, what_a_plugin_says_of_a_key_gets_its_place);
     tcase_add_test(tests, sections_can_be_judged_before_any_key);
     tcase_add_test(tests, rules_across_keys_name_the_value);
