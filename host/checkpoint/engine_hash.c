@@ -5,6 +5,7 @@
 
 #include "checkpoint/hash.h"
 #include "model/region.h"
+#include "plugin/enter.h"
 
 #include <stdlib.h>
 
@@ -46,7 +47,7 @@ weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error
     weft_status status = weft_hash_start(&self.hash, err);
     self.staging = malloc(WEFT_REGION_PIECE * sizeof *self.staging);
     if (self.staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to hash the run");
-    if (status == WEFT_OK) status = engine->kernels->synchronize(engine->device, NULL, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     if (status == WEFT_OK) status = put_region(&self, "parameter", engine->parameters.ref, false, err);
     for (int64_t i = 0; engine->spec.training && i < engine->n_states && status == WEFT_OK; i++)
         status = put_region(&self, engine->states[i].name, engine->state[i].ref, true, err);

@@ -5,6 +5,7 @@
 #include "checkpoint/path.h"
 #include "checkpoint/record.h"
 #include "model/weights.h"
+#include "plugin/enter.h"
 #include "train/compute.h"
 
 #include <stdlib.h>
@@ -81,8 +82,8 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
     weft_status status = WEFT_OK;
     engine->updates = updates;
     for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
-        status = engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, words, err);
-        if (status == WEFT_OK) status = engine->kernels->synchronize(engine->device, NULL, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0, words);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
         if (status == WEFT_OK)
             status = restore_file(engine, path, engine->states[i].name, engine->state[i].ref, true, inexact,
                                   "start at zero", err);

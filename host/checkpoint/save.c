@@ -9,6 +9,7 @@
 #include "model/convert.h"
 #include "model/region.h"
 #include "model/weights.h"
+#include "plugin/enter.h"
 #include "report/file.h"
 
 #include <errno.h>
@@ -242,7 +243,8 @@ weft_status weft_checkpoint_save(const weft_engine *engine, const char *director
         .state = *state, .identities = *identities, .updates = engine->updates, .stored_dtype = engine->stored_dtype};
     weft_staging staging = {0};
     char name[64];
-    weft_status status = engine->kernels->synchronize(engine->device, NULL, err);
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
     if (status == WEFT_OK) status = choose_masters(engine, dtype, &record.masters, err);
     if (status == WEFT_OK) status = weft_staging_begin(&staging, directory, name, err);
@@ -275,7 +277,7 @@ weft_status weft_model_save(const weft_engine *engine, const char *directory, co
     weft_staging staging = {0};
     weft_status status = split(parent, &name, directory, err);
     if (status != WEFT_OK) return status;
-    status = engine->kernels->synchronize(engine->device, NULL, err);
+    WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     if (status == WEFT_OK) status = weft_staging_begin(&staging, parent, name, err);
     if (status == WEFT_OK) status = weft_space_check(parent, name, model_bytes(engine, dtype, text), err);
     if (status == WEFT_OK) status = write_model(engine, staging.path, dtype, text, err);

@@ -1,6 +1,7 @@
 /* host/command/generate.c: `weft generate`. */
 #include "command/cli.h"
 
+#include "plugin/enter.h"
 #include "report/bytes.h"
 #include "train/generate.h"
 #include "train/session.h"
@@ -46,8 +47,11 @@ static size_t n_ids(const generation *self) {
 
 static weft_status decode(const generation *self, weft_bytes *out, size_t n, weft_error *err) {
     const weft_text_sink sink = {out, put_text};
+    weft_status status = WEFT_OK;
     out->n = 0;
-    return self->text.plugin->decode(self->text.tokenizer, &sink, (const int32_t *)self->ids.data, n, 0, err);
+    WEFT_PLUGIN_CALL(status, self->text.plugin, decode, err, self->text.tokenizer, &sink,
+                     (const int32_t *)self->ids.data, n, 0);
+    return status;
 }
 
 /* Bytes at the end that are the beginning of a UTF-8 character: they wait for its rest. */
@@ -114,8 +118,9 @@ static weft_status encode_prompt(generation *self, weft_error *err) {
     const char *prompt = weft_args_value(self->args, "prompt");
     const weft_ids_sink sink = {&self->ids, put_ids};
     const size_t n = prompt != NULL ? strlen(prompt) : 0;
-    weft_status status =
-        self->text.plugin->encode(self->text.tokenizer, &sink, n > 0 ? prompt : "", n, self->text.prompt_flags, err);
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->text.plugin, encode, err, self->text.tokenizer, &sink, n > 0 ? prompt : "", n,
+                     self->text.prompt_flags);
     if (status == WEFT_OK && self->ids.n == 0)
         status = weft_error_set(err, WEFT_E_USER,
                                 "an empty prompt without a BOS gives the model nothing to go on from: give "

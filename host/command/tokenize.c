@@ -3,6 +3,7 @@
 
 #include "config/config.h"
 #include "plugin/call.h"
+#include "plugin/enter.h"
 #include "plugin/plugin.h"
 #include "plugin/services.h"
 #include "report/bytes.h"
@@ -64,7 +65,7 @@ static weft_status open_tokenizer(opened *self, const char *directory, weft_erro
 }
 
 static void close_tokenizer(opened *self) {
-    if (self->tokenizer != NULL) self->plugin->destroy(self->tokenizer);
+    if (self->tokenizer != NULL) WEFT_PLUGIN_TELL(self->plugin, destroy, self->tokenizer);
     weft_plugins_destroy(self->plugins);
 }
 
@@ -97,7 +98,9 @@ static weft_status encode(const opened *self, const weft_bytes *text, uint32_t h
     weft_bytes bytes = {NULL, 0, 0};
     const weft_ids_sink sink = {&bytes, put_ids};
     bool whole = true;
-    weft_status status = self->plugin->encode(self->tokenizer, &sink, text->n > 0 ? text->data : "", text->n, how, err);
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->plugin, encode, err, self->tokenizer, &sink, text->n > 0 ? text->data : "", text->n,
+                     how);
     if (status == WEFT_OK) {
         const int32_t *ids = (const int32_t *)(const void *)bytes.data;
         for (size_t i = 0; i < bytes.n / sizeof *ids && whole; i++) whole = printf(i == 0 ? "%d" : " %d", ids[i]) > 0;
@@ -135,8 +138,8 @@ static weft_status decode(const opened *self, const weft_bytes *text, weft_error
     const weft_text_sink sink = {&bytes, put_text};
     weft_status status = text->n > 0 ? parse_ids(&ids, text, err) : WEFT_OK;
     if (status == WEFT_OK)
-        status = self->plugin->decode(self->tokenizer, &sink, (const int32_t *)(const void *)ids.data,
-                                      ids.n / sizeof(int32_t), WEFT_DECODE_KEEP_SPECIAL, err);
+        WEFT_PLUGIN_CALL(status, self->plugin, decode, err, self->tokenizer, &sink,
+                         (const int32_t *)(const void *)ids.data, ids.n / sizeof(int32_t), WEFT_DECODE_KEEP_SPECIAL);
     if (status == WEFT_OK) status = written(bytes.n == 0 || fwrite(bytes.data, 1, bytes.n, stdout) == bytes.n, err);
     weft_bytes_free(&ids);
     weft_bytes_free(&bytes);

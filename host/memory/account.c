@@ -1,6 +1,8 @@
 /* host/memory/account.c: see account.h. */
 #include "memory/account.h"
 
+#include "plugin/enter.h"
+
 int64_t weft_account_total(const weft_account *account) {
     int64_t total = 0;
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) total += account->taken[i];
@@ -12,7 +14,7 @@ weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t
     weft_slot_ref slot = {0};
     weft_status status = WEFT_OK;
     if (bytes > 0) {
-        status = account->kernels->alloc(account->device, &slot.ref.buffer, bytes, err);
+        WEFT_PLUGIN_CALL(status, account->kernels, alloc, err, account->device, &slot.ref.buffer, bytes);
         if (status != WEFT_OK) return status;
         slot.bytes = bytes;
         account->taken[line] += bytes;
@@ -25,7 +27,7 @@ weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t
 void weft_account_give(weft_account *account, weft_slot_ref *slot, weft_account_line line) {
     const weft_slot_ref empty = {0};
     if (slot->ref.buffer != NULL) {
-        account->kernels->release(account->device, slot->ref.buffer);
+        WEFT_PLUGIN_TELL(account->kernels, release, account->device, slot->ref.buffer);
         account->taken[line] -= slot->bytes;
     }
     *slot = empty;

@@ -1,6 +1,8 @@
 /* host/model/builder.c: see builder.h. */
 #include "model/builder.h"
 
+#include "plugin/enter.h"
+
 #include <stdlib.h>
 
 struct weft_builder_ctx {
@@ -279,7 +281,8 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
                                   builder_table,
                                   builder_segment,
                                   builder_carry};
-    const weft_status status = declared->plugin->declare(declared->model, &builder, err);
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, declared->plugin, declare, err, declared->model, &builder);
     if (failed(&ctx)) return weft_error_set(err, (weft_status)ctx.first.code, "%s", ctx.first.text);
     return status;
 }

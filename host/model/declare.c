@@ -6,6 +6,7 @@
 
 #include "model/builder.h"
 #include "model/text.h"
+#include "plugin/enter.h"
 
 enum { CONFIG_LIMIT = 16 << 20 };
 
@@ -33,18 +34,11 @@ static weft_status check_whole(weft_declared *self, weft_error *err) {
     return WEFT_OK;
 }
 
-/* A plugin that fails without a word is at fault itself. */
-static weft_status plugin_failed(weft_status status, const char *function, weft_error *err) {
-    if (err != NULL && err->text[0] == '\0')
-        return weft_error_set(err, WEFT_E_PLUGIN, "the model plugin's %s failed without saying why", function);
-    return status;
-}
-
 static weft_status declare(weft_declared *self, weft_error *err) {
     const weft_status status = weft_builder_run(self, err);
-    if (status != WEFT_OK) return plugin_failed(status, "declare", err);
+    if (status != WEFT_OK) return status;
     self->info.struct_size = (uint32_t)sizeof self->info;
-    self->plugin->info(self->model, &self->info);
+    WEFT_PLUGIN_TELL(self->plugin, info, self->model, &self->info);
     return check_whole(self, err);
 }
 
@@ -65,9 +59,8 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
     }
     source.config_text = self->config_text;
     source.config_bytes = self->config_bytes;
-    status = plugin->create(&self->model, host, plugin_config, &source, err);
-    if (status != WEFT_OK) status = plugin_failed(status, "create", err);
-    else status = declare(self, err);
+    WEFT_PLUGIN_CALL(status, plugin, create, err, &self->model, host, plugin_config, &source);
+    if (status == WEFT_OK) status = declare(self, err);
 done:
     if (status == WEFT_OK) *out = self;
     else weft_declared_destroy(self);
@@ -90,7 +83,7 @@ static void parameter_clear(weft_parameter *parameter) {
 
 void weft_declared_destroy(weft_declared *declared) {
     if (declared == NULL) return;
-    if (declared->model != NULL) declared->plugin->destroy(declared->model);
+    if (declared->model != NULL) WEFT_PLUGIN_TELL(declared->plugin, destroy, declared->model);
     for (int32_t i = 0; i < declared->n_modules; i++) module_destroy(declared->modules[i]);
     for (int32_t i = 0; i < declared->n_parameters; i++) parameter_clear(&declared->parameters[i]);
     for (int32_t i = 0; i < declared->n_weights; i++) free(declared->weights[i]);

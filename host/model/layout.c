@@ -4,6 +4,8 @@
  * and every checkpoint agrees on the grid. */
 #include "model/layout.h"
 
+#include "plugin/enter.h"
+
 #include <stdlib.h>
 
 enum { GRID_MIN = 64, GRID_MAX = 16 << 10, PADDING_PERCENT = 2 };
@@ -61,9 +63,7 @@ static weft_status ask_policy(uint8_t *starts, const weft_declared *declared, co
     count_parameters(views, declared);
     job.modules = views;
     if (err != NULL) err->text[0] = '\0';
-    status = policy->units(host, policy_config, &job, starts, err);
-    if (status != WEFT_OK && err != NULL && err->text[0] == '\0')
-        status = weft_error_set(err, WEFT_E_PLUGIN, "the wrap policy failed without saying why");
+    WEFT_PLUGIN_CALL(status, policy, units, err, host, policy_config, &job, starts);
     for (int32_t m = 0; m < declared->n_modules && status == WEFT_OK; m++)
         if (starts[m] > 1)
             status =

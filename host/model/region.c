@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "plugin/enter.h"
 #include "plugin/services.h"
 
 static weft_ref place_of(const weft_region *self, int32_t parameter, int64_t first) {
@@ -74,11 +75,11 @@ static weft_status fill_through_staging(fill_job *job) {
         const piece *p = &job->pieces[i];
         status = job->source(job->context, p->parameter, p->first, p->n, staging, job->err);
         if (status == WEFT_OK)
-            status = self->kernels->write(self->device, NULL, place_of(self, p->parameter, p->first), staging,
-                                          p->n * (int64_t)sizeof(float), job->err);
+            WEFT_PLUGIN_CALL(status, self->kernels, write, job->err, self->device, NULL,
+                             place_of(self, p->parameter, p->first), staging, p->n * (int64_t)sizeof(float));
         if (status == WEFT_OK && p->padding > 0)
-            status = self->kernels->fill(self->device, NULL, place_of(self, p->parameter, p->first + p->n), 0,
-                                         p->padding, job->err);
+            WEFT_PLUGIN_CALL(status, self->kernels, fill, job->err, self->device, NULL,
+                             place_of(self, p->parameter, p->first + p->n), 0, p->padding);
     }
     free(staging);
     return status;
@@ -106,8 +107,8 @@ weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t
     const float *view = view_of(self, parameter, first);
     weft_status status = WEFT_OK;
     if (view == NULL)
-        status = self->kernels->read(self->device, NULL, staging, place_of(self, parameter, first),
-                                     n * (int64_t)sizeof(float), err);
+        WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, staging,
+                         place_of(self, parameter, first), n * (int64_t)sizeof(float));
     if (status == WEFT_OK) *out = view == NULL ? staging : view;
     return status;
 }

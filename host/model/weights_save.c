@@ -10,6 +10,7 @@
 #include "model/convert.h"
 #include "model/region.h"
 #include "model/safetensors.h"
+#include "plugin/enter.h"
 #include "model/text.h"
 #include "report/file.h"
 
@@ -194,6 +195,7 @@ static weft_status copy_generation(const weft_declared *declared, const char *di
 
 static weft_status job_create(save_job *job, const weft_region *region, int32_t dtype, bool trainable_only,
                               int64_t shard_bytes, const char *where, weft_error *err) {
+    weft_status status = WEFT_OK;
     memset(job, 0, sizeof *job);
     job->region = region;
     job->dtype = dtype;
@@ -203,7 +205,9 @@ static weft_status job_create(save_job *job, const weft_region *region, int32_t 
     job->narrow = malloc(WEFT_REGION_PIECE * sizeof(uint16_t));
     if (job->shards == NULL || job->staging == NULL || job->narrow == NULL) return no_memory(where, err);
     deal(job, shard_bytes);
-    return region->kernels->synchronize(region->device, NULL, err); /* before the host looks at its memory */
+    /* before the host looks at its memory */
+    WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL);
+    return status;
 }
 
 static void job_destroy(save_job *job) {

@@ -1,16 +1,14 @@
 /* host/plugin/call.c: see call.h. */
 #include "plugin/call.h"
 
-#include "plugin/crash.h"
-
 #include <stdbool.h>
 
 void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what) {
+    const weft_doing now = {loaded->plugin->kind, loaded->plugin->id, loaded->sha256, what};
     call->loaded = loaded;
     call->what = what;
-    (void)snprintf(call->doing, sizeof call->doing, "%s:%s %s", loaded->plugin->kind, loaded->plugin->id, what);
     weft_process_save(&call->saved);
-    weft_crash_doing(call->doing);
+    call->before = weft_crash_doing(now);
 }
 
 weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status status, weft_error *err) {
@@ -18,7 +16,7 @@ weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status statu
     const bool failed = status != WEFT_OK; /* then that is the news, and what it changed is put back silently */
     char when[64];
     weft_status changed = WEFT_OK;
-    weft_crash_doing(NULL);
+    (void)weft_crash_doing(call->before);
     (void)snprintf(when, sizeof when, "its %s ran", call->what);
     changed = weft_process_restore(&call->saved, when, failed ? NULL : err);
     if (failed && err != NULL && err->text[0] == '\0')

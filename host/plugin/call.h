@@ -10,17 +10,18 @@
 #ifndef WEFT_HOST_PLUGIN_CALL_H
 #define WEFT_HOST_PLUGIN_CALL_H
 
+#include "plugin/crash.h"
 #include "plugin/plugin.h"
 #include "plugin/process.h"
 
 typedef struct weft_plugin_call {
     const weft_loaded *loaded;
     const char *what;
-    char doing[160]; /* "optimizer:lion create" */
+    weft_doing before;
     weft_process saved;
 } weft_plugin_call;
 
-/* what: the slot's name. The two texts and *call must live until the end of the call. [main] */
+/* what: the slot's name, a text that lives as long as the process. [main] */
 void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what);
 
 /* status, err: the call's own; err is empty or has the sentence of its failure. Gives the failure; WEFT_E_PLUGIN where

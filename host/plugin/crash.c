@@ -1,9 +1,7 @@
 /* host/plugin/crash.c: see crash.h.
  *
  * The handler may call only what is safe in one: it looks addresses up in a picture of the mapped libraries that was
- * taken when the last plugin was loaded, puts the line together by hand and writes it. Where the crash lies in a
- * library (abort in libc, a product in oneDNN), the nearest word on the stack that points into a plugin names the
- * caller. The stack is read by process_vm_readv, which answers with an error where a plain read would crash again.
+ * taken when the last plugin was loaded, puts the line together by hand and writes it.
  */
 #include "plugin/crash.h"
 
@@ -12,13 +10,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #define MOST_OBJECTS 256
 #define MOST_FILES   64
-#define STACK_WORDS  4096
 
 typedef struct object {
     uintptr_t from, to;
@@ -35,7 +31,8 @@ static object objects[MOST_OBJECTS];
 static _Atomic size_t n_objects;
 static added files[MOST_FILES];
 static size_t n_files;
-static const char *_Atomic doing;
+static _Thread_local weft_doing doing;
+static const weft_doing *first; /* the record of the thread that installed the handlers */
 static _Atomic uint64_t current_step;
 static unsigned char handler_stack[65536];
 
@@ -90,8 +87,10 @@ void weft_crash_add(const char *sha256, const void *address) {
     take_picture();
 }
 
-void weft_crash_doing(const char *what) {
-    atomic_store(&doing, what);
+weft_doing weft_crash_doing(weft_doing now) {
+    const weft_doing before = doing;
+    doing = now;
+    return before;
 }
 
 void weft_crash_step(uint64_t step) {
@@ -120,11 +119,11 @@ static void put_number(line *out, uint64_t number) {
     put(out, digits + at);
 }
 
-static void put_object(line *out, const object *where) {
-    put(out, where->name);
-    if (where->sha256[0] == 0) return;
+static void put_hash(line *out, const char *sha256) {
+    char digits[13] = "";
+    strncpy(digits, sha256, sizeof digits - 1);
     put(out, " (sha256 ");
-    put(out, where->sha256);
+    put(out, digits);
     put(out, ")");
 }
 
@@ -137,32 +136,13 @@ static const object *object_at(uintptr_t address) {
     return NULL;
 }
 
-static void registers(uintptr_t *counter, uintptr_t *stack, const void *context) {
+static uintptr_t program_counter(const void *context) {
     const ucontext_t *state = context;
 #if defined(__x86_64__)
-    *counter = (uintptr_t)state->uc_mcontext.gregs[REG_RIP];
-    *stack = (uintptr_t)state->uc_mcontext.gregs[REG_RSP];
+    return (uintptr_t)state->uc_mcontext.gregs[REG_RIP];
 #elif defined(__aarch64__)
-    *counter = (uintptr_t)state->uc_mcontext.pc;
-    *stack = (uintptr_t)state->uc_mcontext.sp;
+    return (uintptr_t)state->uc_mcontext.pc;
 #endif
-}
-
-/* The plugin of the first word above the stack pointer that points into one. */
-static const object *caller_on_stack(uintptr_t stack) {
-    static uintptr_t words[STACK_WORDS];
-    size_t done = 0, i;
-    while (done < STACK_WORDS) { /* in small pieces: the stack may end soon */
-        struct iovec to = {words + done, 64 * sizeof *words}, from = {(void *)(stack + done * sizeof *words), 0};
-        from.iov_len = to.iov_len;
-        if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)to.iov_len) break;
-        done += 64;
-    }
-    for (i = 0; i < done; i++) {
-        const object *found = object_at(words[i]);
-        if (found != NULL && found->sha256[0] != 0) return found;
-    }
-    return NULL;
 }
 
 static const char *signal_name(int number) {
@@ -176,35 +156,33 @@ static const char *signal_name(int number) {
     }
 }
 
-/* "in FILE (sha256 ...), called from FILE (sha256 ...)" */
+/* "in FILE (sha256 ...), in KIND:ID SLOT": the plugin's hash stands once, behind its file if the crash lies in it. */
 static void put_place(line *out, const void *context) {
-    uintptr_t counter = 0, stack = 0;
-    const object *where = NULL, *caller = NULL;
-    registers(&counter, &stack, context);
-    where = object_at(counter);
-    if (where == NULL || where->sha256[0] == 0) caller = caller_on_stack(stack);
+    const object *where = object_at(program_counter(context));
+    const weft_doing *now = doing.what != NULL || first == NULL ? &doing : first;
     put(out, "in ");
-    if (where != NULL) put_object(out, where);
-    if (where == NULL) put(out, "code of no known file");
-    if (caller != NULL) {
-        put(out, ", called from ");
-        put_object(out, caller);
+    put(out, where != NULL ? where->name : "code of no known file");
+    if (where != NULL && where->sha256[0] != 0) put_hash(out, where->sha256);
+    if (now->what == NULL) return;
+    put(out, ", in ");
+    if (now->kind != NULL) {
+        put(out, now->kind);
+        put(out, ":");
+        put(out, now->id);
+        put(out, " ");
     }
+    put(out, now->what);
+    if (now->sha256 != NULL && (where == NULL || where->sha256[0] == 0)) put_hash(out, now->sha256);
 }
 
 static void crash_handler(int number, siginfo_t *info, void *context) {
     line out = {{0}, 0};
-    const char *what = atomic_load(&doing);
     put(&out, "weft: signal ");
     put_number(&out, (uint64_t)number);
     put(&out, " (");
     put(&out, signal_name(number));
     put(&out, ") ");
     put_place(&out, context);
-    if (what != NULL) {
-        put(&out, ", in ");
-        put(&out, what);
-    }
     if (atomic_load(&current_step) != 0) {
         put(&out, ", step ");
         put_number(&out, atomic_load(&current_step));
@@ -227,6 +205,7 @@ void weft_crash_install(void) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | (int)SA_RESETHAND;
     (void)sigemptyset(&action.sa_mask);
     (void)sigaltstack(&stack, NULL);
+    first = &doing;
     take_picture();
     for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
 }

@@ -1,8 +1,11 @@
 /* host/plugin/crash.h: a crash names the file it happened in and what the host was doing.
  *
- *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in lion prepare, step 12
+ *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in optimizer:lion prepare
+ *     weft: signal 6 (abort) in libc.so.6, in optimizer:lion prepare (sha256 5d41402abc4b), step 12
  *
- * The record of what is being done is one text and one number, cheap enough to set before every call into a plugin.
+ * Where the crash lies in a library, the plugin that the host had called is the one to ask: the host knows which, and
+ * guesses nothing from the stack. The record of what is being done is cheap enough to set before every call into a
+ * plugin (enter.h).
  */
 #ifndef WEFT_HOST_CRASH_H
 #define WEFT_HOST_CRASH_H
@@ -12,9 +15,16 @@
 /* Handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, on a stack of their own. Once, early in main. [main] */
 void weft_crash_install(void);
 
-/* What the host is about to do, such as "optimizer:lion create". The text must live until the next call; NULL: nothing
- * worth naming. [main] [hot] */
-void weft_crash_doing(const char *what);
+/* All texts live as long as the process. */
+typedef struct weft_doing {
+    const char *kind, *id; /* "optimizer", "lion"; NULL: `what` says it all */
+    const char *sha256;    /* of the plugin's file; NULL: not known */
+    const char *what;      /* "prepare"; NULL: nothing worth naming */
+} weft_doing;
+
+/* What this thread is about to do; gives what it did, to put it back. A thread that never said counts as doing what the
+ * thread of weft_crash_install does. [any-thread] [hot] */
+weft_doing weft_crash_doing(weft_doing now);
 
 /* The optimizer step that runs; 0: none. [main] [hot] */
 void weft_crash_step(uint64_t step);

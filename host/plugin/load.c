@@ -1,7 +1,7 @@
 /* host/plugin/load.c: see load.h. The table of files is the process's, as the dynamic loader's own is. */
 #include "plugin/load.h"
 
-#include "plugin/crash.h"
+#include "plugin/enter.h"
 #include "plugin/kinds.h"
 #include "plugin/pins.h"
 #include "plugin/process.h"
@@ -112,13 +112,19 @@ static weft_status check_identity(const file_entry *entry, const void *mapped, w
 
 /* --- running its code --- */
 
+static weft_doing loading(const file_entry *entry) {
+    const weft_doing now = {NULL, NULL, entry->file.sha256, entry->doing};
+    return now;
+}
+
 static weft_status map_file(file_entry *entry, void **handle, weft_error *err) {
     weft_status status;
     weft_process saved;
+    weft_doing before;
     weft_process_save(&saved);
-    weft_crash_doing(entry->doing);
+    before = weft_crash_doing(loading(entry));
     *handle = dlopen(entry->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    weft_crash_doing(NULL);
+    (void)weft_crash_doing(before);
     status = weft_process_restore(&saved, "it was loaded", err);
     if (*handle == NULL) {
         return weft_error_set(err, WEFT_E_SYSTEM, "cannot be loaded: %s (it needs %s).", dlerror(),
@@ -131,12 +137,13 @@ static weft_status call_entry(file_entry *entry, const weft_plugin_list **list, 
     weft_plugin_entry_fn *function = NULL;
     weft_status status;
     weft_process saved;
+    weft_doing before;
     weft_error said = WEFT_ERROR_INIT;
     memcpy(&function, &symbol, sizeof function);
     weft_process_save(&saved);
-    weft_crash_doing(entry->doing);
+    before = weft_crash_doing(loading(entry));
     *list = function(weft_services(), &said);
-    weft_crash_doing(NULL);
+    (void)weft_crash_doing(before);
     status = weft_process_restore(&saved, "its entry ran", err);
     if (status == WEFT_OK && *list == NULL) {
         status =
@@ -146,7 +153,7 @@ static weft_status call_entry(file_entry *entry, const weft_plugin_list **list, 
     return status;
 }
 
-static void fill_plugins(file_entry *entry, const weft_plugin_list *list) {
+static weft_status fill_plugins(file_entry *entry, const weft_plugin_list *list, weft_error *err) {
     uint32_t i;
     for (i = 0; i < list->n_plugins; i++) {
         weft_loaded *out = &entry->file.plugins[i];
@@ -157,7 +164,9 @@ static void fill_plugins(file_entry *entry, const weft_plugin_list *list) {
         out->sdk = entry->file.note.sdk;
         out->min_sdk = entry->file.note.min_sdk;
         out->needed = entry->file.note.needed;
+        if (!weft_plugin_own(out)) return weft_error_set(err, WEFT_E_MEMORY, "no memory for its plugins.");
     }
+    return WEFT_OK;
 }
 
 /* From here on code of the plugin runs. */
@@ -175,8 +184,7 @@ static weft_status run_file(file_entry *entry, weft_error *err) {
     status = check_identity(entry, note, err);
     if (status == WEFT_OK) status = call_entry(entry, &list, symbol, err);
     if (status == WEFT_OK) status = weft_list_check(list, &entry->file.note, err);
-    if (status == WEFT_OK) fill_plugins(entry, list);
-    return status;
+    return status == WEFT_OK ? fill_plugins(entry, list, err) : status;
 }
 
 /* --- the whole way --- */

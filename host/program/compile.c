@@ -1,23 +1,17 @@
 /* host/program/compile.c: asking the strategy three times, and judging its answers before they are used.
  *
  * What a strategy says is a stranger's: counts and holdings are checked here, events by the checker. */
+#include "plugin/enter.h"
 #include "program/events.h"
 
 #include <stdlib.h>
-
-/* A failure without a sentence is the plugin's defect. */
-static weft_status blame(weft_status status, const char *question, weft_error *err) {
-    if (status == WEFT_OK || err == NULL || err->text[0] != '\0') return status;
-    return weft_error_set(err, WEFT_E_PLUGIN,
-                          "the strategy plugin failed in `%s` without saying why: report it to its author", question);
-}
 
 static weft_status ask_replicas(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                                 const void *config, weft_error *err) {
     int32_t replicas = 0;
     weft_status status = WEFT_OK;
     job->view.replicas = 0;
-    status = blame(strategy->replicas(host, config, &job->view, &replicas, err), "replicas", err);
+    WEFT_PLUGIN_CALL(status, strategy, replicas, err, host, config, &job->view, &replicas);
     if (status != WEFT_OK) return status;
     if (replicas < 1 || replicas > job->view.world)
         return weft_error_set(err, WEFT_E_PLUGIN,
@@ -56,7 +50,7 @@ static weft_status ask_placement(weft_job_spec *job, const weft_host *host, cons
     if (answer == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the placement of %d units", (int)job->view.n_units);
     for (int32_t u = 0; u < job->view.n_units; u++) answer[u].struct_size = (uint32_t)sizeof *answer;
-    status = blame(strategy->place(host, config, &job->view, answer, err), "place", err);
+    WEFT_PLUGIN_CALL(status, strategy, place, err, host, config, &job->view, answer);
     for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++)
         status = judge_placement(&answer[u], views[u].name, job->view.world, err);
     for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++) views[u].placement = answer[u];
@@ -91,7 +85,7 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
     if (status == WEFT_OK) status = weft_program_create(&program, job, err);
     if (status != WEFT_OK) return status;
     emitter.program = program;
-    status = blame(strategy->compile(host, strategy_config, &job->view, rank, &emitter, err), "compile", err);
+    WEFT_PLUGIN_CALL(status, strategy, compile, err, host, strategy_config, &job->view, rank, &emitter);
     if (status == WEFT_OK || program->out_of_memory) {
         const weft_status judged = judge_events(program, job, err);
         status = judged != WEFT_OK ? judged : status;

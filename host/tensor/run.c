@@ -2,6 +2,7 @@
  *
  * Nothing is allocated and nothing is decided here. Before each call its operands are resolved to refs, and each is
  * checked against the slot that it lies in. */
+#include "plugin/enter.h"
 #include "report/clock.h"
 #include "tensor/operators.h"
 
@@ -92,12 +93,19 @@ static weft_status resolve(const replay *run, const weft_operand *operand, weft_
     return WEFT_OK;
 }
 
+/* Whose code the call runs: an operator of the model's own, or a kernel of the device. */
+static const void *owner(const replay *run, const weft_call *call) {
+    const bool custom = call->kernel == &weft_kernel_custom || call->kernel == &weft_kernel_custom_backward;
+    return custom ? (const void *)run->graph->declared->plugin : (const void *)run->graph->spec.kernels;
+}
+
 static weft_status run_call(const replay *run, const weft_call *call, weft_error *err) {
     const weft_kernel_run kernel_run = {.kernels = run->graph->spec.kernels,
                                         .device = run->graph->spec.device,
                                         .stream = run->binding->stream,
                                         .past = run->binding->past};
     weft_kernel_args args = call->args;
+    weft_doing before;
     for (int32_t i = 0; i < call->n_operands; i++) {
         const weft_operand *operand = &run->pass->operands[call->operand + i];
         weft_ref ref = {0};
@@ -105,7 +113,8 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
         if (status != WEFT_OK) return status;
         memcpy((char *)&args + operand->field, &ref, sizeof ref);
     }
-    return call->kernel->invoke(&kernel_run, &args, err);
+    before = weft_plugin_enter(owner(run, call), call->kernel->name);
+    return weft_plugin_leave(before, call->kernel->invoke(&kernel_run, &args, err), err);
 }
 
 static weft_status time_call(const replay *run, const weft_call *call, weft_error *err) {
@@ -113,7 +122,8 @@ static weft_status time_call(const replay *run, const weft_call *call, weft_erro
     const weft_call_sink *sink = run->binding->sink;
     const double begin = weft_clock_seconds();
     weft_status status = run_call(run, call, err);
-    if (status == WEFT_OK) status = spec->kernels->synchronize(spec->device, run->binding->stream, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, spec->kernels, synchronize, err, spec->device, run->binding->stream);
     sink->ran(sink->context, run->graph, call, weft_clock_seconds() - begin);
     return status;
 }
@@ -131,8 +141,6 @@ static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_gr
         const weft_status status = binding->sink == NULL ? run_call(&run, call, &failure)
                                                          : time_call(&run, call, &failure);
         if (status == WEFT_OK) continue;
-        if (failure.text[0] == '\0')
-            (void)weft_error_set(&failure, status, "it failed without saying why, which is a defect of its plugin");
         name_call(&failure, &run, call);
         return weft_error_set(err, status, "%s", failure.text);
     }

@@ -2,6 +2,7 @@
 #include "train/blame.h"
 
 #include "model/convert.h"
+#include "plugin/enter.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const 
     values = malloc((size_t)(n * ((int64_t)sizeof *values + size)));
     if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to look for the first bad number");
     stored = values + n;
-    status = engine->kernels->read(engine->device, NULL, stored, binding->carry_out.ref, n * size, err);
+    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, stored, binding->carry_out.ref,
+                     n * size);
     if (status == WEFT_OK) (void)weft_convert(values, WEFT_F32, stored, engine->dtype, n);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (!isfinite(values[i]))
@@ -32,14 +34,14 @@ weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const 
 weft_status weft_blame_gradient(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     int64_t at = 0;
+    weft_status status = WEFT_OK;
     const char *name = "the gradient norm";
     for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
         double sum = 0.0;
         if (!engine->declared->parameters[i].trainable) continue;
-        if (engine->kernels->read(engine->device, NULL, &sum, weft_ref_at(engine->scalars.square_sums, 8 * at++), 8,
-                                  err) == WEFT_OK &&
-            !isfinite(sum))
-            name = engine->declared->parameters[i].name;
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &sum,
+                         weft_ref_at(engine->scalars.square_sums, 8 * at++), 8);
+        if (status == WEFT_OK && !isfinite(sum)) name = engine->declared->parameters[i].name;
     }
     return weft_error_set(err, WEFT_E_NUMERIC,
                           "step %llu: the gradient of %s is not finite (loss %.6g): lower the learning rate, or set "

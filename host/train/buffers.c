@@ -2,6 +2,7 @@
 #include "train/buffers.h"
 
 #include "model/weights.h"
+#include "plugin/enter.h"
 #include "train/compute.h"
 
 #include <stdlib.h>
@@ -114,7 +115,8 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
         *refs[i] = weft_ref_at(s->buffer.ref, at);
         at += sizes[i];
     }
-    if (status == WEFT_OK) status = engine->kernels->fill(engine->device, NULL, s->buffer.ref, 0, total / 4, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / 4);
     return status;
 }
 
@@ -124,12 +126,15 @@ static weft_status fill_table(weft_engine *engine, int32_t index, weft_error *er
     const int64_t rows = weft_engine_table_rows(&engine->spec), bytes = table_bytes(engine, index);
     float *values = malloc((size_t)bytes + 1);
     weft_status status = WEFT_OK;
+    weft_doing before;
     if (values == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the table %s", table->name);
-    status = table->fill(engine->declared->model, table->name, rows, values, err);
+    before = weft_plugin_enter(engine->declared->plugin, "position table");
+    status = weft_plugin_leave(before, table->fill(engine->declared->model, table->name, rows, values, err), err);
     if (status == WEFT_OK)
         status = weft_account_take(&engine->account, &engine->tables[index], bytes, WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
-        status = engine->kernels->write(engine->device, NULL, engine->tables[index].ref, values, bytes, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->tables[index].ref, values,
+                         bytes);
     free(values);
     return status;
 }
@@ -172,7 +177,8 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_account_take(&engine->account, &engine->ranges, ranges_bytes(engine), WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
-        status = engine->kernels->write(engine->device, NULL, engine->ranges.ref, rows, ranges_bytes(engine), err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->ranges.ref, rows,
+                         ranges_bytes(engine));
     free(rows);
     return status;
 }
@@ -241,7 +247,7 @@ static weft_status clear_states(weft_engine *engine, weft_error *err) {
     weft_status status = WEFT_OK;
     engine->updates = 0;
     for (int64_t i = 0; i < engine->n_states && words > 0 && status == WEFT_OK; i++)
-        status = engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, words, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0, words);
     return status;
 }
 

@@ -1,6 +1,8 @@
 /* host/train/compute.c: see compute.h. */
 #include "train/compute.h"
 
+#include "plugin/enter.h"
+
 #include <stdlib.h>
 
 /* Do products read a copy of this parameter? */
@@ -45,8 +47,8 @@ weft_status weft_compute_copy_refresh(const weft_engine *engine, bool trained_on
     for (int32_t i = 0; i < engine->declared->n_parameters && status == WEFT_OK; i++) {
         const weft_parameter *p = &engine->declared->parameters[i];
         if (!is_copied(engine, p) || (trained_only && !p->trainable)) continue;
-        status = engine->kernels->convert(engine->device, NULL, engine->compute_refs[i], engine->dtype,
-                                          engine->parameter_refs[i], WEFT_F32, p->numel, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, NULL, engine->compute_refs[i],
+                         engine->dtype, engine->parameter_refs[i], WEFT_F32, p->numel);
     }
     return status;
 }

@@ -2,6 +2,7 @@
 #include "train/engine.h"
 
 #include "plugin/call.h"
+#include "plugin/enter.h"
 #include "train/buffers.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static weft_status open_device(weft_engine *engine, weft_error *err) {
     status = weft_run_located(engine->run, WEFT_PART_DEVICE, weft_plugin_call_end(&call, status, err), err);
     if (status != WEFT_OK) return status;
     engine->device_info.struct_size = (uint32_t)sizeof engine->device_info;
-    engine->kernels->info(engine->device, &engine->device_info);
+    WEFT_PLUGIN_TELL(engine->kernels, info, engine->device, &engine->device_info);
     engine->account.kernels = engine->kernels;
     engine->account.device = engine->device;
     return WEFT_OK;
@@ -152,8 +153,8 @@ void weft_engine_close(weft_engine *engine) {
     close_stage(&engine->train);
     close_stage(&engine->evaluate);
     close_stage(&engine->generate);
-    if (engine->optimizer != NULL) engine->optimizer_plugin->destroy(engine->optimizer);
-    if (engine->device != NULL) engine->kernels->destroy(engine->device);
+    if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
+    if (engine->device != NULL) WEFT_PLUGIN_TELL(engine->kernels, destroy, engine->device);
     weft_layout_destroy(engine->layout);
     weft_declared_destroy(engine->declared);
     free(engine);

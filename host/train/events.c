@@ -1,7 +1,7 @@
 /* host/train/events.c: see events.h. One function per event kind. */
 #include "train/events.h"
 
-#include "plugin/crash.h"
+#include "plugin/enter.h"
 #include "train/bind.h"
 #include "train/blame.h"
 #include "train/compute.h"
@@ -12,8 +12,10 @@ static weft_status on_count(void *context, weft_error *err) {
     const weft_engine *engine = self->engine;
     weft_status status = weft_step_count(self, err);
     const double count = (double)self->count;
-    if (status != WEFT_OK) return status;
-    return engine->kernels->write(engine->device, NULL, engine->scalars.count, &count, sizeof count, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.count, &count,
+                         sizeof count);
+    return status;
 }
 
 static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -59,10 +61,13 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     const weft_ref leaf = weft_step_gradient(self, event->unit, slot).ref;
     const weft_add args = {
         .struct_size = (uint32_t)sizeof args, .a = sum, .b = leaf, .y = sum, .n = group->numel, .dtype = WEFT_F32};
+    weft_status status = WEFT_OK;
     if (self->stage->program->slots[slot].offset < 0) return WEFT_OK;
     weft_trace_use(self->trace, slot, 4 * group->numel);
-    if (event->leaf == 0) return engine->kernels->copy(engine->device, NULL, sum, leaf, 4 * group->numel, err);
-    return engine->kernels->add(engine->device, NULL, &args, err);
+    if (event->leaf == 0)
+        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, sum, leaf, 4 * group->numel);
+    else WEFT_PLUGIN_CALL(status, engine->kernels, add, err, engine->device, NULL, &args);
+    return status;
 }
 
 static weft_status on_norm(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -80,7 +85,7 @@ static weft_status on_norm(void *context, const weft_event *event, const weft_ev
         args.out = weft_ref_at(engine->scalars.square_sums, 8 * clip.n++);
         if (slots->work >= 0)
             weft_trace_use(self->trace, slots->work, engine->kernels->square_sum_workspace(engine->device, &args));
-        status = engine->kernels->square_sum(engine->device, NULL, &args, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, square_sum, err, engine->device, NULL, &args);
     }
     clip.square_sums = engine->scalars.square_sums;
     clip.norm = engine->scalars.norm;
@@ -88,13 +93,15 @@ static weft_status on_norm(void *context, const weft_event *event, const weft_ev
     clip.skip = engine->scalars.skip;
     clip.count = engine->scalars.count;
     clip.clip = self->clip;
-    return status == WEFT_OK ? engine->kernels->clip(engine->device, NULL, &clip, err) : status;
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, clip, err, engine->device, NULL, &clip);
+    return status;
 }
 
 static weft_status update_group(weft_stepper *self, int32_t index, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_group *group = &engine->layout->groups[index];
     weft_update args = {.struct_size = (uint32_t)sizeof args};
+    weft_status status = WEFT_OK;
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
     args.weight = weft_ref_at(engine->parameters.ref, 4 * group->base);
     args.gradient = weft_ref_at(engine->gradients.ref, 4 * group->base);
@@ -105,7 +112,8 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
     args.coefficient = engine->scalars.coefficient;
     args.skip = engine->scalars.skip;
     args.n = group->numel;
-    return engine->kernels->update(engine->device, NULL, &args, err);
+    WEFT_PLUGIN_CALL(status, engine->kernels, update, err, engine->device, NULL, &args);
+    return status;
 }
 
 static weft_status on_step(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -116,16 +124,13 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     (void)event;
     (void)slots;
     if (self->count == 0) return WEFT_OK;
-    weft_crash_doing("optimizer prepare");
-    status = engine->optimizer_plugin->prepare(engine->optimizer, self->hp, &info, err);
+    WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, self->hp, &info);
     if (status == WEFT_OK)
-        status = engine->kernels->write(engine->device, NULL, engine->scalars.hp, self->hp,
-                                        engine->optimizer_plugin->hp_size(engine->optimizer), err);
-    weft_crash_doing("optimizer update");
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.hp, self->hp,
+                         engine->optimizer_plugin->hp_size(engine->optimizer));
     for (int32_t g = 0; g < engine->layout->n_trainable_groups && status == WEFT_OK; g++)
         status = update_group(self, g, err);
     if (status == WEFT_OK) status = weft_compute_copy_refresh(engine, true, err);
-    weft_crash_doing(NULL);
     return status;
 }
 

@@ -3,6 +3,8 @@
  * Without the cache each token's graphs cover the whole text. */
 #include "train/generate.h"
 
+#include "plugin/enter.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -49,8 +51,8 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     if (event->segment == 0) {
         const weft_slot_ref parts[] = {b.ids, b.starts, b.positions};
         for (int i = 0; i < 3 && status == WEFT_OK; i++)
-            status = engine->kernels->write(engine->device, NULL, parts[i].ref, self->places + i * self->length,
-                                            self->length * 4, err);
+            WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, parts[i].ref,
+                             self->places + i * self->length, self->length * 4);
     }
     if (status == WEFT_OK)
         status =
@@ -91,7 +93,8 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
         status =
             weft_program_execute(engine->generate.program, &engine->generate.job->spec, &table, self->trace, 0, err);
     if (status == WEFT_OK)
-        status = engine->kernels->read(engine->device, NULL, self->row, engine->logits.ref, 4 * n, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, self->row, engine->logits.ref,
+                         4 * n);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC,

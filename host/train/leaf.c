@@ -1,7 +1,7 @@
 /* host/train/leaf.c: see leaf.h. */
 #include "train/leaf.h"
 
-#include "plugin/crash.h"
+#include "plugin/enter.h"
 #include "report/clock.h"
 
 static weft_leaf_request leaf_request(const weft_stepper *self, int32_t leaf) {
@@ -20,7 +20,7 @@ weft_status weft_step_count(weft_stepper *self, weft_error *err) {
     for (int32_t m = 0; m < self->stage->program->leaves && status == WEFT_OK; m++) {
         const weft_leaf_request request = leaf_request(self, m);
         weft_leaf shape = {.struct_size = (uint32_t)sizeof shape};
-        status = self->data_plugin->shape(self->data, &shape, &request, err);
+        WEFT_PLUGIN_CALL(status, self->data_plugin, shape, err, self->data, &shape, &request);
         self->leaf_targets[m] = shape.n_targets;
         self->count += shape.n_targets;
         self->places += (int64_t)shape.rows * shape.length;
@@ -37,14 +37,12 @@ weft_status weft_step_load_leaf(weft_stepper *self, int32_t m, weft_slot_ref slo
                                           self->leaf.positions};
     weft_status status = WEFT_OK;
     if (self->leaf_now == m) return WEFT_OK;
-    weft_crash_doing("data leaf");
-    status = self->data_plugin->leaf(self->data, &self->leaf, &request, err);
-    weft_crash_doing(NULL);
+    WEFT_PLUGIN_CALL(status, self->data_plugin, leaf, err, self->data, &self->leaf, &request);
     self->data_seconds += weft_clock_seconds() - begin;
     for (int i = 0; i < WEFT_LEAF_PARTS && status == WEFT_OK; i++) {
         const int64_t at = weft_leaf_part_offset(self->leaf.rows, self->leaf.length, i);
-        status = engine->kernels->write(engine->device, NULL, weft_ref_at(slot.ref, at), parts[i],
-                                        (int64_t)self->leaf.rows * self->leaf.length * 4, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, weft_ref_at(slot.ref, at), parts[i],
+                         (int64_t)self->leaf.rows * self->leaf.length * 4);
     }
     self->leaf_now = status == WEFT_OK ? m : -1;
     return status;

@@ -1,7 +1,7 @@
 /* host/train/names.h: the names in a configuration, judged before any value is: sections, plugins, keys.
  *
- * A misspelt name is a key that is missing or a rule that is broken elsewhere; told first, it is told as what it is. The
- * keys of a section are known once its plugin is, so the plugins are loaded here. */
+ * A misspelt name is a key that is missing or a rule that is broken elsewhere; told first, it is told as what it is.
+ * The keys of a section are known once its plugin is, so the plugins are loaded here. */
 #ifndef WEFT_HOST_TRAIN_NAMES_H
 #define WEFT_HOST_TRAIN_NAMES_H
 

@@ -1,7 +1,7 @@
 /* host/train/roof.c: see roof.h. The device's extension does the measuring. */
 #include "train/roof.h"
 
-#include "plugin/crash.h"
+#include "plugin/enter.h"
 
 #include <weft/roof.h>
 
@@ -48,12 +48,13 @@ static weft_status measure_products(weft_roof *out, const weft_engine *engine, c
 
 weft_status weft_roof_measure(weft_roof *out, const weft_engine *engine, const weft_profile *profile, weft_error *err) {
     const weft_device_roof *device = NULL;
+    weft_doing before;
     weft_status status = find(&device, engine, err);
     memset(out, 0, sizeof *out);
-    weft_crash_doing("a device's roof");
-    if (status == WEFT_OK) status = device->peak(engine->device, &out->peak, engine->dtype, err);
+    if (status != WEFT_OK) return status;
+    before = weft_plugin_enter(engine->kernels, WEFT_DEVICE_ROOF);
+    status = device->peak(engine->device, &out->peak, engine->dtype, err);
     if (status == WEFT_OK) status = device->bandwidth(engine->device, &out->bandwidth, err);
     if (status == WEFT_OK) status = measure_products(out, engine, device, profile, err);
-    weft_crash_doing(NULL);
-    return status;
+    return weft_plugin_leave(before, status, err);
 }

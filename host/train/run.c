@@ -2,6 +2,7 @@
 #include "train/run.h"
 
 #include "plugin/call.h"
+#include "plugin/enter.h"
 #include "plugin/services.h"
 #include "train/names.h"
 
@@ -163,7 +164,7 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) {
         text.info.struct_size = (uint32_t)sizeof text.info;
-        text.plugin->info(text.tokenizer, &text.info);
+        WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);
         status = text_flags(&text, run, err);
     }
     if (status == WEFT_OK) *out = text;
@@ -172,6 +173,6 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
 }
 
 void weft_text_close(weft_text *text) {
-    if (text->plugin != NULL && text->tokenizer != NULL) text->plugin->destroy(text->tokenizer);
+    if (text->plugin != NULL && text->tokenizer != NULL) WEFT_PLUGIN_TELL(text->plugin, destroy, text->tokenizer);
     memset(text, 0, sizeof *text);
 }

@@ -3,6 +3,7 @@
 
 #include "launch/signals.h"
 #include "plugin/call.h"
+#include "plugin/enter.h"
 #include "report/clock.h"
 
 #include <math.h>
@@ -11,7 +12,9 @@
 static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                    weft_error *err) {
     const weft_text *with = job->context;
-    return with->plugin->encode(with->tokenizer, sink, text, bytes, with->document_flags, err);
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, with->plugin, encode, err, with->tokenizer, sink, text, bytes, with->document_flags);
+    return status;
 }
 
 weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
@@ -46,10 +49,10 @@ static weft_status open_data(weft_session *session, weft_error *err) {
     status = weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_end(&call, status, err), err);
     if (status != WEFT_OK) return status;
     session->data_info.struct_size = (uint32_t)sizeof session->data_info;
-    session->data_plugin->info(session->data, &session->data_info);
+    WEFT_PLUGIN_TELL(session->data_plugin, info, session->data, &session->data_info);
     for (int i = 0; i < 3; i++) {
         infos[i]->struct_size = (uint32_t)sizeof *infos[i];
-        session->data_plugin->split_info(session->data, splits[i], infos[i]);
+        WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
     }
     return WEFT_OK;
 }
@@ -120,7 +123,7 @@ void weft_session_close(weft_session *session) {
     if (session == NULL) return;
     weft_stepper_destroy(session->stepper);
     weft_engine_close(session->engine);
-    if (session->data != NULL) session->data_plugin->destroy(session->data);
+    if (session->data != NULL) WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
     weft_text_close(&session->text);
     weft_run_close(session->run);
     free(session);

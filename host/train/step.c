@@ -1,7 +1,7 @@
 /* host/train/step.c: see step.h. */
 #include "train/step.h"
 
-#include "plugin/crash.h"
+#include "plugin/enter.h"
 #include "train/blame.h"
 #include "train/events.h"
 #include "train/leaf.h"
@@ -15,8 +15,8 @@ static weft_status read_losses(weft_stepper *self, int32_t leaves, weft_error *e
     self->result.loss_sum = 0.0;
     for (int32_t m = 0; m < leaves && status == WEFT_OK; m++) {
         double loss = 0.0;
-        status = engine->kernels->read(engine->device, NULL, &loss, weft_ref_at(engine->scalars.losses, 8 * (int64_t)m),
-                                       8, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &loss,
+                         weft_ref_at(engine->scalars.losses, 8 * (int64_t)m), 8);
         self->result.loss_sum += loss;
     }
     return status;
@@ -50,7 +50,8 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     status = weft_step_run_events(self, stage, err);
     if (status == WEFT_OK) status = read_losses(self, stage->program->leaves, err);
     if (status == WEFT_OK)
-        status = engine->kernels->read(engine->device, NULL, &self->result.norm, engine->scalars.norm, 8, err);
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &self->result.norm,
+                         engine->scalars.norm, 8);
     if (status != WEFT_OK) return status;
     self->result.n_targets = self->count;
     self->result.n_places = self->places;

@@ -241,7 +241,7 @@ START_TEST(a_policy_that_fails_or_lies_is_named) {
     weft_layout *l = NULL;
     policy_status = WEFT_E_USER;
     ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);
-    ck_assert_says(err, "wrap policy failed without saying why");
+    ck_assert_says(err, "failed in its units and does not say why");
     policy_status = WEFT_OK;
     odd_start = 7;
     ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);

@@ -64,6 +64,9 @@ static int64_t sample_hp_size(const weft_optimizer *optimizer) {
 static weft_status sample_prepare(weft_optimizer *optimizer, void *hp, const weft_step_info *step, weft_error *err) {
     (void)optimizer;
     (void)err;
+#ifdef IN_PREPARE
+    IN_PREPARE;
+#endif
     ((sample_hp *)hp)->lr = (float)step->lr;
     return WEFT_OK;
 }

@@ -423,7 +423,7 @@ START_TEST(wrong_answers_of_a_strategy_are_refused) {
     answer_owner = 0;
     expect_blame("event 0, RECOMPUTE layers.0.attn leaf 0: a strategy emits no RECOMPUTE");
     answer_status = WEFT_E_PLUGIN;
-    expect_blame("`replicas` without saying why");
+    expect_blame("failed in its replicas and does not say why");
 }
 END_TEST
 

@@ -1,0 +1,44 @@
+/* host/plugin/enter.h: who is called, around every call into a plugin that call.h does not guard.
+ *
+ *     WEFT_PLUGIN_CALL(status, table, prepare, err, optimizer, hp, &info);
+ *         status = table->prepare(optimizer, hp, &info, err)
+ *     WEFT_PLUGIN_TELL(table, destroy, optimizer);
+ *         table->destroy(optimizer)
+ *
+ * A crash in between is told with the plugin's name and the slot's, and a failure without a sentence gets one that
+ * names them: it is the plugin's defect. The plugin is known by the table that is called through. Cheap enough for each
+ * kernel of a step.
+ */
+#ifndef WEFT_HOST_PLUGIN_ENTER_H
+#define WEFT_HOST_PLUGIN_ENTER_H
+
+#include "plugin/crash.h"
+#include "plugin/plugin.h"
+#include <stdbool.h>
+
+/* Notes whose table it is that plugin->table points to; the loader does so for all that it loads. *loaded must live as
+ * long as the process. False: no memory. [main] */
+bool weft_plugin_own(const weft_loaded *loaded);
+
+/* table: of the plugin that is called; one that nobody owns is an unknown plugin's. slot: a text that lives as long as
+ * the process. Gives what was being done before, for leave. [any-thread] [hot] */
+weft_doing weft_plugin_enter(const void *table, const char *slot);
+
+/* status, err: the call's own; err was empty before it. Gives the status; WEFT_E_PLUGIN where a failure brought no
+ * sentence. err may be NULL. [any-thread] [hot] */
+weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err);
+
+#define WEFT_PLUGIN_CALL(status, table, slot, err, ...)                                                                \
+    do {                                                                                                               \
+        const weft_doing before_ = weft_plugin_enter((table), #slot);                                                  \
+        (status) = weft_plugin_leave(before_, (table)->slot(__VA_ARGS__, (err)), (err));                               \
+    } while (0)
+
+#define WEFT_PLUGIN_TELL(table, slot, ...)                                                                             \
+    do {                                                                                                               \
+        const weft_doing before_ = weft_plugin_enter((table), #slot);                                                  \
+        (table)->slot(__VA_ARGS__);                                                                                    \
+        (void)weft_plugin_leave(before_, WEFT_OK, NULL);                                                               \
+    } while (0)
+
+#endif

@@ -1,0 +1,152 @@
+/* Plugins that fail in the middle of a run: without a sentence, and by ending the process. Each time the one that was
+ * called is named, and none that ran before it. */
+#include "plugin/workshop.h"
+#include "suite.h"
+
+#include "plugin/crash.h"
+#include "train/session.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+/* A run of one step with the model that comes with the project; optimizer: an id or a file. */
+static weft_status take_step(const char *optimizer, weft_error *err) {
+    char model[PATH_MAX], data[PATH_MAX], plugin[PATH_MAX + 30];
+    const char *overrides[] = {model,
+                               data,
+                               plugin,
+                               "model.plugin=llama",
+                               "data.document=line",
+                               "data.context=16",
+                               "train.steps=1",
+                               "train.global_batch=2"};
+    weft_session *session = NULL;
+    weft_step_result result;
+    weft_status status = WEFT_OK;
+    (void)snprintf(model, sizeof model, "model.path=%s/configs/chess/base", workshop_source());
+    (void)snprintf(data, sizeof data, "data.path=%s/configs/chess/heldout.txt", workshop_source());
+    (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", optimizer);
+    status =
+        weft_session_open(&session, NULL, overrides, sizeof overrides / sizeof overrides[0], WEFT_SESSION_PROFILE, err);
+    if (status == WEFT_OK) status = weft_session_start(session, err);
+    if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
+    if (status == WEFT_OK) status = weft_stepper_train(session->stepper, &result, 1, 0.01, 1.0, err);
+    weft_session_close(session);
+    return status;
+}
+
+/* --- a failure without a sentence --- */
+
+static weft_status fail_silently(void) {
+    return WEFT_E_DEVICE;
+}
+
+/* Puts fail_silently into a slot of a table that lies in a plugin's own, write-protected memory. Every slot that is
+ * tried returns a weft_status, and its arguments are of no interest. */
+static void break_slot(const char *kind, const char *id, size_t offset) {
+    const weft_plugins_options none = {NULL, NULL};
+    weft_status (*function)(void) = fail_silently;
+    weft_plugins *plugins = NULL;
+    const weft_loaded *loaded = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    uintptr_t slot = 0, page = 0;
+    ck_assert_int_eq(weft_plugins_create(&plugins, &none, &err), WEFT_OK);
+    ck_assert_msg(weft_plugins_get(plugins, &loaded, kind, id, &err) == WEFT_OK, "%s", err.text);
+    weft_plugins_destroy(plugins);
+    slot = (uintptr_t)loaded->plugin->table + offset;
+    page = slot & ~(uintptr_t)4095;
+    ck_assert_int_eq(mprotect((void *)page, slot + sizeof function - page, PROT_READ | PROT_WRITE), 0);
+    memcpy((void *)slot, &function, sizeof function);
+}
+
+#define BROKEN(kind, id, slot)                                                                                         \
+    { #kind, id, #slot, offsetof(weft_##kind##_plugin, slot) }
+static const struct {
+    const char *kind, *id, *slot;
+    size_t offset;
+} broken[] = {BROKEN(data, "text", create),       BROKEN(data, "text", shape),         BROKEN(data, "text", leaf),
+              BROKEN(device, "cpu", alloc),       BROKEN(device, "cpu", write),        BROKEN(device, "cpu", fill),
+              BROKEN(device, "cpu", matmul),      BROKEN(device, "cpu", attention),    BROKEN(device, "cpu", add),
+              BROKEN(device, "cpu", square_sum),  BROKEN(device, "cpu", clip),         BROKEN(device, "cpu", update),
+              BROKEN(device, "cpu", read),        BROKEN(optimizer, "adamw", prepare), BROKEN(tokenizer, "bpe", encode),
+              BROKEN(model, "llama", create),     BROKEN(model, "llama", declare),     BROKEN(policy, "block", units),
+              BROKEN(strategy, "single", compile)};
+
+START_TEST(a_failure_without_a_sentence_names_the_plugin) {
+    weft_error err = WEFT_ERROR_INIT;
+    char name[60], slot[120];
+    break_slot(broken[_i].kind, broken[_i].id, broken[_i].offset);
+    ck_assert_int_eq(take_step("adamw", &err), WEFT_E_PLUGIN);
+    ck_assert_int_eq(err.code, WEFT_E_PLUGIN);
+    (void)snprintf(name, sizeof name, "%s:%s ", broken[_i].kind, broken[_i].id);
+    (void)snprintf(slot, sizeof slot, "failed in its %s and does not say why, which is a defect of it",
+                   broken[_i].slot);
+    ck_assert_msg(strstr(err.text, name) != NULL && strstr(err.text, slot) != NULL, "%s", err.text);
+}
+END_TEST
+
+START_TEST(nothing_broken_is_no_failure) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(take_step("adamw", &err) == WEFT_OK, "%s", err.text);
+}
+END_TEST
+
+/* --- the end of the process --- */
+
+/* What a child says on stderr that takes a step with the sample optimizer. */
+static void child_says(char *out, size_t n, int *wait_status, const char *flags) {
+    const char *path = workshop_build("weft-optimizer-sample.so", flags, NULL);
+    int ends[2];
+    pid_t child;
+    size_t used = 0;
+    ssize_t got;
+    ck_assert_int_eq(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        (void)dup2(ends[1], STDERR_FILENO);
+        weft_crash_install();
+        _exit(take_step(path, NULL) == WEFT_OK ? 0 : 3);
+    }
+    (void)close(ends[1]);
+    while (used + 1 < n && (got = read(ends[0], out + used, n - 1 - used)) > 0) used += (size_t)got;
+    out[used] = 0;
+    (void)close(ends[0]);
+    ck_assert_int_eq(waitpid(child, wait_status, 0), child);
+}
+
+START_TEST(an_abort_in_a_step_names_the_plugin_that_was_called) {
+    char text[4096];
+    int status = 0;
+    child_says(text, sizeof text, &status, "-DIN_PREPARE='abort()'");
+    ck_assert_msg(strstr(text, "weft: signal 6 (abort) in libc.so.6, in optimizer:sample prepare (sha256 ") != NULL,
+                  "%s", text);
+    ck_assert_msg(strstr(text, "), step 1\n") != NULL, "%s", text);
+    ck_assert_ptr_null(strstr(text, "device")); /* whose kernels ran before */
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "wait status %x", (unsigned)status);
+}
+END_TEST
+
+/* A thread of a plugin's own never said what it does. */
+START_TEST(a_thread_counts_as_doing_what_the_main_thread_does) {
+    char text[4096];
+    int status = 0;
+    child_says(text, sizeof text, &status,
+               "-pthread -include pthread.h -DIN_PREPARE='pthread_t t; "
+               "pthread_create(&t, 0, (void *(*)(void *))abort, 0); pthread_join(t, 0)'");
+    ck_assert_msg(strstr(text, ", in optimizer:sample prepare (sha256 ") != NULL, "%s", text);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("fault");
+    TCase *tests = tcase_create("fault");
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
+    tcase_add_test(tests, nothing_broken_is_no_failure);
+    tcase_add_loop_test(tests, a_failure_without_a_sentence_names_the_plugin, 0,
+                        (int)(sizeof broken / sizeof broken[0]));
+    tcase_add_test(tests, an_abort_in_a_step_names_the_plugin_that_was_called);
+    tcase_add_test(tests, a_thread_counts_as_doing_what_the_main_thread_does);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
