@@ -3,6 +3,7 @@
 
 #include "plugin/crash.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 /* A device plugin's OpenMP reads its settings when it is loaded. By default its threads burn a core for milliseconds
@@ -16,5 +17,6 @@ static void settle_openmp(void) {
 int main(int argc, char **argv) {
     settle_openmp();
     weft_crash_install();
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a write that fails, and is told as one */
     return weft_cli_main(argc, argv);
 }

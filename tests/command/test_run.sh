@@ -261,6 +261,12 @@ check "and are counted" grep -q '"weight_pages": [1-9]' profile.txt
 check "more steps than the run has" exits 0 profile_quietly train.steps=1 --steps 3
 check "no step to measure" exits 2 "$weft" profile run.ini --steps 0
 
+# ---- a limit on the size of files
+limited() { # the write fails, and the process does not end of it
+    (ulimit -f 20 && "$weft" train run.ini run.out=limited)
+}
+check "a file that may not grow" says "File too large" limited
+
 # ---- bad input
 check "no command" exits 2 "$weft" trian run.ini
 check "unknown key" says "did you mean beta1" "$weft" train run.ini optimizer.betal=0.9
