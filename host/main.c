@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include "plugin/crash.h"
+#include "plugin/ending.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -15,8 +16,12 @@ static void settle_openmp(void) {
 }
 
 int main(int argc, char **argv) {
+    int status = 0;
     settle_openmp();
     weft_crash_install();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a write that fails, and is told as one */
-    return weft_cli_main(argc, argv);
+    weft_ending_guard();
+    status = weft_cli_main(argc, argv);
+    weft_ending_reached();
+    return status;
 }

@@ -93,6 +93,14 @@ weft_doing weft_crash_doing(weft_doing now) {
     return before;
 }
 
+weft_doing weft_crash_current(void) {
+    return doing.what != NULL || first == NULL ? doing : *first;
+}
+
+uint64_t weft_crash_current_step(void) {
+    return atomic_load(&current_step);
+}
+
 void weft_crash_step(uint64_t step) {
     atomic_store(&current_step, step);
 }
@@ -159,20 +167,20 @@ static const char *signal_name(int number) {
 /* "in FILE (sha256 ...), in KIND:ID SLOT": the plugin's hash stands once, behind its file if the crash lies in it. */
 static void put_place(line *out, const void *context) {
     const object *where = object_at(program_counter(context));
-    const weft_doing *now = doing.what != NULL || first == NULL ? &doing : first;
+    const weft_doing now = weft_crash_current();
     put(out, "in ");
     put(out, where != NULL ? where->name : "code of no known file");
     if (where != NULL && where->sha256[0] != 0) put_hash(out, where->sha256);
-    if (now->what == NULL) return;
+    if (now.what == NULL) return;
     put(out, ", in ");
-    if (now->kind != NULL) {
-        put(out, now->kind);
+    if (now.kind != NULL) {
+        put(out, now.kind);
         put(out, ":");
-        put(out, now->id);
+        put(out, now.id);
         put(out, " ");
     }
-    put(out, now->what);
-    if (now->sha256 != NULL && (where == NULL || where->sha256[0] == 0)) put_hash(out, now->sha256);
+    put(out, now.what);
+    if (now.sha256 != NULL && (where == NULL || where->sha256[0] == 0)) put_hash(out, now.sha256);
 }
 
 static void crash_handler(int number, siginfo_t *info, void *context) {

@@ -26,8 +26,12 @@ typedef struct weft_doing {
  * thread of weft_crash_install does. [any-thread] [hot] */
 weft_doing weft_crash_doing(weft_doing now);
 
+/* What this thread is doing. Safe in a signal handler. [any-thread] */
+weft_doing weft_crash_current(void);
+
 /* The optimizer step that runs; 0: none. [main] [hot] */
 void weft_crash_step(uint64_t step);
+uint64_t weft_crash_current_step(void); /* [any-thread] */
 
 /* The loader's: notes a file that was mapped at `address` (any address in it), and takes a new picture of all mapped
  * libraries. [main] */

@@ -137,6 +137,35 @@ START_TEST(a_thread_counts_as_doing_what_the_main_thread_does) {
 }
 END_TEST
 
+/* The program itself, with a plugin that ends it as if all were done. */
+START_TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
+    static const struct {
+        const char *flags, *sentence;
+    } rows[] = {{"-DIN_PREPARE='exit(0)'", "weft: optimizer:sample ended the process in its prepare, at step 1: its"},
+                {"-DIN_CREATE='exit(0)'", "weft: optimizer:sample ended the process in its create: its work is not"},
+                {"-DIN_ENTRY='exit(0)'", "weft: something ended the process in the load of "}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char name[64], command[4 * PATH_MAX], text[4096] = "";
+        FILE *said = NULL;
+        int status = 0;
+        (void)snprintf(name, sizeof name, "exit-%zu.so", i);
+        (void)snprintf(
+            command, sizeof command,
+            "%s/weft train /dev/null model.plugin=llama model.path=%s/configs/chess/base optimizer.plugin=%s "
+            "data.path=%s/configs/chess/heldout.txt data.context=16 data.document=line train.steps=1 "
+            "run.out=%s/out-%zu 2>&1 >%s/log",
+            getenv("WEFT_BUILD"), workshop_source(), workshop_build(name, rows[i].flags, NULL), workshop_source(),
+            scratch, i, scratch);
+        said = popen(command, "r");
+        ck_assert_ptr_nonnull(said);
+        (void)fread(text, 1, sizeof text - 1, said);
+        status = pclose(said);
+        ck_assert_msg(strstr(text, rows[i].sentence) != NULL, "%s", text);
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 1, "wait status %x: %s", (unsigned)status, text);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("fault");
     TCase *tests = tcase_create("fault");
@@ -147,6 +176,7 @@ int main(void) {
                         (int)(sizeof broken / sizeof broken[0]));
     tcase_add_test(tests, an_abort_in_a_step_names_the_plugin_that_was_called);
     tcase_add_test(tests, a_thread_counts_as_doing_what_the_main_thread_does);
+    tcase_add_test(tests, a_plugin_that_calls_exit_does_not_end_a_run_well);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
