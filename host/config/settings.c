@@ -121,8 +121,6 @@ static weft_status check_model(const weft_settings *self, const weft_config *con
 
 static weft_status check_rules(weft_settings *self, const weft_config *config, weft_error *err) {
     weft_status status = check_model(self, config, err);
-    if (status == WEFT_OK) status = check_batches(self, config, err);
-    if (status == WEFT_OK) status = check_schedule(self, config, err);
     if (status == WEFT_OK) status = check_pins(&self->plugins, config, err);
     if (status == WEFT_OK) status = parse_interval(&self->eval_every, self->eval.every, "eval", config, err);
     if (status != WEFT_OK) return status;
@@ -160,6 +158,9 @@ weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_err
 }
 
 weft_status weft_settings_for_steps(const weft_settings *self, const weft_config *config, weft_error *err) {
+    weft_status status = check_batches(self, config, err);
+    if (status == WEFT_OK) status = check_schedule(self, config, err);
+    if (status != WEFT_OK) return status;
     if (self->train.steps == WEFT_NONE_I64 && self->train.epochs == WEFT_NONE_F64) {
         return weft_config_reject(config, "train", "steps", err,
                                   "leaves the run without a length: set [train] steps, or epochs");

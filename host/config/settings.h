@@ -132,10 +132,11 @@ weft_status weft_settings_declare(weft_config *config, weft_error *err);
 /* Fills [plugins] alone: where plugins are, which can be asked before the other keys are judged. */
 weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err);
 
-/* Fills all sections of the host and holds the rules across their keys. */
+/* Fills all sections of the host and holds the rules across their keys, but those of training. */
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err);
 
-/* What training steps need, kept or not: one of [train] steps and epochs. */
+/* What training steps need, kept or not: batches that divide, a schedule that is whole, one of [train] steps and
+ * epochs. */
 weft_status weft_settings_for_steps(const weft_settings *self, const weft_config *config, weft_error *err);
 /* What only training needs: that, and [run] out. */
 weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err);

@@ -78,7 +78,7 @@ static weft_engine_spec engine_spec(const weft_session *session, weft_session_ki
     const weft_train_settings *keys = &session->run->settings.train;
     weft_engine_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
     spec.rows = (int32_t)keys->micro_batch;
-    spec.leaves = (int32_t)(keys->global_batch / keys->micro_batch);
+    spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
     spec.evaluate_rows = kind == WEFT_SESSION_EVALUATE || session->validation_info.rows > 0 ? spec.rows : 0;
     spec.n_lengths = session->data_info.n_lengths;
     memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);

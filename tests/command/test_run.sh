@@ -243,6 +243,14 @@ check "a schedule of one step" points 1 1
 check "a schedule of three steps" points 3 3
 check "a schedule of nine steps" points 5 9
 
+# ---- rules of training concern training alone
+sed '/^global_batch/d; s/^micro_batch.*/micro_batch = 4/' run.ini >micro.ini
+check "which train holds" says "is not a multiple of micro_batch = 4" "$weft" train micro.ini run.out=micro
+check "and eval does not" exits 0 "$weft" eval micro.ini model.path=one/model model.start=weights --json
+cp check.log micro.json
+check "eval of four rows at once" grep -q '"loss": [0-9]' micro.json
+check "nor does generate" exits 0 "$weft" generate micro.ini model.path=one/model model.start=weights --prompt "1. e4" --tokens 2
+
 # ---- where the time goes
 sed '/^out /d' run.ini >quiet.ini
 mkdir still

@@ -91,21 +91,35 @@ static const struct {
     {"[plugins]\npin = optimizer:lion=xyz\n", {"is no pin"}},
 };
 
+/* As a command does that trains. */
+static weft_status load_for_steps(const char *text) {
+    const weft_status status = load(text);
+    return status == WEFT_OK ? weft_settings_for_steps(&settings, config, &err) : status;
+}
+
 START_TEST(rules_are_held) {
-    ck_assert_int_eq(load(refused[_i].text), WEFT_E_USER);
+    ck_assert_int_eq(load_for_steps(refused[_i].text), WEFT_E_USER);
     for (int k = 0; k < 2 && refused[_i].says[k] != NULL; k++) ck_assert_says(err, refused[_i].says[k]);
 }
 END_TEST
 
 START_TEST(good_combinations_pass) {
-    static const char *const texts[] = {"[train]\nglobal_batch = 8\nmicro_batch = 2\n",
-                                        "[train]\nwarmup = 0.1\n",
-                                        "[train]\nwarmup = 1\n",
-                                        "[train]\nwarmup = 100\n",
+    static const char *const texts[] = {"[train]\nsteps = 1\nglobal_batch = 8\nmicro_batch = 2\n",
+                                        "[train]\nsteps = 1\nwarmup = 0.1\n",
+                                        "[train]\nsteps = 1\nwarmup = 1\n",
+                                        "[train]\nsteps = 1\nwarmup = 100\n",
                                         "[train]\nsteps = 10\nepochs = none\n",
-                                        "[run]\nseed = 9223372036854775807\n",
-                                        "[plugins]\npin = " PIN ", " PIN "\n"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ck_assert_ok(load(texts[i]));
+                                        "[train]\nsteps = 1\n[run]\nseed = 9223372036854775807\n",
+                                        "[train]\nsteps = 1\n[plugins]\npin = " PIN ", " PIN "\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) ck_assert_ok(load_for_steps(texts[i]));
+}
+END_TEST
+
+START_TEST(rules_of_training_do_not_concern_what_does_not_train) {
+    ck_assert_ok(load("[train]\nmicro_batch = 4\nschedule = step\n"));
+    ck_assert_int_eq(settings.train.micro_batch, 4);
+    ck_assert_int_eq(weft_settings_for_steps(&settings, config, &err), WEFT_E_USER);
+    ck_assert_says(err, "global_batch = 1 (its default) is not a multiple of micro_batch = 4");
 }
 END_TEST
 
@@ -181,6 +195,7 @@ int main(void) {
     tcase_add_test(tests, names_of_enums_stand_in_the_order_of_their_values);
     tcase_add_loop_test(tests, rules_are_held, 0, (int)(sizeof refused / sizeof *refused));
     tcase_add_test(tests, good_combinations_pass);
+    tcase_add_test(tests, rules_of_training_do_not_concern_what_does_not_train);
     tcase_add_test(tests, a_missing_model_path_is_said);
     tcase_add_test(tests, an_empty_model_path_is_named);
     tcase_add_test(tests, training_needs_a_length_and_a_place);
