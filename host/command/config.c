@@ -2,34 +2,52 @@
 #include "command/cli.h"
 #include "train/run.h"
 
-/* A file with [train] needs every part, given or by default; one without, for `weft generate` alone, only what it
- * names. */
-static weft_status open_run(weft_run **out, const weft_args *args, weft_error *err) {
+/* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
+static weft_status is_for_training(bool *trains, const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     weft_config *config = NULL;
-    uint32_t needs = 0;
     const weft_status status = weft_config_load(&config, weft_args_config(args), overrides, n, err);
-    if (status != WEFT_OK) return status;
-    if (weft_config_has_section(config, "train")) needs = WEFT_NEEDS_ALL;
+    if (status == WEFT_OK) *trains = weft_config_has_section(config, "train");
     weft_config_free(config);
+    return status;
+}
+
+static weft_status open_run(weft_run **out, const weft_args *args, uint32_t needs, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
     return weft_run_open(out, weft_args_config(args), overrides, n, needs, err);
 }
 
-static weft_exit check(const weft_args *args, weft_error *err) {
+/* Whether `weft train` has what it needs. */
+static weft_status check_training(const weft_args *args, weft_error *err) {
     weft_run *run = NULL;
-    weft_status status = open_run(&run, args, err);
-    if (status == WEFT_OK && weft_config_has_section(run->config, "train")) {
-        status = weft_settings_for_training(&run->settings, run->config, err);
-    }
-    if (status == WEFT_OK) (void)printf("%s: fine\n", weft_config_name(run->config));
+    weft_status status = open_run(&run, args, WEFT_NEEDS_ALL, err);
+    if (status == WEFT_OK) status = weft_settings_for_training(&run->settings, run->config, err);
+    weft_run_close(run);
+    return status;
+}
+
+static weft_exit check(const weft_args *args, weft_error *err) {
+    weft_error lacks = WEFT_ERROR_INIT;
+    weft_run *run = NULL;
+    bool trains = false;
+    weft_status status = is_for_training(&trains, args, err);
+    if (status == WEFT_OK && trains) status = check_training(args, err);
+    else if (status == WEFT_OK) status = open_run(&run, args, WEFT_NEEDS_TEXT, err);
+    if (status == WEFT_OK && trains) (void)printf("%s: fine for weft train\n", weft_args_config(args));
+    else if (status == WEFT_OK && check_training(args, &lacks) != WEFT_OK)
+        (void)printf("%s: fine for weft generate; for weft train something is missing: %s\n", weft_args_config(args),
+                     lacks.text);
     weft_run_close(run);
     return weft_exit_from(status);
 }
 
 static weft_exit explain(const weft_args *args, weft_error *err) {
     weft_run *run = NULL;
-    weft_status status = open_run(&run, args, err);
+    bool trains = false;
+    weft_status status = is_for_training(&trains, args, err);
+    if (status == WEFT_OK) status = open_run(&run, args, trains ? WEFT_NEEDS_ALL : 0, err);
     if (status == WEFT_OK) status = weft_config_explain(run->config, stdout, weft_args_has(args, "json"), err);
     weft_run_close(run);
     return weft_exit_from(status);
@@ -66,7 +84,8 @@ const weft_command weft_command_config_check = {"config check",
                                                 0,
                                                 0,
                                                 NULL,
-                                                NULL,
+                                                "A file with a section [train] has to hold what weft train needs; one "
+                                                "without, what weft generate needs.",
                                                 check};
 
 const weft_command weft_command_config_explain = {"config explain",

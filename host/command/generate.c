@@ -155,13 +155,11 @@ static bool read_options(weft_generate_options *out, const weft_args *args, weft
 static weft_exit run_generate(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
-    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
-                           WEFT_NEEDS(WEFT_PART_TOKENIZER) | WEFT_NEEDS(WEFT_PART_DEVICE);
     generation self = {.args = args, .json = weft_args_has(args, "json")};
     weft_generate_options options = {0};
     weft_status status = WEFT_OK;
     if (!read_options(&options, args, err)) return WEFT_EXIT_USAGE;
-    status = weft_run_open(&self.run, weft_args_config(args), overrides, n, needs, err);
+    status = weft_run_open(&self.run, weft_args_config(args), overrides, n, WEFT_NEEDS_TEXT, err);
     if (status == WEFT_OK) status = weft_text_open(&self.text, self.run, err);
     if (status == WEFT_OK) options.seed = (uint64_t)self.run->settings.run.seed;
     if (status == WEFT_OK) status = encode_prompt(&self, err);

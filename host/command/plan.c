@@ -142,7 +142,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     const char *const *overrides = weft_args_overrides(args, &n);
     const bool program = weft_args_has(args, "print-program");
     weft_session *session = NULL;
-    weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_TRAIN, err);
+    weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
     if (status == WEFT_OK && weft_args_has(args, "json")) print_json(session, program);
     else if (status == WEFT_OK) {
         print_model(session);

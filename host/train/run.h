@@ -25,6 +25,10 @@ typedef enum weft_part_kind {
 /* Masks of parts that a command needs. */
 #define WEFT_NEEDS(part) (1u << (part))
 #define WEFT_NEEDS_ALL   0xFFu
+/* What `weft generate` needs. */
+#define WEFT_NEEDS_TEXT                                                                                                \
+    (WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |                     \
+     WEFT_NEEDS(WEFT_PART_TOKENIZER) | WEFT_NEEDS(WEFT_PART_DEVICE))
 
 /* A loaded plugin and the struct that its keys filled. */
 typedef struct weft_part {

@@ -9,7 +9,7 @@
 typedef enum weft_session_kind {
     WEFT_SESSION_TRAIN = 0, /* training, and evaluation where there is validation */
     WEFT_SESSION_EVALUATE = 1,
-    WEFT_SESSION_PROFILE = 2 /* as TRAIN, but nothing will be written: [run] out may be missing */
+    WEFT_SESSION_PROFILE = 2 /* as TRAIN, but nothing will be written: [run] out may be missing; plan and profile */
 } weft_session_kind;
 
 typedef struct weft_session {

@@ -242,6 +242,8 @@ points() { # points N STEPS: each point of the schedule is shown once
 check "a schedule of one step" points 1 1
 check "a schedule of three steps" points 3 3
 check "a schedule of nine steps" points 5 9
+sed '/^out /d' run.ini >planned.ini
+check "plan without a place for results" exits 0 "$weft" plan planned.ini
 
 # ---- rules of training concern training alone
 sed '/^global_batch/d; s/^micro_batch.*/micro_batch = 4/' run.ini >micro.ini
