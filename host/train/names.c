@@ -1,6 +1,8 @@
 /* host/train/names.c: see names.h. */
 #include "train/names.h"
 
+#include "config/number.h"
+
 #include <stdlib.h>
 
 /* The sections of the host and those of the parts, before anything in them is missed. */
@@ -82,6 +84,38 @@ static weft_status check_keys(const weft_run *run, weft_error *err) {
     return status;
 }
 
+/* The id of the part's plugin: the loaded one, or the default of a part that this command leaves out. */
+static const char *part_id(const weft_run *run, int32_t part) {
+    const weft_loaded *loaded = run->parts[part].loaded;
+    return loaded != NULL ? loaded->plugin->id : weft_part_fallback(part);
+}
+
+/* name: n bytes, "kind:id". */
+static bool is_used(const weft_run *run, const char *name, size_t n) {
+    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
+        const char *kind = weft_part_name(i), *id = part_id(run, i);
+        const size_t at = strlen(kind);
+        if (id == NULL || n != at + 1 + strlen(id)) continue;
+        if (memcmp(name, kind, at) == 0 && name[at] == ':' && memcmp(name + at + 1, id, strlen(id)) == 0) return true;
+    }
+    return false;
+}
+
+/* A pin that holds nothing is a mistake: the plugin that it was meant for runs unpinned. */
+static weft_status check_pins_used(const weft_run *run, weft_error *err) {
+    const char *rest = *run->settings.plugins.pin == '\0' ? NULL : run->settings.plugins.pin;
+    const char *pin = NULL;
+    size_t n = 0;
+    while (weft_part_next(&rest, ',', &pin, &n)) {
+        const size_t name = strcspn(pin, "=");
+        if (is_used(run, pin, name)) continue;
+        return weft_config_reject(run->config, "plugins", "pin", err,
+                                  "pins %.*s, which this run does not use: take the pin out, or correct its name",
+                                  (int)(name < 100 ? name : 100), pin);
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
     weft_status status = check_sections(run, err);
     if (status == WEFT_OK) status = weft_settings_declare(run->config, err);
@@ -91,5 +125,6 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
     }
-    return status == WEFT_OK ? check_keys(run, err) : status;
+    if (status == WEFT_OK) status = check_keys(run, err);
+    return status == WEFT_OK ? check_pins_used(run, err) : status;
 }

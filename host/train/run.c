@@ -6,7 +6,9 @@
 #include "plugin/services.h"
 #include "train/names.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static const struct {
     const char *kind, *fallback;
@@ -152,6 +154,16 @@ static weft_status text_flags(weft_text *text, const weft_run *run, weft_error *
     return WEFT_OK;
 }
 
+/* Before files are missed in it. */
+static weft_status check_directory(const weft_run *run, const char *section, const char *path, weft_error *err) {
+    struct stat about;
+    if (*path == '\0') return WEFT_OK;
+    if (stat(path, &about) != 0)
+        return weft_config_reject(run->config, section, "path", err, "(%s): %s", path, strerror(errno));
+    if (S_ISDIR(about.st_mode)) return WEFT_OK;
+    return weft_config_reject(run->config, section, "path", err, "is no directory: give the one that holds the files");
+}
+
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err) {
     const weft_part *part = &run->parts[WEFT_PART_TOKENIZER];
     weft_text text = {0};
@@ -159,6 +171,9 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     weft_status status = WEFT_OK;
     text.plugin = weft_loaded_table(part->loaded, tokenizer);
     text.directory = run->settings.tokenizer.path[0] != '\0' ? run->settings.tokenizer.path : run->settings.model.path;
+    status = check_directory(run, "model", run->settings.model.path, err);
+    if (status == WEFT_OK) status = check_directory(run, "tokenizer", run->settings.tokenizer.path, err);
+    if (status != WEFT_OK) return status;
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
     status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_end(&call, status, err), err);

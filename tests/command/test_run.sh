@@ -271,6 +271,17 @@ check "and are counted" grep -q '"weight_pages": [1-9]' profile.txt
 check "more steps than the run has" exits 0 profile_quietly train.steps=1 --steps 3
 check "no step to measure" exits 2 "$weft" profile run.ini --steps 0
 
+# ---- pins
+pin=$(sha256sum "$WEFT_BUILD/plugins/weft-optimizer-adamw.so" | cut -c1-64)
+check "a pin that holds" exits 0 "$weft" config check run.ini plugins.pin="optimizer:adamw=$pin"
+check "a pin that does not" says "It is another build" "$weft" config check run.ini plugins.pin="device:cpu=$pin"
+{ cat run.ini && printf '[plugins]\npin = optimizer:adamw=%s, optimizer:adamv=%s\n' "$pin" "$pin"; } >pin.ini
+check "a pin of what nobody uses" says "pin.ini:36: [plugins] pin = optimizer:adamw=" "$weft" config check pin.ini
+check "is named" says "pins optimizer:adamv, which this run does not use" "$weft" config check pin.ini
+sed '/^\[optimizer\]/,/^lr/d' run.ini >short.ini
+check "the pin of a part that a command leaves out" exits 0 "$weft" generate short.ini model.path=one/model \
+    model.start=weights plugins.pin="optimizer:adamw=$pin" --prompt "1. e4" --tokens 1
+
 # ---- a limit on the size of files
 limited() { # the write fails, and the process does not end of it
     (ulimit -f 20 && "$weft" train run.ini run.out=limited)
@@ -299,6 +310,10 @@ check "a default that is too long" says "train: default.ini: by default, [data] 
 check "nothing to train" says "train: command line: [train] trainable = zzz cannot be used: 'zzz' is no parameter" "$weft" train run.ini train.trainable=zzz run.out=bad
 sed 's/= games.txt/= none.txt/' run.ini >none.ini
 check "no data" says "train: none.ini:13: [data] path = $dir/none.txt cannot be read" "$weft" train none.ini run.out=bad
+check "a directory that is not there" says "train: command line: [model] path = nothere ($dir/nothere): No such file or directory" "$weft" train run.ini model.path=nothere run.out=bad
+sed 's/= model$/= games.txt/' run.ini >file.ini
+check "a model that is a file" says "generate: file.ini:6: [model] path = games.txt is no directory" "$weft" generate file.ini
+check "nor a tokenizer's" says "train: command line: [tokenizer] path = nothere ($dir/nothere): No such file" "$weft" train run.ini tokenizer.path=nothere run.out=bad
 check "no model" says "train: command line: [model] path = \"\" names no directory" "$weft" train run.ini model.path= run.out=bad
 check "vocabularies that differ" says "vocabulary" "$weft" train run.ini run.out=bad \
     tokenizer.path="$WEFT_SOURCE/tests/golden/tokenizer/sp-bpe"
