@@ -229,6 +229,15 @@ static weft_status finish(trainer *self, weft_error *err) {
     return status;
 }
 
+/* Asked for, and never made. */
+static void warn_of_no_evaluation(const trainer *self) {
+    const weft_session *session = self->session;
+    if (self->evaluate_every == 0 || session->engine->evaluate.program != NULL) return;
+    weft_log(session->run->host, WEFT_LOG_WARN,
+             "[eval] every = %s, but [data] keeps no documents for validation: no evaluation is made",
+             session->run->settings.eval.every);
+}
+
 static weft_status run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_status status = weft_output_open(&self->output, session->run->settings.run.out, self->options->mode, err);
@@ -236,6 +245,7 @@ static weft_status run(trainer *self, weft_error *err) {
     if (status != WEFT_OK) return status;
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
+    warn_of_no_evaluation(self);
     status = weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
     if (status == WEFT_OK && !self->options->quiet) weft_train_header_print(session, stdout);
     if (status == WEFT_OK) weft_schedule_warn(session);

@@ -152,6 +152,17 @@ mkdir -p own && sed 's/^out .*/out = ./; s/= model$/= ..\/model/; s/= games.txt/
 check "an INI file in its own output" says "is read by this run" "$weft" train own/config.ini --overwrite
 check "stays as it is" cmp own/config.ini own.copy
 
+unmeasured() { # stderr alone
+    "$weft" train run.ini run.out=unmeasured train.steps=1 train.warmup=0 eval.every="$1" data.validation="$2" --quiet 2>&1 >/dev/null
+}
+check "evaluations that nothing is there for" sh -c 'grep -q "\[eval\] every = 50, but \[data\] keeps no documents for validation: no evaluation is made"' <<LOG
+$(unmeasured 50 none)
+LOG
+rm -rf unmeasured
+check "no word where none is asked for" [ -z "$(unmeasured none none)" ]
+rm -rf unmeasured
+check "nor where they are made" [ -z "$(unmeasured 50 6)" ]
+
 # ---- stop and go on: the same bits
 check "first half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=4
 check "whole" exits 0 "$weft" train run.ini run.out=whole train.schedule=constant train.steps=8
