@@ -176,7 +176,8 @@ weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stri
         status = check_row(row, stride, config_size, err);
         if (status == WEFT_OK) status = check_apart(keys, i, stride, err);
         if (status != WEFT_OK) {
-            const char *name = name_fault(row->name) == NULL ? row->name : "(no legal name)";
+            const bool shown = text_fault(row->name, false) == NULL && strlen(row->name) <= LONGEST_NAME;
+            const char *name = shown ? row->name : "(a name that cannot be printed)";
             return weft_error_prefix(err, "the key table's row %llu, %s: ", (unsigned long long)i, name);
         }
     }

@@ -109,11 +109,12 @@ weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *
     else if (access(single, F_OK) == 0) status = weft_safetensors_open(out, single, err);
     else if (access(index, F_OK) == 0) status = open_index(out, directory, index, err);
     else
-        status =
-            weft_error_set(err, WEFT_E_USER,
-                           "%s: holds neither model.safetensors nor model.safetensors.index.json; weights in other "
-                           "formats are made into such files by save_pretrained of transformers",
-                           directory);
+        status = weft_error_set(
+            err, WEFT_E_USER,
+            "%s: holds neither model.safetensors nor model.safetensors.index.json; weights in other "
+            "formats are made into such files by save_pretrained of transformers, and [model] start = fresh "
+            "begins without any",
+            directory);
     free(index);
     free(single);
     return status;

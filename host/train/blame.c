@@ -31,6 +31,34 @@ weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const 
     return status;
 }
 
+/* The leaf whose loss is not finite; 0 where only their sum is not. */
+static int32_t bad_leaf(const weft_stepper *self) {
+    const weft_engine *engine = self->engine;
+    for (int32_t m = 0; m < self->stage->program->leaves; m++) {
+        double loss = 0.0;
+        weft_status status = WEFT_OK;
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, NULL, engine->device, NULL, &loss,
+                         weft_ref_at(engine->scalars.losses, 8 * (int64_t)m), 8);
+        if (status == WEFT_OK && !isfinite(loss)) return m;
+    }
+    return 0;
+}
+
+weft_status weft_blame_head(const weft_stepper *self, weft_error *err) {
+    const weft_program *program = self->stage->program;
+    const int32_t head = self->engine->declared->n_segments - 1, leaf = bad_leaf(self);
+    const int32_t kind = self->step == 0 ? WEFT_EVENT_FORWARD : WEFT_EVENT_BACKWARD; /* which forms the loss */
+    char name[256] = "";
+    int32_t i = 0;
+    while (i < program->n_events &&
+           (program->events[i].kind != kind || program->events[i].segment != head || program->events[i].leaf != leaf))
+        i++;
+    if (i < program->n_events) weft_event_describe(name, sizeof name, &program->events[i], &self->stage->job->spec);
+    return weft_error_set(err, WEFT_E_NUMERIC,
+                          "step %llu, event %d, %s: the loss of %s is the first number that is not finite",
+                          (unsigned long long)self->step, (int)i, name, self->engine->declared->segments[head].name);
+}
+
 weft_status weft_blame_gradient(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     int64_t at = 0;

@@ -8,6 +8,9 @@
 weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
                              weft_error *err);
 
+/* After a loss that is not finite though every carry is. Always WEFT_E_NUMERIC: names the event that formed it. */
+weft_status weft_blame_head(const weft_stepper *self, weft_error *err);
+
 /* After a norm that is not finite. Always WEFT_E_NUMERIC: names the parameter of the highest segment whose gradient is
  * not, since backward came from there. */
 weft_status weft_blame_gradient(weft_stepper *self, weft_error *err);

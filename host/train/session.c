@@ -112,8 +112,22 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
     return status;
 }
 
+/* What the user can do where the device has too little memory. */
+static void advise_memory(const weft_session *session, weft_error *err) {
+    const weft_train_settings *keys = &session->run->settings.train;
+    const size_t n = err != NULL ? strlen(err->text) : 0;
+    if (err == NULL) return;
+    (void)snprintf(err->text + n, sizeof err->text - n,
+                   " Lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows what is taken.",
+                   (long long)keys->micro_batch,
+                   session->engine->spec.training && !keys->activation_checkpointing
+                       ? ", or set [train] activation_checkpointing = yes"
+                       : "");
+}
+
 weft_status weft_session_start(weft_session *session, weft_error *err) {
     weft_status status = weft_engine_allocate(session->engine, err);
+    if (status == WEFT_E_MEMORY) advise_memory(session, err);
     if (status == WEFT_OK)
         status = weft_stepper_create(&session->stepper, session->engine, session->data_plugin, session->data, err);
     return status;

@@ -28,9 +28,7 @@ static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
     self->find_culprit = true;
     status = weft_step_run_events(self, self->stage, err);
     self->find_culprit = false;
-    if (status == WEFT_OK)
-        status = weft_error_set(err, WEFT_E_NUMERIC, "%s is the first to give a number that is not finite",
-                                self->engine->declared->segments[self->engine->declared->n_segments - 1].name);
+    if (status == WEFT_OK) (void)weft_blame_head(self, err);
     if (self->step == 0) return weft_error_prefix(err, "evaluation: the loss is not finite; ");
     return weft_error_prefix(err, "step %llu: the loss is not finite; ", (unsigned long long)self->step);
 }

@@ -165,6 +165,13 @@ START_TEST(a_table_that_lies_is_refused) {
 }
 END_TEST
 
+START_TEST(a_name_that_is_the_hosts_is_shown) {
+    lie(9);
+    ck_assert_int_eq(check(), WEFT_E_PLUGIN);
+    ck_assert_says(err, "the key table's row 2, plugin: its name is the host's");
+}
+END_TEST
+
 START_TEST(a_table_of_the_wrong_shape_is_refused) {
     ck_assert_int_eq(weft_key_table_check(NULL, 3, sizeof *rows, 64, &err), WEFT_E_PLUGIN);
     ck_assert_int_eq(weft_key_table_check(rows, 1, 8, 64, &err), WEFT_E_PLUGIN);
@@ -211,6 +218,7 @@ int main(void) {
     tcase_add_test(tests, a_number_may_be_the_default_of_a_path);
     tcase_add_test(tests, all_tables_of_the_host_pass);
     tcase_add_loop_test(tests, a_table_that_lies_is_refused, 0, (int)(sizeof says / sizeof *says));
+    tcase_add_test(tests, a_name_that_is_the_hosts_is_shown);
     tcase_add_test(tests, a_table_of_the_wrong_shape_is_refused);
     tcase_add_test(tests, help_is_aligned_and_leaves_removed_keys_out);
     tcase_add_test(tests, long_help_goes_below);

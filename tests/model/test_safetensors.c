@@ -241,6 +241,7 @@ START_TEST(a_directory_without_weights_says_what_is_looked_for) {
     weft_safetensors *files = NULL;
     ck_assert_int_eq(weft_safetensors_open_directory(&files, scratch, &err), WEFT_E_USER);
     ck_assert_says(err, "neither model.safetensors nor model.safetensors.index.json");
+    ck_assert_says(err, "[model] start = fresh begins without any");
 }
 END_TEST
 

@@ -41,11 +41,10 @@ static weft_status fail_silently(void) {
     return WEFT_E_DEVICE;
 }
 
-/* Puts fail_silently into a slot of a table that lies in a plugin's own, write-protected memory. Every slot that is
- * tried returns a weft_status, and its arguments are of no interest. */
-static void break_slot(const char *kind, const char *id, size_t offset) {
+/* Puts the function that a pointer points to into a slot of a table, which lies in a plugin's own, write-protected
+ * memory. Where fail_silently is put every slot returns a weft_status, and its arguments are of no interest. */
+static void break_slot(const char *kind, const char *id, size_t offset, const void *function) {
     const weft_plugins_options none = {NULL, NULL};
-    weft_status (*function)(void) = fail_silently;
     weft_plugins *plugins = NULL;
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;
@@ -55,8 +54,15 @@ static void break_slot(const char *kind, const char *id, size_t offset) {
     weft_plugins_destroy(plugins);
     slot = (uintptr_t)loaded->plugin->table + offset;
     page = slot & ~(uintptr_t)4095;
-    ck_assert_int_eq(mprotect((void *)page, slot + sizeof function - page, PROT_READ | PROT_WRITE), 0);
-    memcpy((void *)slot, &function, sizeof function);
+    ck_assert_int_eq(mprotect((void *)page, slot + sizeof(void *) - page, PROT_READ | PROT_WRITE), 0);
+    memcpy((void *)slot, function, sizeof(void *));
+}
+
+static weft_status fail_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
+    (void)device;
+    (void)out;
+    (void)bytes;
+    return weft_error_set(err, WEFT_E_MEMORY, "There is no more.");
 }
 
 #define BROKEN(kind, id, slot)                                                                                         \
@@ -75,7 +81,8 @@ static const struct {
 START_TEST(a_failure_without_a_sentence_names_the_plugin) {
     weft_error err = WEFT_ERROR_INIT;
     char name[60], slot[120];
-    break_slot(broken[_i].kind, broken[_i].id, broken[_i].offset);
+    weft_status (*const function)(void) = fail_silently;
+    break_slot(broken[_i].kind, broken[_i].id, broken[_i].offset, &function);
     ck_assert_int_eq(take_step("adamw", &err), WEFT_E_PLUGIN);
     ck_assert_int_eq(err.code, WEFT_E_PLUGIN);
     (void)snprintf(name, sizeof name, "%s:%s ", broken[_i].kind, broken[_i].id);
@@ -88,6 +95,16 @@ END_TEST
 START_TEST(nothing_broken_is_no_failure) {
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(take_step("adamw", &err) == WEFT_OK, "%s", err.text);
+}
+END_TEST
+
+START_TEST(too_little_memory_says_what_to_lower) {
+    weft_status (*const function)(weft_device *, weft_buffer **, int64_t, weft_error *) = fail_alloc;
+    weft_error err = WEFT_ERROR_INIT;
+    break_slot("device", "cpu", offsetof(weft_device_plugin, alloc), &function);
+    ck_assert_int_eq(take_step("adamw", &err), WEFT_E_MEMORY);
+    ck_assert_str_eq(err.text, "There is no more. Lower [train] micro_batch (1 now) or [data] context, or set [train] "
+                               "activation_checkpointing = yes; weft plan shows what is taken.");
 }
 END_TEST
 
@@ -174,6 +191,7 @@ int main(void) {
     tcase_add_test(tests, nothing_broken_is_no_failure);
     tcase_add_loop_test(tests, a_failure_without_a_sentence_names_the_plugin, 0,
                         (int)(sizeof broken / sizeof broken[0]));
+    tcase_add_test(tests, too_little_memory_says_what_to_lower);
     tcase_add_test(tests, an_abort_in_a_step_names_the_plugin_that_was_called);
     tcase_add_test(tests, a_thread_counts_as_doing_what_the_main_thread_does);
     tcase_add_test(tests, a_plugin_that_calls_exit_does_not_end_a_run_well);

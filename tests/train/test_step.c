@@ -180,6 +180,7 @@ static float put(const weft_engine *engine, const char *name, float value) {
 static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
     for (int i = 0; i < N_BAD; i++) {
         float *before = state(rig), *after = NULL;
+        char event[80];
         const float old = put(rig->engine, bad[i].parameter, bad[i].value);
         weft_error err = WEFT_ERROR_INIT;
         weft_step_result result = {.loss_sum = -1.0};
@@ -188,6 +189,12 @@ static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
                       (int)status);
         ck_assert_msg(strncmp(err.text, "step 7: ", 8) == 0 && strstr(err.text, bad[i].named) != NULL, "%g in %s: %s",
                       (double)bad[i].value, bad[i].parameter, err.text);
+        if (strstr(bad[i].named, "gradient") == NULL) { /* and which event, the head's no less than the others */
+            (void)snprintf(event, sizeof event, "%s leaf 0: the ", bad[i].named);
+            ck_assert_msg(strncmp(err.text, "step 7: the loss is not finite; step 7, event ", 46) == 0 &&
+                              strstr(err.text, event) != NULL,
+                          "%s", err.text);
+        }
         ck_assert_double_eq(result.loss_sum, -1.0); /* untouched */
         (void)put(rig->engine, bad[i].parameter, old);
         after = state(rig);
