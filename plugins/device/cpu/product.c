@@ -17,6 +17,7 @@
 
 #define UNIT_M    24
 #define UNIT_N    48
+#define UNIT_K    2 /* bf16 is multiplied in pairs */
 #define TILE_M    (11 * UNIT_M)
 #define TILE_N    (8 * UNIT_N)
 #define PANEL_M   (44 * UNIT_M)      /* a tile whose a is read where it lies */
@@ -64,7 +65,7 @@ static tile tile_at(const product *p, const grid *g, int64_t i) {
     const int64_t k = i % g->k, n = i / g->k % g->n, m = i / g->k / g->n;
     const tile t = {cut_units(p->m, UNIT_M, g->m, m), cut_units(p->m, UNIT_M, g->m, m + 1),
                     cut_units(p->n, UNIT_N, g->n, n), cut_units(p->n, UNIT_N, g->n, n + 1),
-                    cpu_cut(p->k, g->k, k),           cpu_cut(p->k, g->k, k + 1)};
+                    cut_units(p->k, UNIT_K, g->k, k), cut_units(p->k, UNIT_K, g->k, k + 1)};
     return t;
 }
 
