@@ -1,4 +1,4 @@
-/* host/train/start.c: see start.h. */
+/* host/train/arrival.c: see arrival.h. */
 #include "train/arrival.h"
 
 #include "report/clock.h"
