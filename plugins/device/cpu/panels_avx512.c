@@ -76,16 +76,6 @@ INLINE void pack_along(uint32_t *slab, const panel_source *from, int64_t first, 
     }
 }
 
-/* All lanes, which lie side by side in fp32: rows are taken as they come, since they may come from far. */
-static void pack_across_f32(uint32_t *panel, int64_t room, const panel_source *from) {
-    const uint32_t *row = from->at;
-    int64_t k, i;
-    for (k = 0; k < from->k; k++, row += from->ld) {
-        uint32_t *out = panel + k * 16;
-        for (i = 0; i < from->lanes; i += 16) _mm512_storeu_si512(out + i * room, load_32(row + i, from->lanes - i));
-    }
-}
-
 /* Two slabs, or the last one, of bf16 lanes that lie side by side: two rows are shuffled into pairs. */
 static void pack_across_bf16(uint32_t *slab, int64_t room, const uint16_t *from, int64_t ld, int64_t lanes, int64_t k) {
     const __m512i low =
@@ -103,11 +93,10 @@ static void pack_across_bf16(uint32_t *slab, int64_t room, const uint16_t *from,
     }
 }
 
+/* In fp32 only lanes whose values lie side by side come here (panels_of). */
 static void pack_f32(uint32_t *panel, const panel_source *from) {
-    const int64_t room = panel_room(from->k);
     int64_t i;
-    if (!from->along) pack_across_f32(panel, room, from);
-    for (i = 0; from->along && i < from->lanes; i += 16) pack_along(panel + i * room, from, i, 1);
+    for (i = 0; i < from->lanes; i += 16) pack_along(panel + i * panel_room(from->k), from, i, 1);
 }
 
 static void pack_bf16(uint32_t *panel, const panel_source *from) {
