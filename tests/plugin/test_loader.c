@@ -557,31 +557,19 @@ END_TEST
 
 /* --- crashes --- */
 
+static int load_and_create(const char *path) {
+    weft_optimizer *optimizer = NULL;
+    const weft_plugin_file *file = NULL;
+    if (weft_plugin_file_load(&file, path, NULL, NULL) != WEFT_OK) return 3;
+    weft_crash_step(1204);
+    WEFT_PLUGIN_TELL((const weft_optimizer_plugin *)file->plugins[0].plugin->table, create, &optimizer, weft_services(),
+                     NULL, NULL);
+    return 4;
+}
+
 /* Loads a plugin whose create crashes, in a child; its words come back. */
 static void crash_in_child(char *out, size_t n, int *wait_status, const char *flags) {
-    const char *path = workshop_build("weft-optimizer-sample.so", flags, NULL);
-    int ends[2];
-    pid_t child;
-    size_t used = 0;
-    ssize_t got;
-    ck_assert_int_eq(pipe(ends), 0);
-    child = fork();
-    if (child == 0) {
-        weft_optimizer *optimizer = NULL;
-        const weft_plugin_file *file = NULL;
-        (void)dup2(ends[1], STDERR_FILENO);
-        weft_crash_install();
-        if (weft_plugin_file_load(&file, path, NULL, NULL) != WEFT_OK) _exit(3);
-        weft_crash_step(1204);
-        WEFT_PLUGIN_TELL((const weft_optimizer_plugin *)file->plugins[0].plugin->table, create, &optimizer,
-                         weft_services(), NULL, NULL);
-        _exit(4);
-    }
-    (void)close(ends[1]);
-    while (used + 1 < n && (got = read(ends[0], out + used, n - 1 - used)) > 0) used += (size_t)got;
-    out[used] = 0;
-    (void)close(ends[0]);
-    ck_assert_int_eq(waitpid(child, wait_status, 0), child);
+    workshop_child(out, n, wait_status, flags, load_and_create);
 }
 
 START_TEST(a_crash_names_the_culprit) {

@@ -8,8 +8,10 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "plugin/crash.h"
 #include "plugin/plugin.h"
 
 static inline const char *workshop_source(void) {
@@ -38,6 +40,29 @@ static inline const char *workshop_build(const char *name, const char *flags, co
                    workshop_source(), path);
     workshop_run(command);
     return path;
+}
+
+/* Builds the sample with these flags and lets a child do `body` with it, whose result is the child's exit status. What
+ * the child says on stderr comes back, with how it ended. */
+static inline void workshop_child(char *out, size_t n, int *wait_status, const char *flags,
+                                  int (*body)(const char *path)) {
+    const char *path = workshop_build("weft-optimizer-sample.so", flags, NULL);
+    int ends[2];
+    pid_t child;
+    size_t used = 0;
+    ssize_t got;
+    ck_assert_int_eq(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        (void)dup2(ends[1], STDERR_FILENO);
+        weft_crash_install();
+        _exit(body(path));
+    }
+    (void)close(ends[1]);
+    while (used + 1 < n && (got = read(ends[0], out + used, n - 1 - used)) > 0) used += (size_t)got;
+    out[used] = 0;
+    (void)close(ends[0]);
+    ck_assert_int_eq(waitpid(child, wait_status, 0), child);
 }
 
 #endif

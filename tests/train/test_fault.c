@@ -110,25 +110,13 @@ END_TEST
 
 /* --- the end of the process --- */
 
+static int take_one_step(const char *path) {
+    return take_step(path, NULL) == WEFT_OK ? 0 : 3;
+}
+
 /* What a child says on stderr that takes a step with the sample optimizer. */
 static void child_says(char *out, size_t n, int *wait_status, const char *flags) {
-    const char *path = workshop_build("weft-optimizer-sample.so", flags, NULL);
-    int ends[2];
-    pid_t child;
-    size_t used = 0;
-    ssize_t got;
-    ck_assert_int_eq(pipe(ends), 0);
-    child = fork();
-    if (child == 0) {
-        (void)dup2(ends[1], STDERR_FILENO);
-        weft_crash_install();
-        _exit(take_step(path, NULL) == WEFT_OK ? 0 : 3);
-    }
-    (void)close(ends[1]);
-    while (used + 1 < n && (got = read(ends[0], out + used, n - 1 - used)) > 0) used += (size_t)got;
-    out[used] = 0;
-    (void)close(ends[0]);
-    ck_assert_int_eq(waitpid(child, wait_status, 0), child);
+    workshop_child(out, n, wait_status, flags, take_one_step);
 }
 
 START_TEST(an_abort_in_a_step_names_the_plugin_that_was_called) {
