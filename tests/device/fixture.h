@@ -16,6 +16,8 @@
 
 #include <weft/device.h>
 
+#include "instruction_set.h"
+
 #define CANARY      64
 #define CANARY_BYTE 0x5A
 #define MAX_BUFFERS 24
@@ -61,6 +63,12 @@ static weft_device *make_device(int64_t threads) {
     return device;
 }
 
+static void check_instruction_set(void) {
+    weft_device_info info = {.struct_size = sizeof info};
+    table->info(devices[0], &info);
+    instruction_set_check(info.isa);
+}
+
 static void load_plugin(void) {
     const char *dir = getenv("WEFT_PLUGIN_PATH");
     weft_error err = WEFT_ERROR_INIT;
@@ -86,6 +94,7 @@ static void load_plugin(void) {
     ck_assert_str_eq(list->plugins->keys[0].name, "threads");
     table = list->plugins->table;
     for (i = 0; i < WAYS; i++) devices[i] = make_device(way_threads[i]);
+    check_instruction_set();
 }
 
 static void unload_plugin(void) {

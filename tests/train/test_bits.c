@@ -1,14 +1,19 @@
 /* tests/train/test_bits.c: what a training's numbers depend on, and what they do not.
  *
- * Threads, targets of weight zero and padding change no bit. How rows are cut into leaves and documents into rows
- * changes which kernels run over how many rows, and so last bits: there the numbers agree within a tolerance. */
+ * Threads (the device's and OpenMP's own), targets of weight zero and padding change no bit. How rows are cut into
+ * leaves and documents into rows changes which kernels run over how many rows, and so last bits: there the numbers
+ * agree within a tolerance. */
 #include "golden.h"
+#include "instruction_set.h"
 #include "suite.h"
 #include "train_rig.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
 
@@ -33,6 +38,7 @@ static trained train_with(const char *model, row_data *data, int32_t leaves, con
     trained out = {0};
     train_rig rig;
     train_rig_open(&rig, model, data, overrides, 5);
+    instruction_set_check(rig.engine->device_info.isa);
     train_rig_start(&rig, &spec);
     for (uint64_t s = 1; s <= steps; s++) last = train_rig_step(&rig, s);
     out.parameters = train_rig_parameters(&rig);
@@ -68,14 +74,117 @@ START_TEST(threads_change_no_bit_of_a_small_model) {
 }
 END_TEST
 
-/* Large enough that products and sums are cut. */
+/* Models in which everything that the device cuts is cut. */
+typedef struct cut_case {
+    const char *cuts;
+    fresh_shape shape;
+    int32_t rows, length, leaves;
+} cut_case;
+
+static const cut_case cut_cases[] = {
+    {"many tiles, sums over many places", {96, 256, 3, 6, 2, 1000, 64, false}, 8, 64, 2},
+    /* 90 places of width 48 are one tile; the MLP's second product, and the gradients of what goes into its first and
+     * into the head, are long inside */
+    {"one tile and 1100 or 2203 inside", {48, 1100, 1, 3, 1, 2203, 64, false}, 4, 45, 2},
+    /* the gradients of weights are long inside, and the head has more than one chunk */
+    {"one tile and 1100 places inside", {48, 128, 1, 3, 1, 521, 288, false}, 4, 275, 1},
+};
+enum { N_CUT_CASES = sizeof cut_cases / sizeof *cut_cases };
+
 START_TEST(threads_change_no_bit_of_a_larger_model) {
-    const fresh_shape shape = {96, 256, 3, 6, 2, 1000, 64, false};
+    const cut_case *c = &cut_cases[_i / N_PRECISIONS];
     fresh_model model;
     row_data data;
-    fresh_model_make(&model, &shape);
-    row_data_random(&data, 8, 64, 1000, 11);
-    same_for_all_threads(model.path, &data, 2, precisions[_i]);
+    fresh_model_make(&model, &c->shape);
+    row_data_random(&data, c->rows, c->length, c->shape.vocabulary, 11);
+    same_for_all_threads(model.path, &data, c->leaves, precisions[_i % N_PRECISIONS]);
+    row_data_free(&data);
+    fresh_model_remove(&model);
+}
+END_TEST
+
+/* ---- OpenMP's own threads ---- */
+
+/* What is left of a training that had a process of its own. */
+typedef struct digest {
+    uint64_t parameters; /* FNV-1a of their bytes */
+    double loss, norm;
+    int team; /* what OpenMP gives to a region that does not say how many */
+} digest;
+
+static uint64_t hash_floats(const float *values, int64_t n) {
+    const unsigned char *bytes = (const unsigned char *)values;
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (int64_t i = 0; i < n * 4; i++) hash = (hash ^ bytes[i]) * 0x100000001B3u;
+    return hash;
+}
+
+/* Asked of the OpenMP that the device runs on. */
+static int team_of_device(void) {
+    const char *folder = getenv("WEFT_PLUGIN_PATH");
+    char path[4096];
+    void *file = NULL;
+    int (*max_threads)(void) = NULL;
+    (void)snprintf(path, sizeof path, "%s/weft-device-cpu.so", folder == NULL ? "" : folder);
+    file = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    ck_assert_msg(file != NULL, "%s is not loaded", path);
+    *(void **)&max_threads = dlsym(file, "omp_get_max_threads");
+    ck_assert(max_threads != NULL);
+    return max_threads();
+}
+
+static void train_and_tell(int to, const char *model, const cut_case *c, row_data *data, const char *threads,
+                           const char *precision) {
+    const trained t = train_with(model, data, c->leaves, threads, precision, 5);
+    digest d;
+    memset(&d, 0, sizeof d);
+    d.parameters = hash_floats(t.parameters, t.n);
+    d.loss = t.loss;
+    d.norm = t.norm;
+    d.team = team_of_device();
+    if (write(to, &d, sizeof d) != (ssize_t)sizeof d) _exit(2);
+    _exit(0);
+}
+
+/* OpenMP reads its variables when it is loaded, so each value has a process that has not loaded it yet. */
+static digest train_under(const char *omp_threads, const char *model, const cut_case *c, row_data *data,
+                          const char *threads, const char *precision) {
+    int ends[2], status = 0;
+    pid_t child = -1;
+    digest d;
+    ck_assert_int_eq(pipe(ends), 0);
+    fflush(NULL);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        (void)setenv("OMP_NUM_THREADS", omp_threads, 1);
+        train_and_tell(ends[1], model, c, data, threads, precision);
+    }
+    (void)close(ends[1]);
+    ck_assert_int_eq(read(ends[0], &d, sizeof d), (ssize_t)sizeof d);
+    (void)close(ends[0]);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(d.team, atoi(omp_threads));
+    return d;
+}
+
+/* Nor do the threads that OpenMP, and the matrix library with it, would take by itself. */
+START_TEST(threads_of_openmp_change_no_bit) {
+    const cut_case *c = &cut_cases[_i / N_PRECISIONS];
+    const char *precision = precisions[_i % N_PRECISIONS];
+    static const char *const threads[] = {"device.threads=1", "device.threads=2"};
+    fresh_model model;
+    row_data data;
+    digest first, other;
+    fresh_model_make(&model, &c->shape);
+    row_data_random(&data, c->rows, c->length, c->shape.vocabulary, 11);
+    first = train_under("1", model.path, c, &data, threads[0], precision);
+    for (int i = 0; i < 2; i++) {
+        other = train_under("8", model.path, c, &data, threads[i], precision);
+        ck_assert_msg(other.parameters == first.parameters && other.loss == first.loss && other.norm == first.norm,
+                      "%s, %s, %s: other bits with OMP_NUM_THREADS=8", c->cuts, precision, threads[i]);
+    }
     row_data_free(&data);
     fresh_model_remove(&model);
 }
@@ -255,12 +364,17 @@ START_TEST(each_leaf_is_fetched_once_a_step) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("bits");
-    TCase *tests = tcase_create("bits"), *threads = tcase_create("threads");
+    Suite *suite = NULL;
+    TCase *tests = NULL, *threads = NULL;
+    if (!instruction_set_is_here(getenv("WEFT_TEST_ISA"))) return 0;
+    suite = suite_create("bits");
+    tests = tcase_create("bits");
+    threads = tcase_create("threads");
     tcase_set_timeout(tests, 300);
     tcase_set_timeout(threads, 300);
     tcase_add_loop_test(threads, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN * N_PRECISIONS);
-    tcase_add_loop_test(threads, threads_change_no_bit_of_a_larger_model, 0, N_PRECISIONS);
+    tcase_add_loop_test(threads, threads_change_no_bit_of_a_larger_model, 0, N_CUT_CASES * N_PRECISIONS);
+    tcase_add_loop_test(threads, threads_of_openmp_change_no_bit, 0, N_CUT_CASES * N_PRECISIONS);
     tcase_add_loop_test(tests, leaves_of_one_row_agree_with_one_leaf_of_all, 0, N_GOLDEN);
     tcase_add_test(tests, packed_documents_agree_with_separate_ones);
     tcase_add_loop_test(tests, targets_of_weight_zero_and_padding_change_no_bit, 0, N_GOLDEN * N_PRECISIONS);

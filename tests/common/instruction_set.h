@@ -1,0 +1,15 @@
+/* tests/common/instruction_set.h: a test that is meant for one instruction set of the CPU device is told so in
+ * WEFT_TEST_ISA, beside the variable that keeps oneDNN to it: "base", "avx2" or "avx512", as the device's info says. */
+#ifndef WEFT_TEST_INSTRUCTION_SET_H
+#define WEFT_TEST_INSTRUCTION_SET_H
+
+#include <stdbool.h>
+
+/* Has this machine what the set needs? False, after one line that begins with "skipped: ", where it lacks it. NULL is
+ * any set. */
+bool instruction_set_is_here(const char *name);
+
+/* Fails the test unless the device runs on the set that WEFT_TEST_ISA names. Unset or empty: any will do. */
+void instruction_set_check(const char *of_device);
+
+#endif
