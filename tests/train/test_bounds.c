@@ -1,0 +1,179 @@
+/* tests/train/test_bounds.c: what a step's memory stays below, whatever the length of its rows.
+ *
+ * The engine's plan takes no memory, and test_memory.c holds that a run takes what its plan says, so sizes are those of
+ * real models here. */
+#include "suite.h"
+#include "train_rig.h"
+
+#include <check.h>
+
+#define MIB ((int64_t)1 << 20)
+
+static const fresh_shape shapes[] = {
+    {288, 768, 6, 6, 6, 32000, 8192, false},     /* 24 M parameters */
+    {768, 2048, 12, 12, 12, 32000, 8192, false}, /* 134 M */
+    {384, 1024, 6, 6, 2, 32000, 8192, false},    /* groups of queries share a key */
+};
+static const char *const precisions[] = {"train.precision=fp32", "train.precision=bf16"};
+enum { N_SHAPES = 3, N_PRECISIONS = 2, N_CASES = N_SHAPES * N_PRECISIONS };
+
+/* Rows of one length, in one leaf, with AdamW and without activation checkpointing. */
+static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, int32_t length, const char *precision) {
+    const char *overrides[] = {"optimizer.plugin=adamw", "model.start=fresh", "device.threads=2", precision};
+    const weft_engine_spec spec = {.training = true, .leaves = 1, .rows = rows, .n_lengths = 1, .lengths = {length}};
+    fresh_model model;
+    weft_error err = WEFT_ERROR_INIT;
+    fresh_model_make(&model, shape);
+    train_rig_open(rig, model.path, NULL, overrides, 4);
+    ck_assert_msg(weft_engine_prepare(rig->engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    fresh_model_remove(&model);
+}
+
+/* ---- rows of 8,192 places ---- */
+
+START_TEST(a_long_row_of_24_M_trains_in_under_3_GB) {
+    train_rig rig;
+    plan_open(&rig, &shapes[0], 1, 8192, precisions[_i]);
+    printf("24 M, 1 x 8192, %s: %.0f MB planned\n", precisions[_i], (double)rig.engine->bytes.total * 1e-6);
+    ck_assert_int_lt(rig.engine->bytes.total, 3000000000);
+    ck_assert_int_gt(rig.engine->bytes.total, 4 * 4 * weft_declared_numel(rig.engine->declared, true));
+    train_rig_close(&rig);
+}
+END_TEST
+
+/* Twice as long is twice as much, for each thing that any pass over any segment holds: a T x T matrix would be four
+ * times as much, wherever it lay. */
+static void check_doubled(const char *segment, const char *what, int64_t longer, int64_t shorter) {
+    ck_assert_msg(10 * longer <= 22 * shorter, "%s of %s: %lld bytes for 8,192 places, and %lld for 4,096", what,
+                  segment, (long long)longer, (long long)shorter);
+}
+
+START_TEST(twice_as_long_is_twice_as_much) {
+    const fresh_shape *shape = &shapes[_i / N_PRECISIONS];
+    const char *precision = precisions[_i % N_PRECISIONS];
+    train_rig longer, shorter;
+    plan_open(&longer, shape, 1, 8192, precision);
+    plan_open(&shorter, shape, 1, 4096, precision);
+    for (int32_t s = 0; s < longer.engine->train.job->spec.view.n_segments; s++) {
+        const weft_segment_sizes *l = &longer.engine->train.job->spec.segments[s];
+        const weft_segment_sizes *h = &shorter.engine->train.job->spec.segments[s];
+        const char *name = longer.engine->train.job->spec.view.segments[s].name;
+        check_doubled(name, "the tape", l->tape, h->tape);
+        check_doubled(name, "the carry", l->carry, h->carry);
+        check_doubled(name, "scratch of FORWARD", l->forward_work, h->forward_work);
+        check_doubled(name, "scratch of an untaped FORWARD", l->forward_work_untaped, h->forward_work_untaped);
+        check_doubled(name, "scratch of BACKWARD", l->backward_work, h->backward_work);
+    }
+    check_doubled("the step", "the arena", longer.engine->train.price.arena, shorter.engine->train.price.arena);
+    train_rig_close(&longer);
+    train_rig_close(&shorter);
+}
+END_TEST
+
+/* ---- the head ---- */
+
+/* Logits of a chunk of rows, 32 MiB at most, and what the products of a chunk need beside them on two threads. */
+#define HEAD_MOST (40 * MIB)
+
+static int64_t head_workspace(const weft_engine *engine, int64_t rows, int64_t vocab, bool grad) {
+    const weft_head args = {.struct_size = (uint32_t)sizeof args,
+                            .rows = rows,
+                            .width = engine->declared->carry_width,
+                            .vocab = vocab,
+                            .dtype = engine->dtype};
+    return grad ? engine->kernels->head_loss_grad_workspace(engine->device, &args)
+                : engine->kernels->head_loss_workspace(engine->device, &args);
+}
+
+START_TEST(the_kernel_never_holds_the_logits_of_a_long_batch) {
+    static const int64_t rows[] = {1, 300, 8192, 100000, (int64_t)1 << 24};
+    static const int64_t vocabularies[] = {2203, 32000, 262144};
+    train_rig rig;
+    plan_open(&rig, &shapes[_i / N_PRECISIONS], 1, 16, precisions[_i % N_PRECISIONS]);
+    for (int i = 0; i < 30; i++) {
+        const int64_t r = rows[i % 5], v = vocabularies[i / 5 % 3], bytes = head_workspace(rig.engine, r, v, i < 15);
+        ck_assert_msg(bytes <= HEAD_MOST, "%lld rows of %lld logits: a workspace of %lld bytes", (long long)r,
+                      (long long)v, (long long)bytes);
+        ck_assert_int_ge(bytes, 4 * v); /* a row is there */
+    }
+    train_rig_close(&rig);
+}
+END_TEST
+
+/* Nor does the plan: 8 rows of 8,192 places have 8 GB of logits, and the head's scratch is what the kernel asks for and
+ * the gradient of its norm's output. */
+START_TEST(the_plan_never_holds_the_logits_of_a_long_batch) {
+    const fresh_shape *shape = &shapes[_i / N_PRECISIONS];
+    train_rig rig;
+    const weft_job_spec *job = NULL;
+    const weft_segment_sizes *head = NULL;
+    int64_t gradient = 0;
+    plan_open(&rig, shape, 8, 8192, precisions[_i % N_PRECISIONS]);
+    job = &rig.engine->train.job->spec;
+    head = &job->segments[job->view.n_segments - 1];
+    gradient = (int64_t)8 * 8192 * shape->hidden * weft_dtype_bytes(rig.engine->dtype);
+    ck_assert_int_le(head->forward_work, HEAD_MOST);
+    ck_assert_int_ge(head->backward_work, gradient);
+    ck_assert_int_le(head->backward_work, gradient + HEAD_MOST);
+    ck_assert_int_le(head->tape, gradient + 4 * 8 * 8192 + 64); /* of a normed row and its rstd, as many bytes */
+    train_rig_close(&rig);
+}
+END_TEST
+
+/* ---- lifetimes ---- */
+
+/* What BACKWARD reads, and nothing else: bytes of one place at the end of FORWARD. */
+static int64_t bytes_of_place(const fresh_shape *s, int64_t cell) {
+    const int64_t h = s->hidden, kv = h / s->heads * s->kv_heads, m = s->mlp;
+    /* sum, normed, q, k, v, output; rstd, log-sum-exp */
+    const int64_t attention = cell * (h + h + h + kv + kv + h) + 4 * (1 + s->heads);
+    /* sum, normed, gate, up, product; rstd */
+    const int64_t mlp = cell * (h + h + m + m + m) + 4;
+    /* sum, normed, the sum's gradient; rstd */
+    const int64_t head = cell * (h + h + h) + 4;
+    return s->layers * (attention + mlp) + head + 4 * WEFT_LEAF_PARTS;
+}
+
+/* What lives in BACKWARD of the last two segments: all that FORWARD kept, and scratch; then without the head's tape and
+ * with the gradient that it handed down in the place of the carry that it read. */
+static int64_t fullest_moment(const weft_job_spec *job, int64_t activations) {
+    const weft_segment_sizes *head = &job->segments[job->view.n_segments - 1], *mlp = head - 1;
+    const int64_t first = activations + head->backward_work, second = activations - head->tape + mlp->backward_work;
+    return first > second ? first : second;
+}
+
+/* Nothing outlives its last reader, and what does not live at the same time lies in the same place: the arena is what
+ * the fullest moment needs, of a step that makes far more. */
+static void check_lifetimes(const fresh_shape *shape, int32_t rows, int32_t length, const char *precision) {
+    train_rig rig;
+    const weft_program *program = NULL;
+    int64_t apart = 0, activations = 0;
+    plan_open(&rig, shape, rows, length, precision);
+    program = rig.engine->train.program;
+    for (int32_t i = 0; i < program->n_slots; i++)
+        if (program->slots[i].offset >= 0) apart += program->slots[i].bytes;
+    activations = (int64_t)rows * length * bytes_of_place(shape, weft_dtype_bytes(rig.engine->dtype));
+    ck_assert_int_eq(program->arena, fullest_moment(&rig.engine->train.job->spec, activations));
+    ck_assert_int_lt(3 * program->arena, 2 * apart);
+    train_rig_close(&rig);
+}
+
+START_TEST(buffers_are_shared_by_lifetime) {
+    const fresh_shape *shape = &shapes[_i / N_PRECISIONS];
+    check_lifetimes(shape, 2, 512, precisions[_i % N_PRECISIONS]);  /* the head's scratch is the largest */
+    check_lifetimes(shape, 1, 8192, precisions[_i % N_PRECISIONS]); /* the MLP's is */
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("bounds");
+    TCase *tests = tcase_create("bounds");
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, a_long_row_of_24_M_trains_in_under_3_GB, 0, N_PRECISIONS);
+    tcase_add_loop_test(tests, twice_as_long_is_twice_as_much, 0, N_CASES);
+    tcase_add_loop_test(tests, the_kernel_never_holds_the_logits_of_a_long_batch, 0, N_CASES);
+    tcase_add_loop_test(tests, the_plan_never_holds_the_logits_of_a_long_batch, 0, N_CASES);
+    tcase_add_loop_test(tests, buffers_are_shared_by_lifetime, 0, N_CASES);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
