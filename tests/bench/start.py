@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Measures how long a run takes until the weights of a checkpoint of 1 GB are in place, beside reading the file.
 
-    tests/bench/start.py [--types fp32,bf16] [--rounds 5] [--precision fp32] [--optimizer adamw]
+    tests/bench/start.py [--types fp32,bf16] [--precisions fp32,bf16] [--rounds 5] [--optimizer adamw]
                          [--dir DIR] [--json FILE]
 
-For each type of file it makes a LLaMA whose weights take 1 GB, and in each round measures `cat file` and `weft profile`,
-each first cold (the file is dropped from the kernel's cache, which is checked) and then warm. Weft's time runs from the
-start of the command until every weight is in memory, converted to fp32, and the optimizer's state cleared beside it: it
-is what passes before the first FORWARD. Of the weights' pages those are counted that are still absent then, each a page
-fault for the first step. What is printed are medians over the rounds, and the verdict on two bars: cold, 1.5 times
-`cat`; warm, 2 seconds. It ends with status 1 where one is missed. One run before the rounds does not count: a virtual
-machine may get memory from its host only when it is touched for the first time, which takes seconds.
+For each type of file it makes a LLaMA whose weights take 1 GB, and for each precision of the run it measures in each
+round `cat file` and `weft profile`, each first cold (the file is dropped from the kernel's cache, which is checked) and
+then warm. Weft's time runs until every weight is in memory, converted to fp32, the copy for bf16 made where the run
+computes in it, and the optimizer's state cleared beside it: it is what passes before the first FORWARD. The program
+counts it from its first line on; the time of a whole `weft --version` is added for what comes before: the process, and
+the linking of its libraries. Of the weights' pages those are counted that are still absent then, each a page fault for
+the first step. What is printed are medians over the rounds, and the verdict on two bars: cold, 1.5 times `cat`; warm, 2
+seconds. It ends with status 1 where one is missed. One run before the rounds does not count: a virtual machine may get
+memory from its host only when it is touched for the first time, which takes seconds.
 
 The files lie in DIR, which must be on a disk; by default where temporary files lie. The program is
 $WEFT_BUILD_DIR/weft, or build/weft."""
@@ -43,13 +45,13 @@ def parse_arguments():
     parser.add_argument("--types", default="fp32,bf16", help="of the files: fp32, bf16 or both")
     parser.add_argument("--rounds", type=int, default=5, help="5 by default")
     parser.add_argument("--optimizer", choices=["adamw", "sgd"], default="adamw", help="adamw has two states to fill")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of the run; bf16 makes a copy")
+    parser.add_argument("--precisions", default="fp32,bf16", help="of the runs: fp32, bf16 or both")
     parser.add_argument("--dir", help="where the files are made, and removed again")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
     options = parser.parse_args()
-    unknown = [name for name in options.types.split(",") if name not in TYPES]
+    unknown = [name for name in (options.types + "," + options.precisions).split(",") if name not in TYPES]
     if unknown or options.rounds < 1:
-        parser.error("--types is fp32, bf16 or both with a comma; --rounds at least 1")
+        parser.error("--types and --precisions are fp32, bf16 or both with a comma; --rounds at least 1")
     return options
 
 
@@ -122,7 +124,6 @@ padded = yes
 path    = text.txt
 context = 16
 [train]
-precision    = {options.precision}
 steps        = 10
 global_batch = 1
 micro_batch  = 1
@@ -176,19 +177,28 @@ def run_cat(path):
     return time.monotonic() - begin
 
 
-def run_weft(weft, directory):
-    command = [weft, "profile", directory / "run.ini", "--json", "--steps", "1", "--warmup", "0"]
+def run_version(weft):
+    begin = time.monotonic()
+    subprocess.run([weft, "--version"], stdout=subprocess.DEVNULL, check=True)
+    return time.monotonic() - begin
+
+
+def run_weft(weft, directory, precision):
+    before = run_version(weft)
+    command = [weft, "profile", directory / "run.ini", f"train.precision={precision}", "--json", "--steps", "1",
+               "--warmup", "0"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
         sys.exit("start.py: weft profile failed, see above")
-    return json.loads(done.stdout)["start"]
+    start = json.loads(done.stdout)["start"]
+    return dict(start, seconds=before + start["seconds"], launch_seconds=before)
 
 
-def measure(directory, path, weft, options):
+def measure(directory, path, weft, precision, options):
     """Lists of a value per round."""
-    sides = {"cat": lambda: {"seconds": run_cat(path)}, "weft": lambda: run_weft(weft, directory)}
+    sides = {"cat": lambda: {"seconds": run_cat(path)}, "weft": lambda: run_weft(weft, directory, precision)}
     runs = {f"{name} {state}": [] for state in ("cold", "warm") for name in sides}
-    run_weft(weft, directory)
+    run_weft(weft, directory, precision)
     for turn in range(options.rounds):
         for name in sorted(sides, reverse=turn % 2 == 1):
             drop(path)
@@ -205,10 +215,10 @@ def median(runs, key="seconds"):
     return statistics.median(run[key] for run in runs)
 
 
-def summarize(kind, path, runs):
+def summarize(kind, precision, path, runs):
     weft = runs["weft cold"] + runs["weft warm"]
     ratios = [w["seconds"] / c["seconds"] for w, c in zip(runs["weft cold"], runs["cat cold"])]
-    summary = {"type": kind, "bytes": os.path.getsize(path), "runs": runs,
+    summary = {"type": kind, "precision": precision, "bytes": os.path.getsize(path), "runs": runs,
                "medians": {name: median(same) for name, same in runs.items()},
                "load_medians": {name: median(same, "load_seconds") for name, same in runs.items()
                                    if name.startswith("weft")},
@@ -221,7 +231,8 @@ def summarize(kind, path, runs):
 
 
 def print_summary(summary, rounds):
-    print(f"{summary['type']}, {summary['bytes'] / 1e6:.0f} MB, {rounds} rounds")
+    print(f"a file of {summary['type']}, {summary['bytes'] / 1e6:.0f} MB, a run in {summary['precision']}, "
+          f"{rounds} rounds")
     for name, same in summary["runs"].items():
         weights = summary["load_medians"].get(name)
         print(f"  {name:10}{summary['medians'][name]:8.3f} s  ({min(r['seconds'] for r in same):.3f} to "
@@ -239,19 +250,19 @@ def main():
     weft = pathlib.Path(os.environ.get("WEFT_BUILD_DIR", ROOT / "build")) / "weft"
     if not weft.exists():
         sys.exit(f"start.py: {weft} is not there: build it with configs/build.sh, or set WEFT_BUILD_DIR")
-    report = {"rounds": options.rounds, "optimizer": options.optimizer, "precision": options.precision,
-               "load_before": os.getloadavg(), "types": []}
+    report = {"rounds": options.rounds, "optimizer": options.optimizer, "load_before": os.getloadavg(), "runs": []}
     for kind in options.types.split(","):
         with tempfile.TemporaryDirectory(dir=options.dir) as name:
             directory = pathlib.Path(name)
             path = prepare(directory, kind, options)
-            summary = summarize(kind, path, measure(directory, path, weft, options))
-        print_summary(summary, options.rounds)
-        report["types"].append(summary)
+            for precision in options.precisions.split(","):
+                runs = measure(directory, path, weft, precision, options)
+                report["runs"].append(summarize(kind, precision, path, runs))
+                print_summary(report["runs"][-1], options.rounds)
     report["load_after"] = os.getloadavg()
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
-    sys.exit(0 if all(summary["passes"] for summary in report["types"]) else 1)
+    sys.exit(0 if all(summary["passes"] for summary in report["runs"]) else 1)
 
 
 if __name__ == "__main__":
