@@ -44,17 +44,18 @@ int64_t cpu_attention_workspace(const weft_device *device, const weft_attention 
 static void take_keys(const attention *a, query_block *b, const forward *f, int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
     const int64_t at = attention_key_at(a, b->batch, key, b->head / (a->args->heads / a->args->kv_heads));
+    const int64_t sees = attention_sees(a, b, key);
     int64_t k_ld = 0;
     const float *k = attention_wide(a, a->k, at, keys, f->k, &k_ld);
     const cpu_small scores = {f->s, k, f->q, CPU_BLOCK, k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, a->args->head_dim, 0};
     const cpu_small values = {f->o, f->s, f->v, a->padded, 1, CPU_BLOCK, a->padded, b->n, a->padded, keys, 1};
     const cpu_scores p = attention_scores(b, f->s, key, keys);
     int64_t i = 0;
-    loops->small(&scores);
+    attention_by_keys(loops, &scores, sees);
     loops->softmax(&p, f->max, f->sum, f->decay);
     for (i = 0; i < b->n; i++) loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);
     a->cells->pack(f->v, cpu_from(a->v, at, a->bytes), a->k_ld, keys, a->args->head_dim, 1.0f);
-    loops->small(&values);
+    attention_over_keys(loops, &values, sees);
 }
 
 static void begin_queries(const attention *a, const query_block *b, const forward *f) {

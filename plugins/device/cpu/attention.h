@@ -36,6 +36,18 @@ attention attention_of(const weft_device *device, const weft_attention *args);
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from);
 /* scores: s, keys and the mask of the block of keys [key, key + keys). */
 cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys);
+/* Products over a block of keys and one of queries. What no query of a band of CPU_WIDTH sees is left out: its scores are
+ * not made, and its probabilities, which are zero, not summed. `sees`: the last key that the first query sees, counted
+ * from the block's first.
+ *   by_keys: c (keys, CPU_BLOCK) = a (keys, d) b (d, CPU_BLOCK)
+ *   over_queries: c (keys, d) += a (keys, queries) b (queries, d)
+ *   over_keys: c (queries, d) += a (queries, keys) b (keys, d) */
+void attention_by_keys(const cpu_loops *loops, const cpu_small *p, int64_t sees);
+void attention_over_queries(const cpu_loops *loops, const cpu_small *p, int64_t sees);
+void attention_over_keys(const cpu_loops *loops, const cpu_small *p, int64_t sees);
+static inline int64_t attention_sees(const attention *a, const query_block *b, int64_t key) {
+    return a->args->past + b->from - key;
+}
 /* fp32 keys or values from element `at` on: where they lie, or widened into the panel; *ld: floats between places. */
 const float *attention_wide(const attention *a, const void *from, int64_t at, int64_t keys, float *panel, int64_t *ld);
 static inline int64_t attention_query_at(const attention *a, int64_t batch, int64_t place, int64_t head) {

@@ -50,6 +50,7 @@ int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_a
 static void take_keys(const attention *a, query_block *b, const backward *f, int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
     const int64_t at = attention_key_at(a, b->batch, key, b->head / (a->args->heads / a->args->kv_heads));
+    const int64_t sees = attention_sees(a, b, key);
     const int64_t d = a->args->head_dim, w = a->padded;
     int64_t k_ld = 0, v_ld = 0;
     const float *k = attention_wide(a, a->k, at, keys, f->k, &k_ld);
@@ -60,15 +61,15 @@ static void take_keys(const attention *a, query_block *b, const backward *f, int
     const cpu_small to_k = {f->dk + key * w, f->ds, f->q, w, CPU_BLOCK, 1, w, keys, w, b->n, 1};
     const cpu_small to_q = {f->dq, f->ds, f->k, w, 1, CPU_BLOCK, w, b->n, w, keys, 1};
     const cpu_scores p = attention_scores(b, f->s, key, keys);
-    loops->small(&scores);
+    attention_by_keys(loops, &scores, sees);
     loops->probabilities(&p, f->lse);
-    if (a->dv != NULL) loops->small(&to_v);
-    loops->small(&slopes);
+    if (a->dv != NULL) attention_over_queries(loops, &to_v, sees);
+    attention_by_keys(loops, &slopes, sees);
     loops->score_gradient(f->ds, f->s, f->delta, keys);
-    if (a->dk != NULL) loops->small(&to_k);
+    if (a->dk != NULL) attention_over_queries(loops, &to_k, sees);
     if (a->dq != NULL) {
         if (k != f->k) a->cells->pack(f->k, k, k_ld, keys, d, 1.0f);
-        loops->small(&to_q);
+        attention_over_keys(loops, &to_q, sees);
     }
 }
 

@@ -99,3 +99,57 @@ const float *attention_wide(const attention *a, const void *from, int64_t at, in
     *ld = a->padded;
     return panel;
 }
+
+/* Rows [i, i + CPU_WIDTH) of p, as far as there are any. */
+static cpu_small band(const cpu_small *p, int64_t i) {
+    cpu_small rows = *p;
+    rows.m = cpu_min(CPU_WIDTH, p->m - i);
+    rows.a += i * p->a_row;
+    rows.c += i * p->ldc;
+    return rows;
+}
+
+void attention_by_keys(const cpu_loops *loops, const cpu_small *p, int64_t sees) {
+    int64_t key = 0;
+    if (sees + 1 >= p->m) {
+        loops->small(p);
+        return;
+    }
+    for (key = 0; key < p->m; key += CPU_WIDTH) {
+        const int64_t query = cpu_max(0, key - sees) / CPU_WIDTH * CPU_WIDTH; /* columns go in whole vectors */
+        cpu_small rows = band(p, key);
+        rows.b += query;
+        rows.c += query;
+        rows.n -= query;
+        loops->small(&rows);
+    }
+}
+
+void attention_over_queries(const cpu_loops *loops, const cpu_small *p, int64_t sees) {
+    int64_t key = 0;
+    if (sees + 1 >= p->m) {
+        loops->small(p);
+        return;
+    }
+    for (key = 0; key < p->m; key += CPU_WIDTH) {
+        const int64_t query = cpu_min(p->k, cpu_max(0, key - sees));
+        cpu_small rows = band(p, key);
+        rows.a += query * p->a_step;
+        rows.b += query * p->ldb;
+        rows.k -= query;
+        loops->small(&rows);
+    }
+}
+
+void attention_over_keys(const cpu_loops *loops, const cpu_small *p, int64_t sees) {
+    int64_t query = 0;
+    if (sees + 1 >= p->k) {
+        loops->small(p);
+        return;
+    }
+    for (query = 0; query < p->m; query += CPU_WIDTH) {
+        cpu_small rows = band(p, query);
+        rows.k = cpu_min(p->k, cpu_max(0, sees + query + rows.m));
+        loops->small(&rows);
+    }
+}

@@ -63,7 +63,10 @@ INLINE void pack_along(uint32_t *slab, const panel_source *from, int64_t first, 
     for (w = 0; w < words; w += 16) {
         if (lanes >= 16 && from->k - w * values >= 16 * values) {
 #pragma GCC unroll 16
-            for (i = 0; i < 16; i++) lane[i] = _mm512_loadu_si512(at + i * row + w * 4);
+            for (i = 0; i < 16; i++) {
+                _mm_prefetch(at + (i + 16) * row + w * 4, _MM_HINT_T0); /* the next slab's; past the end it is nothing */
+                lane[i] = _mm512_loadu_si512(at + i * row + w * 4);
+            }
         } else {
             for (i = 0; i < 16; i++) {
                 const void *p = at + i * row + w * 4;
@@ -139,12 +142,28 @@ INLINE vec multiply_word(vec sum, const char *left, __m512i right, const int val
     return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(right), sum);
 }
 
+/* Finished sums of a block that lies within c, which is fp32 and takes nothing else in. */
+INLINE void finish_plain(const panel_block *p, vec sum[PANEL_ROWS][3], int64_t i, int64_t j, const int vectors,
+                         const int accumulate) {
+    float *at = (float *)p->c + i * p->ldc + j;
+    int r, q;
+#pragma GCC unroll 8
+    for (r = 0; r < PANEL_ROWS; r++, at += p->ldc) {
+#pragma GCC unroll 3
+        for (q = 0; q < vectors; q++) {
+            if (accumulate) sum[r][q] += vec_load(at + 16 * q);
+            vec_store(at + 16 * q, sum[r][q]);
+        }
+    }
+}
+
 /* One block of sums in registers, from row i and column j on; `vectors` and `values` are constants where this is
  * called. Rows past the end are the last one again. */
 INLINE void block(const panel_block *p, int64_t i, int64_t j, const int vectors, const int values) {
     const char *a[PANEL_ROWS];
     const uint32_t *b = p->b + j * p->room;
     const int64_t step = p->a_step * 4;
+    const int whole = i + PANEL_ROWS <= p->rows && j + 16 * vectors <= p->columns;
     vec sum[PANEL_ROWS][3];
     int64_t k, at = 0;
     int r, q;
@@ -167,6 +186,14 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const int vectors,
 #pragma GCC unroll 3
             for (q = 0; q < vectors; q++) sum[r][q] = multiply_word(sum[r][q], a[r] + at, right[q], values);
         }
+    }
+    if (whole && !p->narrow && p->sum == NULL) {
+        if (p->accumulate) {
+            finish_plain(p, sum, i, j, vectors, 1);
+        } else {
+            finish_plain(p, sum, i, j, vectors, 0);
+        }
+        return;
     }
     for (r = 0; r < PANEL_ROWS && i + r < p->rows; r++) {
 #pragma GCC unroll 3

@@ -40,11 +40,11 @@ static bool cut_more(int64_t *pieces, int64_t size) {
 static grid grid_of(const weft_device *device, const product *p) {
     const int64_t rows = cpu_max(p->m, 1), columns = cpu_max(p->n, 1), work = rows * columns * p->k;
     const cpu_panels *panels = panels_of(device, p);
-    const bool pack_b_only = panels != NULL && panels_read_a(panels, p);
-    grid g = {cpu_ceil_div(rows, pack_b_only ? PANEL_M : TILE_M), cpu_ceil_div(columns, TILE_N), 1};
+    const bool tall = panels != NULL; /* a tile packs all of its b once, and a bit by bit */
+    grid g = {cpu_ceil_div(rows, tall ? PANEL_M : TILE_M), cpu_ceil_div(columns, TILE_N), 1};
     bool more = true;
     while (more && g.m * g.n < TILES && work / (g.m * g.n) > WORK_MIN) {
-        if (pack_b_only) {
+        if (tall) {
             more = cut_more(&g.n, columns) || cut_more(&g.m, rows);
         } else {
             more = rows / g.m >= columns / g.n ? cut_more(&g.m, rows) : cut_more(&g.n, columns);
