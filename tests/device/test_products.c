@@ -150,6 +150,59 @@ START_TEST(products_of_long_inner_dimensions) {
 }
 END_TEST
 
+/* The same kind: a NaN, the same infinity, or finite. */
+static void expect_kinds(const char *name, const float *got, const double *want, int64_t n, int64_t *special) {
+    for (int64_t i = 0; i < n; i++) {
+        const bool same = isfinite(want[i]) ? isfinite(got[i])
+                          : isnan(want[i])  ? isnan(got[i])
+                                            : isinf(got[i]) && (got[i] > 0) == (want[i] > 0);
+        EXPECT(same, "%s: element %lld is %g and should be %g", name, (long long)i, (double)got[i], want[i]);
+        *special += !isfinite(want[i]);
+    }
+}
+
+/* One infinity and one NaN in each operand, in places that edges of tiles and steps fall between. */
+static void kinds_check(types of, int64_t m, int64_t n, int64_t k, int form, int64_t pad) {
+    matmul_case t = {
+        .m = m, .n = n, .k = k, .pad = pad, .transpose_a = form & 1, .transpose_b = form >> 1, .types = of};
+    const weft_matmul args = matmul_args(&t);
+    const int64_t a_row = t.transpose_a ? 1 : args.lda, a_step = t.transpose_a ? args.lda : 1;
+    const int64_t b_row = t.transpose_b ? 1 : args.ldb, b_step = t.transpose_b ? args.ldb : 1;
+    float *a = NULL, *b = NULL, *c = NULL;
+    int64_t special = 0;
+    t.a_size = (t.transpose_a ? k : m) * args.lda;
+    t.b_size = (t.transpose_b ? n : k) * args.ldb;
+    t.c_size = m * args.ldc;
+    t.a = a = numbers_of(of.ab, t.a_size, 1);
+    t.b = b = numbers_of(of.ab, t.b_size, 1);
+    t.c = c = numbers_of(of.c, t.c_size, 1);
+    spoil_gaps(a, t.transpose_a ? k : m, t.transpose_a ? m : k, args.lda);
+    spoil_gaps(b, t.transpose_b ? n : k, t.transpose_b ? k : n, args.ldb);
+    a[(m - 1) * a_row + (k - 1) * a_step] = INFINITY;
+    a[m / 3 * a_row + k / 2 * a_step] = NAN;
+    b[(k - 1) * b_row + (n - 1) * b_step] = 0; /* times infinity: NaN */
+    b[k / 3 * b_row + n / 2 * b_step] = -INFINITY;
+    b[n / 5 * b_step] = NAN;
+    for (t.accumulate = 0; t.accumulate < 2; t.accumulate++) {
+        double *want = matmul_oracle(&t, &args);
+        float *got = every_way(matmul_case_run, &t, "not finite");
+        expect_kinds("not finite", got, want, t.c_size, &special);
+        free(want), free(got);
+    }
+    ck_assert_int_eq(special, 2 * (2 * n + 2 * m - 4));
+    free(a), free(b), free(c);
+}
+
+/* What is not finite arrives where the rules of arithmetic take it, and nowhere else. */
+START_TEST(products_hand_on_what_is_not_finite) {
+    for (int form = 0; form < 4; form++) {
+        kinds_check(all_types[_i], 37, 53, 29, form, 3);
+        kinds_check(all_types[_i], 269, 389, 97, form, 0);
+        kinds_check(all_types[_i], 33, 65, 1100, form, 5);
+    }
+}
+END_TEST
+
 static void round_on_device(run *r, weft_ref *ref, const float *x, int64_t n) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_ref wide = put_floats(r, x, n);
@@ -487,6 +540,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_of_rows_that_collide, 0, 3);
     tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, 3);
     tcase_add_loop_test(tests, products_of_long_inner_dimensions, 0, 3);
+    tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, 0, 3);
     tcase_add_test(tests, products_are_those_of_rounded_operands);
     tcase_add_test(tests, products_refuse_other_types);
     tcase_add_loop_test(tests, products_of_nothing, 0, 3);

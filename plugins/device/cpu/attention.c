@@ -61,7 +61,8 @@ static void take_keys(const attention *a, query_block *b, const forward *f, int6
 static void begin_queries(const attention *a, const query_block *b, const forward *f) {
     const void *q = cpu_from(a->q, attention_query_at(a, b->batch, b->from, b->head), a->bytes);
     int64_t i = 0;
-    a->cells->transpose(f->q, q, a->q_ld, b->n, a->args->head_dim, (float)a->args->scale);
+    a->cells->pack(f->o, q, a->q_ld, b->n, a->args->head_dim, (float)a->args->scale);
+    a->device->loops->transpose(f->q, f->o, b->n, a->args->head_dim);
     memset(f->o, 0, (size_t)(CPU_BLOCK * a->padded) * sizeof *f->o);
     for (i = 0; i < CPU_BLOCK; i++) {
         f->max[i] = -INFINITY;

@@ -36,9 +36,9 @@ attention attention_of(const weft_device *device, const weft_attention *args);
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from);
 /* scores: s, keys and the mask of the block of keys [key, key + keys). */
 cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys);
-/* Products over a block of keys and one of queries. What no query of a band of CPU_WIDTH sees is left out: its scores are
- * not made, and its probabilities, which are zero, not summed. `sees`: the last key that the first query sees, counted
- * from the block's first.
+/* Products over a block of keys and one of queries. What no query of a band of CPU_WIDTH sees is left out: its scores
+ * are not made, and its probabilities, which are zero, not summed. `sees`: the last key that the first query sees,
+ * counted from the block's first.
  *   by_keys: c (keys, CPU_BLOCK) = a (keys, d) b (d, CPU_BLOCK)
  *   over_queries: c (keys, d) += a (keys, queries) b (queries, d)
  *   over_keys: c (queries, d) += a (queries, keys) b (keys, d) */

@@ -78,10 +78,10 @@ static void begin_queries(const attention *a, const query_block *b, const backwa
     const float scale = (float)a->args->scale;
     const void *q = cpu_from(a->q, at, a->bytes), *d_o = cpu_from(a->d_out, at, a->bytes);
     int64_t i = 0;
-    a->cells->transpose(f->q_across, q, a->q_ld, b->n, d, scale);
-    a->cells->transpose(f->do_across, d_o, a->q_ld, b->n, d, 1.0f);
     a->cells->pack(f->q, q, a->q_ld, b->n, d, scale);
     a->cells->pack(f->d_o, d_o, a->q_ld, b->n, d, 1.0f);
+    a->device->loops->transpose(f->q_across, f->q, b->n, d);
+    a->device->loops->transpose(f->do_across, f->d_o, b->n, d);
     memset(f->dq, 0, (size_t)(CPU_BLOCK * a->padded) * sizeof *f->dq);
     for (i = 0; i < CPU_BLOCK; i++) {
         const float lse = i < b->n ? a->lse[attention_lse_at(a, b->batch, b->from + i, b->head)] : 0;

@@ -55,8 +55,6 @@ typedef struct cpu_cells {
     /* One head: pairs (x[i], x[i + half]) turned by cos and sin, (half) each. */
     void (*rope_head)(void *y, const void *x, const float *cosine, const float *sine, int64_t half, int inverse,
                       int accumulate);
-    /* out (width, CPU_BLOCK) = factor * in^T, in (rows, width) with distance ld; columns from rows on are zero. */
-    void (*transpose)(float *out, const void *in, int64_t ld, int64_t rows, int64_t width, float factor);
     /* out (rows, width up to a multiple of CPU_WIDTH) = factor * in (rows, width) with distance ld; the padding is
      * zero. */
     void (*pack)(float *out, const void *in, int64_t ld, int64_t rows, int64_t width, float factor);
@@ -71,6 +69,8 @@ typedef struct cpu_loops {
     /* Sums of squares of `blocks` blocks of 64 elements, each in order. */
     void (*square_blocks)(double *sums, const float *x, int64_t blocks);
     void (*small)(const cpu_small *p);
+    /* out (width, CPU_BLOCK) = in^T, in (rows, width) packed; columns from rows on are zero. */
+    void (*transpose)(float *out, const float *in, int64_t rows, int64_t width);
     /* Scores into unnormalised probabilities under the running maximum: max and sum (CPU_BLOCK) are brought up to date
      * and decay (CPU_BLOCK) is what the sums made so far must be multiplied by. */
     void (*softmax)(const cpu_scores *p, float *max, float *sum, float *decay);

@@ -7,33 +7,23 @@ INLINE vec sigmoid(vec x) {
     return vec_set(1.0f) / (vec_set(1.0f) + vec_exp(vec_set(0.0f) - x));
 }
 
-INLINE float bf16_to_float(uint16_t x) {
-    const uint32_t u = (uint32_t)x << 16;
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-#define CELL          float
-#define CELL_GET      vec_get
-#define CELL_PUT      vec_put
-#define CELL_WIDEN(x) (x)
-#define CELLS(name)   name##_f32
+#define CELL        float
+#define CELL_GET    vec_get
+#define CELL_PUT    vec_put
+#define CELLS(name) name##_f32
 #include "loops_cells.h"
 
-#define CELL          uint16_t
-#define CELL_GET      bf16_get
-#define CELL_PUT      bf16_put
-#define CELL_WIDEN(x) bf16_to_float(x)
-#define CELLS(name)   name##_bf16
+#define CELL        uint16_t
+#define CELL_GET    bf16_get
+#define CELL_PUT    bf16_put
+#define CELLS(name) name##_bf16
 #include "loops_cells.h"
 
 #define CELLS_TABLE(type)                                                                                              \
     {                                                                                                                  \
         .add = add_##type, .take = take_##type, .put = put_##type, .dot = dot_##type, .swiglu = swiglu_##type,         \
         .swiglu_backward = swiglu_backward_##type, .norm_row = norm_row_##type,                                        \
-        .norm_row_backward = norm_row_backward_##type, .rope_head = rope_head_##type, .transpose = transpose_##type,   \
-        .pack = pack_##type,                                                                                           \
+        .norm_row_backward = norm_row_backward_##type, .rope_head = rope_head_##type, .pack = pack_##type,             \
     }
 
 static void loop_scale(float *x, int64_t n, float factor) {
@@ -77,12 +67,12 @@ typedef double eight_doubles __attribute__((vector_size(64)));
 
 #define EIGHT(a, b, ...) __builtin_shuffle(a, b, (eight_bits){__VA_ARGS__})
 
-/* Element i of eight blocks becomes vector i, for eight elements: the three steps exchange ever larger squares. */
-INLINE void turn_eight(eight *r, const float *x) {
+/* Element i of eight rows becomes vector i, for eight elements: the three steps exchange ever larger squares. */
+INLINE void turn_eight(eight *r, const float *x, int64_t ld) {
     eight t[8];
     int i;
 #pragma GCC unroll 8
-    for (i = 0; i < 8; i++) memcpy(&r[i], x + i * 64, sizeof r[i]);
+    for (i = 0; i < 8; i++) memcpy(&r[i], x + i * ld, sizeof r[i]);
 #pragma GCC unroll 4
     for (i = 0; i < 8; i += 2) {
         t[i] = EIGHT(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
@@ -112,7 +102,7 @@ static void loop_square_blocks(double *sums, const float *x, int64_t blocks) {
         eight_doubles sum = {0};
         for (i = 0; i < 64; i += 8) {
             eight turned[8];
-            turn_eight(turned, x + b * 64 + i);
+            turn_eight(turned, x + b * 64 + i, 64);
 #pragma GCC unroll 8
             for (j = 0; j < 8; j++) {
                 const eight_doubles wide = __builtin_convertvector(turned[j], eight_doubles);
@@ -206,21 +196,51 @@ INLINE void mask_scores(const cpu_scores *p) {
     }
 }
 
+/* Keys of the block up to the last that one of a band of queries sees: what lies behind them weighs nothing. */
+INLINE int64_t seen_keys(const cpu_scores *p, int64_t query) {
+    const int32_t *last = p->last + query / CPU_WIDTH * CPU_WIDTH;
+    int64_t seen = 0;
+    int i;
+    if (!p->masked) return p->keys;
+    for (i = 0; i < CPU_WIDTH; i++) seen = last[i] >= seen ? (int64_t)last[i] + 1 : seen;
+    return seen < p->keys ? seen : p->keys;
+}
+
+static void loop_transpose(float *out, const float *in, int64_t rows, int64_t width) {
+    const int64_t ld = (width + CPU_WIDTH - 1) / CPU_WIDTH * CPU_WIDTH;
+    int64_t i, j, q;
+    for (i = 0; i < CPU_BLOCK; i += 8) {
+        for (j = 0; j < width; j += 8) {
+            eight turned[8] = {{0}};
+            float part[64] = {0};
+            if (rows - i >= 8) {
+                turn_eight(turned, in + i * ld + j, ld);
+            } else if (rows > i) {
+                for (q = 0; q < rows - i; q++) memcpy(part + q * 8, in + (i + q) * ld + j, 8 * sizeof *part);
+                turn_eight(turned, part, 8);
+            }
+            for (q = 0; q < 8 && q < width - j; q++) memcpy(out + (j + q) * CPU_BLOCK + i, &turned[q], sizeof *turned);
+        }
+    }
+}
+
 static void loop_softmax(const cpu_scores *p, float *max, float *sum, float *decay) {
     int64_t i, j;
     mask_scores(p);
     for (i = 0; i < CPU_BLOCK; i += VEC_LANES) {
+        const int64_t seen = seen_keys(p, i);
         const vec old = vec_load(max + i);
         vec m = old, base, factor, total;
-        for (j = 0; j < p->keys; j++) m = vec_max(m, vec_load(p->s + j * CPU_BLOCK + i));
+        for (j = 0; j < seen; j++) m = vec_max(m, vec_load(p->s + j * CPU_BLOCK + i));
         base = vec_less(m, vec_set(-3.0e38f), vec_set(0.0f), m); /* nothing seen so far: -inf - -inf would be NaN */
         factor = vec_exp(old - base);
         total = vec_load(sum + i) * factor;
-        for (j = 0; j < p->keys; j++) {
+        for (j = 0; j < seen; j++) {
             const vec e = vec_exp(vec_load(p->s + j * CPU_BLOCK + i) - base);
             vec_store(p->s + j * CPU_BLOCK + i, e);
             total += e;
         }
+        for (; j < p->keys; j++) vec_store(p->s + j * CPU_BLOCK + i, vec_set(0.0f));
         vec_store(max + i, m);
         vec_store(sum + i, total);
         vec_store(decay + i, factor);
@@ -230,11 +250,13 @@ static void loop_softmax(const cpu_scores *p, float *max, float *sum, float *dec
 static void loop_probabilities(const cpu_scores *p, const float *lse) {
     int64_t i, j;
     mask_scores(p);
-    for (j = 0; j < p->keys; j++) {
-        float *row = p->s + j * CPU_BLOCK;
-        for (i = 0; i < CPU_BLOCK; i += VEC_LANES) {
-            vec_store(row + i, vec_exp(vec_load(row + i) - vec_load(lse + i)));
+    for (i = 0; i < CPU_BLOCK; i += VEC_LANES) {
+        const int64_t seen = seen_keys(p, i);
+        float *column = p->s + i;
+        for (j = 0; j < seen; j++) {
+            vec_store(column + j * CPU_BLOCK, vec_exp(vec_load(column + j * CPU_BLOCK) - vec_load(lse + i)));
         }
+        for (; j < p->keys; j++) vec_store(column + j * CPU_BLOCK, vec_set(0.0f));
     }
 }
 
@@ -272,6 +294,7 @@ const cpu_loops LOOPS_TABLE = {
     .scale = loop_scale,
     .square_blocks = loop_square_blocks,
     .small = loop_small,
+    .transpose = loop_transpose,
     .softmax = loop_softmax,
     .probabilities = loop_probabilities,
     .score_gradient = loop_score_gradient,

@@ -122,15 +122,6 @@ static void CELLS(rope_head)(void *to, const void *from, const float *cosine, co
 
 /* ---- blocks of attention ---- */
 
-static void CELLS(transpose)(float *out, const void *from, int64_t ld, int64_t rows, int64_t width, float factor) {
-    const CELL *in = from;
-    int64_t i, j;
-    for (j = 0; j < width; j++) {
-        for (i = 0; i < rows; i++) out[j * CPU_BLOCK + i] = CELL_WIDEN(in[i * ld + j]) * factor;
-        for (; i < CPU_BLOCK; i++) out[j * CPU_BLOCK + i] = 0.0f;
-    }
-}
-
 static void CELLS(pack)(float *out, const void *from, int64_t ld, int64_t rows, int64_t width, float factor) {
     const int64_t padded = (width + CPU_WIDTH - 1) / CPU_WIDTH * CPU_WIDTH;
     const CELL *in = from;
@@ -146,5 +137,4 @@ static void CELLS(pack)(float *out, const void *from, int64_t ld, int64_t rows, 
 #undef CELL
 #undef CELL_GET
 #undef CELL_PUT
-#undef CELL_WIDEN
 #undef CELLS

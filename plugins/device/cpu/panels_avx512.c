@@ -64,7 +64,8 @@ INLINE void pack_along(uint32_t *slab, const panel_source *from, int64_t first, 
         if (lanes >= 16 && from->k - w * values >= 16 * values) {
 #pragma GCC unroll 16
             for (i = 0; i < 16; i++) {
-                _mm_prefetch(at + (i + 16) * row + w * 4, _MM_HINT_T0); /* the next slab's; past the end it is nothing */
+                _mm_prefetch(at + (i + 16) * row + w * 4,
+                             _MM_HINT_T0); /* the next slab's; past the end it is nothing */
                 lane[i] = _mm512_loadu_si512(at + i * row + w * 4);
             }
         } else {

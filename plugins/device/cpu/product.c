@@ -8,8 +8,7 @@
  * Measured on one core of a Zen 5 (register peak 250 GFLOP/s) at LLaMA's shapes, oneDNN 2.6.3: tiles of 264 x 384 reach
  * 215-240, 144 x 144 the same but for n across (NT) 200-220, 96 x 96 180-240, 48 x 48 110-230. Tiles whose sides are
  * no multiples of oneDNN's own (48 x 8 on AVX-512, 24 x 4 or 16 x 6 on AVX2) lose up to a tenth at their edges. On
- * panels, where a is read as it lies, a tile has many rows, over which packing b is shared out: n across runs at
- * 210-230.
+ * panels a tile has many rows, over which packing b is shared out: n across runs at 210-230.
  */
 #include <omp.h>
 
@@ -20,12 +19,12 @@
 #define UNIT_K    2 /* bf16 is multiplied in pairs */
 #define TILE_M    (11 * UNIT_M)
 #define TILE_N    (8 * UNIT_N)
-#define PANEL_M   (44 * UNIT_M)      /* a tile whose a is read where it lies */
-#define SIDE_MIN  96                 /* a tile is not halved below this */
-#define WORK_MIN  ((int64_t)4 << 20) /* multiplications of a tile that are worth a hand-over between threads */
-#define TILES     8                  /* wanted, so that a few threads end at the same time */
-#define TILES_MIN 4                  /* with fewer the inner dimension is cut as well, */
-#define PART_K    512                /* into parts no shorter than this */
+#define PANEL_M   (44 * UNIT_M) /* of a tile on panels */
+#define SIDE_MIN  96            /* a tile is not halved below this */
+#define WORK_MIN  4e6           /* multiplications of a tile that are worth a hand-over between threads */
+#define TILES     8             /* wanted, so that a few threads end at the same time */
+#define TILES_MIN 4             /* with fewer the inner dimension is cut as well, */
+#define PART_K    512           /* into parts no shorter than this */
 
 typedef struct grid {
     int64_t m, n, k; /* pieces along each */
@@ -37,20 +36,26 @@ static bool cut_more(int64_t *pieces, int64_t size) {
     return true;
 }
 
+/* Side by side, because the number of pieces of an absurd size fits no integer. */
+static bool fewer(const grid *g, int64_t tiles) {
+    return g->m < tiles && g->n < tiles && g->m * g->n < tiles;
+}
+
 static grid grid_of(const weft_device *device, const product *p) {
-    const int64_t rows = cpu_max(p->m, 1), columns = cpu_max(p->n, 1), work = rows * columns * p->k;
+    const int64_t rows = cpu_max(p->m, 1), columns = cpu_max(p->n, 1);
+    const double work = (double)rows * (double)columns * (double)p->k; /* sizes go up to 2^40 each */
     const cpu_panels *panels = panels_of(device, p);
-    const bool tall = panels != NULL; /* a tile packs all of its b once, and a bit by bit */
+    const bool tall = panels != NULL; /* packing b is shared out over a tile's rows, a is packed bit by bit if at all */
     grid g = {cpu_ceil_div(rows, tall ? PANEL_M : TILE_M), cpu_ceil_div(columns, TILE_N), 1};
     bool more = true;
-    while (more && g.m * g.n < TILES && work / (g.m * g.n) > WORK_MIN) {
+    while (more && fewer(&g, TILES) && work / (double)(g.m * g.n) > WORK_MIN) {
         if (tall) {
             more = cut_more(&g.n, columns) || cut_more(&g.m, rows);
         } else {
             more = rows / g.m >= columns / g.n ? cut_more(&g.m, rows) : cut_more(&g.n, columns);
         }
     }
-    if (g.m * g.n < TILES_MIN && p->k >= 2 * PART_K && work > WORK_MIN) {
+    if (fewer(&g, TILES_MIN) && p->k >= 2 * PART_K && work > WORK_MIN) {
         g.k = cpu_min(p->k / PART_K, cpu_ceil_div(TILES_MIN, g.m * g.n));
     }
     return g;

@@ -101,7 +101,9 @@ typedef struct weft_rope {
 
 /* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t]; with a cache, query place
  * i has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled. o =
- * softmax(scale q k^T) v, in blocks: no (T,T) matrix is ever held. lse: log-sum-exp per query and head. */
+ * softmax(scale q k^T) v, in blocks: no (T,T) matrix is ever held. lse: log-sum-exp per query and head. In bf16 what is
+ * stored (q, k, v, o and their gradients) is rounded and nothing in between: scaled queries, scores, probabilities and
+ * the gradients of scores stay fp32, also as factors of products. */
 typedef struct weft_attention {
     uint32_t struct_size;
     uint32_t flags;
