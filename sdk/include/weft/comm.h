@@ -1,11 +1,28 @@
-/* weft/comm.h: how ranks exchange (comm/0: may still change; version 1 when several ranks have used it).
+/* weft/comm.h: how ranks exchange (comm/1).
  *
- * A communicator moves device buffers among the ranks of a group. Calls return at once with a handle; `test` and
- * `wait` end it. Every rank of the group makes the same calls in the same order. `progress` says who drives an
- * exchange: CALLER means that bytes move only inside calls of this table (MPI), so the executor pokes it between
- * operators; OWN means that they move by themselves (NCCL). An exchange takes its place in the stream that it is
- * given: it sees what was queued there before, and once it is done, what is queued there afterwards sees its result.
- * The device's own table is handed over at create, for copies and for staging through the host.
+ * A communicator moves device buffers among the ranks of a group. It is made in two steps: `create` finds the world
+ * and this rank's place in it, so that the host can choose a device by it; `attach` names that device.
+ *
+ *     create -> info -> attach -> group ... -> { start an exchange -> poke ... -> test or wait } ... -> destroy
+ *
+ * An exchange is started by one of the calls below and returns at once with a handle, which `test` or `wait` ends;
+ * until then its buffers belong to the exchange. All ranks of a group start the same collective exchanges on it in the
+ * same order; how they lie between exchanges of other groups is free, and any number may be under way. SEND and RECV
+ * match by group, peer and tag, in the order in which they were started. Nothing is promised to be buffered: a SEND may
+ * end only when its RECV has been started. `wait` lets all exchanges of this rank go on, whichever it waits for, and
+ * gives the core away while nothing moves: there may be more ranks than cores.
+ *
+ * `progress` says who drives an exchange: CALLER means that bytes move only inside calls of this table (MPI), so the
+ * executor pokes it between operators; OWN means that they move by themselves (NCCL). An exchange takes its place in
+ * the stream that it is given: it sees what was queued there before, and what is queued there once it has ended sees
+ * its result.
+ *
+ * Errors of one rank are not told to the others. A rank that fails ends without `destroy`; whoever started the ranks
+ * then stops the rest. A call that breaks a rule of this page (a group that this rank is not in, a root or peer
+ * outside of it, a negative count, an unknown dtype, a buffer that is too small) is WEFT_E_HOST, and nothing is sent.
+ *
+ * Later users that this serves: NCCL (streams, OWN progress, a grouped call per exchange), host staging of device
+ * buffers (attach), the exact sums (ALL_TO_ALL and a local sum in order), pipelines (SEND and RECV by tag).
  */
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H
@@ -25,44 +42,81 @@ typedef enum weft_comm_progress { WEFT_PROGRESS_CALLER = 0, WEFT_PROGRESS_OWN = 
 typedef struct weft_comm_info {
     uint32_t struct_size;
     uint32_t flags;
-    int32_t rank, size, local_rank, local_size;
-    int32_t progress; /* weft_comm_progress */
-    int32_t reserved;
-    char backend[64];
+    int32_t rank, size;             /* of this process in the world, and of the world */
+    int32_t local_rank, local_size; /* the same among the ranks of this machine */
+    int32_t node, nodes;            /* machines, numbered by their lowest ranks, and how many there are */
+    int32_t progress;               /* weft_comm_progress */
+    int32_t max_tag;                /* of SEND and RECV: at least 32767 */
+    char backend[64];               /* "MPICH 4.0.2" */
 } weft_comm_info;
 
 typedef struct weft_comm_job {
     uint32_t struct_size;
     uint32_t flags;
-    weft_device *device; /* whose buffers the refs are; lives longer than the communicator */
-    const weft_device_plugin *kernels;
-    int32_t expected_size; /* the world that was asked for; another one is WEFT_E_PEER */
+    int32_t expected_size; /* the world that was asked for: another one is WEFT_E_PEER; 0: whatever there is */
     int32_t reserved;
 } weft_comm_job;
+
+/* One exchange of a group of P ranks, of which this one has the place p. */
+typedef struct weft_exchange {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_comm_group *group; /* NULL: the world */
+    weft_stream *stream;
+    weft_ref to, from;
+    int64_t n;     /* elements, see each call */
+    int32_t dtype; /* weft_dtype; sums: fp32 or bf16 */
+    int32_t peer;  /* a place in the group: the root of BROADCAST, the other side of SEND and RECV; else 0 */
+    int32_t tag;   /* of SEND and RECV, from 0 to max_tag; else 0 */
+    int32_t reserved;
+} weft_exchange;
+
+/* Every exchange has this form. */
+typedef weft_status weft_exchange_fn(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what,
+                                     weft_error *err);
 
 typedef struct weft_comm_plugin {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* [main] [collective] [required] */
+    /* Finds the world. [main] [collective] [required] */
     weft_status (*create)(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,
                           weft_error *err);
-    void (*destroy)(weft_comm *comm);                         /* [main] [collective] [required] */
+    /* Ends the world; every exchange has been waited for. [main] [collective] [required] */
+    void (*destroy)(weft_comm *comm);
     void (*info)(const weft_comm *comm, weft_comm_info *out); /* [any-thread] [required] */
+    /* The device whose buffers the refs are, and its table, for copies and staging; both live longer than the
+     * communicator. Called once, before any group or exchange. [main] [collective] [required] */
+    weft_status (*attach)(weft_comm *comm, weft_device *device, const weft_device_plugin *kernels, weft_error *err);
 
-    /* ranks: n world ranks, ascending. Released with the world. [main] [collective] [required] */
+    /* A group of n different world ranks, in the order of their places; this rank is one of them, and exactly those
+     * ranks call. It lives as long as the world. [main] [collective: the ranks of the group] [required] */
     weft_status (*group)(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n, weft_error *err);
 
-    /* to (n * size) gets every rank's from (n). [main] [collective] [required] */
-    weft_status (*all_gather)(weft_comm *comm, weft_comm_handle **out, weft_comm_group *group, weft_stream *stream,
-                              weft_ref to, weft_ref from, int64_t n, int32_t dtype, weft_error *err);
-    /* to[r * n ..] gets what rank r has at from[self * n ..]: the exchange under the exact sums. [main] [collective]
-     * [required] */
-    weft_status (*all_to_all)(weft_comm *comm, weft_comm_handle **out, weft_comm_group *group, weft_stream *stream,
-                              weft_ref to, weft_ref from, int64_t n, int32_t dtype, weft_error *err);
-    /* 1: done, and the handle is gone; 0: not yet; < 0: failed. [main] [required] */
+    /* Collective exchanges. [main] [collective: the ranks of the group] [required]
+     *   all_gather      to (P, n): row r is what rank r has at from (n). from may be to's own row, in place.
+     *   all_to_all      to (P, n): row r is what rank r has in row p of its from (P, n). to and from are apart.
+     *   reduce_scatter  to (n): the sum over ranks of row p of from (P, n), in whatever order the library likes. to may
+     *                   be from's own row, in place.
+     *   all_reduce      to (n): the sum over ranks of from (n), the same bits on every rank; to may be from.
+     *   broadcast       to (n) of every rank gets what the root has there; from is not looked at.
+     *   barrier         ends when every rank has started it; nothing but the group is looked at. */
+    weft_exchange_fn *all_gather;
+    weft_exchange_fn *all_to_all;
+    weft_exchange_fn *reduce_scatter;
+    weft_exchange_fn *all_reduce;
+    weft_exchange_fn *broadcast;
+    weft_exchange_fn *barrier;
+    /* Between two ranks: from (n) of the sender gets to (n) of the receiver. [main] [required] */
+    weft_exchange_fn *send;
+    weft_exchange_fn *recv;
+
+    /* 1: done, and the handle is gone; 0: not yet; < 0: failed, and the handle is gone. [main] [required] */
     int32_t (*test)(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
-    weft_status (*wait)(weft_comm *comm, weft_comm_handle *handle, weft_error *err); /* [main] [required] */
+    /* Returns when the exchange is done; the handle is gone either way. [main] [required] */
+    weft_status (*wait)(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
+    /* Lets what is under way go on, shortly. [main] [optional: progress is OWN] */
+    void (*poke)(weft_comm *comm);
 
     const void *(*extension)(const weft_comm *comm, const char *id); /* [any-thread] [optional: none] */
 } weft_comm_plugin;
