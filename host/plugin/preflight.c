@@ -95,9 +95,46 @@ static weft_status parse_plugin(weft_preflight *out, const char *text, weft_erro
     return WEFT_OK;
 }
 
+/* "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words. */
+static weft_status parse_launch(weft_preflight *out, const char *text, weft_error *err) {
+    const char *ranks = strstr(text, "{ranks}");
+    if (out->launch[0] != 0 || text[0] != '/' || ranks == NULL || strstr(ranks + 1, "{ranks}") != NULL) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "has a note whose line \"launch=%.200s\" is not the one command that starts ranks: an "
+                              "absolute path, and {ranks} once among what follows it.",
+                              text);
+    }
+    (void)snprintf(out->launch, sizeof out->launch, "%s", text);
+    return WEFT_OK;
+}
+
+/* "PMI_RANK PMI_SIZE": pairs of names, with one space between two. */
+static weft_status parse_launched(weft_preflight *out, const char *text, weft_error *err) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    const char *at = text;
+    int names = 0, good = out->launched[0] == 0;
+    while (good) {
+        const size_t n = strspn(at, letters);
+        good = n > 0 && !isdigit((unsigned char)at[0]) && (at[n] == ' ' || at[n] == 0);
+        names++;
+        if (at[n] == 0) break;
+        at += n + 1;
+    }
+    if (!good || names % 2 != 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "has a note whose line \"launched=%.200s\" is not the one list of pairs of environment "
+                              "variables, a rank's and a size's, in capitals with one space between two.",
+                              text);
+    }
+    (void)snprintf(out->launched, sizeof out->launched, "%s", text);
+    return WEFT_OK;
+}
+
 static weft_status parse_line(weft_preflight *out, const char *line, weft_error *err) {
     int good = 1;
     if (strncmp(line, "plugin=", 7) == 0) return parse_plugin(out, line + 7, err);
+    if (strncmp(line, "launch=", 7) == 0) return parse_launch(out, line + 7, err);
+    if (strncmp(line, "launched=", 9) == 0) return parse_launched(out, line + 9, err);
     if (strncmp(line, "sdk=", 4) == 0) good = parse_sdk(&out->sdk, line + 4);
     if (strncmp(line, "min_sdk=", 8) == 0) good = parse_sdk(&out->min_sdk, line + 8);
     if (!good) {
@@ -115,8 +152,10 @@ weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *e
     out->sdk = 0;
     out->min_sdk = 0;
     out->n_plugins = 0;
+    out->launch[0] = 0;
+    out->launched[0] = 0;
     while (*at != 0 && status == WEFT_OK) {
-        char line[256];
+        char line[WEFT_NOTE_LINE];
         const size_t n = strcspn(at, "\n");
         if (n >= sizeof line) return weft_error_set(err, WEFT_E_PLUGIN, "has a note with a line that is too long.");
         memcpy(line, at, n);

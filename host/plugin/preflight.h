@@ -8,7 +8,8 @@
 
 #include <weft/base.h>
 
-#define WEFT_FILE_PLUGINS 16 /* that one file may hold */
+#define WEFT_FILE_PLUGINS 16  /* that one file may hold */
+#define WEFT_NOTE_LINE    512 /* bytes of a line of the note, with its end */
 
 typedef struct weft_note_plugin {
     char kind[16];
@@ -22,7 +23,9 @@ typedef struct weft_preflight {
     uint32_t sdk, min_sdk; /* major * 1000 + minor */
     uint32_t n_plugins;
     weft_note_plugin plugins[WEFT_FILE_PLUGINS];
-    char needed[1024]; /* libraries, "libm.so.6, libc.so.6" */
+    char launch[WEFT_NOTE_LINE];   /* "/usr/bin/mpiexec -n {ranks}" (weft/comm.h); "": starts no ranks */
+    char launched[WEFT_NOTE_LINE]; /* "PMI_RANK PMI_SIZE", a list of pairs; "": none */
+    char needed[1024];             /* libraries, "libm.so.6, libc.so.6" */
     int glibc_major, glibc_minor;
 } weft_preflight;
 

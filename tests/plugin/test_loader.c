@@ -67,6 +67,15 @@ static const broken broken_files[] = {
      "may change with every SDK: it is built for SDK 1.3"},
     {NOTE("\"\\001\\002\""), "with bytes that are no plain text"},
     {NOTE("\"\""), "without its sdk= line"},
+    {NOTE("WEFT_NOTE \"launch=mpiexec -n {ranks}\\n\""), "\"launch=mpiexec -n {ranks}\" is not the one command"},
+    {NOTE("WEFT_NOTE \"launch=/usr/bin/mpiexec -n 4\\n\""), "and {ranks} once among what follows it"},
+    {NOTE("WEFT_NOTE \"launch=/m {ranks} {ranks}\\n\""), "and {ranks} once among what follows it"},
+    {NOTE("WEFT_NOTE \"launch=/m {ranks}\\nlaunch=/m {ranks}\\n\""), "is not the one command that starts ranks"},
+    {NOTE("WEFT_NOTE \"launched=A_RANK\\n\""), "\"launched=A_RANK\" is not the one list of pairs"},
+    {NOTE("WEFT_NOTE \"launched=A_RANK  A_SIZE\\n\""), "with one space between two"},
+    {NOTE("WEFT_NOTE \"launched=A_RANK 4\\n\""), "is not the one list of pairs"},
+    {NOTE("WEFT_NOTE \"launched=\\n\""), "is not the one list of pairs"},
+    {NOTE("WEFT_NOTE \"launched=A B\\nlaunched=A B\\n\""), "is not the one list of pairs"},
     /* note and entry disagree */
     {"-DSAMPLE_ID='\"other\"'", "holds optimizer/1 sample 1.0, and its entry says optimizer/1 other 1.0"},
     {"-DSAMPLE_KIND='\"model\"'", "its entry says model/1 sample"},
@@ -114,6 +123,20 @@ START_TEST(one_broken_rule_is_refused_by_its_sentence) {
         expect_file_refused(path, b->fragment);
         expect_file_refused(path, b->fragment); /* not run again, and still refused */
     }
+}
+END_TEST
+
+START_TEST(a_note_says_how_ranks_are_started) {
+    const char *flags = "-include $WEFT_SOURCE/sdk/include/weft/comm.h " NOTE(
+        "WEFT_NOTE WEFT_NOTE_PLUGIN(optimizer, 1, \"sample\", \"1.0\") WEFT_NOTE_LAUNCH(\"/bin/mpiexec -n {ranks} "
+        "-x\") "
+        "WEFT_NOTE_LAUNCHED(\"A_RANK A_SIZE B_RANK B_SIZE\")");
+    const weft_plugin_file *file = expect_file_taken(workshop_build("weft-optimizer-sample.so", flags, NULL));
+    ck_assert_str_eq(file->note.launch, "/bin/mpiexec -n {ranks} -x");
+    ck_assert_str_eq(file->note.launched, "A_RANK A_SIZE B_RANK B_SIZE");
+    file = expect_file_taken(workshop_build("plain.so", "", NULL));
+    ck_assert_str_eq(file->note.launch, "");
+    ck_assert_str_eq(file->note.launched, "");
 }
 END_TEST
 
@@ -697,6 +720,7 @@ int main(void) {
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
     tcase_add_checked_fixture(table, scratch_make, scratch_remove);
     tcase_add_loop_test(table, one_broken_rule_is_refused_by_its_sentence, 0, N_BROKEN);
+    tcase_add_test(tests, a_note_says_how_ranks_are_started);
     tcase_add_test(tests, exports_are_counted);
     tcase_add_test(tests, the_mode_is_put_back);
     tcase_add_test(tests, locale_directory_and_umask_are_put_back);

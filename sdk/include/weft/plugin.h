@@ -75,9 +75,16 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 
 #define WEFT_NOTE_PLUGIN(kind, interface, id, version) "plugin=" #kind "/" #interface " " id " " version "\n"
 
+/* More lines of the note, "key=value\n" each, for the kinds that have some (weft/comm.h). Define it before the first
+ * include. */
+#ifndef WEFT_NOTE_MORE
+#define WEFT_NOTE_MORE ""
+#endif
+
 #define WEFT_PLUGIN(kind, interface, id, version, help, config, validate, table)                                       \
     WEFT_C_NAME WEFT_EXPORT const char WEFT_SYMBOL(weft_plugin_note)[];                                                \
-    const char WEFT_SYMBOL(weft_plugin_note)[] = WEFT_NOTE WEFT_NOTE_PLUGIN(kind, interface, id, version);             \
+    const char WEFT_SYMBOL(weft_plugin_note)[] = WEFT_NOTE WEFT_NOTE_PLUGIN(kind, interface, id, version)              \
+        WEFT_NOTE_MORE;                                                                                                \
     WEFT_C_NAME WEFT_EXPORT weft_plugin_entry_fn WEFT_SYMBOL(weft_plugin_entry);                                       \
     const weft_plugin_list *WEFT_SYMBOL(weft_plugin_entry)(const weft_host *host, weft_error *err) {                   \
         static weft_plugin plugin;                                                                                     \
