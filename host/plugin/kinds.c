@@ -42,8 +42,10 @@ static const slot device_slots[] = {
 static const slot strategy_slots[] = {SLOT(strategy, replicas), SLOT(strategy, place), SLOT(strategy, compile)};
 static const slot policy_slots[] = {SLOT(policy, units)};
 static const slot comm_slots[] = {
-    SLOT(comm, create), SLOT(comm, destroy), SLOT(comm, info), SLOT(comm, group), SLOT(comm, all_gather),
-    SLOT(comm, all_to_all), SLOT(comm, test), SLOT(comm, wait)};
+    SLOT(comm, create), SLOT(comm, destroy), SLOT(comm, info), SLOT(comm, attach), SLOT(comm, group),
+    SLOT(comm, all_gather), SLOT(comm, all_to_all), SLOT(comm, reduce_scatter), SLOT(comm, all_reduce),
+    SLOT(comm, broadcast), SLOT(comm, barrier), SLOT(comm, send), SLOT(comm, recv), SLOT(comm, test),
+    SLOT(comm, wait)};
 
 typedef struct kind_row {
     const char *name;
@@ -56,7 +58,7 @@ typedef struct kind_row {
     {#name, interface_major, name##_slots, sizeof name##_slots / sizeof name##_slots[0]}
 static const kind_row kinds[] = {
     KIND(model, 1), KIND(optimizer, 1), KIND(data, 1), KIND(tokenizer, 1), KIND(device, 1),
-    KIND(strategy, 0), KIND(policy, 0), KIND(comm, 0)};
+    KIND(strategy, 0), KIND(policy, 0), KIND(comm, 1)};
 /* clang-format on */
 
 static const kind_row *find_kind(const char *kind) {

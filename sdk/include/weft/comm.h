@@ -18,8 +18,8 @@
  * its result.
  *
  * Errors of one rank are not told to the others. A rank that fails ends without `destroy`; whoever started the ranks
- * then stops the rest. A call that breaks a rule of this page (a group that this rank is not in, a root or peer
- * outside of it, a negative count, an unknown dtype, a buffer that is too small) is WEFT_E_HOST, and nothing is sent.
+ * then stops the rest. A call that breaks a rule of this page (ranks that make no group, a root or peer outside of it,
+ * a negative count, an unknown dtype, operands that overlap) is WEFT_E_HOST, and nothing is sent.
  *
  * Later users that this serves: NCCL (streams, OWN progress, a grouped call per exchange), host staging of device
  * buffers (attach), the exact sums (ALL_TO_ALL and a local sum in order), pipelines (SEND and RECV by tag).
@@ -78,7 +78,7 @@ typedef struct weft_exchange {
     weft_ref to, from;
     int64_t n;     /* elements, see each call */
     int32_t dtype; /* weft_dtype; sums: fp32 or bf16 */
-    int32_t peer;  /* a place in the group: the root of BROADCAST, the other side of SEND and RECV; else 0 */
+    int32_t peer;  /* a place in the group: the root of BROADCAST, of SEND and RECV the other side; else 0 */
     int32_t tag;   /* of SEND and RECV, from 0 to max_tag; else 0 */
     int32_t reserved;
 } weft_exchange;
@@ -119,7 +119,7 @@ typedef struct weft_comm_plugin {
     weft_exchange_fn *all_reduce;
     weft_exchange_fn *broadcast;
     weft_exchange_fn *barrier;
-    /* Between two ranks: from (n) of the sender gets to (n) of the receiver. [main] [required] */
+    /* Between two ranks of a group: from (n) of the sender gets to (n) of the receiver. [main] [required] */
     weft_exchange_fn *send;
     weft_exchange_fn *recv;
 
