@@ -38,3 +38,58 @@ if(WEFT_DNNL_ROOT)
   get_filename_component(dnnl_directory "${DNNL_LIBRARY}" DIRECTORY)
   set_target_properties(weft-device-cpu PROPERTIES INSTALL_RPATH "${dnnl_directory}")
 endif()
+
+# comm/mpi, once per MPI that is found: their binary interfaces differ, so each is a plugin of its own, mpi-<id>. A wrapper
+# compiler says what to include and to link; the launcher lies beside it.
+#   weft_add_mpi(<id> <name> <a macro of its mpi.h> <launcher's options> <what a started process has> <compiler>...)
+function(weft_add_mpi id name macro options launched)
+  string(TOUPPER "WEFT_${id}_CC" variable)
+  find_program(${variable} NAMES ${ARGN} DOC "${name}'s mpicc; NO: no plugin mpi-${id}")
+  set(compiler "${${variable}}")
+  if(NOT compiler)
+    message(STATUS "${name} was not found (${ARGN}): no plugin mpi-${id}")
+    return()
+  endif()
+  execute_process(COMMAND "${compiler}" -show OUTPUT_VARIABLE shown ERROR_QUIET)
+  separate_arguments(words UNIX_COMMAND "${shown}")
+  set(includes ${words})
+  list(FILTER includes INCLUDE REGEX "^-I")
+  list(TRANSFORM includes REPLACE "^-I" "")
+  set(links ${words})
+  list(FILTER links INCLUDE REGEX "^-(L|l|Wl,)")
+  set(directories ${links})
+  list(FILTER directories INCLUDE REGEX "^-L")
+  list(TRANSFORM directories REPLACE "^-L" "")
+  list(REMOVE_ITEM directories ${CMAKE_C_IMPLICIT_LINK_DIRECTORIES})
+  get_filename_component(where "${compiler}" DIRECTORY)
+  get_filename_component(launcher_name "${compiler}" NAME)
+  string(REPLACE mpicc mpiexec launcher_name "${launcher_name}")
+  find_program(launcher NAMES ${launcher_name} PATHS "${where}" NO_DEFAULT_PATH NO_CACHE)
+  find_file(header NAMES mpi.h PATHS ${includes} NO_DEFAULT_PATH NO_CACHE)
+  set(mine)
+  if(header)
+    file(STRINGS "${header}" mine REGEX "^#define ${macro} " LIMIT_COUNT 1)
+  endif()
+  if(NOT mine AND launcher_name STREQUAL mpiexec)
+    message(STATUS "${compiler} is not ${name}'s: no plugin mpi-${id}")
+    return()
+  elseif(NOT launcher OR NOT mine)
+    message(FATAL_ERROR "${compiler} is not ${name}'s: `-show` must name the directory of an mpi.h that defines "
+                        "${macro}, and ${launcher_name} must lie beside it. Set ${variable} to ${name}'s mpicc, or to "
+                        "NO for a build without it.")
+  endif()
+  add_library(weft_mpi_${id} INTERFACE)
+  target_include_directories(weft_mpi_${id} SYSTEM INTERFACE ${includes})
+  target_link_libraries(weft_mpi_${id} INTERFACE ${links})
+  target_compile_definitions(weft_mpi_${id} INTERFACE RANKS_ID="mpi-${id}" RANKS_NAME="${name}"
+    RANKS_LAUNCHER="${launcher}" RANKS_LAUNCH="${launcher} ${options}-n {ranks}" RANKS_LAUNCHED="${launched}")
+  weft_add_builtin(comm mpi-${id} FROM mpi weft_mpi_${id})
+  set_target_properties(weft-comm-mpi-${id} PROPERTIES INSTALL_RPATH "${directories}" BUILD_WITH_INSTALL_RPATH TRUE)
+endfunction()
+
+# Open MPI refuses to start as root and to start more ranks than cores; it ties a rank with all its threads to one core; and
+# it copies from one process's memory to another's by a call that containers forbid, for which it then has many words.
+weft_add_mpi(mpich "MPICH" MPICH_VERSION "" "PMI_RANK PMI_SIZE" mpicc.mpich mpicc)
+weft_add_mpi(openmpi "Open MPI" OMPI_MAJOR_VERSION
+  "--allow-run-as-root --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none "
+  "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_RANK SLURM_STEP_NUM_TASKS" mpicc.openmpi mpicc)

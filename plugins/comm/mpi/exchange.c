@@ -1,0 +1,318 @@
+/* exchange.c: see ranks.h. Every exchange takes one way: its operands are checked and brought into the host's memory,
+ * then the elements [at, at + count) of each row go to MPI, one piece after the other, mostly in one. */
+#include "ranks.h"
+
+#define NONE 0
+#define ONE  1 /* (n) */
+#define ALL  2 /* (P, n) */
+
+typedef struct operands {
+    weft_comm *comm;
+    const weft_comm_group *group;
+    char *to, *from; /* in the host's memory; NULL: none, or in place */
+    int64_t n;
+    int64_t size; /* bytes of an element */
+    int32_t dtype, peer, tag;
+    int in_place;
+} operands;
+
+typedef struct exchange_kind {
+    const char *name;
+    int from, to; /* how many rows each side has */
+    int is_sum, has_root, is_pair;
+    int (*start)(weft_comm_handle *handle, const operands *o, int64_t at, int count);
+} exchange_kind;
+
+/* --- one piece, handed to MPI --- */
+
+/* A row's part of count elements, such that MPI finds the same part of the next row n elements further on. */
+typedef struct part {
+    MPI_Datatype type;
+    int count;
+} part;
+
+static int part_make(part *out, const operands *o, int count) {
+    MPI_Datatype bytes = MPI_DATATYPE_NULL;
+    const MPI_Aint row = (MPI_Aint)(o->n * o->size);
+    int code;
+    out->type = MPI_BYTE;
+    out->count = count * (int)o->size;
+    if (count == o->n) return MPI_SUCCESS;
+    code = MPI_Type_contiguous(out->count, MPI_BYTE, &bytes);
+    if (code == MPI_SUCCESS) code = MPI_Type_create_resized(bytes, 0, row, &out->type);
+    if (code == MPI_SUCCESS) code = MPI_Type_commit(&out->type);
+    out->count = 1;
+    if (bytes != MPI_DATATYPE_NULL) (void)MPI_Type_free(&bytes);
+    return code;
+}
+
+/* What is under way keeps the type until it has ended. */
+static void part_free(part *p) {
+    if (p->type != MPI_BYTE) (void)MPI_Type_free(&p->type);
+}
+
+static int start_all_gather(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    MPI_Request *request = ranks_request(o->comm, handle);
+    char *to = o->to + at * o->size;
+    part p;
+    int code = request == NULL ? MPI_ERR_NO_MEM : part_make(&p, o, count);
+    if (code != MPI_SUCCESS) return code;
+    if (o->in_place) {
+        code = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_BYTE, to, p.count, p.type, o->group->mpi, request);
+    } else {
+        code = MPI_Iallgather(o->from + at * o->size, count * (int)o->size, MPI_BYTE, to, p.count, p.type,
+                              o->group->mpi, request);
+    }
+    part_free(&p);
+    return code;
+}
+
+static int start_all_to_all(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    MPI_Request *request = ranks_request(o->comm, handle);
+    part p;
+    int code = request == NULL ? MPI_ERR_NO_MEM : part_make(&p, o, count);
+    if (code != MPI_SUCCESS) return code;
+    code = MPI_Ialltoall(o->from + at * o->size, p.count, p.type, o->to + at * o->size, p.count, p.type, o->group->mpi,
+                         request);
+    part_free(&p);
+    return code;
+}
+
+static MPI_Datatype sum_type(const operands *o) {
+    return o->dtype == WEFT_F32 ? MPI_FLOAT : MPI_UINT16_T;
+}
+
+static MPI_Op sum_op(const operands *o) {
+    return o->dtype == WEFT_F32 ? MPI_SUM : o->comm->add_bf16;
+}
+
+/* MPI knows no rows that are apart, so pieces of them are summed row by row. */
+static int start_rows(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    int32_t r;
+    int code = MPI_SUCCESS;
+    for (r = 0; r < o->group->size && code == MPI_SUCCESS; r++) {
+        const char *from = o->from + (r * o->n + at) * o->size;
+        MPI_Request *request = ranks_request(o->comm, handle);
+        if (request == NULL) return MPI_ERR_NO_MEM;
+        code = MPI_Ireduce(from, o->to + at * o->size, count, sum_type(o), sum_op(o), r, o->group->mpi, request);
+    }
+    return code;
+}
+
+static int start_reduce_scatter(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    MPI_Request *request = NULL;
+    if (count != o->n) return start_rows(handle, o, at, count);
+    request = ranks_request(o->comm, handle);
+    if (request == NULL) return MPI_ERR_NO_MEM;
+    return MPI_Ireduce_scatter_block(o->from, o->to, count, sum_type(o), sum_op(o), o->group->mpi, request);
+}
+
+static int start_all_reduce(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    MPI_Request *request = ranks_request(o->comm, handle);
+    char *to = o->to + at * o->size;
+    if (request == NULL) return MPI_ERR_NO_MEM;
+    if (o->in_place) {
+        return MPI_Iallreduce(MPI_IN_PLACE, to, count, sum_type(o), sum_op(o), o->group->mpi, request);
+    }
+    return MPI_Iallreduce(o->from + at * o->size, to, count, sum_type(o), sum_op(o), o->group->mpi, request);
+}
+
+static int start_broadcast(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    MPI_Request *request = ranks_request(o->comm, handle);
+    if (request == NULL) return MPI_ERR_NO_MEM;
+    return MPI_Ibcast(o->to + at * o->size, count * (int)o->size, MPI_BYTE, o->peer, o->group->mpi, request);
+}
+
+static int start_send(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    MPI_Request *request = ranks_request(o->comm, handle);
+    if (request == NULL) return MPI_ERR_NO_MEM;
+    return MPI_Isend(o->from + at * o->size, count * (int)o->size, MPI_BYTE, o->peer, o->tag, o->group->mpi, request);
+}
+
+static int start_recv(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    MPI_Request *request = ranks_request(o->comm, handle);
+    if (request == NULL) return MPI_ERR_NO_MEM;
+    handle->expected = o->n * o->size;
+    return MPI_Irecv(o->to + at * o->size, count * (int)o->size, MPI_BYTE, o->peer, o->tag, o->group->mpi, request);
+}
+
+static const exchange_kind all_gather = {"all_gather", ONE, ALL, 0, 0, 0, start_all_gather};
+static const exchange_kind all_to_all = {"all_to_all", ALL, ALL, 0, 0, 0, start_all_to_all};
+static const exchange_kind reduce_scatter = {"reduce_scatter", ALL, ONE, 1, 0, 0, start_reduce_scatter};
+static const exchange_kind all_reduce = {"all_reduce", ONE, ONE, 1, 0, 0, start_all_reduce};
+static const exchange_kind broadcast = {"broadcast", NONE, ONE, 0, 1, 0, start_broadcast};
+static const exchange_kind send = {"send", ONE, NONE, 0, 0, 1, start_send};
+static const exchange_kind recv = {"recv", NONE, ONE, 0, 0, 1, start_recv};
+
+/* --- what is asked for --- */
+
+/* NULL: nothing is wrong with the group, the type and the peer. */
+static weft_status check_call(const operands *o, const weft_exchange *what, const exchange_kind *kind,
+                              weft_error *err) {
+    const char *name = kind->name;
+    if (o->comm->kernels == NULL) return weft_error_set(err, WEFT_E_HOST, "%s was started before `attach`.", name);
+    if (o->group->comm != o->comm) {
+        return weft_error_set(err, WEFT_E_HOST, "%s was started in a group of another communicator.", name);
+    }
+    if (o->n < 0 || o->size == 0 || o->n > INT64_MAX / 16 / o->group->size) {
+        return weft_error_set(err, WEFT_E_HOST, "%s of %lld elements of type %d has no meaning.", name,
+                              (long long)o->n, (int)o->dtype);
+    }
+    if (kind->is_sum && o->dtype != WEFT_F32 && o->dtype != WEFT_BF16) {
+        return weft_error_set(err, WEFT_E_HOST, "%s sums fp32 or bf16, and was asked to sum %s.", name,
+                              weft_dtype_name(o->dtype));
+    }
+    if ((kind->has_root || kind->is_pair) && (o->peer < 0 || o->peer >= o->group->size)) {
+        return weft_error_set(err, WEFT_E_HOST, "%s names place %d in a group of %d ranks.", name, (int)o->peer,
+                              (int)o->group->size);
+    }
+    if (kind->is_pair && o->peer == o->group->place) {
+        return weft_error_set(err, WEFT_E_HOST, "%s names this rank's own place, %d, as its other side.", name,
+                              (int)o->peer);
+    }
+    if (kind->is_pair && (o->tag < 0 || o->tag > o->comm->info.max_tag)) {
+        return weft_error_set(err, WEFT_E_HOST, "%s has the tag %d; tags go from 0 to %d.", name, (int)what->tag,
+                              (int)o->comm->info.max_tag);
+    }
+    return WEFT_OK;
+}
+
+static int64_t bytes_of(const operands *o, int rows) {
+    return rows == ALL ? o->group->size * o->n * o->size : rows == ONE ? o->n * o->size : 0;
+}
+
+/* Operands are apart, or the smaller one is this rank's row of the larger one. */
+static weft_status check_place(operands *o, const weft_exchange *what, const exchange_kind *kind, weft_error *err) {
+    const int64_t to = what->to.offset, from = what->from.offset, own = o->group->place * o->n * o->size;
+    const int64_t to_bytes = bytes_of(o, kind->to), from_bytes = bytes_of(o, kind->from);
+    const int64_t inside = kind->to == ALL ? to + own - from : kind->from == ALL ? from + own - to : to - from;
+    if ((to_bytes > 0 && what->to.buffer == NULL) || (from_bytes > 0 && what->from.buffer == NULL)) {
+        return weft_error_set(err, WEFT_E_HOST, "%s was started without its operand `%s`.", kind->name,
+                              to_bytes > 0 && what->to.buffer == NULL ? "to" : "from");
+    }
+    if (to_bytes == 0 || from_bytes == 0 || what->to.buffer != what->from.buffer) return WEFT_OK;
+    o->in_place = inside == 0 && !(kind->to == ALL && kind->from == ALL);
+    if (!o->in_place && to < from + from_bytes && from < to + to_bytes) {
+        return weft_error_set(err, WEFT_E_HOST, "%s has operands that overlap, and not in the way that is in place.",
+                              kind->name);
+    }
+    return WEFT_OK;
+}
+
+/* --- operands in the host's memory --- */
+
+static weft_status no_memory(const exchange_kind *kind, int64_t bytes, weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "No memory for %lld bytes of %s in the host's memory.", (long long)bytes,
+                          kind->name);
+}
+
+/* The host's own view of an operand, or fresh memory in *copy that the handle keeps. */
+static weft_status view(operands *o, char **out, void **copy, weft_ref ref, int64_t bytes, const exchange_kind *kind,
+                        weft_error *err) {
+    const weft_device_plugin *kernels = o->comm->kernels;
+    if (bytes == 0) return WEFT_OK;
+    if (kernels->host_view != NULL) {
+        *out = kernels->host_view(o->comm->device, ref);
+        if (*out != NULL) return WEFT_OK;
+        return weft_error_set(err, WEFT_E_HOST, "%s has an operand outside of its buffer.", kind->name);
+    }
+    *copy = o->comm->host->alloc(o->comm->host, (size_t)bytes, 64);
+    *out = *copy;
+    return *copy == NULL ? no_memory(kind, bytes, err) : WEFT_OK;
+}
+
+/* Fills o->to and o->from. Beside a copy on a device of its own memory, a sum in place needs one too: MPI would take
+ * the first row for the result, whichever is this rank's. */
+static weft_status bring(weft_comm_handle *handle, operands *o, const weft_exchange *what, const exchange_kind *kind,
+                         weft_error *err) {
+    const weft_device_plugin *kernels = o->comm->kernels;
+    const int64_t to_bytes = bytes_of(o, kind->to), from_bytes = bytes_of(o, kind->from);
+    const int root = kind->has_root && o->peer == o->group->place;
+    weft_status status = kernels->synchronize(o->comm->device, what->stream, err);
+    handle->stream = what->stream;
+    handle->device_to = what->to;
+    handle->to_bytes = to_bytes;
+    if (status == WEFT_OK) status = view(o, &o->to, &handle->to, what->to, to_bytes, kind, err);
+    if (status == WEFT_OK) status = view(o, &o->from, &handle->from, what->from, from_bytes, kind, err);
+    if (status == WEFT_OK && handle->from != NULL) {
+        status = kernels->read(o->comm->device, what->stream, handle->from, what->from, from_bytes, err);
+    }
+    if (status == WEFT_OK && handle->to != NULL && root) {
+        status = kernels->read(o->comm->device, what->stream, handle->to, what->to, to_bytes, err);
+    }
+    if (handle->from != NULL) o->in_place = 0; /* the copies are apart */
+    if (status == WEFT_OK && o->in_place && kind->from == ALL) {
+        handle->result = o->to;
+        handle->to = o->comm->host->alloc(o->comm->host, (size_t)to_bytes, 64);
+        o->to = handle->to;
+        if (handle->to == NULL) status = no_memory(kind, to_bytes, err);
+    }
+    return status;
+}
+
+/* --- the calls --- */
+
+/* The most elements of a row in one piece. */
+static int64_t most(const operands *o, const exchange_kind *kind) {
+    const int64_t rows = kind->from == ALL || kind->to == ALL ? o->group->size : 1;
+    const int64_t count = RANKS_MOST_BYTES / (rows * o->size);
+    return count < 1 ? 1 : count;
+}
+
+static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, const exchange_kind *kind,
+                         weft_error *err) {
+    operands o = {comm, what->group == NULL ? comm->world : what->group, NULL, NULL, what->n,
+                  weft_dtype_bytes(what->dtype), what->dtype, what->peer, what->tag, 0};
+    weft_comm_handle *handle = NULL;
+    int64_t at, piece;
+    int code = MPI_SUCCESS;
+    weft_status status = check_call(&o, what, kind, err);
+    if (status == WEFT_OK) status = check_place(&o, what, kind, err);
+    if (status != WEFT_OK) return status;
+    handle = ranks_handle_take(comm);
+    if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of %s.", kind->name);
+    handle->name = kind->name;
+    status = bring(handle, &o, what, kind, err);
+    if (status != WEFT_OK) {
+        ranks_handle_give_back(comm, handle);
+        return status;
+    }
+    piece = most(&o, kind);
+    for (at = 0; at < o.n && code == MPI_SUCCESS; at += piece) {
+        code = kind->start(handle, &o, at, (int)(o.n - at < piece ? o.n - at : piece));
+    }
+    /* The handle stays under way: MPI may hold on to some of its pieces. */
+    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_PEER, code, kind->name);
+    *out = handle;
+    return WEFT_OK;
+}
+
+#define CALL(name)                                                                                                     \
+    weft_status ranks_##name(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {    \
+        return start(comm, out, what, &name, err);                                                                     \
+    }
+CALL(all_gather)
+CALL(all_to_all)
+CALL(reduce_scatter)
+CALL(all_reduce)
+CALL(broadcast)
+CALL(send)
+CALL(recv)
+
+weft_status ranks_barrier(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    const weft_comm_group *group = what->group == NULL ? comm->world : what->group;
+    weft_comm_handle *handle = NULL;
+    MPI_Request *request = NULL;
+    int code;
+    if (group->comm != comm) {
+        return weft_error_set(err, WEFT_E_HOST, "barrier was started in a group of another communicator.");
+    }
+    handle = ranks_handle_take(comm);
+    if (handle != NULL) request = ranks_request(comm, handle);
+    if (request == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of barrier.");
+    handle->name = "barrier";
+    code = MPI_Ibarrier(group->mpi, request);
+    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_PEER, code, handle->name);
+    *out = handle;
+    return WEFT_OK;
+}

@@ -1,0 +1,230 @@
+/* world.c: see ranks.h. MPI belongs to the process: the first communicator begins it, the last one ends it. */
+#include "ranks.h"
+
+#include <ctype.h>
+#include <sched.h>
+
+static int communicators; /* of this process */
+static int is_ours;       /* MPI was begun here, so it is ended here */
+
+weft_status ranks_error(weft_error *err, weft_status status, int code, const char *what) {
+    char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
+    int n = 0, i;
+    (void)MPI_Error_string(code, text, &n);
+    for (i = 0; text[i] != 0; i++) {
+        if (text[i] == '\n') text[i] = text[i + 1] == 0 ? 0 : ' ';
+    }
+    return weft_error_set(err, status, "%s: MPI says: %s", what, text);
+}
+
+/* MPI_Wait without its busy loop. */
+static int wait_for(MPI_Request *request) {
+    MPI_Status status;
+    int ended = 0, code = MPI_SUCCESS;
+    while (code == MPI_SUCCESS && !ended) {
+        code = MPI_Test(request, &ended, &status);
+        if (!ended) (void)sched_yield();
+    }
+    return code;
+}
+
+static weft_status begin(weft_error *err) {
+    int begun = 0, ended = 0, level = MPI_THREAD_SINGLE, code;
+    (void)MPI_Initialized(&begun);
+    (void)MPI_Finalized(&ended);
+    if (ended) {
+        return weft_error_set(err, WEFT_E_HOST,
+                              "MPI was ended in this process, and it cannot begin twice. Keep one communicator for "
+                              "as long as ranks are needed.");
+    }
+    code = begun ? MPI_Query_thread(&level) : MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "MPI cannot begin");
+    if (!begun) is_ours = 1;
+    communicators++;
+    if (level < MPI_THREAD_FUNNELED) {
+        return weft_error_set(err, WEFT_E_SYSTEM,
+                              "MPI was begun for processes of one thread (level %d), and this one has several. It "
+                              "needs MPI_THREAD_FUNNELED (level %d).",
+                              level, MPI_THREAD_FUNNELED);
+    }
+    (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    (void)MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    return WEFT_OK;
+}
+
+static void end(void) {
+    if (--communicators == 0 && is_ours) (void)MPI_Finalize();
+}
+
+/* "MPICH Version: 4.0.2 ..." or "Open MPI v4.1.4, package: ..." -> "MPICH 4.0.2", "Open MPI 4.1.4". */
+static void name_library(char *out, size_t room) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    const char *name = RANKS_NAME;
+    size_t first, length;
+    int n = 0;
+    (void)MPI_Get_library_version(text, &n);
+    first = strcspn(text, "0123456789");
+    length = strspn(text + first, "0123456789.abcr");
+    (void)snprintf(out, room, "%s %.*s", name, (int)length, text + first);
+}
+
+/* Which machine this is: a machine's number is how many machines have a lower lowest rank. */
+static int find_machines(weft_comm *comm, weft_comm_info *info) {
+    MPI_Comm local = MPI_COMM_NULL;
+    MPI_Request request;
+    int32_t lowest = info->rank, i, *all = NULL;
+    int code = MPI_Comm_split_type(comm->world->mpi, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local);
+    if (code != MPI_SUCCESS) return code;
+    (void)MPI_Comm_rank(local, &info->local_rank);
+    (void)MPI_Comm_size(local, &info->local_size);
+    all = comm->host->alloc(comm->host, (size_t)info->size * sizeof *all, _Alignof(max_align_t));
+    code = all == NULL ? MPI_ERR_NO_MEM : MPI_Ibcast(&lowest, 1, MPI_INT32_T, 0, local, &request);
+    if (code == MPI_SUCCESS) code = wait_for(&request);
+    if (code == MPI_SUCCESS) code = MPI_Iallgather(&lowest, 1, MPI_INT32_T, all, 1, MPI_INT32_T, comm->world->mpi, &request);
+    if (code == MPI_SUCCESS) code = wait_for(&request);
+    for (i = 0; code == MPI_SUCCESS && i < info->size; i++) {
+        info->nodes += all[i] == i;
+        info->node += all[i] == i && i < lowest;
+    }
+    comm->host->release(comm->host, all);
+    (void)MPI_Comm_free(&local);
+    return code;
+}
+
+static weft_comm_group *new_group(weft_comm *comm, MPI_Comm mpi) {
+    weft_comm_group *group = comm->host->alloc(comm->host, sizeof *group, _Alignof(max_align_t));
+    if (group == NULL) return NULL;
+    group->comm = comm;
+    group->mpi = mpi;
+    (void)MPI_Comm_size(mpi, &group->size);
+    (void)MPI_Comm_rank(mpi, &group->place);
+    group->next = comm->groups;
+    comm->groups = group;
+    return group;
+}
+
+/* A copy of MPI's world, so that nobody else's exchanges are met in it. */
+static weft_status find_world(weft_comm *comm, weft_error *err) {
+    weft_comm_info *info = &comm->info;
+    MPI_Comm world = MPI_COMM_NULL;
+    MPI_Request request;
+    int *most_tag = NULL, found = 0;
+    int code = MPI_Comm_idup(MPI_COMM_WORLD, &world, &request);
+    if (code == MPI_SUCCESS) code = wait_for(&request);
+    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "The world cannot be made");
+    comm->world = new_group(comm, world);
+    if (comm->world == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for the world of ranks.");
+    info->rank = comm->world->place;
+    info->size = comm->world->size;
+    info->progress = WEFT_PROGRESS_CALLER;
+    (void)MPI_Comm_get_attr(world, MPI_TAG_UB, &most_tag, &found);
+    info->max_tag = found ? *most_tag : 32767;
+    name_library(info->backend, sizeof info->backend);
+    code = find_machines(comm, info);
+    if (code == MPI_SUCCESS) code = MPI_Op_create(ranks_add_bf16, 1, &comm->add_bf16);
+    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "The world cannot be searched");
+    return WEFT_OK;
+}
+
+static weft_status check_size(const weft_comm *comm, int32_t expected, weft_error *err) {
+    const weft_comm_info *info = &comm->info;
+    if (expected == 0 || expected == info->size) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PEER,
+                          "%d ranks were asked for, and this one finds itself in a world of %d%s. [comm] plugin = "
+                          "" RANKS_ID " is built for %s: start its ranks with %s.",
+                          (int)expected, (int)info->size,
+                          info->size == 1 ? ", alone: no launcher started it, or that of another MPI" : "",
+                          info->backend, RANKS_LAUNCHER);
+}
+
+weft_status ranks_create(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,
+                         weft_error *err) {
+    weft_comm *comm = host->alloc(host, sizeof *comm, _Alignof(max_align_t));
+    weft_status status = WEFT_OK;
+    (void)config;
+    if (comm == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for the communicator " RANKS_ID ".");
+    memset(comm, 0, sizeof *comm);
+    comm->host = host;
+    comm->add_bf16 = MPI_OP_NULL;
+    status = begin(err);
+    if (status != WEFT_OK) {
+        host->release(host, comm);
+        return status;
+    }
+    status = find_world(comm, err);
+    if (status != WEFT_OK) return status; /* MPI may still be at work in it */
+    status = check_size(comm, job->expected_size, err);
+    if (status == WEFT_OK) {
+        *out = comm;
+    } else {
+        ranks_destroy(comm); /* all ranks of this world come by here */
+    }
+    return status;
+}
+
+void ranks_destroy(weft_comm *comm) {
+    if (comm == NULL) return;
+    ranks_handles_free(comm);
+    while (comm->groups != NULL) {
+        weft_comm_group *group = comm->groups;
+        comm->groups = group->next;
+        (void)MPI_Comm_free(&group->mpi);
+        comm->host->release(comm->host, group);
+    }
+    (void)MPI_Op_free(&comm->add_bf16);
+    comm->host->release(comm->host, comm);
+    end();
+}
+
+void ranks_info(const weft_comm *comm, weft_comm_info *out) {
+    const uint32_t size = out->struct_size;
+    memcpy(out, &comm->info, size < sizeof *out ? size : sizeof *out);
+    out->struct_size = size;
+}
+
+weft_status ranks_attach(weft_comm *comm, weft_device *device, const weft_device_plugin *kernels, weft_error *err) {
+    (void)err;
+    comm->device = device;
+    comm->kernels = kernels;
+    return WEFT_OK;
+}
+
+/* n different ranks of the world, this one among them. */
+static weft_status check_ranks(const weft_comm *comm, const int32_t *ranks, int32_t n, weft_error *err) {
+    int32_t i, j, mine = 0;
+    if (n < 1 || n > comm->info.size) {
+        return weft_error_set(err, WEFT_E_HOST, "A group of %d ranks was asked for in a world of %d.", (int)n,
+                              (int)comm->info.size);
+    }
+    for (i = 0; i < n; i++) {
+        mine += ranks[i] == comm->info.rank;
+        for (j = 0; j < i && ranks[j] != ranks[i];) j++;
+        if (ranks[i] < 0 || ranks[i] >= comm->info.size || j < i) {
+            return weft_error_set(err, WEFT_E_HOST, "A group was asked for with rank %d %s.", (int)ranks[i],
+                                  j < i ? "in it twice" : "in it, which the world does not have");
+        }
+    }
+    if (mine == 0) {
+        return weft_error_set(err, WEFT_E_HOST, "Rank %d asks for a group that it is not in.", (int)comm->info.rank);
+    }
+    return WEFT_OK;
+}
+
+weft_status ranks_group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n, weft_error *err) {
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    MPI_Comm mpi = MPI_COMM_NULL;
+    weft_comm_group *group = NULL;
+    int code;
+    weft_status status = check_ranks(comm, ranks, n, err);
+    if (status != WEFT_OK) return status;
+    code = MPI_Comm_group(comm->world->mpi, &all);
+    if (code == MPI_SUCCESS) code = MPI_Group_incl(all, n, ranks, &some);
+    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(comm->world->mpi, some, 0, &mpi);
+    if (some != MPI_GROUP_NULL) (void)MPI_Group_free(&some);
+    if (all != MPI_GROUP_NULL) (void)MPI_Group_free(&all);
+    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "A group of ranks cannot be made");
+    group = new_group(comm, mpi);
+    if (group == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a group of ranks.");
+    *out = group;
+    return WEFT_OK;
+}
