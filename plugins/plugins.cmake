@@ -19,6 +19,9 @@ target_include_directories(weft_dnnl SYSTEM INTERFACE "${DNNL_INCLUDE_DIR}")
 foreach(row
     "model;llama;PkgConfig::JANSSON"
     "policy;block"
+    "policy;class"
+    "policy;size"
+    "policy;whole"
     "strategy;single"
     "optimizer;sgd"
     "optimizer;adamw"

@@ -3,6 +3,7 @@
 
 #include "report/summary.h"
 #include "report/units.h"
+#include "report/wrapping.h"
 #include "train/session.h"
 
 #include <jansson.h>
@@ -10,6 +11,7 @@
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
     {"print-program", NULL, false, "Print every event of the step program with its buffers."},
+    {"print-wrapping", NULL, false, "Print every module with the unit that it travels in."},
     {NULL, NULL, false, NULL},
 };
 
@@ -40,13 +42,16 @@ static void print_memory(const weft_session *session) {
                  weft_unit_count(whole, b->total));
 }
 
-static void print_model(const weft_session *session) {
+static void print_model(const weft_session *session, const weft_wrapped *wrapped) {
     const weft_engine *e = session->engine;
     const int64_t all = weft_declared_numel(e->declared, false), trained = weft_declared_numel(e->declared, true);
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
-    (void)printf("model       %s parameters, %s trained (%.4g %%), %d segments, %d units\n", weft_unit_count(a, all),
-                 weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments,
-                 e->layout->n_units);
+    (void)printf("model       %s parameters, %s trained (%.4g %%), %d segments\n", weft_unit_count(a, all),
+                 weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments);
+    (void)printf("wrapping    %d of %d modules wrapped (%.2f %%) by policy %s, in %d unit%s\n", (int)wrapped->n_wrapped,
+                 (int)e->declared->n_modules, weft_wrapped_percent(wrapped, e->declared),
+                 session->run->parts[WEFT_PART_POLICY].loaded->plugin->id, (int)e->layout->n_units,
+                 e->layout->n_units == 1 ? "" : "s");
     (void)printf("layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
                  weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
     (void)printf("batch       %lld rows = %d %s of %d rows x %d places\n",
@@ -93,6 +98,22 @@ static json_t *layout_object(const weft_engine *e) {
                      (int)e->layout->n_units);
 }
 
+/* unit: null where the storage is tied to a module before, or where there are several. */
+static json_t *wrapping_object(const weft_engine *e, const weft_wrapped *wrapped, bool with_modules) {
+    json_t *object = json_pack("{s:i, s:i, s:f}", "modules", (int)e->declared->n_modules, "wrapped",
+                               (int)wrapped->n_wrapped, "percent", weft_wrapped_percent(wrapped, e->declared));
+    json_t *list = with_modules ? json_array() : NULL;
+    for (int32_t m = 0; with_modules && m < e->declared->n_modules; m++) {
+        const weft_module *module = e->declared->modules[m];
+        const char *unit = wrapped->unit[m] >= 0 ? e->layout->units[wrapped->unit[m]].name : NULL;
+        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s?}", "path", module->path, "class",
+                                                    module->class_name, "wrapped", (int)wrapped->is_wrapped[m], "unit",
+                                                    unit));
+    }
+    if (with_modules) (void)json_object_set_new(object, "tree", list);
+    return object;
+}
+
 /* rows: of an optimizer step; a leaf is leaf_rows x places. */
 static json_t *batch_object(const weft_session *session) {
     const weft_engine_spec *spec = &session->engine->spec;
@@ -122,14 +143,15 @@ static json_t *program_array(const weft_stage *stage) {
     return events;
 }
 
-static void print_json(const weft_session *session, bool with_program) {
+static void print_json(const weft_session *session, const weft_wrapped *wrapped, bool with_program, bool with_modules) {
     const weft_engine *e = session->engine;
-    json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:o, s:o}", "parameters",
+    json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o}", "parameters",
                                (json_int_t)weft_declared_numel(e->declared, false), "trained",
                                (json_int_t)weft_declared_numel(e->declared, true), "steps", (json_int_t)session->steps,
-                               "layout", layout_object(e), "batch", batch_object(session), "events",
-                               (int)e->train.program->n_events, "buffers", (int)e->train.program->n_slots, "memory",
-                               memory_object(&e->bytes), "schedule", schedule_array(session));
+                               "layout", layout_object(e), "wrapping", wrapping_object(e, wrapped, with_modules),
+                               "batch", batch_object(session), "events", (int)e->train.program->n_events, "buffers",
+                               (int)e->train.program->n_slots, "memory", memory_object(&e->bytes), "schedule",
+                               schedule_array(session));
     if (object == NULL) return;
     if (with_program) (void)json_object_set_new(object, "program", program_array(&e->train));
     (void)json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
@@ -137,19 +159,27 @@ static void print_json(const weft_session *session, bool with_program) {
     json_decref(object);
 }
 
+static void print_text(const weft_session *session, const weft_wrapped *wrapped, const weft_args *args) {
+    const weft_engine *e = session->engine;
+    print_model(session, wrapped);
+    print_memory(session);
+    print_schedule(session);
+    if (weft_args_has(args, "print-wrapping")) weft_wrapped_print(wrapped, e->declared, e->layout, stdout);
+    if (weft_args_has(args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, stdout);
+}
+
 static weft_exit run_plan(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
-    const bool program = weft_args_has(args, "print-program");
     weft_session *session = NULL;
+    weft_wrapped wrapped = {0};
     weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
-    if (status == WEFT_OK && weft_args_has(args, "json")) print_json(session, program);
-    else if (status == WEFT_OK) {
-        print_model(session);
-        print_memory(session);
-        print_schedule(session);
-        if (program) weft_program_print(session->engine->train.program, &session->engine->train.job->spec, stdout);
-    }
+    if (status == WEFT_OK)
+        status = weft_wrapped_make(&wrapped, session->engine->declared, session->engine->layout, err);
+    if (status == WEFT_OK && weft_args_has(args, "json"))
+        print_json(session, &wrapped, weft_args_has(args, "print-program"), weft_args_has(args, "print-wrapping"));
+    else if (status == WEFT_OK) print_text(session, &wrapped, args);
+    weft_wrapped_free(&wrapped);
     weft_session_close(session);
     return weft_exit_from(status);
 }

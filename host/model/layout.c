@@ -4,7 +4,7 @@
  * and every checkpoint agrees on the grid. */
 #include "model/layout.h"
 
-#include "plugin/enter.h"
+#include "model/wrap.h"
 
 #include <stdlib.h>
 
@@ -27,75 +27,22 @@ static int64_t choose_grid(const weft_declared *declared) {
     return GRID_MIN;
 }
 
-/* ---- what the policy sees ---- */
-
-static void fill_view(weft_module_view *view, const weft_declared *declared, int32_t m) {
-    const weft_module *module = declared->modules[m];
-    const int32_t blocks = declared->info.n_layers > 0 ? weft_declared_module(declared, declared->info.layer_path) : -1;
-    view->struct_size = (uint32_t)sizeof *view;
-    view->path = module->path;
-    view->name = module->name;
-    view->class_name = module->class_name;
-    view->parent = module->parent;
-    view->is_block = blocks >= 0 && module->parent == blocks;
-}
-
-/* Storage counts where its first name stands, once. */
-static void count_parameters(weft_module_view *views, const weft_declared *declared) {
-    for (int32_t p = 0; p < declared->n_parameters; p++) {
-        const weft_parameter *parameter = &declared->parameters[p];
-        views[parameter->module].own_parameters += parameter->numel;
-        for (int32_t m = parameter->module; m >= 0; m = views[m].parent) {
-            views[m].parameters += parameter->numel;
-            if (parameter->trainable) views[m].trainable += parameter->numel;
-        }
-    }
-}
-
-static weft_status ask_policy(uint8_t *starts, const weft_declared *declared, const weft_host *host,
-                              const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
-    weft_status status = WEFT_OK;
-    weft_policy_job job = {(uint32_t)sizeof job, 0, (uint32_t)declared->n_modules, (uint32_t)sizeof(weft_module_view),
-                           NULL};
-    weft_module_view *views = calloc((size_t)declared->n_modules, sizeof *views);
-    if (views == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the wrap policy's view of the model");
-    for (int32_t m = 0; m < declared->n_modules; m++) fill_view(&views[m], declared, m);
-    count_parameters(views, declared);
-    job.modules = views;
-    if (err != NULL) err->text[0] = '\0';
-    WEFT_PLUGIN_CALL(status, policy, units, err, host, policy_config, &job, starts);
-    for (int32_t m = 0; m < declared->n_modules && status == WEFT_OK; m++)
-        if (starts[m] > 1)
-            status =
-                weft_error_set(err, WEFT_E_PLUGIN,
-                               "the wrap policy says %d for module '%s'; a module starts a unit (1) or does not (0)",
-                               starts[m], declared->modules[m]->path);
-    free(views);
-    return status;
-}
-
 /* ---- units ---- */
 
-/* The module whose unit a parameter travels in; -1: the root unit, which is also that of a module without a path. */
-static int32_t unit_module(const weft_declared *declared, const uint8_t *starts, const weft_parameter *parameter) {
-    int32_t m = parameter->module;
-    while (m >= 0 && !starts[m]) m = declared->modules[m]->parent;
-    return m >= 0 && declared->modules[m]->path[0] == '\0' ? -1 : m;
-}
-
-/* Units in the order of their first parameters; `owners` holds the module of each. */
-static weft_status make_units(weft_layout *self, weft_declared *declared, const uint8_t *starts, int32_t *owners,
-                              weft_error *err) {
+/* Units in the order of their first parameters; `owners` holds what the policy called each. */
+static weft_status make_units(weft_layout *self, weft_declared *declared, const weft_wrapping *wrapping,
+                              int32_t *owners, weft_error *err) {
     self->units = calloc((size_t)declared->n_parameters, sizeof *self->units);
     if (self->units == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
     for (int32_t p = 0; p < declared->n_parameters; p++) {
-        const int32_t owner = unit_module(declared, starts, &declared->parameters[p]);
+        const int32_t owner = wrapping->unit_of[p];
         int32_t u = 0;
         while (u < self->n_units && owners[u] != owner) u++;
         declared->parameters[p].unit = u;
         if (u < self->n_units) continue;
         owners[u] = owner;
-        self->units[u].name = strdup(owner < 0 ? "root" : declared->modules[owner]->path);
+        self->units[u].name = strdup(owner == WEFT_UNIT_ROOT ? "root" : wrapping->names[owner]);
+        self->units[u].is_root = owner == WEFT_UNIT_ROOT;
         self->units[u].groups[0] = self->units[u].groups[1] = -1;
         self->n_units++;
         if (self->units[u].name == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
@@ -151,20 +98,20 @@ static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_
 weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const weft_host *host,
                                const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
     weft_status status = WEFT_OK;
+    weft_wrapping wrapping = {0};
     weft_layout *self = calloc(1, sizeof *self);
-    uint8_t *starts = calloc((size_t)declared->n_modules, 1);
     int32_t *owners = calloc((size_t)declared->n_parameters, sizeof *owners);
-    if (self == NULL || starts == NULL || owners == NULL) {
+    if (self == NULL || owners == NULL) {
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the layout");
         goto done;
     }
     self->grid = choose_grid(declared);
-    status = ask_policy(starts, declared, host, policy, policy_config, err);
-    if (status == WEFT_OK) status = make_units(self, declared, starts, owners, err);
+    status = weft_wrapping_ask(&wrapping, declared, host, policy, policy_config, err);
+    if (status == WEFT_OK) status = make_units(self, declared, &wrapping, owners, err);
     if (status == WEFT_OK) status = make_groups(self, declared, err);
 done:
+    weft_wrapping_free(&wrapping);
     free(owners);
-    free(starts);
     if (status == WEFT_OK) *out = self;
     else weft_layout_destroy(self);
     return status;

@@ -22,7 +22,8 @@ typedef struct weft_group {
 } weft_group;
 
 typedef struct weft_unit {
-    char *name;        /* module path; "root" for what is left */
+    char *name; /* as the policy gave it: a module's path, "first..last" of several; "root" for what is left */
+    bool is_root;
     int32_t groups[2]; /* trainable, frozen; -1: none */
 } weft_unit;
 

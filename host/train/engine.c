@@ -70,11 +70,11 @@ static weft_status open_model(weft_engine *engine, weft_error *err) {
                                   path, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) status = select_trained(engine, err);
-    if (status == WEFT_OK)
-        status = weft_layout_create(&engine->layout, engine->declared, run->host,
-                                    weft_run_table(run, WEFT_PART_POLICY, policy), run->parts[WEFT_PART_POLICY].config,
-                                    err);
-    return status;
+    if (status != WEFT_OK) return status;
+    status = weft_layout_create(&engine->layout, engine->declared, run->host,
+                                weft_run_table(run, WEFT_PART_POLICY, policy), run->parts[WEFT_PART_POLICY].config,
+                                err);
+    return weft_run_located(run, WEFT_PART_POLICY, status, err);
 }
 
 weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error *err) {

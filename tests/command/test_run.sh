@@ -88,7 +88,7 @@ check "the program links no plugin and no device" linked
 listed() { # the built-in plugins, each from a file of its own beside the program
     "$weft" plugins list >list.txt && cat list.txt || return 1
     for plugin in comm/self data/text device/cpu model/llama optimizer/adamw optimizer/sgd policy/block \
-        strategy/single tokenizer/bpe; do
+        policy/class policy/size policy/whole strategy/single tokenizer/bpe; do
         kind=${plugin%/*} id=${plugin#*/}
         grep -Eq "^$kind +$id +[0-9.]+ +ok +/.*/weft-$kind-$id\.so$" list.txt || { echo "no $plugin"; return 1; }
     done
@@ -247,6 +247,20 @@ planned() { # the object says what the tables do
     [ "$(grep -c '"queue": ' plan.json)" = "$(sed -n 's/^  "events": \([0-9]*\),$/\1/p' plan.json)" ]
 }
 check "plan as an object" planned
+wrapped() { # wrapped N SUMMARY OVERRIDE...: the totals, N modules with the tag of a unit, and the object says as many
+    n=$1 summary=$2 && shift 2
+    "$weft" plan run.ini --print-wrapping "$@" >wrapped.txt && "$weft" plan run.ini --json --print-wrapping "$@" >wrapped.json &&
+        cat wrapped.txt || return 1
+    grep -Eq "^wrapping +$n of [0-9]+ modules wrapped \([0-9.]+ %\) by policy $summary\$" wrapped.txt || return 1
+    [ "$(grep -c '^  --wrap-module' wrapped.txt)" = "$n" ] && [ "$(grep -c '"wrapped": true' wrapped.json)" = "$n" ] || return 1
+    [ "$(grep -Ec '^  (top_module|module group|--(un)?wrap-module) ' wrapped.txt)" = "$(grep -c '"path":' wrapped.json)" ] || return 1
+    grep -Eq "^Total modules: $(grep -c '"path":' wrapped.json), wrapped modules: [0-9.]+%\$" wrapped.txt
+}
+check "wrapping by block" wrapped 2 'block, in 3 units'
+check "wrapping by class" wrapped 4 'class, in 5 units' policy.plugin=class policy.classes=LlamaAttention,mlp
+check "wrapping by size" wrapped 4 'size, in 3 units' policy.plugin=size policy.size=9k
+check "wrapping as a whole" wrapped 0 'whole, in 1 unit' policy.plugin=whole
+check "a class that is not there" says "command line: [policy] classes has 'LlamaDecodeLayer'" "$weft" plan run.ini policy.plugin=class policy.classes=LlamaDecodeLayer
 points() { # points N STEPS: each point of the schedule is shown once
     "$weft" plan run.ini train.warmup=0 "train.steps=$2" >plan.txt && cat plan.txt && [ "$(grep -c '^  step ' plan.txt)" = "$1" ]
 }

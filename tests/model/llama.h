@@ -26,19 +26,25 @@ static inline const char *llama_golden(const char *name) {
     return paths[next];
 }
 
-static inline const weft_model_plugin *llama_plugin(void) {
+/* A plugin of the build tree: "model-llama". */
+static inline const weft_plugin *built_plugin(const char *name) {
     char path[512];
     void *file = NULL;
     weft_plugin_entry_fn *entry = NULL;
     const weft_plugin_list *list = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    (void)snprintf(path, sizeof path, "%s/plugins/weft-model-llama.so", llama_environment("WEFT_BUILD"));
+    (void)snprintf(path, sizeof path, "%s/plugins/weft-%s.so", llama_environment("WEFT_BUILD"), name);
     file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(file != NULL, "%s", dlerror());
     *(void **)(void *)&entry = dlsym(file, "weft_plugin_entry");
     list = entry(&fixture_host, &err);
-    ck_assert_uint_eq(list->plugins[0].config_size, sizeof(llama_test_settings));
-    return list->plugins[0].table;
+    return &list->plugins[0];
+}
+
+static inline const weft_model_plugin *llama_plugin(void) {
+    const weft_plugin *plugin = built_plugin("model-llama");
+    ck_assert_uint_eq(plugin->config_size, sizeof(llama_test_settings));
+    return plugin->table;
 }
 
 static inline weft_status llama_declare(weft_declared **out, const char *config_path, const char *ignore,

@@ -5,25 +5,59 @@
 
 /* ---- policies ---- */
 
-static const char *unit_class; /* modules of this class start units; NULL: none; "": every one */
+static const char *unit_class; /* modules of this class are units; NULL: none; "": every one */
 static weft_status policy_status;
-static uint8_t odd_start; /* written for the last module */
+static int32_t mistake; /* index into `mistakes`; 0: none */
 static weft_module_view seen[256];
 static uint32_t n_seen;
 
-static weft_status test_units(const weft_host *host, const void *config, const weft_policy_job *job, uint8_t *starts,
-                              weft_error *err) {
+static void make_units(const weft_policy_job *job, const weft_wrap *wrap) {
+    for (uint32_t i = job->n_modules; i-- > 0;) { /* the deepest take theirs first */
+        const weft_module_view *module = weft_policy_module(job, i);
+        if (unit_class == NULL || (unit_class[0] != '\0' && strcmp(unit_class, module->class_name) != 0)) continue;
+        if (module->path[0] != '\0') wrap->claim_rest(wrap->ctx, wrap->unit(wrap->ctx, module->path), (int32_t)i);
+    }
+}
+
+static void make_mistake(const weft_policy_job *job, const weft_wrap *wrap) {
+    weft_wrap_ctx *ctx = wrap->ctx;
+    const int32_t one = wrap->unit(ctx, "one"), last = (int32_t)job->n_parameters - 1;
+    switch (mistake) {
+    case 1: wrap->claim(ctx, wrap->unit(ctx, "two"), 0), wrap->claim(ctx, one, 0); break;
+    case 2: wrap->claim(ctx, WEFT_UNIT_ROOT, last), wrap->claim(ctx, WEFT_UNIT_ROOT, last); break;
+    case 3: wrap->claim(ctx, one + 1, 0); break;
+    case 4: wrap->claim_rest(ctx, -2, WEFT_ALL_MODULES); break;
+    case 5: wrap->claim(ctx, one, last + 1); break;
+    case 6: wrap->claim(ctx, one, -1); break;
+    case 7: wrap->claim_rest(ctx, one, (int32_t)job->n_modules); break;
+    case 8: wrap->claim_rest(ctx, wrap->unit(ctx, "root"), WEFT_ALL_MODULES); break;
+    case 9: wrap->claim_rest(ctx, wrap->unit(ctx, ""), WEFT_ALL_MODULES); break;
+    case 10: wrap->claim_rest(ctx, wrap->unit(ctx, NULL), WEFT_ALL_MODULES); break;
+    case 11: wrap->claim_rest(ctx, wrap->unit(ctx, "one"), WEFT_ALL_MODULES); break;
+    case 12:
+        for (int32_t p = 0; p < last; p++) wrap->claim(ctx, one, p);
+        break;
+    case 13: break;
+    default: ck_abort();
+    }
+}
+
+static weft_status test_units(const weft_host *host, const void *config, const weft_policy_job *job,
+                              const weft_wrap *wrap, weft_error *err) {
     (void)host;
     (void)config;
     (void)err;
     ck_assert_uint_le(job->n_modules, 256);
     n_seen = job->n_modules;
-    for (uint32_t i = 0; i < job->n_modules; i++) {
-        seen[i] = *(const weft_module_view *)(const void *)((const char *)job->modules + (size_t)i * job->stride);
-        ck_assert_int_eq(starts[i], 0);
-        if (unit_class != NULL && (unit_class[0] == '\0' || strcmp(unit_class, seen[i].class_name) == 0)) starts[i] = 1;
+    for (uint32_t i = 0; i < job->n_modules; i++) seen[i] = *weft_policy_module(job, i);
+    for (uint32_t i = 0; i < job->n_parameters; i++)
+        ck_assert_int_gt(weft_policy_module(job, (uint32_t)weft_policy_parameter(job, i)->module)->own_parameters, 0);
+    if (mistake != 0) {
+        make_mistake(job, wrap);
+    } else {
+        make_units(job, wrap);
+        wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
     }
-    if (odd_start != 0) starts[job->n_modules - 1] = odd_start;
     return policy_status;
 }
 
@@ -32,7 +66,7 @@ static const weft_policy_plugin policy = {sizeof(weft_policy_plugin), 0, test_un
 static void setup(void) {
     unit_class = "LlamaDecoderLayer";
     policy_status = WEFT_OK;
-    odd_start = 0;
+    mistake = 0;
 }
 
 static weft_declared *golden(const char *name) {
@@ -235,17 +269,43 @@ START_TEST(the_grid_does_not_depend_on_policy_or_trained_parts) {
 }
 END_TEST
 
-START_TEST(a_policy_that_fails_or_lies_is_named) {
+START_TEST(a_policy_that_fails_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = golden("llama-gqa");
     weft_layout *l = NULL;
     policy_status = WEFT_E_USER;
     ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);
     ck_assert_says(err, "failed in its units and does not say why");
-    policy_status = WEFT_OK;
-    odd_start = 7;
+    ck_assert_ptr_null(l);
+    weft_declared_destroy(d);
+}
+END_TEST
+
+static const char *const mistakes[] = {
+    "",
+    "claims model.embed_tokens.weight twice: for unit two, and then for unit one",
+    "claims lm_head.weight twice: for unit root, and then for unit root",
+    "for unit 1, and it has made 1",
+    "for unit -2, and it has made 1",
+    "claims parameter 21; the model has 0 to 20",
+    "claims parameter -1",
+    "the rest of module 30; the model has 0 to 29",
+    "names a unit 'root'",
+    "names a unit ''",
+    "names a unit ''",
+    "two units with the name 'one'",
+    "leaves out lm_head.weight and 0 more of 21 parameters",
+    "leaves out model.embed_tokens.weight and 20 more of 21 parameters",
+};
+#define N_MISTAKES (int)(sizeof mistakes / sizeof mistakes[0])
+
+START_TEST(a_claim_that_cannot_be_is_refused_by_name) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = golden("llama-gqa");
+    weft_layout *l = NULL;
+    mistake = _i;
     ck_assert_int_eq(weft_layout_create(&l, d, &fixture_host, &policy, NULL, &err), WEFT_E_PLUGIN);
-    ck_assert_says(err, "says 7 for module 'lm_head'");
+    ck_assert_says(err, mistakes[_i]);
     ck_assert_ptr_null(l);
     weft_declared_destroy(d);
 }
@@ -262,7 +322,8 @@ int main(void) {
     tcase_add_test(tcase, frozen_groups_stand_behind_all_trained_ones);
     tcase_add_test(tcase, the_grid_is_the_largest_that_pads_by_less_than_two_percent);
     tcase_add_test(tcase, the_grid_does_not_depend_on_policy_or_trained_parts);
-    tcase_add_test(tcase, a_policy_that_fails_or_lies_is_named);
+    tcase_add_test(tcase, a_policy_that_fails_is_named);
+    tcase_add_loop_test(tcase, a_claim_that_cannot_be_is_refused_by_name, 1, N_MISTAKES);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

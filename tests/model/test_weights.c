@@ -26,12 +26,13 @@ typedef struct bench {
     weft_ref ref;
 } bench;
 
-static weft_status blocks(const weft_host *host, const void *config, const weft_policy_job *job, uint8_t *starts,
+static weft_status blocks(const weft_host *host, const void *config, const weft_policy_job *job, const weft_wrap *wrap,
                           weft_error *err) {
-    (void)host;
-    (void)config;
-    (void)err;
-    for (uint32_t i = 0; i < job->n_modules; i++) starts[i] = (uint8_t)job->modules[i].is_block;
+    (void)host, (void)config, (void)err;
+    for (uint32_t i = 0; i < job->n_modules; i++)
+        if (job->modules[i].is_block)
+            wrap->claim_rest(wrap->ctx, wrap->unit(wrap->ctx, job->modules[i].path), (int32_t)i);
+    wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
     return WEFT_OK;
 }
 

@@ -51,7 +51,7 @@ static const struct kind {
 } kinds[] = {{"model", 1, sizeof(weft_model_plugin)},   {"optimizer", 1, sizeof(weft_optimizer_plugin)},
              {"data", 1, sizeof(weft_data_plugin)},     {"tokenizer", 1, sizeof(weft_tokenizer_plugin)},
              {"device", 1, sizeof(weft_device_plugin)}, {"strategy", 0, sizeof(weft_strategy_plugin)},
-             {"policy", 0, sizeof(weft_policy_plugin)}, {"comm", 1, sizeof(weft_comm_plugin)}};
+             {"policy", 1, sizeof(weft_policy_plugin)}, {"comm", 1, sizeof(weft_comm_plugin)}};
 #define N_KINDS (int)(sizeof kinds / sizeof kinds[0])
 
 static int is_optional(const char *name) {

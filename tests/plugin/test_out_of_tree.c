@@ -357,6 +357,32 @@ START_TEST(the_moved_program_trains_and_resumes_with_it) {
 }
 END_TEST
 
+/* --- a wrap policy --- */
+
+#define POLICY_RUN                                                                                                     \
+    "unset WEFT_PLUGIN_PATH && %s/bin/weft train %s/configs/chess.ini run.out=%s train.steps=3 train.global_batch=2 "  \
+    "train.micro_batch=1 data.context=64 data.validation=none eval.every=none optimizer.lr=1e-4 "
+
+START_TEST(a_policy_of_sixty_lines_is_used_and_changes_no_bit) {
+    char command[4000];
+    run("cp %s/tests/plugin/policy_runs.c . && export PKG_CONFIG_PATH=$(dirname $(find %s -name weft.pc)) && "
+        "test $(wc -l < policy_runs.c) -le 65 && "
+        "cc -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags weft) policy_runs.c "
+        "-o policy_runs.so $(pkg-config --libs weft)",
+        workshop_source(), installed);
+    run(POLICY_RUN, installed, workshop_source(), "wrapped-block");
+    run(POLICY_RUN "policy.plugin=./policy_runs.so policy.blocks=3", installed, workshop_source(), "wrapped-runs");
+    run("cmp wrapped-block/model/model.safetensors wrapped-runs/model/model.safetensors");
+    (void)snprintf(command, sizeof command,
+                   "cd %s && %s/bin/weft plan %s/configs/chess.ini policy.plugin=./policy_runs.so policy.blocks=3 "
+                   "--print-wrapping",
+                   scratch, installed, workshop_source());
+    expect_output(command, "in 4 units");
+    expect_output(command, "unit model.layers.0..model.layers.2\n");
+    expect_output(command, "unit model.layers.3..model.layers.4\n");
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("out of tree");
     TCase *tests = tcase_create("out of tree");
@@ -366,6 +392,7 @@ int main(void) {
     tcase_add_loop_test(tests, a_model_trained_with_it_equals_the_reference, 0, 2);
     tcase_add_test(tests, the_moved_program_finds_its_plugins_and_the_new_one);
     tcase_add_test(tests, the_moved_program_trains_and_resumes_with_it);
+    tcase_add_test(tests, a_policy_of_sixty_lines_is_used_and_changes_no_bit);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -5,8 +5,10 @@ namespace {
 
 WEFT_NO_KEYS(whole_config)
 
-weft_status whole_units(const weft_host *host, const void *, const weft_policy_job *job, uint8_t *, weft_error *) {
+weft_status whole_units(const weft_host *host, const void *, const weft_policy_job *job, const weft_wrap *wrap,
+                        weft_error *) {
     weft_log(host, WEFT_LOG_DEBUG, "%u modules stay in the root unit", job->n_modules);
+    wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
     return WEFT_OK;
 }
 
@@ -14,4 +16,4 @@ const weft_policy_plugin whole_table = {static_cast<uint32_t>(sizeof(weft_policy
 
 } // namespace
 
-WEFT_PLUGIN(policy, 0, "whole", "0.1.0", "One unit for the whole model.", whole_config, NULL, whole_table)
+WEFT_PLUGIN(policy, 1, "whole", "0.1.0", "One unit for the whole model.", whole_config, NULL, whole_table)

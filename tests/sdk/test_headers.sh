@@ -49,6 +49,7 @@ example() { # example HEADER PATTERN: its indented lines, from one that matches 
 }
 {
     echo '#include <weft/model.h>'
+    echo '#include <weft/policy.h>'
     example keys '#define LION_KEYS'
     example optimizer WEFT_HP
     example optimizer WEFT_ELEMENTWISE
@@ -57,6 +58,10 @@ example() { # example HEADER PATTERN: its indented lines, from one that matches 
     echo 'const char *use(void);'
     echo 'const char *use(void) { return lion_update.cpu != NULL ? lion_hp_fields : NULL; }'
     echo 'typedef struct block { weft_weight *norm, *q_proj; } block;'
+    units='weft_status units(const weft_policy_job *job, const weft_wrap *wrap)'
+    echo "$units; $units { uint32_t i;"
+    example policy 'for (i = 0'
+    echo '}'
     signature='weft_value forward(const weft_ops *ops, weft_graph *g, weft_value x, const block *layer, double eps)'
     echo "$signature; $signature {"
     example ops 'weft_value h'

@@ -190,6 +190,78 @@ START_TEST(threads_of_openmp_change_no_bit) {
 }
 END_TEST
 
+/* ---- wrap policies ---- */
+
+/* The parameters one after the other as they were declared: where they lie depends on the units. */
+static float *in_declared_order(const train_rig *rig) {
+    const weft_engine *engine = rig->engine;
+    float *all = calloc((size_t)weft_declared_numel(engine->declared, false), sizeof *all), *flat = NULL;
+    int64_t at = 0;
+    ck_assert_ptr_nonnull(all);
+    flat = train_rig_parameters(rig);
+    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        memcpy(all + at, flat + weft_layout_offset(engine->layout, p), (size_t)p->numel * sizeof *all);
+        at += p->numel;
+    }
+    free(flat);
+    return all;
+}
+
+enum { WRAPPED_MAX = 64 }; /* parameters */
+
+/* The caller frees out.parameters. */
+static trained train_wrapped(const char *model, row_data *data, const char *const wrap[3],
+                             int32_t unit_of[WRAPPED_MAX]) {
+    const char *overrides[] = {ADAMW, wrap[0], wrap[1], wrap[2]};
+    const weft_engine_spec spec = train_rig_spec(data, data->rows, false);
+    weft_step_result last = {0};
+    trained out = {0};
+    train_rig rig;
+    train_rig_open(&rig, model, data, overrides, wrap[2] == NULL ? 4 : 5);
+    train_rig_start(&rig, &spec);
+    for (uint64_t s = 1; s <= 10; s++) last = train_rig_step(&rig, s);
+    out.parameters = in_declared_order(&rig);
+    out.n = weft_declared_numel(rig.engine->declared, false);
+    out.loss = last.loss_sum;
+    out.norm = last.norm;
+    ck_assert_int_le(rig.engine->declared->n_parameters, WRAPPED_MAX);
+    for (int32_t i = 0; i < rig.engine->declared->n_parameters; i++)
+        unit_of[i] = rig.engine->declared->parameters[i].unit;
+    train_rig_close(&rig);
+    return out;
+}
+
+static const struct {
+    const char *model, *trainable;
+} wrapped[] = {{"llama-tied", "train.trainable=all"}, {"llama-gqa", "train.trainable=*norm.weight,last:1"}};
+
+START_TEST(the_wrap_policy_changes_no_bit) {
+    const char *const policies[][2] = {{"policy.plugin=block", NULL},
+                                       {"policy.plugin=whole", NULL},
+                                       {"policy.plugin=class", "policy.classes=LlamaAttention,mlp"},
+                                       {"policy.plugin=class", "policy.classes=linear,embed"},
+                                       {"policy.plugin=size", "policy.size=4k"},
+                                       {"policy.plugin=size", "policy.size=1"}};
+    row_data data;
+    trained first = {0};
+    int32_t units[6][WRAPPED_MAX] = {{0}};
+    row_data_golden(&data, wrapped[_i].model);
+    for (int i = 0; i < 6; i++) {
+        const char *const wrap[] = {wrapped[_i].trainable, policies[i][0], policies[i][1]};
+        const trained more = train_wrapped(wrapped[_i].model, &data, wrap, units[i]);
+        if (i == 0) first = more;
+        for (int before = 0; before < i; before++) ck_assert_mem_ne(units[i], units[before], sizeof units[i]);
+        ck_assert_msg(same_floats(first.parameters, more.parameters, first.n) && first.loss == more.loss &&
+                          first.norm == more.norm,
+                      "%s: other bits with %s %s", wrapped[_i].model, wrap[1], wrap[2] == NULL ? "" : wrap[2]);
+        if (i > 0) free(more.parameters);
+    }
+    free(first.parameters);
+    row_data_free(&data);
+}
+END_TEST
+
 /* ---- leaves and rows ---- */
 
 /* Loss, COUNT and gradients of one step over all rows, with `leaves` leaves. The engine stays open. */
@@ -375,6 +447,7 @@ int main(void) {
     tcase_add_loop_test(threads, threads_change_no_bit_of_a_small_model, 0, N_GOLDEN * N_PRECISIONS);
     tcase_add_loop_test(threads, threads_change_no_bit_of_a_larger_model, 0, N_CUT_CASES * N_PRECISIONS);
     tcase_add_loop_test(threads, threads_of_openmp_change_no_bit, 0, N_CUT_CASES * N_PRECISIONS);
+    tcase_add_loop_test(tests, the_wrap_policy_changes_no_bit, 0, (int)(sizeof wrapped / sizeof wrapped[0]));
     tcase_add_loop_test(tests, leaves_of_one_row_agree_with_one_leaf_of_all, 0, N_GOLDEN);
     tcase_add_test(tests, packed_documents_agree_with_separate_ones);
     tcase_add_loop_test(tests, targets_of_weight_zero_and_padding_change_no_bit, 0, N_GOLDEN * N_PRECISIONS);

@@ -1,0 +1,199 @@
+/* wrap.c: see wrap.h. The view of the model that a policy gets, and the three calls by which it answers. */
+#include "model/wrap.h"
+
+#include "plugin/enter.h"
+
+#include <stdlib.h>
+
+enum { UNCLAIMED = -2 };
+
+struct weft_wrap_ctx {
+    weft_wrapping *wrapping;
+    const weft_declared *declared;
+    weft_error first; /* the first mistake; code WEFT_OK: none */
+};
+
+/* ---- what the policy sees ---- */
+
+typedef struct view {
+    weft_module_view *modules;
+    weft_parameter_view *parameters;
+} view;
+
+static void fill_module(weft_module_view *out, const weft_declared *declared, int32_t m) {
+    const weft_module *module = declared->modules[m];
+    const int32_t blocks = declared->info.n_layers > 0 ? weft_declared_module(declared, declared->info.layer_path) : -1;
+    out->struct_size = (uint32_t)sizeof *out;
+    out->path = module->path;
+    out->name = module->name;
+    out->class_name = module->class_name;
+    out->parent = module->parent;
+    out->is_block = blocks >= 0 && module->parent == blocks;
+}
+
+/* Storage counts where its first name stands, once. */
+static void fill_parameter(view *self, const weft_declared *declared, int32_t p) {
+    const weft_parameter *parameter = &declared->parameters[p];
+    const weft_parameter_view made = {.struct_size = (uint32_t)sizeof made,
+                                      .name = parameter->name,
+                                      .numel = parameter->numel,
+                                      .module = parameter->module,
+                                      .dtype = WEFT_F32,
+                                      .trainable = parameter->trainable ? 1 : 0};
+    self->parameters[p] = made;
+    self->modules[parameter->module].own_parameters += parameter->numel;
+    for (int32_t m = parameter->module; m >= 0; m = self->modules[m].parent) {
+        self->modules[m].parameters += parameter->numel;
+        if (parameter->trainable) self->modules[m].trainable += parameter->numel;
+    }
+}
+
+static void view_free(view *self) {
+    free(self->modules);
+    free(self->parameters);
+}
+
+/* To be freed also after a failure. */
+static weft_status view_make(view *out, const weft_declared *declared, weft_error *err) {
+    out->modules = calloc((size_t)declared->n_modules, sizeof *out->modules);
+    out->parameters = calloc((size_t)declared->n_parameters, sizeof *out->parameters);
+    if (out->modules == NULL || out->parameters == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the wrap policy's view of the model");
+    for (int32_t m = 0; m < declared->n_modules; m++) fill_module(&out->modules[m], declared, m);
+    for (int32_t p = 0; p < declared->n_parameters; p++) fill_parameter(out, declared, p);
+    return WEFT_OK;
+}
+
+/* ---- what it says ---- */
+
+static void fail(weft_wrap_ctx *ctx, weft_status code, const char *format, ...) WEFT_PRINTF(3, 4);
+static void fail(weft_wrap_ctx *ctx, weft_status code, const char *format, ...) {
+    va_list args;
+    if (ctx->first.code != WEFT_OK) return;
+    ctx->first.code = (int32_t)code;
+    va_start(args, format);
+    (void)vsnprintf(ctx->first.text, sizeof ctx->first.text, format, args);
+    va_end(args);
+}
+
+static bool failed(const weft_wrap_ctx *ctx) {
+    return ctx->first.code != WEFT_OK;
+}
+
+static const char *unit_name(const weft_wrap_ctx *ctx, int32_t unit) {
+    return unit == WEFT_UNIT_ROOT ? "root" : ctx->wrapping->names[unit];
+}
+
+static void check_name(weft_wrap_ctx *ctx, const char *name) {
+    if (name == NULL || name[0] == '\0' || strcmp(name, "root") == 0)
+        fail(ctx, WEFT_E_PLUGIN,
+             "the wrap policy names a unit '%s'; a name is a module's path or \"first..last\", and what is left is "
+             "claimed for WEFT_UNIT_ROOT",
+             name == NULL ? "" : name);
+    for (int32_t u = 0; u < ctx->wrapping->n_units && !failed(ctx); u++)
+        if (strcmp(ctx->wrapping->names[u], name) == 0)
+            fail(ctx, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
+}
+
+static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
+    weft_wrapping *self = ctx->wrapping;
+    char **grown = NULL;
+    if (!failed(ctx)) check_name(ctx, name);
+    if (failed(ctx)) return WEFT_UNIT_ROOT;
+    grown = realloc(self->names, ((size_t)self->n_units + 1) * sizeof *grown);
+    if (grown != NULL) {
+        self->names = grown;
+        self->names[self->n_units] = strdup(name);
+    }
+    if (grown == NULL || self->names[self->n_units] == NULL) {
+        fail(ctx, WEFT_E_MEMORY, "no memory for the wrap policy's units");
+        return WEFT_UNIT_ROOT;
+    }
+    return self->n_units++;
+}
+
+static void check_unit(weft_wrap_ctx *ctx, int32_t unit) {
+    if (unit != WEFT_UNIT_ROOT && (unit < 0 || unit >= ctx->wrapping->n_units))
+        fail(ctx, WEFT_E_PLUGIN,
+             "the wrap policy claims something for unit %d, and it has made %d: a unit is what `unit` returned, or "
+             "WEFT_UNIT_ROOT",
+             (int)unit, (int)ctx->wrapping->n_units);
+}
+
+static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
+    const weft_declared *declared = ctx->declared;
+    check_unit(ctx, unit);
+    if (parameter < 0 || parameter >= declared->n_parameters)
+        fail(ctx, WEFT_E_PLUGIN, "the wrap policy claims parameter %d; the model has 0 to %d", (int)parameter,
+             (int)declared->n_parameters - 1);
+    if (failed(ctx)) return;
+    if (ctx->wrapping->unit_of[parameter] != UNCLAIMED)
+        fail(ctx, WEFT_E_PLUGIN, "the wrap policy claims %s twice: for unit %s, and then for unit %s",
+             declared->parameters[parameter].name, unit_name(ctx, ctx->wrapping->unit_of[parameter]),
+             unit_name(ctx, unit));
+    else ctx->wrapping->unit_of[parameter] = unit;
+}
+
+static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
+    const weft_declared *declared = ctx->declared;
+    check_unit(ctx, unit);
+    if (module != WEFT_ALL_MODULES && (module < 0 || module >= declared->n_modules))
+        fail(ctx, WEFT_E_PLUGIN, "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
+             (int)declared->n_modules - 1);
+    if (failed(ctx)) return;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (ctx->wrapping->unit_of[p] == UNCLAIMED &&
+            (module == WEFT_ALL_MODULES || weft_declared_below(declared, declared->parameters[p].module, module)))
+            ctx->wrapping->unit_of[p] = unit;
+}
+
+static void check_whole(weft_wrap_ctx *ctx) {
+    int32_t first = -1, n = 0;
+    for (int32_t p = ctx->declared->n_parameters - 1; p >= 0; p--) {
+        if (ctx->wrapping->unit_of[p] != UNCLAIMED) continue;
+        first = p;
+        n++;
+    }
+    if (n > 0)
+        fail(ctx, WEFT_E_PLUGIN,
+             "the wrap policy leaves out %s and %d more of %d parameters: each is claimed for a unit, or for "
+             "WEFT_UNIT_ROOT",
+             ctx->declared->parameters[first].name, (int)n - 1, (int)ctx->declared->n_parameters);
+}
+
+/* ---- the whole ---- */
+
+weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared, const weft_host *host,
+                              const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
+    weft_wrap_ctx ctx = {.wrapping = out, .declared = declared, .first = WEFT_ERROR_INIT};
+    const weft_wrap wrap = {(uint32_t)sizeof wrap, 0, &ctx, wrap_unit, wrap_claim, wrap_claim_rest};
+    weft_policy_job job = {.struct_size = (uint32_t)sizeof job,
+                           .n_modules = (uint32_t)declared->n_modules,
+                           .n_parameters = (uint32_t)declared->n_parameters,
+                           .module_stride = (uint32_t)sizeof(weft_module_view),
+                           .parameter_stride = (uint32_t)sizeof(weft_parameter_view)};
+    view seen = {0};
+    weft_status status = view_make(&seen, declared, err);
+    memset(out, 0, sizeof *out);
+    out->unit_of = malloc((size_t)declared->n_parameters * sizeof *out->unit_of + 1);
+    if (status == WEFT_OK && out->unit_of == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the wrap policy's units");
+    if (status != WEFT_OK) goto done;
+    for (int32_t p = 0; p < declared->n_parameters; p++) out->unit_of[p] = UNCLAIMED;
+    job.modules = seen.modules;
+    job.parameters = seen.parameters;
+    if (err != NULL) err->text[0] = '\0';
+    WEFT_PLUGIN_CALL(status, policy, units, err, host, policy_config, &job, &wrap);
+    if (status == WEFT_OK) check_whole(&ctx);
+    if (failed(&ctx)) status = weft_error_set(err, (weft_status)ctx.first.code, "%s", ctx.first.text);
+done:
+    view_free(&seen);
+    return status;
+}
+
+void weft_wrapping_free(weft_wrapping *self) {
+    for (int32_t u = 0; u < self->n_units; u++) free(self->names[u]);
+    free(self->names);
+    free(self->unit_of);
+    memset(self, 0, sizeof *self);
+}

@@ -1,0 +1,129 @@
+/* class: each module of the named classes is a unit; the rest is left to the root unit.
+ *
+ * A name is a class of the model, or else a part of one, in whatever case: `layer` stands for LlamaDecoderLayer. Where
+ * chosen modules lie in one another, the inner one takes its parameters and the outer one the rest of its own. */
+#include <ctype.h>
+#include <strings.h>
+#include <weft/policy.h>
+
+#define CLASS_KEYS(K)                                                                                                  \
+    K(LIST, classes, NULL, "", "", WEFT_SAME,                                                                          \
+      "Classes whose modules are units: names such as LlamaDecoderLayer, or a part of one such as layer.")
+WEFT_KEYS(class_config, CLASS_KEYS)
+
+enum { NAME_SIZE = 128 };
+
+/* ---- names ---- */
+
+/* Copies the next name of "a,b,c" and returns what follows it; NULL: there is none. */
+static const char *next_name(const char *list, char name[NAME_SIZE]) {
+    const size_t n = strcspn(list, ",");
+    if (n == 0) return NULL;
+    (void)snprintf(name, NAME_SIZE, "%.*s", (int)n, list);
+    return list + n + (list[n] == ',');
+}
+
+static int is_class(const weft_policy_job *job, const char *name) {
+    uint32_t i;
+    for (i = 0; i < job->n_modules; i++)
+        if (strcmp(weft_policy_module(job, i)->class_name, name) == 0) return 1;
+    return 0;
+}
+
+static int holds(const char *text, const char *part) {
+    const size_t n = strlen(part);
+    for (; *text != 0; text++)
+        if (strncasecmp(text, part, n) == 0) return 1;
+    return 0;
+}
+
+static int fits(const weft_policy_job *job, const char *name, const weft_module_view *module) {
+    return is_class(job, name) ? strcmp(module->class_name, name) == 0 : holds(module->class_name, name);
+}
+
+/* ---- a name that is none ---- */
+
+/* Letters that one name has to change to become the other (Levenshtein), whatever their case. */
+static size_t distance(const char *a, const char *b) {
+    size_t row[NAME_SIZE], i, j;
+    const size_t m = strnlen(b, NAME_SIZE - 1);
+    for (j = 0; j <= m; j++) row[j] = j;
+    for (i = 0; a[i] != 0; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (j = 0; j < m; j++) {
+            const size_t changed = corner + (tolower((unsigned char)a[i]) != tolower((unsigned char)b[j]));
+            corner = row[j + 1];
+            row[j + 1] = (row[j] < corner ? row[j] : corner) + 1;
+            if (changed < row[j + 1]) row[j + 1] = changed;
+        }
+    }
+    return row[m];
+}
+
+static int seen_before(const weft_policy_job *job, uint32_t i) {
+    uint32_t before;
+    for (before = 0; before < i; before++)
+        if (strcmp(weft_policy_module(job, before)->class_name, weft_policy_module(job, i)->class_name) == 0) return 1;
+    return 0;
+}
+
+static weft_status refuse(const weft_policy_job *job, const char *name, weft_error *err) {
+    const char *nearest = "";
+    size_t best = (size_t)-1, used = 0;
+    char all[1024] = "";
+    uint32_t i;
+    for (i = 0; i < job->n_modules; i++) {
+        const char *other = weft_policy_module(job, i)->class_name;
+        const size_t d = distance(name, other);
+        if (d < best) nearest = other;
+        if (d < best) best = d;
+        if (seen_before(job, i) || used >= sizeof all) continue;
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", used > 0 ? ", " : "", other);
+    }
+    return weft_error_set(err, WEFT_E_USER,
+                          "[policy] classes has '%s', which is no class of this model and no part of one. The nearest "
+                          "is %s; the classes are: %s.",
+                          name, nearest, all);
+}
+
+/* ---- units ---- */
+
+static int chosen(const weft_policy_job *job, const char *classes, const weft_module_view *module) {
+    char name[NAME_SIZE];
+    while ((classes = next_name(classes, name)) != NULL)
+        if (fits(job, name, module)) return 1;
+    return 0;
+}
+
+static weft_status check(const weft_policy_job *job, const char *classes, weft_error *err) {
+    char name[NAME_SIZE];
+    if (classes[0] == 0)
+        return weft_error_set(err, WEFT_E_USER, "[policy] classes is empty: name a class, or choose plugin = whole.");
+    while ((classes = next_name(classes, name)) != NULL) {
+        uint32_t i = 0;
+        while (i < job->n_modules && !fits(job, name, weft_policy_module(job, i))) i++;
+        if (i == job->n_modules) return refuse(job, name, err);
+    }
+    return WEFT_OK;
+}
+
+static weft_status class_units(const weft_host *host, const void *config, const weft_policy_job *job,
+                               const weft_wrap *wrap, weft_error *err) {
+    const char *classes = ((const class_config *)config)->classes;
+    const weft_status status = check(job, classes, err);
+    uint32_t i;
+    (void)host;
+    if (status != WEFT_OK) return status;
+    for (i = job->n_modules; i-- > 0;) { /* inner modules before those around them */
+        const weft_module_view *module = weft_policy_module(job, i);
+        if (module->path[0] != 0 && chosen(job, classes, module))
+            wrap->claim_rest(wrap->ctx, wrap->unit(wrap->ctx, module->path), (int32_t)i);
+    }
+    wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
+    return WEFT_OK;
+}
+
+static const weft_policy_plugin class_table = {(uint32_t)sizeof(weft_policy_plugin), 0, class_units};
+
+WEFT_PLUGIN(policy, 1, "class", "0.1.0", "One unit per module of the named classes.", class_config, NULL, class_table)

@@ -1,0 +1,172 @@
+/* The wrap policies of the build tree: which units they make of a model, and what they refuse. Each is asked twice and
+ * must say the same. */
+#include "llama.h"
+#include "suite.h"
+#include "model/layout.h"
+
+static weft_declared *declared;
+
+static void setup(void) {
+    declared = llama_declared(llama_golden("llama-tied/config.json"));
+}
+
+static void teardown(void) {
+    weft_declared_destroy(declared);
+}
+
+static weft_status ask(weft_layout **out, const char *name, const void *config, weft_error *err) {
+    return weft_layout_create(out, declared, &fixture_host, built_plugin(name)->table, config, err);
+}
+
+/* Unit names with a blank behind each. */
+static const char *units_of(const char *policy, const void *config) {
+    static char names[2][2000];
+    weft_error err = WEFT_ERROR_INIT;
+    for (int time = 0; time < 2; time++) {
+        weft_layout *layout = NULL;
+        size_t used = 0;
+        ck_assert_ok(ask(&layout, policy, config, &err), err);
+        names[time][0] = '\0';
+        for (int32_t u = 0; u < layout->n_units; u++) {
+            used += (size_t)snprintf(names[time] + used, sizeof names[time] - used, "%s ", layout->units[u].name);
+            ck_assert_int_eq(layout->units[u].is_root, strcmp(layout->units[u].name, "root") == 0);
+        }
+        weft_layout_destroy(layout);
+    }
+    ck_assert_str_eq(names[0], names[1]);
+    return names[0];
+}
+
+static const weft_parameter *parameter(const char *name) {
+    const int32_t p = weft_declared_find(declared, name);
+    ck_assert_int_ge(p, 0);
+    return &declared->parameters[p];
+}
+
+/* ---- block, whole ---- */
+
+START_TEST(block_makes_a_unit_of_each_block) {
+    ck_assert_str_eq(units_of("policy-block", NULL), "root model.layers.0 model.layers.1 model.layers.2 ");
+}
+END_TEST
+
+START_TEST(whole_makes_none) {
+    ck_assert_str_eq(units_of("policy-whole", NULL), "root ");
+}
+END_TEST
+
+/* ---- class ---- */
+
+static const char *units_of_classes(const char *classes) {
+    return units_of("policy-class", &classes);
+}
+
+START_TEST(class_takes_names_and_parts_of_names) {
+    static const char *const blocks[] = {"LlamaDecoderLayer", "layer", "LAYER", "DecoderL", "LlamaDecoderLayer,layer"};
+    for (int i = 0; i < 5; i++)
+        ck_assert_str_eq(units_of_classes(blocks[i]), "root model.layers.0 model.layers.1 model.layers.2 ");
+    ck_assert_str_eq(units_of_classes("Embedding"), "model.embed_tokens root ");
+    ck_assert_ptr_nonnull(strstr(units_of_classes("linear"), "model.layers.2.mlp.down_proj "));
+    ck_assert_str_eq(units_of_classes("LlamaForCausalLM"), "root ");
+}
+END_TEST
+
+START_TEST(the_inner_module_takes_its_parameters_first) {
+    ck_assert_str_eq(units_of_classes("LlamaDecoderLayer,LlamaMLP"),
+                     "root model.layers.0 model.layers.0.mlp model.layers.1 model.layers.1.mlp model.layers.2 "
+                     "model.layers.2.mlp ");
+    ck_assert_str_eq(units_of_classes("LlamaMLP,LlamaDecoderLayer"), units_of_classes("layer,mlp"));
+    ck_assert_int_eq(parameter("model.layers.1.mlp.up_proj.weight")->unit, 4);
+    ck_assert_int_eq(parameter("model.layers.1.post_attention_layernorm.weight")->unit, 3);
+}
+END_TEST
+
+START_TEST(a_tied_parameter_goes_with_its_first_user) {
+    ck_assert_str_eq(units_of_classes("Embedding,Linear"), units_of_classes("Linear,Embedding"));
+    ck_assert_ptr_null(strstr(units_of_classes("Embedding,Linear"), "lm_head"));
+    ck_assert_int_eq(parameter("lm_head.weight")->unit, parameter("model.embed_tokens.weight")->unit);
+}
+END_TEST
+
+START_TEST(a_class_that_is_not_there_is_refused_with_those_that_are) {
+    const char *const asked[] = {"LlamaDecodeLayer", "layer,LlamaMPL", ""};
+    const char *const says[] = {"classes has 'LlamaDecodeLayer', which is no class of this model and no part of one. The "
+                                "nearest is LlamaDecoderLayer; the classes are: LlamaForCausalLM, LlamaModel, ",
+                                "'LlamaMPL', which is no class of this model and no part of one. The nearest is LlamaMLP",
+                                "classes is empty"};
+    for (int i = 0; i < 3; i++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_layout *layout = NULL;
+        ck_assert_int_eq(ask(&layout, "policy-class", &asked[i], &err), WEFT_E_USER);
+        ck_assert_says(err, says[i]);
+        ck_assert_ptr_null(layout);
+    }
+}
+END_TEST
+
+/* ---- size ---- */
+
+static const char *units_of_size(int64_t most) {
+    return units_of("policy-size", &most);
+}
+
+/* llama-tied: an embedding of 97 x 24 = 2328, three blocks of 5304 (attention 2304, MLP 2952, norms 24), a norm. */
+START_TEST(size_packs_what_follows_one_another) {
+    const int64_t all = weft_declared_numel(declared, false), block = 4 * 24 * 24 + 3 * 24 * 41 + 2 * 24;
+    ck_assert_int_eq(all, 97 * 24 + 3 * block + 24);
+    ck_assert_str_eq(units_of_size(all), "root ");
+    ck_assert_str_eq(units_of_size(all - 1), "model.embed_tokens..model.layers model.norm ");
+    ck_assert_str_eq(units_of_size(2 * block),
+                     "model.embed_tokens..model.layers.0 model.layers.1..model.layers.2 model.norm ");
+    ck_assert_str_eq(units_of_size(block), "model.embed_tokens model.layers.0 model.layers.1 model.layers.2 model.norm ");
+}
+END_TEST
+
+START_TEST(size_cuts_a_block_that_is_too_large_but_no_module_that_fits) {
+    const char *units = units_of_size(2976); /* an MLP and a norm */
+    ck_assert_str_eq(units,
+                     "model.embed_tokens model.layers.0.self_attn model.layers.0.mlp..model.layers.0.input_layernorm "
+                     "model.layers.0.post_attention_layernorm..model.layers.1.self_attn "
+                     "model.layers.1.mlp..model.layers.1.input_layernorm "
+                     "model.layers.1.post_attention_layernorm..model.layers.2.self_attn "
+                     "model.layers.2.mlp..model.layers.2.input_layernorm "
+                     "model.layers.2.post_attention_layernorm..model.norm ");
+    ck_assert_int_eq(parameter("model.layers.2.mlp.up_proj.weight")->unit,
+                     parameter("model.layers.2.mlp.down_proj.weight")->unit);
+}
+END_TEST
+
+START_TEST(size_gives_a_large_module_a_unit_of_its_own) {
+    for (int64_t most = 1; most < 20000; most += most < 3000 ? 97 : 1009) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_layout *layout = NULL;
+        ck_assert_ok(ask(&layout, "policy-size", &most, &err), err);
+        for (int32_t u = 0; u < layout->n_units; u++) {
+            const weft_group *group = &layout->groups[layout->units[u].groups[0]];
+            if (group->used > most) ck_assert_int_eq(group->n_members, 1);
+            if (u + 1 < layout->n_units) { /* nothing of the next unit would have fitted in here */
+                const weft_group *next = &layout->groups[layout->units[u + 1].groups[0]];
+                ck_assert_int_gt(group->used + next->used, most);
+            }
+        }
+        weft_layout_destroy(layout);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("model.policies");
+    TCase *tcase = tcase_create("policies");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, block_makes_a_unit_of_each_block);
+    tcase_add_test(tcase, whole_makes_none);
+    tcase_add_test(tcase, class_takes_names_and_parts_of_names);
+    tcase_add_test(tcase, the_inner_module_takes_its_parameters_first);
+    tcase_add_test(tcase, a_tied_parameter_goes_with_its_first_user);
+    tcase_add_test(tcase, a_class_that_is_not_there_is_refused_with_those_that_are);
+    tcase_add_test(tcase, size_packs_what_follows_one_another);
+    tcase_add_test(tcase, size_cuts_a_block_that_is_too_large_but_no_module_that_fits);
+    tcase_add_test(tcase, size_gives_a_large_module_a_unit_of_its_own);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
