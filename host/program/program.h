@@ -36,8 +36,14 @@ typedef struct weft_segment_sizes {
     double forward_seconds, backward_seconds; /* of the pricer's simulation; 0: unknown */
 } weft_segment_sizes;
 
+/* Of one rank; what does not happen under the unit's placement is 0. */
 typedef struct weft_unit_sizes {
-    int64_t gradient; /* bytes of its leaf gradient: its trainable groups in fp32; 0: frozen */
+    int64_t gradient; /* its leaf gradient: its trainable groups in fp32, whole pieces; 0: frozen */
+    int64_t gathered; /* the slot that a GATHER of its parameters fills */
+    int64_t exchange; /* the slot that a REDUCE receives into, and where it lays out what it gives */
+    int64_t refresh;  /* the slot that a REFRESH needs beside the parameters */
+    int64_t gather_sent, refresh_sent, sum_sent; /* bytes that the rank sends in one such exchange */
+    int64_t reduce_sent[5];                      /* by weft_scope */
 } weft_unit_sizes;
 
 /* All that a program may depend on, beside the strategy. */
@@ -45,6 +51,7 @@ typedef struct weft_job_spec {
     weft_strategy_job view;             /* what the strategy sees; arrays owned by the caller */
     const weft_segment_sizes *segments; /* [view.n_segments] */
     const weft_unit_sizes *units;       /* [view.n_units] */
+    int32_t prefetch;                   /* GATHERs that run ahead of the one that is needed; 0: none */
     int64_t leaf_bytes;                 /* ids, targets, weights, starts, positions of a leaf on the device */
     int64_t reduce_work, step_work;     /* scratch of REDUCE, and of NORM and STEP */
     bool activation_checkpointing;
@@ -58,7 +65,9 @@ typedef enum weft_slot_kind {
     WEFT_SLOT_TAPE = 3, /* segment, leaf: from FORWARD, or RECOMPUTE if there is one, to BACKWARD */
     WEFT_SLOT_CARRY_GRADIENT = 4, /* of what came out of segment, leaf: from the next one's BACKWARD to its own */
     WEFT_SLOT_LEAF_GRADIENT = 5,  /* unit, leaf: from the first BACKWARD that reads the unit to REDUCE */
-    WEFT_SLOT_WORK = 6            /* of one event */
+    WEFT_SLOT_WORK = 6,           /* of one event */
+    WEFT_SLOT_UNIT = 7,    /* unit: its gathered parameters, from GATHER to RELEASE or the last segment that reads it */
+    WEFT_SLOT_EXCHANGE = 8 /* unit: of one REDUCE or REFRESH, from its start to its end */
 } weft_slot_kind;
 
 typedef struct weft_slot {
@@ -74,6 +83,8 @@ typedef struct weft_slot {
 typedef struct weft_event_slots {
     int32_t leaf, carry_in, carry_out, tape, work;
     int32_t d_carry_out, d_carry_in; /* what comes from above; what goes below */
+    int32_t unit;                    /* of a GATHER or RELEASE: the gathered parameters */
+    int32_t exchange;                /* of a REDUCE or REFRESH */
     const int32_t *gradients;        /* [n_units] leaf-gradient slot of each unit at this event, or -1 */
 } weft_event_slots;
 
@@ -92,37 +103,52 @@ struct weft_program {
     bool out_of_memory;            /* emit failed; compile reports it */
 };
 
-/* Asks the strategy: replicas, place, compile; then the passes. Sets job->view.replicas, and the placement of each unit
- * in the array that job->view.units points to, which only the strategy sees as const. The program is unproved and has
- * no slots yet. */
+/* Asks the strategy how many replicas there are, judges the answer and sets job->view.replicas. */
+weft_status weft_job_replicas(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
+                              const void *strategy_config, weft_error *err);
+/* Asks it where units and segments lie: sets the placement of each unit and the owner of each segment in the arrays that
+ * job->view points to, which only the strategy sees as const. */
+weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
+                           const void *strategy_config, weft_error *err);
+/* Asks it for a rank's program of a placed job; then the passes. The program is unproved and has no slots yet. */
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
-                                 const void *strategy_config, weft_job_spec *job, int32_t rank, weft_error *err);
+                                 const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err);
 /* A copy of the events alone, for tests and passes. */
 weft_status weft_program_copy(weft_program **out, const weft_program *program, weft_error *err);
 void weft_program_destroy(weft_program *program);
 
-/* Proves that the program is one optimizer step (or one leaf of evaluation or generation) of this job: that running its
- * events in order gives the numbers that the job defines, whatever sizes and values are. err names event, unit or
- * segment, leaf, and what was expected there.
+/* What the proof says of the sums: whether each is the one that the job's `reduce` defines, to the bit. */
+typedef struct weft_coverage {
+    bool covered;
+    char why[512]; /* a sentence where it is not: why, and the nearest setting that is */
+} weft_coverage;
+
+/* Proves that the programs of all ranks, in rank order, are together one optimizer step (or one leaf per replica of
+ * evaluation, or one of generation) of this job: that running them gives the numbers that the job defines, whatever
+ * sizes, values and speeds are, and that all ranks get to the end with nothing buffered at all. err names rank, event,
+ * unit or segment, leaf, and what was expected there.
  *
  * Proved for a training step:
- *   - COUNT comes once, before each BACKWARD;
- *   - each segment has one FORWARD per leaf, after that of the segment below;
- *   - each segment that has a BACKWARD has one per leaf, after the BACKWARD of the segment above (the last: after its
- *     own FORWARD), no other segment has any; at most one RECOMPUTE lies between a segment's FORWARD and its BACKWARD,
- *     and none where activation checkpointing is off;
- *   - BACKWARDs that read a trainable unit run in leaf order;
- *   - each trainable unit has one REDUCE per leaf, after every BACKWARD that reads the unit for that leaf, in leaf
- *     order, so that the sum is the one that is defined; a frozen unit has none;
- *   - NORM comes once, after all REDUCEs; STEP comes once, after NORM, and is the last event;
- *   - nothing is missing, nothing comes twice, every event's other fields say nothing, and `after` points back.
- * For a leaf of evaluation or generation: one FORWARD per segment, upwards, and nothing else.
- * In a world of one nothing is gathered, sent or refreshed, and all events are of queue 0: what says otherwise is
- * refused. Each rank's events drive a state machine of their own; what only several ranks together can show (matches,
- * order across queues, the final sum over replicas) is not proved here, and a larger world is refused. */
-weft_status weft_program_check(const weft_program *program, const weft_job_spec *job, weft_error *err);
+ *   - each (segment, leaf) has one FORWARD on all ranks together, on a rank that owns the segment, where the carry of the
+ *     segment below is: from its own FORWARD, or from a RECV that has ended; all units that it reads are live there
+ *     (held whole, or gathered since STEP and not released);
+ *   - each segment that has a BACKWARD has one per leaf, on the rank that ran its FORWARD, after COUNT, where the
+ *     gradient from above is; at most one RECOMPUTE lies between the two, and none where checkpointing is off;
+ *   - BACKWARDs of a rank that read a trainable unit run in leaf order;
+ *   - a REDUCE comes after every BACKWARD that reads the unit for that leaf has run, here or on a rank whose part has
+ *     been received; each leaf is in the finished sum of each trainable unit exactly once, in the defined order (or the
+ *     sums are not covered), and where the placement wants it; frozen units have none;
+ *   - what an event of another queue reads or writes is not touched until its WAIT; each such event has one WAIT;
+ *   - collectives match within their groups, SENDs and RECVs pairwise; played with every exchange ending only when all
+ *     its ranks have started it, all ranks get to the end;
+ *   - NORM comes once, after all sums; STEP once, after NORM; then only what makes stale copies whole: every one is at
+ *     the end; gathered copies are gone;
+ *   - nothing is missing, nothing comes twice, and every event's other fields say nothing.
+ * For evaluation and generation: FORWARDs, and what brings parameters and carries to them, alone. */
+weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
+                                weft_error *err);
 
-/* Checks the program, then gives it slots from liveness, and offsets. May be called again. */
+/* Gives a rank's program of a proved set slots from liveness, and offsets. May be called again. */
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);
 
 /* What the placed program takes at its highest moment. */

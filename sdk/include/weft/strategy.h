@@ -1,17 +1,52 @@
-/* weft/strategy.h: who holds what, in which order (strategy/0: may still change until several ranks have used it).
+/* weft/strategy.h: who holds what, in which order (strategy/1).
  *
- * A strategy is a pure compiler, asked three times: how many data replicas, where each unit lies, and which events
- * one rank runs for one optimizer step (or one leaf of evaluation or generation). It sees sizes and names, never
- * buffers; the answer is data, which the host checks for all ranks together, prices, prints, rewrites (activation
- * checkpointing, hoisted gathers), runs and traces.
+ * A strategy is a pure compiler, asked three times: how many data replicas, where each unit lies, and which events one
+ * rank runs for one optimizer step (or one leaf per replica of evaluation, or of generation). It sees sizes and names,
+ * never buffers; the answer is data, which the host checks for all ranks together, prices, prints, rewrites (activation
+ * checkpointing, hoisted gathers), runs and traces. weft/emit.h has what most strategies want to say, in a line each.
  *
- * The events of a training step on one device, for two units and A leaves:
+ * Order. The list of a rank is the order in which the rank starts its events. An event of queue 0 has ended when the
+ * next one starts. An event of another queue runs beside what follows it, and one WAIT, later in the list, ends it;
+ * only GATHER, REDUCE, SEND, RECV and REFRESH may. It sees what has ended before it starts; what it writes is there
+ * once it has ended, and what it reads must stay as it is until then. Events of one queue of a rank end in order. A SEND
+ * is never of queue 0: nothing is promised to be buffered, so it may end only when its RECV has started.
+ *
+ * Matches. GATHER, REDUCE, REFRESH, COUNT and NORM are collective where they travel: all ranks of their group start them
+ * in the same order. A SEND and a RECV match by their two ranks, `what`, unit or segment, and leaf.
+ *
+ * Leaves. The optimizer step has n = R * A leaves, numbered in the order of the sum that `reduce` defines; a replica
+ * runs A of them, and the strategy says which by the leaves of its events (weft_job_leaf has the numberings for which
+ * the sums are exact). Every leaf goes through every segment exactly once on all ranks together.
+ *
+ * A unit's sum. The gradient of a unit for a leaf is formed from zero by the BACKWARDs that read the unit, in a slot of
+ * its own. REDUCE makes it a term of the sum, in one hop or two:
+ *
+ *     scope RANK    the leaf's gradient joins what this rank holds of the sum; nothing travels
+ *     scope ALL     the replicas exchange: each owner of a piece gets every replica's part of it and adds them in order
+ *     scope NODE    the same among the ranks of a shard group
+ *     scope ACROSS  among the ranks of one place in all shard groups
+ *
+ * A part of a leaf's gradient that another rank's BACKWARD made (a tied parameter) is received before the first BACKWARD
+ * here that reads the unit for that leaf, which adds to it; there may be one such part.
+ *
+ * A first hop names its leaf. A second hop (ALL after RANK, ACROSS after NODE) has leaf -1 and takes what the first has
+ * gathered so far, once. GATHER of what = SUM then brings the finished sum to all who hold it: every rank where gradients
+ * are replicated, the shard's holders after an exchange between ALL under a smaller shard group.
+ *
+ * The events of a training step under DDP with three replicas and two leaves each, on rank 1, of one unit `u` and one
+ * segment `s`:
  *
  *     COUNT
- *     for each leaf m:  FORWARD s m ... (segments up), BACKWARD s m ... (down), REDUCE u m for each unit once all its
- *                       segments' BACKWARDs are done
+ *     FORWARD s 1   BACKWARD s 1   REDUCE u 1 ALL
+ *     FORWARD s 4   BACKWARD s 4   REDUCE u 4 ALL   GATHER u SUM
  *     NORM
  *     STEP
+ *
+ * Keys named `reduce` (ENUM of ordered, tree, fast), `reduce_dtype` (ENUM of fp32, bf16) and `prefetch` (I64) are the
+ * host's to act on where a strategy declares them; it finds the first two in the job.
+ *
+ * Later users this serves: CUDA streams (queues), NCCL (collectives matched by order), pipelines of several schedules
+ * (SEND, RECV), loss scaling (STEP may be skipped, alike on all ranks), LoRA (frozen units have no REDUCE).
  */
 #ifndef WEFT_STRATEGY_H
 #define WEFT_STRATEGY_H
@@ -24,31 +59,49 @@ extern "C" {
 
 typedef enum weft_event_kind {
     WEFT_EVENT_COUNT = 1,     /* the global number of targets of non-zero weight */
-    WEFT_EVENT_GATHER = 2,    /* unit: all its parameters present here */
-    WEFT_EVENT_RELEASE = 3,   /* unit: the gathered copy may go */
+    WEFT_EVENT_GATHER = 2,    /* unit, what: PARAMETERS: all of them present here; SUM: the finished gradient */
+    WEFT_EVENT_RELEASE = 3,   /* unit: the gathered copy of its parameters may go */
     WEFT_EVENT_FORWARD = 4,   /* segment, leaf */
     WEFT_EVENT_RECOMPUTE = 5, /* segment, leaf; made by the host's pass only */
     WEFT_EVENT_BACKWARD = 6,  /* segment, leaf */
-    WEFT_EVENT_REDUCE = 7,    /* unit, leaf: a term of the sum */
-    WEFT_EVENT_SEND = 8,      /* segment (whose carry), leaf, peer */
-    WEFT_EVENT_RECV = 9,
-    WEFT_EVENT_WAIT = 10, /* event: ends a SEND, RECV, GATHER or REDUCE */
-    WEFT_EVENT_NORM = 11,
-    WEFT_EVENT_STEP = 12,
-    WEFT_EVENT_REFRESH = 13 /* unit: replicated copies made whole after STEP */
+    WEFT_EVENT_REDUCE = 7,    /* unit, leaf, scope */
+    WEFT_EVENT_SEND = 8,      /* what, leaf, peer, and segment (whose carry comes out) or unit */
+    WEFT_EVENT_RECV = 9,      /* the same */
+    WEFT_EVENT_WAIT = 10,     /* waits: the event that it ends */
+    WEFT_EVENT_NORM = 11,     /* the global gradient norm */
+    WEFT_EVENT_STEP = 12,     /* the optimizer, on what this rank owns */
+    WEFT_EVENT_REFRESH = 13   /* unit: after STEP, copies that it left stale made whole again */
 } weft_event_kind;
+
+/* What travels. */
+typedef enum weft_what {
+    WEFT_WHAT_PARAMETERS = 1,     /* GATHER */
+    WEFT_WHAT_SUM = 2,            /* GATHER */
+    WEFT_WHAT_CARRY = 3,          /* SEND, RECV: what came out of the segment */
+    WEFT_WHAT_CARRY_GRADIENT = 4, /* SEND, RECV: its gradient, on the way down */
+    WEFT_WHAT_LEAF_GRADIENT = 5   /* SEND, RECV: this rank's part of a unit's leaf gradient, to the unit's owner */
+} weft_what;
+
+typedef enum weft_scope {
+    WEFT_SCOPE_RANK = 1,
+    WEFT_SCOPE_ALL = 2,
+    WEFT_SCOPE_NODE = 3,
+    WEFT_SCOPE_ACROSS = 4
+} weft_scope;
 
 typedef struct weft_event {
     uint32_t struct_size;
     uint32_t flags;
     int32_t kind; /* weft_event_kind */
-    int32_t unit; /* -1 where it has no meaning, as for all below */
+    int32_t unit; /* -1 where it has no meaning, as for all below but queue */
     int32_t segment;
-    int32_t leaf;  /* 0 .. A-1: of this replica and optimizer step */
-    int32_t peer;  /* world rank */
-    int32_t queue; /* 0: compute; 1: communication; events of a queue run in order */
-    int32_t after; /* index of the event that this one waits for; -1: the one before it in its queue */
-    int32_t reserved;
+    int32_t leaf;     /* 0 .. R * A - 1, of this optimizer step */
+    int32_t peer;     /* world rank */
+    int32_t queue;    /* 0: ends in its place; 1 to 3: runs until its WAIT */
+    int32_t waits;    /* index of the event that a WAIT ends */
+    int32_t what;     /* weft_what */
+    int32_t scope;    /* weft_scope */
+    int32_t reserved; /* 0 */
 } weft_event;
 
 typedef enum weft_holding { WEFT_REPLICATED = 0, WEFT_SHARDED = 1, WEFT_OWNED = 2 } weft_holding;
@@ -56,8 +109,12 @@ typedef enum weft_holding { WEFT_REPLICATED = 0, WEFT_SHARDED = 1, WEFT_OWNED = 
 typedef struct weft_placement {
     uint32_t struct_size;
     uint32_t flags;
-    int32_t parameters, gradients, optimizer; /* weft_holding */
-    int32_t owner;                            /* world rank of WEFT_OWNED */
+    int32_t parameters, gradients,
+        optimizer;    /* weft_holding; at most one of them may differ in what it is sharded over:
+                                                 all SHARDED parts share `group` */
+    int32_t owner;    /* world rank of WEFT_OWNED; else -1 */
+    int32_t group;    /* WEFT_SHARDED: over each `group` ranks that follow one another; it divides the world */
+    int32_t reserved; /* 0 */
 } weft_placement;
 
 typedef struct weft_unit_view {
@@ -67,6 +124,7 @@ typedef struct weft_unit_view {
     int64_t parameter_bytes; /* as held */
     int64_t gradient_bytes;  /* of its trainable groups; 0: frozen */
     int64_t state_bytes;
+    int64_t gather_bytes;     /* of its parameters in the type that is computed in */
     weft_placement placement; /* set when compile is called */
 } weft_unit_view;
 
@@ -76,9 +134,17 @@ typedef struct weft_segment_view {
     const char *name;
     const int32_t *units; /* that it reads, ascending */
     int32_t n_units;
-    int32_t backward;                /* 1: it has a BACKWARD (something at or below it is trained) */
+    int32_t backward; /* 1: it has a BACKWARD (something at or below it is trained) */
+    int32_t owner;    /* set when compile is called: the rank that runs it, or -1: each replica's own */
+    int32_t reserved;
     int64_t carry_bytes, tape_bytes; /* per leaf of the largest shape */
+    int64_t parameter_bytes;         /* these three: of storage whose first user it is */
+    int64_t gradient_bytes;
+    int64_t state_bytes;
 } weft_segment_view;
+
+/* How the leaf gradients of a unit are added up (docs/numbers.md). */
+typedef enum weft_reduce { WEFT_REDUCE_ORDERED = 0, WEFT_REDUCE_TREE = 1, WEFT_REDUCE_FAST = 2 } weft_reduce;
 
 typedef struct weft_strategy_job {
     uint32_t struct_size;
@@ -86,11 +152,13 @@ typedef struct weft_strategy_job {
     int32_t mode; /* weft_mode */
     int32_t world, nodes, ranks_per_node;
     int32_t replicas; /* R; 0 while `replicas` is asked */
-    int32_t leaves;   /* A: per replica and optimizer step */
+    int32_t leaves;   /* A: per replica and optimizer step; 1 in evaluation and generation; 0 while R is not known */
     int32_t n_units, n_segments;
     const weft_unit_view *units;
     const weft_segment_view *segments;
     uint32_t unit_stride, segment_stride;
+    int32_t reduce;       /* weft_reduce */
+    int32_t reduce_dtype; /* weft_dtype of a leaf's gradient on its way */
 } weft_strategy_job;
 
 typedef struct weft_program weft_program; /* the host's */
@@ -99,18 +167,23 @@ typedef struct weft_emitter {
     uint32_t struct_size;
     uint32_t flags;
     weft_program *program;
-    /* Appends an event and returns its index. event is copied. [main] */
+    /* Appends an event and returns its index; < 0: no memory. event is copied. [main] */
     int32_t (*emit)(weft_program *program, const weft_event *event);
 } weft_emitter;
 
 typedef struct weft_strategy_plugin {
     uint32_t struct_size;
     uint32_t flags;
-    /* [main] [required], all three */
+    /* [main] [required], all three; each is pure: the same job gives the same answer on every rank */
+
+    /* R: how many replicas of the model take leaves. Each rank belongs to one. */
     weft_status (*replicas)(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
                             weft_error *err);
+    /* Fills a placement per unit (the host has set struct_size, owner -1 and the rest 0), and, where a rank runs only
+     * some of the segments, the owner of each in `owners` (-1 before). Where segments that read a unit have different
+     * owners, the host splits the unit between them and asks again; a tied parameter stays with its first user. */
     weft_status (*place)(const weft_host *host, const void *config, const weft_strategy_job *job, weft_placement *units,
-                         weft_error *err);
+                         int32_t *owners, weft_error *err);
     weft_status (*compile)(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
                            const weft_emitter *emitter, weft_error *err);
 } weft_strategy_plugin;

@@ -1,0 +1,182 @@
+/* weft/emit.h: what most strategies say to the host, in a line each.
+ *
+ * Views of a job by index, the numberings of leaves, and emitters whose errors are sticky: a strategy emits its whole
+ * program and asks once, at the end, whether the host took it.
+ *
+ *     weft_emit e = weft_emit_begin(emitter);
+ *     weft_emit_forward(&e, s, leaf);
+ *     ...
+ *     return weft_emit_end(&e, err);
+ */
+#ifndef WEFT_EMIT_H
+#define WEFT_EMIT_H
+
+#include <weft/strategy.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the job ---- */
+
+static inline const weft_segment_view *weft_job_segment(const weft_strategy_job *job, int32_t s) {
+    return (const weft_segment_view *)(const void *)((const char *)job->segments + (size_t)s * job->segment_stride);
+}
+
+static inline const weft_unit_view *weft_job_unit(const weft_strategy_job *job, int32_t u) {
+    return (const weft_unit_view *)(const void *)((const char *)job->units + (size_t)u * job->unit_stride);
+}
+
+static inline int weft_job_reads(const weft_strategy_job *job, int32_t s, int32_t unit) {
+    const weft_segment_view *segment = weft_job_segment(job, s);
+    int32_t i;
+    for (i = 0; i < segment->n_units; i++)
+        if (segment->units[i] == unit) return 1;
+    return 0;
+}
+
+static inline int weft_job_trains(const weft_strategy_job *job, int32_t unit) {
+    return job->mode == WEFT_MODE_TRAIN && weft_job_unit(job, unit)->gradient_bytes > 0;
+}
+
+/* The last segment that reads the unit on the way up: nobody needs the parameters after its FORWARD. -1: none. */
+static inline int32_t weft_job_last_reader(const weft_strategy_job *job, int32_t unit) {
+    int32_t s = job->n_segments - 1;
+    while (s >= 0 && !weft_job_reads(job, s, unit)) s--;
+    return s;
+}
+
+/* The lowest segment with a BACKWARD that reads the unit: its leaf gradient is complete after that. -1: none. */
+static inline int32_t weft_job_completes(const weft_strategy_job *job, int32_t unit) {
+    int32_t s = 0;
+    while (s < job->n_segments && !(weft_job_segment(job, s)->backward && weft_job_reads(job, s, unit))) s++;
+    return s < job->n_segments ? s : -1;
+}
+
+/* Leaf a (0 .. A - 1) of replica r where every leaf is reduced by itself: the micro-step first. */
+static inline int32_t weft_job_leaf(const weft_strategy_job *job, int32_t replica, int32_t a) {
+    return a * job->replicas + replica;
+}
+
+/* The same where a replica sums its own leaves first: the replica first. */
+static inline int32_t weft_job_leaf_last(const weft_strategy_job *job, int32_t replica, int32_t a) {
+    return replica * job->leaves + a;
+}
+
+/* The same where groups of `group` replicas sum each micro-step first, and the groups at last. */
+static inline int32_t weft_job_leaf_hops(const weft_strategy_job *job, int32_t replica, int32_t a, int32_t group) {
+    return (replica / group * job->leaves + a) * group + replica % group;
+}
+
+/* ---- events ---- */
+
+typedef struct weft_emit {
+    const weft_emitter *to;
+    int32_t failed;
+} weft_emit;
+
+static inline weft_emit weft_emit_begin(const weft_emitter *emitter) {
+    weft_emit e;
+    e.to = emitter;
+    e.failed = 0;
+    return e;
+}
+
+static inline weft_status weft_emit_end(const weft_emit *e, weft_error *err) {
+    if (!e->failed) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "the host could not take another event of the step program");
+}
+
+/* An event of its kind, with nothing else said. */
+static inline weft_event weft_event_of(int32_t kind) {
+    weft_event event;
+    memset(&event, 0, sizeof event);
+    event.struct_size = (uint32_t)sizeof event;
+    event.kind = kind;
+    event.unit = event.segment = event.leaf = event.peer = event.waits = event.what = event.scope = -1;
+    return event;
+}
+
+/* Returns the event's index, or -1 once the host has refused one. */
+static inline int32_t weft_emit_event(weft_emit *e, const weft_event *event) {
+    const int32_t index = e->failed ? -1 : e->to->emit(e->to->program, event);
+    if (index < 0) e->failed = 1;
+    return index;
+}
+
+/* COUNT, NORM and STEP. */
+static inline void weft_emit_plain(weft_emit *e, int32_t kind) {
+    const weft_event event = weft_event_of(kind);
+    (void)weft_emit_event(e, &event);
+}
+
+static inline void weft_emit_segment(weft_emit *e, int32_t kind, int32_t segment, int32_t leaf) {
+    weft_event event = weft_event_of(kind);
+    event.segment = segment;
+    event.leaf = leaf;
+    (void)weft_emit_event(e, &event);
+}
+
+static inline void weft_emit_forward(weft_emit *e, int32_t segment, int32_t leaf) {
+    weft_emit_segment(e, WEFT_EVENT_FORWARD, segment, leaf);
+}
+
+static inline void weft_emit_backward(weft_emit *e, int32_t segment, int32_t leaf) {
+    weft_emit_segment(e, WEFT_EVENT_BACKWARD, segment, leaf);
+}
+
+/* The event's index, for its WAIT; with queue 0 it needs none. */
+static inline int32_t weft_emit_reduce(weft_emit *e, int32_t unit, int32_t leaf, int32_t scope, int32_t queue) {
+    weft_event event = weft_event_of(WEFT_EVENT_REDUCE);
+    event.unit = unit;
+    event.leaf = leaf;
+    event.scope = scope;
+    event.queue = queue;
+    return weft_emit_event(e, &event);
+}
+
+static inline int32_t weft_emit_gather(weft_emit *e, int32_t unit, int32_t what, int32_t queue) {
+    weft_event event = weft_event_of(WEFT_EVENT_GATHER);
+    event.unit = unit;
+    event.what = what;
+    event.queue = queue;
+    return weft_emit_event(e, &event);
+}
+
+static inline void weft_emit_release(weft_emit *e, int32_t unit) {
+    weft_event event = weft_event_of(WEFT_EVENT_RELEASE);
+    event.unit = unit;
+    (void)weft_emit_event(e, &event);
+}
+
+static inline int32_t weft_emit_refresh(weft_emit *e, int32_t unit, int32_t queue) {
+    weft_event event = weft_event_of(WEFT_EVENT_REFRESH);
+    event.unit = unit;
+    event.queue = queue;
+    return weft_emit_event(e, &event);
+}
+
+/* SEND or RECV of a carry or its gradient (segment), or of a part of a leaf gradient (unit). */
+static inline int32_t weft_emit_transfer(weft_emit *e, int32_t kind, int32_t what, int32_t of, int32_t leaf,
+                                         int32_t peer, int32_t queue) {
+    weft_event event = weft_event_of(kind);
+    if (what == WEFT_WHAT_LEAF_GRADIENT) event.unit = of;
+    else event.segment = of;
+    event.what = what;
+    event.leaf = leaf;
+    event.peer = peer;
+    event.queue = queue;
+    return weft_emit_event(e, &event);
+}
+
+/* Ends an event of another queue; nothing to do for -1. */
+static inline void weft_emit_wait(weft_emit *e, int32_t index) {
+    weft_event event = weft_event_of(WEFT_EVENT_WAIT);
+    event.waits = index;
+    if (index >= 0) (void)weft_emit_event(e, &event);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
