@@ -23,6 +23,8 @@ foreach(row
     "policy;size"
     "policy;whole"
     "strategy;single"
+    "strategy;ddp"
+    "strategy;fsdp"
     "optimizer;sgd"
     "optimizer;adamw"
     "data;text;PkgConfig::JANSSON"

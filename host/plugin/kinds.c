@@ -58,7 +58,7 @@ typedef struct kind_row {
     {#name, interface_major, name##_slots, sizeof name##_slots / sizeof name##_slots[0]}
 static const kind_row kinds[] = {
     KIND(model, 1), KIND(optimizer, 1), KIND(data, 1), KIND(tokenizer, 1), KIND(device, 1),
-    KIND(strategy, 0), KIND(policy, 1), KIND(comm, 1)};
+    KIND(strategy, 1), KIND(policy, 1), KIND(comm, 1)};
 /* clang-format on */
 
 static const kind_row *find_kind(const char *kind) {

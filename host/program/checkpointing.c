@@ -6,6 +6,7 @@
 #include "program/events.h"
 
 #include <stdlib.h>
+#include <weft/emit.h>
 
 static bool in_range(const weft_event *event, const weft_job_spec *job) {
     return event->segment >= 0 && event->segment < job->view.n_segments && event->leaf >= 0 &&
@@ -26,14 +27,15 @@ static void copy_event(weft_program *to, int32_t *moved, const weft_program *fro
     const weft_event *event = &from->events[i];
     weft_event *next = &to->events[to->n_events];
     if (recompute) {
-        const weft_event again = {
-            (uint32_t)sizeof again, 0, WEFT_EVENT_RECOMPUTE, -1, event->segment, event->leaf, -1, event->queue, -1, 0};
+        weft_event again = weft_event_of(WEFT_EVENT_RECOMPUTE);
+        again.segment = event->segment;
+        again.leaf = event->leaf;
         *next++ = again;
         to->n_events++;
     }
     *next = *event;
     moved[i] = to->n_events++;
-    if (event->after >= 0 && event->after < i) next->after = moved[event->after];
+    if (event->waits >= 0 && event->waits < i) next->waits = moved[event->waits];
 }
 
 weft_status weft_program_checkpoint(weft_program *program, const weft_job_spec *job, weft_error *err) {

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-static weft_status ask_replicas(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
-                                const void *config, weft_error *err) {
+weft_status weft_job_replicas(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
+                              const void *config, weft_error *err) {
     int32_t replicas = 0;
     weft_status status = WEFT_OK;
     job->view.replicas = 0;
@@ -25,36 +25,83 @@ static bool holding_exists(int32_t holding) {
     return holding == WEFT_REPLICATED || holding == WEFT_SHARDED || holding == WEFT_OWNED;
 }
 
+static weft_status judge_owner(const weft_placement *placement, const char *unit, int32_t world, weft_error *err) {
+    if (placement->owner >= 0 && placement->owner < world) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin gives unit %s to rank %d: ranks are 0 to %d", unit,
+                          (int)placement->owner, (int)world - 1);
+}
+
+static weft_status judge_group(const weft_placement *placement, const char *unit, int32_t world, weft_error *err) {
+    if (placement->group >= 1 && placement->group <= world && world % placement->group == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "the strategy plugin shards unit %s over groups of %d ranks: the group must divide the world "
+                          "of %d",
+                          unit, (int)placement->group, (int)world);
+}
+
 static weft_status judge_placement(const weft_placement *placement, const char *unit, int32_t world, weft_error *err) {
     const int32_t holdings[3] = {placement->parameters, placement->gradients, placement->optimizer};
-    bool owned = false;
+    bool owned = false, sharded = false;
+    weft_status status = WEFT_OK;
     for (int i = 0; i < 3; i++) {
         if (!holding_exists(holdings[i]))
             return weft_error_set(err, WEFT_E_PLUGIN,
                                   "the strategy plugin places unit %s with holding %d, which there is not", unit,
                                   (int)holdings[i]);
         owned = owned || holdings[i] == WEFT_OWNED;
+        sharded = sharded || holdings[i] == WEFT_SHARDED;
     }
-    if (owned && (placement->owner < 0 || placement->owner >= world))
-        return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin gives unit %s to rank %d: ranks are 0 to %d",
-                              unit, (int)placement->owner, (int)world - 1);
+    if (owned) status = judge_owner(placement, unit, world, err);
+    if (status == WEFT_OK && sharded) status = judge_group(placement, unit, world, err);
+    if (status == WEFT_OK && owned &&
+        (holdings[0] != WEFT_OWNED || holdings[1] != WEFT_OWNED || holdings[2] != WEFT_OWNED))
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "the strategy plugin gives one part of unit %s to an owner and spreads another: an "
+                                "owner has parameters, gradients and optimizer state",
+                                unit);
+    return status;
+}
+
+static weft_status judge_owners(const int32_t *owners, const weft_job_spec *job, weft_error *err) {
+    for (int32_t s = 0; s < job->view.n_segments; s++)
+        if (owners[s] < -1 || owners[s] >= job->view.world || (owners[s] >= 0) != (owners[0] >= 0))
+            return weft_error_set(err, WEFT_E_PLUGIN,
+                                  "the strategy plugin gives segment %s to rank %d: either each segment has an owner "
+                                  "from 0 to %d, or none has",
+                                  job->view.segments[s].name, (int)owners[s], (int)job->view.world - 1);
     return WEFT_OK;
 }
 
 /* The views are the caller's and writable: it is the strategy that must not write to them. */
-static weft_status ask_placement(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
-                                 const void *config, weft_error *err) {
-    weft_unit_view *views = (weft_unit_view *)job->view.units;
+static void keep_placement(weft_job_spec *job, const weft_placement *units, const int32_t *owners) {
+    weft_unit_view *unit_views = (weft_unit_view *)job->view.units;
+    weft_segment_view *segment_views = (weft_segment_view *)job->view.segments;
+    for (int32_t u = 0; u < job->view.n_units; u++) unit_views[u].placement = units[u];
+    for (int32_t s = 0; s < job->view.n_segments; s++) segment_views[s].owner = owners[s];
+}
+
+weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
+                           const void *config, weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_placement *answer = calloc((size_t)job->view.n_units + 1, sizeof *answer);
-    if (answer == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the placement of %d units", (int)job->view.n_units);
-    for (int32_t u = 0; u < job->view.n_units; u++) answer[u].struct_size = (uint32_t)sizeof *answer;
-    WEFT_PLUGIN_CALL(status, strategy, place, err, host, config, &job->view, answer);
+    weft_placement *units = calloc((size_t)job->view.n_units + 1, sizeof *units);
+    int32_t *owners = malloc(((size_t)job->view.n_segments + 1) * sizeof *owners);
+    if (units == NULL || owners == NULL) {
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the placement of %d units", (int)job->view.n_units);
+        goto done;
+    }
+    for (int32_t u = 0; u < job->view.n_units; u++) {
+        units[u].struct_size = (uint32_t)sizeof *units;
+        units[u].owner = -1;
+    }
+    for (int32_t s = 0; s < job->view.n_segments; s++) owners[s] = -1;
+    WEFT_PLUGIN_CALL(status, strategy, place, err, host, config, &job->view, units, owners);
     for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++)
-        status = judge_placement(&answer[u], views[u].name, job->view.world, err);
-    for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++) views[u].placement = answer[u];
-    free(answer);
+        status = judge_placement(&units[u], job->view.units[u].name, job->view.world, err);
+    if (status == WEFT_OK) status = judge_owners(owners, job, err);
+    if (status == WEFT_OK) keep_placement(job, units, owners);
+done:
+    free(units);
+    free(owners);
     return status;
 }
 
@@ -76,13 +123,10 @@ static weft_status judge_events(const weft_program *program, const weft_job_spec
 }
 
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
-                                 const void *strategy_config, weft_job_spec *job, int32_t rank, weft_error *err) {
+                                 const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err) {
     weft_program *program = NULL;
     weft_emitter emitter = {(uint32_t)sizeof emitter, 0, NULL, weft_program_emit};
-    weft_status status = weft_job_spec_check(job, err);
-    if (status == WEFT_OK) status = ask_replicas(job, host, strategy, strategy_config, err);
-    if (status == WEFT_OK) status = ask_placement(job, host, strategy, strategy_config, err);
-    if (status == WEFT_OK) status = weft_program_create(&program, job, err);
+    weft_status status = weft_program_create(&program, job, rank, err);
     if (status != WEFT_OK) return status;
     emitter.program = program;
     WEFT_PLUGIN_CALL(status, strategy, compile, err, host, strategy_config, &job->view, rank, &emitter);
@@ -92,6 +136,7 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
     }
     if (status == WEFT_OK && job->view.mode == WEFT_MODE_TRAIN && job->activation_checkpointing)
         status = weft_program_checkpoint(program, job, err);
+    if (status == WEFT_OK && job->prefetch > 0) status = weft_program_hoist(program, job, err);
     if (status == WEFT_OK) *out = program;
     else weft_program_destroy(program);
     return status;

@@ -2,13 +2,15 @@
 #include "program/events.h"
 
 #include <stdlib.h>
+#include <weft/emit.h>
 
 #define MOST_EVENTS (1 << 26) /* 64 Mi: a strategy that emits more has gone astray */
 
-weft_status weft_program_create(weft_program **out, const weft_job_spec *job, weft_error *err) {
+weft_status weft_program_create(weft_program **out, const weft_job_spec *job, int32_t rank, weft_error *err) {
     weft_program *program = calloc(1, sizeof *program);
     if (program == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a step program");
     program->mode = job->view.mode;
+    program->rank = rank;
     program->leaves = weft_job_spec_leaves(job);
     program->peak_event = -1;
     *out = program;
@@ -28,7 +30,7 @@ static bool grow(weft_program *program) {
 
 /* A shorter event than this host knows leaves the rest empty; its struct_size stays what it was, for the checker. */
 int32_t weft_program_emit(weft_program *program, const weft_event *event) {
-    weft_event copy = {0, 0, 0, -1, -1, -1, -1, 0, -1, 0};
+    weft_event copy = weft_event_of(0);
     if (program->n_events == program->capacity && !grow(program)) {
         program->out_of_memory = true;
         return -1;
@@ -50,6 +52,7 @@ weft_status weft_program_copy(weft_program **out, const weft_program *program, w
     if (bytes > 0) memcpy(copy->events, program->events, bytes);
     copy->n_events = copy->capacity = program->n_events;
     copy->mode = program->mode;
+    copy->rank = program->rank;
     copy->leaves = program->leaves;
     copy->peak_event = -1;
     *out = copy;

@@ -1,7 +1,7 @@
 /* host/program/execute.c: one pass over a placed program's events, in their order.
  *
- * In a world of one all events are of one queue, so the list's order is the order. How an event computes is the table's
- * affair; what it touched is judged here, from what it reported to the trace. */
+ * The list's order is the order in which events start; one of another queue ends at its WAIT. How an event computes or
+ * travels is the table's affair; what it touched is judged here, from what it reported to the trace. */
 #include "program/trace.h"
 
 #include <time.h>
@@ -12,25 +12,11 @@ static uint64_t now_ns(void) {
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-typedef weft_status weft_exec_fn(void *context, const weft_event *event, const weft_event_slots *slots,
-                                 weft_error *err);
-
-static weft_exec_fn *callback(const weft_exec_table *table, int32_t kind) {
-    switch (kind) {
-    case WEFT_EVENT_FORWARD: return table->forward;
-    case WEFT_EVENT_RECOMPUTE: return table->recompute;
-    case WEFT_EVENT_BACKWARD: return table->backward;
-    case WEFT_EVENT_REDUCE: return table->reduce;
-    case WEFT_EVENT_NORM: return table->norm;
-    case WEFT_EVENT_STEP: return table->step;
-    default: return NULL;
-    }
-}
-
 static const char *slot_kind_name(int32_t kind) {
-    static const char *const names[] = {"?",        "leaf", "carry", "tape", "gradient of the carry", "leaf gradient",
-                                        "workspace"};
-    return kind >= WEFT_SLOT_LEAF && kind <= WEFT_SLOT_WORK ? names[kind] : names[0];
+    static const char *const names[] = {
+        "?",         "leaf",          "carry",   "tape", "gradient of the carry", "leaf gradient",
+        "workspace", "gathered unit", "exchange"};
+    return kind >= WEFT_SLOT_LEAF && kind <= WEFT_SLOT_EXCHANGE ? names[kind] : names[0];
 }
 
 /* What is wrong with the use that the trace kept. */
@@ -58,14 +44,24 @@ static weft_status name_event(weft_status status, const weft_event *event, const
     return status;
 }
 
+/* Starts an event of queue 0 and ends it; starts another one; a WAIT ends the one that it names. */
+static weft_status perform(const weft_program *program, int32_t i, const weft_exec_table *table, weft_error *err) {
+    const weft_event *event = &program->events[i];
+    const int32_t of = event->kind == WEFT_EVENT_WAIT ? event->waits : i;
+    const weft_event *what = &program->events[of];
+    weft_status status = WEFT_OK;
+    if (of == i) status = table->run[event->kind](table->context, event, &program->event_slots[i], err);
+    if (status == WEFT_OK && (of != i || event->queue == 0) && table->finish[what->kind] != NULL)
+        status = table->finish[what->kind](table->context, what, &program->event_slots[of], err);
+    return status;
+}
+
 static weft_status run_event(const weft_program *program, int32_t i, const weft_exec_table *table, weft_trace *trace,
                              uint64_t step, weft_error *err) {
-    const weft_event *event = &program->events[i];
     const uint64_t start = now_ns();
     weft_status status = WEFT_OK;
     trace->event = i;
-    if (event->kind == WEFT_EVENT_COUNT) status = table->count(table->context, err);
-    else status = callback(table, event->kind)(table->context, event, &program->event_slots[i], err);
+    status = perform(program, i, table, err);
     weft_trace_record(trace, step, start, now_ns());
     if (status == WEFT_OK && trace->bad_slot != -1) status = bad_use(trace, err);
     return status;
@@ -76,7 +72,7 @@ static weft_status check_table(const weft_program *program, const weft_exec_tabl
         return weft_error_set(err, WEFT_E_HOST, "the program has no slots yet: place it before it is executed");
     for (int32_t i = 0; i < program->n_events; i++) {
         const int32_t kind = program->events[i].kind;
-        if (kind == WEFT_EVENT_COUNT ? table->count == NULL : callback(table, kind) == NULL)
+        if (kind != WEFT_EVENT_WAIT && table->run[kind] == NULL)
             return weft_error_set(err, WEFT_E_HOST, "event %d: nothing is there to run a %s", (int)i,
                                   weft_event_kind_name(kind));
     }

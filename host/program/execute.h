@@ -9,17 +9,17 @@
 
 #include "program/program.h"
 
-/* How the caller computes. A slot index is into program->slots; -1: none. What no event of the program needs may be
- * NULL. */
+/* How an event is done. A slot index is into program->slots; -1: none. */
+typedef weft_status weft_exec_fn(void *context, const weft_event *event, const weft_event_slots *slots,
+                                 weft_error *err);
+
+/* How the caller computes, by weft_event_kind. An event that travels (GATHER, REDUCE, SEND, RECV, REFRESH) is started by
+ * its own function and ended by `finish`: at once where its queue is 0, else where its WAIT stands, whose place in the
+ * table is not looked at. What no event of the program needs may be NULL. */
 typedef struct weft_exec_table {
     void *context;
-    weft_status (*count)(void *context, weft_error *err);
-    weft_status (*forward)(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err);
-    weft_status (*recompute)(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err);
-    weft_status (*backward)(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err);
-    weft_status (*reduce)(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err);
-    weft_status (*norm)(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err);
-    weft_status (*step)(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err);
+    weft_exec_fn *run[WEFT_EVENT_REFRESH + 1];
+    weft_exec_fn *finish[WEFT_EVENT_REFRESH + 1]; /* NULL: the event has ended when its function returns */
 } weft_exec_table;
 
 typedef struct weft_trace_entry {

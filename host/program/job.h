@@ -5,9 +5,9 @@
 
 #include "program/program.h"
 
-/* Leaves of one program: A in training, else 1. */
+/* Leaves of one step: R * A in training, else one per replica. */
 static inline int32_t weft_job_spec_leaves(const weft_job_spec *job) {
-    return job->view.mode == WEFT_MODE_TRAIN ? job->view.leaves : 1;
+    return job->view.replicas * (job->view.mode == WEFT_MODE_TRAIN ? job->view.leaves : 1);
 }
 
 /* True if the segment has a BACKWARD in this job. */

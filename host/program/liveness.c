@@ -12,8 +12,10 @@ typedef struct planner {
     const weft_job_spec *job;
     int32_t leaves;
     bool sole_leaf;                          /* the one leaf gradient is the sum itself */
-    int32_t *forward, *recompute, *backward; /* [n_segments][leaves] event, or -1 */
-    int32_t *reduce;                         /* [n_units][leaves] */
+    int32_t *forward, *recompute, *backward; /* [n_segments][leaves] event, or -1, as for all below */
+    int32_t *send[2], *recv[2];              /* [n_segments][leaves] of the carry; of its gradient */
+    int32_t *reduce, *send_part, *recv_part; /* [n_units][leaves] */
+    int32_t *ends;                           /* [n_events] where the event has ended: itself, or its WAIT */
     int32_t *storage;
 } planner;
 
@@ -25,39 +27,65 @@ static int32_t pair(const planner *p, int32_t row, int32_t leaf) {
     return row * p->leaves + leaf;
 }
 
+/* Where the table of an event's kind remembers it; NULL: nowhere. */
+static int32_t *place_of(planner *p, const weft_event *event) {
+    const int at = event->what == WEFT_WHAT_CARRY_GRADIENT;
+    switch (event->kind) {
+    case WEFT_EVENT_FORWARD: return &p->forward[pair(p, event->segment, event->leaf)];
+    case WEFT_EVENT_RECOMPUTE: return &p->recompute[pair(p, event->segment, event->leaf)];
+    case WEFT_EVENT_BACKWARD: return &p->backward[pair(p, event->segment, event->leaf)];
+    case WEFT_EVENT_REDUCE: return event->leaf < 0 ? NULL : &p->reduce[pair(p, event->unit, event->leaf)];
+    case WEFT_EVENT_SEND:
+        return event->unit >= 0 ? &p->send_part[pair(p, event->unit, event->leaf)]
+                                : &p->send[at][pair(p, event->segment, event->leaf)];
+    case WEFT_EVENT_RECV:
+        return event->unit >= 0 ? &p->recv_part[pair(p, event->unit, event->leaf)]
+                                : &p->recv[at][pair(p, event->segment, event->leaf)];
+    default: return NULL;
+    }
+}
+
 static weft_status find_events(planner *p, weft_error *err) {
     const size_t segments = (size_t)(p->job->view.n_segments * p->leaves);
-    const size_t total = 3 * segments + (size_t)(p->job->view.n_units * p->leaves);
-    p->storage = malloc(total * sizeof *p->storage);
+    const size_t units = (size_t)(p->job->view.n_units * p->leaves), events = (size_t)p->program->n_events;
+    const size_t total = 7 * segments + 3 * units + events;
+    int32_t **const tables[] = {&p->forward, &p->recompute, &p->backward, &p->send[0],   &p->send[1],
+                                &p->recv[0], &p->recv[1],   &p->reduce,   &p->send_part, &p->recv_part};
+    int32_t *next = p->storage = malloc((total + 1) * sizeof *p->storage);
     if (p->storage == NULL) return out_of_memory(p->program, err);
     for (size_t i = 0; i < total; i++) p->storage[i] = -1;
-    p->forward = p->storage;
-    p->recompute = p->forward + segments;
-    p->backward = p->recompute + segments;
-    p->reduce = p->backward + segments;
+    for (int i = 0; i < 10; i++) {
+        *tables[i] = next;
+        next += i < 7 ? segments : units;
+    }
+    p->ends = next;
     for (int32_t i = 0; i < p->program->n_events; i++) {
         const weft_event *event = &p->program->events[i];
-        switch (event->kind) {
-        case WEFT_EVENT_FORWARD: p->forward[pair(p, event->segment, event->leaf)] = i; break;
-        case WEFT_EVENT_RECOMPUTE: p->recompute[pair(p, event->segment, event->leaf)] = i; break;
-        case WEFT_EVENT_BACKWARD: p->backward[pair(p, event->segment, event->leaf)] = i; break;
-        case WEFT_EVENT_REDUCE: p->reduce[pair(p, event->unit, event->leaf)] = i; break;
-        default: break;
-        }
+        int32_t *place = place_of(p, event);
+        if (place != NULL) *place = i;
+        p->ends[i] = i;
+        if (event->kind == WEFT_EVENT_WAIT) p->ends[event->waits] = i;
     }
     return WEFT_OK;
+}
+
+/* Where event i has ended; -1 for none. */
+static int32_t end_of(const planner *p, int32_t i) {
+    return i < 0 ? -1 : p->ends[i];
+}
+
+static bool has_gradients(int32_t kind) {
+    return kind == WEFT_EVENT_BACKWARD || kind == WEFT_EVENT_REDUCE || kind == WEFT_EVENT_SEND ||
+           kind == WEFT_EVENT_RECV;
 }
 
 /* Room for as many slots and rows of gradients as there can be. */
 static weft_status make_room(planner *p, weft_error *err) {
     weft_program *program = p->program;
     const size_t events = (size_t)program->n_events, units = (size_t)p->job->view.n_units;
-    const size_t most = (size_t)p->leaves * (1 + 3 * (size_t)p->job->view.n_segments + units) + events;
+    const size_t most = (size_t)p->leaves * (1 + 3 * (size_t)p->job->view.n_segments + units) + 3 * events;
     size_t rows = 1; /* the first, all -1, serves the events without gradients */
-    for (int32_t i = 0; i < program->n_events; i++) {
-        const int32_t kind = program->events[i].kind;
-        if (kind == WEFT_EVENT_BACKWARD || kind == WEFT_EVENT_REDUCE) rows++;
-    }
+    for (int32_t i = 0; i < program->n_events; i++) rows += has_gradients(program->events[i].kind);
     program->slots = malloc(most * sizeof *program->slots);
     program->by_last = malloc(most * sizeof *program->by_last);
     program->event_slots = malloc(events * sizeof *program->event_slots);
@@ -68,27 +96,32 @@ static weft_status make_room(planner *p, weft_error *err) {
     for (size_t i = 0; i < rows * units; i++) program->event_gradients[i] = -1;
     rows = 1;
     for (int32_t i = 0; i < program->n_events; i++) {
-        const int32_t kind = program->events[i].kind;
-        const bool own = kind == WEFT_EVENT_BACKWARD || kind == WEFT_EVENT_REDUCE;
-        const weft_event_slots none = {-1, -1, -1, -1,
-                                       -1, -1, -1, program->event_gradients + (own ? rows++ : 0) * units};
+        const size_t row = has_gradients(program->events[i].kind) ? rows++ : 0;
+        const weft_event_slots none = {-1, -1, -1, -1, -1, -1, -1, -1, -1, program->event_gradients + row * units};
         program->event_slots[i] = none;
     }
     return WEFT_OK;
 }
 
 static int32_t category_of(int32_t kind) {
-    if (kind == WEFT_SLOT_LEAF_GRADIENT) return WEFT_MEMORY_GRADIENTS;
+    if (kind == WEFT_SLOT_LEAF_GRADIENT || kind == WEFT_SLOT_EXCHANGE) return WEFT_MEMORY_GRADIENTS;
+    if (kind == WEFT_SLOT_UNIT) return WEFT_MEMORY_PARAMETERS;
     return kind == WEFT_SLOT_WORK ? WEFT_MEMORY_WORKSPACE : WEFT_MEMORY_ACTIVATIONS;
 }
 
 /* Returns the slot's index; -1 where it needs no bytes. */
 static int32_t add_slot(planner *p, int32_t kind, int32_t unit, int32_t segment, int32_t leaf, int32_t first,
                         int32_t last, int64_t bytes) {
-    const weft_slot slot = {kind, category_of(kind), unit, segment, leaf, first, last, weft_place_round(bytes), -1};
+    const weft_slot slot = {kind, category_of(kind),       unit, segment, leaf, first,
+                            last, weft_place_round(bytes), -1,   false};
     if (bytes == 0) return -1;
     p->program->slots[p->program->n_slots] = slot;
     return p->program->n_slots++;
+}
+
+static bool runs_a_segment(const weft_event *event) {
+    return event->kind == WEFT_EVENT_FORWARD || event->kind == WEFT_EVENT_RECOMPUTE ||
+           event->kind == WEFT_EVENT_BACKWARD;
 }
 
 static void plan_leaf(planner *p, int32_t m) {
@@ -96,29 +129,36 @@ static void plan_leaf(planner *p, int32_t m) {
     int32_t first = INT32_MAX, last = -1, slot = -1;
     for (int32_t i = 0; i < p->program->n_events; i++) {
         const weft_event *event = &p->program->events[i];
-        if (event->segment < 0 || event->leaf != m) continue;
+        if (!runs_a_segment(event) || event->leaf != m) continue;
         if (i < first) first = i;
         last = i;
     }
+    if (last < 0) return; /* another rank's */
     slot = add_slot(p, WEFT_SLOT_LEAF, -1, -1, m, first, last, p->job->leaf_bytes);
     for (int32_t i = first; i <= last; i++)
-        if (p->program->events[i].segment >= 0 && p->program->events[i].leaf == m) of[i].leaf = slot;
+        if (runs_a_segment(&p->program->events[i]) && p->program->events[i].leaf == m) of[i].leaf = slot;
 }
 
-/* Out of segment s; read by all that runs segment s + 1, but for a BACKWARD that has on its tape all that it needs. */
+/* Out of segment s; read by all that runs segment s + 1, but for a BACKWARD that has on its tape all that it needs, and
+ * by the SEND that hands it on. */
 static void plan_carry(planner *p, int32_t s, int32_t m) {
     weft_event_slots *of = p->program->event_slots;
-    const int32_t made = p->forward[pair(p, s, m)];
-    int32_t readers[3] = {-1, -1, -1}, last = made, slot = -1;
+    const int32_t at = pair(p, s, m), run = p->forward[at], got = p->recv[0][at], sent = p->send[0][at];
+    const int32_t made = run >= 0 ? run : got;
+    int32_t readers[3] = {-1, -1, -1}, last = end_of(p, made), slot = -1;
+    if (made < 0) return;
     if (s + 1 < p->job->view.n_segments) {
-        readers[0] = p->forward[pair(p, s + 1, m)];
-        readers[1] = p->recompute[pair(p, s + 1, m)];
-        if (p->job->segments[s + 1].backward_reads_carry) readers[2] = p->backward[pair(p, s + 1, m)];
+        const int32_t above = pair(p, s + 1, m);
+        readers[0] = p->forward[above];
+        readers[1] = p->recompute[above];
+        if (p->job->segments[s + 1].backward_reads_carry) readers[2] = p->backward[above];
     }
     for (int i = 0; i < 3; i++)
         if (readers[i] > last) last = readers[i];
+    if (end_of(p, sent) > last) last = end_of(p, sent);
     slot = add_slot(p, WEFT_SLOT_CARRY, -1, s, m, made, last, p->job->segments[s].carry);
     of[made].carry_out = slot;
+    if (sent >= 0) of[sent].carry_out = slot;
     for (int i = 0; i < 3; i++)
         if (readers[i] >= 0) of[readers[i]].carry_in = slot;
 }
@@ -132,15 +172,20 @@ static void plan_tape(planner *p, int32_t s, int32_t m) {
     of[used].tape = of[made].tape;
 }
 
-/* Of what came out of segment s: the carry's size, from the BACKWARD above to the segment's own. */
+/* Of what came out of segment s: the carry's size, from the BACKWARD above, or its RECV, to the segment's own, or its
+ * SEND. */
 static void plan_carry_gradient(planner *p, int32_t s, int32_t m) {
     weft_event_slots *of = p->program->event_slots;
-    const int32_t used = p->backward[pair(p, s, m)];
-    int32_t made = -1;
-    if (used < 0 || s + 1 == p->job->view.n_segments) return;
-    made = p->backward[pair(p, s + 1, m)];
-    of[made].d_carry_in = add_slot(p, WEFT_SLOT_CARRY_GRADIENT, -1, s, m, made, used, p->job->segments[s].carry);
-    of[used].d_carry_out = of[made].d_carry_in;
+    const int32_t at = pair(p, s, m), used = p->backward[at], sent = p->send[1][at], got = p->recv[1][at];
+    const int32_t above = s + 1 < p->job->view.n_segments ? p->backward[pair(p, s + 1, m)] : -1;
+    const int32_t made = above >= 0 ? above : got;
+    int32_t last = used > end_of(p, sent) ? used : end_of(p, sent), slot = -1;
+    if (made < 0 || last < 0 || !p->job->segments[s].has_backward) return;
+    slot = add_slot(p, WEFT_SLOT_CARRY_GRADIENT, -1, s, m, made, last, p->job->segments[s].carry);
+    if (above >= 0) of[made].d_carry_in = slot;
+    else of[made].d_carry_out = slot;
+    if (used >= 0) of[used].d_carry_out = slot;
+    if (sent >= 0) of[sent].d_carry_out = slot;
 }
 
 /* The row of event i is writable here and nowhere else. */
@@ -149,18 +194,49 @@ static int32_t *gradient_row(planner *p, int32_t i) {
 }
 
 static void plan_leaf_gradient(planner *p, int32_t u, int32_t m) {
-    const int32_t last = p->reduce[pair(p, u, m)];
-    int32_t first = last, slot = -1;
-    if (last < 0) return;
+    const int32_t reduced = p->reduce[pair(p, u, m)], sent = p->send_part[pair(p, u, m)];
+    const int32_t got = p->recv_part[pair(p, u, m)];
+    const int32_t used = reduced >= 0 ? reduced : sent, last = end_of(p, used);
+    int32_t first = got >= 0 && got < used ? got : used, slot = -1;
+    if (used < 0) return;
     for (int32_t s = 0; s < p->job->view.n_segments; s++) {
         const int32_t at = p->backward[pair(p, s, m)];
         if (at >= 0 && at < first && weft_job_spec_reads(p->job, s, u)) first = at;
     }
     slot = add_slot(p, WEFT_SLOT_LEAF_GRADIENT, u, -1, m, first, last, p->job->units[u].gradient);
-    gradient_row(p, last)[u] = slot;
+    if (slot >= 0) p->program->slots[slot].elsewhere = p->sole_leaf && reduced >= 0;
+    gradient_row(p, used)[u] = slot;
+    if (got >= 0) gradient_row(p, got)[u] = slot;
     for (int32_t s = 0; s < p->job->view.n_segments; s++) {
         const int32_t at = p->backward[pair(p, s, m)];
         if (at >= 0 && weft_job_spec_reads(p->job, s, u)) gradient_row(p, at)[u] = slot;
+    }
+}
+
+/* The gathered parameters of a unit, and the slots of exchanges. */
+static void plan_travel(planner *p, int32_t *gathered, int32_t i) {
+    const weft_event *event = &p->program->events[i];
+    const weft_unit_sizes *sizes = event->unit >= 0 ? &p->job->units[event->unit] : NULL;
+    weft_event_slots *of = &p->program->event_slots[i];
+    switch (event->kind) {
+    case WEFT_EVENT_GATHER:
+        if (event->what != WEFT_WHAT_PARAMETERS) break;
+        of->unit = add_slot(p, WEFT_SLOT_UNIT, event->unit, -1, -1, i, p->program->n_events - 1, sizes->gathered);
+        gathered[event->unit] = of->unit;
+        break;
+    case WEFT_EVENT_RELEASE:
+        of->unit = gathered[event->unit];
+        if (of->unit >= 0) p->program->slots[of->unit].last = i;
+        break;
+    case WEFT_EVENT_REDUCE:
+        if (event->scope != WEFT_SCOPE_RANK)
+            of->exchange =
+                add_slot(p, WEFT_SLOT_EXCHANGE, event->unit, -1, event->leaf, i, p->ends[i], sizes->exchange);
+        break;
+    case WEFT_EVENT_REFRESH:
+        of->exchange = add_slot(p, WEFT_SLOT_EXCHANGE, event->unit, -1, -1, i, p->ends[i], sizes->refresh);
+        break;
+    default: break;
     }
 }
 
@@ -172,14 +248,16 @@ static int64_t work_bytes(const planner *p, const weft_event *event) {
                                                                        : sizes->forward_work;
     case WEFT_EVENT_RECOMPUTE: return sizes->recompute_work;
     case WEFT_EVENT_BACKWARD: return sizes->backward_work;
-    case WEFT_EVENT_REDUCE: return p->job->reduce_work;
     case WEFT_EVENT_NORM: return p->job->step_work;
     case WEFT_EVENT_STEP: return p->job->step_work;
     default: return 0;
     }
 }
 
-static void plan_slots(planner *p) {
+static weft_status plan_slots(planner *p, weft_error *err) {
+    int32_t *gathered = malloc(((size_t)p->job->view.n_units + 1) * sizeof *gathered);
+    if (gathered == NULL) return out_of_memory(p->program, err);
+    for (int32_t u = 0; u < p->job->view.n_units; u++) gathered[u] = -1;
     for (int32_t m = 0; m < p->leaves; m++) {
         plan_leaf(p, m);
         for (int32_t s = 0; s < p->job->view.n_segments; s++) {
@@ -193,7 +271,10 @@ static void plan_slots(planner *p) {
         const weft_event *event = &p->program->events[i];
         p->program->event_slots[i].work =
             add_slot(p, WEFT_SLOT_WORK, -1, event->segment, event->leaf, i, i, work_bytes(p, event));
+        plan_travel(p, gathered, i);
     }
+    free(gathered);
+    return WEFT_OK;
 }
 
 /* Counting sort by last event, so that the executor finds what dies without looking at every slot. */
@@ -217,14 +298,13 @@ static weft_status place_slots(planner *p, weft_error *err) {
     for (int32_t i = 0; i < program->n_slots; i++) {
         const weft_slot *slot = &program->slots[i];
         const weft_interval item = {slot->bytes, slot->first, slot->last, -1};
-        if (slot->kind == WEFT_SLOT_LEAF_GRADIENT && p->sole_leaf) continue;
+        if (slot->elsewhere) continue;
         items[n++] = item;
     }
     status = weft_intervals_place(items, &packing, n, err);
     n = 0;
     for (int32_t i = 0; i < program->n_slots && status == WEFT_OK; i++)
-        if (program->slots[i].kind != WEFT_SLOT_LEAF_GRADIENT || !p->sole_leaf)
-            program->slots[i].offset = items[n++].offset;
+        if (!program->slots[i].elsewhere) program->slots[i].offset = items[n++].offset;
     program->arena = packing.arena;
     program->peak = packing.peak;
     program->peak_event = packing.peak_time;
@@ -234,16 +314,15 @@ static weft_status place_slots(planner *p, weft_error *err) {
 
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err) {
     planner p = {0};
-    weft_status status = weft_program_check(program, job, err);
-    if (status != WEFT_OK) return status;
+    weft_status status = WEFT_OK;
     weft_program_unplace(program);
     p.program = program;
     p.job = job;
     p.leaves = weft_job_spec_leaves(job);
-    p.sole_leaf = (int64_t)job->view.leaves * job->view.replicas == 1;
+    p.sole_leaf = p.leaves == 1;
     status = find_events(&p, err);
     if (status == WEFT_OK) status = make_room(&p, err);
-    if (status == WEFT_OK) plan_slots(&p);
+    if (status == WEFT_OK) status = plan_slots(&p, err);
     if (status == WEFT_OK) status = sort_by_last(program, err);
     if (status == WEFT_OK) status = place_slots(&p, err);
     if (status != WEFT_OK) weft_program_unplace(program);

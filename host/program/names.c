@@ -20,6 +20,17 @@ const char *weft_memory_category_name(int32_t category) {
     return category >= 0 && category < WEFT_N_MEMORY_CATEGORIES ? names[category] : "?";
 }
 
+static const char *const whats[] = {"?", "parameters", "sum", "carry", "carry gradient", "leaf gradient"};
+static const char *const scopes[] = {"?", "rank", "all", "node", "across"};
+
+const char *weft_what_name(int32_t what) {
+    return what >= WEFT_WHAT_PARAMETERS && what <= WEFT_WHAT_LEAF_GRADIENT ? whats[what] : whats[0];
+}
+
+const char *weft_scope_name(int32_t scope) {
+    return scope >= WEFT_SCOPE_RANK && scope <= WEFT_SCOPE_ACROSS ? scopes[scope] : scopes[0];
+}
+
 /* Appends to text, which has room for `size` bytes and stays terminated. */
 static void append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
 static void append(char *text, size_t size, const char *format, ...) {
@@ -43,6 +54,9 @@ void weft_event_describe(char *text, size_t size, const weft_event *event, const
     if (job != NULL && event->unit >= 0 && event->unit < job->view.n_units)
         append(text, size, " %s", job->view.units[event->unit].name);
     else if (event->unit != -1) append(text, size, " unit %d", (int)event->unit);
+    if (event->what != -1) append(text, size, " %s", weft_what_name(event->what));
+    if (event->scope != -1) append(text, size, " %s", weft_scope_name(event->scope));
     if (event->leaf != -1) append(text, size, " leaf %d", (int)event->leaf);
     if (event->peer != -1) append(text, size, " peer %d", (int)event->peer);
+    if (event->waits != -1) append(text, size, " for event %d", (int)event->waits);
 }

@@ -17,7 +17,9 @@ void weft_event_slots_visit(const weft_program *program, const weft_job_spec *jo
                   {"carry-out", s->carry_out},
                   {"tape", s->tape},
                   {"gradient-from-above", s->d_carry_out},
-                  {"gradient-below", s->d_carry_in}};
+                  {"gradient-below", s->d_carry_in},
+                  {"unit", s->unit},
+                  {"exchange", s->exchange}};
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i++)
         if (before[i].slot >= 0) visit(context, before[i].name, &program->slots[before[i].slot]);
     for (int32_t u = 0; u < job->view.n_units; u++)
@@ -64,7 +66,6 @@ void weft_program_print(const weft_program *program, const weft_job_spec *job, F
         const weft_event *event = &program->events[i];
         weft_event_describe(text, sizeof text, event, job);
         fprintf(to, "%5d  %5d  %-*s", (int)i, (int)event->queue, has_slots(program, job, i) ? width : 0, text);
-        if (event->after >= 0) fprintf(to, "  after %d", (int)event->after);
         if (placed) weft_event_slots_visit(program, job, i, print_slot, to);
         fputc('\n', to);
     }

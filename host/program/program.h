@@ -53,7 +53,7 @@ typedef struct weft_job_spec {
     const weft_unit_sizes *units;       /* [view.n_units] */
     int32_t prefetch;                   /* GATHERs that run ahead of the one that is needed; 0: none */
     int64_t leaf_bytes;                 /* ids, targets, weights, starts, positions of a leaf on the device */
-    int64_t reduce_work, step_work;     /* scratch of REDUCE, and of NORM and STEP */
+    int64_t step_work;                  /* scratch of NORM and STEP */
     bool activation_checkpointing;
 } weft_job_spec;
 
@@ -75,7 +75,8 @@ typedef struct weft_slot {
     int32_t unit, segment, leaf; /* -1 where it has no meaning */
     int32_t first, last;         /* events */
     int64_t bytes;               /* rounded up to 64 */
-    int64_t offset;              /* in the arena; -1: no storage of its own (a leaf gradient that is the accumulator) */
+    int64_t offset;              /* in the arena; -1: not placed, or elsewhere */
+    bool elsewhere;              /* no storage of its own: a leaf gradient that is the sum itself */
 } weft_slot;
 
 /* Slots of one event; -1: none. A FORWARD without a tape is followed by a RECOMPUTE, or by no BACKWARD at all; a
@@ -91,7 +92,8 @@ typedef struct weft_event_slots {
 struct weft_program {
     weft_event *events;
     int32_t n_events, capacity;
-    int32_t mode, leaves;
+    int32_t mode, leaves; /* leaves: R * A of the whole step */
+    int32_t rank;
     weft_slot *slots;
     int32_t n_slots;
     weft_event_slots *event_slots; /* [n_events] */
@@ -172,6 +174,8 @@ void weft_event_slots_visit(const weft_program *program, const weft_job_spec *jo
 /* One line per event; with slots if placed. */
 void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to);
 const char *weft_event_kind_name(int32_t kind);
+const char *weft_what_name(int32_t what);
+const char *weft_scope_name(int32_t scope);
 /* "BACKWARD layers.3.mlp leaf 2" into text. job NULL: segments and units by number. */
 void weft_event_describe(char *text, size_t size, const weft_event *event, const weft_job_spec *job);
 

@@ -1,0 +1,98 @@
+/* host/program/hoist.c: GATHERs that start before they are needed, as a rewriting of events.
+ *
+ * A strategy says where parameters must be there; how far ahead they are fetched is a number. Each GATHER of parameters
+ * that ends in its place becomes a start and a WAIT. The WAIT stands where the GATHER stood; before it the next
+ * job->prefetch GATHERs of the list start as well, in their order, as far as their units are free: a unit that is still
+ * live from an earlier GATHER is fetched again after its RELEASE. */
+#include "program/events.h"
+
+#include <stdlib.h>
+#include <weft/emit.h>
+
+#define GATHER_QUEUE 2
+
+typedef struct hoist {
+    const weft_program *from;
+    const weft_job_spec *job;
+    weft_program to;
+    int32_t *moved;   /* old index -> new one, of what was not hoisted */
+    int32_t *gathers; /* old indices of those that are, in order */
+    int32_t *started; /* new index of each, or -1 */
+    bool *live;       /* [n_units] started and not released */
+    int32_t n, next;  /* gathers; the first that has not started */
+    bool failed;
+} hoist;
+
+static bool hoistable(const hoist *h, const weft_event *event) {
+    return event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_PARAMETERS && event->queue == 0 &&
+           event->unit >= 0 && event->unit < h->job->view.n_units;
+}
+
+static int32_t put(hoist *h, const weft_event *event) {
+    const int32_t index = weft_program_emit(&h->to, event);
+    if (index < 0) h->failed = true;
+    return index;
+}
+
+/* Starts GATHERs up to number `last`, until one must wait for a RELEASE. */
+static void start(hoist *h, int32_t last) {
+    while (h->next < h->n && h->next <= last) {
+        weft_event event = h->from->events[h->gathers[h->next]];
+        if (h->live[event.unit]) return;
+        h->live[event.unit] = true;
+        event.queue = GATHER_QUEUE;
+        h->started[h->next++] = put(h, &event);
+    }
+}
+
+/* A GATHER whose unit is live already is the checker's to refuse: it stays as it is. */
+static void rewrite(hoist *h) {
+    int32_t needed = 0; /* GATHERs that the list has come by */
+    for (int32_t i = 0; i < h->from->n_events; i++) {
+        weft_event event = h->from->events[i];
+        if (hoistable(h, &event)) {
+            weft_event wait = weft_event_of(WEFT_EVENT_WAIT);
+            start(h, needed + h->job->prefetch);
+            wait.waits = h->started[needed];
+            if (wait.waits < 0) h->started[needed] = h->next < h->n ? (h->next++, put(h, &event)) : -1;
+            else (void)put(h, &wait);
+            h->moved[i] = h->started[needed++];
+            continue;
+        }
+        if (event.waits >= 0 && event.waits < i) event.waits = h->moved[event.waits];
+        h->moved[i] = put(h, &event);
+        if (event.kind == WEFT_EVENT_RELEASE && event.unit >= 0 && event.unit < h->job->view.n_units) {
+            h->live[event.unit] = false;
+            if (needed > 0) start(h, needed - 1 + h->job->prefetch);
+        }
+    }
+}
+
+weft_status weft_program_hoist(weft_program *program, const weft_job_spec *job, weft_error *err) {
+    const size_t events = (size_t)program->n_events + 1;
+    hoist h = {.from = program, .job = job};
+    weft_status status = WEFT_OK;
+    h.moved = malloc(events * sizeof *h.moved);
+    h.gathers = malloc(events * sizeof *h.gathers);
+    h.started = malloc(events * sizeof *h.started);
+    h.live = calloc((size_t)job->view.n_units + 1, sizeof *h.live);
+    if (h.moved == NULL || h.gathers == NULL || h.started == NULL || h.live == NULL) h.failed = true;
+    for (int32_t i = 0; i < program->n_events && !h.failed; i++)
+        if (hoistable(&h, &program->events[i])) h.gathers[h.n++] = i;
+    for (int32_t i = 0; i < h.n; i++) h.started[i] = -1;
+    if (!h.failed && h.n > 0) rewrite(&h);
+    if (h.failed) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to rewrite %d events", (int)program->n_events);
+    else if (h.n > 0) {
+        free(program->events);
+        program->events = h.to.events;
+        program->n_events = h.to.n_events;
+        program->capacity = h.to.capacity;
+        h.to.events = NULL;
+    }
+    free(h.to.events);
+    free(h.moved);
+    free(h.gathers);
+    free(h.started);
+    free(h.live);
+    return status;
+}

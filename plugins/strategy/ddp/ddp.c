@@ -1,0 +1,118 @@
+/* ddp: every rank holds the whole model and takes its own leaves (Li et al., arXiv 2006.15704).
+ *
+ * A unit's gradient leaves as soon as backward has completed it, and travels while backward goes on with the unit below;
+ * its finished sum is gathered beside the unit after that. With reduce_at = last a replica adds up its own leaves first,
+ * and units travel during its last backward only. Then every rank updates alike. */
+#include <weft/emit.h>
+
+#define DDP_KEYS(K)                                                                                                    \
+    WEFT_REDUCE_KEYS(K)                                                                                                \
+    K(ENUM, reduce_at, "each", "each,last", "", WEFT_SAME,                                                             \
+      "When gradients travel: at each micro-step, or once per optimizer step.")                                        \
+    WEFT_IDLE_SHARD_KEYS(K)                                                                                            \
+    WEFT_IDLE_PREFETCH_KEYS(K)                                                                                         \
+    WEFT_IDLE_STAGE_KEYS(K)
+WEFT_KEYS(ddp_config, DDP_KEYS)
+
+enum { REDUCE_AT_EACH, REDUCE_AT_LAST };
+
+#define QUEUE 1
+
+typedef struct ddp {
+    weft_emit e;
+    const weft_strategy_job *job;
+    int32_t rank, last;     /* reduce_at = last */
+    int32_t reduce, gather; /* events that are under way; -1: none */
+    int32_t finishing;      /* unit whose sum `reduce` finishes; -1: it does not */
+} ddp;
+
+static weft_status ddp_replicas(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
+                                weft_error *err) {
+    (void)host;
+    (void)config;
+    (void)err;
+    *out = job->world;
+    return WEFT_OK;
+}
+
+static weft_status ddp_place(const weft_host *host, const void *config, const weft_strategy_job *job,
+                             weft_placement *units, int32_t *owners, weft_error *err) {
+    int32_t u;
+    (void)host;
+    (void)config;
+    (void)owners;
+    (void)err;
+    for (u = 0; u < job->n_units; u++) units[u].parameters = units[u].gradients = units[u].optimizer = WEFT_REPLICATED;
+    return WEFT_OK;
+}
+
+static int32_t leaf_of(const ddp *self, int32_t a) {
+    return self->last ? weft_job_leaf_last(self->job, self->rank, a) : weft_job_leaf(self->job, self->rank, a);
+}
+
+/* Ends what is under way; a sum that is finished by that sets out. */
+static void advance(ddp *self) {
+    weft_emit_wait(&self->e, self->gather);
+    weft_emit_wait(&self->e, self->reduce);
+    self->gather = self->finishing < 0 ? -1 : weft_emit_gather(&self->e, self->finishing, WEFT_WHAT_SUM, QUEUE);
+    self->reduce = self->finishing = -1;
+}
+
+/* A complete leaf gradient joins the sum; the last one finishes it. */
+static void reduce(ddp *self, int32_t unit, int32_t a) {
+    const int32_t finishes = a == self->job->leaves - 1;
+    if (self->last) (void)weft_emit_reduce(&self->e, unit, leaf_of(self, a), WEFT_SCOPE_RANK, 0);
+    if (self->last && !finishes) return;
+    advance(self);
+    self->reduce = weft_emit_reduce(&self->e, unit, self->last ? -1 : leaf_of(self, a), WEFT_SCOPE_ALL, QUEUE);
+    self->finishing = finishes ? unit : -1;
+}
+
+static void backward(ddp *self, int32_t s, int32_t a) {
+    const weft_segment_view *segment = weft_job_segment(self->job, s);
+    int32_t i;
+    weft_emit_backward(&self->e, s, leaf_of(self, a));
+    for (i = 0; i < segment->n_units; i++)
+        if (weft_job_trains(self->job, segment->units[i]) && weft_job_completes(self->job, segment->units[i]) == s)
+            reduce(self, segment->units[i], a);
+}
+
+static void forward(ddp *self, int32_t leaf) {
+    int32_t s;
+    for (s = 0; s < self->job->n_segments; s++) weft_emit_forward(&self->e, s, leaf);
+}
+
+static void train(ddp *self) {
+    int32_t a, s;
+    weft_emit_plain(&self->e, WEFT_EVENT_COUNT);
+    for (a = 0; a < self->job->leaves; a++) {
+        forward(self, leaf_of(self, a));
+        for (s = self->job->n_segments - 1; s >= 0 && weft_job_segment(self->job, s)->backward; s--)
+            backward(self, s, a);
+    }
+    advance(self);
+    advance(self);
+    weft_emit_plain(&self->e, WEFT_EVENT_NORM);
+    weft_emit_plain(&self->e, WEFT_EVENT_STEP);
+}
+
+static weft_status ddp_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
+                               const weft_emitter *emitter, weft_error *err) {
+    const ddp_config *keys = (const ddp_config *)config;
+    ddp self;
+    (void)host;
+    self.e = weft_emit_begin(emitter);
+    self.job = job;
+    self.rank = rank;
+    self.last = keys->reduce_at == REDUCE_AT_LAST;
+    self.reduce = self.gather = self.finishing = -1;
+    if (job->mode == WEFT_MODE_TRAIN) train(&self);
+    else forward(&self, rank);
+    return weft_emit_end(&self.e, err);
+}
+
+static const weft_strategy_plugin ddp_table = {(uint32_t)sizeof(weft_strategy_plugin), 0, ddp_replicas, ddp_place,
+                                               ddp_compile};
+
+WEFT_PLUGIN(strategy, 1, "ddp", "0.1.0", "Every rank holds the whole model and takes its own leaves.", ddp_config, NULL,
+            ddp_table)

@@ -1,0 +1,43 @@
+/* fsdp.h: what the keys ask for, and the program as it is written (program.c). */
+#ifndef WEFT_STRATEGY_FSDP_H
+#define WEFT_STRATEGY_FSDP_H
+
+#include <weft/emit.h>
+
+/* clang-format off */
+#define FSDP_KEYS(K)                                                                                                   \
+    K(ENUM, shard, "full", "full,optimizer,gradients,hybrid,3,1,2", "", WEFT_SAME,                                     \
+      "What is cut: optimizer (1), gradients too (2), parameters too (full, 3), those in a group of ranks (hybrid).")  \
+    K(I64, shard_group, "auto", "[1,inf) | auto", "ranks", WEFT_SAME,                                                  \
+      "Ranks that share one copy under shard = hybrid; auto: those of a node.")                                        \
+    K(I64, prefetch, "1", "[0,16]", "units", WEFT_SAME, "Units that are gathered ahead of the one in use.")            \
+    WEFT_REDUCE_KEYS(K)                                                                                                \
+    K(ENUM, reduce_at, "each", "each,last", "", WEFT_SAME,                                                             \
+      "When gradients travel: at each micro-step, or once per optimizer step.")                                        \
+    K(BOOL, reshard_after_forward, "yes", "", "", WEFT_SAME,                                                           \
+      "Let go of gathered parameters after forward; no: keep them until backward.")                                    \
+    K(ENUM, root, "sharded", "sharded,replicated", "", WEFT_SAME,                                                      \
+      "The root unit's parameters: what the wrap policy has left over.")                                               \
+    WEFT_IDLE_STAGE_KEYS(K)
+/* clang-format on */
+WEFT_KEYS_STRUCT(fsdp_config, FSDP_KEYS)
+
+typedef enum fsdp_shard {
+    FSDP_FULL,
+    FSDP_OPTIMIZER,
+    FSDP_GRADIENTS,
+    FSDP_HYBRID,
+    FSDP_STAGE_3,
+    FSDP_STAGE_1,
+    FSDP_STAGE_2
+} fsdp_shard;
+
+/* shard without aliases. */
+fsdp_shard fsdp_shard_of(const fsdp_config *keys);
+/* Ranks of a shard group: the world, but for hybrid. */
+int32_t fsdp_group_of(const fsdp_config *keys, const weft_strategy_job *job);
+
+weft_status fsdp_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
+                         const weft_emitter *emitter, weft_error *err);
+
+#endif

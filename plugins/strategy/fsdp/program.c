@@ -1,0 +1,192 @@
+/* program.c: the events of one rank under fsdp.
+ *
+ * A unit whose parameters are cut is gathered where a segment needs it and released after the last one that does; the
+ * host moves gathers ahead (prefetch). Gradients leave as in ddp, one exchange at a time beside backward, but what comes
+ * back is only the rank's own part of the sum. Parameters that are held whole while their optimizer state is cut are made
+ * whole again after the update. */
+#include "fsdp.h"
+
+#define REDUCE_QUEUE  1
+#define REFRESH_QUEUE 1
+
+enum { REDUCE_AT_EACH, REDUCE_AT_LAST };
+
+typedef struct fsdp {
+    weft_emit e;
+    const weft_strategy_job *job;
+    const fsdp_config *keys;
+    fsdp_shard shard;
+    int32_t rank, group;
+    int32_t last;           /* reduce_at = last */
+    int32_t hops;           /* two: the shard group first, the groups at last */
+    int32_t *live;          /* [n_units] gathered and not released */
+    int32_t reduce, gather; /* events that are under way; -1: none */
+    int32_t finishing;      /* unit whose sum `reduce` finishes; -1: it does not */
+} fsdp;
+
+/* ---- leaves ---- */
+
+static int32_t leaf_of(const fsdp *self, int32_t a) {
+    if (self->job->mode != WEFT_MODE_TRAIN) return self->rank;
+    if (self->hops) return weft_job_leaf_hops(self->job, self->rank, a, self->group);
+    return self->last ? weft_job_leaf_last(self->job, self->rank, a) : weft_job_leaf(self->job, self->rank, a);
+}
+
+/* ---- parameters ---- */
+
+static int is_cut(const fsdp *self, int32_t unit) {
+    return weft_job_unit(self->job, unit)->placement.parameters == WEFT_SHARDED;
+}
+
+static void gather_for(fsdp *self, int32_t s) {
+    const weft_segment_view *segment = weft_job_segment(self->job, s);
+    int32_t i;
+    for (i = 0; i < segment->n_units; i++) {
+        const int32_t unit = segment->units[i];
+        if (!is_cut(self, unit) || self->live[unit]) continue;
+        (void)weft_emit_gather(&self->e, unit, WEFT_WHAT_PARAMETERS, 0);
+        self->live[unit] = 1;
+    }
+}
+
+static void release(fsdp *self, int32_t unit) {
+    if (!self->live[unit]) return;
+    weft_emit_release(&self->e, unit);
+    self->live[unit] = 0;
+}
+
+/* The first segment of backward takes over what the last one of forward has. */
+static int keeps(const fsdp *self, int32_t unit) {
+    if (self->job->mode != WEFT_MODE_TRAIN) return 0;
+    return !self->keys->reshard_after_forward || weft_job_reads(self->job, self->job->n_segments - 1, unit);
+}
+
+static void forward(fsdp *self, int32_t leaf) {
+    int32_t s, i;
+    for (s = 0; s < self->job->n_segments; s++) {
+        const weft_segment_view *segment = weft_job_segment(self->job, s);
+        gather_for(self, s);
+        weft_emit_forward(&self->e, s, leaf);
+        for (i = 0; i < segment->n_units; i++)
+            if (weft_job_last_reader(self->job, segment->units[i]) == s && !keeps(self, segment->units[i]))
+                release(self, segment->units[i]);
+    }
+}
+
+/* ---- gradients ---- */
+
+/* Ends what is under way; a sum that is finished by that and has other holders sets out. */
+static void advance(fsdp *self) {
+    weft_emit_wait(&self->e, self->gather);
+    weft_emit_wait(&self->e, self->reduce);
+    self->gather = self->finishing < 0 || self->group == self->job->world
+                       ? -1
+                       : weft_emit_gather(&self->e, self->finishing, WEFT_WHAT_SUM, REDUCE_QUEUE);
+    self->reduce = self->finishing = -1;
+}
+
+static void hop(fsdp *self, int32_t unit, int32_t leaf, int32_t scope) {
+    advance(self);
+    self->reduce = weft_emit_reduce(&self->e, unit, leaf, scope, REDUCE_QUEUE);
+}
+
+/* A complete leaf gradient joins the sum; the last one finishes it. */
+static void reduce(fsdp *self, int32_t unit, int32_t a) {
+    const int32_t finishes = a == self->job->leaves - 1, leaf = leaf_of(self, a);
+    if (self->hops) hop(self, unit, leaf, WEFT_SCOPE_NODE);
+    else if (self->last) (void)weft_emit_reduce(&self->e, unit, leaf, WEFT_SCOPE_RANK, 0);
+    else hop(self, unit, leaf, WEFT_SCOPE_ALL);
+    if (!finishes) return;
+    if (self->hops) hop(self, unit, -1, WEFT_SCOPE_ACROSS);
+    else if (self->last) hop(self, unit, -1, WEFT_SCOPE_ALL);
+    self->finishing = unit;
+}
+
+/* The lowest segment of backward that reads the unit. */
+static int is_done_at(const fsdp *self, int32_t unit, int32_t s) {
+    int32_t below;
+    for (below = s - 1; below >= 0 && weft_job_segment(self->job, below)->backward; below--)
+        if (weft_job_reads(self->job, below, unit)) return 0;
+    return 1;
+}
+
+static void backward(fsdp *self, int32_t s, int32_t a) {
+    const weft_segment_view *segment = weft_job_segment(self->job, s);
+    int32_t i;
+    gather_for(self, s);
+    weft_emit_backward(&self->e, s, leaf_of(self, a));
+    for (i = 0; i < segment->n_units; i++) {
+        const int32_t unit = segment->units[i];
+        if (!is_done_at(self, unit, s)) continue;
+        release(self, unit);
+        if (weft_job_trains(self->job, unit) && self->shard != FSDP_OPTIMIZER) reduce(self, unit, a);
+    }
+}
+
+/* What forward kept and no BACKWARD needs: frozen units below the lowest trained one. */
+static void release_all(fsdp *self) {
+    int32_t u;
+    for (u = 0; u < self->job->n_units; u++) release(self, u);
+}
+
+/* shard = optimizer: all units in the order in which backward has completed them. */
+static void reduce_all(fsdp *self, int32_t a) {
+    int32_t s, i;
+    for (s = self->job->n_segments - 1; s >= 0 && weft_job_segment(self->job, s)->backward; s--) {
+        const weft_segment_view *segment = weft_job_segment(self->job, s);
+        for (i = 0; i < segment->n_units; i++)
+            if (weft_job_trains(self->job, segment->units[i]) && is_done_at(self, segment->units[i], s))
+                reduce(self, segment->units[i], a);
+    }
+}
+
+/* ---- the step ---- */
+
+static void refresh(fsdp *self) {
+    int32_t u, under_way = -1;
+    for (u = 0; u < self->job->n_units; u++) {
+        if (!weft_job_trains(self->job, u) || is_cut(self, u)) continue;
+        weft_emit_wait(&self->e, under_way);
+        under_way = weft_emit_refresh(&self->e, u, REFRESH_QUEUE);
+    }
+    weft_emit_wait(&self->e, under_way);
+}
+
+static void train(fsdp *self) {
+    int32_t a, s;
+    weft_emit_plain(&self->e, WEFT_EVENT_COUNT);
+    for (a = 0; a < self->job->leaves; a++) {
+        forward(self, leaf_of(self, a));
+        for (s = self->job->n_segments - 1; s >= 0 && weft_job_segment(self->job, s)->backward; s--)
+            backward(self, s, a);
+        release_all(self);
+        if (self->shard == FSDP_OPTIMIZER) reduce_all(self, a);
+    }
+    advance(self);
+    advance(self);
+    weft_emit_plain(&self->e, WEFT_EVENT_NORM);
+    weft_emit_plain(&self->e, WEFT_EVENT_STEP);
+    refresh(self);
+}
+
+weft_status fsdp_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
+                         const weft_emitter *emitter, weft_error *err) {
+    fsdp self;
+    memset(&self, 0, sizeof self);
+    self.e = weft_emit_begin(emitter);
+    self.job = job;
+    self.keys = (const fsdp_config *)config;
+    self.shard = fsdp_shard_of(self.keys);
+    self.rank = rank;
+    self.group = fsdp_group_of(self.keys, job);
+    self.last = self.keys->reduce_at == REDUCE_AT_LAST;
+    self.hops = self.last && self.group < job->world && job->reduce != WEFT_REDUCE_ORDERED;
+    self.reduce = self.gather = self.finishing = -1;
+    self.live = (int32_t *)host->alloc(host, ((size_t)job->n_units + 1) * sizeof *self.live, 8);
+    if (self.live == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d units", (int)job->n_units);
+    memset(self.live, 0, ((size_t)job->n_units + 1) * sizeof *self.live);
+    if (job->mode == WEFT_MODE_TRAIN) train(&self);
+    else forward(&self, leaf_of(&self, 0));
+    host->release(host, self.live);
+    return weft_emit_end(&self.e, err);
+}
