@@ -156,7 +156,7 @@ weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, wef
 
 int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_sum *a) {
     (void)d;
-    return (a->n + 63) / 64 * (int64_t)sizeof(double);
+    return (a->dtype == WEFT_F64 ? a->n : (a->n + 63) / 64) * (int64_t)sizeof(double);
 }
 
 weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_square_sum *a, weft_error *err) {
@@ -166,10 +166,11 @@ weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_squa
     (void)d;
     (void)s;
     (void)err;
-    for (int64_t i = 0; i < a->n; i++) {
+    for (int64_t i = 0; i < a->n && a->dtype != WEFT_F64; i++) {
         if (i % 64 == 0) sums[i / 64] = 0.0;
         sums[i / 64] += (double)x[i] * (double)x[i];
     }
+    if (a->dtype == WEFT_F64) memcpy(sums, x, (size_t)(n = a->n) * sizeof *sums);
     for (; n > 1; n = (n + 1) / 2) {
         for (int64_t i = 0; i < n / 2; i++) sums[i] = sums[2 * i] + sums[2 * i + 1];
         if (n % 2 == 1) sums[n / 2] = sums[n - 1];

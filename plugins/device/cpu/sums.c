@@ -17,6 +17,7 @@ static int64_t spans_of(int64_t n) {
 
 int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_sum *args) {
     (void)device;
+    if (args->dtype == WEFT_F64) return cpu_max(args->n, 0) * (int64_t)sizeof(double);
     return spans_of(args->n) * (int64_t)sizeof(double);
 }
 
@@ -43,13 +44,26 @@ static double span_sum(const weft_device *device, const float *x, int64_t n) {
     return tree(sums, whole + 1);
 }
 
+/* The tree over sums that are there already. */
+static weft_status sum_nodes(weft_device *device, const weft_square_sum *args, cpu_check *c) {
+    const double *x = cpu_need(c, args->x, "x", args->n, 1, 8);
+    double *out = cpu_need(c, args->out, "out", 1, 1, 8);
+    double *sums = cpu_need_workspace(c, args->workspace, cpu_square_sum_workspace(device, args));
+    if (c->status != WEFT_OK) return c->status;
+    if (args->n > 0) memcpy(sums, x, (size_t)args->n * sizeof *sums);
+    *out = tree(sums, args->n);
+    return WEFT_OK;
+}
+
 CPU_KERNEL(square_sum, weft_square_sum) {
     cpu_check c = cpu_check_begin("square_sum", args->struct_size, sizeof *args, err);
-    const int64_t spans = c.status == WEFT_OK ? spans_of(args->n) : 0;
+    int64_t spans = 0;
     const float *x = NULL;
     double *out = NULL, *sums = NULL;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
+    if (args->dtype == WEFT_F64) return sum_nodes(device, args, &c);
+    spans = spans_of(args->n);
     x = cpu_need(&c, args->x, "x", args->n, 1, 4);
     out = cpu_need(&c, args->out, "out", 1, 1, 8);
     sums = cpu_need_workspace(&c, args->workspace, cpu_square_sum_workspace(device, args));

@@ -181,14 +181,16 @@ typedef struct weft_add {
 } weft_add;
 
 /* Sum of squares in fp64: blocks of 64 elements in order, blocks by a tree of neighbours 2i, 2i+1, an odd last one
- * moving up. out: one fp64. One call per tensor. */
+ * moving up. out: one fp64. One call per tensor; or one per cell of 64 * 2^k elements of it, whose sums are nodes of the
+ * tree, and one over those (dtype WEFT_F64), which gives the same bits. */
 typedef struct weft_square_sum {
     uint32_t struct_size;
     uint32_t flags;
-    weft_ref x; /* (n) fp32 */
+    weft_ref x; /* (n) fp32; or fp64 sums, which are not squared */
     weft_ref out;
     int64_t n;
     weft_ref workspace;
+    int32_t dtype, reserved; /* of x: 0 or WEFT_F32, or WEFT_F64 */
 } weft_square_sum;
 
 /* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64,

@@ -1,0 +1,56 @@
+/* hold.c: see hold.h. */
+#include "model/hold.h"
+
+#include <stdlib.h>
+
+int64_t weft_hold_piece(const weft_layout *layout, const weft_group *group, int32_t pieces) {
+    const int64_t cells = group->numel / layout->grid;
+    return (cells + pieces - 1) / pieces * layout->grid;
+}
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+weft_status weft_hold_create(weft_hold **out, const weft_layout *layout, const weft_hold_part *parts, int32_t n_groups,
+                             weft_error *err) {
+    weft_hold *self = calloc(1, sizeof *self);
+    if (self != NULL) self->spans = calloc((size_t)n_groups + 1, sizeof *self->spans);
+    if (self == NULL || self->spans == NULL) {
+        weft_hold_destroy(self);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for what a rank keeps of %d groups", (int)n_groups);
+    }
+    self->n_groups = n_groups;
+    for (int32_t g = 0; g < n_groups; g++) {
+        const int64_t numel = layout->groups[g].numel;
+        const int64_t piece = weft_hold_piece(layout, &layout->groups[g], parts[g].pieces);
+        weft_span *span = &self->spans[g];
+        span->first = smaller(numel, piece * parts[g].first);
+        span->n = smaller(numel, piece * (parts[g].first + parts[g].n)) - span->first;
+        span->at = self->numel;
+        span->room = piece * parts[g].n;
+        self->numel += span->room;
+    }
+    *out = self;
+    return WEFT_OK;
+}
+
+void weft_hold_destroy(weft_hold *hold) {
+    if (hold == NULL) return;
+    free(hold->spans);
+    free(hold);
+}
+
+bool weft_hold_find(const weft_hold *hold, const weft_parameter *parameter, int64_t first, int64_t n, int64_t *begin,
+                    int64_t *end, int64_t *at) {
+    const weft_span *span = parameter->group < hold->n_groups ? &hold->spans[parameter->group] : NULL;
+    if (span == NULL) return false;
+    *begin = larger(first, span->first - parameter->offset);
+    *end = smaller(first + n, span->first + span->n - parameter->offset);
+    *at = span->at + parameter->offset + *begin - span->first;
+    return *begin < *end;
+}
