@@ -23,9 +23,9 @@ static void put_name(hashing *self, const char *what, const weft_parameter *p) {
     weft_hash_put(&self->hash, text, n > 0 && (size_t)n < sizeof text ? (size_t)n : strlen(text));
 }
 
-static weft_status put_region(hashing *self, const char *what, weft_ref ref, bool trainable_only, weft_error *err) {
+static weft_status put_region(hashing *self, const char *what, const weft_region *region, bool trainable_only,
+                              weft_error *err) {
     const weft_engine *engine = self->engine;
-    const weft_region region = {engine->declared, engine->layout, engine->kernels, engine->device, ref};
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < engine->declared->n_parameters && status == WEFT_OK; i++) {
         const weft_parameter *p = &engine->declared->parameters[i];
@@ -34,7 +34,7 @@ static weft_status put_region(hashing *self, const char *what, weft_ref ref, boo
         for (int64_t first = 0; first < p->numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
             const int64_t n = p->numel - first < WEFT_REGION_PIECE ? p->numel - first : WEFT_REGION_PIECE;
             const float *values = NULL;
-            status = weft_region_read(&region, i, first, n, self->staging, &values, err);
+            status = weft_region_read(region, i, first, n, self->staging, &values, err);
             if (status == WEFT_OK) weft_hash_put(&self->hash, values, (size_t)n * sizeof *values);
         }
     }
@@ -42,15 +42,18 @@ static weft_status put_region(hashing *self, const char *what, weft_ref ref, boo
 }
 
 weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err) {
+    const weft_region parameters = weft_engine_parameters(engine);
     hashing self = {.engine = engine};
     unsigned char digest[WEFT_HASH_BYTES];
     weft_status status = weft_hash_start(&self.hash, err);
     self.staging = malloc(WEFT_REGION_PIECE * sizeof *self.staging);
     if (self.staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to hash the run");
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    if (status == WEFT_OK) status = put_region(&self, "parameter", engine->parameters.ref, false, err);
-    for (int64_t i = 0; engine->spec.training && i < engine->n_states && status == WEFT_OK; i++)
-        status = put_region(&self, engine->states[i].name, engine->state[i].ref, true, err);
+    if (status == WEFT_OK) status = put_region(&self, "parameter", &parameters, false, err);
+    for (int64_t i = 0; engine->spec.training && i < engine->n_states && status == WEFT_OK; i++) {
+        const weft_region region = weft_engine_state(engine, i);
+        status = put_region(&self, engine->states[i].name, &region, true, err);
+    }
     if (status == WEFT_OK) status = weft_hash_finish(&self.hash, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);
     free(self.staging);

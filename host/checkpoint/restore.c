@@ -50,9 +50,8 @@ static weft_status state_path(char out[WEFT_PATH_BYTES], const char *checkpoint,
 }
 
 /* name: of the file in state/. What the file lacks stays as it is, if inexact says that this may be. */
-static weft_status restore_file(const weft_engine *engine, const char *path, const char *name, weft_ref ref,
-                                bool trainable_only, bool inexact, const char *instead, weft_error *err) {
-    const weft_region region = {engine->declared, engine->layout, engine->kernels, engine->device, ref};
+static weft_status restore_file(const weft_engine *engine, const char *path, const char *name,
+                                const weft_region *region, bool trainable_only, bool inexact, const char *instead, weft_error *err) {
     char file_path[WEFT_PATH_BYTES];
     weft_safetensors *file = NULL;
     int32_t missing = 0;
@@ -63,7 +62,7 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
         return WEFT_OK;
     }
     status = weft_safetensors_open(&file, file_path, err);
-    if (status == WEFT_OK) status = load_region(&region, file, trainable_only, &missing, err);
+    if (status == WEFT_OK) status = load_region(region, file, trainable_only, &missing, err);
     if (status == WEFT_OK && missing > 0 && !inexact)
         status =
             weft_error_set(err, WEFT_E_DATA, "%s: lacks %d of the parameters that are trained", file_path, missing);
@@ -77,15 +76,16 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
 /* updates: that the checkpoint counted. Where a whole state starts at zero, its optimizer counts from zero too. */
 static weft_status restore_states(weft_engine *engine, const char *path, uint64_t updates, bool inexact,
                                   weft_error *err) {
-    const int64_t words = engine->layout->trainable_numel;
+    const int64_t words = engine->holds[WEFT_HOLD_STATES]->numel;
     char file[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     engine->updates = updates;
     for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
-        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0, words);
+        const weft_region region = weft_engine_state(engine, i);
+        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region.ref, 0, words);
         if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
         if (status == WEFT_OK)
-            status = restore_file(engine, path, engine->states[i].name, engine->state[i].ref, true, inexact,
+            status = restore_file(engine, path, engine->states[i].name, &region, true, inexact,
                                   "start at zero", err);
         if (status == WEFT_OK) status = state_path(file, path, engine->states[i].name, err);
         if (status == WEFT_OK && access(file, F_OK) != 0) engine->updates = 0;
@@ -95,16 +95,16 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
 
 weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                     weft_error *err) {
+    const weft_region parameters = weft_engine_parameters(engine);
     char file[WEFT_PATH_BYTES];
     weft_record record = {0};
     weft_status status = weft_path_join(file, path, "state/run.json", err);
     if (status == WEFT_OK) status = weft_record_load(&record, file, err);
     if (status == WEFT_OK) status = weft_record_compare(&record, identities, inexact, engine->run->host, path, err);
     if (status == WEFT_OK)
-        status = weft_weights_load(path, engine->declared, engine->layout, engine->kernels, engine->device,
-                                   engine->parameters.ref, err);
+        status = weft_weights_load(&parameters, path, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
-        status = restore_file(engine, path, "master", engine->parameters.ref, false, inexact,
+        status = restore_file(engine, path, "master", &parameters, false, inexact,
                               "come from the rounded weights", err);
     if (status == WEFT_OK) status = weft_compute_copy_refresh(engine, false, err);
     if (status == WEFT_OK) status = restore_states(engine, path, record.updates, inexact, err);

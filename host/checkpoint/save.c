@@ -44,8 +44,7 @@ static bool survives(const float *values, int64_t n, int32_t dtype, float *scrat
 /* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type.
  */
 static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
-    const weft_region region = {engine->declared, engine->layout, engine->kernels, engine->device,
-                                engine->parameters.ref};
+    const weft_region region = weft_engine_parameters(engine);
     float *staging = malloc(2 * WEFT_REGION_PIECE * sizeof *staging);
     weft_status status = WEFT_OK;
     *out = true;
@@ -158,23 +157,22 @@ static weft_status copy_text(const char *directory, const weft_text *text, weft_
 
 static weft_status write_model(const weft_engine *engine, const char *directory, int32_t dtype, const weft_text *text,
                                weft_error *err) {
-    weft_status status = weft_weights_save(directory, dtype, WEFT_SHARD_BYTES, engine->declared, engine->layout,
-                                           engine->kernels, engine->device, engine->parameters.ref, err);
+    const weft_region region = weft_engine_parameters(engine);
+    const weft_status status = weft_weights_save(&region, directory, dtype, WEFT_SHARD_BYTES, err);
     return status == WEFT_OK ? copy_text(directory, text, err) : status;
 }
 
 /* ---- state/ ---- */
 
 /* A file of state/, by the name of what it holds. */
-static weft_status write_region(const weft_engine *engine, const char *directory, const char *name, bool trainable_only,
-                                weft_ref region, weft_error *err) {
+static weft_status write_region(const weft_region *region, const char *directory, const char *name, bool trainable_only,
+                                weft_error *err) {
     char path[WEFT_PATH_BYTES], file[256];
     weft_status status = WEFT_OK;
     (void)snprintf(file, sizeof file, "%s.safetensors", name);
     status = weft_path_join(path, directory, file, err);
     if (status != WEFT_OK) return status;
-    return weft_weights_save_file(path, trainable_only, engine->declared, engine->layout, engine->kernels,
-                                  engine->device, region, err);
+    return weft_weights_save_file(region, path, trainable_only, err);
 }
 
 static weft_status check_slot(const weft_engine *engine, const char *name, weft_error *err) {
@@ -189,14 +187,14 @@ static weft_status check_slot(const weft_engine *engine, const char *name, weft_
 
 static weft_status write_regions(const weft_engine *engine, const char *directory, weft_masters masters,
                                  weft_error *err) {
+    const weft_region parameters = weft_engine_parameters(engine);
     weft_status status = WEFT_OK;
     if (masters != WEFT_MASTERS_NONE)
-        status =
-            write_region(engine, directory, "master", masters == WEFT_MASTERS_TRAINABLE, engine->parameters.ref, err);
+        status = write_region(&parameters, directory, "master", masters == WEFT_MASTERS_TRAINABLE, err);
     for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
+        const weft_region region = weft_engine_state(engine, i);
         status = check_slot(engine, engine->states[i].name, err);
-        if (status == WEFT_OK)
-            status = write_region(engine, directory, engine->states[i].name, true, engine->state[i].ref, err);
+        if (status == WEFT_OK) status = write_region(&region, directory, engine->states[i].name, true, err);
     }
     return status;
 }

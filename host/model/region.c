@@ -8,9 +8,11 @@
 #include "plugin/services.h"
 
 static weft_ref place_of(const weft_region *self, int32_t parameter, int64_t first) {
+    const weft_parameter *p = &self->declared->parameters[parameter];
+    const weft_span *span = self->hold == NULL ? NULL : &self->hold->spans[p->group];
+    const int64_t start = span == NULL ? self->layout->groups[p->group].base : span->at - span->first;
     weft_ref ref = self->ref;
-    const int64_t element = weft_layout_offset(self->layout, &self->declared->parameters[parameter]) + first;
-    ref.offset += element * (int64_t)sizeof(float);
+    ref.offset += (start + p->offset + first) * (int64_t)sizeof(float);
     return ref;
 }
 
@@ -41,13 +43,16 @@ typedef struct fill_job {
     weft_error *err;
 } fill_job;
 
-/* The pieces of one parameter, behind those that are there. */
+/* The pieces of one parameter, as far as it is kept, behind those that are there. Cuts of what is kept lie on the grid,
+ * as parameters begin on it, so the padding behind a parameter is kept with its last element. */
 static void cut(fill_job *job, int32_t parameter) {
-    const int64_t numel = job->region->declared->parameters[parameter].numel, grid = job->region->layout->grid;
-    for (int64_t first = 0; first < numel; first += job->size) {
-        const int64_t left = numel - first;
-        const bool last = left <= job->size;
-        const piece next = {parameter, first, last ? left : job->size, last ? (grid - numel % grid) % grid : 0};
+    const weft_parameter *p = &job->region->declared->parameters[parameter];
+    const int64_t grid = job->region->layout->grid;
+    int64_t begin = 0, end = p->numel, at = 0;
+    if (job->region->hold != NULL && !weft_hold_find(job->region->hold, p, 0, p->numel, &begin, &end, &at)) return;
+    for (int64_t first = begin; first < end; first += job->size) {
+        const int64_t n = end - first < job->size ? end - first : job->size;
+        const piece next = {parameter, first, n, first + n == p->numel ? (grid - p->numel % grid) % grid : 0};
         job->pieces[job->n++] = next;
     }
 }
@@ -104,9 +109,11 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
 
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
                              const float **out, weft_error *err) {
-    const float *view = view_of(self, parameter, first);
+    const bool apart = self->hold != NULL && self->apart[self->declared->parameters[parameter].group];
+    const float *view = apart ? NULL : view_of(self, parameter, first);
     weft_status status = WEFT_OK;
-    if (view == NULL)
+    if (apart) status = self->fetch(self->fetch_context, parameter, first, n, staging, err);
+    else if (view == NULL)
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, staging,
                          place_of(self, parameter, first), n * (int64_t)sizeof(float));
     if (status == WEFT_OK) *out = view == NULL ? staging : view;

@@ -3,16 +3,24 @@
 #ifndef WEFT_HOST_REGION_H
 #define WEFT_HOST_REGION_H
 
-#include "model/layout.h"
+#include "model/hold.h"
 
 enum { WEFT_REGION_PIECE = 1 << 20 }; /* elements that are handled at once; a multiple of 4 */
+
+/* Gives elements [first, first + n) of a parameter that lies on several ranks to all of them. [collective] */
+typedef weft_status weft_region_fetch(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+                                      weft_error *err);
 
 typedef struct weft_region {
     const weft_declared *declared;
     const weft_layout *layout;
     const weft_device_plugin *kernels;
     weft_device *device;
-    weft_ref ref; /* element 0 */
+    weft_ref ref;            /* element 0 */
+    const weft_hold *hold;   /* what this rank keeps of it; NULL: everything, where the layout says */
+    const bool *apart;       /* [n_groups] with hold: the group lies on several ranks, or on another one */
+    weft_region_fetch *fetch; /* how to read what is apart; NULL: it is not read */
+    void *fetch_context;
 } weft_region;
 
 /* Writes elements [first, first + n) of a parameter to out. Called from several threads at once; n <= WEFT_REGION_PIECE
@@ -20,13 +28,13 @@ typedef struct weft_region {
 typedef weft_status weft_region_source(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
                                        weft_error *err);
 
-/* Fills n parameters, beginning their pieces in the order of the list, straight into the device's memory where the host
+/* Fills n parameters, as far as they are kept here, beginning their pieces in the order of the list, straight into the device's memory where the host
  * sees it, and what lies between each and the next one with zeros. After a failure what they hold is not known. */
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
                              void *context, weft_error *err);
 
 /* Elements [first, first + n) of a parameter: *out is the device's memory, or `staging` (n floats) where that is not
- * visible. */
+ * visible or not here: what is apart is fetched, which is collective. */
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
                              const float **out, weft_error *err);
 

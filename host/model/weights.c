@@ -177,20 +177,15 @@ static weft_status load(const weft_region *region, weft_safetensors *files, cons
     return status;
 }
 
-weft_status weft_weights_load_files(weft_safetensors *files, const char *directory, const weft_declared *declared,
-                                    const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
-                                    weft_ref region, weft_error *err) {
-    const weft_region whole = {declared, layout, kernels, device, region};
-    return load(&whole, files, directory, err);
+weft_status weft_weights_load_files(const weft_region *region, weft_safetensors *files, const char *directory,
+                                    weft_error *err) {
+    return load(region, files, directory, err);
 }
 
-weft_status weft_weights_load(const char *directory, const weft_declared *declared, const weft_layout *layout,
-                              const weft_device_plugin *kernels, weft_device *device, weft_ref region,
-                              weft_error *err) {
+weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err) {
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, directory, err);
-    if (status == WEFT_OK)
-        status = weft_weights_load_files(files, directory, declared, layout, kernels, device, region, err);
+    if (status == WEFT_OK) status = weft_weights_load_files(region, files, directory, err);
     weft_safetensors_close(files);
     return status;
 }
@@ -243,16 +238,14 @@ static weft_status from_random(void *context, int32_t parameter, int64_t first, 
     return WEFT_OK;
 }
 
-weft_status weft_weights_init(uint64_t seed, const weft_declared *declared, const weft_layout *layout,
-                              const weft_device_plugin *kernels, weft_device *device, weft_ref region,
-                              weft_error *err) {
-    const weft_region whole = {declared, layout, kernels, device, region};
+weft_status weft_weights_init(const weft_region *region, uint64_t seed, weft_error *err) {
+    const weft_declared *declared = region->declared;
     init_job job = {seed, declared};
     weft_status status = WEFT_OK;
     int32_t *all = malloc(((size_t)declared->n_parameters + 1) * sizeof *all);
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     for (int32_t p = 0; p < declared->n_parameters; p++) all[p] = p;
-    status = weft_region_fill(&whole, all, declared->n_parameters, from_random, &job, err);
+    status = weft_region_fill(region, all, declared->n_parameters, from_random, &job, err);
     free(all);
     return status;
 }

@@ -13,16 +13,14 @@
 /* Bytes of data in one file of a saved model: what transformers calls a shard. */
 #define WEFT_SHARD_BYTES ((int64_t)5000000000)
 
-/* Reads all parameters; padding becomes zero. Refused: a missing, unexpected or wrongly shaped tensor, a type other
+/* Reads all parameters, as far as the region keeps them; padding becomes zero. Refused: a missing, unexpected or wrongly shaped tensor, a type other
  * than fp32, bf16 and fp16, names of tied storage that differ. Names that end in "rotary_emb.inv_freq", a buffer that
  * old checkpoints carry, are passed over with a line in the log. */
-weft_status weft_weights_load(const char *directory, const weft_declared *declared, const weft_layout *layout,
-                              const weft_device_plugin *kernels, weft_device *device, weft_ref region, weft_error *err);
+weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err);
 
 /* The same from files that are open; directory is their name in messages. */
-weft_status weft_weights_load_files(weft_safetensors *files, const char *directory, const weft_declared *declared,
-                                    const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
-                                    weft_ref region, weft_error *err);
+weft_status weft_weights_load_files(const weft_region *region, weft_safetensors *files, const char *directory,
+                                    weft_error *err);
 
 /* Fills parameters of a region from tensors of as many elements in fp32, bf16 or fp16: parameter p from tensors[p],
  * none where that is NULL. Reads ahead in the files. */
@@ -34,8 +32,7 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
  * pairs by Box and Muller ("A note on the generation of random normal deviates", 1958) in fp64, r = sqrt(-2 ln((v[0] +
  * 1) / 2^32)), a = 2 pi v[1] / 2^32: r cos a, r sin a, and the same of v[2], v[3], of which e takes number e % 4, times
  * the deviation, rounded once. So the weights depend on seed and model alone. */
-weft_status weft_weights_init(uint64_t seed, const weft_declared *declared, const weft_layout *layout,
-                              const weft_device_plugin *kernels, weft_device *device, weft_ref region, weft_error *err);
+weft_status weft_weights_init(const weft_region *region, uint64_t seed, weft_error *err);
 
 /* The type in which a directory's files hold most of their elements. */
 weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
@@ -44,14 +41,11 @@ weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *
  * shard_bytes of data; config.json as it was read with dtype in place of its own; and generation_config.json where the
  * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16. The directory exists and holds none of these
  * files; each file is synced, and on failure what is there is not to be used. */
-weft_status weft_weights_save(const char *directory, int32_t dtype, int64_t shard_bytes, const weft_declared *declared,
-                              const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
-                              weft_ref region, weft_error *err);
+weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
+                              weft_error *err);
 
 /* Creates one file with the fp32 values of a region, by parameter name: masters, or (trainable_only) an optimizer's
  * state, which has the trainable part of the layout alone. */
-weft_status weft_weights_save_file(const char *path, bool trainable_only, const weft_declared *declared,
-                                   const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
-                                   weft_ref region, weft_error *err);
+weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only, weft_error *err);
 
 #endif

@@ -216,29 +216,24 @@ static void job_destroy(save_job *job) {
     free(job->shards);
 }
 
-weft_status weft_weights_save(const char *directory, int32_t dtype, int64_t shard_bytes, const weft_declared *declared,
-                              const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
-                              weft_ref region, weft_error *err) {
-    const weft_region whole = {declared, layout, kernels, device, region};
+weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
+                              weft_error *err) {
     save_job job;
     weft_status status = WEFT_OK;
     if (dtype != WEFT_F32 && dtype != WEFT_BF16 && dtype != WEFT_F16)
         return weft_error_set(err, WEFT_E_HOST, "weights are saved as fp32, bf16 or fp16, not as %s",
                               weft_dtype_name(dtype));
-    status = job_create(&job, &whole, dtype, false, shard_bytes, directory, err);
+    status = job_create(&job, region, dtype, false, shard_bytes, directory, err);
     if (status == WEFT_OK) status = write_shards(&job, directory, err);
-    if (status == WEFT_OK) status = write_config(declared, directory, dtype, err);
-    if (status == WEFT_OK) status = copy_generation(declared, directory, err);
+    if (status == WEFT_OK) status = write_config(region->declared, directory, dtype, err);
+    if (status == WEFT_OK) status = copy_generation(region->declared, directory, err);
     job_destroy(&job);
     return status;
 }
 
-weft_status weft_weights_save_file(const char *path, bool trainable_only, const weft_declared *declared,
-                                   const weft_layout *layout, const weft_device_plugin *kernels, weft_device *device,
-                                   weft_ref region, weft_error *err) {
-    const weft_region whole = {declared, layout, kernels, device, region};
+weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only, weft_error *err) {
     save_job job;
-    weft_status status = job_create(&job, &whole, WEFT_F32, trainable_only, INT64_MAX, path, err);
+    weft_status status = job_create(&job, region, WEFT_F32, trainable_only, INT64_MAX, path, err);
     if (status == WEFT_OK) status = write_shard(&job, 0, path, err);
     job_destroy(&job);
     return status;

@@ -42,7 +42,7 @@ static void model_open(model *m, bool visible) {
     m->buffer.n = m->layout->numel * 4;
     m->buffer.bytes = mmap(NULL, (size_t)m->buffer.n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(m->buffer.bytes, MAP_FAILED);
-    m->region = (weft_region){m->declared, m->layout, &m->kernels, &m->device, {&m->buffer, 0}};
+    m->region = (weft_region){.declared = m->declared, .layout = m->layout, .kernels = &m->kernels, .device = &m->device, .ref = {&m->buffer, 0}};
 }
 
 static void model_close(model *m) {
@@ -52,7 +52,7 @@ static void model_close(model *m) {
 }
 
 static weft_status load(model *m, weft_error *err) {
-    return weft_weights_load(scratch, m->declared, m->layout, &m->kernels, &m->device, m->region.ref, err);
+    return weft_weights_load(&m->region, scratch, err);
 }
 
 /* Fresh weights, saved as dtype in the scratch directory. */
@@ -60,10 +60,9 @@ static void save_fresh(int32_t dtype) {
     weft_error err = WEFT_ERROR_INIT;
     model m;
     model_open(&m, true);
-    ck_assert_ok(weft_weights_init(1, m.declared, m.layout, &m.kernels, &m.device, m.region.ref, &err), err);
+    ck_assert_ok(weft_weights_init(&m.region, 1, &err), err);
     ck_assert_int_eq(unlink(scratch_path("config.json")), 0);
-    ck_assert_ok(weft_weights_save(scratch, dtype, WEFT_SHARD_BYTES, m.declared, m.layout, &m.kernels, &m.device,
-                                   m.region.ref, &err),
+    ck_assert_ok(weft_weights_save(&m.region, scratch, dtype, WEFT_SHARD_BYTES, &err),
                  err);
     model_close(&m);
 }

@@ -71,13 +71,25 @@ static void bench_free(bench *b) {
 #define BENCH(name, config, trainable, visible)                                                                        \
     bench name##_bench = bench_make(config, trainable, visible), *name = bench_bind(&name##_bench)
 
+static weft_region whole(const bench *b) {
+    const weft_region region = {
+        .declared = b->declared, .layout = b->layout, .kernels = &b->kernels, .device = (weft_device *)&b->device, .ref = b->ref};
+    return region;
+}
+
 static weft_status load(bench *b, const char *directory, weft_error *err) {
-    return weft_weights_load(directory, b->declared, b->layout, &b->kernels, &b->device, b->ref, err);
+    const weft_region region = whole(b);
+    return weft_weights_load(&region, directory, err);
 }
 
 static weft_status save(bench *b, const char *directory, int32_t dtype, int64_t shard_bytes, weft_error *err) {
-    return weft_weights_save(directory, dtype, shard_bytes, b->declared, b->layout, &b->kernels, &b->device, b->ref,
-                             err);
+    const weft_region region = whole(b);
+    return weft_weights_save(&region, directory, dtype, shard_bytes, err);
+}
+
+static weft_status init(bench *b, uint64_t seed, weft_error *err) {
+    const weft_region region = whole(b);
+    return weft_weights_init(&region, seed, err);
 }
 
 static const float *values(const bench *b, const char *name) {
@@ -311,9 +323,8 @@ START_TEST(saving_needs_a_few_megabytes_beside_the_weights) {
     BENCH(b, scratch_path("base.json"), "all", false);
     BENCH(back, scratch_path("base.json"), "all", false);
     BENCH(seen, scratch_path("base.json"), "all", true);
-    ck_assert_ok(weft_weights_init(3, b->declared, b->layout, &b->kernels, &b->device, b->ref, &err), err);
-    ck_assert_ok(weft_weights_init(3, seen->declared, seen->layout, &seen->kernels, &seen->device, seen->ref, &err),
-                 err);
+    ck_assert_ok(init(b, 3, &err), err);
+    ck_assert_ok(init(seen, 3, &err), err);
     ck_assert(same_region(b, seen)); /* pieces meet without a seam */
     ck_assert_ok(save(b, scratch, WEFT_F32, WEFT_SHARD_BYTES, &err), err);
     ck_assert_ok(load(back, scratch, &err), err);
@@ -522,10 +533,6 @@ END_TEST
 
 /* ---- a fresh start ---- */
 
-static weft_status init(bench *b, uint64_t seed, weft_error *err) {
-    return weft_weights_init(seed, b->declared, b->layout, &b->kernels, &b->device, b->ref, err);
-}
-
 START_TEST(a_fresh_start_is_the_formula_that_is_stated) {
     weft_error err = WEFT_ERROR_INIT;
     const char *name = "model.layers.0.self_attn.q_proj.weight";
@@ -601,10 +608,9 @@ START_TEST(masters_and_state_are_written_by_name) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *file = NULL;
     BENCH(b, llama_golden("llama-bf16/config.json"), trained[_i], false);
+    const weft_region region = whole(b);
     ck_assert_ok(init(b, 9, &err), err);
-    ck_assert_ok(weft_weights_save_file(scratch_path("s"), _i == 1, b->declared, b->layout, &b->kernels, &b->device,
-                                        b->ref, &err),
-                 err);
+    ck_assert_ok(weft_weights_save_file(&region, scratch_path("s"), _i == 1, &err), err);
     ck_assert_ok(weft_safetensors_open(&file, scratch_path("s"), &err), err);
     ck_assert_int_eq(file->n_tensors, _i == 0 ? 21 : 9 + 2 + 1);
     for (int32_t i = 0; i < file->n_tensors; i++) {
