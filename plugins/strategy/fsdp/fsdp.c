@@ -38,7 +38,7 @@ static weft_status fsdp_replicas(const weft_host *host, const void *config, cons
 static int replicates(const fsdp_config *keys, const weft_unit_view *unit) {
     const fsdp_shard shard = fsdp_shard_of(keys);
     if (shard == FSDP_OPTIMIZER || shard == FSDP_GRADIENTS) return 1;
-    return keys->root == 1 && (unit->flags & WEFT_UNIT_ROOT) != 0;
+    return keys->root == 1 && (unit->flags & WEFT_UNIT_IS_ROOT) != 0;
 }
 
 static weft_status fsdp_place(const weft_host *host, const void *config, const weft_strategy_job *job,

@@ -117,11 +117,11 @@ typedef struct weft_placement {
     int32_t reserved; /* 0 */
 } weft_placement;
 
-#define WEFT_UNIT_ROOT 1u /* what the wrap policy has left over */
+#define WEFT_UNIT_IS_ROOT 1u /* what the wrap policy has left over */
 
 typedef struct weft_unit_view {
     uint32_t struct_size;
-    uint32_t flags;          /* WEFT_UNIT_ROOT */
+    uint32_t flags;          /* WEFT_UNIT_IS_ROOT */
     const char *name;        /* its module's path; "root" for what is left */
     int64_t parameter_bytes; /* as held */
     int64_t gradient_bytes;  /* of its trainable groups; 0: frozen */

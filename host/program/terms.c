@@ -1,0 +1,190 @@
+/* host/program/terms.c: see terms.h. */
+#include "program/terms.h"
+
+#include <stdlib.h>
+
+enum { SCOPES = WEFT_SCOPE_ACROSS + 1 };
+
+weft_cut weft_cut_of(const weft_job_spec *job, int32_t unit) {
+    const weft_placement *p = &job->view.units[unit].placement;
+    const int32_t replicas = job->view.replicas;
+    const bool sharded = p->gradients == WEFT_SHARDED || p->parameters == WEFT_SHARDED || p->optimizer == WEFT_SHARDED;
+    const int32_t group = sharded && p->group >= 1 && replicas % p->group == 0 ? p->group : replicas;
+    const weft_cut cut = {replicas, group, replicas / group};
+    return cut;
+}
+
+int32_t weft_cut_place(const weft_cut *cut, int32_t rank) {
+    return rank % cut->group * cut->groups + rank / cut->group;
+}
+
+int32_t weft_cut_rank(const weft_cut *cut, int32_t place) {
+    return place % cut->groups * cut->group + place / cut->groups;
+}
+
+int32_t weft_scope_size(const weft_cut *cut, int32_t scope) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas;
+    case WEFT_SCOPE_NODE: return cut->group;
+    case WEFT_SCOPE_ACROSS: return cut->groups;
+    default: return 1;
+    }
+}
+
+int32_t weft_scope_place(const weft_cut *cut, int32_t scope, int32_t rank) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas > 1 ? weft_cut_place(cut, rank) : 0;
+    case WEFT_SCOPE_NODE: return rank % cut->group;
+    case WEFT_SCOPE_ACROSS: return rank / cut->group;
+    default: return 0;
+    }
+}
+
+bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t b) {
+    switch (scope) {
+    case WEFT_SCOPE_ALL: return cut->replicas > 1 || a == b;
+    case WEFT_SCOPE_NODE: return a / cut->group == b / cut->group;
+    case WEFT_SCOPE_ACROSS: return a % cut->group == b % cut->group;
+    default: return a == b;
+    }
+}
+
+/* Leaves that a rank has given to the first hop of a unit so far. */
+typedef struct given {
+    int32_t lo, hi, n;
+} given;
+
+typedef struct finder {
+    const weft_program *const *programs;
+    const weft_job_spec *job;
+    const weft_program *own;
+    int32_t rank;
+    weft_terms *out;
+    int32_t *head; /* [n_units][SCOPES] first own event of that sort, or -1 */
+    int32_t *next; /* [n_events] the next one of the same sort, or -1 */
+    int32_t *now;  /* [n_units][SCOPES] the one that the rank at hand has come to */
+    given *rows;   /* [n_units] of the rank at hand */
+} finder;
+
+static int32_t sort_of(const weft_event *event) {
+    return event->unit * SCOPES + event->scope;
+}
+
+static bool is_reduce(const weft_event *event, const weft_job_spec *job) {
+    return event->kind == WEFT_EVENT_REDUCE && event->unit >= 0 && event->unit < job->view.n_units &&
+           event->scope >= WEFT_SCOPE_RANK && event->scope <= WEFT_SCOPE_ACROSS;
+}
+
+static void list_own(finder *f) {
+    int32_t *last = f->now;
+    int32_t at = 0;
+    for (int32_t i = 0; i < f->job->view.n_units * SCOPES; i++) f->head[i] = last[i] = -1;
+    for (int32_t i = 0; i < f->own->n_events; i++) {
+        const weft_event *event = &f->own->events[i];
+        f->out->first[i] = at;
+        f->out->n[i] = 0;
+        f->next[i] = -1;
+        if (!is_reduce(event, f->job)) continue;
+        const weft_cut cut = weft_cut_of(f->job, event->unit);
+        at += weft_scope_size(&cut, event->scope);
+        if (last[sort_of(event)] < 0) f->head[sort_of(event)] = i;
+        else f->next[last[sort_of(event)]] = i;
+        last[sort_of(event)] = i;
+    }
+}
+
+/* Rows of a second hop stand for all that the ranks behind them gave to the first. */
+static weft_term term_of(finder *f, const weft_event *event, int32_t rank) {
+    const weft_cut cut = weft_cut_of(f->job, event->unit);
+    const given *row = &f->rows[event->unit];
+    weft_term term = {weft_scope_place(&cut, event->scope, rank), event->leaf, event->leaf + 1};
+    if (event->leaf >= 0) return term;
+    term.lo = row->lo;
+    term.hi = row->hi;
+    if (event->scope == WEFT_SCOPE_ACROSS) { /* a group's leaves: those of its ranks lie among one another */
+        term.lo = row->lo / cut.group * cut.group;
+        term.hi = (row->hi + cut.group - 1) / cut.group * cut.group;
+        if (row->n * cut.group != term.hi - term.lo) f->out->scattered = true;
+    } else if (row->n != row->hi - row->lo) f->out->scattered = true;
+    return term;
+}
+
+static void note_leaf(given *row, int32_t leaf) {
+    if (leaf < 0) return;
+    if (row->n == 0 || leaf < row->lo) row->lo = leaf;
+    if (row->n == 0 || leaf + 1 > row->hi) row->hi = leaf + 1;
+    row->n++;
+}
+
+static void take_rank(finder *f, int32_t rank) {
+    const weft_program *program = f->programs[rank];
+    memcpy(f->now, f->head, (size_t)(f->job->view.n_units * SCOPES) * sizeof *f->now);
+    memset(f->rows, 0, (size_t)f->job->view.n_units * sizeof *f->rows);
+    for (int32_t i = 0; i < program->n_events; i++) {
+        const weft_event *event = &program->events[i];
+        int32_t own = -1;
+        if (!is_reduce(event, f->job)) continue;
+        const weft_cut cut = weft_cut_of(f->job, event->unit);
+        own = f->now[sort_of(event)];
+        note_leaf(&f->rows[event->unit], event->leaf);
+        if (own < 0) continue;
+        f->now[sort_of(event)] = f->next[own];
+        if (!weft_scope_together(&cut, event->scope, rank, f->rank)) continue;
+        f->out->terms[f->out->first[own] + f->out->n[own]++] = term_of(f, event, rank);
+    }
+}
+
+static int by_leaf(const void *a, const void *b) {
+    const weft_term *x = a, *y = b;
+    return (x->lo > y->lo) - (x->lo < y->lo);
+}
+
+static weft_status allocate(finder *f, weft_error *err) {
+    const size_t events = (size_t)f->own->n_events + 1, sorts = (size_t)f->job->view.n_units * SCOPES + 1;
+    size_t rows = 1;
+    for (int32_t i = 0; i < f->own->n_events; i++)
+        if (is_reduce(&f->own->events[i], f->job)) {
+            const weft_cut cut = weft_cut_of(f->job, f->own->events[i].unit);
+            rows += (size_t)weft_scope_size(&cut, f->own->events[i].scope);
+        }
+    f->out = calloc(1, sizeof *f->out);
+    f->head = malloc(sorts * sizeof *f->head);
+    f->now = malloc(sorts * sizeof *f->now);
+    f->next = malloc(events * sizeof *f->next);
+    f->rows = malloc(sorts * sizeof *f->rows);
+    if (f->out != NULL) {
+        f->out->terms = malloc(rows * sizeof *f->out->terms);
+        f->out->first = malloc(events * sizeof *f->out->first);
+        f->out->n = malloc(events * sizeof *f->out->n);
+    }
+    if (f->out != NULL && f->out->terms != NULL && f->out->first != NULL && f->out->n != NULL && f->head != NULL &&
+        f->now != NULL && f->next != NULL && f->rows != NULL)
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the terms of %d events", (int)f->own->n_events);
+}
+
+weft_status weft_terms_create(weft_terms **out, const weft_program *const *programs, const weft_job_spec *job,
+                              int32_t rank, weft_error *err) {
+    finder f = {.programs = programs, .job = job, .own = programs[rank], .rank = rank};
+    weft_status status = allocate(&f, err);
+    if (status == WEFT_OK) {
+        list_own(&f);
+        for (int32_t r = 0; r < job->view.world; r++) take_rank(&f, r);
+        for (int32_t i = 0; i < f.own->n_events; i++)
+            qsort(f.out->terms + f.out->first[i], (size_t)f.out->n[i], sizeof *f.out->terms, by_leaf);
+        *out = f.out;
+    } else weft_terms_destroy(f.out);
+    free(f.head);
+    free(f.now);
+    free(f.next);
+    free(f.rows);
+    return status;
+}
+
+void weft_terms_destroy(weft_terms *terms) {
+    if (terms == NULL) return;
+    free(terms->terms);
+    free(terms->first);
+    free(terms->n);
+    free(terms);
+}
