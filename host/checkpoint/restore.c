@@ -51,7 +51,8 @@ static weft_status state_path(char out[WEFT_PATH_BYTES], const char *checkpoint,
 
 /* name: of the file in state/. What the file lacks stays as it is, if inexact says that this may be. */
 static weft_status restore_file(const weft_engine *engine, const char *path, const char *name,
-                                const weft_region *region, bool trainable_only, bool inexact, const char *instead, weft_error *err) {
+                                const weft_region *region, bool trainable_only, bool inexact, const char *instead,
+                                weft_error *err) {
     char file_path[WEFT_PATH_BYTES];
     weft_safetensors *file = NULL;
     int32_t missing = 0;
@@ -85,8 +86,7 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region.ref, 0, words);
         if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
         if (status == WEFT_OK)
-            status = restore_file(engine, path, engine->states[i].name, &region, true, inexact,
-                                  "start at zero", err);
+            status = restore_file(engine, path, engine->states[i].name, &region, true, inexact, "start at zero", err);
         if (status == WEFT_OK) status = state_path(file, path, engine->states[i].name, err);
         if (status == WEFT_OK && access(file, F_OK) != 0) engine->updates = 0;
     }
@@ -101,11 +101,10 @@ weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_
     weft_status status = weft_path_join(file, path, "state/run.json", err);
     if (status == WEFT_OK) status = weft_record_load(&record, file, err);
     if (status == WEFT_OK) status = weft_record_compare(&record, identities, inexact, engine->run->host, path, err);
-    if (status == WEFT_OK)
-        status = weft_weights_load(&parameters, path, err);
+    if (status == WEFT_OK) status = weft_weights_load(&parameters, path, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
-        status = restore_file(engine, path, "master", &parameters, false, inexact,
-                              "come from the rounded weights", err);
+        status =
+            restore_file(engine, path, "master", &parameters, false, inexact, "come from the rounded weights", err);
     if (status == WEFT_OK) status = weft_compute_copy_refresh(engine, false, err);
     if (status == WEFT_OK) status = restore_states(engine, path, record.updates, inexact, err);
     if (status == WEFT_OK) engine->stored_dtype = record.stored_dtype;

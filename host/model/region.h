@@ -16,9 +16,9 @@ typedef struct weft_region {
     const weft_layout *layout;
     const weft_device_plugin *kernels;
     weft_device *device;
-    weft_ref ref;            /* element 0 */
-    const weft_hold *hold;   /* what this rank keeps of it; NULL: everything, where the layout says */
-    const bool *apart;       /* [n_groups] with hold: the group lies on several ranks, or on another one */
+    weft_ref ref;             /* element 0 */
+    const weft_hold *hold;    /* what this rank keeps of it; NULL: everything, where the layout says */
+    const bool *apart;        /* [n_groups] with hold: the group lies on several ranks, or on another one */
     weft_region_fetch *fetch; /* how to read what is apart; NULL: it is not read */
     void *fetch_context;
 } weft_region;

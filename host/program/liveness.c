@@ -229,12 +229,8 @@ static void plan_travel(planner *p, int32_t *gathered, int32_t i) {
         if (of->unit >= 0) p->program->slots[of->unit].last = i;
         break;
     case WEFT_EVENT_REDUCE:
-        if (event->scope != WEFT_SCOPE_RANK)
-            of->exchange =
-                add_slot(p, WEFT_SLOT_EXCHANGE, event->unit, -1, event->leaf, i, p->ends[i], sizes->exchange);
-        break;
-    case WEFT_EVENT_REFRESH:
-        of->exchange = add_slot(p, WEFT_SLOT_EXCHANGE, event->unit, -1, -1, i, p->ends[i], sizes->refresh);
+        of->exchange =
+            add_slot(p, WEFT_SLOT_EXCHANGE, event->unit, -1, event->leaf, i, p->ends[i], sizes->exchange[event->scope]);
         break;
     default: break;
     }

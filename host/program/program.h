@@ -38,10 +38,9 @@ typedef struct weft_segment_sizes {
 
 /* Of one rank; what does not happen under the unit's placement is 0. */
 typedef struct weft_unit_sizes {
-    int64_t gradient; /* its leaf gradient: its trainable groups in fp32, whole pieces; 0: frozen */
-    int64_t gathered; /* the slot that a GATHER of its parameters fills */
-    int64_t exchange; /* the slot that a REDUCE receives into, and where it lays out what it gives */
-    int64_t refresh;  /* the slot that a REFRESH needs beside the parameters */
+    int64_t gradient;    /* its leaf gradient: its trainable groups in fp32, whole pieces; 0: frozen */
+    int64_t gathered;    /* the slot that a GATHER of its parameters fills */
+    int64_t exchange[5]; /* by weft_scope: the slot of a REDUCE: what it gives in another type, and what it receives */
     int64_t gather_sent, refresh_sent, sum_sent; /* bytes that the rank sends in one such exchange */
     int64_t reduce_sent[5];                      /* by weft_scope */
 } weft_unit_sizes;
@@ -67,7 +66,7 @@ typedef enum weft_slot_kind {
     WEFT_SLOT_LEAF_GRADIENT = 5,  /* unit, leaf: from the first BACKWARD that reads the unit to REDUCE */
     WEFT_SLOT_WORK = 6,           /* of one event */
     WEFT_SLOT_UNIT = 7,    /* unit: its gathered parameters, from GATHER to RELEASE or the last segment that reads it */
-    WEFT_SLOT_EXCHANGE = 8 /* unit: of one REDUCE or REFRESH, from its start to its end */
+    WEFT_SLOT_EXCHANGE = 8 /* unit: of one REDUCE, from its start to its end */
 } weft_slot_kind;
 
 typedef struct weft_slot {
@@ -85,7 +84,7 @@ typedef struct weft_event_slots {
     int32_t leaf, carry_in, carry_out, tape, work;
     int32_t d_carry_out, d_carry_in; /* what comes from above; what goes below */
     int32_t unit;                    /* of a GATHER or RELEASE: the gathered parameters */
-    int32_t exchange;                /* of a REDUCE or REFRESH */
+    int32_t exchange;                /* of a REDUCE */
     const int32_t *gradients;        /* [n_units] leaf-gradient slot of each unit at this event, or -1 */
 } weft_event_slots;
 

@@ -14,9 +14,9 @@ typedef struct weft_term {
 } weft_term;
 
 typedef struct weft_terms {
-    weft_term *terms;  /* of all events, each event's in the order of their leaves */
+    weft_term *terms;   /* of all events, each event's in the order of their leaves */
     int32_t *first, *n; /* [n_events] of each REDUCE; n 0: another event */
-    bool scattered;    /* some row stands for leaves that do not follow one another */
+    bool scattered;     /* some row stands for leaves that do not follow one another */
 } weft_terms;
 
 /* How a unit is cut: the world is R replicas, and shard groups of `group` ranks that follow one another. */

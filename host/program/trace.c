@@ -113,9 +113,7 @@ void weft_trace_print(const weft_trace *trace, const weft_program *program, cons
     fprintf(to, "    step  event    start ms  length ms            live  what\n");
     for (int32_t i = 0; i < held; i++) {
         const weft_trace_entry *entry = weft_trace_entry_at(trace, i);
-        const weft_event event = {
-            (uint32_t)sizeof event, 0, entry->kind, entry->unit, entry->segment, entry->leaf, -1, 0, -1, 0};
-        weft_event_describe(text, sizeof text, &event, job);
+        weft_event_describe(text, sizeof text, &program->events[entry->event], job);
         fprintf(to, "%8llu  %5d  %10.3f %10.3f  %14lld  %s\n", (unsigned long long)entry->step, (int)entry->event,
                 (double)(entry->start_ns - weft_trace_entry_at(trace, 0)->start_ns) * 1e-6,
                 (double)(entry->end_ns - entry->start_ns) * 1e-6, (long long)entry->live, text);

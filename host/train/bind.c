@@ -2,6 +2,7 @@
 #include "train/bind.h"
 
 #include "train/leaf.h"
+#include "train/sums.h"
 
 weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index) {
     weft_slot_ref out = weft_engine_slot(self->engine, self->stage->program, index);
@@ -19,12 +20,10 @@ static weft_slot_ref leaf_part(const weft_stepper *self, weft_slot_ref slot, int
 }
 
 weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t slot) {
-    const weft_engine *engine = self->engine;
-    const weft_group *group = &engine->layout->groups[engine->layout->units[unit].groups[0]];
     weft_slot_ref out = weft_step_slot(self, slot);
     if (self->stage->program->slots[slot].offset >= 0) return out;
-    out.ref = weft_ref_at(engine->gradients.ref, 4 * group->base);
-    out.bytes = 4 * group->numel;
+    out.ref = weft_sums_target(self->engine, &self->stage->job->spec, unit, WEFT_SCOPE_RANK);
+    out.bytes = 4 * weft_sums_group(self->engine, unit)->numel;
     return out;
 }
 
@@ -68,7 +67,7 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     out->d_carry_in = weft_step_slot(self, slots->d_carry_in);
     out->tape = weft_step_slot(self, slots->tape);
     out->work = weft_step_slot(self, slots->work);
-    out->loss = weft_ref_at(engine->scalars.losses, 8 * (int64_t)event->leaf);
+    out->loss = weft_ref_at(engine->scalars.losses, 8 * (int64_t)self->stage->losses[event->leaf].position);
     out->count = (double)self->count;
     out->sink = self->sink;
     bind_gradients(self, slots);

@@ -33,13 +33,9 @@ weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const 
 
 /* The leaf whose loss is not finite; 0 where only their sum is not. */
 static int32_t bad_leaf(const weft_stepper *self) {
-    const weft_engine *engine = self->engine;
     for (int32_t m = 0; m < self->stage->program->leaves; m++) {
         double loss = 0.0;
-        weft_status status = WEFT_OK;
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, NULL, engine->device, NULL, &loss,
-                         weft_ref_at(engine->scalars.losses, 8 * (int64_t)m), 8);
-        if (status == WEFT_OK && !isfinite(loss)) return m;
+        if (weft_step_loss(self, &loss, m, NULL) == WEFT_OK && !isfinite(loss)) return m;
     }
     return 0;
 }

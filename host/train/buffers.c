@@ -4,6 +4,8 @@
 #include "model/weights.h"
 #include "plugin/enter.h"
 #include "train/compute.h"
+#include "train/norm.h"
+#include "train/sums.h"
 
 #include <stdlib.h>
 
@@ -24,11 +26,28 @@ static int64_t hp_bytes(const weft_engine *engine) {
 }
 
 /* Sizes of the parts of the scalar buffer, in order. */
-enum { PART_LOSSES, PART_SQUARES, PART_COUNT, PART_NORM, PART_COEFFICIENT, PART_SKIP, PART_HP, N_SCALAR_PARTS };
+enum {
+    PART_LOSSES,
+    PART_ALL_LOSSES,
+    PART_NODES,
+    PART_SQUARES,
+    PART_COUNT,
+    PART_NORM,
+    PART_COEFFICIENT,
+    PART_SKIP,
+    PART_HP,
+    N_SCALAR_PARTS
+};
+
+static int64_t most_losses(const weft_engine *engine) {
+    const int32_t train = engine->train.most_losses, evaluate = engine->evaluate.most_losses;
+    return train > evaluate ? train : evaluate > 0 ? evaluate : 1;
+}
 
 static void scalar_sizes(const weft_engine *engine, int64_t sizes[N_SCALAR_PARTS]) {
-    const int64_t leaves = engine->spec.training ? engine->spec.leaves : 1;
-    sizes[PART_LOSSES] = padded(leaves * 8);
+    sizes[PART_LOSSES] = padded(8 * most_losses(engine));
+    sizes[PART_ALL_LOSSES] = engine->ranks.world > 1 ? padded(8 * most_losses(engine) * engine->ranks.world) : 0;
+    sizes[PART_NODES] = padded(8 * weft_norm_nodes(engine));
     sizes[PART_SQUARES] = padded(8 * (int64_t)trained_parameters(engine->declared));
     sizes[PART_COUNT] = sizes[PART_NORM] = sizes[PART_COEFFICIENT] = sizes[PART_SKIP] = 64;
     sizes[PART_HP] = padded(hp_bytes(engine));
@@ -54,16 +73,6 @@ static int64_t logits_bytes(const weft_engine *engine) {
     return engine->spec.cache_rows > 0 ? 4 * engine->declared->info.vocab_size : 0;
 }
 
-int64_t weft_engine_norm_work(const weft_engine *engine) {
-    int64_t most = 0;
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_square_sum args = {.struct_size = (uint32_t)sizeof args, .n = engine->declared->parameters[i].numel};
-        const int64_t bytes = engine->kernels->square_sum_workspace(engine->device, &args);
-        if (engine->declared->parameters[i].trainable && bytes > most) most = bytes;
-    }
-    return most;
-}
-
 static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
@@ -82,10 +91,10 @@ void weft_engine_plan_bytes(weft_engine *engine) {
     int64_t sizes[N_SCALAR_PARTS];
     const weft_stage *stage = highest_stage(engine);
     memset(b, 0, sizeof *b);
-    b->line[WEFT_ACCOUNT_PARAMETERS] = engine->layout->numel * 4 + weft_compute_copy_bytes(engine);
+    b->line[WEFT_ACCOUNT_PARAMETERS] = 4 * engine->holds[WEFT_HOLD_PARAMETERS]->numel + weft_compute_copy_bytes(engine);
     if (engine->spec.training) {
-        b->line[WEFT_ACCOUNT_GRADIENTS] = engine->layout->trainable_numel * 4;
-        b->line[WEFT_ACCOUNT_OPTIMIZER] = engine->layout->trainable_numel * 4 * engine->n_states;
+        b->line[WEFT_ACCOUNT_GRADIENTS] = 4 * engine->holds[WEFT_HOLD_GRADIENTS]->numel + weft_sums_partials(engine);
+        b->line[WEFT_ACCOUNT_OPTIMIZER] = 4 * engine->holds[WEFT_HOLD_STATES]->numel * engine->n_states;
     }
     scalar_sizes(engine, sizes);
     for (int i = 0; i < N_SCALAR_PARTS; i++) b->line[WEFT_ACCOUNT_FIXED] += sizes[i];
@@ -105,8 +114,8 @@ void weft_engine_plan_bytes(weft_engine *engine) {
 static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     int64_t sizes[N_SCALAR_PARTS], total = 0, at = 0;
     weft_scalars *s = &engine->scalars;
-    weft_ref *refs[N_SCALAR_PARTS] = {&s->losses,      &s->square_sums, &s->count, &s->norm,
-                                      &s->coefficient, &s->skip,        &s->hp};
+    weft_ref *refs[N_SCALAR_PARTS] = {&s->losses, &s->all_losses,  &s->nodes, &s->square_sums, &s->count,
+                                      &s->norm,   &s->coefficient, &s->skip,  &s->hp};
     weft_status status = WEFT_OK;
     scalar_sizes(engine, sizes);
     for (int i = 0; i < N_SCALAR_PARTS; i++) total += sizes[i];
@@ -115,6 +124,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
         *refs[i] = weft_ref_at(s->buffer.ref, at);
         at += sizes[i];
     }
+    if (engine->ranks.world == 1) s->all_losses = s->losses;
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / 4);
     return status;
@@ -155,8 +165,10 @@ static bool decays(const weft_engine *engine, const weft_parameter *parameter) {
     return weft_parameter_is_matrix(parameter);
 }
 
-/* A row per trained parameter, group after group; offsets count from the group's start. */
+/* A row per trained parameter that the rank updates, group after group; offsets count from what it keeps of the group.
+ */
 static weft_status take_ranges(weft_engine *engine, weft_error *err) {
+    const weft_hold *hold = engine->holds[WEFT_HOLD_STATES];
     const int32_t n = trained_parameters(engine->declared);
     weft_range *rows = calloc((size_t)n + 1, sizeof *rows);
     int64_t at = 0;
@@ -168,8 +180,11 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
         const weft_group *group = &engine->layout->groups[g];
         for (int32_t i = 0; i < group->n_members; i++) {
             const weft_parameter *p = &engine->declared->parameters[group->members[i]];
-            const weft_range row = {(uint32_t)sizeof row,           0, p->offset, p->numel, 1.0f,
-                                    decays(engine, p) ? 1.0f : 0.0f};
+            weft_range row = {(uint32_t)sizeof row, 0, 0, 0, 1.0f, decays(engine, p) ? 1.0f : 0.0f};
+            int64_t begin = 0, end = 0, place = 0;
+            if (!weft_hold_find(hold, p, 0, p->numel, &begin, &end, &place)) continue;
+            row.offset = place - hold->spans[g].at;
+            row.length = end - begin;
             rows[at++] = row;
         }
         engine->group_ranges[g + 1] = at;
@@ -184,29 +199,58 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
 }
 
 static weft_status take_parameters(weft_engine *engine, weft_error *err) {
-    weft_status status = weft_account_take(&engine->account, &engine->parameters, engine->layout->numel * 4,
-                                           WEFT_ACCOUNT_PARAMETERS, err);
+    const weft_hold *hold = engine->holds[WEFT_HOLD_PARAMETERS];
+    weft_status status =
+        weft_account_take(&engine->account, &engine->parameters, 4 * hold->numel, WEFT_ACCOUNT_PARAMETERS, err);
     engine->parameter_refs = calloc((size_t)engine->declared->n_parameters + 1, sizeof *engine->parameter_refs);
     if (status == WEFT_OK && engine->parameter_refs == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
-    for (int32_t i = 0; status == WEFT_OK && i < engine->declared->n_parameters; i++)
-        engine->parameter_refs[i] =
-            weft_ref_at(engine->parameters.ref,
-                        4 * weft_layout_offset(engine->layout, &engine->declared->parameters[i]));
+    for (int32_t i = 0; status == WEFT_OK && i < engine->declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        const weft_span *span = &hold->spans[p->group];
+        if (span->first == 0 && span->n == engine->layout->groups[p->group].numel)
+            engine->parameter_refs[i] = weft_ref_at(engine->parameters.ref, 4 * (span->at + p->offset));
+    }
     return status == WEFT_OK ? weft_compute_copy_take(engine, err) : status;
 }
 
 static weft_status take_training(weft_engine *engine, weft_error *err) {
-    const int64_t bytes = engine->layout->trainable_numel * 4;
-    weft_status status = weft_account_take(&engine->account, &engine->gradients, bytes, WEFT_ACCOUNT_GRADIENTS, err);
+    const int64_t bytes = 4 * engine->holds[WEFT_HOLD_STATES]->numel;
+    weft_status status = weft_account_take(&engine->account, &engine->gradients,
+                                           4 * engine->holds[WEFT_HOLD_GRADIENTS]->numel, WEFT_ACCOUNT_GRADIENTS, err);
+    if (status == WEFT_OK)
+        status = weft_account_take(&engine->account, &engine->partials, weft_sums_partials(engine),
+                                   WEFT_ACCOUNT_GRADIENTS, err);
     for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++)
         status = weft_account_take(&engine->account, &engine->state[i], bytes, WEFT_ACCOUNT_OPTIMIZER, err);
     if (status == WEFT_OK) status = take_ranges(engine, err);
     return status;
 }
 
+/* Where the regions lie, for whoever reads them. */
+static void note_regions(weft_engine *engine) {
+    const weft_fetcher parameters = {engine, WEFT_HOLD_PARAMETERS, engine->parameters.ref};
+    engine->fetchers[0] = parameters;
+    for (int i = 0; i < WEFT_MAX_STATES; i++) {
+        const weft_fetcher state = {engine, WEFT_HOLD_STATES, engine->state[i].ref};
+        engine->fetchers[1 + i] = state;
+    }
+}
+
+/* The groups of all cuts, in the order of the units. [collective] */
+static weft_status take_groups(weft_engine *engine, weft_error *err) {
+    const weft_job *job = engine->train.job != NULL ? engine->train.job : engine->evaluate.job;
+    weft_status status = WEFT_OK;
+    for (int32_t u = 0; job != NULL && u < job->spec.view.n_units && status == WEFT_OK; u++) {
+        const weft_cut cut = weft_cut_of(&job->spec, u);
+        status = weft_ranks_group(&engine->ranks, &cut, err);
+    }
+    return status;
+}
+
 weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
-    weft_status status = take_parameters(engine, err);
+    weft_status status = take_groups(engine, err);
+    if (status == WEFT_OK) status = take_parameters(engine, err);
     if (status == WEFT_OK && engine->spec.training) status = take_training(engine, err);
     if (status == WEFT_OK) status = take_scalars(engine, err);
     if (status == WEFT_OK) status = take_tables(engine, err);
@@ -218,6 +262,7 @@ weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_account_take(&engine->account, &engine->arena, engine->bytes.line[WEFT_ACCOUNT_ARENA],
                                    WEFT_ACCOUNT_ARENA, err);
+    if (status == WEFT_OK) note_regions(engine);
     return status;
 }
 
@@ -227,6 +272,7 @@ void weft_engine_release(weft_engine *engine) {
     weft_account_give(account, &engine->parameters, WEFT_ACCOUNT_PARAMETERS);
     weft_account_give(account, &engine->compute, WEFT_ACCOUNT_PARAMETERS);
     weft_account_give(account, &engine->gradients, WEFT_ACCOUNT_GRADIENTS);
+    weft_account_give(account, &engine->partials, WEFT_ACCOUNT_GRADIENTS);
     for (int i = 0; i < WEFT_MAX_STATES; i++) weft_account_give(account, &engine->state[i], WEFT_ACCOUNT_OPTIMIZER);
     for (int32_t i = 0; engine->tables != NULL && i < engine->declared->n_tables; i++)
         weft_account_give(account, &engine->tables[i], WEFT_ACCOUNT_FIXED);
@@ -243,7 +289,7 @@ void weft_engine_release(weft_engine *engine) {
 
 /* States begin at zero, and the count of updates with them. */
 static weft_status clear_states(weft_engine *engine, weft_error *err) {
-    const int64_t words = engine->spec.training ? engine->layout->trainable_numel : 0;
+    const int64_t words = engine->spec.training ? engine->holds[WEFT_HOLD_STATES]->numel : 0;
     weft_status status = WEFT_OK;
     engine->updates = 0;
     for (int64_t i = 0; i < engine->n_states && words > 0 && status == WEFT_OK; i++)
@@ -254,24 +300,23 @@ static weft_status clear_states(weft_engine *engine, weft_error *err) {
 /* The states are cleared while the disk works. */
 static weft_status load_files(weft_engine *engine, weft_error *err) {
     const char *directory = engine->run->settings.model.path;
+    const weft_region region = weft_engine_parameters(engine);
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, directory, err);
     if (status != WEFT_OK) return status;
     weft_safetensors_read_ahead(files);
     status = clear_states(engine, err);
-    if (status == WEFT_OK)
-        status = weft_weights_load_files(files, directory, engine->declared, engine->layout, engine->kernels,
-                                         engine->device, engine->parameters.ref, err);
+    if (status == WEFT_OK) status = weft_weights_load_files(&region, files, directory, err);
     weft_safetensors_close(files);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
 }
 
 static weft_status make_fresh(weft_engine *engine, weft_error *err) {
+    const weft_region region = weft_engine_parameters(engine);
     const weft_status status = clear_states(engine, err);
     engine->stored_dtype = WEFT_F32;
     if (status != WEFT_OK) return status;
-    return weft_weights_init((uint64_t)engine->run->settings.run.seed, engine->declared, engine->layout,
-                             engine->kernels, engine->device, engine->parameters.ref, err);
+    return weft_weights_init(&region, (uint64_t)engine->run->settings.run.seed, err);
 }
 
 weft_status weft_engine_load(weft_engine *engine, weft_error *err) {

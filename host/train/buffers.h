@@ -4,8 +4,6 @@
 
 #include "train/engine.h"
 
-/* Scratch that NORM needs, from the device's own answer. */
-int64_t weft_engine_norm_work(const weft_engine *engine);
 /* Fills engine->bytes. */
 void weft_engine_plan_bytes(weft_engine *engine);
 /* Gives back all that allocate took. */

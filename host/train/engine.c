@@ -3,7 +3,10 @@
 
 #include "plugin/call.h"
 #include "plugin/enter.h"
+#include "program/job.h"
 #include "train/buffers.h"
+#include "train/norm.h"
+#include "train/sums.h"
 
 #include <stdlib.h>
 
@@ -85,9 +88,78 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error 
     engine->dtype = run->settings.train.precision == WEFT_PRECISION_BF16 ? WEFT_BF16 : WEFT_F32;
     status = open_model(engine, err);
     if (status == WEFT_OK) status = open_device(engine, err);
+    if (status == WEFT_OK) status = weft_ranks_open(&engine->ranks, run, 0, engine->device, engine->kernels, err);
     if (status == WEFT_OK) status = open_optimizer(engine, err);
     if (status == WEFT_OK) *out = engine;
     else weft_engine_close(engine);
+    return status;
+}
+
+/* The strategy's part of the job that only the host knows. */
+static void describe_world(const weft_engine *engine, weft_job *job) {
+    const weft_part *strategy = &engine->run->parts[WEFT_PART_STRATEGY];
+    weft_strategy_job *view = &job->spec.view;
+    int64_t prefetch = 0;
+    const char *reduce = weft_part_choice(strategy, "reduce");
+    view->world = engine->ranks.world;
+    view->nodes = engine->ranks.world > 1 ? engine->ranks.info.nodes : 1;
+    view->ranks_per_node = view->world / (view->nodes > 0 && view->world % view->nodes == 0 ? view->nodes : 1);
+    if (reduce != NULL && strcmp(reduce, "tree") == 0) view->reduce = WEFT_REDUCE_TREE;
+    if (reduce != NULL && strcmp(reduce, "fast") == 0) view->reduce = WEFT_REDUCE_FAST;
+    reduce = weft_part_choice(strategy, "reduce_dtype");
+    view->reduce_dtype = reduce != NULL && strcmp(reduce, "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
+    if (weft_part_i64(strategy, "prefetch", &prefetch)) job->spec.prefetch = (int32_t)prefetch;
+}
+
+/* A of R replicas: every replica takes as many leaves as the next. */
+static weft_status share_leaves(const weft_engine *engine, weft_job *job, int32_t leaves, weft_error *err) {
+    weft_strategy_job *view = &job->spec.view;
+    const weft_train_settings *train = &engine->run->settings.train;
+    view->leaves = view->mode == WEFT_MODE_TRAIN ? leaves / view->replicas : 1;
+    if (view->mode != WEFT_MODE_TRAIN || leaves % view->replicas == 0) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "[train] global_batch = %lld in micro-batches of %lld are %d leaves, which %d replicas cannot "
+        "share evenly: choose a global_batch that is a multiple of %lld",
+        (long long)train->global_batch, (long long)train->micro_batch, (int)leaves, (int)view->replicas,
+        (long long)train->micro_batch * view->replicas);
+}
+
+static weft_status place_job(weft_engine *engine, weft_stage *stage, int32_t leaves, weft_error *err) {
+    const weft_run *run = engine->run;
+    const weft_strategy_plugin *strategy = weft_run_table(run, WEFT_PART_STRATEGY, strategy);
+    const void *keys = run->parts[WEFT_PART_STRATEGY].config;
+    weft_job_spec *spec = &stage->job->spec;
+    weft_status status = WEFT_OK;
+    describe_world(engine, stage->job);
+    status = weft_job_replicas(spec, run->host, strategy, keys, err);
+    if (status == WEFT_OK) status = share_leaves(engine, stage->job, leaves, err);
+    if (status == WEFT_OK) status = weft_job_place(spec, run->host, strategy, keys, err);
+    if (status == WEFT_OK) weft_sums_size_units(engine, stage->job);
+    if (status == WEFT_OK) status = weft_job_spec_check(spec, err);
+    if (status == WEFT_OK) status = weft_sums_hold(engine, spec, err);
+    return status;
+}
+
+/* The programs of all ranks, which only together can be proved; this rank keeps its own. */
+static weft_status compile_programs(weft_engine *engine, weft_stage *stage, weft_error *err) {
+    const weft_run *run = engine->run;
+    const int32_t world = engine->ranks.world;
+    const weft_job_spec *spec = &stage->job->spec;
+    weft_status status = WEFT_OK;
+    weft_program **all = calloc((size_t)world, sizeof *all);
+    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the programs of %d ranks", (int)world);
+    for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++)
+        status = weft_program_compile(&all[rank], run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
+                                      run->parts[WEFT_PART_STRATEGY].config, spec, rank, err);
+    if (status == WEFT_OK) status = weft_programs_check(&stage->coverage, (const weft_program *const *)all, spec, err);
+    stage->program = all[engine->ranks.rank];
+    if (status == WEFT_OK && spec->view.mode == WEFT_MODE_TRAIN)
+        status = weft_sums_plan(engine, stage, (const weft_program *const *)all, err);
+    if (status == WEFT_OK) status = weft_sums_losses(stage, (const weft_program *const *)all, world, err);
+    for (int32_t rank = 0; rank < world; rank++)
+        if (rank != engine->ranks.rank) weft_program_destroy(all[rank]);
+    free(all);
     return status;
 }
 
@@ -101,10 +173,8 @@ static weft_status compile_stage(weft_engine *engine, weft_stage *stage, const w
         status = weft_job_create(&stage->job, stage->graphs, engine->declared, engine->layout, leaves,
                                  4 * engine->n_states, training && run->settings.train.activation_checkpointing, err);
     if (status == WEFT_OK && training) stage->job->spec.step_work = weft_engine_norm_work(engine);
-    if (status == WEFT_OK)
-        status = weft_program_compile(&stage->program, run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
-                                      run->parts[WEFT_PART_STRATEGY].config, &stage->job->spec, 0, err);
-    if (status == WEFT_OK) status = weft_program_check(stage->program, &stage->job->spec, err);
+    if (status == WEFT_OK) status = place_job(engine, stage, leaves, err);
+    if (status == WEFT_OK) status = compile_programs(engine, stage, err);
     if (status == WEFT_OK) status = weft_program_place(stage->program, &stage->job->spec, err);
     if (status == WEFT_OK) weft_program_price(&stage->price, stage->program, &stage->job->spec);
     return status;
@@ -143,6 +213,9 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spe
 
 static void close_stage(weft_stage *stage) {
     weft_program_destroy(stage->program);
+    weft_terms_destroy(stage->terms);
+    free(stage->sums);
+    free(stage->losses);
     weft_job_destroy(stage->job);
     weft_graph_set_destroy(stage->graphs);
 }
@@ -154,7 +227,12 @@ void weft_engine_close(weft_engine *engine) {
     close_stage(&engine->evaluate);
     close_stage(&engine->generate);
     if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
+    weft_ranks_close(&engine->ranks, engine->failed);
     if (engine->device != NULL) WEFT_PLUGIN_TELL(engine->kernels, destroy, engine->device);
+    for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {
+        weft_hold_destroy(engine->holds[what]);
+        free(engine->apart[what]);
+    }
     weft_layout_destroy(engine->layout);
     weft_declared_destroy(engine->declared);
     free(engine);

@@ -9,12 +9,15 @@
 #include "memory/account.h"
 #include "program/execute.h"
 #include "train/graphs.h"
-#include "train/run.h"
+#include "model/region.h"
+#include "train/ranks.h"
 
 /* Small numbers that live on the device, in one buffer of FIXED memory. */
 typedef struct weft_scalars {
     weft_slot_ref buffer;
-    weft_ref losses;      /* fp64 per leaf of an optimizer step */
+    weft_ref losses;     /* fp64 per leaf that this rank takes to the end, in the order in which it does */
+    weft_ref all_losses; /* the same of every rank, [world][most that one has]; losses itself where there is one rank */
+    weft_ref nodes;      /* fp64 per grid cell of a unit's gradient, of all units; none where nothing is cut */
     weft_ref square_sums; /* fp64 per trained parameter */
     weft_ref count;       /* fp64 */
     weft_ref norm;        /* fp64 */
@@ -34,7 +37,7 @@ typedef struct weft_engine_bytes {
 typedef struct weft_engine_spec {
     bool training;         /* a training program, gradients, optimizer state */
     int32_t evaluate_rows; /* leaves of evaluation; 0: no evaluation program */
-    int32_t leaves;        /* A */
+    int32_t leaves;        /* of one optimizer step, all replicas together: R * A */
     int32_t rows;          /* micro_batch */
     int32_t n_lengths;
     int32_t lengths[WEFT_MAX_LENGTHS];
@@ -43,13 +46,42 @@ typedef struct weft_engine_spec {
     int32_t prompt_rows; /* places of the longest FORWARD of generation */
 } weft_engine_spec;
 
+/* How a unit's sum is made (host/train/sums.c). */
+typedef struct weft_unit_sum {
+    bool two_hops, loose; /* loose: in the order in which terms come */
+    int32_t scope;        /* of the last hop */
+    int32_t depth[2];     /* sums that wait at most, of each hop; the first of the last hop is the unit's gradient */
+    int64_t partials[2];  /* elements from the start of engine->partials to the others */
+    int64_t length[2];    /* elements of one */
+} weft_unit_sum;
+
+/* Where a leaf's loss is. */
+typedef struct weft_loss_place {
+    int32_t rank, position; /* the leaf is the position-th of those that the rank takes to the end */
+} weft_loss_place;
+
 /* A mode's graphs, job and placed program. */
 typedef struct weft_stage {
     weft_graph_set *graphs;
     weft_job *job;
-    weft_program *program;
+    weft_program *program; /* this rank's */
     weft_price price;
+    weft_coverage coverage;
+    weft_terms *terms;       /* of training */
+    weft_unit_sum *sums;     /* [n_units], of training */
+    weft_loss_place *losses; /* [program->leaves] */
+    int64_t partials;        /* elements of the sums that wait */
+    int32_t most_losses;     /* leaves that one rank takes to the end, at most */
 } weft_stage;
+
+enum { WEFT_HOLD_PARAMETERS, WEFT_HOLD_GRADIENTS, WEFT_HOLD_STATES, WEFT_N_HOLDS };
+
+/* A region of this engine, for reading what other ranks keep of it (host/train/fetch.c). */
+typedef struct weft_fetcher {
+    struct weft_engine *engine;
+    int32_t what; /* WEFT_HOLD_PARAMETERS or WEFT_HOLD_STATES */
+    weft_ref ref;
+} weft_fetcher;
 
 typedef struct weft_engine {
     const weft_run *run;
@@ -68,8 +100,15 @@ typedef struct weft_engine {
     weft_stage train, evaluate, generate; /* program NULL: not asked for */
     weft_engine_bytes bytes;              /* the plan */
 
+    weft_ranks ranks;
+    bool failed;                    /* something went wrong while ranks may have waited for one another */
+    weft_hold *holds[WEFT_N_HOLDS]; /* what this rank keeps; gradients and states: of the trainable groups */
+    bool *apart[WEFT_N_HOLDS];      /* [n_groups] no rank keeps all of the group, or another one does */
+
     weft_account account;
-    weft_slot_ref parameters, gradients; /* flat regions; gradients: sums over leaves of the trainable part */
+    weft_slot_ref parameters, gradients; /* what is kept of the parameters, and of the sums over leaves */
+    weft_slot_ref partials;              /* sums that wait (weft_unit_sum) */
+    weft_fetcher fetchers[1 + WEFT_MAX_STATES];
     weft_slot_ref state[WEFT_MAX_STATES];
     weft_slot_ref *tables;    /* [declared->n_tables] */
     weft_slot_ref ranges;     /* weft_range rows of all trainable groups */
@@ -100,6 +139,11 @@ void weft_engine_close(weft_engine *engine); /* NULL is fine */
 
 /* Rows of the position tables: the longest leaf or the cache. */
 int64_t weft_engine_table_rows(const weft_engine_spec *spec);
+
+/* What this rank keeps of the parameters, and of an optimizer state, as regions. Reading what it does not keep is
+ * collective. The engine is allocated. */
+weft_region weft_engine_parameters(const weft_engine *engine);
+weft_region weft_engine_state(const weft_engine *engine, int64_t state);
 
 /* A planned slot of a program's event as the graphs take it; slot -1 gives an empty one. */
 weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot);

@@ -6,12 +6,16 @@
 #include "train/blame.h"
 #include "train/compute.h"
 #include "train/leaf.h"
+#include "train/norm.h"
+#include "train/travel.h"
 
-static weft_status on_count(void *context, weft_error *err) {
+static weft_status on_count(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
     weft_status status = weft_step_count(self, err);
     const double count = (double)self->count;
+    (void)event;
+    (void)slots;
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.count, &count,
                          sizeof count);
@@ -51,67 +55,30 @@ static weft_status on_backward(void *context, const weft_event *event, const wef
     return status;
 }
 
-/* The ordered sum: the first leaf is copied, every later one added. */
-static weft_status on_reduce(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
-    weft_stepper *self = context;
-    const weft_engine *engine = self->engine;
-    const weft_group *group = &engine->layout->groups[engine->layout->units[event->unit].groups[0]];
-    const int32_t slot = slots->gradients[event->unit];
-    const weft_ref sum = weft_ref_at(engine->gradients.ref, 4 * group->base);
-    const weft_ref leaf = weft_step_gradient(self, event->unit, slot).ref;
-    const weft_add args = {
-        .struct_size = (uint32_t)sizeof args, .a = sum, .b = leaf, .y = sum, .n = group->numel, .dtype = WEFT_F32};
-    weft_status status = WEFT_OK;
-    if (self->stage->program->slots[slot].offset < 0) return WEFT_OK;
-    weft_trace_use(self->trace, slot, 4 * group->numel);
-    if (event->leaf == 0)
-        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, sum, leaf, 4 * group->numel);
-    else WEFT_PLUGIN_CALL(status, engine->kernels, add, err, engine->device, NULL, &args);
-    return status;
-}
-
 static weft_status on_norm(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
-    const weft_engine *engine = self->engine;
-    const weft_slot_ref work = weft_step_slot(self, slots->work);
-    weft_clip clip = {.struct_size = (uint32_t)sizeof clip};
-    weft_status status = WEFT_OK;
     (void)event;
-    for (int32_t i = 0; i < engine->declared->n_parameters && status == WEFT_OK; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
-        weft_square_sum args = {.struct_size = (uint32_t)sizeof args, .n = p->numel, .workspace = work.ref};
-        if (!p->trainable) continue;
-        args.x = weft_ref_at(engine->gradients.ref, 4 * weft_layout_offset(engine->layout, p));
-        args.out = weft_ref_at(engine->scalars.square_sums, 8 * clip.n++);
-        if (slots->work >= 0)
-            weft_trace_use(self->trace, slots->work, engine->kernels->square_sum_workspace(engine->device, &args));
-        WEFT_PLUGIN_CALL(status, engine->kernels, square_sum, err, engine->device, NULL, &args);
-    }
-    clip.square_sums = engine->scalars.square_sums;
-    clip.norm = engine->scalars.norm;
-    clip.coefficient = engine->scalars.coefficient;
-    clip.skip = engine->scalars.skip;
-    clip.count = engine->scalars.count;
-    clip.clip = self->clip;
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, clip, err, engine->device, NULL, &clip);
-    return status;
+    return weft_norm_run(self, weft_step_slot(self, slots->work), slots->work, err);
 }
 
 static weft_status update_group(weft_stepper *self, int32_t index, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const weft_group *group = &engine->layout->groups[index];
+    const weft_span *states = &engine->holds[WEFT_HOLD_STATES]->spans[index];
+    const weft_span *gradients = &engine->holds[WEFT_HOLD_GRADIENTS]->spans[index];
+    const weft_span *parameters = &engine->holds[WEFT_HOLD_PARAMETERS]->spans[index];
     weft_update args = {.struct_size = (uint32_t)sizeof args};
     weft_status status = WEFT_OK;
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
-    args.weight = weft_ref_at(engine->parameters.ref, 4 * group->base);
-    args.gradient = weft_ref_at(engine->gradients.ref, 4 * group->base);
-    for (int64_t i = 0; i < engine->n_states; i++) args.states[i] = weft_ref_at(engine->state[i].ref, 4 * group->base);
+    args.weight = weft_ref_at(engine->parameters.ref, 4 * (parameters->at + states->first - parameters->first));
+    args.gradient = weft_ref_at(engine->gradients.ref, 4 * (gradients->at + states->first - gradients->first));
+    for (int64_t i = 0; i < engine->n_states; i++) args.states[i] = weft_ref_at(engine->state[i].ref, 4 * states->at);
     args.hp = engine->scalars.hp;
     args.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[index] * (int64_t)sizeof(weft_range));
     args.n_ranges = engine->group_ranges[index + 1] - engine->group_ranges[index];
     args.coefficient = engine->scalars.coefficient;
     args.skip = engine->scalars.skip;
-    args.n = group->numel;
+    args.n = states->n;
+    if (args.n == 0) return WEFT_OK;
     WEFT_PLUGIN_CALL(status, engine->kernels, update, err, engine->device, NULL, &args);
     return status;
 }
@@ -130,26 +97,30 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
                          engine->optimizer_plugin->hp_size(engine->optimizer));
     for (int32_t g = 0; g < engine->layout->n_trainable_groups && status == WEFT_OK; g++)
         status = update_group(self, g, err);
-    if (status == WEFT_OK) status = weft_compute_copy_refresh(engine, true, err);
+    if (status == WEFT_OK && engine->ranks.world == 1) status = weft_compute_copy_refresh(engine, true, err);
     return status;
 }
 
 static weft_exec_table exec_table(weft_stepper *self) {
-    const weft_exec_table table = {.context = self,
-                                   .count = on_count,
-                                   .forward = on_forward,
-                                   .recompute = on_recompute,
-                                   .backward = on_backward,
-                                   .reduce = on_reduce,
-                                   .norm = on_norm,
-                                   .step = on_step};
+    weft_exec_table table = {.context = self};
+    table.run[WEFT_EVENT_COUNT] = on_count;
+    table.run[WEFT_EVENT_FORWARD] = on_forward;
+    table.run[WEFT_EVENT_RECOMPUTE] = on_recompute;
+    table.run[WEFT_EVENT_BACKWARD] = on_backward;
+    table.run[WEFT_EVENT_NORM] = on_norm;
+    table.run[WEFT_EVENT_STEP] = on_step;
+    weft_travel_table(&table);
     return table;
 }
 
 weft_status weft_step_run_events(weft_stepper *self, const weft_stage *stage, weft_error *err) {
     const weft_exec_table table = exec_table(self);
+    weft_status status = WEFT_OK;
     self->stage = stage;
     self->leaf_now = -1;
     memset(self->used, 0, (size_t)stage->program->n_slots * sizeof *self->used);
-    return weft_program_execute(stage->program, &stage->job->spec, &table, self->trace, self->step, err);
+    weft_travel_begin(self);
+    status = weft_program_execute(stage->program, &stage->job->spec, &table, self->trace, self->step, err);
+    if (status != WEFT_OK) self->engine->failed = true;
+    return status;
 }

@@ -31,6 +31,14 @@ static weft_slot_ref leaf_part(const weft_generator *self, weft_slot_ref leaf, i
     return out;
 }
 
+static weft_status on_nothing(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    (void)context;
+    (void)event;
+    (void)slots;
+    (void)err;
+    return WEFT_OK;
+}
+
 static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_generator *self = context;
     const weft_engine *engine = self->engine;
@@ -79,7 +87,9 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
                                   int64_t n_text, weft_error *err) {
     const weft_engine *engine = self->engine;
     const int64_t length = n_text - past;
-    const weft_exec_table table = {.context = self, .forward = on_forward};
+    weft_exec_table table = {.context = self};
+    table.run[WEFT_EVENT_FORWARD] = on_forward;
+    table.run[WEFT_EVENT_GATHER] = table.run[WEFT_EVENT_RELEASE] = on_nothing; /* one rank: all lies here */
     const int64_t n = engine->declared->info.vocab_size;
     weft_status status = graphs_for(self, length, err);
     self->past = past;

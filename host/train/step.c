@@ -4,19 +4,30 @@
 #include "plugin/enter.h"
 #include "train/blame.h"
 #include "train/events.h"
+#include "train/compute.h"
 #include "train/leaf.h"
+#include "train/norm.h"
+#include "train/travel.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static weft_status read_losses(weft_stepper *self, int32_t leaves, weft_error *err) {
+weft_status weft_step_loss(const weft_stepper *self, double *out, int32_t leaf, weft_error *err) {
     const weft_engine *engine = self->engine;
+    const weft_loss_place *place = &self->stage->losses[leaf];
+    const int64_t at = (int64_t)place->rank * self->stage->most_losses + place->position;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out,
+                     weft_ref_at(engine->scalars.all_losses, 8 * at), 8);
+    return status;
+}
+
+static weft_status read_losses(weft_stepper *self, int32_t leaves, weft_error *err) {
     weft_status status = WEFT_OK;
     self->result.loss_sum = 0.0;
     for (int32_t m = 0; m < leaves && status == WEFT_OK; m++) {
         double loss = 0.0;
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &loss,
-                         weft_ref_at(engine->scalars.losses, 8 * (int64_t)m), 8);
+        status = weft_step_loss(self, &loss, m, err);
         self->result.loss_sum += loss;
     }
     return status;
@@ -46,6 +57,7 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     self->data_seconds = 0.0;
     weft_crash_step(step);
     status = weft_step_run_events(self, stage, err);
+    if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
     if (status == WEFT_OK) status = read_losses(self, stage->program->leaves, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &self->result.norm,
@@ -78,7 +90,8 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     memset(&self->result, 0, sizeof self->result);
     status = weft_step_count(self, err);
     if (status == WEFT_OK && self->count > 0) status = weft_step_run_events(self, stage, err);
-    if (status == WEFT_OK) status = read_losses(self, self->count > 0 ? 1 : 0, err);
+    if (status == WEFT_OK && self->count > 0) status = weft_norm_losses(self, err);
+    if (status == WEFT_OK) status = read_losses(self, self->count > 0 ? stage->program->leaves : 0, err);
     if (status != WEFT_OK) return status;
     self->result.n_targets = self->count;
     self->result.n_places = self->places;
@@ -130,7 +143,9 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->leaf.starts = arrays + 2 * places;
     self->leaf.positions = arrays + 3 * places;
     self->leaf.weights = (float *)(void *)(arrays + 4 * places);
-    status = weft_trace_create(&self->trace, most_events(engine) > 4096 ? most_events(engine) : 4096, err);
+    status = weft_travel_create(&self->travel, engine, err);
+    if (status == WEFT_OK)
+        status = weft_trace_create(&self->trace, most_events(engine) > 4096 ? most_events(engine) : 4096, err);
     if (status == WEFT_OK) *out = self;
     else weft_stepper_destroy(self);
     return status;
@@ -139,6 +154,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
 void weft_stepper_destroy(weft_stepper *self) {
     if (self == NULL) return;
     weft_trace_destroy(self->trace);
+    weft_travel_destroy(self->travel);
     free(self->leaf.ids);
     free(self->leaf_targets);
     free(self->gradients);

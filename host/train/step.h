@@ -21,6 +21,8 @@ typedef struct weft_step_result {
     bool skipped;        /* no target on any leaf: nothing was updated */
 } weft_step_result;
 
+typedef struct weft_travel weft_travel; /* host/train/travel.h */
+
 typedef struct weft_stepper {
     weft_engine *engine;
     const weft_data_plugin *data_plugin;
@@ -41,6 +43,7 @@ typedef struct weft_stepper {
     int64_t *used;            /* [slots of the largest program]: bytes of each slot that were really touched */
     bool find_culprit;        /* after a non-finite loss: look at each carry */
     double data_seconds;
+    weft_travel *travel;
     const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */
     weft_step_result result;
 } weft_stepper;
@@ -55,8 +58,11 @@ void weft_stepper_destroy(weft_stepper *stepper); /* NULL is fine */
 weft_status weft_stepper_train(weft_stepper *stepper, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err);
 
-/* The leaf of `rows` rows from first_row of a split: its loss sum and targets. */
+/* One leaf per replica, from first_row of a split on: their loss sum and targets. [collective] */
 weft_status weft_stepper_evaluate(weft_stepper *stepper, weft_step_result *out, int32_t split, uint64_t first_row,
                                   weft_error *err);
+
+/* A leaf's loss, once the pass has ended. */
+weft_status weft_step_loss(const weft_stepper *self, double *out, int32_t leaf, weft_error *err);
 
 #endif

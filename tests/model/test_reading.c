@@ -42,7 +42,11 @@ static void model_open(model *m, bool visible) {
     m->buffer.n = m->layout->numel * 4;
     m->buffer.bytes = mmap(NULL, (size_t)m->buffer.n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(m->buffer.bytes, MAP_FAILED);
-    m->region = (weft_region){.declared = m->declared, .layout = m->layout, .kernels = &m->kernels, .device = &m->device, .ref = {&m->buffer, 0}};
+    m->region = (weft_region){.declared = m->declared,
+                              .layout = m->layout,
+                              .kernels = &m->kernels,
+                              .device = &m->device,
+                              .ref = {&m->buffer, 0}};
 }
 
 static void model_close(model *m) {
@@ -62,8 +66,7 @@ static void save_fresh(int32_t dtype) {
     model_open(&m, true);
     ck_assert_ok(weft_weights_init(&m.region, 1, &err), err);
     ck_assert_int_eq(unlink(scratch_path("config.json")), 0);
-    ck_assert_ok(weft_weights_save(&m.region, scratch, dtype, WEFT_SHARD_BYTES, &err),
-                 err);
+    ck_assert_ok(weft_weights_save(&m.region, scratch, dtype, WEFT_SHARD_BYTES, &err), err);
     model_close(&m);
 }
 

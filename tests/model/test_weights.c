@@ -72,8 +72,11 @@ static void bench_free(bench *b) {
     bench name##_bench = bench_make(config, trainable, visible), *name = bench_bind(&name##_bench)
 
 static weft_region whole(const bench *b) {
-    const weft_region region = {
-        .declared = b->declared, .layout = b->layout, .kernels = &b->kernels, .device = (weft_device *)&b->device, .ref = b->ref};
+    const weft_region region = {.declared = b->declared,
+                                .layout = b->layout,
+                                .kernels = &b->kernels,
+                                .device = (weft_device *)&b->device,
+                                .ref = b->ref};
     return region;
 }
 

@@ -1,0 +1,340 @@
+/* host/train/travel.c: see travel.h. */
+#include "train/travel.h"
+
+#include "plugin/enter.h"
+#include "program/fold.h"
+#include "train/bind.h"
+#include "train/compute.h"
+#include "train/sums.h"
+
+#include <stdlib.h>
+
+/* Exchanges of one event: one per group of its unit. */
+typedef struct flight {
+    weft_comm_handle *handles[2];
+} flight;
+
+struct weft_travel {
+    flight *flights;  /* [n_events] of the largest program */
+    weft_fold *folds; /* [n_units][2] by hop */
+};
+
+static int32_t most_events(const weft_engine *engine) {
+    const int32_t train = engine->train.program != NULL ? engine->train.program->n_events : 0;
+    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->n_events : 0;
+    return train > evaluate ? train : evaluate;
+}
+
+weft_status weft_travel_create(weft_travel **out, const weft_engine *engine, weft_error *err) {
+    weft_travel *travel = calloc(1, sizeof *travel);
+    if (travel != NULL) {
+        travel->flights = calloc((size_t)most_events(engine) + 1, sizeof *travel->flights);
+        travel->folds = calloc(2 * (size_t)engine->layout->n_units + 1, sizeof *travel->folds);
+    }
+    if (travel == NULL || travel->flights == NULL || travel->folds == NULL) {
+        weft_travel_destroy(travel);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for what travels in a step");
+    }
+    *out = travel;
+    return WEFT_OK;
+}
+
+void weft_travel_destroy(weft_travel *travel) {
+    if (travel == NULL) return;
+    free(travel->flights);
+    free(travel->folds);
+    free(travel);
+}
+
+void weft_travel_begin(weft_stepper *self) {
+    const weft_stage *stage = self->stage;
+    for (int32_t i = 0; stage->sums != NULL && i < 2 * self->engine->layout->n_units; i++)
+        self->travel->folds[i] =
+            weft_fold_begin(stage->job->spec.view.reduce, stage->program->leaves, stage->sums[i / 2].loose);
+}
+
+static flight *flight_of(const weft_stepper *self, const weft_event *event) {
+    return &self->travel->flights[event - self->stage->program->events];
+}
+
+static weft_status finish(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    flight *f = flight_of(self, event);
+    weft_status status = WEFT_OK;
+    (void)slots;
+    for (int i = 0; i < 2 && status == WEFT_OK; i++)
+        status = weft_ranks_wait(&self->engine->ranks, &f->handles[i], err);
+    return status;
+}
+
+static weft_cut cut_of(const weft_stepper *self, int32_t unit) {
+    return weft_cut_of(&self->stage->job->spec, unit);
+}
+
+/* ---- parameters ---- */
+
+/* Part g of a unit: its group, or NULL; *at: bytes from the start of the unit's slot. */
+static const weft_group *part_of(const weft_engine *engine, int32_t unit, int g, int32_t *index) {
+    *index = engine->layout->units[unit].groups[g];
+    return *index < 0 ? NULL : &engine->layout->groups[*index];
+}
+
+static weft_status gather_parameters(weft_stepper *self, const weft_event *event, const weft_event_slots *slots,
+                                     weft_error *err) {
+    weft_engine *engine = self->engine;
+    const weft_cut cut = cut_of(self, event->unit);
+    const weft_ref slot = weft_step_slot(self, slots->unit).ref;
+    weft_status status = WEFT_OK;
+    int64_t at = 0;
+    if (slots->unit < 0) return WEFT_OK; /* it lies here whole */
+    for (int g = 0; g < 2 && status == WEFT_OK; g++) {
+        int32_t index = -1;
+        const weft_group *group = part_of(engine, event->unit, g, &index);
+        weft_transfer transfer = {.dtype = WEFT_F32};
+        if (group == NULL) continue;
+        transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);
+        transfer.n = weft_hold_piece(engine->layout, group, cut.replicas) * cut.groups;
+        transfer.to = weft_ref_at(slot, at);
+        transfer.from = weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+        status = weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[g], engine->ranks.plugin->all_gather,
+                                  "all_gather", &transfer, err);
+        at += 4 * transfer.n * cut.group;
+    }
+    weft_trace_use(self->trace, slots->unit, at);
+    return status;
+}
+
+/* Where the segments find the unit's parameters; slot -1: nowhere. */
+static void point_to(weft_stepper *self, const weft_event *event, int32_t slot) {
+    weft_engine *engine = self->engine;
+    const weft_cut cut = cut_of(self, event->unit);
+    weft_ref at = slot < 0 ? (weft_ref){0} : weft_engine_slot(engine, self->stage->program, slot).ref;
+    for (int g = 0; g < 2; g++) {
+        int32_t index = -1;
+        const weft_group *group = part_of(engine, event->unit, g, &index);
+        for (int32_t i = 0; group != NULL && i < group->n_members; i++) {
+            const weft_parameter *p = &engine->declared->parameters[group->members[i]];
+            engine->compute_refs[group->members[i]] = slot < 0 ? at : weft_ref_at(at, 4 * p->offset);
+        }
+        if (group != NULL && slot >= 0)
+            at = weft_ref_at(at, 4 * weft_hold_piece(engine->layout, group, cut.replicas) * cut.replicas);
+    }
+}
+
+static weft_status on_release(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    (void)err;
+    if (slots->unit >= 0) point_to(context, event, -1);
+    return WEFT_OK;
+}
+
+/* ---- the finished sum ---- */
+
+/* In place: every rank has its own piece where the others' arrive. */
+static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_cut cut = cut_of(self, event->unit);
+    const weft_group *group = weft_sums_group(engine, event->unit);
+    const bool whole = self->stage->job->spec.view.units[event->unit].placement.gradients == WEFT_REPLICATED;
+    const int32_t scope = whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS;
+    const int32_t index = engine->layout->units[event->unit].groups[0];
+    weft_transfer transfer = {.dtype = WEFT_F32};
+    if (weft_scope_size(&cut, scope) == 1) return WEFT_OK;
+    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, scope);
+    transfer.n = weft_hold_piece(engine->layout, group, cut.replicas);
+    transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
+    transfer.from = weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, scope, engine->ranks.rank));
+    return weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[0], engine->ranks.plugin->all_gather,
+                            "all_gather", &transfer, err);
+}
+
+static weft_status on_gather(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    if (event->what == WEFT_WHAT_SUM) return gather_sum(context, event, err);
+    return gather_parameters(context, event, slots, err);
+}
+
+static weft_status finish_gather(void *context, const weft_event *event, const weft_event_slots *slots,
+                                 weft_error *err) {
+    const weft_status status = finish(context, event, slots, err);
+    if (status == WEFT_OK && slots->unit >= 0) point_to(context, event, slots->unit);
+    return status;
+}
+
+/* ---- sums ---- */
+
+/* An exchange's slot: what is given in another type, what comes, and one row of it widened. */
+typedef struct exchange_view {
+    weft_ref give, come, wide;
+    int64_t row, whole; /* elements: of a row; of all that is given */
+    int32_t ranks, dtype;
+} exchange_view;
+
+static exchange_view view_of(const weft_stepper *self, const weft_event *event, const weft_event_slots *slots) {
+    const weft_engine *engine = self->engine;
+    const weft_strategy_job *job = &self->stage->job->spec.view;
+    const weft_cut cut = cut_of(self, event->unit);
+    const int64_t piece = weft_hold_piece(engine->layout, weft_sums_group(engine, event->unit), cut.replicas);
+    exchange_view v = {.dtype = event->leaf >= 0 ? job->reduce_dtype : WEFT_F32};
+    v.ranks = weft_scope_size(&cut, event->scope);
+    v.row = event->scope == WEFT_SCOPE_NODE ? piece * cut.groups : piece;
+    v.whole = event->scope == WEFT_SCOPE_ACROSS ? piece * cut.groups : piece * cut.replicas;
+    if (slots->exchange < 0) return v;
+    v.give = v.come = weft_step_slot(self, slots->exchange).ref;
+    if (v.dtype == WEFT_BF16) v.come = weft_ref_at(v.give, 2 * v.whole);
+    v.wide = weft_ref_at(v.come, 2 * v.row * (job->reduce == WEFT_REDUCE_FAST ? 1 : v.ranks));
+    return v;
+}
+
+static weft_status convert(const weft_stepper *self, weft_ref to, int32_t dtype_to, weft_ref from, int32_t dtype_from,
+                           int64_t n, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->engine->kernels, convert, err, self->engine->device, NULL, to, dtype_to, from,
+                     dtype_from, n);
+    return status;
+}
+
+/* The sum in slot `index` of a hop. */
+static weft_ref sum_at(const weft_stepper *self, const weft_event *event, int hop, int32_t index) {
+    const weft_engine *engine = self->engine;
+    const weft_unit_sum *sum = &self->stage->sums[event->unit];
+    const bool last = hop == (sum->two_hops ? 1 : 0);
+    if (last && index == 0) return weft_sums_target(engine, &self->stage->job->spec, event->unit, event->scope);
+    return weft_ref_at(engine->partials.ref, 4 * (sum->partials[hop] + sum->length[hop] * (index - (last ? 1 : 0))));
+}
+
+/* What a REDUCE gives: the leaf's gradient, or what the first hop has come to. */
+static weft_ref source_of(const weft_stepper *self, const weft_event *event, const weft_event_slots *slots) {
+    if (event->leaf < 0) return sum_at(self, event, 0, 0);
+    return weft_step_gradient(self, event->unit, slots->gradients[event->unit]).ref;
+}
+
+static weft_status on_reduce(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    const exchange_view v = view_of(self, event, slots);
+    const weft_cut cut = cut_of(self, event->unit);
+    const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
+    weft_transfer transfer = {.from = source_of(self, event, slots), .to = v.come, .n = v.row, .dtype = v.dtype};
+    weft_status status = WEFT_OK;
+    if (event->leaf >= 0) weft_trace_use(self->trace, slots->gradients[event->unit], 4 * v.whole);
+    if (slots->exchange >= 0)
+        weft_trace_use(self->trace, slots->exchange, self->stage->program->slots[slots->exchange].bytes);
+    if (v.dtype == WEFT_BF16) {
+        status = convert(self, v.give, WEFT_BF16, transfer.from, WEFT_F32, v.whole, err);
+        if (status == WEFT_OK && v.ranks == 1) /* rounded where it stays */
+            status = convert(self, transfer.from, WEFT_F32, v.give, WEFT_BF16, v.whole, err);
+        transfer.from = v.give;
+    }
+    if (status != WEFT_OK || v.ranks == 1) return status;
+    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, event->scope);
+    return weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[0],
+                            fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
+                            fast ? "reduce_scatter" : "all_to_all", &transfer, err);
+}
+
+static weft_status add(const weft_stepper *self, weft_ref to, weft_ref from, int64_t n, weft_error *err) {
+    const weft_add args = {
+        .struct_size = (uint32_t)sizeof args, .a = to, .b = from, .y = to, .n = n, .dtype = WEFT_F32};
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->engine->kernels, add, err, self->engine->device, NULL, &args);
+    return status;
+}
+
+/* A term joins the sums of its hop. */
+static weft_status take_term(weft_stepper *self, const weft_event *event, weft_ref row, int64_t n, int32_t lo,
+                             int32_t hi, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const int hop = event->leaf < 0 ? 1 : 0;
+    weft_fold *fold = &self->travel->folds[2 * event->unit + hop];
+    const weft_fold_step step = weft_fold_push(fold, lo, hi);
+    const weft_ref to = sum_at(self, event, hop, step.slot);
+    weft_status status = WEFT_OK;
+    if (to.buffer == row.buffer && to.offset == row.offset) return WEFT_OK; /* the only leaf: it is the sum */
+    if (step.add) status = add(self, to, row, n, err);
+    else WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, row, 4 * n);
+    for (int32_t i = 0; i < step.merges && status == WEFT_OK; i++) {
+        const int32_t last = fold->top + step.merges - 1 - i;
+        status = add(self, sum_at(self, event, hop, last - 1), sum_at(self, event, hop, last), n, err);
+    }
+    return status;
+}
+
+/* Row by row, in the order of the leaves. */
+static weft_status finish_reduce(void *context, const weft_event *event, const weft_event_slots *slots,
+                                 weft_error *err) {
+    weft_stepper *self = context;
+    const weft_terms *terms = self->stage->terms;
+    const int32_t index = (int32_t)(event - self->stage->program->events);
+    const weft_term *rows = &terms->terms[terms->first[index]];
+    const exchange_view v = view_of(self, event, slots);
+    const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
+    weft_status status = finish(context, event, slots, err);
+    for (int32_t i = 0; i < terms->n[index] && status == WEFT_OK; i++) {
+        const int64_t size = v.dtype == WEFT_BF16 ? 2 : 4;
+        weft_ref row = v.ranks == 1 ? source_of(self, event, slots)
+                                    : weft_ref_at(v.come, size * v.row * (fast ? 0 : rows[i].row));
+        if (v.ranks > 1 && v.dtype == WEFT_BF16) {
+            status = convert(self, v.wide, WEFT_F32, row, WEFT_BF16, v.row, err);
+            row = v.wide;
+        }
+        if (status == WEFT_OK)
+            status = take_term(self, event, row, v.ranks == 1 ? v.whole : v.row, rows[i].lo, rows[i].hi, err);
+        if (fast && v.ranks > 1) break; /* the library has added the rows up */
+    }
+    return status;
+}
+
+/* ---- copies that STEP left stale ---- */
+
+static weft_status on_refresh(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    const weft_cut cut = cut_of(self, event->unit);
+    const weft_group *group = weft_sums_group(engine, event->unit);
+    const int32_t index = engine->layout->units[event->unit].groups[0];
+    weft_transfer transfer = {.dtype = WEFT_F32};
+    (void)slots;
+    if (group == NULL || cut.group == 1) return WEFT_OK;
+    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);
+    transfer.n = weft_hold_piece(engine->layout, group, cut.replicas) * cut.groups;
+    transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+    transfer.from =
+        weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
+    return weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[0], engine->ranks.plugin->all_gather,
+                            "all_gather", &transfer, err);
+}
+
+/* ---- from rank to rank ---- */
+
+/* What goes over, and how many bytes of it; the leaf's own length may be shorter than the slot. */
+static weft_status on_transfer(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    const int32_t slot = event->what == WEFT_WHAT_CARRY            ? slots->carry_out
+                         : event->what == WEFT_WHAT_CARRY_GRADIENT ? slots->d_carry_out
+                                                                   : slots->gradients[event->unit];
+    const int32_t of = event->unit >= 0 ? event->unit : event->segment;
+    const int32_t most = engine->layout->n_units > engine->declared->n_segments ? engine->layout->n_units
+                                                                                : engine->declared->n_segments;
+    const bool send = event->kind == WEFT_EVENT_SEND;
+    weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_U8, .peer = event->peer};
+    transfer.from = transfer.to = event->unit >= 0 ? weft_step_gradient(self, event->unit, slot).ref
+                                                   : weft_step_slot(self, slot).ref;
+    transfer.n = self->stage->program->slots[slot].bytes;
+    transfer.tag = (event->what - WEFT_WHAT_CARRY) * most + of;
+    weft_trace_use(self->trace, slot, transfer.n);
+    return weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[0],
+                            send ? engine->ranks.plugin->send : engine->ranks.plugin->recv, send ? "send" : "recv",
+                            &transfer, err);
+}
+
+void weft_travel_table(weft_exec_table *table) {
+    table->run[WEFT_EVENT_GATHER] = on_gather;
+    table->finish[WEFT_EVENT_GATHER] = finish_gather;
+    table->run[WEFT_EVENT_RELEASE] = on_release;
+    table->run[WEFT_EVENT_REDUCE] = on_reduce;
+    table->finish[WEFT_EVENT_REDUCE] = finish_reduce;
+    table->run[WEFT_EVENT_REFRESH] = on_refresh;
+    table->finish[WEFT_EVENT_REFRESH] = finish;
+    table->run[WEFT_EVENT_SEND] = table->run[WEFT_EVENT_RECV] = on_transfer;
+    table->finish[WEFT_EVENT_SEND] = table->finish[WEFT_EVENT_RECV] = finish;
+}

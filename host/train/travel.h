@@ -1,0 +1,17 @@
+/* host/train/travel.h: the events that travel: GATHER and RELEASE of parameters, REDUCE of gradients and GATHER of their
+ * sums, REFRESH, SEND and RECV. */
+#ifndef WEFT_HOST_TRAIN_TRAVEL_H
+#define WEFT_HOST_TRAIN_TRAVEL_H
+
+#include "train/step.h"
+
+/* What is under way, and the sums as they stand; for the programs of the stepper's engine. */
+weft_status weft_travel_create(weft_travel **out, const weft_engine *engine, weft_error *err);
+void weft_travel_destroy(weft_travel *travel); /* NULL is fine */
+/* Before each pass. */
+void weft_travel_begin(weft_stepper *self);
+
+/* Puts its functions into the table; context is the stepper. */
+void weft_travel_table(weft_exec_table *table);
+
+#endif
