@@ -20,13 +20,29 @@ weft_program *copy_program(const weft_program *program) {
     return copy;
 }
 
+/* How an index changes. */
+typedef struct shift {
+    int32_t from, by;
+} shift;
+
+static void shift_waits(weft_program *program, shift how) {
+    for (int32_t i = 0; i < program->n_events; i++) {
+        weft_event *event = &program->events[i];
+        if (event->kind == WEFT_EVENT_WAIT && event->waits >= how.from) event->waits += how.by;
+    }
+}
+
 void remove_event(weft_program *program, int32_t i) {
+    const shift how = {i + 1, -1};
     memmove(program->events + i, program->events + i + 1,
             (size_t)(program->n_events - i - 1) * sizeof *program->events);
     program->n_events--;
+    shift_waits(program, how);
 }
 
 void insert_event(weft_program *program, int32_t i, weft_event event) {
+    const shift how = {i, 1};
+    shift_waits(program, how);
     program->events = realloc(program->events, (size_t)(program->n_events + 1) * sizeof *program->events);
     ck_assert_ptr_nonnull(program->events);
     program->capacity = program->n_events + 1;
@@ -39,21 +55,46 @@ void swap_events(weft_program *program, int32_t i, int32_t j) {
     const weft_event event = program->events[i];
     program->events[i] = program->events[j];
     program->events[j] = event;
+    for (int32_t k = 0; k < program->n_events; k++) {
+        weft_event *wait = &program->events[k];
+        if (wait->kind != WEFT_EVENT_WAIT) continue;
+        if (wait->waits == i) wait->waits = j;
+        else if (wait->waits == j) wait->waits = i;
+    }
+}
+
+bool are_refused(const weft_program *const *programs, const weft_job_spec *job, weft_coverage *coverage) {
+    weft_error err = WEFT_ERROR_INIT;
+    if (weft_programs_check(coverage, programs, job, &err) == WEFT_OK) return false;
+    ck_assert_msg(strncmp(err.text, "rank ", 5) == 0 &&
+                      (strstr(err.text, ", event ") != NULL || strstr(err.text, "its program ends after") != NULL),
+                  "a refusal that names nothing: %s", err.text);
+    return true;
 }
 
 bool is_refused(const weft_program *program, const weft_job_spec *job) {
-    weft_error err = WEFT_ERROR_INIT;
-    if (weft_program_check(program, job, &err) == WEFT_OK) return false;
-    ck_assert_msg(strncmp(err.text, "event ", 6) == 0 || strncmp(err.text, "the program ends after", 22) == 0,
-                  "a refusal that names nothing: %s", err.text);
-    return true;
+    weft_coverage coverage;
+    return are_refused(&program, job, &coverage);
+}
+
+/* What waits for event i of the valid program waits for `to`, where that has gone. */
+static void follow(const weft_program *valid, weft_program *program, int32_t i, int32_t to) {
+    for (int32_t k = 0; k < valid->n_events; k++) {
+        const int32_t gone = k - (k > i), now = gone + (gone >= to);
+        if (k != i && valid->events[k].kind == WEFT_EVENT_WAIT && valid->events[k].waits == i)
+            program->events[now].waits = to;
+    }
 }
 
 /* to: where the event is put again, -1: nowhere; after it was taken out, unless it stays. */
 static void replace(const mutating *self, mutation how, int32_t i, bool stays, int32_t to) {
     const mutant m = {copy_program(self->valid), how, i, NULL};
+    const weft_event event = m.program->events[i];
+    const int32_t waits = event.waits - (!stays && event.waits > i);
     if (!stays) remove_event(m.program, i);
-    if (to >= 0) insert_event(m.program, to, self->valid->events[i]);
+    if (to >= 0) insert_event(m.program, to, event);
+    if (to >= 0 && event.kind == WEFT_EVENT_WAIT) m.program->events[to].waits = waits + (waits >= to);
+    if (to >= 0 && !stays) follow(self->valid, m.program, i, to);
     self->judge(self->context, &m);
 }
 
@@ -90,10 +131,12 @@ static void change_operands(const mutating *self, int32_t i) {
         {"kind", offsetof(weft_event, kind), -1, WEFT_EVENT_REFRESH + 2},
         {"unit", offsetof(weft_event, unit), -2, view->n_units + 1},
         {"segment", offsetof(weft_event, segment), -2, view->n_segments + 1},
-        {"leaf", offsetof(weft_event, leaf), -2, view->leaves + 1},
-        {"peer", offsetof(weft_event, peer), -2, 2},
-        {"queue", offsetof(weft_event, queue), -2, 2},
-        {"after", offsetof(weft_event, after), -2, self->valid->n_events + 1},
+        {"leaf", offsetof(weft_event, leaf), -2, view->leaves * view->replicas + 1},
+        {"peer", offsetof(weft_event, peer), -2, view->world + 1},
+        {"queue", offsetof(weft_event, queue), -2, 5},
+        {"waits", offsetof(weft_event, waits), -2, self->valid->n_events + 1},
+        {"what", offsetof(weft_event, what), -2, WEFT_WHAT_LEAF_GRADIENT + 2},
+        {"scope", offsetof(weft_event, scope), -2, WEFT_SCOPE_ACROSS + 2},
         {"reserved", offsetof(weft_event, reserved), -1, 1},
     };
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {

@@ -21,17 +21,22 @@ typedef struct mutant {
     weft_program *program; /* not yet placed; the judge's */
     mutation how;
     int32_t event;     /* of the valid program */
-    const char *field; /* of an operand: "after"; NULL otherwise */
+    const char *field; /* of an operand: "leaf"; NULL otherwise */
 } mutant;
 
-/* Every mutant of a valid program of the kinds in the mask 1 << mutation. */
+/* Every mutant of a valid program of the kinds in the mask 1 << mutation. A WAIT goes on meaning the event that it
+ * meant, wherever that has come to lie. */
 void each_mutant(const weft_program *valid, const weft_strategy_job *view, uint32_t kinds,
                  void (*judge)(void *context, const mutant *m), void *context);
 
-/* True if the checker refuses it; the sentence must then name an event, or say what the program's end lacks. */
+/* True if the checker refuses the programs of all ranks; the sentence must then name rank and event, or say what the
+ * end of a program lacks. */
+bool are_refused(const weft_program *const *programs, const weft_job_spec *job, weft_coverage *coverage);
+/* The same in a world of one. */
 bool is_refused(const weft_program *program, const weft_job_spec *job);
 
 weft_program *copy_program(const weft_program *program);
+/* All three keep what WAITs mean; what waited for a removed event waits for the one that took its place. */
 void remove_event(weft_program *program, int32_t i);
 void insert_event(weft_program *program, int32_t i, weft_event event); /* before event i */
 void swap_events(weft_program *program, int32_t i, int32_t j);

@@ -1,7 +1,8 @@
-/* tests/program/jobs.h: small jobs for the tests of this folder, and the built-in strategy, loaded as a plugin. */
+/* tests/program/jobs.h: small jobs for the tests of this folder, and the built-in strategies, loaded as plugins. */
 #ifndef WEFT_TESTS_PROGRAM_JOBS_H
 #define WEFT_TESTS_PROGRAM_JOBS_H
 
+#include "plugin/services.h"
 #include "program/events.h"
 
 #include <check.h>
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <weft/plugin.h>
 
-#define JOB_MAX 8
+#define JOB_MAX  8
+#define TEAM_MAX 8
 
 /* A job whose arrays lie in one struct. */
 typedef struct tiny_job {
@@ -26,6 +28,9 @@ typedef struct tiny_options {
     bool tied;       /* the last segment reads unit 0 as well */
     uint32_t frozen; /* mask of units */
     bool checkpointing;
+    int32_t world; /* 0: one */
+    int32_t reduce;
+    int32_t prefetch;
 } tiny_options;
 
 static const char *const tiny_names[] = {"embed",         "layers.0.attn", "layers.0.mlp",
@@ -41,6 +46,7 @@ static inline void tiny_segment(tiny_job *job, const tiny_options *options, int3
     view->struct_size = (uint32_t)sizeof *view;
     view->name = tiny_names[s];
     view->units = job->reads[s];
+    view->owner = -1;
     if (options->tied && s == TINY_SEGMENTS - 1) job->reads[s][view->n_units++] = 0;
     job->reads[s][view->n_units++] = tiny_reads[s][0];
     for (int32_t i = 0; i < view->n_units; i++)
@@ -71,14 +77,21 @@ static inline void tiny_make(tiny_job *job, const tiny_options *options) {
         job->unit_views[u].struct_size = (uint32_t)sizeof(weft_unit_view);
         job->unit_views[u].name = tiny_units[u];
         job->unit_views[u].parameter_bytes = 4096;
+        job->unit_views[u].placement.owner = -1;
+        job->unit_views[u].flags = u == 0 ? WEFT_UNIT_IS_ROOT : 0;
         if ((options->frozen >> u & 1) == 0) job->unit_views[u].gradient_bytes = 2000 + 64 * u;
         job->units[u].gradient = job->unit_views[u].gradient_bytes;
+        job->units[u].gathered = 4096;
+        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS && job->units[u].gradient > 0; scope++)
+            job->units[u].exchange[scope] = 1024;
     }
     for (int32_t s = 0; s < TINY_SEGMENTS; s++) tiny_segment(job, options, s, &below);
     view->struct_size = (uint32_t)sizeof *view;
     view->mode = options->mode;
-    view->world = view->nodes = view->ranks_per_node = 1;
+    view->world = view->ranks_per_node = options->world == 0 ? 1 : options->world;
+    view->nodes = 1;
     view->leaves = options->leaves;
+    view->reduce = options->reduce;
     view->n_units = TINY_UNITS;
     view->n_segments = TINY_SEGMENTS;
     view->units = job->unit_views;
@@ -88,42 +101,130 @@ static inline void tiny_make(tiny_job *job, const tiny_options *options) {
     job->spec.segments = job->segments;
     job->spec.units = job->units;
     job->spec.leaf_bytes = 200;
-    job->spec.reduce_work = 128;
     job->spec.step_work = 256;
     job->spec.activation_checkpointing = options->checkpointing;
+    job->spec.prefetch = options->prefetch;
 }
 
-/* strategy/single as the host would load it. */
-static inline const weft_strategy_plugin *load_single(void) {
-    static const weft_strategy_plugin *table = NULL;
+/* ---- strategies ---- */
+
+/* A strategy as the host would load it, and its keys' values. */
+typedef struct strategy {
+    const weft_strategy_plugin *table;
+    int64_t config[64];
+} strategy;
+
+static inline void set_key(strategy *to, const weft_key *key, const char *value) {
+    char *at = (char *)to->config + key->offset;
+    int64_t number = 0;
+    if (key->type == WEFT_KEY_STR || key->type == WEFT_KEY_LIST) {
+        memcpy(at, &value, sizeof value);
+        return;
+    }
+    if (key->type == WEFT_KEY_ENUM) {
+        const char *rest = key->range;
+        for (; strncmp(rest, value, strcspn(rest, ",")) != 0 || strlen(value) != strcspn(rest, ","); number++) {
+            rest = strchr(rest, ',');
+            ck_assert_msg(rest != NULL, "%s has no value %s", key->name, value);
+            rest++;
+        }
+    } else if (key->type == WEFT_KEY_BOOL) number = strcmp(value, "yes") == 0;
+    else number = strcmp(value, "auto") == 0 ? WEFT_AUTO_I64 : strtoll(value, NULL, 10);
+    memcpy(at, &number, sizeof number);
+}
+
+/* keys: "shard=hybrid shard_group=2", or NULL; the text must live as long as the strategy. */
+static inline void load_strategy(strategy *out, const char *name, const char *keys) {
     char path[1024];
-    void *file = NULL;
-    void *symbol = NULL;
+    static char values[64][64];
+    static int next;
+    void *file = NULL, *symbol = NULL;
     weft_plugin_entry_fn *entry = NULL;
+    const weft_plugin *plugin = NULL;
     weft_error err = WEFT_ERROR_INIT;
     const char *directory = getenv("WEFT_PLUGIN_PATH");
-    if (table != NULL) return table;
     ck_assert_msg(directory != NULL, "WEFT_PLUGIN_PATH is not set: run the tests through ctest");
-    (void)snprintf(path, sizeof path, "%s/weft-strategy-single.so", directory);
+    (void)snprintf(path, sizeof path, "%s/weft-strategy-%s.so", directory, name);
     file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(file != NULL, "cannot load %s", path);
     symbol = dlsym(file, "weft_plugin_entry");
     ck_assert_ptr_nonnull(symbol);
     memcpy(&entry, &symbol, sizeof entry);
-    table = entry(NULL, &err)->plugins[0].table;
-    return table;
+    plugin = &entry(NULL, &err)->plugins[0];
+    memset(out, 0, sizeof *out);
+    out->table = plugin->table;
+    ck_assert_uint_le(plugin->config_size, sizeof out->config);
+    for (uint64_t k = 0; k < plugin->n_keys; k++) {
+        const weft_key *key = &plugin->keys[k];
+        const size_t length = strlen(key->name);
+        const char *value = key->fallback, *at = keys;
+        while (at != NULL && !(strncmp(at, key->name, length) == 0 && at[length] == '='))
+            at = strchr(at, ' ') == NULL ? NULL : strchr(at, ' ') + 1;
+        if (at != NULL) {
+            char *copy = values[next++ % 64];
+            (void)snprintf(copy, sizeof values[0], "%.*s", (int)strcspn(at + length + 1, " "), at + length + 1);
+            value = copy;
+        }
+        set_key(out, key, value);
+    }
 }
 
-static inline weft_program *compile_with(tiny_job *job, const weft_strategy_plugin *strategy) {
+static inline const weft_strategy_plugin *load_single(void) {
+    static strategy single;
+    if (single.table == NULL) load_strategy(&single, "single", NULL);
+    return single.table;
+}
+
+/* ---- programs ---- */
+
+static inline void place_job(tiny_job *job, const strategy *by) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_job_replicas(&job->spec, weft_services(), by->table, by->config, &err) == WEFT_OK, "%s",
+                  err.text);
+    ck_assert_msg(weft_job_place(&job->spec, weft_services(), by->table, by->config, &err) == WEFT_OK, "%s", err.text);
+}
+
+static inline weft_program *compile_rank(const tiny_job *job, const strategy *by, int32_t rank) {
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = NULL;
-    ck_assert_msg(weft_program_compile(&program, NULL, strategy, NULL, &job->spec, 0, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_program_compile(&program, weft_services(), by->table, by->config, &job->spec, rank, &err) ==
+                      WEFT_OK,
+                  "%s", err.text);
     return program;
+}
+
+/* In a world of one. */
+static inline weft_program *compile_with(tiny_job *job, const weft_strategy_plugin *table) {
+    const strategy by = {.table = table};
+    place_job(job, &by);
+    return compile_rank(job, &by, 0);
 }
 
 static inline weft_program *tiny_program(tiny_job *job, const tiny_options *options) {
     tiny_make(job, options);
     return compile_with(job, load_single());
+}
+
+/* The programs of all ranks of a job. */
+typedef struct team {
+    tiny_job job;
+    int32_t world;
+    weft_program *programs[TEAM_MAX];
+} team;
+
+static inline void team_make(team *out, const tiny_options *options, const strategy *by) {
+    tiny_make(&out->job, options);
+    place_job(&out->job, by);
+    out->world = out->job.spec.view.world;
+    for (int32_t rank = 0; rank < out->world; rank++) out->programs[rank] = compile_rank(&out->job, by, rank);
+}
+
+static inline void team_free(team *self) {
+    for (int32_t rank = 0; rank < self->world; rank++) weft_program_destroy(self->programs[rank]);
+}
+
+static inline weft_status team_check(const team *self, weft_coverage *coverage, weft_error *err) {
+    return weft_programs_check(coverage, (const weft_program *const *)self->programs, &self->job.spec, err);
 }
 
 /* Index of the event; -1: none. Operands that the kind does not speak of are -1. */
