@@ -16,7 +16,7 @@ typedef struct match {
 
 /* Some ranks that exchange. The k-th exchange of each is the same one. */
 typedef struct group {
-    weft_ranks ranks;
+    weft_members ranks;
     size_t places;    /* of its members among `counts` */
     int32_t *matches; /* its exchanges in order */
     int32_t n_matches, room;
@@ -94,7 +94,7 @@ static void add_shards(play *p, int32_t u, size_t *places) {
 /* An owner and the rank that borrows from it; units with the same two ranks share the group. */
 static void add_pair(play *p, int32_t u, size_t *places) {
     const weft_event refresh = {.kind = WEFT_EVENT_REFRESH, .unit = u};
-    const weft_ranks ranks = weft_job_spec_ranks(p->check->job, &refresh, p->check->units[u].owner);
+    const weft_members ranks = weft_job_spec_ranks(p->check->job, &refresh, p->check->units[u].owner);
     for (int32_t v = 0; v < u; v++)
         if (p->pair[v] >= 0 && memcmp(&p->groups[p->pair[v]].ranks, &ranks, sizeof ranks) == 0) {
             p->pair[u] = p->pair[v];
@@ -130,7 +130,7 @@ static weft_status make_groups(play *p) {
 }
 
 /* The group of an exchange among several ranks. */
-static group *group_of(play *p, const weft_event *event, const weft_ranks *ranks, int32_t rank) {
+static group *group_of(play *p, const weft_event *event, const weft_members *ranks, int32_t rank) {
     const int32_t u = event->unit;
     int32_t size = 0;
     if (ranks->count == p->check->world) return &p->groups[0];
@@ -221,7 +221,7 @@ static weft_status start_transfer(play *p, int32_t rank, int32_t i) {
 /* Starts an event. Those that need no other rank have ended by that. */
 static weft_status start_event(play *p, int32_t rank, int32_t i) {
     const weft_event *event = event_of(p, rank, i);
-    weft_ranks ranks = {0, 1, 0};
+    weft_members ranks = {0, 1, 0};
     int32_t index = -1;
     if (event->kind == WEFT_EVENT_SEND || event->kind == WEFT_EVENT_RECV) return start_transfer(p, rank, i);
     if (event->kind != WEFT_EVENT_GATHER && event->kind != WEFT_EVENT_REDUCE && event->kind != WEFT_EVENT_REFRESH &&
@@ -282,7 +282,7 @@ static weft_status go_on(play *p, int32_t rank) {
 static int32_t who_lacks(const play *p, int32_t rank, int32_t i) {
     const weft_event *event = event_of(p, rank, i);
     const int32_t index = p->match_of[p->events[rank] + (size_t)i];
-    const weft_ranks ranks = weft_job_spec_ranks(p->check->job, event, rank);
+    const weft_members ranks = weft_job_spec_ranks(p->check->job, event, rank);
     if (event->peer >= 0) return event->peer;
     for (int32_t k = 0; k < ranks.count; k++) {
         const int32_t member = ranks.first + k * ranks.stride;

@@ -87,29 +87,29 @@ int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit) {
 
 /* ---- who exchanges ---- */
 
-static weft_ranks ranks_alone(int32_t rank) {
-    const weft_ranks alone = {rank, 1, 1};
+static weft_members ranks_alone(int32_t rank) {
+    const weft_members alone = {rank, 1, 1};
     return alone;
 }
 
-static weft_ranks ranks_none(void) {
-    const weft_ranks none = {0, 1, 0};
+static weft_members ranks_none(void) {
+    const weft_members none = {0, 1, 0};
     return none;
 }
 
-static weft_ranks ranks_all(const weft_job_spec *job) {
-    const weft_ranks all = {0, 1, job->view.world};
+static weft_members ranks_all(const weft_job_spec *job) {
+    const weft_members all = {0, 1, job->view.world};
     return all;
 }
 
 /* Ranks that hold parts of one copy; the world where a group is the world. */
-static weft_ranks ranks_node(const weft_placement *placement, int32_t rank) {
-    const weft_ranks node = {rank / placement->group * placement->group, 1, placement->group};
+static weft_members ranks_node(const weft_placement *placement, int32_t rank) {
+    const weft_members node = {rank / placement->group * placement->group, 1, placement->group};
     return node;
 }
 
-static weft_ranks ranks_across(const weft_job_spec *job, const weft_placement *placement, int32_t rank) {
-    const weft_ranks across = {rank % placement->group, placement->group, job->view.world / placement->group};
+static weft_members ranks_across(const weft_job_spec *job, const weft_placement *placement, int32_t rank) {
+    const weft_members across = {rank % placement->group, placement->group, job->view.world / placement->group};
     return across.count == 1 ? ranks_alone(rank) : across;
 }
 
@@ -119,17 +119,17 @@ static bool is_sharded(const weft_placement *placement) {
 }
 
 /* All replicas: every rank is one, or this rank has the only one's units. */
-static weft_ranks ranks_replicas(const weft_job_spec *job, int32_t rank) {
+static weft_members ranks_replicas(const weft_job_spec *job, int32_t rank) {
     return job->view.replicas == 1 ? ranks_alone(rank) : ranks_all(job);
 }
 
-static weft_ranks ranks_of_sum(const weft_job_spec *job, const weft_placement *placement, int32_t rank) {
+static weft_members ranks_of_sum(const weft_job_spec *job, const weft_placement *placement, int32_t rank) {
     if (placement->gradients == WEFT_REPLICATED) return ranks_replicas(job, rank);
     if (placement->gradients == WEFT_SHARDED) return ranks_across(job, placement, rank);
     return ranks_none();
 }
 
-static weft_ranks ranks_of_scope(const weft_job_spec *job, const weft_placement *placement, int32_t scope,
+static weft_members ranks_of_scope(const weft_job_spec *job, const weft_placement *placement, int32_t scope,
                                  int32_t rank) {
     if (scope == WEFT_SCOPE_RANK) return ranks_alone(rank);
     if (scope == WEFT_SCOPE_ALL) return ranks_replicas(job, rank);
@@ -139,7 +139,7 @@ static weft_ranks ranks_of_scope(const weft_job_spec *job, const weft_placement 
 }
 
 /* A copy is stale after STEP where a rank holds more of the parameters than it updates. */
-static weft_ranks ranks_of_refresh(const weft_job_spec *job, int32_t unit, int32_t rank) {
+static weft_members ranks_of_refresh(const weft_job_spec *job, int32_t unit, int32_t rank) {
     const weft_placement *placement = &job->view.units[unit].placement;
     int32_t other = -1;
     if (!weft_job_spec_trains(job, unit)) return ranks_none();
@@ -149,13 +149,13 @@ static weft_ranks ranks_of_refresh(const weft_job_spec *job, int32_t unit, int32
     other = weft_job_spec_borrower(job, unit);
     if (other >= 0 && (rank == other || rank == placement->owner)) {
         const int32_t low = other < placement->owner ? other : placement->owner;
-        const weft_ranks two = {low, other + placement->owner - 2 * low, 2};
+        const weft_members two = {low, other + placement->owner - 2 * low, 2};
         return two;
     }
     return ranks_none();
 }
 
-weft_ranks weft_job_spec_ranks(const weft_job_spec *job, const weft_event *event, int32_t rank) {
+weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_event *event, int32_t rank) {
     const weft_placement *placement = event->unit >= 0 ? &job->view.units[event->unit].placement : NULL;
     switch (event->kind) {
     case WEFT_EVENT_NORM: return ranks_all(job);

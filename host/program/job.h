@@ -37,12 +37,12 @@ static inline bool weft_job_spec_owned(const weft_job_spec *job) {
 int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit);
 
 /* Some ranks of the world: first, first + stride, ... */
-typedef struct weft_ranks {
+typedef struct weft_members {
     int32_t first, stride, count; /* count 0: the placement has no such exchange for this rank */
-} weft_ranks;
+} weft_members;
 
 /* Among which ranks a rank's GATHER, REDUCE, REFRESH or NORM of a placed job exchanges; count 1: this rank alone. */
-weft_ranks weft_job_spec_ranks(const weft_job_spec *job, const weft_event *event, int32_t rank);
+weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_event *event, int32_t rank);
 
 /* Counts, strides, and that sizes and views agree with one another; in training, that something is trained and that
  * every trainable unit is read by a segment that has a BACKWARD. */
