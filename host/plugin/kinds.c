@@ -78,7 +78,7 @@ const char *weft_kind_list(void) {
     return "model, optimizer, data, tokenizer, device, strategy, policy, comm";
 }
 
-weft_status weft_kind_fits(const weft_note_plugin *plugin, uint32_t sdk, weft_error *err) {
+weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err) {
     const kind_row *row = find_kind(plugin->kind);
     if (row == NULL) {
         return weft_error_set(err, WEFT_E_PLUGIN, "holds a plugin of kind \"%s\"; this host knows %s.", plugin->kind,
@@ -89,14 +89,6 @@ weft_status weft_kind_fits(const weft_note_plugin *plugin, uint32_t sdk, weft_er
             err, WEFT_E_PLUGIN,
             "holds %s:%s for interface %s/%u; this host speaks %s/%d. Build it with this host's headers.", plugin->kind,
             plugin->id, plugin->kind, plugin->interface_major, row->name, (int)row->interface_major);
-    }
-    if (row->interface_major == 0 && sdk != WEFT_SDK_HEADERS) {
-        return weft_error_set(
-            err, WEFT_E_PLUGIN,
-            "holds %s:%s, an interface that may change with every SDK: it is built for SDK %u.%u and this "
-            "host has %u.%u. Build it with this host's headers.",
-            plugin->kind, plugin->id, sdk / 1000, sdk % 1000, (unsigned)WEFT_SDK_HEADERS / 1000,
-            (unsigned)WEFT_SDK_HEADERS % 1000);
     }
     return WEFT_OK;
 }

@@ -11,9 +11,8 @@ int32_t weft_kind_interface(const char *kind);
 /* "model, optimizer, ...", all kinds. [any-thread] */
 const char *weft_kind_list(void);
 
-/* Interface and SDK of one line of the note. An interface with the number 0 may change with every SDK, so it needs the
- * host's own. [any-thread] */
-weft_status weft_kind_fits(const weft_note_plugin *plugin, uint32_t sdk, weft_error *err);
+/* Kind and interface of one line of the note. [any-thread] */
+weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err);
 
 /* The list that an entry gave: the same plugins as the note, texts that are there, a key table that holds, a table
  * whose required slots are filled. [main] */

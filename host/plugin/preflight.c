@@ -226,7 +226,7 @@ weft_status weft_preflight_read(weft_preflight *out, const void *image, size_t s
     if (status == WEFT_OK) status = weft_note_parse(out, out->note, err);
     if (status == WEFT_OK) status = check_sdk(out, err);
     for (i = 0; status == WEFT_OK && i < out->n_plugins; i++) {
-        status = weft_kind_fits(&out->plugins[i], out->sdk, err);
+        status = weft_kind_fits(&out->plugins[i], err);
     }
     if (status == WEFT_OK) status = check_glibc(out, &elf, err);
     if (status == WEFT_OK) read_needed(out, &elf);

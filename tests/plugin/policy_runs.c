@@ -3,7 +3,8 @@
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #include <weft/policy.h>
 
-#define RUNS_KEYS(K) K(I64, blocks, "2", "[1,inf)", "blocks", WEFT_SAME, "Blocks of a unit; the last one may have fewer.")
+#define RUNS_KEYS(K)                                                                                                   \
+    K(I64, blocks, "2", "[1,inf)", "blocks", WEFT_SAME, "Blocks of a unit; the last one may have fewer.")
 WEFT_KEYS(runs_config, RUNS_KEYS)
 
 /* The n-th block at or behind module i, or the last one before there are no more; -1: there is none. */

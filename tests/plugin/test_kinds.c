@@ -12,7 +12,7 @@
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/roof.h>
-#include <weft/strategy.h>
+#include <weft/emit.h>
 #include <weft/tokenizer.h>
 
 typedef struct field {
@@ -50,7 +50,7 @@ static const struct kind {
     size_t table_size;
 } kinds[] = {{"model", 1, sizeof(weft_model_plugin)},   {"optimizer", 1, sizeof(weft_optimizer_plugin)},
              {"data", 1, sizeof(weft_data_plugin)},     {"tokenizer", 1, sizeof(weft_tokenizer_plugin)},
-             {"device", 1, sizeof(weft_device_plugin)}, {"strategy", 0, sizeof(weft_strategy_plugin)},
+             {"device", 1, sizeof(weft_device_plugin)}, {"strategy", 1, sizeof(weft_strategy_plugin)},
              {"policy", 1, sizeof(weft_policy_plugin)}, {"comm", 1, sizeof(weft_comm_plugin)}};
 #define N_KINDS (int)(sizeof kinds / sizeof kinds[0])
 
@@ -69,7 +69,7 @@ static weft_status judge(const struct kind *kind, const void *table, weft_error 
     (void)snprintf(text, sizeof text, "weft-plugin/1\nsdk=1000\nmin_sdk=1000\nplugin=%s/%u sample 1.0\n", kind->name,
                    kind->interface_major);
     ck_assert_int_eq(weft_note_parse(&note, text, NULL), WEFT_OK);
-    ck_assert_msg(weft_kind_fits(&note.plugins[0], note.sdk, err) == WEFT_OK, "%s", err->text);
+    ck_assert_msg(weft_kind_fits(&note.plugins[0], err) == WEFT_OK, "%s", err->text);
     return weft_list_check(&list, &note, err);
 }
 

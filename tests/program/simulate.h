@@ -81,8 +81,9 @@ static inline void verify_work(simulation *sim, const weft_event_slots *slots) {
     if (slots->work >= 0 && read_slot(sim, slots->work) != 4242) sim->torn++;
 }
 
-static inline weft_status sim_count(void *context, weft_error *err) {
-    (void)err;
+static inline weft_status sim_count(void *context, const weft_event *event, const weft_event_slots *slots,
+                                    weft_error *err) {
+    (void)event, (void)slots, (void)err;
     ((simulation *)context)->count = 99;
     return WEFT_OK;
 }
@@ -189,10 +190,16 @@ static inline weft_status sim_step(void *context, const weft_event *event, const
 static inline uint64_t simulate(const weft_program *program, const weft_job_spec *job, weft_trace *trace,
                                 int32_t *torn) {
     simulation sim = {.program = program, .job = job, .trace = trace};
-    const weft_exec_table table = {&sim,         sim_count,  sim_forward, sim_recompute,
-                                   sim_backward, sim_reduce, sim_norm,    sim_step};
+    weft_exec_table table = {.context = &sim};
     weft_error err = WEFT_ERROR_INIT;
     uint64_t hash = 0;
+    table.run[WEFT_EVENT_COUNT] = sim_count;
+    table.run[WEFT_EVENT_FORWARD] = sim_forward;
+    table.run[WEFT_EVENT_RECOMPUTE] = sim_recompute;
+    table.run[WEFT_EVENT_BACKWARD] = sim_backward;
+    table.run[WEFT_EVENT_REDUCE] = sim_reduce;
+    table.run[WEFT_EVENT_NORM] = sim_norm;
+    table.run[WEFT_EVENT_STEP] = sim_step;
     sim.cells = malloc((size_t)program->arena + 8);
     ck_assert_ptr_nonnull(sim.cells);
     memset(sim.cells, 0xA5, (size_t)program->arena + 8); /* what was there before */

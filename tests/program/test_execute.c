@@ -3,10 +3,10 @@
 #include "simulate.h"
 #include "suite.h"
 
-static const tiny_options plain = {WEFT_MODE_TRAIN, 2, false, 0, false};
-static const tiny_options checkpointing = {WEFT_MODE_TRAIN, 2, false, 0, true};
-static const tiny_options one_leaf = {WEFT_MODE_TRAIN, 1, false, 0, false};
-static const tiny_options generate = {WEFT_MODE_GENERATE, 1, false, 0, false};
+static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .frozen = 0, .checkpointing = false};
+static const tiny_options checkpointing = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .frozen = 0, .checkpointing = true};
+static const tiny_options one_leaf = {.mode = WEFT_MODE_TRAIN, .leaves = 1, .frozen = 0, .checkpointing = false};
+static const tiny_options generate = {.mode = WEFT_MODE_GENERATE, .leaves = 1, .frozen = 0, .checkpointing = false};
 
 /* A run that writes down what it is asked, and uses a share of each slot. */
 typedef struct recorder {
@@ -40,11 +40,6 @@ static weft_status record(void *context, const weft_event *event, const weft_eve
     return r->fail_text == NULL ? r->fail_status : weft_error_set(err, r->fail_status, "%s", r->fail_text);
 }
 
-static weft_status record_count(void *context, weft_error *err) {
-    const weft_event event = {(uint32_t)sizeof event, 0, WEFT_EVENT_COUNT, -1, -1, -1, -1, 0, -1, 0};
-    return record(context, &event, NULL, err);
-}
-
 typedef struct bench {
     tiny_job job;
     weft_program *program;
@@ -56,7 +51,8 @@ typedef struct bench {
 
 static void bench_open(bench *b, const tiny_options *options, int32_t capacity) {
     const weft_error empty = WEFT_ERROR_INIT;
-    const weft_exec_table table = {&b->recorder, record_count, record, record, record, record, record, record};
+    weft_exec_table table = {.context = &b->recorder};
+    for (int32_t kind = WEFT_EVENT_COUNT; kind <= WEFT_EVENT_REFRESH; kind++) table.run[kind] = record;
     memset(b, 0, sizeof *b);
     b->err = empty;
     b->program = tiny_program(&b->job, options);
@@ -239,7 +235,7 @@ static weft_status touch_dead(void *context, const weft_event *event, const weft
 START_TEST(a_dead_slot_is_not_touched) {
     bench b;
     bench_open(&b, &plain, 100);
-    b.table.norm = touch_dead;
+    b.table.run[WEFT_EVENT_NORM] = touch_dead;
     ck_assert_int_eq(run(&b, 2), WEFT_E_HOST);
     ck_assert_msg(strstr(b.err.text, "event 33, NORM: it touches slot") != NULL &&
                       strstr(b.err.text, "(tape), which lives from event 4 to event 10 only") != NULL,
@@ -284,11 +280,11 @@ END_TEST
 START_TEST(the_table_and_the_slots_must_be_there) {
     bench b;
     bench_open(&b, &checkpointing, 100);
-    b.table.recompute = NULL;
+    b.table.run[WEFT_EVENT_RECOMPUTE] = NULL;
     ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
     ck_assert_msg(strstr(b.err.text, "nothing is there to run a RECOMPUTE") != NULL, "%s", b.err.text);
     ck_assert_int_eq(b.recorder.n_seen, 0);
-    b.table.recompute = record;
+    b.table.run[WEFT_EVENT_RECOMPUTE] = record;
     weft_program_unplace(b.program);
     ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
     ck_assert_msg(strstr(b.err.text, "place it") != NULL, "%s", b.err.text);
@@ -365,7 +361,7 @@ START_TEST(each_pass_over_a_segment_has_its_own_scratch) {
 END_TEST
 
 START_TEST(checkpointing_and_freezing_save_memory) {
-    const tiny_options half_frozen = {WEFT_MODE_TRAIN, 2, false, 3, false};
+    const tiny_options half_frozen = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .frozen = 3, .checkpointing = false};
     bench dear, cheap, frozen;
     bench_open(&dear, &plain, 100);
     bench_open(&cheap, &checkpointing, 100);
@@ -425,7 +421,7 @@ START_TEST(programs_and_traces_are_printed_by_name) {
     free(text);
     ck_assert_int_eq(run(&b, 3), WEFT_OK);
     text = text_of(&b, true);
-    ck_assert_ptr_nonnull(strstr(text, "REDUCE layers.1 leaf 0"));
+    ck_assert_ptr_nonnull(strstr(text, "REDUCE layers.1 rank leaf 0"));
     ck_assert_ptr_nonnull(strstr(text, "high water"));
     free(text);
     weft_program_unplace(b.program);

@@ -8,11 +8,11 @@
 
 #include <weft/comm.h>
 #include <weft/data.h>
+#include <weft/emit.h>
 #include <weft/model.h>
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/roof.h>
-#include <weft/strategy.h>
 #include <weft/tokenizer.h>
 
 static const char *const structs[] = {

@@ -7,6 +7,7 @@
 #include "golden.h"
 #include "mutants.h"
 #include "suite.h"
+#include "train/sums.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -61,11 +62,14 @@ static void begin_anew(const bench *b) {
 /* Two steps of a placed program. */
 static outcome run(bench *b, weft_program *program) {
     weft_engine *engine = b->rig.engine;
-    weft_program *own = engine->train.program;
+    const weft_stage own = engine->train;
+    const weft_program *const programs[] = {program};
     weft_error err = WEFT_ERROR_INIT;
     outcome out = {0};
     ck_assert_int_le(program->arena, b->arena.bytes);
     engine->train.program = program;
+    ck_assert_msg(weft_sums_plan(engine, &engine->train, programs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_sums_losses(&engine->train, programs, 1, &err) == WEFT_OK, "%s", err.text);
     engine->arena = b->arena;
     ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
                   err.text);
@@ -81,7 +85,10 @@ static outcome run(bench *b, weft_program *program) {
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
     engine->arena = b->own_arena;
-    engine->train.program = own;
+    weft_terms_destroy(engine->train.terms);
+    free(engine->train.sums);
+    free(engine->train.losses);
+    engine->train = own;
     out.parameters = train_rig_parameters(&b->rig);
     return out;
 }
@@ -163,7 +170,7 @@ static void mutate(const char *model, int32_t leaves, const char *checkpointing,
         ck_assert_int_gt(b.counts[how].refused, 0);
     }
     fflush(stdout);
-    ck_assert(b.counts[MUTATION_SWAP].equal > 0 && b.counts[MUTATION_OPERAND].equal > 0);
+    ck_assert_int_gt(b.counts[MUTATION_SWAP].equal, 0);
     bench_close(&b);
 }
 

@@ -96,13 +96,13 @@ static inline int32_t weft_job_leaf_hops(const weft_strategy_job *job, int32_t r
 
 typedef struct weft_emit {
     const weft_emitter *to;
-    int32_t failed;
+    int32_t failed, reserved;
 } weft_emit;
 
 static inline weft_emit weft_emit_begin(const weft_emitter *emitter) {
     weft_emit e;
     e.to = emitter;
-    e.failed = 0;
+    e.failed = e.reserved = 0;
     return e;
 }
 

@@ -176,16 +176,18 @@ typedef struct weft_emitter {
 typedef struct weft_strategy_plugin {
     uint32_t struct_size;
     uint32_t flags;
-    /* [main] [required], all three; each is pure: the same job gives the same answer on every rank */
+    /* All three are pure: the same job gives the same answer on every rank. */
 
-    /* R: how many replicas of the model take leaves. Each rank belongs to one. */
+    /* R: how many replicas of the model take leaves. Each rank belongs to one. [main] [required] */
     weft_status (*replicas)(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
                             weft_error *err);
     /* Fills a placement per unit (the host has set struct_size, owner -1 and the rest 0), and, where a rank runs only
      * some of the segments, the owner of each in `owners` (-1 before). Where segments that read a unit have different
-     * owners, the host splits the unit between them and asks again; a tied parameter stays with its first user. */
+     * owners, the host splits the unit between them and asks again; a tied parameter stays with its first user. [main]
+     * [required] */
     weft_status (*place)(const weft_host *host, const void *config, const weft_strategy_job *job, weft_placement *units,
                          int32_t *owners, weft_error *err);
+    /* Emits the rank's events. [main] [required] */
     weft_status (*compile)(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
                            const weft_emitter *emitter, weft_error *err);
 } weft_strategy_plugin;
