@@ -1,0 +1,596 @@
+/* tests/program/play.h: the programs of all ranks run on names instead of numbers.
+ *
+ * A value is a hash of the operations that made it, so two runs agree exactly if they did the same arithmetic on the
+ * same operands in the same order; adding two values is commutative and not associative, as in fp32. What is read
+ * without having been made is a name that never comes again. A unit has a few elements, which its shards divide among
+ * them.
+ *
+ * Nothing is buffered: an exchange ends when all its ranks have started it. What one of another queue writes is
+ * nonsense until its WAIT, and what it reads must be the same then. The rules stand in weft/strategy.h; nothing here is
+ * shared with the checker. */
+#ifndef WEFT_TESTS_PROGRAM_PLAY_H
+#define WEFT_TESTS_PROGRAM_PLAY_H
+
+#include "jobs.h"
+
+enum { PLAY_E = 4, PLAY_LEAVES = 16, PLAY_EXCHANGES = 512, PLAY_EVENTS = 512 };
+
+static inline uint64_t hash2(uint64_t a, uint64_t b) {
+    uint64_t x = a * 0x9E3779B97F4A7C15u + (b ^ 0x5851F42D4C957F2Du);
+    x ^= x >> 29;
+    x *= 0xBF58476D1CE4E5B9u;
+    return x ^ x >> 32;
+}
+
+/* A value of each element; 0: it was never made. */
+typedef struct elements {
+    uint64_t e[PLAY_E];
+} elements;
+
+/* A sum that is being made: of the leaves [lo, hi) each. */
+typedef struct partial {
+    int32_t lo, hi;
+    elements value;
+} partial;
+typedef struct running {
+    partial of[PLAY_LEAVES];
+    int32_t n;
+} running;
+
+typedef struct played {
+    int32_t at;
+    bool started;
+    elements parameters[JOB_MAX], gathered[JOB_MAX], total[JOB_MAX];
+    running first[JOB_MAX], second[JOB_MAX];
+    bool two[JOB_MAX], is_total[JOB_MAX]; /* a second hop was made; the sum was gathered */
+    uint64_t carry[JOB_MAX][PLAY_LEAVES], down[JOB_MAX][PLAY_LEAVES], tape[JOB_MAX][PLAY_LEAVES];
+    elements gradient[JOB_MAX][PLAY_LEAVES];
+    uint64_t count, norm, loss;
+    int32_t exchange[PLAY_EVENTS]; /* of each event; -1: none */
+    bool ended[PLAY_EVENTS];
+} played;
+
+/* What ranks do together. */
+typedef struct exchange {
+    uint32_t members, started; /* ranks as bits */
+    int32_t turn;              /* among the exchanges of the same members */
+    int64_t transfer;          /* of a SEND and its RECV; -1 */
+    weft_event event;          /* of the first that started it */
+    int32_t leaf[TEAM_MAX];
+    elements row[TEAM_MAX];
+    uint64_t word[TEAM_MAX];
+    elements rows[TEAM_MAX][JOB_MAX]; /* of NORM */
+} exchange;
+
+typedef struct play {
+    const team *team;
+    const weft_job_spec *job;
+    int32_t world, leaves;
+    played ranks[TEAM_MAX];
+    exchange *exchanges;
+    int32_t n;
+    int32_t turns[TEAM_MAX][1 << TEAM_MAX];
+    uint64_t nonsense;
+    int32_t torn; /* what was read while it was being written, or written while it was being read; no match */
+} play;
+
+static inline uint64_t nonsense(play *p) {
+    return hash2(0xBAD, ++p->nonsense);
+}
+static inline elements nonsenses(play *p) {
+    elements out;
+    for (int i = 0; i < PLAY_E; i++) out.e[i] = nonsense(p);
+    return out;
+}
+static inline uint64_t made(play *p, uint64_t value) {
+    return value != 0 ? value : nonsense(p);
+}
+static inline uint64_t plus(uint64_t a, uint64_t b, int32_t reduce) {
+    return reduce == WEFT_REDUCE_FAST ? a + b : hash2(a + b, 0x50);
+}
+
+/* ---- who has what ---- */
+
+static inline const weft_placement *placed(const play *p, int32_t u) {
+    return &p->job->view.units[u].placement;
+}
+static inline bool cut(const play *p, int32_t u) {
+    const weft_placement *at = placed(p, u);
+    return at->parameters == WEFT_SHARDED || at->gradients == WEFT_SHARDED || at->optimizer == WEFT_SHARDED;
+}
+/* Element e belongs to the rank's part of a holding. */
+static inline bool has(const play *p, int32_t u, int32_t holding, int32_t rank, int32_t e) {
+    if (holding == WEFT_SHARDED) return e % placed(p, u)->group == rank % placed(p, u)->group;
+    return holding == WEFT_REPLICATED || p->world == 1 || placed(p, u)->owner == rank;
+}
+/* The rank where the exchange between all makes the sum of element e. */
+static inline bool sums(const play *p, int32_t u, int32_t rank, int32_t e) {
+    return p->job->view.replicas == 1 ? has(p, u, WEFT_OWNED, rank, e) : e % p->world == rank;
+}
+
+static inline uint32_t all_ranks(const play *p) {
+    return (1u << p->world) - 1;
+}
+static inline uint32_t some_ranks(const play *p, int32_t rank, int32_t size, bool across) {
+    uint32_t out = 0;
+    for (int32_t r = 0; r < p->world; r++)
+        if (across ? r % size == rank % size : r / size == rank / size) out |= 1u << r;
+    return out;
+}
+static inline uint32_t holders(const play *p, int32_t u) {
+    uint32_t out = 1u << placed(p, u)->owner;
+    for (int32_t s = 0; s < p->job->view.n_segments; s++)
+        if (weft_job_spec_reads(p->job, s, u)) out |= 1u << p->job->view.segments[s].owner;
+    return out;
+}
+static inline uint32_t members_of(const play *p, const weft_event *event, int32_t rank) {
+    const int32_t u = event->unit;
+    const uint32_t alone = 1u << rank, all = p->job->view.replicas == 1 ? alone : all_ranks(p);
+    if (event->kind == WEFT_EVENT_NORM) return all_ranks(p);
+    if (event->kind == WEFT_EVENT_REDUCE) {
+        if (event->scope == WEFT_SCOPE_RANK) return alone;
+        if (event->scope == WEFT_SCOPE_ALL || !cut(p, u)) return all;
+        return some_ranks(p, rank, placed(p, u)->group, event->scope == WEFT_SCOPE_ACROSS);
+    }
+    if (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_SUM)
+        return placed(p, u)->gradients == WEFT_SHARDED ? some_ranks(p, rank, placed(p, u)->group, true) : all;
+    if (cut(p, u)) return some_ranks(p, rank, placed(p, u)->group, false);
+    if (event->kind == WEFT_EVENT_REFRESH && placed(p, u)->parameters == WEFT_OWNED && p->world > 1)
+        return holders(p, u);
+    return alone;
+}
+
+/* ---- sums ---- */
+
+/* Puts together what the tree over [lo, hi) adds. */
+static inline void settle(running *sum, int32_t lo, int32_t hi) {
+    const int32_t middle = lo + (hi - lo + 1) / 2;
+    if (hi - lo < 2) return;
+    for (int32_t i = 0; i < sum->n; i++)
+        if (sum->of[i].lo == lo && sum->of[i].hi == hi) return;
+    settle(sum, lo, middle);
+    settle(sum, middle, hi);
+    for (int32_t i = 0; i + 1 < sum->n; i++) {
+        partial *left = &sum->of[i], *right = left + 1;
+        if (left->lo != lo || left->hi != middle || right->lo != middle || right->hi != hi) continue;
+        for (int e = 0; e < PLAY_E; e++) left->value.e[e] = plus(left->value.e[e], right->value.e[e], WEFT_REDUCE_TREE);
+        left->hi = hi;
+        memmove(right, right + 1, (size_t)(sum->n - i - 2) * sizeof *right);
+        sum->n--;
+    }
+}
+
+static inline void add_term(play *p, running *sum, partial term) {
+    const int32_t reduce = p->job->view.reduce;
+    if (sum->n == PLAY_LEAVES) {
+        p->torn++;
+        return;
+    }
+    if (sum->n > 0 && reduce != WEFT_REDUCE_TREE) {
+        for (int e = 0; e < PLAY_E; e++) sum->of[0].value.e[e] = plus(sum->of[0].value.e[e], term.value.e[e], reduce);
+        sum->of[0].hi = term.hi;
+        return;
+    }
+    sum->of[sum->n++] = term;
+    if (reduce == WEFT_REDUCE_TREE) settle(sum, 0, p->leaves);
+}
+
+/* What is left unjoined is added as it lies. */
+static inline partial finished(play *p, const running *sum) {
+    partial out = {0, 0, {{0}}};
+    if (sum->n == 0) {
+        out.value = nonsenses(p);
+        return out;
+    }
+    out = sum->of[0];
+    for (int32_t i = 1; i < sum->n; i++) {
+        for (int e = 0; e < PLAY_E; e++)
+            out.value.e[e] = plus(out.value.e[e], sum->of[i].value.e[e], p->job->view.reduce);
+        if (sum->of[i].lo < out.lo) out.lo = sum->of[i].lo;
+    }
+    return out;
+}
+
+/* The sum as this rank knows it. */
+static inline elements sum_of(play *p, int32_t rank, int32_t u) {
+    played *self = &p->ranks[rank];
+    elements out = self->total[u];
+    if (self->is_total[u]) return out;
+    out = finished(p, self->two[u] ? &self->second[u] : &self->first[u]).value;
+    for (int e = 0; e < PLAY_E; e++)
+        if (!sums(p, u, rank, e)) out.e[e] = nonsense(p);
+    return out;
+}
+
+/* ---- segments ---- */
+
+static inline uint64_t read_units(play *p, int32_t rank, int32_t s) {
+    const weft_segment_view *view = &p->job->view.segments[s];
+    uint64_t value = 1;
+    for (int32_t i = 0; i < view->n_units; i++) {
+        const int32_t u = view->units[i];
+        const elements *from = placed(p, u)->parameters == WEFT_SHARDED ? &p->ranks[rank].gathered[u]
+                                                                        : &p->ranks[rank].parameters[u];
+        for (int e = 0; e < PLAY_E; e++) value = hash2(value, made(p, from->e[e]));
+    }
+    return value;
+}
+
+static inline uint64_t inputs(play *p, int32_t rank, int32_t s, int32_t m) {
+    const uint64_t below = s == 0 ? hash2(5, (uint64_t)m) : made(p, p->ranks[rank].carry[s - 1][m]);
+    return hash2(hash2((uint64_t)s, below), read_units(p, rank, s));
+}
+
+static inline void play_forward(play *p, int32_t rank, int32_t s, int32_t m) {
+    played *self = &p->ranks[rank];
+    const uint64_t in = inputs(p, rank, s, m);
+    self->carry[s][m] = hash2(1, in);
+    self->tape[s][m] = hash2(2, in);
+    if (s == p->job->view.n_segments - 1) self->loss = hash2(self->loss, hash2(in, (uint64_t)m));
+}
+
+static inline void play_backward(play *p, int32_t rank, int32_t s, int32_t m) {
+    played *self = &p->ranks[rank];
+    const weft_segment_view *view = &p->job->view.segments[s];
+    const bool top = s == p->job->view.n_segments - 1;
+    const uint64_t from = top ? made(p, self->count) : made(p, self->down[s][m]);
+    const uint64_t out = hash2(hash2(made(p, self->tape[s][m]), from), inputs(p, rank, s, m));
+    self->tape[s][m] = 0;
+    if (s > 0) self->down[s - 1][m] = hash2(out, 7);
+    for (int32_t i = 0; i < view->n_units; i++) {
+        const int32_t u = view->units[i];
+        for (int e = 0; e < PLAY_E && weft_job_spec_trains(p->job, u); e++) {
+            uint64_t *at = &self->gradient[u][m].e[e];
+            const uint64_t own = hash2(out, (uint64_t)(u * PLAY_E + e));
+            *at = *at == 0 ? own : plus(*at, own, WEFT_REDUCE_ORDERED);
+        }
+    }
+}
+
+static inline void play_step(play *p, int32_t rank) {
+    played *self = &p->ranks[rank];
+    for (int32_t u = 0; u < p->job->view.n_units; u++) {
+        elements sum;
+        if (!weft_job_spec_trains(p->job, u)) continue;
+        sum = sum_of(p, rank, u);
+        for (int e = 0; e < PLAY_E; e++)
+            if (has(p, u, placed(p, u)->optimizer, rank, e) && self->parameters[u].e[e] != 0)
+                self->parameters[u].e[e] =
+                    hash2(hash2(self->parameters[u].e[e], sum.e[e]), hash2(made(p, self->norm), made(p, self->count)));
+    }
+}
+
+/* ---- exchanges ---- */
+
+static inline int64_t transfer_of(const weft_event *event) {
+    const int64_t of = event->unit >= 0 ? event->unit : event->segment;
+    return ((int64_t)event->what * JOB_MAX + of) * PLAY_LEAVES + event->leaf;
+}
+
+static inline exchange *find_exchange(play *p, const weft_event *event, int32_t rank) {
+    const bool pair = event->peer >= 0;
+    const uint32_t members = pair ? 1u << rank | 1u << event->peer : members_of(p, event, rank);
+    const int32_t turn = pair ? -1 : p->turns[rank][members]++;
+    exchange *out = NULL;
+    for (int32_t i = 0; i < p->n; i++) {
+        exchange *x = &p->exchanges[i];
+        if (x->members != members || x->turn != turn) continue;
+        if (pair && x->transfer != transfer_of(event)) continue;
+        return x;
+    }
+    ck_assert_int_lt(p->n, PLAY_EXCHANGES);
+    out = &p->exchanges[p->n++];
+    memset(out, 0, sizeof *out);
+    out->members = members;
+    out->turn = turn;
+    out->transfer = pair ? transfer_of(event) : -1;
+    out->event = *event;
+    return out;
+}
+
+/* What the rank gives, as it is now. */
+static inline void give(play *p, exchange *x, const weft_event *event, int32_t rank) {
+    played *self = &p->ranks[rank];
+    const int32_t u = event->unit, m = event->leaf;
+    partial sum;
+    x->leaf[rank] = m;
+    switch (event->kind) {
+    case WEFT_EVENT_GATHER:
+        x->row[rank] = event->what == WEFT_WHAT_SUM ? sum_of(p, rank, u) : self->parameters[u];
+        break;
+    case WEFT_EVENT_REFRESH: x->row[rank] = self->parameters[u]; break;
+    case WEFT_EVENT_REDUCE:
+        sum = m >= 0 ? (partial){m, m + 1, self->gradient[u][m]} : finished(p, &self->first[u]);
+        x->row[rank] = sum.value;
+        x->leaf[rank] = sum.lo;
+        x->word[rank] = (uint64_t)sum.hi;
+        break;
+    case WEFT_EVENT_SEND:
+        if (event->what == WEFT_WHAT_LEAF_GRADIENT) x->row[rank] = self->gradient[u][m];
+        else
+            x->word[rank] = event->what == WEFT_WHAT_CARRY ? self->carry[event->segment][m]
+                                                           : self->down[event->segment][m];
+        break;
+    case WEFT_EVENT_NORM:
+        for (int32_t v = 0; v < p->job->view.n_units; v++)
+            if (weft_job_spec_trains(p->job, v)) x->rows[rank][v] = sum_of(p, rank, v);
+        break;
+    default: break;
+    }
+}
+
+/* What the rank will get is nonsense from the start on. */
+static inline void spoil(play *p, const weft_event *event, int32_t rank) {
+    played *self = &p->ranks[rank];
+    const int32_t u = event->unit;
+    const elements bad = nonsenses(p);
+    if (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_PARAMETERS) self->gathered[u] = bad;
+    if (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_SUM) self->total[u] = bad;
+    if (event->kind == WEFT_EVENT_RECV) {
+        if (event->what == WEFT_WHAT_CARRY) self->carry[event->segment][event->leaf] = bad.e[0];
+        else if (event->what == WEFT_WHAT_CARRY_GRADIENT) self->down[event->segment][event->leaf] = bad.e[0];
+        else self->gradient[u][event->leaf] = bad;
+    }
+}
+
+static inline void start_exchange(play *p, int32_t rank, int32_t i) {
+    const weft_event *event = &p->team->programs[rank]->events[i];
+    exchange *x = find_exchange(p, event, rank);
+    const bool same = x->event.kind == event->kind && x->event.unit == event->unit && x->event.what == event->what &&
+                      x->event.scope == event->scope;
+    p->ranks[rank].exchange[i] = (int32_t)(x - p->exchanges);
+    if ((x->started >> rank & 1) != 0 || (event->peer < 0 && !same)) p->torn++;
+    x->started |= 1u << rank;
+    give(p, x, event, rank);
+    spoil(p, event, rank);
+}
+
+/* What it read is what it was when it started. */
+static inline void verify(play *p, exchange *x, const weft_event *event, int32_t rank) {
+    exchange *again = malloc(sizeof *again);
+    const uint64_t before = p->nonsense;
+    ck_assert_ptr_nonnull(again);
+    *again = *x;
+    give(p, again, event, rank);
+    if (p->nonsense == before &&
+        (memcmp(&again->row[rank], &x->row[rank], sizeof x->row[rank]) != 0 || again->word[rank] != x->word[rank]))
+        p->torn++;
+    p->nonsense = before;
+    free(again);
+}
+
+/* ---- what an exchange brings ---- */
+
+static inline void take_reduce(play *p, const exchange *x, const weft_event *event, int32_t rank) {
+    played *self = &p->ranks[rank];
+    const int32_t u = event->unit;
+    const bool direct = event->scope == WEFT_SCOPE_ALL || event->scope == WEFT_SCOPE_ACROSS;
+    running *into = direct ? &self->second[u] : &self->first[u];
+    uint32_t left = x->members;
+    if (direct) self->two[u] = true;
+    while (left != 0) {
+        int32_t next = -1;
+        for (int32_t r = 0; r < p->world; r++)
+            if ((left >> r & 1) != 0 && (next < 0 || x->leaf[r] < x->leaf[next])) next = r;
+        left &= ~(1u << next);
+        partial term = {x->leaf[next], (int32_t)x->word[next], x->row[next]};
+        for (int e = 0; e < PLAY_E; e++) {
+            const bool mine =
+                event->scope == WEFT_SCOPE_RANK
+                    ? true
+                    : (event->scope == WEFT_SCOPE_NODE ? has(p, u, WEFT_SHARDED, rank, e) : sums(p, u, rank, e));
+            term.value.e[e] = mine ? made(p, term.value.e[e]) : nonsense(p);
+        }
+        add_term(p, into, term);
+    }
+    if (event->leaf >= 0) memset(&self->gradient[u][event->leaf], 0, sizeof(elements));
+    else self->first[u].n = 0;
+}
+
+/* Element e of a rank that has it; the ranks that have it must agree. */
+static inline uint64_t pick(play *p, const exchange *x, int32_t u, int32_t holding, bool by_sum, int32_t e) {
+    uint64_t out = 0;
+    for (int32_t r = 0; r < p->world; r++) {
+        if ((x->members >> r & 1) == 0 || !(by_sum ? sums(p, u, r, e) : has(p, u, holding, r, e))) continue;
+        if (out != 0 && out != x->row[r].e[e]) p->torn++;
+        out = x->row[r].e[e];
+    }
+    return made(p, out);
+}
+
+static inline void take_gather(play *p, const exchange *x, const weft_event *event, int32_t rank) {
+    played *self = &p->ranks[rank];
+    const int32_t u = event->unit;
+    for (int e = 0; e < PLAY_E; e++) {
+        if (event->kind == WEFT_EVENT_REFRESH) {
+            self->parameters[u].e[e] = pick(p, x, u, placed(p, u)->optimizer, false, e);
+        } else if (event->what == WEFT_WHAT_PARAMETERS) {
+            self->gathered[u].e[e] = pick(p, x, u, WEFT_SHARDED, false, e);
+        } else if (has(p, u, placed(p, u)->gradients, rank, e)) {
+            self->total[u].e[e] = pick(p, x, u, 0, true, e);
+        }
+    }
+    if (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_SUM) self->is_total[u] = true;
+}
+
+static inline void take_transfer(play *p, const exchange *x, const weft_event *event, int32_t rank) {
+    played *self = &p->ranks[rank];
+    if (event->what == WEFT_WHAT_LEAF_GRADIENT) {
+        self->gradient[event->unit][event->leaf] = x->row[event->peer];
+        for (int e = 0; e < PLAY_E; e++)
+            self->gradient[event->unit][event->leaf].e[e] = made(p, x->row[event->peer].e[e]);
+    } else if (event->what == WEFT_WHAT_CARRY) {
+        self->carry[event->segment][event->leaf] = made(p, x->word[event->peer]);
+    } else {
+        self->down[event->segment][event->leaf] = made(p, x->word[event->peer]);
+    }
+}
+
+static inline void take_norm(play *p, const exchange *x, int32_t rank) {
+    uint64_t norm = made(p, p->ranks[rank].count);
+    for (int32_t u = 0; u < p->job->view.n_units; u++)
+        for (int e = 0; e < PLAY_E && weft_job_spec_trains(p->job, u); e++)
+            for (int32_t r = 0; r < p->world; r++)
+                if (sums(p, u, r, e)) norm = hash2(norm, made(p, x->rows[r][u].e[e]));
+    p->ranks[rank].norm = norm;
+}
+
+static inline void end_event(play *p, int32_t rank, int32_t i) {
+    const weft_event *event = &p->team->programs[rank]->events[i];
+    exchange *x = &p->exchanges[p->ranks[rank].exchange[i]];
+    if (p->ranks[rank].ended[i]) p->torn++;
+    p->ranks[rank].ended[i] = true;
+    verify(p, x, event, rank);
+    switch (event->kind) {
+    case WEFT_EVENT_REDUCE: take_reduce(p, x, event, rank); break;
+    case WEFT_EVENT_GATHER:
+    case WEFT_EVENT_REFRESH: take_gather(p, x, event, rank); break;
+    case WEFT_EVENT_RECV: take_transfer(p, x, event, rank); break;
+    case WEFT_EVENT_NORM: take_norm(p, x, rank); break;
+    default: break;
+    }
+}
+
+/* ---- running ---- */
+
+static inline bool travels(const weft_event *event) {
+    return event->kind == WEFT_EVENT_GATHER || event->kind == WEFT_EVENT_REDUCE || event->kind == WEFT_EVENT_SEND ||
+           event->kind == WEFT_EVENT_RECV || event->kind == WEFT_EVENT_REFRESH || event->kind == WEFT_EVENT_NORM;
+}
+
+static inline bool may_end(const play *p, int32_t rank, int32_t i) {
+    const exchange *x = &p->exchanges[p->ranks[rank].exchange[i]];
+    return x->started == x->members;
+}
+
+/* An event and all that its queue holds before it may end. */
+static inline bool may_end_in_order(const play *p, int32_t rank, int32_t i) {
+    const weft_event *events = p->team->programs[rank]->events;
+    for (int32_t k = 0; k <= i; k++)
+        if (travels(&events[k]) && events[k].queue == events[i].queue && !may_end(p, rank, k)) return false;
+    return true;
+}
+
+static inline bool of_parameters(const weft_event *event) {
+    return event->kind == WEFT_EVENT_RELEASE || event->kind == WEFT_EVENT_REFRESH ||
+           (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_PARAMETERS);
+}
+
+/* Two that touch one unit's parameters, or its sum. */
+static inline bool clash(const weft_event *a, const weft_event *b) {
+    if (a->peer >= 0 || b->peer >= 0 || a->unit < 0 || a->unit != b->unit) return false;
+    return of_parameters(a) == of_parameters(b);
+}
+
+/* Sums that are under way must not be touched by an exchange of the same unit, by NORM or by STEP. */
+static inline void watch(play *p, int32_t rank, int32_t i) {
+    const weft_event *events = p->team->programs[rank]->events, *event = &events[i];
+    for (int32_t k = 0; k < i; k++) {
+        const bool open = travels(&events[k]) && events[k].queue > 0 && !p->ranks[rank].ended[k];
+        const bool sum = events[k].kind == WEFT_EVENT_REDUCE ||
+                         (events[k].kind == WEFT_EVENT_GATHER && events[k].what == WEFT_WHAT_SUM);
+        if (!open) continue;
+        if (travels(event) && clash(&events[k], event)) p->torn++;
+        if (sum && (event->kind == WEFT_EVENT_NORM || event->kind == WEFT_EVENT_STEP)) p->torn++;
+        if (event->kind == WEFT_EVENT_RELEASE && clash(&events[k], event)) p->torn++;
+    }
+}
+
+/* False: it stands before something that cannot end yet. */
+static inline bool play_event(play *p, int32_t rank) {
+    played *self = &p->ranks[rank];
+    const weft_event *event = &p->team->programs[rank]->events[self->at];
+    if (!self->started) watch(p, rank, self->at);
+    if (travels(event) && !self->started) start_exchange(p, rank, self->at);
+    self->started = true;
+    if (travels(event) && event->queue == 0) {
+        if (!may_end(p, rank, self->at)) return false;
+        end_event(p, rank, self->at);
+    }
+    switch (event->kind) {
+    case WEFT_EVENT_COUNT: self->count = 99; break;
+    case WEFT_EVENT_FORWARD: play_forward(p, rank, event->segment, event->leaf); break;
+    case WEFT_EVENT_RECOMPUTE:
+        self->tape[event->segment][event->leaf] = hash2(2, inputs(p, rank, event->segment, event->leaf));
+        break;
+    case WEFT_EVENT_BACKWARD: play_backward(p, rank, event->segment, event->leaf); break;
+    case WEFT_EVENT_RELEASE: memset(&self->gathered[event->unit], 0, sizeof(elements)); break;
+    case WEFT_EVENT_STEP: play_step(p, rank); break;
+    case WEFT_EVENT_WAIT:
+        if (!may_end_in_order(p, rank, event->waits)) return false;
+        end_event(p, rank, event->waits);
+        break;
+    default: break;
+    }
+    self->started = false;
+    self->at++;
+    return true;
+}
+
+static inline void play_begin(play *p, const team *of) {
+    memset(p, 0, sizeof *p);
+    p->team = of;
+    p->job = &of->job.spec;
+    p->world = of->world;
+    p->leaves = weft_job_spec_leaves(p->job);
+    p->exchanges = malloc(PLAY_EXCHANGES * sizeof *p->exchanges);
+    ck_assert_ptr_nonnull(p->exchanges);
+    for (int32_t r = 0; r < p->world; r++) {
+        ck_assert_int_le(of->programs[r]->n_events, PLAY_EVENTS);
+        for (int32_t i = 0; i < PLAY_EVENTS; i++) p->ranks[r].exchange[i] = -1;
+        for (int32_t u = 0; u < p->job->view.n_units; u++)
+            for (int e = 0; e < PLAY_E; e++) {
+                const int32_t holding = placed(p, u)->parameters;
+                const bool held = holding == WEFT_OWNED && p->world > 1 ? (holders(p, u) >> r & 1) != 0
+                                                                        : has(p, u, holding, r, e);
+                if (held) p->ranks[r].parameters[u].e[e] = hash2(8, (uint64_t)(u * PLAY_E + e));
+            }
+    }
+}
+
+/* What the run has come to. */
+typedef struct outcome {
+    uint64_t hash;       /* of all that all ranks hold at the end */
+    uint64_t parameters; /* of the parameters alone, the same for every strategy that computes the same */
+    bool stuck;
+    int32_t torn;
+} outcome;
+
+/* Each element's value; ranks that hold copies must agree. */
+static inline uint64_t parameters_of_all(play *p) {
+    uint64_t hash = 1;
+    for (int32_t u = 0; u < p->job->view.n_units; u++)
+        for (int e = 0; e < PLAY_E; e++) {
+            uint64_t value = 0;
+            for (int32_t r = 0; r < p->world; r++) {
+                const uint64_t here = p->ranks[r].parameters[u].e[e];
+                if (value != 0 && here != 0 && here != value) p->torn++;
+                if (here != 0) value = here;
+            }
+            hash = hash2(hash, value);
+        }
+    return hash;
+}
+
+static inline outcome play_team(const team *of) {
+    static play p;
+    outcome out = {1, 0, false, 0};
+    bool moved = true;
+    play_begin(&p, of);
+    while (moved) {
+        moved = false;
+        for (int32_t r = 0; r < p.world; r++)
+            while (p.ranks[r].at < of->programs[r]->n_events && play_event(&p, r)) moved = true;
+    }
+    for (int32_t r = 0; r < p.world; r++) {
+        if (p.ranks[r].at < of->programs[r]->n_events) out.stuck = true;
+        out.hash = hash2(hash2(out.hash, p.ranks[r].norm), p.ranks[r].loss);
+    }
+    out.parameters = parameters_of_all(&p);
+    out.hash = hash2(out.hash, out.parameters);
+    out.torn = p.torn;
+    free(p.exchanges);
+    return out;
+}
+
+#endif

@@ -1,0 +1,244 @@
+/* tests/program/test_ranks.c: what the checker says of the programs of several ranks is true.
+ *
+ * The programs of every strategy are accepted and come to the parameters of one rank that does everything, where the
+ * checker calls their sums covered. Every single deletion, duplication, swap of neighbours, move and changed operand of
+ * one rank's program is refused by name, or accepted and runs to the same hash (play.h). Both counts are printed. */
+#include "mutants.h"
+#include "suite.h"
+
+#include "program/play.h"
+#include "program/stages.h"
+
+#include <time.h>
+
+/* A strategy of a few ranks, and what is expected of its sums. */
+typedef struct setting {
+    const char *name, *keys; /* of a plugin; or NULL and the stages */
+    int32_t world;
+    bool gpipe, late;
+    bool two_hops; /* exact as tree alone */
+} setting;
+
+static const setting settings[] = {
+    {"single", NULL, 1, false, false, false},
+    {"ddp", NULL, 1, false, false, false},
+    {"ddp", NULL, 2, false, false, false},
+    {"ddp", NULL, 3, false, false, false},
+    {"ddp", "reduce_at=last", 2, false, false, true},
+    {"ddp", "reduce_at=last", 4, false, false, true},
+    {"fsdp", "shard=full", 1, false, false, false},
+    {"fsdp", "shard=full", 2, false, false, false},
+    {"fsdp", "shard=full", 3, false, false, false},
+    {"fsdp", "shard=full reshard_after_forward=no root=replicated", 2, false, false, false},
+    {"fsdp", "shard=gradients", 2, false, false, false},
+    {"fsdp", "shard=optimizer", 3, false, false, false},
+    {"fsdp", "shard=hybrid shard_group=2", 4, false, false, false},
+    {"fsdp", "shard=full reduce_at=last", 2, false, false, true},
+    {"fsdp", "shard=hybrid shard_group=2 reduce_at=last", 4, false, false, true},
+    {NULL, "0 3", 2, false, false, false},
+    {NULL, "0 5", 2, true, false, false},
+    {NULL, "0 1 3", 3, false, true, false},
+    {NULL, "0 1 3 5", 4, true, true, false},
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+static void set_up(team *out, const setting *how, const tiny_options *options) {
+    strategy by;
+    tiny_options own = *options;
+    own.world = how->world;
+    if (how->name != NULL) load_strategy(&by, how->name, how->keys);
+    else load_stages(&by, how->keys, how->gpipe, how->late);
+    team_make(out, &own, &by);
+}
+
+/* What one rank makes of so many leaves. */
+static outcome alone(const tiny_options *options, int32_t leaves) {
+    tiny_options own = *options;
+    team one;
+    outcome out;
+    own.leaves = leaves;
+    own.prefetch = 0;
+    own.checkpointing = false;
+    set_up(&one, &settings[0], &own);
+    out = play_team(&one);
+    team_free(&one);
+    return out;
+}
+
+static void expect_valid(const setting *how, const tiny_options *options) {
+    const bool fast = options->reduce == WEFT_REDUCE_FAST;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_coverage coverage;
+    team ranks;
+    outcome found, expected;
+    int32_t leaves = 0;
+    bool covered = false;
+    set_up(&ranks, how, options);
+    leaves = weft_job_spec_leaves(&ranks.job.spec);
+    covered = options->mode != WEFT_MODE_TRAIN || leaves == 1 ||
+              (!fast && (!how->two_hops || options->reduce == WEFT_REDUCE_TREE || options->leaves == 1));
+    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s %s, %d ranks: %s", how->name, how->keys,
+                  (int)how->world, err.text);
+    ck_assert_msg(coverage.covered == covered, "%s %s, %d ranks: %s", how->name, how->keys, (int)how->world,
+                  coverage.why);
+    ck_assert_int_eq(coverage.why[0] == '\0', covered);
+    found = play_team(&ranks);
+    ck_assert_msg(!found.stuck && found.torn == 0, "%s %s, %d ranks: stuck or torn", how->name, how->keys,
+                  (int)how->world);
+    expected = alone(options, leaves);
+    if (covered || fast) ck_assert_msg(found.parameters == expected.parameters, "%s %s", how->name, how->keys);
+    else ck_assert_msg(found.parameters != expected.parameters, "%s %s is exact after all", how->name, how->keys);
+    team_free(&ranks);
+}
+
+START_TEST(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does) {
+    int32_t n = 0;
+    for (int32_t bits = 0; bits < 2 * 3 * 3 * 4 * 2 * 2; bits++) {
+        const uint32_t frozen[] = {0, 2, 3, 6};
+        const tiny_options options = {.mode = bits % 2 == 0 ? WEFT_MODE_TRAIN : WEFT_MODE_EVALUATE,
+                                      .reduce = bits / 2 % 3,
+                                      .leaves = bits % 2 == 0 ? 1 + bits / 6 % 3 : 1,
+                                      .frozen = frozen[bits / 18 % 4],
+                                      .tied = bits / 72 % 2 == 0,
+                                      .checkpointing = bits / 144 != 0,
+                                      .prefetch = bits / 18 % 3};
+        expect_valid(&settings[_i], &options);
+        n++;
+    }
+    ck_assert_int_gt(n, 200);
+}
+END_TEST
+
+/* ---- mutants ---- */
+
+typedef struct counts {
+    int64_t refused, equal;
+} counts;
+
+typedef struct bench {
+    team ranks;
+    int32_t rank; /* whose program is mutated */
+    weft_coverage coverage;
+    outcome expected;
+    counts counts[N_MUTATIONS];
+} bench;
+
+/* Takes the mutant over. */
+static void judge(void *context, const mutant *m) {
+    bench *b = context;
+    counts *into = &b->counts[m->how];
+    weft_program *const valid = b->ranks.programs[b->rank];
+    weft_coverage coverage;
+    b->ranks.programs[b->rank] = m->program;
+    if (are_refused((const weft_program *const *)b->ranks.programs, &b->ranks.job.spec, &coverage)) {
+        into->refused++;
+    } else {
+        const outcome found = play_team(&b->ranks);
+        if (found.stuck || found.torn != 0 || found.hash != b->expected.hash ||
+            coverage.covered != b->coverage.covered) {
+            weft_program_print(m->program, &b->ranks.job.spec, stdout);
+            fflush(stdout);
+            ck_abort_msg("accepted on rank %d, and %s: %s of event %d %s", (int)b->rank,
+                         found.stuck       ? "never ends"
+                         : found.torn != 0 ? "reads what is being written"
+                                           : "comes to something else",
+                         mutation_names[m->how], (int)m->event, m->field == NULL ? "" : m->field);
+        }
+        into->equal++;
+    }
+    b->ranks.programs[b->rank] = valid;
+    weft_program_destroy(m->program);
+}
+
+static void print_counts(const bench *b, const setting *how) {
+    printf("%s %s, rank %d of %d, %d events:", how->name == NULL ? "stages" : how->name,
+           how->keys == NULL ? "" : how->keys, (int)b->rank, (int)how->world,
+           (int)b->ranks.programs[b->rank]->n_events);
+    for (int i = 0; i < N_MUTATIONS; i++)
+        printf("%s %lld %s refused, %lld equal", i == 0 ? "" : ";", (long long)b->counts[i].refused, mutation_names[i],
+               (long long)b->counts[i].equal);
+    putchar('\n');
+}
+
+/* Every rank in turn is mutated in one of the settings; all ranks of one setting in the kinds that are few. */
+static void mutate(const setting *how, const tiny_options *options, int32_t rank, uint32_t kinds) {
+    bench b;
+    weft_error err = WEFT_ERROR_INIT;
+    memset(&b, 0, sizeof b);
+    set_up(&b.ranks, how, options);
+    b.rank = rank;
+    ck_assert_msg(team_check(&b.ranks, &b.coverage, &err) == WEFT_OK, "%s", err.text);
+    b.expected = play_team(&b.ranks);
+    ck_assert(!b.expected.stuck && b.expected.torn == 0);
+    each_mutant(b.ranks.programs[rank], &b.ranks.job.spec.view, kinds, judge, &b);
+    print_counts(&b, how);
+    for (int i = 0; i < N_MUTATIONS; i++)
+        if (kinds & 1u << i) ck_assert_int_gt(b.counts[i].refused, 0);
+    team_free(&b.ranks);
+    fflush(stdout);
+}
+
+START_TEST(every_mutant_of_one_rank_is_refused_or_comes_to_the_same) {
+    const setting *how = &settings[_i];
+    const uint32_t few = 1u << MUTATION_DELETION | 1u << MUTATION_SWAP | 1u << MUTATION_OPERAND;
+    const uint32_t all = few | 1u << MUTATION_DUPLICATION | 1u << MUTATION_MOVE;
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN,
+                                  .reduce = _i % 3 == 0 || how->two_hops ? WEFT_REDUCE_TREE : WEFT_REDUCE_ORDERED,
+                                  .leaves = 2,
+                                  .frozen = _i % 4 == 1 ? 2 : 0,
+                                  .tied = true,
+                                  .checkpointing = _i % 2 != 0,
+                                  .prefetch = _i % 3};
+    const tiny_options evaluate = {.mode = WEFT_MODE_EVALUATE, .leaves = 1, .tied = true, .prefetch = _i % 3};
+    for (int32_t rank = 0; rank < how->world; rank++) {
+        mutate(how, &options, rank, rank == _i % how->world ? all : few);
+        mutate(how, &evaluate, rank, few);
+    }
+}
+END_TEST
+
+/* ---- what play.h sees ---- */
+
+START_TEST(the_play_sees_what_the_checker_is_there_for) {
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .tied = true};
+    team ranks;
+    outcome expected, found;
+    weft_program *program = NULL;
+    set_up(&ranks, &settings[2], &options);
+    expected = play_team(&ranks);
+    program = ranks.programs[1];
+    /* a sum in another order */
+    for (int32_t i = 0; i < program->n_events; i++)
+        if (program->events[i].leaf >= 0) program->events[i].leaf = 4 - program->events[i].leaf;
+    found = play_team(&ranks);
+    ck_assert(found.parameters != expected.parameters);
+    team_free(&ranks);
+    /* a WAIT that is missing */
+    set_up(&ranks, &settings[2], &options);
+    program = ranks.programs[1];
+    for (int32_t i = program->n_events - 1; program->n_events > 0; i--)
+        if (program->events[i].kind == WEFT_EVENT_WAIT) {
+            remove_event(program, i);
+            break;
+        }
+    found = play_team(&ranks);
+    ck_assert(found.parameters != expected.parameters || found.torn > 0);
+    /* an exchange that one rank leaves out */
+    remove_event(program, find_event(program, WEFT_EVENT_NORM, -1, -1, -1));
+    ck_assert(play_team(&ranks).stuck);
+    team_free(&ranks);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("ranks");
+    TCase *valid = tcase_create("valid"), *mutants = tcase_create("mutants");
+    tcase_set_timeout(valid, 600);
+    tcase_set_timeout(mutants, 600);
+    tcase_add_loop_test(valid, programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does, 0, N_SETTINGS);
+    tcase_add_test(valid, the_play_sees_what_the_checker_is_there_for);
+    tcase_add_loop_test(mutants, every_mutant_of_one_rank_is_refused_or_comes_to_the_same, 0, N_SETTINGS);
+    suite_add_tcase(suite, valid);
+    suite_add_tcase(suite, mutants);
+    return run_suite(suite);
+}
