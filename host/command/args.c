@@ -42,6 +42,10 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
     char word[64], meant[96];
     weft_nearest near = {word, "", 0};
     (void)snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
+    if (strcmp(word, "ranks") == 0) {
+        (void)weft_error_set(err, WEFT_E_USER, "%s runs on one rank; train and plan take --ranks", command->name);
+        return false;
+    }
     for (size_t i = 0; i < count_flags(command); i++) {
         weft_nearest_offer(&near, command->flags[i].name, strlen(command->flags[i].name));
     }

@@ -1,6 +1,7 @@
 /* host/command/plan.c: `weft plan`: what a run will take and do, before it runs. */
 #include "command/cli.h"
 
+#include "launch/ranks.h"
 #include "report/summary.h"
 #include "report/units.h"
 #include "report/wrapping.h"
@@ -10,6 +11,7 @@
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
+    {"ranks", "N", false, "Plan for N ranks, of which this process is none."},
     {"print-program", NULL, false, "Print every event of the step program with its buffers."},
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in."},
     {NULL, NULL, false, NULL},
@@ -173,7 +175,11 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     const char *const *overrides = weft_args_overrides(args, &n);
     weft_session *session = NULL;
     weft_wrapped wrapped = {0};
-    weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
+    int64_t asked = 0;
+    weft_status status = WEFT_OK;
+    if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err)) return WEFT_EXIT_USAGE;
+    weft_ranks_want(WEFT_RANKS_PLANNED, (int32_t)asked);
+    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
     if (status == WEFT_OK)
         status = weft_wrapped_make(&wrapped, session->engine->declared, session->engine->layout, err);
     if (status == WEFT_OK && weft_args_has(args, "json"))

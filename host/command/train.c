@@ -1,22 +1,56 @@
 /* host/command/train.c: `weft train`. */
 #include "command/cli.h"
 
+#include "launch/start.h"
 #include "plugin/services.h"
+#include "train/names.h"
 #include "train/trainer.h"
 
 static const weft_flag flags[] = {
     {"resume", "inexact", true,
      "Go on from the newest valid checkpoint in [run] out; =inexact accepts what differs, and says so."},
     {"overwrite", NULL, false, "Remove what a run left in [run] out, and start anew."},
+    {"ranks", "N", false, "Train on N ranks: start them on this machine, or check that a launcher started as many."},
     {"quiet", NULL, false, "Print warnings and errors only."},
     {NULL, NULL, false, NULL},
 };
+
+/* This process starts the ranks; they have said what there is to say. */
+static weft_exit start_ranks(const weft_ranks *ranks, weft_error *err) {
+    const int32_t n = ranks->world.size;
+    int ended = 0;
+    if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
+    if (weft_ranks_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
+    if (ended == WEFT_EXIT_STOPPED) {
+        (void)weft_error_set(err, WEFT_E_STOPPED, "the %d ranks were stopped by a signal: --resume goes on", (int)n);
+        return WEFT_EXIT_STOPPED;
+    }
+    (void)weft_error_set(err, WEFT_E_PEER, "the %d ranks ended with status %d; what they said stands above", (int)n,
+                         ended);
+    return WEFT_EXIT_FAILED;
+}
+
+/* True: this process is a rank, or alone. False: it is neither, and *status is its result. */
+static bool is_rank(const weft_args *args, int64_t asked, weft_exit *status, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    weft_ranks ranks;
+    weft_ranks_want(WEFT_RANKS_TRAINED, (int32_t)asked);
+    if (asked < 2) return true; /* the run finds its world by itself */
+    *status = weft_exit_from(weft_run_ranks(&ranks, weft_args_config(args), overrides, n, err));
+    if (*status != WEFT_EXIT_DONE) return false;
+    if (ranks.must_launch) *status = start_ranks(&ranks, err);
+    return !ranks.must_launch;
+}
 
 static weft_exit run_train(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     const char *kind = weft_args_value(args, "resume");
     weft_train_options options = {.quiet = weft_args_has(args, "quiet")};
+    weft_exit status = WEFT_EXIT_DONE;
+    int64_t asked = 0;
     if (weft_args_has(args, "resume") && weft_args_has(args, "overwrite")) {
         (void)weft_error_set(err, WEFT_E_USER,
                              "--resume goes on with a run and --overwrite removes it: give one of them");
@@ -26,10 +60,12 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
         (void)weft_error_set(err, WEFT_E_USER, "--resume=%s: only --resume and --resume=inexact exist", kind);
         return WEFT_EXIT_USAGE;
     }
+    if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err)) return WEFT_EXIT_USAGE;
     if (weft_args_has(args, "resume")) options.mode = WEFT_OUTPUT_RESUME;
     if (weft_args_has(args, "overwrite")) options.mode = WEFT_OUTPUT_OVERWRITE;
     options.inexact = kind != NULL;
     if (options.quiet) weft_services_log_level(WEFT_LOG_WARN);
+    if (!is_rank(args, asked, &status, err)) return status;
     return weft_exit_from(weft_train(weft_args_config(args), overrides, n, &options, err));
 }
 

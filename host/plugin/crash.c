@@ -34,6 +34,7 @@ static size_t n_files;
 static _Thread_local weft_doing doing;
 static const weft_doing *first; /* the record of the thread that installed the handlers */
 static _Atomic uint64_t current_step;
+static _Atomic int32_t current_rank = -1;
 static unsigned char handler_stack[65536];
 
 /* --- the picture --- */
@@ -103,6 +104,10 @@ uint64_t weft_crash_current_step(void) {
 
 void weft_crash_step(uint64_t step) {
     atomic_store(&current_step, step);
+}
+
+void weft_crash_rank(int32_t rank) {
+    atomic_store(&current_rank, rank);
 }
 
 /* --- in the handler --- */
@@ -191,6 +196,10 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
     put(&out, signal_name(number));
     put(&out, ") ");
     put_place(&out, context);
+    if (atomic_load(&current_rank) >= 0) {
+        put(&out, ", rank ");
+        put_number(&out, (uint64_t)atomic_load(&current_rank));
+    }
     if (atomic_load(&current_step) != 0) {
         put(&out, ", step ");
         put_number(&out, atomic_load(&current_step));

@@ -1,7 +1,7 @@
 /* host/plugin/crash.h: a crash names the file it happened in and what the host was doing.
  *
  *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in optimizer:lion prepare
- *     weft: signal 6 (abort) in libc.so.6, in optimizer:lion prepare (sha256 5d41402abc4b), step 12
+ *     weft: signal 6 (abort) in libc.so.6, in optimizer:lion prepare (sha256 5d41402abc4b), rank 3, step 12
  *
  * Where the crash lies in a library, the plugin that the host had called is the one to ask: the host knows which, and
  * guesses nothing from the stack. The record of what is being done is cheap enough to set before every call into a
@@ -32,6 +32,9 @@ weft_doing weft_crash_current(void);
 /* The optimizer step that runs; 0: none. [main] [hot] */
 void weft_crash_step(uint64_t step);
 uint64_t weft_crash_current_step(void); /* [any-thread] */
+
+/* The rank of this process among several, for the line; -1, as at first: it is alone. [main] */
+void weft_crash_rank(int32_t rank);
 
 /* The loader's: notes a file that was mapped at `address` (any address in it), and takes a new picture of all mapped
  * libraries. [main] */

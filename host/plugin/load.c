@@ -261,6 +261,21 @@ weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path
     return status;
 }
 
+weft_status weft_plugin_file_note(weft_preflight *out, const char *path, weft_error *err) {
+    file_entry *entry = calloc(1, sizeof *entry), *known = NULL;
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (entry == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory to read it.", path);
+    entry->descriptor = -1;
+    status = open_file(entry, &known, path, &why);
+    if (status == WEFT_OK && known == NULL) status = judge_file(entry, NULL, &why);
+    if (status == WEFT_OK) *out = known != NULL ? known->file.note : entry->file.note;
+    if (status != WEFT_OK) (void)weft_error_set(err, status, "%s %s", path, why.text);
+    if (entry->descriptor >= 0) (void)close(entry->descriptor);
+    free(entry);
+    return status;
+}
+
 weft_status weft_plugin_file_choose(const weft_loaded **out, const weft_plugin_file *file, const char *kind,
                                     const char *id, weft_error *err) {
     const weft_loaded *found = NULL;

@@ -24,6 +24,9 @@ typedef struct weft_plugin_file {
  */
 weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path, const char *pins, weft_error *err);
 
+/* What the file's note says, if this host could take it; none of its code runs. Errors as above. [main] */
+weft_status weft_plugin_file_note(weft_preflight *out, const char *path, weft_error *err);
+
 /* The plugin of the file that is meant: by kind and id, or, where id is NULL, the only one of its kind. [main] */
 weft_status weft_plugin_file_choose(const weft_loaded **out, const weft_plugin_file *file, const char *kind,
                                     const char *id, weft_error *err);

@@ -49,6 +49,21 @@ void weft_plugins_destroy(weft_plugins *self);
 weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const char *kind, const char *name,
                              weft_error *err);
 
+/* A plugin file of a kind as its note describes it: none of its code has run. */
+typedef struct weft_noted {
+    char id[64];      /* of its name, weft-<kind>-<id>.so */
+    char path[4096];  /* as it was found */
+    char launch[512]; /* of the note (weft/comm.h); "": none */
+    char launched[512];
+    char reason[1024]; /* why this host cannot take it; "": it can */
+} weft_noted;
+
+/* All files of the kind that a search would find, in its order. *out is the caller's to free. */
+weft_status weft_plugins_noted(const weft_plugins *self, weft_noted **out, size_t *n, const char *kind,
+                               weft_error *err);
+/* The file at a path. */
+void weft_plugin_noted(weft_noted *out, const char *id, const char *path);
+
 /* What weft_plugins_get has given so far, in order, each once; NULL past the end. For the checkpoint's manifest. */
 const weft_loaded *weft_plugins_at(const weft_plugins *self, size_t i);
 

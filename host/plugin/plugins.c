@@ -67,6 +67,71 @@ int weft_plugin_kind_known(const char *kind) {
     return weft_kind_interface(kind) >= 0;
 }
 
+/* --- what files there are --- */
+
+typedef struct collection {
+    const char *kind;
+    weft_noted *all;
+    size_t n;
+    weft_status status;
+} collection;
+
+void weft_plugin_noted(weft_noted *out, const char *id, const char *path) {
+    weft_preflight *note = calloc(1, sizeof *note);
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = WEFT_E_MEMORY;
+    memset(out, 0, sizeof *out);
+    (void)snprintf(out->id, sizeof out->id, "%s", id);
+    (void)snprintf(out->path, sizeof out->path, "%s", path);
+    if (note != NULL) status = weft_plugin_file_note(note, path, &why);
+    if (status == WEFT_OK) {
+        (void)snprintf(out->launch, sizeof out->launch, "%s", note->launch);
+        (void)snprintf(out->launched, sizeof out->launched, "%s", note->launched);
+    } else {
+        (void)snprintf(out->reason, sizeof out->reason, "%.1000s", note == NULL ? "no memory" : why.text);
+    }
+    free(note);
+}
+
+/* A file of a later directory that has the name of an earlier one's is never found. */
+static void collect(void *context, const char *path) {
+    collection *self = context;
+    const char *name = strrchr(path, '/') + 1;
+    char prefix[64], id[64];
+    weft_noted *grown = NULL;
+    size_t i, n;
+    (void)snprintf(prefix, sizeof prefix, "weft-%s-", self->kind);
+    n = strlen(prefix);
+    if (strncmp(name, prefix, n) != 0 || strlen(name) - n - 3 >= sizeof id) return;
+    (void)snprintf(id, sizeof id, "%.*s", (int)(strlen(name) - n - 3), name + n);
+    for (i = 0; i < self->n; i++)
+        if (strcmp(self->all[i].id, id) == 0) return;
+    grown = realloc(self->all, (self->n + 1) * sizeof *grown);
+    if (grown == NULL) {
+        self->status = WEFT_E_MEMORY;
+        return;
+    }
+    self->all = grown;
+    weft_plugin_noted(&self->all[self->n++], id, path);
+}
+
+weft_status weft_plugins_noted(const weft_plugins *self, weft_noted **out, size_t *n, const char *kind,
+                               weft_error *err) {
+    collection all = {kind, NULL, 0, WEFT_OK};
+    weft_status status = weft_search_walk(&self->search, collect, &all, err);
+    if (status == WEFT_OK && all.status != WEFT_OK)
+        status = weft_error_set(err, all.status, "no memory for the list of %s plugins.", kind);
+    if (status == WEFT_OK) {
+        *out = all.all;
+        *n = all.n;
+    } else {
+        free(all.all);
+    }
+    return status;
+}
+
+/* --- one plugin --- */
+
 static const weft_loaded *find_request(const weft_plugins *self, const char *kind, const char *name) {
     size_t i;
     for (i = 0; i < self->n_requests; i++) {

@@ -76,10 +76,15 @@ static void services_progress(const weft_host *host, const char *what, double do
     (void)fflush(stderr);
 }
 
+static weft_host_world world = {(uint32_t)sizeof(weft_host_world), 0, 0, 1, 0, 1, 0, 0};
+
+weft_host_world *weft_services_world(void) {
+    return &world;
+}
+
 static const void *services_extension(const weft_host *host, const char *id) {
     (void)host;
-    (void)id;
-    return NULL; /* SDK 1.0 has none */
+    return strcmp(id, WEFT_HOST_WORLD) == 0 ? &world : NULL;
 }
 
 const weft_host *weft_services(void) {

@@ -7,6 +7,9 @@
 /* The table that every plugin receives; valid until the process ends. [any-thread] */
 const weft_host *weft_services(void);
 
+/* What the extension WEFT_HOST_WORLD shows; host/launch/world.h writes it. [main] */
+weft_host_world *weft_services_world(void);
+
 /* Lines above this level are not printed; WEFT_LOG_INFO at first. [main] */
 void weft_services_log_level(int32_t level);
 

@@ -39,7 +39,10 @@ static weft_status create_registry(weft_run *run, weft_error *err) {
 static weft_status get_plugin(weft_run *run, int32_t index, const char *name, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     const char *kind = weft_part_name(index);
-    const weft_status status = weft_plugins_get(run->plugins, &run->parts[index].loaded, kind, name, &why);
+    const char *member = weft_world_get()->comm; /* of the family that `name` is */
+    const bool family = index == WEFT_PART_COMM && member[0] != '\0';
+    const weft_status status =
+        weft_plugins_get(run->plugins, &run->parts[index].loaded, kind, family ? member : name, &why);
     if (status == WEFT_OK) return WEFT_OK;
     (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used: %s", why.text);
     if (err != NULL) err->code = (int32_t)status;
@@ -116,12 +119,40 @@ static weft_status check_pins_used(const weft_run *run, weft_error *err) {
     return WEFT_OK;
 }
 
-weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
+/* Where plugins are, and with them how many ranks there are: nothing of a plugin has run yet. */
+static weft_status find_ranks(weft_run *run, weft_ranks *out, weft_error *err) {
     weft_status status = check_sections(run, err);
     if (status == WEFT_OK) status = weft_settings_declare(run->config, err);
     if (status == WEFT_OK) status = weft_config_unknown(run->config, "plugins", err);
     if (status == WEFT_OK) status = weft_settings_load_plugins(&run->settings.plugins, run->config, err);
     if (status == WEFT_OK) status = create_registry(run, err);
+    if (status == WEFT_OK) status = weft_ranks_find(out, run->config, run->plugins, err);
+    if (out->world.launched_by[0] != '\0') weft_world_set(&out->world); /* a rank that fails says which it is */
+    return status;
+}
+
+weft_status weft_run_ranks(weft_ranks *out, const char *path, const char *const *overrides, size_t n_overrides,
+                           weft_error *err) {
+    weft_run run = {0};
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    status = weft_config_load(&run.config, path, overrides, n_overrides, err);
+    if (status == WEFT_OK) status = find_ranks(&run, out, err);
+    weft_plugins_destroy(run.plugins);
+    weft_config_free(run.config);
+    return status;
+}
+
+weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
+    weft_ranks ranks = {0};
+    weft_status status = find_ranks(run, &ranks, err);
+    if (status == WEFT_OK && ranks.must_launch)
+        status = weft_error_set(err, WEFT_E_HOST, "%d ranks were to be started before the run was opened",
+                                (int)ranks.world.size);
+    if (status == WEFT_OK) {
+        weft_world_set(&ranks.world);
+        if (ranks.why[0] != '\0') weft_log(run->host, WEFT_LOG_INFO, "%s", ranks.why);
+    }
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
     }

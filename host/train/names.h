@@ -5,13 +5,19 @@
 #ifndef WEFT_HOST_TRAIN_NAMES_H
 #define WEFT_HOST_TRAIN_NAMES_H
 
+#include "launch/ranks.h"
 #include "train/run.h"
 
 /* Whether the part is in the file, or needed without it. */
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs);
 
-/* Makes the registry, loads the plugin of each part that the run wants, and refuses every name that none of them and no
- * table of the host declares. */
+/* How many ranks the configuration and the command line come to; what the command wants is known by weft_ranks_want.
+ * path: the INI file. No plugin's code runs. */
+weft_status weft_run_ranks(weft_ranks *out, const char *path, const char *const *overrides, size_t n_overrides,
+                           weft_error *err);
+
+/* Makes the registry, joins the world of ranks, loads the plugin of each part that the run wants, and refuses every
+ * name that none of them and no table of the host declares. */
 weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* host/train/run.c: see run.h. */
 #include "train/run.h"
 
+#include "launch/ranks.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
@@ -24,6 +25,8 @@ const char *weft_part_name(int32_t part) {
 }
 
 const char *weft_part_fallback(int32_t part) {
+    const weft_world *world = weft_world_get();
+    if (part == WEFT_PART_COMM && world->size > 1 && !world->is_planned) return WEFT_RANKS_FAMILY;
     return parts[part].fallback;
 }
 
@@ -37,7 +40,7 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     const weft_plugin *plugin = NULL;
     weft_plugin_call call;
     weft_part *part = &run->parts[index];
-    weft_status status = weft_config_plugin(run->config, &name, parts[index].kind, parts[index].fallback, err);
+    weft_status status = weft_config_plugin(run->config, &name, parts[index].kind, weft_part_fallback(index), err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
     part->config = calloc(1, (size_t)plugin->config_size + 1);

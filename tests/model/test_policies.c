@@ -90,10 +90,10 @@ END_TEST
 
 START_TEST(a_class_that_is_not_there_is_refused_with_those_that_are) {
     const char *const asked[] = {"LlamaDecodeLayer", "layer,LlamaMPL", ""};
-    const char *const says[] = {"classes has 'LlamaDecodeLayer', which is no class of this model and no part of one. The "
-                                "nearest is LlamaDecoderLayer; the classes are: LlamaForCausalLM, LlamaModel, ",
-                                "'LlamaMPL', which is no class of this model and no part of one. The nearest is LlamaMLP",
-                                "classes is empty"};
+    const char *const says[] = {
+        "classes has 'LlamaDecodeLayer', which is no class of this model and no part of one. The "
+        "nearest is LlamaDecoderLayer; the classes are: LlamaForCausalLM, LlamaModel, ",
+        "'LlamaMPL', which is no class of this model and no part of one. The nearest is LlamaMLP", "classes is empty"};
     for (int i = 0; i < 3; i++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_layout *layout = NULL;
@@ -118,7 +118,8 @@ START_TEST(size_packs_what_follows_one_another) {
     ck_assert_str_eq(units_of_size(all - 1), "model.embed_tokens..model.layers model.norm ");
     ck_assert_str_eq(units_of_size(2 * block),
                      "model.embed_tokens..model.layers.0 model.layers.1..model.layers.2 model.norm ");
-    ck_assert_str_eq(units_of_size(block), "model.embed_tokens model.layers.0 model.layers.1 model.layers.2 model.norm ");
+    ck_assert_str_eq(units_of_size(block),
+                     "model.embed_tokens model.layers.0 model.layers.1 model.layers.2 model.norm ");
 }
 END_TEST
 

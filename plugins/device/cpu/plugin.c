@@ -8,12 +8,16 @@
 
 #define CPU_KEYS(K)                                                                                                    \
     K(I64, threads, "auto", "[1,1024] | auto", "threads", 0,                                                           \
-      "Threads of a kernel; auto: the processors that this process may run on. Results do not depend on it.")
+      "Threads of a kernel; auto: the processors that this process may run on, divided among this machine's ranks. "   \
+      "Results do not depend on it.")
 WEFT_KEYS(cpu_config, CPU_KEYS)
 
-/* Processors that the process may run on; a machine with more than CPU_SETSIZE of them counts as that many. */
-static int available_threads(void) {
+/* This rank's share of the processors; where the host does not know it, all that the process may run on. A machine
+ * with more than CPU_SETSIZE of them counts as that many. */
+static int available_threads(const weft_host *host) {
+    const weft_host_world *world = (const weft_host_world *)host->extension(host, WEFT_HOST_WORLD);
     cpu_set_t set;
+    if (world != NULL && world->processors > 0) return world->processors;
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
     return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
@@ -66,7 +70,7 @@ static weft_status create(weft_device **out, const weft_host *host, const void *
     if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for itself.");
     memset(d, 0, sizeof *d);
     d->host = host;
-    d->threads = keys->threads == WEFT_AUTO_I64 ? available_threads() : (int)keys->threads;
+    d->threads = keys->threads == WEFT_AUTO_I64 ? available_threads(host) : (int)keys->threads;
     read_name(d->name, sizeof d->name);
     choose_isa(d);
     *out = d;

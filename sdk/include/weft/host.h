@@ -46,6 +46,19 @@ struct weft_host {
     const void *(*extension)(const weft_host *host, const char *id);
 };
 
+/* The extension WEFT_HOST_WORLD: this process among those that train together. A rank that was not started by `--ranks`
+ * is told its local places by the communicator, so a device may count on them in `create`, and an entry function may
+ * not. */
+#define WEFT_HOST_WORLD "weft.host.world/1"
+typedef struct weft_host_world {
+    uint32_t struct_size;
+    uint32_t flags;
+    int32_t rank, size;             /* 0 and 1: alone */
+    int32_t local_rank, local_size; /* among the ranks of this machine */
+    int32_t processors;             /* of this machine that are this rank's share; 0: not known */
+    int32_t reserved;
+} weft_host_world;
+
 /* printf onto the host's log. [any-thread] */
 static inline void weft_log(const weft_host *host, int32_t level, const char *format, ...) WEFT_PRINTF(3, 4);
 static inline void weft_log(const weft_host *host, int32_t level, const char *format, ...) {

@@ -2,8 +2,8 @@
  *
  * A wrap policy sees the module tree and the parameters, and puts each parameter into a unit: the set that is gathered,
  * reduced and released in one go. It answers parameter by parameter and not module by module, so that a unit may be two
- * layers, half of one, or whatever shares a size. A parameter that nobody wants a unit for belongs to the root unit, and
- * that is said, too: one that is left out, and one that is claimed twice, are errors with the parameter's name.
+ * layers, half of one, or whatever shares a size. A parameter that nobody wants a unit for belongs to the root unit,
+ * which is said, too: one that is left out, and one that is claimed twice, are errors with the parameter's name.
  *
  * Each block a unit, and the rest the root:
  *
@@ -14,8 +14,8 @@
  *     wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
  *     return WEFT_OK;
  *
- * Where units may lie in one another, walk the modules from the last to the first: children come after their parents, so
- * the deepest takes its parameters before the outer one takes the rest.
+ * Where units may lie in one another, walk the modules from the last to the first: children come after their parents,
+ * so the deepest takes its parameters before the outer one takes the rest.
  *
  * A policy is pure: the same job gives the same units, on every rank and in every run. It never decides who holds a
  * unit, which is the strategy's, and it changes no bit of a result. Trained and frozen parameters and those of several

@@ -1,0 +1,40 @@
+/* host/launch/ranks.h: how many ranks there are, and by which communicator, before any plugin runs.
+ *
+ * The notes of the communicators say how each one's ranks are started and by which variables a process knows that it is
+ * one. `[comm] plugin = mpi` names a family: it stands for the one of mpi-* whose variables are there, or else for the
+ * first whose launcher is. */
+#ifndef WEFT_HOST_LAUNCH_RANKS_H
+#define WEFT_HOST_LAUNCH_RANKS_H
+
+#include "config/config.h"
+#include "launch/world.h"
+#include "plugin/plugin.h"
+
+#define WEFT_RANKS_FAMILY "mpi" /* what several ranks use where nothing is said */
+
+/* Set for a launcher that this program starts: "N/P", N ranks and the processors that they divide. */
+#define WEFT_STARTED "WEFT_STARTED_RANKS"
+
+/* Processors that this process may run on. */
+int32_t weft_world_allowed(void);
+
+typedef enum weft_ranks_use {
+    WEFT_RANKS_NONE = 0,    /* a command of one rank */
+    WEFT_RANKS_PLANNED = 1, /* --ranks is a number to plan for */
+    WEFT_RANKS_TRAINED = 2  /* --ranks is the world to be in */
+} weft_ranks_use;
+
+/* What the command that runs wants; NONE and 0 at first. asked: of --ranks; 0: not given. [main] */
+void weft_ranks_want(weft_ranks_use use, int32_t asked);
+
+typedef struct weft_ranks {
+    weft_world world;
+    bool must_launch;       /* this process starts the ranks and is none of them: world.size of them, with `launch` */
+    char launch[512];       /* "/usr/bin/mpiexec -n {ranks}" */
+    char why[512];          /* which communicator, why, and why others not; "": there was nothing to choose */
+} weft_ranks;
+
+/* config: with its keys of [comm] unread. */
+weft_status weft_ranks_find(weft_ranks *out, weft_config *config, const weft_plugins *plugins, weft_error *err);
+
+#endif

@@ -1,0 +1,219 @@
+/* host/launch/start.c: see start.h. */
+#include "launch/start.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORDS_MAX = 4096, PROCESSES_MAX = 8192 };
+
+/* ---- the command ---- */
+
+typedef struct command {
+    char launch[1024];  /* with the number in it, cut into words */
+    char program[PATH_MAX];
+    char *arguments;    /* of this process, one text behind the other */
+    char *words[WORDS_MAX];
+    size_t n;
+} command;
+
+static weft_status add_word(command *self, char *word, weft_error *err) {
+    if (self->n + 1 >= WORDS_MAX)
+        return weft_error_set(err, WEFT_E_USER, "more than %d words are too many for a launcher", WORDS_MAX);
+    self->words[self->n++] = word;
+    self->words[self->n] = NULL;
+    return WEFT_OK;
+}
+
+/* "/usr/bin/mpiexec -n {ranks}": the number, then the words. */
+static weft_status add_launch(command *self, const weft_ranks *ranks, weft_error *err) {
+    const char *place = strstr(ranks->launch, "{ranks}");
+    char *rest = NULL;
+    weft_status status = WEFT_OK;
+    (void)snprintf(self->launch, sizeof self->launch, "%.*s%d%s", (int)(place - ranks->launch), ranks->launch,
+                   (int)ranks->world.size, place + strlen("{ranks}"));
+    for (char *word = strtok_r(self->launch, " ", &rest); word != NULL && status == WEFT_OK;
+         word = strtok_r(NULL, " ", &rest))
+        status = add_word(self, word, err);
+    return status;
+}
+
+/* All of a file of /proc, with a 0 behind it; the caller frees. NULL: it cannot be read. */
+static char *read_all(const char *path, size_t *n) {
+    FILE *file = fopen(path, "re");
+    char *text = NULL;
+    size_t room = 0, got = 0;
+    *n = 0;
+    while (file != NULL) {
+        char *grown = realloc(text, room + 4096 + 1);
+        if (grown == NULL) break;
+        text = grown;
+        room += 4096;
+        got = fread(text + *n, 1, room - *n, file);
+        *n += got;
+        if (got == 0) break;
+    }
+    if (text != NULL) text[*n] = '\0';
+    if (file != NULL) (void)fclose(file);
+    return text;
+}
+
+/* The program by its absolute path and the words behind its name as they were given. */
+static weft_status add_program(command *self, weft_error *err) {
+    const ssize_t length = readlink("/proc/self/exe", self->program, sizeof self->program - 1);
+    size_t n = 0;
+    weft_status status = WEFT_OK;
+    self->arguments = read_all("/proc/self/cmdline", &n);
+    if (length < 1 || self->arguments == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "/proc/self does not say how this program was called");
+    self->program[length] = '\0';
+    status = add_word(self, self->program, err);
+    for (size_t at = strlen(self->arguments) + 1; at < n && status == WEFT_OK; at += strlen(self->arguments + at) + 1)
+        status = add_word(self, self->arguments + at, err);
+    return status;
+}
+
+/* ---- the ranks ---- */
+
+typedef struct process {
+    pid_t pid, parent;
+} process;
+
+/* The parent's number stands behind the name, which is in parentheses and may hold any. */
+static pid_t parent_of(pid_t pid) {
+    char path[64];
+    size_t n = 0;
+    char *text = NULL, *at = NULL;
+    long parent = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    text = read_all(path, &n);
+    at = text == NULL ? NULL : strrchr(text, ')');
+    if (at != NULL && strlen(at) > 4) parent = strtol(at + 3, NULL, 10);
+    free(text);
+    return (pid_t)parent;
+}
+
+static size_t list_processes(process *all, size_t most) {
+    DIR *directory = opendir("/proc");
+    const struct dirent *entry = NULL;
+    size_t n = 0;
+    while (directory != NULL && n < most && (entry = readdir(directory)) != NULL) {
+        const long pid = strtol(entry->d_name, NULL, 10);
+        if (pid <= 0) continue;
+        all[n].pid = (pid_t)pid;
+        all[n++].parent = parent_of((pid_t)pid);
+    }
+    if (directory != NULL) (void)closedir(directory);
+    return n;
+}
+
+static bool is_below(const process *all, size_t n, pid_t pid, pid_t ancestor) {
+    for (size_t depth = 0; depth < n && pid > 1; depth++) {
+        size_t i = 0;
+        if (pid == ancestor) return true;
+        while (i < n && all[i].pid != pid) i++;
+        if (i == n) return false;
+        pid = all[i].parent;
+    }
+    return false;
+}
+
+static bool runs_this_program(pid_t pid) {
+    struct stat ours, theirs;
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    return stat("/proc/self/exe", &ours) == 0 && stat(path, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
+           ours.st_ino == theirs.st_ino;
+}
+
+/* To every rank below the launcher; before there is one, to the launcher. */
+static void tell_ranks(pid_t launcher, int number) {
+    process *all = calloc(PROCESSES_MAX, sizeof *all);
+    const size_t n = all == NULL ? 0 : list_processes(all, PROCESSES_MAX);
+    size_t told = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_below(all, n, all[i].pid, launcher) || !runs_this_program(all[i].pid)) continue;
+        told += kill(all[i].pid, number) == 0;
+    }
+    if (told == 0) (void)kill(launcher, number);
+    free(all);
+}
+
+/* ---- the launcher ---- */
+
+/* In the child: a group of its own, so that a terminal's Ctrl-C reaches the parent alone, and no input. */
+static void become_launcher(const command *self, const sigset_t *mask, pid_t parent) {
+    const int input = open("/dev/null", O_RDONLY);
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);
+    if (input >= 0) (void)dup2(input, STDIN_FILENO);
+    if (input > STDERR_FILENO) (void)close(input);
+    (void)sigprocmask(SIG_SETMASK, mask, NULL);
+    (void)execv(self->words[0], self->words);
+    (void)fprintf(stderr, "weft: %s cannot be started: %s\n", self->words[0], strerror(errno));
+    _exit(127);
+}
+
+/* Signals that are blocked here are told on until the launcher has ended. */
+static weft_status wait_for(int *status, pid_t launcher, const sigset_t *signals, weft_error *err) {
+    int ended = 0;
+    for (int told = 0;;) {
+        const int number = sigwaitinfo(signals, NULL);
+        const pid_t done = waitpid(launcher, &ended, WNOHANG);
+        if (done == launcher) break;
+        if (done < 0 && errno != EINTR)
+            return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was lost: %s", strerror(errno));
+        if (number <= 0 || number == SIGCHLD) continue;
+        if (++told < 3) tell_ranks(launcher, number);
+        else (void)kill(launcher, SIGTERM); /* ranks that do not listen */
+    }
+    if (WIFSIGNALED(ended))
+        return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was ended by signal %d (%s)", WTERMSIG(ended),
+                              strsignal(WTERMSIG(ended)));
+    *status = WEXITSTATUS(ended);
+    return WEFT_OK;
+}
+
+static weft_status run(int *status, const command *self, weft_error *err) {
+    sigset_t signals, before;
+    const pid_t parent = getpid();
+    pid_t launcher = -1;
+    weft_status done = WEFT_OK;
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGHUP);
+    (void)sigaddset(&signals, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &signals, &before);
+    launcher = fork();
+    if (launcher == 0) become_launcher(self, &before, parent);
+    if (launcher < 0) done = weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
+    else done = wait_for(status, launcher, &signals, err);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return done;
+}
+
+weft_status weft_ranks_start(int *status, const weft_ranks *ranks, weft_error *err) {
+    command *self = calloc(1, sizeof *self);
+    char started[64];
+    weft_status done = WEFT_OK;
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the launcher's command");
+    (void)snprintf(started, sizeof started, "%d/%d", (int)ranks->world.size, (int)weft_world_allowed());
+    done = add_launch(self, ranks, err);
+    if (done == WEFT_OK) done = add_program(self, err);
+    if (done == WEFT_OK && setenv(WEFT_STARTED, started, 1) != 0)
+        done = weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
+    if (done == WEFT_OK) (void)fflush(NULL);
+    if (done == WEFT_OK) done = run(status, self, err);
+    free(self->arguments);
+    free(self);
+    return done;
+}

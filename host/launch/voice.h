@@ -1,0 +1,11 @@
+/* host/launch/voice.h: each line that a rank prints carries its rank, "[2] weft train: ..."; ranks but 0 print errors
+ * alone. */
+#ifndef WEFT_HOST_LAUNCH_VOICE_H
+#define WEFT_HOST_LAUNCH_VOICE_H
+
+#include <stdint.h>
+
+/* From here on, for stdout and stderr of this process. Once. [main] */
+void weft_voice_set(int32_t rank);
+
+#endif

@@ -1,0 +1,75 @@
+/* host/launch/world.c: see world.h. */
+#include "launch/world.h"
+
+#include "launch/ranks.h"
+#include "launch/voice.h"
+#include "plugin/crash.h"
+#include "plugin/services.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static weft_world current = {.size = 1, .local_size = 1};
+
+const weft_world *weft_world_get(void) {
+    return &current;
+}
+
+int32_t weft_world_allowed(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more processors than a set holds */
+    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* Those that the local ranks divide among them: of the process that started them, or of the machine. */
+static int32_t shared_processors(void) {
+    const char *started = getenv(WEFT_STARTED);
+    const char *at = started == NULL ? NULL : strchr(started, '/');
+    const long n = at != NULL ? strtol(at + 1, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int32_t)n;
+}
+
+/* A launcher that binds its ranks has divided them already: each rank then may run on few enough for all. */
+static int32_t share(int32_t local_size) {
+    const int32_t allowed = weft_world_allowed(), all = shared_processors();
+    if (local_size == 1 || (allowed < all && (int64_t)allowed * local_size <= all)) return allowed;
+    return allowed / local_size > 0 ? allowed / local_size : 1;
+}
+
+static void show(void) {
+    weft_host_world *shown = weft_services_world();
+    shown->rank = current.rank;
+    shown->size = current.size;
+    shown->local_rank = current.local_rank;
+    shown->local_size = current.local_size;
+    shown->processors = share(current.local_size);
+}
+
+void weft_world_set(const weft_world *world) {
+    current = *world;
+    if (current.is_planned) return; /* this process is alone, and computes nothing of it */
+    show();
+    if (current.size == 1) return;
+    weft_crash_rank(current.rank);
+    weft_voice_set(current.rank);
+}
+
+weft_status weft_world_confirm(const weft_comm_info *info, weft_error *err) {
+    if (info->rank != current.rank || info->size != current.size)
+        return weft_error_set(err, WEFT_E_PEER,
+                              "%s says that this is rank %d of %d, and %s says that it is rank %d of %d: start the "
+                              "ranks with the launcher of this communicator",
+                              info->backend, (int)info->rank, (int)info->size,
+                              current.launched_by[0] != '\0' ? current.launched_by : "the command line",
+                              (int)current.rank, (int)current.size);
+    if (info->local_size < 1 || info->local_size > info->size || info->local_rank < 0 ||
+        info->local_rank >= info->local_size)
+        return weft_error_set(err, WEFT_E_PLUGIN, "%s says that this is rank %d of the %d on this machine",
+                              info->backend, (int)info->local_rank, (int)info->local_size);
+    current.local_rank = info->local_rank;
+    current.local_size = info->local_size;
+    show();
+    return WEFT_OK;
+}

@@ -1,0 +1,47 @@
+/* A communicator that has nothing but a note: what starts its ranks, and what tells them so. FAKE_ID, FAKE_LAUNCH and
+ * FAKE_LAUNCHED are given by the compiler's flags. */
+#define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH(FAKE_LAUNCH) WEFT_NOTE_LAUNCHED(FAKE_LAUNCHED)
+#include <weft/comm.h>
+
+WEFT_NO_KEYS(fake_config)
+
+static weft_status fake_create(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,
+                               weft_error *err) {
+    (void)out, (void)host, (void)config, (void)job;
+    return weft_error_set(err, WEFT_E_UNSUPPORTED, "A fake communicator makes no world.");
+}
+static void fake_destroy(weft_comm *comm) {
+    (void)comm;
+}
+static void fake_info(const weft_comm *comm, weft_comm_info *out) {
+    (void)comm, (void)out;
+}
+static weft_status fake_attach(weft_comm *comm, weft_device *device, const weft_device_plugin *kernels,
+                               weft_error *err) {
+    (void)comm, (void)device, (void)kernels, (void)err;
+    return WEFT_OK;
+}
+static weft_status fake_group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n,
+                              weft_error *err) {
+    (void)comm, (void)out, (void)ranks, (void)n, (void)err;
+    return WEFT_OK;
+}
+static weft_status fake_exchange(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    (void)comm, (void)out, (void)what, (void)err;
+    return WEFT_OK;
+}
+static int32_t fake_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    (void)comm, (void)handle, (void)err;
+    return 1;
+}
+static weft_status fake_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    (void)comm, (void)handle, (void)err;
+    return WEFT_OK;
+}
+
+static const weft_comm_plugin fake_table = {
+    (uint32_t)sizeof(weft_comm_plugin), 0, fake_create, fake_destroy, fake_info, fake_attach, fake_group,
+    fake_exchange, fake_exchange, fake_exchange, fake_exchange, fake_exchange, fake_exchange, fake_exchange,
+    fake_exchange, fake_test, fake_wait, NULL, NULL};
+
+WEFT_PLUGIN(comm, 1, FAKE_ID, "0.1.0", "A note.", fake_config, NULL, fake_table)

@@ -1,0 +1,121 @@
+#!/bin/sh
+# `weft train run.ini --ranks N` as a user types it, with a communicator that is a note alone and a launcher of a few
+# lines; and with each MPI that this build has. Strategy single refuses several ranks, which shows that they were there.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+weft=$WEFT_BUILD/weft
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT INT TERM
+cd "$dir"
+
+fail() {
+    echo "FAILED: $1" >&2
+    cat out.txt err.txt >&2
+    exit 1
+}
+gives() { # gives STATUS command...: its output is in out.txt and err.txt
+    wanted=$1 status=0
+    shift
+    "$@" >out.txt 2>err.txt || status=$?
+    [ "$status" = "$wanted" ] || fail "exit status $status, expected $wanted: $*"
+}
+says() { # says TEXT: a line of stderr is that text
+    grep -qxF -- "$1" err.txt || fail "nobody says \"$1\""
+}
+lines() { # lines N of stderr
+    [ "$(wc -l <err.txt)" = "$1" ] || fail "$(wc -l <err.txt) lines were said, expected $1"
+}
+
+mkdir plugins model
+cp "$WEFT_SOURCE/tests/launch/launcher.sh" launcher
+chmod +x launcher
+"${CC:-cc}" -std=c11 -fPIC -shared -fvisibility=hidden -I"$WEFT_SOURCE/sdk/include" \
+    -Wl,--version-script="$WEFT_SOURCE/sdk/cmake/weft-plugin.map" '-DFAKE_ID="mpi-fake"' \
+    "-DFAKE_LAUNCH=\"$dir/launcher -n {ranks}\"" '-DFAKE_LAUNCHED="FAKE_RANK FAKE_SIZE"' \
+    "$WEFT_SOURCE/tests/launch/fake.c" -o plugins/weft-comm-mpi-fake.so
+export WEFT_PLUGIN_PATH="$dir/plugins"
+cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json model/
+cat >model/config.json <<'JSON'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 56,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
+ "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true,
+ "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
+JSON
+head -n 40 "$WEFT_SOURCE/configs/chess/train.txt" >games.txt
+cat >run.ini <<'INI'
+[run]
+out = one
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[data]
+plugin     = text
+path       = games.txt
+document   = line
+context    = 64
+[train]
+steps        = 2
+global_batch = 4
+micro_batch  = 2
+[strategy]
+plugin = single
+INI
+refusal() { # refusal N
+    echo "strategy single runs on one rank, and this job has $1: start one process, or choose a strategy that spreads a model over ranks"
+}
+
+# ---- started here
+gives 1 "$weft" train run.ini --ranks 3
+grep -q "^weft: \[comm\] plugin = mpi is mpi-fake: its launcher is there" err.txt || fail "the choice is not explained"
+for rank in 0 1 2; do says "[$rank] weft train: $(refusal 3)"; done
+says "weft train: the 3 ranks ended with status 1; what they said stands above"
+lines 5
+gives 1 "$weft" train run.ini --ranks 2 --quiet
+lines 3
+gives 1 "$weft" train run.ini --ranks=2 comm.plugin=mpi-fake # nothing is chosen
+lines 3
+gives 1 "$weft" train run.ini --ranks 2 comm.plugin="$dir/plugins/weft-comm-mpi-fake.so"
+says "[1] weft train: $(refusal 2)"
+echo "ranks are started"
+
+# ---- started by a launcher
+gives 1 ./launcher -n 2 "$weft" train run.ini
+says "[0] weft: [comm] plugin = mpi is mpi-fake: its launcher set FAKE_RANK"
+says "[0] weft train: $(refusal 2)"
+says "[1] weft train: $(refusal 2)"
+lines 3
+gives 1 ./launcher -n 2 "$weft" train run.ini --ranks 3
+says "[1] weft train: --ranks asks for 3, and the launcher started 2 (FAKE_SIZE): give both the same number"
+gives 1 ./launcher -n 2 "$weft" train run.ini --ranks 2 comm.plugin=self
+grep -q "self cannot join the 2 ranks that the launcher of mpi-fake started" err.txt || fail "another communicator"
+gives 1 ./launcher -n 2 "$weft" eval run.ini
+grep -q "^\[1\] weft eval: this command runs on one rank, and it is rank 1 of the 2" err.txt || fail "eval of two"
+echo "launched ranks find themselves"
+
+# ---- one rank, and no rank
+gives 0 "$weft" train run.ini --ranks 1
+gives 0 ./launcher -n 1 "$weft" train run.ini run.out=two
+cmp one/model/model.safetensors two/model/model.safetensors
+gives 1 "$weft" train run.ini run.out=three --ranks 2 comm.plugin=self
+grep -q "\[comm\] plugin = self is a world of one rank, and --ranks asks for 2" err.txt || fail "self of two"
+gives 2 "$weft" train run.ini run.out=three --ranks 0
+gives 2 "$weft" eval run.ini --ranks 2
+grep -q "eval runs on one rank; train and plan take --ranks" err.txt || fail "eval --ranks"
+gives 0 "$weft" plan run.ini --ranks 1
+gives 1 "$weft" plan run.ini --ranks 64 # no process is started for it
+says "weft plan: $(refusal 64)"
+lines 1
+[ ! -e three ] || fail "a run that could not begin left something"
+echo "one rank runs alone"
+
+# ---- with MPI
+for id in mpich openmpi; do
+    if [ ! -e "$WEFT_BUILD/plugins/weft-comm-mpi-$id.so" ]; then
+        echo "skipped: this build has no communicator mpi-$id"
+        continue
+    fi
+    gives 1 "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id
+    for rank in 0 1; do says "[$rank] weft train: $(refusal 2)"; done
+    echo "ranks are started by the launcher of mpi-$id"
+done

@@ -1,0 +1,251 @@
+/* `--ranks N` as processes: this program is the parent, and through launcher.sh its own ranks. What is tested is what
+ * the user of a terminal sees: lines with their rank, one exit status, and a Ctrl-C that lets all ranks save. */
+#include "fakes.h"
+
+#include "launch/signals.h"
+#include "launch/start.h"
+#include "plugin/crash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SECONDS = 20 }; /* that anything may take */
+
+/* ---- the actors: "act WHAT DIRECTORY N", and where there is a rank, the rank ---- */
+
+static void join_world(void) {
+    const weft_world world = {.rank = atoi(getenv("FAKE_RANK")), .size = atoi(getenv("FAKE_SIZE"))};
+    weft_world sized = world;
+    sized.local_rank = world.rank;
+    sized.local_size = world.size;
+    weft_world_set(&sized);
+}
+
+static void say_ready(const char *directory) {
+    char path[300], text[32];
+    FILE *file = NULL;
+    (void)snprintf(path, sizeof path, "%s/ready.%s", directory, getenv("FAKE_RANK"));
+    file = fopen(path, "w");
+    (void)snprintf(text, sizeof text, "%d", (int)getpid());
+    if (file != NULL) (void)fputs(text, file);
+    if (file != NULL) (void)fclose(file);
+}
+
+static void wait_a_little(void) {
+    const struct timespec time = {0, 5000000};
+    (void)nanosleep(&time, NULL);
+}
+
+static int act_rank(const char *what, const char *directory) {
+    const int rank = atoi(getenv("FAKE_RANK"));
+    join_world();
+    if (strcmp(what, "speak to all") == 0) {
+        (void)printf("a table");
+        (void)printf(" of %s\nand more\n", getenv("FAKE_SIZE"));
+        (void)fprintf(stderr, "weft: a mistake\n");
+        (void)fprintf(stderr, "input %d\n", getchar());
+        return 0;
+    }
+    if (strcmp(what, "crash") == 0) {
+        weft_crash_install();
+        if (rank == 1) (void)raise(SIGABRT);
+        return 0;
+    }
+    if (strcmp(what, "fail") == 0) return rank == 1 ? 3 : 0;
+    if (strcmp(what, "listen") == 0) weft_signals_install();
+    if (strcmp(what, "deaf") == 0) (void)signal(SIGINT, SIG_IGN);
+    say_ready(directory);
+    while (!weft_signals_stop()) wait_a_little();
+    return 75;
+}
+
+static int act_parent(const char *launcher, const char *n) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_ranks ranks = {.must_launch = true};
+    int status = -1;
+    ranks.world.size = atoi(n);
+    (void)snprintf(ranks.launch, sizeof ranks.launch, "%s -n {ranks}", launcher);
+    if (weft_ranks_start(&status, &ranks, &err) == WEFT_OK) return status;
+    (void)fprintf(stderr, "%s\n", err.text);
+    return 99;
+}
+
+/* ---- the test's side ---- */
+
+typedef struct run {
+    pid_t pid;
+    char *log; /* all that was said, on both streams */
+    int status;
+} run;
+
+static void run_begin_by(run *self, const char *launcher, const char *what, int ranks) {
+    char n[16];
+    (void)snprintf(n, sizeof n, "%d", ranks);
+    scratch_make();
+    self->pid = fork();
+    ck_assert_int_ge(self->pid, 0);
+    if (self->pid == 0) {
+        const int out = open(scratch_path("log"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+        (void)dup2(out, STDOUT_FILENO);
+        (void)dup2(out, STDERR_FILENO);
+        (void)execl("/proc/self/exe", "test", "act", what, scratch, n, launcher, (char *)NULL);
+        _exit(98);
+    }
+}
+
+static void run_begin(run *self, const char *what, int ranks) {
+    char launcher[600];
+    (void)snprintf(launcher, sizeof launcher, "%s/tests/launch/launcher.sh", fakes_source());
+    run_begin_by(self, launcher, what, ranks);
+}
+
+static void run_end(run *self) {
+    int ended = 0;
+    ck_assert_int_eq(waitpid(self->pid, &ended, 0), self->pid);
+    self->status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 1000 + WTERMSIG(ended);
+    self->log = read_bytes(scratch_path("log"), NULL);
+    scratch_remove();
+}
+
+/* Until rank r is ready; its process. */
+static pid_t ready(int rank) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "ready.%d", rank);
+    for (int i = 0; i < SECONDS * 200; i++, wait_a_little()) {
+        FILE *file = fopen(scratch_path(name), "r");
+        int pid = 0;
+        const int n = file == NULL ? 0 : fscanf(file, "%d", &pid);
+        if (file != NULL) (void)fclose(file);
+        if (n == 1) return pid;
+    }
+    ck_abort_msg("rank %d is not ready", rank);
+}
+
+static void run_free(run *self) {
+    free(self->log);
+}
+
+/* ---- tests ---- */
+
+START_TEST(lines_carry_their_rank_and_others_than_rank_0_only_say_errors) {
+    run r;
+    run_begin(&r, "speak to all", 3);
+    run_end(&r);
+    ck_assert_int_eq(r.status, 0);
+    ck_assert_ptr_nonnull(strstr(r.log, "[0] a table of 3\n"));
+    ck_assert_ptr_nonnull(strstr(r.log, "[0] and more\n"));
+    ck_assert_ptr_null(strstr(r.log, "[1] a table"));
+    ck_assert_ptr_null(strstr(r.log, "[2] and more"));
+    for (int rank = 0; rank < 3; rank++) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "[%d] weft: a mistake\n", rank);
+        ck_assert_msg(strstr(r.log, line) != NULL, "%s", r.log);
+        (void)snprintf(line, sizeof line, "[%d] input -1\n", rank); /* nothing to read, and nothing to wait for */
+        ck_assert_msg(strstr(r.log, line) != NULL, "%s", r.log);
+    }
+    for (const char *at = r.log; *at != '\0'; at = strchr(at, '\n') + 1) ck_assert_msg(*at == '[', "%s", r.log);
+    run_free(&r);
+}
+END_TEST
+
+START_TEST(the_ranks_status_is_the_parents) {
+    run r;
+    run_begin(&r, "fail", 3);
+    run_end(&r);
+    ck_assert_int_eq(r.status, 3);
+    run_free(&r);
+}
+END_TEST
+
+START_TEST(a_crash_names_the_rank) {
+    run r;
+    run_begin(&r, "crash", 2);
+    run_end(&r);
+    ck_assert_int_eq(r.status, 128 + SIGABRT);
+    ck_assert_msg(strstr(r.log, "weft: signal 6 (abort) in ") != NULL && strstr(r.log, ", rank 1\n") != NULL, "%s",
+                  r.log);
+    run_free(&r);
+}
+END_TEST
+
+/* A single process ends by SIGHUP, too: whoever wants to outlive a terminal says nohup. */
+static const struct {
+    int number, status;
+} signals[] = {{SIGINT, 75}, {SIGTERM, 75}, {SIGHUP, 128 + SIGHUP}};
+
+START_TEST(a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone) {
+    run r;
+    run_begin(&r, "listen", 3);
+    for (int rank = 0; rank < 3; rank++) (void)ready(rank);
+    ck_assert_int_eq(kill(r.pid, signals[_i].number), 0);
+    run_end(&r);
+    ck_assert_int_eq(r.status, signals[_i].status);
+    run_free(&r);
+}
+END_TEST
+
+START_TEST(ranks_that_do_not_listen_end_by_the_third_signal) {
+    run r;
+    pid_t ranks[2];
+    run_begin(&r, "deaf", 2);
+    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(kill(r.pid, SIGINT), 0);
+        for (int k = 0; k < 40; k++) wait_a_little();
+        ck_assert(i == 2 || (kill(ranks[0], 0) == 0 && kill(ranks[1], 0) == 0));
+    }
+    run_end(&r);
+    ck_assert_int_gt(r.status, 128); /* as the launcher tells it */
+    run_free(&r);
+}
+END_TEST
+
+START_TEST(a_parent_that_is_killed_leaves_no_rank_behind) {
+    run r;
+    pid_t ranks[2];
+    int gone = 0;
+    run_begin(&r, "listen", 2);
+    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
+    ck_assert_int_eq(kill(r.pid, SIGKILL), 0);
+    run_end(&r);
+    for (int i = 0; i < SECONDS * 200 && gone < 2; i++, wait_a_little()) {
+        gone = 0;
+        for (int rank = 0; rank < 2; rank++) gone += kill(ranks[rank], 0) != 0 && errno == ESRCH;
+    }
+    ck_assert_int_eq(gone, 2);
+    run_free(&r);
+}
+END_TEST
+
+START_TEST(a_launcher_that_cannot_run_is_named) {
+    run r;
+    run_begin_by(&r, "/nowhere/mpiexec", "listen", 2);
+    run_end(&r);
+    ck_assert_int_eq(r.status, 127);
+    ck_assert_ptr_nonnull(strstr(r.log, "weft: /nowhere/mpiexec cannot be started: No such file or directory"));
+    run_free(&r);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    Suite *suite = NULL;
+    TCase *tests = NULL;
+    if (argc == 6 && strcmp(argv[1], "act") == 0)
+        return getenv("FAKE_RANK") != NULL ? act_rank(argv[2], argv[3]) : act_parent(argv[5], argv[4]);
+    suite = suite_create("start");
+    tests = tcase_create("start");
+    tcase_set_timeout(tests, 3 * SECONDS);
+    tcase_add_test(tests, lines_carry_their_rank_and_others_than_rank_0_only_say_errors);
+    tcase_add_test(tests, the_ranks_status_is_the_parents);
+    tcase_add_test(tests, a_crash_names_the_rank);
+    tcase_add_loop_test(tests, a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone, 0, 3);
+    tcase_add_test(tests, ranks_that_do_not_listen_end_by_the_third_signal);
+    tcase_add_test(tests, a_parent_that_is_killed_leaves_no_rank_behind);
+    tcase_add_test(tests, a_launcher_that_cannot_run_is_named);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
