@@ -208,9 +208,10 @@ static weft_status launch(const search *self, weft_ranks *out, weft_error *err) 
                               "the variables that the communicator knows is set",
                               (int)wanted.asked);
     if (self->named != NULL && strcmp(self->named, "self") == 0)
-        return weft_config_reject(self->config, "comm", "plugin", err,
-                                  "is a world of one rank, and --ranks asks for %d: take it out, or set it to " WEFT_RANKS_FAMILY,
-                                  (int)wanted.asked);
+        return weft_config_reject(
+            self->config, "comm", "plugin", err,
+            "is a world of one rank, and --ranks asks for %d: take it out, or set it to " WEFT_RANKS_FAMILY,
+            (int)wanted.asked);
     by = find_starter(self, why, sizeof why);
     if (by == NULL) return no_starter(self, why, err);
     out->must_launch = true;

@@ -29,9 +29,9 @@ void weft_ranks_want(weft_ranks_use use, int32_t asked);
 
 typedef struct weft_ranks {
     weft_world world;
-    bool must_launch;       /* this process starts the ranks and is none of them: world.size of them, with `launch` */
-    char launch[512];       /* "/usr/bin/mpiexec -n {ranks}" */
-    char why[512];          /* which communicator, why, and why others not; "": there was nothing to choose */
+    bool must_launch; /* this process starts the ranks and is none of them: world.size of them, with `launch` */
+    char launch[512]; /* "/usr/bin/mpiexec -n {ranks}" */
+    char why[512];    /* which communicator, why, and why others not; "": there was nothing to choose */
 } weft_ranks;
 
 /* config: with its keys of [comm] unread. */

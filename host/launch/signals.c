@@ -7,12 +7,17 @@
 
 static volatile sig_atomic_t asked;
 
+enum { ALONE, FIRST, OTHER }; /* of several */
+static volatile sig_atomic_t speaker = ALONE;
+
 /* Only async-signal-safe calls. SA_RESETHAND: the next signal of the same kind finds the default action, which ends the
  * process; the other kind is reset here. */
 static void on_stop(int number) {
-    static const char text[] = "\nweft: stopping after this step and saving; again to stop at once\n";
-    const ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
-    (void)ignored;
+    /* Alone it may follow a line of progress and the ^C of a terminal. */
+    const char *text = speaker == ALONE ? "\nweft: stopping after this step and saving; again to stop at once\n"
+                                        : "[0] weft: stopping after this step and saving; again to stop at once\n";
+    if (speaker != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody is there to read it */
+    }
     asked = 1;
     (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
 }
@@ -25,6 +30,10 @@ void weft_signals_install(void) {
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+}
+
+void weft_signals_rank(int32_t rank) {
+    speaker = rank == 0 ? FIRST : OTHER;
 }
 
 bool weft_signals_stop(void) {

@@ -3,9 +3,12 @@
 #define WEFT_HOST_LAUNCH_SIGNALS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* From here on a first signal only asks. [main] */
 void weft_signals_install(void);
+/* This process is a rank of several: the handler's notice carries the rank, and comes from rank 0 alone. [main] */
+void weft_signals_rank(int32_t rank);
 /* True once one has asked. [any-thread] [hot] */
 bool weft_signals_stop(void);
 

@@ -17,9 +17,9 @@ enum { WORDS_MAX = 4096, PROCESSES_MAX = 8192 };
 /* ---- the command ---- */
 
 typedef struct command {
-    char launch[1024];  /* with the number in it, cut into words */
+    char launch[1024]; /* with the number in it, cut into words */
     char program[PATH_MAX];
-    char *arguments;    /* of this process, one text behind the other */
+    char *arguments; /* of this process, one text behind the other */
     char *words[WORDS_MAX];
     size_t n;
 } command;

@@ -2,6 +2,7 @@
 #include "launch/world.h"
 
 #include "launch/ranks.h"
+#include "launch/signals.h"
 #include "launch/voice.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"
@@ -54,6 +55,7 @@ void weft_world_set(const weft_world *world) {
     if (current.size == 1) return;
     weft_crash_rank(current.rank);
     weft_voice_set(current.rank);
+    weft_signals_rank(current.rank);
 }
 
 weft_status weft_world_confirm(const weft_comm_info *info, weft_error *err) {

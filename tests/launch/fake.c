@@ -39,9 +39,24 @@ static weft_status fake_wait(weft_comm *comm, weft_comm_handle *handle, weft_err
     return WEFT_OK;
 }
 
-static const weft_comm_plugin fake_table = {
-    (uint32_t)sizeof(weft_comm_plugin), 0, fake_create, fake_destroy, fake_info, fake_attach, fake_group,
-    fake_exchange, fake_exchange, fake_exchange, fake_exchange, fake_exchange, fake_exchange, fake_exchange,
-    fake_exchange, fake_test, fake_wait, NULL, NULL};
+static const weft_comm_plugin fake_table = {(uint32_t)sizeof(weft_comm_plugin),
+                                            0,
+                                            fake_create,
+                                            fake_destroy,
+                                            fake_info,
+                                            fake_attach,
+                                            fake_group,
+                                            fake_exchange,
+                                            fake_exchange,
+                                            fake_exchange,
+                                            fake_exchange,
+                                            fake_exchange,
+                                            fake_exchange,
+                                            fake_exchange,
+                                            fake_exchange,
+                                            fake_test,
+                                            fake_wait,
+                                            NULL,
+                                            NULL};
 
 WEFT_PLUGIN(comm, 1, FAKE_ID, "0.1.0", "A note.", fake_config, NULL, fake_table)

@@ -22,9 +22,9 @@ static void build_all(void) {
 }
 
 static void clear_environment(void) {
-    static const char *const names[] = {"AA_RANK", "AA_SIZE", "BB_RANK",      "BB_SIZE",     "CC_RANK",
-                                        "CC_SIZE", "ODD_RANK", "ODD_SIZE", "SHARED_RANK", "BB_STEP_SIZE",
-                                        "AA_STEP_SIZE", WEFT_STARTED};
+    static const char *const names[] = {"AA_RANK",     "AA_SIZE",      "BB_RANK",      "BB_SIZE",
+                                        "CC_RANK",     "CC_SIZE",      "ODD_RANK",     "ODD_SIZE",
+                                        "SHARED_RANK", "BB_STEP_SIZE", "AA_STEP_SIZE", WEFT_STARTED};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) (void)unsetenv(names[i]);
     weft_ranks_want(WEFT_RANKS_NONE, 0);
 }
@@ -112,8 +112,9 @@ START_TEST(a_choice_is_explained) {
     weft_ranks ranks;
     weft_ranks_want(WEFT_RANKS_TRAINED, 2);
     ck_assert_msg(find(&ranks, "", NULL, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_str_eq(ranks.why, "[comm] plugin = mpi is mpi-aa: its launcher is there (mpi-bb: it comes later; mpi-cc: it "
-                                "comes later)");
+    ck_assert_str_eq(ranks.why,
+                     "[comm] plugin = mpi is mpi-aa: its launcher is there (mpi-bb: it comes later; mpi-cc: it "
+                     "comes later)");
     ck_assert_msg(find(&ranks, "BB_RANK=0 BB_SIZE=2", "mpi", &err) == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(ranks.why, "[comm] plugin = mpi is mpi-bb: its launcher set BB_RANK");
     ck_assert_msg(find(&ranks, "BB_RANK=1 BB_SIZE=2", "mpi", &err) == WEFT_OK, "%s", err.text);
@@ -132,21 +133,30 @@ static const struct {
     weft_status status;
     const char *says;
 } refused[] = {
-    {WEFT_RANKS_TRAINED, 4, "", "self", WEFT_E_USER, "[comm] plugin = self is a world of one rank, and --ranks asks for 4"},
-    {WEFT_RANKS_TRAINED, 4, "", "mpi-cc", WEFT_E_USER, "plugin = mpi-cc cannot start ranks (mpi-cc: there is no /nowhere/mpiexec)"},
-    {WEFT_RANKS_TRAINED, 4, "", "nil", WEFT_E_USER, "nil is no communicator and no family of some; there are: broken, mpi-aa"},
+    {WEFT_RANKS_TRAINED, 4, "", "self", WEFT_E_USER,
+     "[comm] plugin = self is a world of one rank, and --ranks asks for 4"},
+    {WEFT_RANKS_TRAINED, 4, "", "mpi-cc", WEFT_E_USER,
+     "plugin = mpi-cc cannot start ranks (mpi-cc: there is no /nowhere/mpiexec)"},
+    {WEFT_RANKS_TRAINED, 4, "", "nil", WEFT_E_USER,
+     "nil is no communicator and no family of some; there are: broken, mpi-aa"},
     {WEFT_RANKS_TRAINED, 4, "", "broken", WEFT_E_USER, "[comm] plugin = broken cannot start ranks (broken: "},
-    {WEFT_RANKS_TRAINED, 4, "AA_RANK=0 AA_SIZE=2", NULL, WEFT_E_PEER, "--ranks asks for 4, and the launcher started 2 (AA_SIZE)"},
-    {WEFT_RANKS_TRAINED, 4, "AA_RANK=0 AA_SIZE=1", NULL, WEFT_E_PEER, "--ranks asks for 4, and the launcher started 1 (AA_SIZE)"},
+    {WEFT_RANKS_TRAINED, 4, "AA_RANK=0 AA_SIZE=2", NULL, WEFT_E_PEER,
+     "--ranks asks for 4, and the launcher started 2 (AA_SIZE)"},
+    {WEFT_RANKS_TRAINED, 4, "AA_RANK=0 AA_SIZE=1", NULL, WEFT_E_PEER,
+     "--ranks asks for 4, and the launcher started 1 (AA_SIZE)"},
     {WEFT_RANKS_TRAINED, 1, "AA_RANK=0 AA_SIZE=2", NULL, WEFT_E_PEER, "--ranks asks for 1, and the launcher started 2"},
-    {WEFT_RANKS_TRAINED, 2, "AA_RANK=0 AA_SIZE=2", "mpi-bb", WEFT_E_USER, "cannot join the 2 ranks that the launcher of mpi-aa started (AA_RANK)"},
+    {WEFT_RANKS_TRAINED, 2, "AA_RANK=0 AA_SIZE=2", "mpi-bb", WEFT_E_USER,
+     "cannot join the 2 ranks that the launcher of mpi-aa started (AA_RANK)"},
     {WEFT_RANKS_TRAINED, 0, "AA_RANK=0 AA_SIZE=2", "self", WEFT_E_USER, "take it out, or set it to mpi-aa"},
     {WEFT_RANKS_TRAINED, 0, "ODD_RANK=0 ODD_SIZE=2", "mpi", WEFT_E_USER, "the launcher of odd-one started"},
-    {WEFT_RANKS_TRAINED, 0, "AA_RANK=2 AA_SIZE=2", NULL, WEFT_E_USER, "AA_RANK=2 and AA_SIZE=2, which is no rank of a world"},
+    {WEFT_RANKS_TRAINED, 0, "AA_RANK=2 AA_SIZE=2", NULL, WEFT_E_USER,
+     "AA_RANK=2 and AA_SIZE=2, which is no rank of a world"},
     {WEFT_RANKS_TRAINED, 0, "AA_RANK=x AA_SIZE=2", NULL, WEFT_E_USER, "AA_RANK=x and AA_SIZE=2"},
     {WEFT_RANKS_TRAINED, 0, "AA_RANK=0 AA_SIZE=", NULL, WEFT_E_USER, "which is no rank of a world"},
-    {WEFT_RANKS_TRAINED, 4, WEFT_STARTED "=4/8", NULL, WEFT_E_SYSTEM, "was started as one of 4 ranks, and its launcher told it no rank"},
-    {WEFT_RANKS_NONE, 0, "AA_RANK=1 AA_SIZE=2", NULL, WEFT_E_USER, "this command runs on one rank, and it is rank 1 of the 2"},
+    {WEFT_RANKS_TRAINED, 4, WEFT_STARTED "=4/8", NULL, WEFT_E_SYSTEM,
+     "was started as one of 4 ranks, and its launcher told it no rank"},
+    {WEFT_RANKS_NONE, 0, "AA_RANK=1 AA_SIZE=2", NULL, WEFT_E_USER,
+     "this command runs on one rank, and it is rank 1 of the 2"},
     {WEFT_RANKS_PLANNED, 2, "AA_RANK=1 AA_SIZE=2", NULL, WEFT_E_USER, "this command runs on one rank"},
 };
 

@@ -173,9 +173,7 @@ START_TEST(a_crash_names_the_rank) {
 END_TEST
 
 /* A single process ends by SIGHUP, too: whoever wants to outlive a terminal says nohup. */
-static const struct {
-    int number, status;
-} signals[] = {{SIGINT, 75}, {SIGTERM, 75}, {SIGHUP, 128 + SIGHUP}};
+static const struct { int number, status; } signals[] = {{SIGINT, 75}, {SIGTERM, 75}, {SIGHUP, 128 + SIGHUP}};
 
 START_TEST(a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone) {
     run r;
@@ -184,6 +182,8 @@ START_TEST(a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone) {
     ck_assert_int_eq(kill(r.pid, signals[_i].number), 0);
     run_end(&r);
     ck_assert_int_eq(r.status, signals[_i].status);
+    if (r.status == 75)
+        ck_assert_str_eq(r.log, "[0] weft: stopping after this step and saving; again to stop at once\n");
     run_free(&r);
 }
 END_TEST
