@@ -178,7 +178,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     int64_t asked = 0;
     weft_status status = WEFT_OK;
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err)) return WEFT_EXIT_USAGE;
-    weft_ranks_want(WEFT_RANKS_PLANNED, (int32_t)asked);
+    weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
     status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
     if (status == WEFT_OK)
         status = weft_wrapped_make(&wrapped, session->engine->declared, session->engine->layout, err);

@@ -16,11 +16,11 @@ static const weft_flag flags[] = {
 };
 
 /* This process starts the ranks; they have said what there is to say. */
-static weft_exit start_ranks(const weft_ranks *ranks, weft_error *err) {
+static weft_exit start_ranks(const weft_launch *ranks, weft_error *err) {
     const int32_t n = ranks->world.size;
     int ended = 0;
     if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
-    if (weft_ranks_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
     if (ended == WEFT_EXIT_STOPPED) {
         (void)weft_error_set(err, WEFT_E_STOPPED, "the %d ranks were stopped by a signal: --resume goes on", (int)n);
@@ -35,8 +35,8 @@ static weft_exit start_ranks(const weft_ranks *ranks, weft_error *err) {
 static bool is_rank(const weft_args *args, int64_t asked, weft_exit *status, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
-    weft_ranks ranks;
-    weft_ranks_want(WEFT_RANKS_TRAINED, (int32_t)asked);
+    weft_launch ranks;
+    weft_launch_want(WEFT_RANKS_TRAINED, (int32_t)asked);
     if (asked < 2) return true; /* the run finds its world by itself */
     *status = weft_exit_from(weft_run_ranks(&ranks, weft_args_config(args), overrides, n, err));
     if (*status != WEFT_EXIT_DONE) return false;

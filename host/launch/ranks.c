@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 static struct {
-    weft_ranks_use use;
+    weft_launch_use use;
     int32_t asked;
 } wanted;
 
-void weft_ranks_want(weft_ranks_use use, int32_t asked) {
+void weft_launch_want(weft_launch_use use, int32_t asked) {
     wanted.use = use;
     wanted.asked = asked;
 }
@@ -173,7 +173,7 @@ static void take_place(weft_world *out, const place *at) {
 }
 
 /* A rank that a launcher started. */
-static weft_status join(const search *self, weft_ranks *out, const place *at, weft_error *err) {
+static weft_status join(const search *self, weft_launch *out, const place *at, weft_error *err) {
     const char *family = family_of(self);
     take_place(&out->world, at);
     if (wanted.use != WEFT_RANKS_TRAINED)
@@ -199,7 +199,7 @@ static weft_status join(const search *self, weft_ranks *out, const place *at, we
 }
 
 /* Ranks that are still to be started. */
-static weft_status launch(const search *self, weft_ranks *out, weft_error *err) {
+static weft_status launch(const search *self, weft_launch *out, weft_error *err) {
     char why[1000] = "";
     const weft_noted *by = NULL;
     if (getenv(WEFT_STARTED) != NULL)
@@ -224,7 +224,7 @@ static weft_status launch(const search *self, weft_ranks *out, weft_error *err) 
 }
 
 /* One rank, with a communicator that was asked for all the same. */
-static weft_status stay_alone(const search *self, weft_ranks *out, weft_error *err) {
+static weft_status stay_alone(const search *self, weft_launch *out, weft_error *err) {
     const char *family = self->named == NULL ? NULL : family_of(self);
     char why[1000] = "";
     const weft_noted *by = family == NULL ? NULL : find_starter(self, why, sizeof why);
@@ -242,7 +242,7 @@ static bool joins_alone(const search *self, const place *at) {
     return wanted.asked > 1 || (self->named != NULL && is_meant(self, at->by));
 }
 
-static weft_status decide(const search *self, weft_ranks *out, weft_error *err) {
+static weft_status decide(const search *self, weft_launch *out, weft_error *err) {
     place at;
     weft_status status = find_place(self, &at, err);
     if (status != WEFT_OK) return status;
@@ -272,7 +272,7 @@ static weft_status add_path(search *self, weft_error *err) {
     return WEFT_OK;
 }
 
-weft_status weft_ranks_find(weft_ranks *out, weft_config *config, const weft_plugins *plugins, weft_error *err) {
+weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_plugins *plugins, weft_error *err) {
     search all = {.config = config};
     weft_status status = read_name(&all, err);
     memset(out, 0, sizeof *out);

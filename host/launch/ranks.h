@@ -18,23 +18,23 @@
 /* Processors that this process may run on. */
 int32_t weft_world_allowed(void);
 
-typedef enum weft_ranks_use {
+typedef enum weft_launch_use {
     WEFT_RANKS_NONE = 0,    /* a command of one rank */
     WEFT_RANKS_PLANNED = 1, /* --ranks is a number to plan for */
     WEFT_RANKS_TRAINED = 2  /* --ranks is the world to be in */
-} weft_ranks_use;
+} weft_launch_use;
 
 /* What the command that runs wants; NONE and 0 at first. asked: of --ranks; 0: not given. [main] */
-void weft_ranks_want(weft_ranks_use use, int32_t asked);
+void weft_launch_want(weft_launch_use use, int32_t asked);
 
-typedef struct weft_ranks {
+typedef struct weft_launch {
     weft_world world;
     bool must_launch; /* this process starts the ranks and is none of them: world.size of them, with `launch` */
     char launch[512]; /* "/usr/bin/mpiexec -n {ranks}" */
     char why[512];    /* which communicator, why, and why others not; "": there was nothing to choose */
-} weft_ranks;
+} weft_launch;
 
 /* config: with its keys of [comm] unread. */
-weft_status weft_ranks_find(weft_ranks *out, weft_config *config, const weft_plugins *plugins, weft_error *err);
+weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_plugins *plugins, weft_error *err);
 
 #endif

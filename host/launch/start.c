@@ -33,7 +33,7 @@ static weft_status add_word(command *self, char *word, weft_error *err) {
 }
 
 /* "/usr/bin/mpiexec -n {ranks}": the number, then the words. */
-static weft_status add_launch(command *self, const weft_ranks *ranks, weft_error *err) {
+static weft_status add_launch(command *self, const weft_launch *ranks, weft_error *err) {
     const char *place = strstr(ranks->launch, "{ranks}");
     char *rest = NULL;
     weft_status status = WEFT_OK;
@@ -201,7 +201,7 @@ static weft_status run(int *status, const command *self, weft_error *err) {
     return done;
 }
 
-weft_status weft_ranks_start(int *status, const weft_ranks *ranks, weft_error *err) {
+weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err) {
     command *self = calloc(1, sizeof *self);
     char started[64];
     weft_status done = WEFT_OK;

@@ -10,6 +10,6 @@
 
 /* Runs this program again with the same arguments, as ranks->world.size ranks. *status: what they ended with, 0 to 255;
  * a launcher that a signal ended is an error. [main] */
-weft_status weft_ranks_start(int *status, const weft_ranks *ranks, weft_error *err);
+weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err);
 
 #endif

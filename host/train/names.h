@@ -11,9 +11,9 @@
 /* Whether the part is in the file, or needed without it. */
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs);
 
-/* How many ranks the configuration and the command line come to; what the command wants is known by weft_ranks_want.
+/* How many ranks the configuration and the command line come to; what the command wants is known by weft_launch_want.
  * path: the INI file. No plugin's code runs. */
-weft_status weft_run_ranks(weft_ranks *out, const char *path, const char *const *overrides, size_t n_overrides,
+weft_status weft_run_ranks(weft_launch *out, const char *path, const char *const *overrides, size_t n_overrides,
                            weft_error *err);
 
 /* Makes the registry, joins the world of ranks, loads the plugin of each part that the run wants, and refuses every

@@ -26,11 +26,11 @@ static void clear_environment(void) {
                                         "CC_RANK",     "CC_SIZE",      "ODD_RANK",     "ODD_SIZE",
                                         "SHARED_RANK", "BB_STEP_SIZE", "AA_STEP_SIZE", WEFT_STARTED};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) (void)unsetenv(names[i]);
-    weft_ranks_want(WEFT_RANKS_NONE, 0);
+    weft_launch_want(WEFT_RANKS_NONE, 0);
 }
 
 /* environment: "A=1 B=2"; comm: [comm] plugin, NULL: not set. */
-static weft_status find(weft_ranks *out, const char *environment, const char *comm, weft_error *err) {
+static weft_status find(weft_launch *out, const char *environment, const char *comm, weft_error *err) {
     const weft_plugins_options options = {NULL, NULL};
     char pairs[200], named[200], *rest = NULL;
     const char *overrides[] = {named};
@@ -46,7 +46,7 @@ static weft_status find(weft_ranks *out, const char *environment, const char *co
     (void)snprintf(named, sizeof named, "comm.plugin=%s", comm == NULL ? "" : comm);
     ck_assert_msg(weft_config_load(&config, NULL, overrides, comm == NULL ? 0 : 1, err) == WEFT_OK, "%s", err->text);
     ck_assert_msg(weft_plugins_create(&plugins, &options, err) == WEFT_OK, "%s", err->text);
-    status = weft_ranks_find(out, config, plugins, err);
+    status = weft_launch_find(out, config, plugins, err);
     weft_plugins_destroy(plugins);
     weft_config_free(config);
     return status;
@@ -55,7 +55,7 @@ static weft_status find(weft_ranks *out, const char *environment, const char *co
 /* ---- what is found ---- */
 
 static const struct {
-    weft_ranks_use use;
+    weft_launch_use use;
     int32_t asked;
     const char *environment, *comm;
     int32_t rank, size;
@@ -93,8 +93,8 @@ static const struct {
 
 START_TEST(the_world_is_found) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_ranks ranks;
-    weft_ranks_want(found[_i].use, found[_i].asked);
+    weft_launch ranks;
+    weft_launch_want(found[_i].use, found[_i].asked);
     ck_assert_msg(find(&ranks, found[_i].environment, found[_i].comm, &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(ranks.world.rank, found[_i].rank);
     ck_assert_int_eq(ranks.world.size, found[_i].size);
@@ -109,8 +109,8 @@ END_TEST
 
 START_TEST(a_choice_is_explained) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_ranks ranks;
-    weft_ranks_want(WEFT_RANKS_TRAINED, 2);
+    weft_launch ranks;
+    weft_launch_want(WEFT_RANKS_TRAINED, 2);
     ck_assert_msg(find(&ranks, "", NULL, &err) == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(ranks.why,
                      "[comm] plugin = mpi is mpi-aa: its launcher is there (mpi-bb: it comes later; mpi-cc: it "
@@ -127,7 +127,7 @@ END_TEST
 /* ---- what is refused ---- */
 
 static const struct {
-    weft_ranks_use use;
+    weft_launch_use use;
     int32_t asked;
     const char *environment, *comm;
     weft_status status;
@@ -162,8 +162,8 @@ static const struct {
 
 START_TEST(what_cannot_be_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_ranks ranks;
-    weft_ranks_want(refused[_i].use, refused[_i].asked);
+    weft_launch ranks;
+    weft_launch_want(refused[_i].use, refused[_i].asked);
     ck_assert_int_eq(find(&ranks, refused[_i].environment, refused[_i].comm, &err), refused[_i].status);
     ck_assert_says(err, refused[_i].says);
 }
@@ -171,13 +171,13 @@ END_TEST
 
 START_TEST(without_an_mpi_the_packages_are_named) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_ranks ranks;
+    weft_launch ranks;
     (void)setenv("WEFT_PLUGIN_PATH", "/nowhere", 1);
-    weft_ranks_want(WEFT_RANKS_TRAINED, 2);
+    weft_launch_want(WEFT_RANKS_TRAINED, 2);
     ck_assert_int_eq(find(&ranks, "", NULL, &err), WEFT_E_USER);
     ck_assert_says(err, "there is no communicator mpi-* that could start ranks: install an MPI (Debian: mpich and "
                         "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again");
-    weft_ranks_want(WEFT_RANKS_TRAINED, 0);
+    weft_launch_want(WEFT_RANKS_TRAINED, 0);
     ck_assert_int_eq(find(&ranks, "", "mpi", &err), WEFT_E_USER);
     ck_assert_says(err, "there is no communicator mpi-*");
 }

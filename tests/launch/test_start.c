@@ -65,11 +65,11 @@ static int act_rank(const char *what, const char *directory) {
 
 static int act_parent(const char *launcher, const char *n) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_ranks ranks = {.must_launch = true};
+    weft_launch ranks = {.must_launch = true};
     int status = -1;
     ranks.world.size = atoi(n);
     (void)snprintf(ranks.launch, sizeof ranks.launch, "%s -n {ranks}", launcher);
-    if (weft_ranks_start(&status, &ranks, &err) == WEFT_OK) return status;
+    if (weft_launch_start(&status, &ranks, &err) == WEFT_OK) return status;
     (void)fprintf(stderr, "%s\n", err.text);
     return 99;
 }
