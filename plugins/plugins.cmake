@@ -92,9 +92,10 @@ function(weft_add_mpi id name macro options launched)
   set_target_properties(weft-comm-mpi-${id} PROPERTIES INSTALL_RPATH "${directories}" BUILD_WITH_INSTALL_RPATH TRUE)
 endfunction()
 
-# Open MPI refuses to start as root and to start more ranks than cores; it ties a rank with all its threads to one core; and
-# it copies from one process's memory to another's by a call that containers forbid, for which it then has many words.
+# Open MPI refuses to start as root and to start more ranks than cores; it ties a rank with all its threads to one core; it
+# copies from one process's memory to another's by a call that containers forbid; and it has twenty lines to say where a
+# rank that ends has one.
 weft_add_mpi(mpich "MPICH" MPICH_VERSION "" "PMI_RANK PMI_SIZE" mpicc.mpich mpicc)
 weft_add_mpi(openmpi "Open MPI" OMPI_MAJOR_VERSION
-  "--allow-run-as-root --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none "
+  "-quiet --allow-run-as-root --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none "
   "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_RANK SLURM_STEP_NUM_TASKS" mpicc.openmpi mpicc)

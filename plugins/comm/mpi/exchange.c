@@ -155,8 +155,8 @@ static weft_status check_call(const operands *o, const weft_exchange *what, cons
         return weft_error_set(err, WEFT_E_HOST, "%s was started in a group of another communicator.", name);
     }
     if (o->n < 0 || o->size == 0 || o->n > INT64_MAX / 16 / o->group->size) {
-        return weft_error_set(err, WEFT_E_HOST, "%s of %lld elements of type %d has no meaning.", name,
-                              (long long)o->n, (int)o->dtype);
+        return weft_error_set(err, WEFT_E_HOST, "%s of %lld elements of type %d has no meaning.", name, (long long)o->n,
+                              (int)o->dtype);
     }
     if (kind->is_sum && o->dtype != WEFT_F32 && o->dtype != WEFT_BF16) {
         return weft_error_set(err, WEFT_E_HOST, "%s sums fp32 or bf16, and was asked to sum %s.", name,
@@ -261,8 +261,11 @@ static int64_t most(const operands *o, const exchange_kind *kind) {
 
 static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, const exchange_kind *kind,
                          weft_error *err) {
-    operands o = {comm, what->group == NULL ? comm->world : what->group, NULL, NULL, what->n,
-                  weft_dtype_bytes(what->dtype), what->dtype, what->peer, what->tag, 0};
+    operands o = {comm,        what->group == NULL ? comm->world : what->group,
+                  NULL,        NULL,
+                  what->n,     weft_dtype_bytes(what->dtype),
+                  what->dtype, what->peer,
+                  what->tag,   0};
     weft_comm_handle *handle = NULL;
     int64_t at, piece;
     int code = MPI_SUCCESS;

@@ -47,8 +47,7 @@ void ranks_handles_free(weft_comm *comm) {
 MPI_Request *ranks_request(weft_comm *comm, weft_comm_handle *handle) {
     if (handle->n_requests == handle->room) {
         const int32_t room = handle->room == 0 ? 4 : 2 * handle->room;
-        MPI_Request *more =
-            comm->host->alloc(comm->host, (size_t)room * sizeof *more, _Alignof(max_align_t));
+        MPI_Request *more = comm->host->alloc(comm->host, (size_t)room * sizeof *more, _Alignof(max_align_t));
         if (more == NULL) return NULL;
         if (handle->n_requests > 0) memcpy(more, handle->requests, (size_t)handle->n_requests * sizeof *more);
         comm->host->release(comm->host, handle->requests);
@@ -89,8 +88,8 @@ static weft_status finish(weft_comm *comm, weft_comm_handle *handle, weft_error 
     } else if (handle->to != NULL && handle->result != NULL) {
         memcpy(handle->result, handle->to, (size_t)handle->to_bytes);
     } else if (handle->to != NULL) {
-        status = comm->kernels->write(comm->device, handle->stream, handle->device_to, handle->to, handle->to_bytes,
-                                      err);
+        status =
+            comm->kernels->write(comm->device, handle->stream, handle->device_to, handle->to, handle->to_bytes, err);
     }
     ranks_handle_give_back(comm, handle);
     return status;

@@ -6,9 +6,9 @@
  *   sum.c       the sum of bf16, which MPI does not know
  *   plugin.c    the note and the table
  *
- * The same sources are built against each MPI that there is. No exchange uses a call of MPI that waits: MPI waits in a busy loop, and with more ranks than cores the rank that waits holds the core of the
- * one that it waits for (a blocking all-gather of 256 bytes among 4 ranks on 2 cores takes 5.7 ms with MPICH, one that
- * is tested and yields 0.02 ms).
+ * The same sources are built against each MPI that there is. No exchange uses a call of MPI that waits: MPI waits in a
+ * busy loop, and with more ranks than cores a rank that waits holds the core of the one that it waits for (a blocking
+ * all-gather of 256 bytes among 4 ranks on 2 cores takes 5.7 ms with MPICH, one that is tested and yields 0.02 ms).
  */
 #ifndef WEFT_COMM_MPI_RANKS_H
 #define WEFT_COMM_MPI_RANKS_H
@@ -34,13 +34,13 @@ struct weft_comm_handle {
     weft_comm_handle *next; /* in comm->pool or comm->under_way */
     MPI_Request *requests;
     int32_t n_requests, room;
-    int32_t n_done;       /* the first n_done requests have ended */
-    int32_t code;         /* the first error of MPI; MPI_SUCCESS */
-    int64_t expected;     /* bytes that a RECV still waits for; -1: no RECV */
-    const char *name;     /* "all_gather" */
-    void *to, *from;      /* copies in the host's memory, or NULL */
-    int64_t to_bytes;     /* of `to`, for the device when all has ended */
-    void *result;         /* where `to` goes in the host's memory; NULL: to the device */
+    int32_t n_done;   /* the first n_done requests have ended */
+    int32_t code;     /* the first error of MPI; MPI_SUCCESS */
+    int64_t expected; /* bytes that a RECV still waits for; -1: no RECV */
+    const char *name; /* "all_gather" */
+    void *to, *from;  /* copies in the host's memory, or NULL */
+    int64_t to_bytes; /* of `to`, for the device when all has ended */
+    void *result;     /* where `to` goes in the host's memory; NULL: to the device */
     weft_ref device_to;
     weft_stream *stream;
 };

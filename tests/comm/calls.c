@@ -1,0 +1,243 @@
+/* tests/comm/calls.c: send and recv, calls that break a rule, and how sums of bf16 are rounded. */
+#include "ranks.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "plugin/services.h"
+
+static weft_buffer *filled(ranks *r, int64_t n, float value) {
+    weft_buffer *out = NULL;
+    uint32_t bits;
+    weft_error err = WEFT_ERROR_INIT;
+    const size_t bytes = sizeof bits;
+    memcpy(&bits, &value, bytes);
+    must_be_ok(r->kernels->alloc(r->device, &out, n * 4, &err), err);
+    must_be_ok(r->kernels->fill(r->device, NULL, (weft_ref){out, 0}, bits, n, &err), err);
+    return out;
+}
+
+/* All n of them have the value. */
+static void expect(ranks *r, weft_buffer *b, int64_t n, float value, int line) {
+    float *got = malloc((size_t)n * 4);
+    weft_error err = WEFT_ERROR_INIT;
+    int64_t i;
+    must(got != NULL);
+    must_be_ok(r->kernels->read(r->device, NULL, got, (weft_ref){b, 0}, n * 4, &err), err);
+    for (i = 0; i < n; i++) {
+        if (got[i] != value) fail(line, "element %lld is %g and not %g", (long long)i, (double)got[i], (double)value);
+    }
+    free(got);
+}
+
+static weft_exchange pair(weft_buffer *to, weft_buffer *from, int64_t n, int32_t peer, int32_t tag) {
+    weft_exchange what = {.struct_size = (uint32_t)sizeof what, .n = n, .dtype = WEFT_F32, .peer = peer, .tag = tag};
+    what.to.buffer = to;
+    what.from.buffer = from;
+    return what;
+}
+
+#define MESSAGES 6
+static const int64_t lengths[MESSAGES] = {3, 70001, 1, 262144, 17, 5};
+static const int32_t tags[MESSAGES] = {4, 0, 32767, 9, 4, 4}; /* three have tag 4: they keep their order */
+
+/* Each rank sends to the next one and receives from the one before, first what was sent last, and of a tag in order. */
+void case_pairs(ranks *r) {
+    static const int order[MESSAGES] = {3, 0, 2, 4, 1, 5};
+    const int32_t next = (r->rank + 1) % r->size, before = (r->rank + r->size - 1) % r->size;
+    weft_comm_handle *sent[MESSAGES], *got[MESSAGES];
+    weft_buffer *from[MESSAGES], *to[MESSAGES];
+    weft_error err = WEFT_ERROR_INIT;
+    int i;
+    if (r->size == 1) return;
+    for (i = 0; i < MESSAGES; i++) {
+        from[i] = filled(r, lengths[i], (float)(100 * r->rank + i));
+        to[i] = filled(r, lengths[i] + 1, -1);
+    }
+    for (i = 0; i < MESSAGES; i++) {
+        const weft_exchange what = pair(NULL, from[i], lengths[i], next, tags[i]);
+        must_be_ok(r->table->send(r->comm, &sent[i], &what, &err), err);
+    }
+    for (i = 0; i < MESSAGES; i++) {
+        const weft_exchange what = pair(to[order[i]], NULL, lengths[order[i]], before, tags[order[i]]);
+        must_be_ok(r->table->recv(r->comm, &got[order[i]], &what, &err), err);
+    }
+    /* the largest is the fourth: whichever is waited for, all go on */
+    for (i = MESSAGES - 1; i >= 0; i--) must_be_ok(r->table->wait(r->comm, r->rank % 2 ? sent[i] : got[i], &err), err);
+    for (i = MESSAGES - 1; i >= 0; i--) must_be_ok(r->table->wait(r->comm, r->rank % 2 ? got[i] : sent[i], &err), err);
+    for (i = 0; i < MESSAGES; i++) {
+        expect(r, to[i], lengths[i], (float)(100 * before + i), __LINE__);
+        r->kernels->release(r->device, to[i]);
+        r->kernels->release(r->device, from[i]);
+    }
+}
+
+/* --- calls that break a rule --- */
+
+static void refused(ranks *r, weft_exchange_fn *call, const weft_exchange *what, const char *sentence, int line) {
+    weft_comm_handle *handle = (weft_comm_handle *)(void *)r;
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_status status = call(r->comm, &handle, what, &err);
+    if (status != WEFT_E_HOST) fail(line, "status %d where \"%s\" is WEFT_E_HOST", (int)status, sentence);
+    if (strstr(err.text, sentence) == NULL) fail(line, "\"%s\" does not say \"%s\"", err.text, sentence);
+    if (handle != (weft_comm_handle *)(void *)r) fail(line, "the handle was touched");
+}
+
+static void group_refused(ranks *r, const int32_t *of, int32_t n, const char *sentence, int line) {
+    weft_comm_group *group = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_status status = r->table->group(r->comm, &group, of, n, &err);
+    if (status != WEFT_E_HOST || group != NULL) fail(line, "status %d", (int)status);
+    if (strstr(err.text, sentence) == NULL) fail(line, "\"%s\" does not say \"%s\"", err.text, sentence);
+}
+
+static void wrong_groups(ranks *r) {
+    const int32_t twice[] = {r->rank, r->rank}, outside[] = {r->rank, r->size}, below[] = {-1};
+    const int32_t other[] = {(r->rank + 1) % r->size};
+    group_refused(r, twice, 0, "A group of 0 ranks was asked for in a world of", __LINE__);
+    group_refused(r, below, 1, "with rank -1 in it, which the world does not have", __LINE__);
+    if (r->size == 1) return;
+    group_refused(r, twice, 2, "in it twice", __LINE__);
+    group_refused(r, outside, 2, "in it, which the world does not have", __LINE__);
+    group_refused(r, other, 1, "asks for a group that it is not in", __LINE__);
+}
+
+static void wrong_places(ranks *r, weft_buffer *a, weft_buffer *b) {
+    weft_exchange what = pair(a, b, 4, 0, 0);
+    what.peer = r->size;
+    refused(r, r->table->broadcast, &what, "broadcast names place", __LINE__);
+    what.peer = -1;
+    refused(r, r->table->recv, &what, "recv names place -1 in a group of", __LINE__);
+    what.peer = r->rank;
+    refused(r, r->table->send, &what, "send names this rank's own place", __LINE__);
+    if (r->size == 1) return;
+    what.peer = (r->rank + 1) % r->size;
+    what.tag = -1;
+    refused(r, r->table->send, &what, "send has the tag -1; tags go from 0 to", __LINE__);
+}
+
+static void wrong_operands(ranks *r, weft_buffer *a, weft_buffer *b) {
+    weft_exchange what = pair(a, b, -4, 0, 0);
+    refused(r, r->table->all_gather, &what, "all_gather of -4 elements of type 1 has no meaning", __LINE__);
+    what.n = 4;
+    what.dtype = 99;
+    refused(r, r->table->all_to_all, &what, "all_to_all of 4 elements of type 99", __LINE__);
+    what.dtype = WEFT_I32;
+    refused(r, r->table->all_reduce, &what, "all_reduce sums fp32 or bf16, and was asked to sum int32", __LINE__);
+    refused(r, r->table->reduce_scatter, &what, "reduce_scatter sums fp32 or bf16", __LINE__);
+    what.to.buffer = NULL;
+    refused(r, r->table->all_gather, &what, "all_gather was started without its operand `to`", __LINE__);
+    what = pair(a, NULL, 4, 0, 0);
+    refused(r, r->table->all_gather, &what, "all_gather was started without its operand `from`", __LINE__);
+    what = pair(a, a, 4, 0, 0);
+    refused(r, r->table->all_to_all, &what, "all_to_all has operands that overlap", __LINE__);
+    what.from.offset = 4;
+    refused(r, r->table->all_reduce, &what, "all_reduce has operands that overlap", __LINE__);
+    what.from.offset = 16 * ((r->rank + 1) % r->size);
+    if (r->size > 1) refused(r, r->table->all_gather, &what, "all_gather has operands that overlap", __LINE__);
+}
+
+/* A world of its own: neither its groups nor a call before `attach` are taken. */
+static void wrong_world(ranks *r, weft_buffer *a, weft_buffer *b) {
+    const weft_comm_job job = {(uint32_t)sizeof job, 0, r->size, 0};
+    const int32_t me[] = {r->rank};
+    weft_exchange what = pair(a, b, 4, 0, 0);
+    weft_error err = WEFT_ERROR_INIT;
+    ranks other = *r;
+    must_be_ok(r->table->create(&other.comm, weft_services(), NULL, &job, &err), err);
+    refused(&other, r->table->all_gather, &what, "all_gather was started before `attach`", __LINE__);
+    must_be_ok(r->table->group(other.comm, &what.group, me, 1, &err), err);
+    refused(r, r->table->all_gather, &what, "all_gather was started in a group of another communicator", __LINE__);
+    refused(r, r->table->barrier, &what, "barrier was started in a group of another communicator", __LINE__);
+    r->table->destroy(other.comm);
+}
+
+/* One message of another length than its other side waits for, in both ways. */
+static void wrong_lengths(ranks *r, weft_buffer *a, weft_buffer *b) {
+    weft_comm_handle *handle = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t n[2] = {2, 6};
+    int i;
+    for (i = 0; i < 2 && r->rank < 2 && r->size > 1; i++) {
+        const weft_exchange what = pair(a, b, r->rank == 0 ? 4 : n[i], 1 - r->rank, 1);
+        must_be_ok((r->rank == 0 ? r->table->send : r->table->recv)(r->comm, &handle, &what, &err), err);
+        if (r->rank == 0) {
+            must_be_ok(r->table->wait(r->comm, handle, &err), err);
+            continue;
+        }
+        must(r->table->wait(r->comm, handle, &err) == WEFT_E_PEER);
+        must(strstr(err.text, i == 0 ? "recv: MPI says: " : "recv: the other side sent 8 bytes less than") != NULL);
+    }
+}
+
+void case_wrong_calls(ranks *r) {
+    weft_buffer *a = filled(r, 4 * r->size + 8, 1), *b = filled(r, 4 * r->size + 8, 2);
+    weft_exchange what = pair(a, b, 4, 0, 0);
+    weft_comm_handle *handle = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    wrong_groups(r);
+    wrong_places(r, a, b);
+    wrong_operands(r, a, b);
+    wrong_world(r, a, b);
+    expect(r, a, 4 * r->size + 8, 1, __LINE__);
+    must_be_ok(r->table->all_gather(r->comm, &handle, &what, &err), err); /* nothing of all that was sent */
+    must_be_ok(r->table->wait(r->comm, handle, &err), err);
+    expect(r, a, 4 * r->size, 2, __LINE__);
+    wrong_lengths(r, a, b);
+    r->kernels->release(r->device, a);
+    r->kernels->release(r->device, b);
+}
+
+/* --- rounding --- */
+
+/* The sum of two bf16, in fp32, to the nearest bf16, a tie to the even one; in whole numbers, not as the plugin does. */
+static uint16_t nearest(float sum) {
+    uint32_t bits, down, rest;
+    memcpy(&bits, &sum, sizeof bits);
+    if (isnan(sum)) return 0x7fc0;
+    down = bits >> 16;
+    rest = bits & 0xffff;
+    if (rest > 0x8000 || (rest == 0x8000 && down % 2 == 1)) down++;
+    return (uint16_t)down;
+}
+
+static float wide(uint16_t x) {
+    const uint32_t bits = (uint32_t)x << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+#define PAIRS 65536
+
+/* Every bf16 that there is, each with another one beside it, in a group of the first two ranks. */
+void case_rounding(ranks *r) {
+    static uint16_t mine[2][PAIRS], got[PAIRS];
+    const int32_t two[] = {0, 1};
+    weft_buffer *b = NULL;
+    weft_exchange what = {.struct_size = (uint32_t)sizeof what, .n = PAIRS, .dtype = WEFT_BF16};
+    weft_comm_handle *handle = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    uint32_t i, odd = 12345;
+    if (r->size < 2 || r->rank > 1) return;
+    for (i = 0; i < PAIRS; i++) {
+        odd = odd * 1664525 + 1013904223;
+        mine[0][i] = (uint16_t)i;
+        mine[1][i] = i % 2 == 0 ? (uint16_t)(odd >> 16) : (uint16_t)(i ^ (odd >> 29)); /* any, and one that is near */
+    }
+    must_be_ok(r->kernels->alloc(r->device, &b, PAIRS * 2, &err), err);
+    must_be_ok(r->table->group(r->comm, &what.group, two, 2, &err), err);
+    what.to.buffer = what.from.buffer = b;
+    must_be_ok(r->kernels->write(r->device, NULL, what.to, mine[r->rank], PAIRS * 2, &err), err);
+    must_be_ok(r->table->all_reduce(r->comm, &handle, &what, &err), err);
+    must_be_ok(r->table->wait(r->comm, handle, &err), err);
+    must_be_ok(r->kernels->read(r->device, NULL, got, what.to, PAIRS * 2, &err), err);
+    for (i = 0; i < PAIRS; i++) {
+        const float sum = wide(mine[0][i]) + wide(mine[1][i]);
+        if (isnan(sum) ? !isnan(wide(got[i])) : got[i] != nearest(sum)) {
+            fail(__LINE__, "%g + %g is %g and not %g", (double)wide(mine[0][i]), (double)wide(mine[1][i]),
+                 (double)wide(got[i]), (double)wide(nearest(sum)));
+        }
+    }
+    r->kernels->release(r->device, b);
+}

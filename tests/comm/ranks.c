@@ -1,0 +1,141 @@
+/* tests/comm/ranks.c: one rank of a test.
+ *
+ *     ranks launch <plugin>             prints the command of the plugin's note, for 1 rank
+ *     ranks <case>[,<case>...] <plugin> under that command: runs these cases (ranks.h)
+ *     ranks world <size> <plugin>       asks for a world of that size and prints the sentence
+ *     ranks die <directory> <plugin>    leaves its number there; then rank 1 dies, and the others wait for it
+ */
+#include "ranks.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "plugin/load.h"
+#include "plugin/services.h"
+#include "reference_device.h"
+
+static int32_t my_rank = -1;
+
+void fail(int line, const char *format, ...) {
+    char text[4096];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)fprintf(stderr, "FAILED: rank %d, line %d: %s\n", (int)my_rank, line, text);
+    _exit(1);
+}
+
+static const weft_plugin_file *load(const char *path) {
+    const weft_plugin_file *file = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    must_be_ok(weft_plugin_file_load(&file, path, NULL, &err), err);
+    return file;
+}
+
+static const weft_comm_plugin *table_of(const char *path) {
+    const weft_loaded *loaded = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    must_be_ok(weft_plugin_file_choose(&loaded, load(path), "comm", NULL, &err), err);
+    return weft_loaded_table(loaded, comm);
+}
+
+/* A communicator with its device; without host_view, operands are out of the plugin's sight. */
+static void open_ranks(ranks *r, const weft_comm_plugin *table, const weft_device_plugin *kernels) {
+    const weft_comm_job job = {(uint32_t)sizeof job, 0, 0, 0};
+    weft_comm_info info = {(uint32_t)sizeof info, 0, -1, -1, -1, -1, -1, -1, -1, -1, ""};
+    weft_error err = WEFT_ERROR_INIT;
+    memset(r, 0, sizeof *r);
+    r->table = table;
+    r->kernels = kernels;
+    must_be_ok(table->create(&r->comm, weft_services(), NULL, &job, &err), err);
+    table->info(r->comm, &info);
+    my_rank = r->rank = info.rank;
+    r->size = info.size;
+    must(info.rank >= 0 && info.rank < info.size);
+    must(info.local_rank == info.rank && info.local_size == info.size && info.node == 0 && info.nodes == 1);
+    must(info.progress == WEFT_PROGRESS_CALLER && table->poke != NULL && info.max_tag >= 32767);
+    must(strncmp(info.backend, "MPICH 4.", 8) == 0 || strncmp(info.backend, "Open MPI ", 9) == 0 ||
+         strncmp(info.backend, "MPICH 5.", 8) == 0);
+    must_be_ok(kernels->create(&r->device, weft_services(), NULL, 0, &err), err);
+    must_be_ok(table->attach(r->comm, r->device, kernels, &err), err);
+}
+
+static void run_cases(ranks *r, const char *names) {
+    static const struct {
+        const char *name;
+        void (*run)(ranks *r);
+    } cases[] = {{"exchanges", case_exchanges}, {"several", case_several},       {"pairs", case_pairs},
+                 {"wrong", case_wrong_calls},   {"large", case_large},           {"rounding", case_rounding},
+                 {"speed", case_speed}};
+    size_t i, ran = 0;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (strstr(names, cases[i].name) == NULL) continue;
+        cases[i].run(r);
+        ran++;
+    }
+    must(ran > 0);
+}
+
+/* Twice in one process, the second time (with few ranks) with a device whose memory is not the host's; then MPI has
+ * ended. */
+static int main_cases(const char *names, const char *path) {
+    const weft_comm_plugin *table = table_of(path);
+    static weft_device_plugin apart;
+    const weft_comm_job job = {(uint32_t)sizeof job, 0, 0, 0};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_comm *late = NULL;
+    ranks near, far;
+    apart = weft_reference_device;
+    apart.host_view = NULL;
+    open_ranks(&near, table, &weft_reference_device);
+    open_ranks(&far, table, &apart);
+    run_cases(&near, names);
+    if (far.size <= 4 && strstr(names, "speed") == NULL) run_cases(&far, names);
+    table->destroy(near.comm);
+    table->destroy(far.comm);
+    near.kernels->destroy(near.device);
+    far.kernels->destroy(far.device);
+    must(table->create(&late, weft_services(), NULL, &job, &err) == WEFT_E_HOST && late == NULL);
+    must(strstr(err.text, "MPI was ended in this process") != NULL);
+    return 0;
+}
+
+static int main_world(const char *size, const char *path) {
+    const weft_comm_job job = {(uint32_t)sizeof job, 0, (int32_t)atoi(size), 0};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_comm *comm = NULL;
+    const weft_comm_plugin *table = table_of(path);
+    const weft_status status = table->create(&comm, weft_services(), NULL, &job, &err);
+    (void)printf("status %d: %s\n", (int)status, err.text);
+    table->destroy(comm);
+    return 0;
+}
+
+static int main_die(const char *directory, const char *path) {
+    char name[4096];
+    weft_exchange barrier = {.struct_size = (uint32_t)sizeof barrier};
+    weft_comm_handle *handle = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    FILE *file = NULL;
+    ranks r;
+    open_ranks(&r, table_of(path), &weft_reference_device);
+    (void)snprintf(name, sizeof name, "%s/%d", directory, (int)getpid());
+    file = fopen(name, "w");
+    must(file != NULL && fclose(file) == 0);
+    must_be_ok(r.table->barrier(r.comm, &handle, &barrier, &err), err);
+    must_be_ok(r.table->wait(r.comm, handle, &err), err);
+    if (r.rank == 1) (void)raise(SIGKILL);
+    must_be_ok(r.table->barrier(r.comm, &handle, &barrier, &err), err);
+    for (;;) (void)r.table->wait(r.comm, handle, &err);
+}
+
+int main(int n_args, char **args) {
+    if (n_args == 3 && strcmp(args[1], "launch") == 0) return puts(load(args[2])->note.launch) < 0;
+    if (n_args == 4 && strcmp(args[1], "world") == 0) return main_world(args[2], args[3]);
+    if (n_args == 4 && strcmp(args[1], "die") == 0) return main_die(args[2], args[3]);
+    if (n_args == 3) return main_cases(args[1], args[2]);
+    (void)fprintf(stderr, "ranks: see the top of ranks.c\n");
+    return 2;
+}

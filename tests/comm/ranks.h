@@ -1,0 +1,49 @@
+/* tests/comm/ranks.h: a communicator for the cases of this directory, and exchanges between plain buffers of which
+ * every byte is known before.
+ *
+ * A case is run by all ranks of a launcher at once (ranks.c). What is not as it must be ends the rank with a sentence
+ * and status 1; the launcher then ends the rest. */
+#ifndef WEFT_TESTS_COMM_RANKS_H
+#define WEFT_TESTS_COMM_RANKS_H
+
+#include <weft/comm.h>
+
+/* Some of the ranks, by place. */
+typedef struct some {
+    weft_comm_group *group; /* NULL: the world */
+    int32_t n, place;       /* place -1: this rank is not one of them */
+    int32_t ranks[16];
+} some;
+
+#define MOST_GROUPS 24
+
+typedef struct ranks {
+    const weft_comm_plugin *table;
+    weft_comm *comm;
+    weft_device *device;
+    const weft_device_plugin *kernels;
+    int32_t rank, size; /* in the world */
+    some groups[MOST_GROUPS];
+    int n_groups; /* 0: not made yet */
+} ranks;
+
+_Noreturn void fail(int line, const char *format, ...) WEFT_PRINTF(2, 3);
+#define must(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) fail(__LINE__, "not true: %s", #condition);                                                  \
+    } while (0)
+#define must_be_ok(status, err)                                                                                        \
+    do {                                                                                                               \
+        if ((status) != WEFT_OK) fail(__LINE__, "%s", (err).text);                                                     \
+    } while (0)
+
+/* The cases; each returns when it holds. */
+void case_exchanges(ranks *r);    /* every exchange of every shape, type and group against an oracle */
+void case_several(ranks *r);      /* several under way at once, waited for in different orders */
+void case_pairs(ranks *r);        /* send and recv by tag */
+void case_wrong_calls(ranks *r);  /* each has its sentence, and nothing is sent */
+void case_large(ranks *r);        /* 64 MiB */
+void case_rounding(ranks *r);     /* sums of bf16 */
+void case_speed(ranks *r);        /* prints figures */
+
+#endif
