@@ -38,12 +38,12 @@ _Noreturn void fail(int line, const char *format, ...) WEFT_PRINTF(2, 3);
     } while (0)
 
 /* The cases; each returns when it holds. */
-void case_exchanges(ranks *r);    /* every exchange of every shape, type and group against an oracle */
-void case_several(ranks *r);      /* several under way at once, waited for in different orders */
-void case_pairs(ranks *r);        /* send and recv by tag */
-void case_wrong_calls(ranks *r);  /* each has its sentence, and nothing is sent */
-void case_large(ranks *r);        /* 64 MiB */
-void case_rounding(ranks *r);     /* sums of bf16 */
-void case_speed(ranks *r);        /* prints figures */
+void case_exchanges(ranks *r);   /* every exchange of every shape, type and group against an oracle */
+void case_several(ranks *r);     /* several under way at once, waited for in different orders */
+void case_pairs(ranks *r);       /* send and recv by tag */
+void case_wrong_calls(ranks *r); /* each has its sentence, and nothing is sent */
+void case_large(ranks *r);       /* 64 MiB */
+void case_rounding(ranks *r);    /* sums of bf16 */
+void case_speed(ranks *r);       /* prints figures */
 
 #endif

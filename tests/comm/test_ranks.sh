@@ -1,6 +1,6 @@
 #!/bin/sh
-# Communicators of several ranks, under the launcher of each MPI that this build has: every exchange on 1 to 9 ranks
-# (ranks.h), a world of another size than was asked for, the launcher of the other MPI, and a rank that dies.
+# Communicators, under the launcher of each MPI that this build has: every exchange on 1 to 9 ranks (ranks.h), a world of
+# another size than was asked for, the launcher of the other MPI, and a rank that dies. Before that, self.
 # ctest sets WEFT_BUILD.
 set -eu
 ranks=$WEFT_BUILD/tests/ranks
@@ -73,6 +73,11 @@ death() {
         case $state in '' | Z*) ;; *) failed "$1: a rank dies, and rank $(basename "$process") goes on ($state)" ;; esac
     done
 }
+
+"$ranks" exchanges,several,pairs,wrong "$WEFT_BUILD/plugins/weft-comm-self.so" >"$dir/out" 2>&1 || failed "self"
+quiet "self"
+"$ranks" world 3 "$WEFT_BUILD/plugins/weft-comm-self.so" >"$dir/out" 2>&1 || failed "self, asked for 3"
+grep -q "status 7: The communicator self is a world of one rank, and 3 were asked for" "$dir/out" || failed "self of 3"
 
 found=
 for id in mpich openmpi; do
