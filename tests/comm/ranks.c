@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "plugin/load.h"
+#include "plugin/process.h"
 #include "plugin/services.h"
 #include "reference_device.h"
 
@@ -46,10 +47,13 @@ static void open_ranks(ranks *r, const weft_comm_plugin *table, const weft_devic
     const weft_comm_job job = {(uint32_t)sizeof job, 0, 0, 0};
     weft_comm_info info = {(uint32_t)sizeof info, 0, -1, -1, -1, -1, -1, -1, -1, -1, ""};
     weft_error err = WEFT_ERROR_INIT;
+    static weft_process process;
     memset(r, 0, sizeof *r);
     r->table = table;
     r->kernels = kernels;
+    weft_process_save(&process);
     must_be_ok(table->create(&r->comm, weft_services(), NULL, &job, &err), err);
+    must_be_ok(weft_process_restore(&process, "it began", &err), err); /* as the host does around each create */
     table->info(r->comm, &info);
     my_rank = r->rank = info.rank;
     r->size = info.size;
