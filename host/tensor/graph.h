@@ -72,9 +72,11 @@ typedef struct weft_graph_binding {
     int64_t past;        /* GENERATE: places already in the state */
     weft_ref loss; /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
                       gradient is, so that logits are made once); EVALUATE: by FORWARD */
-    weft_slot_ref logits;       /* GENERATE: (B, vocab) fp32 of the last place */
-    double count;               /* targets of the optimizer step: what per-step losses are multiplied by */
-    const weft_call_sink *sink; /* is told how long each call took; NULL: nothing is timed */
+    weft_slot_ref logits;           /* GENERATE: (B, vocab) fp32 of the last place */
+    double count;                   /* targets of the optimizer step: what per-step losses are multiplied by */
+    const weft_call_sink *sink;     /* is told how long each call took; NULL: nothing is timed */
+    void (*between)(void *context); /* called after each call, while exchanges may be under way; NULL: nothing is */
+    void *between_context;
 } weft_graph_binding;
 
 /* Records segment `segment`. The graph keeps pointers to declared and spec's device. */

@@ -140,6 +140,7 @@ static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_gr
         const weft_call *call = &run.pass->calls[i];
         const weft_status status = binding->sink == NULL ? run_call(&run, call, &failure)
                                                          : time_call(&run, call, &failure);
+        if (status == WEFT_OK && binding->between != NULL) binding->between(binding->between_context);
         if (status == WEFT_OK) continue;
         name_call(&failure, &run, call);
         return weft_error_set(err, status, "%s", failure.text);

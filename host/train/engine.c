@@ -87,8 +87,9 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error 
     engine->run = run;
     engine->dtype = run->settings.train.precision == WEFT_PRECISION_BF16 ? WEFT_BF16 : WEFT_F32;
     status = open_model(engine, err);
+    if (status == WEFT_OK) status = weft_ranks_open(&engine->ranks, run, err);
     if (status == WEFT_OK) status = open_device(engine, err);
-    if (status == WEFT_OK) status = weft_ranks_open(&engine->ranks, run, 0, engine->device, engine->kernels, err);
+    if (status == WEFT_OK) status = weft_ranks_attach(&engine->ranks, engine->device, engine->kernels, err);
     if (status == WEFT_OK) status = open_optimizer(engine, err);
     if (status == WEFT_OK) *out = engine;
     else weft_engine_close(engine);

@@ -1,8 +1,6 @@
 /* host/train/graphs.c: see graphs.h. */
 #include "train/graphs.h"
 
-#include "launch/world.h"
-
 #include <stdlib.h>
 
 static weft_graph **graph_slot(const weft_graph_set *set, int32_t length_index, int32_t segment) {
@@ -191,8 +189,7 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
     view = &job->spec.view;
     view->struct_size = (uint32_t)sizeof *view;
     view->mode = set->mode;
-    view->world = view->ranks_per_node = weft_world_get()->size;
-    view->nodes = 1;
+    view->world = view->nodes = view->ranks_per_node = 1; /* until the engine says otherwise */
     view->leaves = leaves;
     view->n_units = layout->n_units;
     view->n_segments = set->n_segments;

@@ -120,18 +120,18 @@ static weft_status check_pins_used(const weft_run *run, weft_error *err) {
 }
 
 /* Where plugins are, and with them how many ranks there are: nothing of a plugin has run yet. */
-static weft_status find_ranks(weft_run *run, weft_ranks *out, weft_error *err) {
+static weft_status find_ranks(weft_run *run, weft_launch *out, weft_error *err) {
     weft_status status = check_sections(run, err);
     if (status == WEFT_OK) status = weft_settings_declare(run->config, err);
     if (status == WEFT_OK) status = weft_config_unknown(run->config, "plugins", err);
     if (status == WEFT_OK) status = weft_settings_load_plugins(&run->settings.plugins, run->config, err);
     if (status == WEFT_OK) status = create_registry(run, err);
-    if (status == WEFT_OK) status = weft_ranks_find(out, run->config, run->plugins, err);
+    if (status == WEFT_OK) status = weft_launch_find(out, run->config, run->plugins, err);
     if (out->world.launched_by[0] != '\0') weft_world_set(&out->world); /* a rank that fails says which it is */
     return status;
 }
 
-weft_status weft_run_ranks(weft_ranks *out, const char *path, const char *const *overrides, size_t n_overrides,
+weft_status weft_run_ranks(weft_launch *out, const char *path, const char *const *overrides, size_t n_overrides,
                            weft_error *err) {
     weft_run run = {0};
     weft_status status = WEFT_OK;
@@ -144,7 +144,7 @@ weft_status weft_run_ranks(weft_ranks *out, const char *path, const char *const 
 }
 
 weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
-    weft_ranks ranks = {0};
+    weft_launch ranks = {0};
     weft_status status = find_ranks(run, &ranks, err);
     if (status == WEFT_OK && ranks.must_launch)
         status = weft_error_set(err, WEFT_E_HOST, "%d ranks were to be started before the run was opened",

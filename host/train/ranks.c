@@ -1,6 +1,7 @@
 /* host/train/ranks.c: see ranks.h. */
 #include "train/ranks.h"
 
+#include "launch/world.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 
@@ -13,9 +14,9 @@ static weft_status group_create(weft_ranks *self, weft_comm_group **out, const i
     return status;
 }
 
-static weft_status create(weft_ranks *self, const weft_run *run, int32_t expected, weft_error *err) {
+static weft_status create(weft_ranks *self, const weft_run *run, weft_error *err) {
     const weft_part *part = &run->parts[WEFT_PART_COMM];
-    const weft_comm_job job = {(uint32_t)sizeof job, 0, expected, 0};
+    const weft_comm_job job = {(uint32_t)sizeof job, 0, weft_world_get()->size, 0};
     weft_plugin_call call;
     weft_status status = WEFT_OK;
     self->plugin = weft_loaded_table(part->loaded, comm);
@@ -24,18 +25,25 @@ static weft_status create(weft_ranks *self, const weft_run *run, int32_t expecte
     return weft_run_located(run, WEFT_PART_COMM, weft_plugin_call_end(&call, status, err), err);
 }
 
-weft_status weft_ranks_open(weft_ranks *self, const weft_run *run, int32_t expected, weft_device *device,
-                            const weft_device_plugin *kernels, weft_error *err) {
+weft_status weft_ranks_open(weft_ranks *self, const weft_run *run, weft_error *err) {
+    const weft_world *world = weft_world_get();
     weft_status status = WEFT_OK;
-    self->world = 1;
-    if (run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
-    status = create(self, run, expected, err);
+    self->world = world->size;
+    self->info.nodes = 1;
+    if (world->is_planned || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
+    status = create(self, run, err);
     if (status != WEFT_OK) return status;
     self->info.struct_size = (uint32_t)sizeof self->info;
     WEFT_PLUGIN_TELL(self->plugin, info, self->comm, &self->info);
     self->rank = self->info.rank;
     self->world = self->info.size;
-    WEFT_PLUGIN_CALL(status, self->plugin, attach, err, self->comm, device, kernels);
+    return weft_world_confirm(&self->info, err);
+}
+
+weft_status weft_ranks_attach(weft_ranks *self, weft_device *device, const weft_device_plugin *kernels,
+                              weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (self->comm != NULL) WEFT_PLUGIN_CALL(status, self->plugin, attach, err, self->comm, device, kernels);
     return status;
 }
 

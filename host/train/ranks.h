@@ -24,9 +24,12 @@ typedef struct weft_ranks {
     int32_t n_cuts;
 } weft_ranks;
 
-/* The communicator that the run names, if it has loaded one, attached to the device. expected: its size; 0: any. */
-weft_status weft_ranks_open(weft_ranks *self, const weft_run *run, int32_t expected, weft_device *device,
-                            const weft_device_plugin *kernels, weft_error *err);
+/* The communicator that the run names, if it has loaded one; its world must be the one that the launcher's variables
+ * told. In a world that is only planned for, nobody is spoken to: this is rank 0 of as many. [collective] */
+weft_status weft_ranks_open(weft_ranks *self, const weft_run *run, weft_error *err);
+/* The device whose buffers will be exchanged. [collective] */
+weft_status weft_ranks_attach(weft_ranks *self, weft_device *device, const weft_device_plugin *kernels,
+                              weft_error *err);
 /* failed: peers may be gone or waiting, so the world is not ended in good order. */
 void weft_ranks_close(weft_ranks *self, bool failed);
 

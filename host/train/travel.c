@@ -17,6 +17,7 @@ typedef struct flight {
 struct weft_travel {
     flight *flights;  /* [n_events] of the largest program */
     weft_fold *folds; /* [n_units][2] by hop */
+    int32_t n_flying; /* handles that are not waited for */
 };
 
 static int32_t most_events(const weft_engine *engine) {
@@ -48,9 +49,19 @@ void weft_travel_destroy(weft_travel *travel) {
 
 void weft_travel_begin(weft_stepper *self) {
     const weft_stage *stage = self->stage;
+    self->travel->n_flying = 0;
     for (int32_t i = 0; stage->sums != NULL && i < 2 * self->engine->layout->n_units; i++)
         self->travel->folds[i] =
             weft_fold_begin(stage->job->spec.view.reduce, stage->program->leaves, stage->sums[i / 2].loose);
+}
+
+bool weft_travel_under_way(const weft_stepper *self) {
+    return self->travel->n_flying > 0 && self->engine->ranks.plugin->poke != NULL;
+}
+
+void weft_travel_poke(void *stepper) {
+    weft_stepper *self = stepper;
+    weft_ranks_poke(&self->engine->ranks);
 }
 
 static flight *flight_of(const weft_stepper *self, const weft_event *event) {
@@ -62,8 +73,19 @@ static weft_status finish(void *context, const weft_event *event, const weft_eve
     flight *f = flight_of(self, event);
     weft_status status = WEFT_OK;
     (void)slots;
-    for (int i = 0; i < 2 && status == WEFT_OK; i++)
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) {
+        self->travel->n_flying -= f->handles[i] != NULL;
         status = weft_ranks_wait(&self->engine->ranks, &f->handles[i], err);
+    }
+    return status;
+}
+
+/* Starts one of an event's exchanges. */
+static weft_status set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
+                           const char *name, const weft_transfer *what, weft_error *err) {
+    const weft_status status =
+        weft_ranks_start(&self->engine->ranks, &flight_of(self, event)->handles[which], how, name, what, err);
+    self->travel->n_flying += status == WEFT_OK;
     return status;
 }
 
@@ -96,8 +118,7 @@ static weft_status gather_parameters(weft_stepper *self, const weft_event *event
         transfer.n = weft_hold_piece(engine->layout, group, cut.replicas) * cut.groups;
         transfer.to = weft_ref_at(slot, at);
         transfer.from = weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
-        status = weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[g], engine->ranks.plugin->all_gather,
-                                  "all_gather", &transfer, err);
+        status = set_out(self, event, g, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
         at += 4 * transfer.n * cut.group;
     }
     weft_trace_use(self->trace, slots->unit, at);
@@ -143,8 +164,7 @@ static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_
     transfer.n = weft_hold_piece(engine->layout, group, cut.replicas);
     transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
     transfer.from = weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, scope, engine->ranks.rank));
-    return weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[0], engine->ranks.plugin->all_gather,
-                            "all_gather", &transfer, err);
+    return set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
 static weft_status on_gather(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -226,9 +246,8 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     }
     if (status != WEFT_OK || v.ranks == 1) return status;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, event->scope);
-    return weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[0],
-                            fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
-                            fast ? "reduce_scatter" : "all_to_all", &transfer, err);
+    return set_out(self, event, 0, fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
+                   fast ? "reduce_scatter" : "all_to_all", &transfer, err);
 }
 
 static weft_status add(const weft_stepper *self, weft_ref to, weft_ref from, int64_t n, weft_error *err) {
@@ -299,8 +318,7 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     transfer.from =
         weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
-    return weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[0], engine->ranks.plugin->all_gather,
-                            "all_gather", &transfer, err);
+    return set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
 /* ---- from rank to rank ---- */
@@ -322,9 +340,8 @@ static weft_status on_transfer(void *context, const weft_event *event, const wef
     transfer.n = self->stage->program->slots[slot].bytes;
     transfer.tag = (event->what - WEFT_WHAT_CARRY) * most + of;
     weft_trace_use(self->trace, slot, transfer.n);
-    return weft_ranks_start(&engine->ranks, &flight_of(self, event)->handles[0],
-                            send ? engine->ranks.plugin->send : engine->ranks.plugin->recv, send ? "send" : "recv",
-                            &transfer, err);
+    return set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+                   send ? "send" : "recv", &transfer, err);
 }
 
 void weft_travel_table(weft_exec_table *table) {

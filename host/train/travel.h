@@ -11,6 +11,10 @@ void weft_travel_destroy(weft_travel *travel); /* NULL is fine */
 /* Before each pass. */
 void weft_travel_begin(weft_stepper *self);
 
+/* True if exchanges are under way that want to be driven, and driving them: between the calls of a segment. */
+bool weft_travel_under_way(const weft_stepper *self);
+void weft_travel_poke(void *stepper);
+
 /* Puts its functions into the table; context is the stepper. */
 void weft_travel_table(weft_exec_table *table);
 
