@@ -5,9 +5,12 @@
 
 #include <stdlib.h>
 
-/* Do products read a copy of this parameter? */
+/* Do products read a copy of this parameter that lies here for the whole run? Not of one that is gathered, which is
+ * rounded on its way, nor of one that another rank computes with. */
 static bool is_copied(const weft_engine *engine, const weft_parameter *parameter) {
-    return engine->dtype != WEFT_F32 && weft_parameter_is_matrix(parameter);
+    const weft_span *span = &engine->holds[WEFT_HOLD_PARAMETERS]->spans[parameter->group];
+    return engine->dtype != WEFT_F32 && weft_parameter_is_matrix(parameter) &&
+           span->n == engine->layout->groups[parameter->group].numel;
 }
 
 /* Of one parameter's copy, on the layout's grid. */

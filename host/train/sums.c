@@ -1,6 +1,8 @@
 /* host/train/sums.c: see sums.h. */
 #include "train/sums.h"
 
+#include "train/gather.h"
+
 #include "program/fold.h"
 #include "program/job.h"
 
@@ -55,16 +57,7 @@ static void size_gradient(const weft_engine *engine, weft_job *job, int32_t u, c
 void weft_sums_size_units(const weft_engine *engine, weft_job *job) {
     for (int32_t u = 0; u < job->spec.view.n_units; u++) {
         const weft_cut cut = weft_cut_of(&job->spec, u);
-        weft_unit_sizes *sizes = &job->units[u];
-        sizes->gathered = sizes->gather_sent = 0;
-        for (int g = 0; g < 2; g++) {
-            const int32_t group = engine->layout->units[u].groups[g];
-            int64_t piece = 0;
-            if (group < 0 || job->spec.view.units[u].placement.parameters != WEFT_SHARDED || cut.group == 1) continue;
-            piece = weft_hold_piece(engine->layout, &engine->layout->groups[group], cut.replicas);
-            sizes->gathered += 4 * piece * cut.replicas;
-            sizes->gather_sent += 4 * piece * cut.groups * (cut.group - 1);
-        }
+        job->units[u].gathered = weft_gather_bytes(engine, &job->spec, u, &job->units[u].gather_sent);
         size_gradient(engine, job, u, &cut);
     }
 }

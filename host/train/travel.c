@@ -4,14 +4,14 @@
 #include "plugin/enter.h"
 #include "program/fold.h"
 #include "train/bind.h"
-#include "train/compute.h"
+#include "train/gather.h"
 #include "train/sums.h"
 
 #include <stdlib.h>
 
-/* Exchanges of one event: one per group of its unit. */
+/* Exchanges of one event: up to two per group of its unit. */
 typedef struct flight {
-    weft_comm_handle *handles[2];
+    weft_comm_handle *handles[WEFT_TRAVEL_EXCHANGES];
 } flight;
 
 struct weft_travel {
@@ -73,16 +73,15 @@ static weft_status finish(void *context, const weft_event *event, const weft_eve
     flight *f = flight_of(self, event);
     weft_status status = WEFT_OK;
     (void)slots;
-    for (int i = 0; i < 2 && status == WEFT_OK; i++) {
+    for (int i = 0; i < WEFT_TRAVEL_EXCHANGES && status == WEFT_OK; i++) {
         self->travel->n_flying -= f->handles[i] != NULL;
         status = weft_ranks_wait(&self->engine->ranks, &f->handles[i], err);
     }
     return status;
 }
 
-/* Starts one of an event's exchanges. */
-static weft_status set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
-                           const char *name, const weft_transfer *what, weft_error *err) {
+weft_status weft_travel_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
+                                const char *name, const weft_transfer *what, weft_error *err) {
     const weft_status status =
         weft_ranks_start(&self->engine->ranks, &flight_of(self, event)->handles[which], how, name, what, err);
     self->travel->n_flying += status == WEFT_OK;
@@ -93,58 +92,9 @@ static weft_cut cut_of(const weft_stepper *self, int32_t unit) {
     return weft_cut_of(&self->stage->job->spec, unit);
 }
 
-/* ---- parameters ---- */
-
-/* Part g of a unit: its group, or NULL; *at: bytes from the start of the unit's slot. */
-static const weft_group *part_of(const weft_engine *engine, int32_t unit, int g, int32_t *index) {
-    *index = engine->layout->units[unit].groups[g];
-    return *index < 0 ? NULL : &engine->layout->groups[*index];
-}
-
-static weft_status gather_parameters(weft_stepper *self, const weft_event *event, const weft_event_slots *slots,
-                                     weft_error *err) {
-    weft_engine *engine = self->engine;
-    const weft_cut cut = cut_of(self, event->unit);
-    const weft_ref slot = weft_step_slot(self, slots->unit).ref;
-    weft_status status = WEFT_OK;
-    int64_t at = 0;
-    if (slots->unit < 0) return WEFT_OK; /* it lies here whole */
-    for (int g = 0; g < 2 && status == WEFT_OK; g++) {
-        int32_t index = -1;
-        const weft_group *group = part_of(engine, event->unit, g, &index);
-        weft_transfer transfer = {.dtype = WEFT_F32};
-        if (group == NULL) continue;
-        transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);
-        transfer.n = weft_hold_piece(engine->layout, group, cut.replicas) * cut.groups;
-        transfer.to = weft_ref_at(slot, at);
-        transfer.from = weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
-        status = set_out(self, event, g, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
-        at += 4 * transfer.n * cut.group;
-    }
-    weft_trace_use(self->trace, slots->unit, at);
-    return status;
-}
-
-/* Where the segments find the unit's parameters; slot -1: nowhere. */
-static void point_to(weft_stepper *self, const weft_event *event, int32_t slot) {
-    weft_engine *engine = self->engine;
-    const weft_cut cut = cut_of(self, event->unit);
-    weft_ref at = slot < 0 ? (weft_ref){0} : weft_engine_slot(engine, self->stage->program, slot).ref;
-    for (int g = 0; g < 2; g++) {
-        int32_t index = -1;
-        const weft_group *group = part_of(engine, event->unit, g, &index);
-        for (int32_t i = 0; group != NULL && i < group->n_members; i++) {
-            const weft_parameter *p = &engine->declared->parameters[group->members[i]];
-            engine->compute_refs[group->members[i]] = slot < 0 ? at : weft_ref_at(at, 4 * p->offset);
-        }
-        if (group != NULL && slot >= 0)
-            at = weft_ref_at(at, 4 * weft_hold_piece(engine->layout, group, cut.replicas) * cut.replicas);
-    }
-}
-
 static weft_status on_release(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     (void)err;
-    if (slots->unit >= 0) point_to(context, event, -1);
+    if (slots->unit >= 0) weft_gather_forget(context, event);
     return WEFT_OK;
 }
 
@@ -164,19 +114,18 @@ static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_
     transfer.n = weft_hold_piece(engine->layout, group, cut.replicas);
     transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
     transfer.from = weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, scope, engine->ranks.rank));
-    return set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    return weft_travel_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
 static weft_status on_gather(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     if (event->what == WEFT_WHAT_SUM) return gather_sum(context, event, err);
-    return gather_parameters(context, event, slots, err);
+    return weft_gather_start(context, event, slots->unit, err);
 }
 
 static weft_status finish_gather(void *context, const weft_event *event, const weft_event_slots *slots,
                                  weft_error *err) {
     const weft_status status = finish(context, event, slots, err);
-    if (status == WEFT_OK && slots->unit >= 0) point_to(context, event, slots->unit);
-    return status;
+    return status == WEFT_OK ? weft_gather_finish(context, event, slots->unit, err) : status;
 }
 
 /* ---- sums ---- */
@@ -246,8 +195,9 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     }
     if (status != WEFT_OK || v.ranks == 1) return status;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, event->scope);
-    return set_out(self, event, 0, fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
-                   fast ? "reduce_scatter" : "all_to_all", &transfer, err);
+    return weft_travel_set_out(self, event, 0,
+                               fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
+                               fast ? "reduce_scatter" : "all_to_all", &transfer, err);
 }
 
 static weft_status add(const weft_stepper *self, weft_ref to, weft_ref from, int64_t n, weft_error *err) {
@@ -318,7 +268,7 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     transfer.from =
         weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
-    return set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    return weft_travel_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
 /* ---- from rank to rank ---- */
@@ -340,8 +290,8 @@ static weft_status on_transfer(void *context, const weft_event *event, const wef
     transfer.n = self->stage->program->slots[slot].bytes;
     transfer.tag = (event->what - WEFT_WHAT_CARRY) * most + of;
     weft_trace_use(self->trace, slot, transfer.n);
-    return set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
-                   send ? "send" : "recv", &transfer, err);
+    return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+                               send ? "send" : "recv", &transfer, err);
 }
 
 void weft_travel_table(weft_exec_table *table) {

@@ -11,6 +11,12 @@ void weft_travel_destroy(weft_travel *travel); /* NULL is fine */
 /* Before each pass. */
 void weft_travel_begin(weft_stepper *self);
 
+enum { WEFT_TRAVEL_EXCHANGES = 4 };
+
+/* Starts number `which` of an event's exchanges. */
+weft_status weft_travel_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
+                                const char *name, const weft_transfer *what, weft_error *err);
+
 /* True if exchanges are under way that want to be driven, and driving them: between the calls of a segment. */
 bool weft_travel_under_way(const weft_stepper *self);
 void weft_travel_poke(void *stepper);
