@@ -4,17 +4,17 @@
 #include "mutants.h"
 #include "suite.h"
 
-#include "program/jobs.h"
+#include "program/stages.h"
 
 enum { NONE = -1 };
 enum { EMBED, ATTN0, MLP0, ATTN1, MLP1, HEAD };
 enum { ROOT, LAYER0, LAYER1, NORM_UNIT };
 
-static const tiny_options plain = {WEFT_MODE_TRAIN, 2, false, 0, false};
-static const tiny_options tied = {WEFT_MODE_TRAIN, 2, true, 0, false};
-static const tiny_options frozen = {WEFT_MODE_TRAIN, 2, false, 1u << ROOT | 1u << LAYER0, false};
-static const tiny_options checkpointing = {WEFT_MODE_TRAIN, 2, false, 0, true};
-static const tiny_options evaluate = {WEFT_MODE_EVALUATE, 1, false, 0, false};
+static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .leaves = 2};
+static const tiny_options tied = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .tied = true};
+static const tiny_options frozen = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .frozen = 1u << ROOT | 1u << LAYER0};
+static const tiny_options checkpointing = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .checkpointing = true};
+static const tiny_options evaluate = {.mode = WEFT_MODE_EVALUATE, .leaves = 1};
 
 static int32_t at(const weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
     const int32_t i = find_event(program, kind, segment, unit, leaf);
@@ -42,7 +42,17 @@ static void move(weft_program *program, int32_t from, int32_t to) {
 }
 
 static void add(weft_program *program, int32_t where, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
-    const weft_event event = {(uint32_t)sizeof event, 0, kind, unit, segment, leaf, -1, 0, -1, 0};
+    weft_event event = weft_event_of(kind);
+    event.segment = segment;
+    event.unit = unit;
+    event.leaf = leaf;
+    if (kind == WEFT_EVENT_GATHER) event.what = WEFT_WHAT_PARAMETERS;
+    if (kind == WEFT_EVENT_REDUCE) event.scope = WEFT_SCOPE_RANK;
+    if (kind == WEFT_EVENT_SEND || kind == WEFT_EVENT_RECV) {
+        event.what = WEFT_WHAT_CARRY;
+        event.peer = 0;
+        event.queue = 1;
+    }
     insert_event(program, where, event);
 }
 
@@ -157,10 +167,10 @@ static void gather(weft_program *p) {
 static void release(weft_program *p) {
     add(p, 3, WEFT_EVENT_RELEASE, NONE, LAYER0, NONE);
 }
-static void send_without_peer(weft_program *p) {
+static void send_to_itself(weft_program *p) {
     add(p, 3, WEFT_EVENT_SEND, ATTN0, NONE, 0);
 }
-static void recv_without_peer(weft_program *p) {
+static void recv_from_itself(weft_program *p) {
     add(p, 3, WEFT_EVENT_RECV, ATTN0, NONE, 0);
 }
 static void wait_for_nothing(weft_program *p) {
@@ -176,7 +186,9 @@ static void other_queue(weft_program *p) {
     event_of(p, WEFT_EVENT_REDUCE, NONE, LAYER1, 0)->queue = 1;
 }
 static void waits_for_itself(weft_program *p) {
-    p->events[5].after = 5;
+    p->events[5].kind = WEFT_EVENT_WAIT;
+    p->events[5].waits = 5;
+    p->events[5].segment = p->events[5].leaf = -1;
 }
 static void flags_set(weft_program *p) {
     p->events[5].flags = 1;
@@ -220,8 +232,8 @@ static const struct {
     {"the last FORWARD is missing", &plain, no_last_forward, {"BACKWARD head leaf 1", "there is no tape"}},
     {"a FORWARD comes twice", &plain, forward_twice, {"FORWARD layers.1.attn leaf 0", "event 4 has done this"}},
     {"a FORWARD before the one below", &plain, forward_early, {"FORWARD layers.0.mlp leaf 1", "layers.0.attn"}},
-    {"a BACKWARD is missing", &plain, no_backward, {"REDUCE layers.1 leaf 1", "layers.1.attn"}},
-    {"the lowest BACKWARD is missing", &plain, no_lowest_backward, {"REDUCE root leaf 0", "segment embed reads"}},
+    {"a BACKWARD is missing", &plain, no_backward, {"REDUCE layers.1 rank leaf 1", "layers.1.attn"}},
+    {"the lowest BACKWARD is missing", &plain, no_lowest_backward, {"REDUCE root rank leaf 0", "segment embed reads"}},
     {"a BACKWARD comes twice", &plain, backward_twice, {"BACKWARD layers.1.mlp leaf 0", "already"}},
     {"a BACKWARD before the one above",
      &plain,
@@ -233,11 +245,14 @@ static const struct {
      backward_out_of_leaf_order,
      {"BACKWARD head leaf 0", "BACKWARD for leaf 1", "leaf order"}},
     {"a REDUCE is missing", &plain, no_reduce, {"NORM", "layers.0", "no REDUCE for leaf 1"}},
-    {"a REDUCE comes twice", &plain, reduce_twice, {"REDUCE layers.1 leaf 0", "already"}},
-    {"a REDUCE before a BACKWARD that writes", &plain, reduce_early, {"REDUCE layers.1 leaf 0", "layers.1.attn"}},
-    {"a REDUCE before the tied user", &tied, reduce_before_tied_user, {"REDUCE root leaf 0", "segment embed"}},
-    {"a REDUCE of a frozen unit", &frozen, reduce_of_frozen, {"REDUCE layers.0 leaf 0", "frozen"}},
-    {"REDUCEs out of leaf order", &plain, reduce_out_of_leaf_order, {"REDUCE norm leaf 1", "no REDUCE for leaf 0"}},
+    {"a REDUCE comes twice", &plain, reduce_twice, {"REDUCE layers.1 rank leaf 0", "already"}},
+    {"a REDUCE before a BACKWARD that writes", &plain, reduce_early, {"REDUCE layers.1 rank leaf 0", "layers.1.attn"}},
+    {"a REDUCE before the tied user", &tied, reduce_before_tied_user, {"REDUCE root rank leaf 0", "segment embed"}},
+    {"a REDUCE of a frozen unit", &frozen, reduce_of_frozen, {"REDUCE layers.0 rank leaf 0", "frozen"}},
+    {"REDUCEs out of leaf order",
+     &plain,
+     reduce_out_of_leaf_order,
+     {"REDUCE norm rank leaf 0", "leaf 1 of this unit", "in their order"}},
     {"NORM is missing", &plain, no_norm, {"STEP", "NORM must come before"}},
     {"NORM before the last REDUCE", &plain, norm_early, {"NORM", "root", "no REDUCE for leaf 1"}},
     {"NORM comes twice", &plain, norm_twice, {"NORM", "already"}},
@@ -246,19 +261,22 @@ static const struct {
     {"STEP before NORM", &plain, step_early, {"STEP", "NORM must come before"}},
     {"a leaf that there is not", &plain, leaf_too_large, {"FORWARD embed leaf 2", "its leaf is 2", "has 2"}},
     {"a segment that there is not", &plain, segment_unknown, {"BACKWARD segment 6 leaf 0", "its segment is 6"}},
-    {"a unit that there is not", &plain, unit_unknown, {"REDUCE unit 4 leaf 0", "its unit is 4"}},
+    {"a unit that there is not", &plain, unit_unknown, {"REDUCE unit 4 rank leaf 0", "its unit is 4"}},
     {"a unit on a FORWARD", &plain, unit_on_forward, {"FORWARD layers.0.attn", "its unit is 1", "must be -1"}},
     {"a leaf on STEP", &plain, leaf_on_step, {"STEP leaf 0", "must be -1"}},
-    {"a peer on REDUCE", &plain, peer_on_reduce, {"REDUCE root leaf 0 peer 0", "its peer is 0"}},
-    {"a needless GATHER", &plain, gather, {"event 1, GATHER layers.0", "nothing is gathered"}},
-    {"a RELEASE of nothing", &plain, release, {"RELEASE layers.0", "nothing is gathered"}},
-    {"a SEND without a peer", &plain, send_without_peer, {"SEND layers.0.attn leaf 0", "no peer to send to"}},
-    {"a RECV without a peer", &plain, recv_without_peer, {"RECV layers.0.attn leaf 0", "no peer to receive from"}},
-    {"a WAIT for nothing", &plain, wait_for_nothing, {"event 3, WAIT", "nothing to wait for"}},
-    {"a REFRESH of no copies", &plain, refresh, {"REFRESH layers.0", "no copies"}},
+    {"a peer on REDUCE", &plain, peer_on_reduce, {"REDUCE root rank leaf 0 peer 0", "its peer is 0"}},
+    {"a needless GATHER", &plain, gather, {"event 1, GATHER layers.0", "not sharded"}},
+    {"a RELEASE of nothing", &plain, release, {"RELEASE layers.0", "no gathered copy here"}},
+    {"a SEND to itself", &plain, send_to_itself, {"SEND layers.0.attn carry leaf 0 peer 0", "is a replica"}},
+    {"a RECV from itself", &plain, recv_from_itself, {"RECV layers.0.attn carry leaf 0 peer 0", "is a replica"}},
+    {"a WAIT for nothing", &plain, wait_for_nothing, {"event 3, WAIT", "its waits is -1"}},
+    {"a REFRESH of no copies", &plain, refresh, {"REFRESH layers.0", "no copy of this unit stale"}},
     {"a kind that there is not", &plain, kind_unknown, {"event 5", "unknown kind 14", "no such kind"}},
-    {"a queue for exchanges", &plain, other_queue, {"REDUCE layers.1 leaf 0", "its queue is 1"}},
-    {"an event that waits for itself", &plain, waits_for_itself, {"event 5", "-1 to 4 are allowed"}},
+    {"a queue for exchanges", &plain, other_queue, {"REDUCE layers.1 rank leaf 1", "event", "has not been waited for"}},
+    {"an event that waits for itself",
+     &plain,
+     waits_for_itself,
+     {"event 5, WAIT for event 5", "its waits is 5", "has 5, numbered"}},
     {"flags that mean nothing", &plain, flags_set, {"event 5", "its flags are 1"}},
     {"an event cut short", &plain, event_cut_short, {"event 5", "struct_size is 8"}},
     {"a RECOMPUTE without checkpointing",
@@ -274,24 +292,31 @@ static const struct {
      &checkpointing,
      recompute_early,
      {"RECOMPUTE layers.1.mlp leaf 0", "its FORWARD for leaf 0 must come before"}},
-    {"no event at all", &plain, empty, {"ends after 0 events", "FORWARD embed leaf 0"}},
-    {"a COUNT in evaluation", &evaluate, evaluation_counts, {"event 0, COUNT", "FORWARDs alone"}},
+    {"no event at all", &plain, empty, {"rank 0", "ends after 0 events", "FORWARD embed for 0 leaves"}},
+    {"a COUNT in evaluation",
+     &evaluate,
+     evaluation_counts,
+     {"event 0, COUNT", "evaluation and generation run FORWARDs"}},
     {"evaluation without the head", &evaluate, evaluation_without_head, {"without FORWARD head leaf 0"}},
 };
 
 enum { N_CASES = sizeof cases / sizeof *cases };
 
+static weft_status check_one(const weft_program *program, const tiny_job *job, weft_error *err) {
+    weft_coverage coverage;
+    return weft_programs_check(&coverage, &program, &job->spec, err);
+}
+
 START_TEST(a_broken_program_is_refused_by_name) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = tiny_program(&job, cases[_i].job);
-    ck_assert_msg(weft_program_check(program, &job.spec, &err) == WEFT_OK, "the valid program: %s", err.text);
+    ck_assert_msg(check_one(program, &job, &err) == WEFT_OK, "the valid program: %s", err.text);
     cases[_i].breaks(program);
-    ck_assert_msg(weft_program_check(program, &job.spec, &err) == WEFT_E_PLUGIN, "accepted: %s", cases[_i].name);
+    ck_assert_msg(check_one(program, &job, &err) == WEFT_E_PLUGIN, "accepted: %s", cases[_i].name);
     for (int i = 0; i < 3 && cases[_i].says[i] != NULL; i++)
         ck_assert_msg(strstr(err.text, cases[_i].says[i]) != NULL, "%s: expected \"%s\" in \"%s\"", cases[_i].name,
                       cases[_i].says[i], err.text);
-    ck_assert_int_eq(weft_program_place(program, &job.spec, &err), WEFT_E_PLUGIN);
     weft_program_destroy(program);
 }
 END_TEST
@@ -299,14 +324,17 @@ END_TEST
 START_TEST(every_program_of_single_is_accepted) {
     int32_t n = 0;
     for (int32_t bits = 0; bits < 3 * 3 * 16 * 4; bits++) {
-        const tiny_options options = {bits % 3, 1 + bits / 3 % 3, bits / 9 % 2 != 0, (uint32_t)(bits / 18 % 16),
-                                      bits / 288 % 2 != 0};
+        const tiny_options options = {.mode = bits % 3,
+                                      .leaves = 1 + bits / 3 % 3,
+                                      .tied = bits / 9 % 2 != 0,
+                                      .frozen = (uint32_t)(bits / 18 % 16),
+                                      .checkpointing = bits / 288 % 2 != 0};
         tiny_job job;
         weft_error err = WEFT_ERROR_INIT;
         weft_program *program = NULL;
         if (options.mode == WEFT_MODE_TRAIN && options.frozen == 15) continue; /* nothing is trained */
         program = tiny_program(&job, &options);
-        ck_assert_msg(weft_program_check(program, &job.spec, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_msg(check_one(program, &job, &err) == WEFT_OK, "%s", err.text);
         weft_program_destroy(program);
         n++;
     }
@@ -322,42 +350,38 @@ START_TEST(another_right_order_is_accepted) {
     for (int32_t to = 1, i = 0; i < program->n_events; i++)
         if (program->events[i].kind == WEFT_EVENT_FORWARD) move(program, i, to++);
     ck_assert_int_eq(program->events[TINY_SEGMENTS + 1].leaf, 1);
-    ck_assert_msg(weft_program_check(program, &job.spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(check_one(program, &job, &err) == WEFT_OK, "%s", err.text);
     weft_program_destroy(program);
 }
 END_TEST
 
 START_TEST(nothing_trained_is_the_users_mistake) {
-    const tiny_options options = {WEFT_MODE_TRAIN, 1, false, 15, false};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 1, .frozen = 15};
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
-    weft_program *program = NULL;
     tiny_make(&job, &options);
-    ck_assert_int_eq(weft_program_compile(&program, NULL, load_single(), NULL, &job.spec, 0, &err), WEFT_E_USER);
-    ck_assert_msg(strstr(err.text, "nothing is trained") != NULL, "%s", err.text);
-    ck_assert_ptr_null(program);
+    ck_assert_int_eq(weft_job_spec_check(&job.spec, &err), WEFT_E_USER);
+    ck_assert_says(err, "nothing is trained");
 }
 END_TEST
 
 START_TEST(a_trainable_unit_that_nothing_reads_is_the_users_mistake) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
-    weft_program *program = NULL;
     tiny_make(&job, &plain);
     job.reads[HEAD][0] = LAYER1; /* nobody reads unit norm any more */
-    ck_assert_int_eq(weft_program_compile(&program, NULL, load_single(), NULL, &job.spec, 0, &err), WEFT_E_USER);
-    ck_assert_msg(strstr(err.text, "unit norm") != NULL, "%s", err.text);
+    ck_assert_int_eq(weft_job_spec_check(&job.spec, &err), WEFT_E_USER);
+    ck_assert_says(err, "unit norm");
 }
 END_TEST
 
 START_TEST(single_wants_one_rank) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
-    weft_program *program = NULL;
     tiny_make(&job, &plain);
     job.spec.view.world = 4;
-    ck_assert_int_eq(weft_program_compile(&program, NULL, load_single(), NULL, &job.spec, 0, &err), WEFT_E_USER);
-    ck_assert_msg(strstr(err.text, "this job has 4") != NULL, "%s", err.text);
+    ck_assert_int_eq(weft_job_replicas(&job.spec, NULL, load_single(), NULL, &err), WEFT_E_USER);
+    ck_assert_says(err, "this job has 4");
 }
 END_TEST
 
@@ -386,28 +410,38 @@ static weft_status bad_replicas(const weft_host *host, const void *config, const
 }
 
 static weft_status bad_place(const weft_host *host, const void *config, const weft_strategy_job *job,
-                             weft_placement *units, weft_error *err) {
-    (void)host, (void)config, (void)err;
-    for (int32_t u = 0; u < job->n_units; u++) units[u].parameters = answer_holding, units[u].owner = answer_owner;
+                             weft_placement *units, int32_t *owners, weft_error *err) {
+    (void)host, (void)config, (void)owners, (void)err;
+    for (int32_t u = 0; u < job->n_units; u++) {
+        units[u].parameters = units[u].gradients = units[u].optimizer = answer_holding;
+        units[u].owner = answer_owner;
+    }
     return WEFT_OK;
 }
 
 static weft_status bad_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
                                const weft_emitter *emitter, weft_error *err) {
-    const weft_event event = {(uint32_t)sizeof event, 0, WEFT_EVENT_RECOMPUTE, -1, 1, 0, -1, 0, -1, 0};
+    weft_event event = weft_event_of(WEFT_EVENT_RECOMPUTE);
     (void)host, (void)config, (void)job, (void)rank, (void)err;
+    event.segment = 1;
+    event.leaf = 0;
     ck_assert_int_eq(emitter->emit(emitter->program, &event), 0);
     ck_assert_int_eq(emitter->emit(emitter->program, &event), 1);
     return WEFT_OK;
 }
 
+/* Asks the three questions until one is answered wrongly. */
 static void expect_blame(const char *says) {
-    const weft_strategy_plugin strategy = {(uint32_t)sizeof strategy, 0, bad_replicas, bad_place, bad_compile};
+    const weft_strategy_plugin wrong = {(uint32_t)sizeof wrong, 0, bad_replicas, bad_place, bad_compile};
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = NULL;
+    weft_status status = WEFT_OK;
     tiny_make(&job, &plain);
-    ck_assert_int_ne(weft_program_compile(&program, NULL, &strategy, NULL, &job.spec, 0, &err), WEFT_OK);
+    status = weft_job_replicas(&job.spec, NULL, &wrong, NULL, &err);
+    if (status == WEFT_OK) status = weft_job_place(&job.spec, NULL, &wrong, NULL, &err);
+    if (status == WEFT_OK) status = weft_program_compile(&program, NULL, &wrong, NULL, &job.spec, 0, &err);
+    ck_assert_int_ne(status, WEFT_OK);
     ck_assert_msg(strstr(err.text, says) != NULL, "expected \"%s\" in \"%s\"", says, err.text);
 }
 
@@ -442,25 +476,35 @@ END_TEST
 
 START_TEST(checkpointing_keeps_what_waits_for_what) {
     tiny_options options = plain;
-    tiny_job job;
-    weft_program *program = NULL, *copy = NULL;
+    strategy ddp;
+    team ranks;
+    weft_program *program = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    tiny_make(&job, &options);
-    program = compile_with(&job, load_single());
-    for (int32_t i = 1; i < program->n_events; i++) program->events[i].after = i - 1;
-    ck_assert_int_eq(weft_program_copy(&copy, program, &err), WEFT_OK);
-    job.spec.activation_checkpointing = true;
-    ck_assert_int_eq(weft_program_checkpoint(copy, &job.spec, &err), WEFT_OK);
-    ck_assert_int_gt(copy->n_events, program->n_events);
-    for (int32_t i = 0; i < copy->n_events; i++) {
-        const weft_event *event = &copy->events[i], *before = event->after >= 0 ? &copy->events[event->after] : NULL;
-        const int32_t was = find_event(program, event->kind, event->segment, event->unit, event->leaf);
-        if (event->kind == WEFT_EVENT_RECOMPUTE || was == 0) ck_assert_ptr_null(before);
-        else ck_assert_int_eq(find_event(program, before->kind, before->segment, before->unit, before->leaf), was - 1);
+    weft_coverage coverage;
+    int32_t waits = 0;
+    options.world = 2;
+    load_strategy(&ddp, "ddp", NULL);
+    team_make(&ranks, &options, &ddp);
+    program = copy_program(ranks.programs[0]);
+    ranks.job.spec.activation_checkpointing = true;
+    for (int32_t rank = 0; rank < 2; rank++)
+        ck_assert_int_eq(weft_program_checkpoint(ranks.programs[rank], &ranks.job.spec, &err), WEFT_OK);
+    ck_assert_int_gt(ranks.programs[0]->n_events, program->n_events);
+    for (int32_t i = 0, was = 0; i < ranks.programs[0]->n_events; i++) {
+        const weft_event *event = &ranks.programs[0]->events[i], *before = &program->events[was];
+        if (event->kind == WEFT_EVENT_RECOMPUTE) continue;
+        ck_assert_int_eq(event->kind, before->kind);
+        if (event->kind == WEFT_EVENT_WAIT) {
+            const weft_event *now = &ranks.programs[0]->events[event->waits], *then = &program->events[before->waits];
+            ck_assert(now->kind == then->kind && now->unit == then->unit && now->leaf == then->leaf);
+            waits++;
+        }
+        was++;
     }
-    ck_assert_msg(weft_program_check(copy, &job.spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_gt(waits, 4);
+    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s", err.text);
     weft_program_destroy(program);
-    weft_program_destroy(copy);
+    team_free(&ranks);
 }
 END_TEST
 

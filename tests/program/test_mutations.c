@@ -73,8 +73,11 @@ START_TEST(every_mutant_is_refused_or_computes_the_same) {
     int32_t jobs = 0;
     for (int32_t i = 0; i < 3 * 2 * 4 * 2 + 2; i++) {
         const bool inference = i >= 48;
-        const tiny_options options = {inference ? i - 47 : WEFT_MODE_TRAIN, inference ? 1 : 1 + i % 3, i / 3 % 2 != 0,
-                                      frozen[i / 6 % 4], i / 24 % 2 != 0};
+        const tiny_options options = {.mode = inference ? i - 47 : WEFT_MODE_TRAIN,
+                                      .leaves = inference ? 1 : 1 + i % 3,
+                                      .tied = i / 3 % 2 != 0,
+                                      .frozen = frozen[i / 6 % 4],
+                                      .checkpointing = i / 24 % 2 != 0};
         bench b;
         bench_open(&b, &options);
         each_mutant(b.valid, &b.job.spec.view, (1u << N_MUTATIONS) - 1, judge, &b);
@@ -117,7 +120,7 @@ static void swap_placed(weft_program *program, int32_t i, int32_t j) {
 }
 
 START_TEST(the_simulation_sees_another_order_of_the_sum) {
-    const tiny_options options = {WEFT_MODE_TRAIN, 2, false, 0, false};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 2};
     bench b;
     weft_program *program = NULL;
     bench_open(&b, &options);
@@ -130,7 +133,7 @@ START_TEST(the_simulation_sees_another_order_of_the_sum) {
 END_TEST
 
 START_TEST(the_simulation_sees_a_norm_that_comes_too_early) {
-    const tiny_options options = {WEFT_MODE_TRAIN, 1, false, 0, false};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 1};
     bench b;
     weft_program *program = NULL;
     bench_open(&b, &options);
@@ -144,7 +147,7 @@ START_TEST(the_simulation_sees_a_norm_that_comes_too_early) {
 END_TEST
 
 START_TEST(the_simulation_sees_every_slot_that_is_moved_onto_a_live_one) {
-    const tiny_options options = {WEFT_MODE_TRAIN, 2, true, 0, true};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .tied = true, .checkpointing = true};
     bench b;
     weft_program *program = NULL;
     int32_t seen = 0;

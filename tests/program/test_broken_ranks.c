@@ -1,0 +1,439 @@
+/* tests/program/test_broken_ranks.c: programs of several ranks that are broken on one of them are refused, and the
+ * sentence names rank, event and what it is about.
+ *
+ * The job: embed, two layers of attn and mlp, head, which reads the embedding too; two leaves a replica. */
+#include "mutants.h"
+#include "suite.h"
+
+#include "program/stages.h"
+
+enum { NONE = -1 };
+enum { EMBED, ATTN0, MLP0, ATTN1, MLP1, HEAD };
+enum { ROOT, LAYER0, LAYER1, NORM_UNIT };
+
+typedef enum kind_of_team { DDP, DDP_LAST, FULL, GRADIENTS, HYBRID, HOPS, PIPE, GPIPE } kind_of_team;
+
+static void make(team *out, kind_of_team kind) {
+    static const struct {
+        const char *name, *keys;
+        int32_t world, reduce;
+    } rows[] = {
+        [DDP] = {"ddp", NULL, 3, WEFT_REDUCE_ORDERED},
+        [DDP_LAST] = {"ddp", "reduce_at=last", 2, WEFT_REDUCE_TREE},
+        [FULL] = {"fsdp", "shard=full", 2, WEFT_REDUCE_ORDERED},
+        [GRADIENTS] = {"fsdp", "shard=gradients", 2, WEFT_REDUCE_ORDERED},
+        [HYBRID] = {"fsdp", "shard=hybrid shard_group=2", 4, WEFT_REDUCE_ORDERED},
+        [HOPS] = {"fsdp", "shard=hybrid shard_group=2 reduce_at=last", 4, WEFT_REDUCE_TREE},
+        [PIPE] = {NULL, "0 1 3", 3, WEFT_REDUCE_ORDERED},
+        [GPIPE] = {NULL, "0 3", 2, WEFT_REDUCE_ORDERED},
+    };
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN,
+                                  .leaves = 2,
+                                  .tied = true,
+                                  .world = rows[kind].world,
+                                  .reduce = rows[kind].reduce,
+                                  .prefetch = kind == FULL ? 1 : 0};
+    strategy by;
+    if (rows[kind].name == NULL) load_stages(&by, rows[kind].keys, kind == GPIPE, true);
+    else load_strategy(&by, rows[kind].name, rows[kind].keys);
+    team_make(out, &options, &by);
+}
+
+/* ---- finding events ---- */
+
+/* What an event is, as far as it is said; -1 or 0: anything. */
+typedef struct pattern {
+    int32_t kind, segment, unit, leaf, what, scope, nth;
+} pattern;
+
+static int32_t at(const weft_program *program, pattern p) {
+    for (int32_t i = 0; i < program->n_events; i++) {
+        const weft_event *event = &program->events[i];
+        if (event->kind != p.kind || (p.segment >= 0 && event->segment != p.segment) ||
+            (p.unit >= 0 && event->unit != p.unit) || (p.leaf >= 0 && event->leaf != p.leaf) ||
+            (p.what != 0 && event->what != p.what) || (p.scope != 0 && event->scope != p.scope))
+            continue;
+        if (p.nth-- == 0) return i;
+    }
+    ck_abort_msg("the valid program has no such %s", weft_event_kind_name(p.kind));
+    return -1;
+}
+
+static pattern plain(int32_t kind) {
+    const pattern out = {kind, NONE, NONE, NONE, 0, 0, 0};
+    return out;
+}
+static pattern segment(int32_t kind, int32_t s, int32_t leaf) {
+    const pattern out = {kind, s, NONE, leaf, 0, 0, 0};
+    return out;
+}
+static pattern unit(int32_t kind, int32_t u, int32_t what) {
+    const pattern out = {kind, NONE, u, NONE, what, 0, 0};
+    return out;
+}
+static pattern reduce(int32_t u, int32_t leaf, int32_t scope) {
+    const pattern out = {WEFT_EVENT_REDUCE, NONE, u, leaf, 0, scope, 0};
+    return out;
+}
+static pattern transfer(int32_t kind, int32_t what, int32_t leaf) {
+    const pattern out = {kind, NONE, NONE, leaf, what, 0, 0};
+    return out;
+}
+
+static int32_t wait_of(const weft_program *program, int32_t event) {
+    for (int32_t i = event; i < program->n_events; i++)
+        if (program->events[i].kind == WEFT_EVENT_WAIT && program->events[i].waits == event) return i;
+    ck_abort_msg("no WAIT for event %d", (int)event);
+    return -1;
+}
+
+static void drop(weft_program *program, pattern p) {
+    remove_event(program, at(program, p));
+}
+
+/* With its WAIT. */
+static void drop_whole(weft_program *program, pattern p) {
+    const int32_t i = at(program, p);
+    if (program->events[i].queue > 0) remove_event(program, wait_of(program, i));
+    remove_event(program, i);
+}
+
+/* The event, and what waits for it, in another place. */
+static void move(weft_program *program, int32_t from, int32_t to) {
+    for (; from < to; from++) swap_events(program, from, from + 1);
+    for (; from > to; from--) swap_events(program, from, from - 1);
+}
+
+/* ---- the ways to break a team ---- */
+
+static void exchange_left_out(team *t) {
+    drop_whole(t->programs[1], reduce(LAYER0, 4, 0));
+}
+static void norm_left_out(team *t) {
+    drop(t->programs[2], plain(WEFT_EVENT_NORM));
+}
+static void leaf_of_another(team *t) {
+    weft_program *p = t->programs[1];
+    for (int32_t i = 0; i < p->n_events; i++)
+        if (p->events[i].leaf == 4) p->events[i].leaf = 3;
+}
+static void too_many_leaves(team *t) {
+    weft_event *event = &t->programs[0]->events[at(t->programs[0], segment(WEFT_EVENT_FORWARD, EMBED, 0))];
+    event->leaf = 2;
+    insert_event(t->programs[0], 1, *event);
+    t->programs[0]->events[1].leaf = 0;
+}
+static void reduces_in_another_order(team *t) {
+    weft_program *p = t->programs[2];
+    const int32_t one = at(p, reduce(NORM_UNIT, 2, 0)), two = at(p, reduce(LAYER1, 2, 0));
+    p->events[one].unit = LAYER1;
+    p->events[two].unit = NORM_UNIT;
+}
+static void reduce_not_waited_for(team *t) {
+    weft_program *p = t->programs[0];
+    remove_event(p, wait_of(p, at(p, reduce(LAYER1, 0, 0))));
+}
+static void sum_not_gathered(team *t) {
+    drop_whole(t->programs[1], unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM));
+}
+static void sum_gathered_early(team *t) {
+    weft_program *p = t->programs[1];
+    weft_event gather = p->events[at(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM))];
+    const int32_t where = wait_of(p, at(p, reduce(LAYER1, 1, 0))) + 1;
+    gather.queue = 0;
+    insert_event(p, where, gather);
+}
+static void other_scope(team *t) {
+    t->programs[1]->events[at(t->programs[1], reduce(NORM_UNIT, 1, 0))].scope = WEFT_SCOPE_RANK;
+}
+static void no_second_hop(team *t) {
+    weft_program *p = t->programs[1];
+    int32_t i = 0;
+    for (i = 0; i < p->n_events; i++)
+        if (p->events[i].kind == WEFT_EVENT_REDUCE && p->events[i].leaf < 0 && p->events[i].unit == LAYER0) break;
+    remove_event(p, wait_of(p, i));
+    remove_event(p, i);
+}
+static void second_hop_early(team *t) {
+    weft_program *p = t->programs[0];
+    weft_event hop = p->events[at(p, reduce(LAYER1, 0, WEFT_SCOPE_RANK))];
+    hop.leaf = -1;
+    hop.scope = WEFT_SCOPE_ALL;
+    insert_event(p, at(p, reduce(LAYER1, 0, WEFT_SCOPE_RANK)) + 1, hop);
+}
+static void across_without_node(team *t) {
+    t->programs[3]->events[at(t->programs[3], reduce(LAYER1, -1, WEFT_SCOPE_NODE))].scope = WEFT_SCOPE_ACROSS;
+}
+static void scope_of_no_group(team *t) {
+    t->programs[0]->events[at(t->programs[0], reduce(LAYER1, 0, 0))].scope = WEFT_SCOPE_NODE;
+}
+static void forward_of_what_is_not_live(team *t) {
+    drop_whole(t->programs[1], unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_PARAMETERS));
+}
+static void forward_before_the_wait(team *t) {
+    weft_program *p = t->programs[1];
+    const int32_t wait = wait_of(p, at(p, unit(WEFT_EVENT_GATHER, LAYER0, 0)));
+    move(p, wait, at(p, segment(WEFT_EVENT_FORWARD, ATTN0, NONE)));
+}
+static void used_after_release(team *t) {
+    weft_program *p = t->programs[0];
+    move(p, at(p, unit(WEFT_EVENT_RELEASE, LAYER0, 0)), at(p, segment(WEFT_EVENT_FORWARD, MLP0, NONE)));
+}
+static void gathered_twice(team *t) {
+    weft_program *p = t->programs[0];
+    drop(p, unit(WEFT_EVENT_RELEASE, LAYER0, 0));
+}
+static void released_under_way(team *t) {
+    weft_program *p = t->programs[1];
+    const int32_t gather = at(p, unit(WEFT_EVENT_GATHER, LAYER0, 0));
+    weft_event release = p->events[at(p, unit(WEFT_EVENT_RELEASE, LAYER0, 0))];
+    insert_event(p, gather + 1, release);
+}
+static void gathered_at_the_step(team *t) {
+    weft_program *p = t->programs[0];
+    int32_t last = -1;
+    for (int32_t i = 0; i < p->n_events; i++)
+        if (p->events[i].kind == WEFT_EVENT_RELEASE && p->events[i].unit == LAYER0) last = i;
+    remove_event(p, last);
+}
+static void stale_copy(team *t) {
+    drop_whole(t->programs[1], unit(WEFT_EVENT_REFRESH, LAYER1, 0));
+}
+static void refreshed_before_the_step(team *t) {
+    weft_program *p = t->programs[1];
+    move(p, at(p, unit(WEFT_EVENT_REFRESH, ROOT, 0)), at(p, plain(WEFT_EVENT_STEP)));
+}
+static void refreshed_in_another_order(team *t) {
+    weft_program *p = t->programs[1];
+    p->events[at(p, unit(WEFT_EVENT_REFRESH, ROOT, 0))].unit = LAYER0;
+    p->events[at(p, unit(WEFT_EVENT_REFRESH, LAYER0, 0)) + 2].unit = ROOT;
+}
+static void not_sent(team *t) {
+    drop_whole(t->programs[0], transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 1));
+}
+static void not_received(team *t) {
+    drop(t->programs[1], transfer(WEFT_EVENT_RECV, WEFT_WHAT_CARRY, 1));
+}
+static void sent_to_another(team *t) {
+    t->programs[0]->events[at(t->programs[0], transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0))].peer = 2;
+}
+static void sent_before_it_is_made(team *t) {
+    weft_program *p = t->programs[1];
+    move(p, at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0)), at(p, segment(WEFT_EVENT_FORWARD, MLP0, 0)));
+}
+static void received_late(team *t) {
+    weft_program *p = t->programs[1];
+    move(p, at(p, transfer(WEFT_EVENT_RECV, WEFT_WHAT_CARRY_GRADIENT, 0)),
+         at(p, segment(WEFT_EVENT_BACKWARD, MLP0, 0)));
+}
+static void part_not_received(team *t) {
+    drop(t->programs[0], transfer(WEFT_EVENT_RECV, WEFT_WHAT_LEAF_GRADIENT, 1));
+}
+static void part_summed_where_it_is_made(team *t) {
+    weft_program *p = t->programs[2];
+    const int32_t send = at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_LEAF_GRADIENT, 0));
+    weft_event sum = p->events[at(p, reduce(NORM_UNIT, 0, 0))];
+    sum.unit = ROOT;
+    insert_event(p, send + 1, sum);
+}
+static void send_ends_in_its_place(team *t) {
+    weft_program *p = t->programs[0];
+    const int32_t send = at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0));
+    remove_event(p, wait_of(p, send));
+    p->events[send].queue = 0;
+}
+static void segment_of_another(team *t) {
+    weft_event forward = t->programs[0]->events[at(t->programs[0], segment(WEFT_EVENT_FORWARD, EMBED, 0))];
+    forward.segment = ATTN0;
+    insert_event(t->programs[0], at(t->programs[0], segment(WEFT_EVENT_FORWARD, EMBED, 0)) + 1, forward);
+}
+/* Rank 1 wants its gradient of leaf 0 to be taken before it makes that of leaf 1, which rank 0 takes first. */
+static void two_that_wait_for_each_other(team *t) {
+    weft_program *p = t->programs[0], *q = t->programs[1];
+    const int32_t send = at(q, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY_GRADIENT, 0));
+    move(p, at(p, transfer(WEFT_EVENT_RECV, WEFT_WHAT_CARRY_GRADIENT, 1)),
+         at(p, transfer(WEFT_EVENT_RECV, WEFT_WHAT_CARRY_GRADIENT, 0)));
+    move(q, wait_of(q, send), send + 1);
+}
+
+/* Two exchanges more on each rank, of the shard group and across, both in their place. `swapped` ranks have them in the
+ * other order. */
+static void two_groups(team *t, uint32_t swapped) {
+    for (int32_t rank = 0; rank < 4; rank++) {
+        weft_program *p = t->programs[rank];
+        const int32_t gather = at(p, unit(WEFT_EVENT_GATHER, ROOT, WEFT_WHAT_SUM));
+        weft_event node = weft_event_of(WEFT_EVENT_GATHER), release = weft_event_of(WEFT_EVENT_RELEASE);
+        node.unit = release.unit = LAYER0;
+        node.what = WEFT_WHAT_PARAMETERS;
+        remove_event(p, wait_of(p, gather));
+        p->events[gather].queue = 0;
+        insert_event(p, gather + ((swapped >> rank & 1) != 0), node);
+        insert_event(p, gather + 2, release);
+    }
+}
+static void groups_that_overlap(team *t) {
+    two_groups(t, 1u << 1 | 1u << 2);
+}
+
+static const struct {
+    const char *name;
+    kind_of_team team;
+    void (*breaks)(team *t);
+    const char *says[4]; /* parts of the sentence */
+} cases[] = {
+    {"one rank leaves an exchange out", DDP, exchange_left_out, {"rank 1, event", "layers.0", "no REDUCE for leaf 4"}},
+    {"one rank leaves NORM out", DDP, norm_left_out, {"rank 2, event", "STEP", "NORM must come before"}},
+    {"a leaf is run by two ranks",
+     DDP,
+     leaf_of_another,
+     {"rank 1, event", "FORWARD embed leaf 3", "rank 0 has run the segment"}},
+    {"a replica takes more leaves than its share",
+     DDP,
+     too_many_leaves,
+     {"rank 0, event", "FORWARD embed leaf 3", "has run 2 leaves already"}},
+    {"units travel in another order on one rank",
+     DDP,
+     reduces_in_another_order,
+     {"rank 2, event", "REDUCE layers.1", "has had no BACKWARD for leaf 2 here"}},
+    {"an exchange has no WAIT", DDP, reduce_not_waited_for, {"rank 0, event", "REDUCE layers.1 all", "no"}},
+    {"a sum is not gathered", DDP, sum_not_gathered, {"rank 1, event", "NORM", "layers.1", "must GATHER it"}},
+    {"a sum is gathered before it is finished",
+     DDP,
+     sum_gathered_early,
+     {"rank 1, event", "GATHER layers.1 sum", "1 of the rank's 2 leaves"}},
+    {"two scopes for one unit",
+     DDP,
+     other_scope,
+     {"rank 1, event", "REDUCE norm rank leaf 1", "of rank 0, has scope all"}},
+    {"a scope that means no ranks", DDP, scope_of_no_group, {"rank 0, event", "REDUCE layers.1 node", "not sharded"}},
+    {"no second hop", DDP_LAST, no_second_hop, {"rank 1, event", "layers.0", "second hop"}},
+    {"a second hop before the last leaf",
+     DDP_LAST,
+     second_hop_early,
+     {"rank 0, event", "REDUCE layers.1 all", "1 of the rank's 2 leaves"}},
+    {"a leaf between groups of ranks",
+     HOPS,
+     across_without_node,
+     {"rank 3, event", "REDUCE layers.1 across leaf", "names no leaf"}},
+    {"a segment reads what is not gathered",
+     FULL,
+     forward_of_what_is_not_live,
+     {"rank 1, event", "FORWARD layers.1.attn", "unit layers.1, which is not live"}},
+    {"a segment reads what is still being gathered",
+     FULL,
+     forward_before_the_wait,
+     {"rank 1, event", "FORWARD layers.0.attn", "unit layers.0", "has not been waited for"}},
+    {"a segment reads what is released",
+     FULL,
+     used_after_release,
+     {"rank 0, event", "FORWARD layers.0.mlp", "unit layers.0, which is not live"}},
+    {"a live unit is gathered again",
+     FULL,
+     gathered_twice,
+     {"rank 0, event", "GATHER layers.0", "has not been released"}},
+    {"a RELEASE of what is still being gathered",
+     FULL,
+     released_under_way,
+     {"rank 1, event", "RELEASE layers.0", "is under way"}},
+    {"a gathered copy outlives the update",
+     FULL,
+     gathered_at_the_step,
+     {"rank 0, event", "STEP", "unit layers.0 is still gathered"}},
+    {"a copy stays stale", GRADIENTS, stale_copy, {"rank 1", "without REFRESH layers.1", "stale"}},
+    {"a copy is refreshed before the update",
+     GRADIENTS,
+     refreshed_before_the_step,
+     {"rank 1, event", "REFRESH root", "STEP must come before"}},
+    {"exchanges in another order on one rank",
+     GRADIENTS,
+     refreshed_in_another_order,
+     {"rank 1, event", "REFRESH layers.0", "of these 2 ranks, rank 0 has event", "REFRESH root"}},
+    {"a carry is not sent", PIPE, not_sent, {"rank 0", "without SEND embed carry leaf 1 peer 1"}},
+    {"a carry is not received",
+     PIPE,
+     not_received,
+     {"rank 1, event", "FORWARD layers.0.attn leaf 1", "no RECV of it from rank 0"}},
+    {"a carry goes to another rank",
+     PIPE,
+     sent_to_another,
+     {"rank 0, event", "SEND embed carry leaf 0 peer 2", "goes from rank 0 to rank 1"}},
+    {"a carry is sent before it is made",
+     PIPE,
+     sent_before_it_is_made,
+     {"rank 1, event", "SEND layers.0.mlp carry leaf 0", "no FORWARD for leaf 0"}},
+    {"a gradient comes after it is needed",
+     PIPE,
+     received_late,
+     {"rank 1, event", "BACKWARD layers.0.mlp leaf 0", "from rank 2, has ended"}},
+    {"a tied part is not received",
+     PIPE,
+     part_not_received,
+     {"rank 0, event", "BACKWARD embed leaf 1", "part that rank 2 makes"}},
+    {"a tied part is summed where it is made",
+     PIPE,
+     part_summed_where_it_is_made,
+     {"rank 2, event", "REDUCE root", "the unit's sum is rank 0's"}},
+    {"a SEND that ends in its place",
+     PIPE,
+     send_ends_in_its_place,
+     {"rank 0, event", "SEND embed carry leaf 0", "is of queue 1 to 3"}},
+    {"a segment of another rank",
+     PIPE,
+     segment_of_another,
+     {"rank 0, event", "FORWARD layers.0.attn leaf 0", "belongs to rank 1"}},
+    {"two ranks wait for each other",
+     GPIPE,
+     two_that_wait_for_each_other,
+     {"rank 0, event", "RECV layers.0.mlp carry gradient leaf 1 peer 1", "2 of the 2 ranks never", "rank 1 stands in"}},
+    {"four ranks of groups that overlap wait in a ring",
+     HYBRID,
+     groups_that_overlap,
+     {"rank 0, event", "GATHER layers.0", "4 of the 4 ranks never", "rank 1 stands in"}},
+};
+
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+START_TEST(a_broken_team_is_refused_by_name) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_coverage coverage;
+    team ranks;
+    make(&ranks, cases[_i].team);
+    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "the valid programs: %s", err.text);
+    cases[_i].breaks(&ranks);
+    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_E_PLUGIN, "accepted: %s", cases[_i].name);
+    for (int i = 0; i < 4 && cases[_i].says[i] != NULL; i++)
+        ck_assert_msg(strstr(err.text, cases[_i].says[i]) != NULL, "%s: expected \"%s\" in \"%s\"", cases[_i].name,
+                      cases[_i].says[i], err.text);
+    if (getenv("WEFT_SHOW") != NULL) printf("%s: %s\n", cases[_i].name, err.text);
+    team_free(&ranks);
+}
+END_TEST
+
+/* The same exchanges, in one order. */
+START_TEST(groups_that_overlap_may_exchange_in_one_order) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_coverage coverage;
+    for (uint32_t swapped = 0; swapped < 16; swapped++) {
+        team ranks;
+        weft_status status = WEFT_OK;
+        make(&ranks, HYBRID);
+        two_groups(&ranks, swapped);
+        status = team_check(&ranks, &coverage, &err);
+        /* in a ring: each rank stands before what its neighbour does last */
+        if (swapped == 6 || swapped == 9) ck_assert_int_eq(status, WEFT_E_PLUGIN);
+        else ck_assert_msg(status == WEFT_OK, "%u: %s", (unsigned)swapped, err.text);
+        team_free(&ranks);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("broken ranks");
+    TCase *tests = tcase_create("teams");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, a_broken_team_is_refused_by_name, 0, N_CASES);
+    tcase_add_test(tests, groups_that_overlap_may_exchange_in_one_order);
+    suite_add_tcase(suite, tests);
+    printf("%d kinds of broken programs of several ranks\n", (int)N_CASES);
+    return run_suite(suite);
+}
