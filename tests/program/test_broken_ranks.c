@@ -347,7 +347,7 @@ static const struct {
     {"exchanges in another order on one rank",
      GRADIENTS,
      refreshed_in_another_order,
-     {"rank 1, event", "REFRESH layers.0", "of these 2 ranks, rank 0 has event", "REFRESH root"}},
+     {"REFRESH layers.0", "of these 2 ranks", "has event", "REFRESH root"}},
     {"a carry is not sent", PIPE, not_sent, {"rank 0", "without SEND embed carry leaf 1 peer 1"}},
     {"a carry is not received",
      PIPE,
