@@ -8,15 +8,28 @@
  * Order. The list of a rank is the order in which the rank starts its events. An event of queue 0 has ended when the
  * next one starts. An event of another queue runs beside what follows it, and one WAIT, later in the list, ends it;
  * only GATHER, REDUCE, SEND, RECV and REFRESH may. It sees what has ended before it starts; what it writes is there
- * once it has ended, and what it reads must stay as it is until then. Events of one queue of a rank end in order. A SEND
- * is never of queue 0: nothing is promised to be buffered, so it may end only when its RECV has started.
+ * once it has ended, and what it reads must stay as it is until then. Events of one queue of a rank end in order. A
+ * SEND is never of queue 0: nothing is promised to be buffered, so it may end only when its RECV has started.
  *
- * Matches. GATHER, REDUCE, REFRESH, COUNT and NORM are collective where they travel: all ranks of their group start them
- * in the same order. A SEND and a RECV match by their two ranks, `what`, unit or segment, and leaf.
+ * Matches. GATHER, REDUCE, REFRESH and NORM are collective: all ranks of their group start the same ones (by kind,
+ * unit, `what` and scope) in the same order, whatever their queues; two groups of the same ranks are one. COUNT needs
+ * nobody. A SEND and a RECV match by their two ranks, `what`, unit or segment, and leaf. All ranks must get to the end
+ * where every exchange ends only when all of its ranks have started it.
+ *
+ *     NORM                 all ranks
+ *     GATHER PARAMETERS    the shard group, of a unit whose parameters are SHARDED
+ *     REDUCE               by scope, below; where R = 1, ALL is this rank alone
+ *     GATHER SUM           all replicas, of gradients that are REPLICATED; the ranks of one place in all shard groups,
+ *                          of those that are SHARDED
+ *     REFRESH              the shard group, where parameters are REPLICATED and the optimizer is SHARDED; the owner and
+ *                          the other rank, where parameters are OWNED and a segment of another rank reads them
+ *
+ * A REFRESH, a GATHER SUM or a second hop of one rank alone changes nothing and may be left out.
  *
  * Leaves. The optimizer step has n = R * A leaves, numbered in the order of the sum that `reduce` defines; a replica
  * runs A of them, and the strategy says which by the leaves of its events (weft_job_leaf has the numberings for which
- * the sums are exact). Every leaf goes through every segment exactly once on all ranks together.
+ * the sums are exact). Every leaf goes through every segment exactly once on all ranks together; the BACKWARDs of a
+ * rank that read a unit, and its REDUCEs, go in the order of their leaves.
  *
  * A unit's sum. The gradient of a unit for a leaf is formed from zero by the BACKWARDs that read the unit, in a slot of
  * its own. REDUCE makes it a term of the sum, in one hop or two:
@@ -26,12 +39,14 @@
  *     scope NODE    the same among the ranks of a shard group
  *     scope ACROSS  among the ranks of one place in all shard groups
  *
- * A part of a leaf's gradient that another rank's BACKWARD made (a tied parameter) is received before the first BACKWARD
- * here that reads the unit for that leaf, which adds to it; there may be one such part.
+ * A part of a leaf's gradient that another rank's BACKWARD made (a tied parameter) is received before the first
+ * BACKWARD here that reads the unit for that leaf, which adds to it; there may be one such part.
  *
- * A first hop names its leaf. A second hop (ALL after RANK, ACROSS after NODE) has leaf -1 and takes what the first has
- * gathered so far, once. GATHER of what = SUM then brings the finished sum to all who hold it: every rank where gradients
- * are replicated, the shard's holders after an exchange between ALL under a smaller shard group.
+ * A first hop names its leaf; all of a unit's have one scope, on all ranks. A second hop (ALL after RANK, ACROSS after
+ * NODE) has leaf -1 and takes all that the first has gathered: it comes once, after the rank's last leaf. GATHER of
+ * what = SUM then brings the finished sum to all who hold it: every rank where gradients are replicated, the shard's
+ * holders after an exchange between ALL under a smaller shard group. An exchange of a unit's sum has ended before the
+ * next one starts.
  *
  * The events of a training step under DDP with three replicas and two leaves each, on rank 1, of one unit `u` and one
  * segment `s`:
@@ -109,11 +124,11 @@ typedef enum weft_holding { WEFT_REPLICATED = 0, WEFT_SHARDED = 1, WEFT_OWNED = 
 typedef struct weft_placement {
     uint32_t struct_size;
     uint32_t flags;
-    int32_t parameters, gradients,
-        optimizer;    /* weft_holding; at most one of them may differ in what it is sharded over:
-                                                 all SHARDED parts share `group` */
+    /* weft_holding. A rank holds parameters and sum of all that it updates: where the optimizer is REPLICATED so are
+     * the others. Where segments have owners all three are OWNED, elsewhere none is (but in a world of one). */
+    int32_t parameters, gradients, optimizer;
     int32_t owner;    /* world rank of WEFT_OWNED; else -1 */
-    int32_t group;    /* WEFT_SHARDED: over each `group` ranks that follow one another; it divides the world */
+    int32_t group;    /* of all that is WEFT_SHARDED: ranks that follow one another; it divides the world */
     int32_t reserved; /* 0 */
 } weft_placement;
 
@@ -178,7 +193,8 @@ typedef struct weft_strategy_plugin {
     uint32_t flags;
     /* All three are pure: the same job gives the same answer on every rank. */
 
-    /* R: how many replicas of the model take leaves. Each rank belongs to one. [main] [required] */
+    /* R: how many replicas of the model take leaves: each rank is one, or R is 1 and segments have owners.
+     * [main] [required] */
     weft_status (*replicas)(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
                             weft_error *err);
     /* Fills a placement per unit (the host has set struct_size, owner -1 and the rest 0), and, where a rank runs only
