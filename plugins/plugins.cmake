@@ -25,6 +25,7 @@ foreach(row
     "strategy;single"
     "strategy;ddp"
     "strategy;fsdp"
+    "strategy;mp"
     "optimizer;sgd"
     "optimizer;adamw"
     "data;text;PkgConfig::JANSSON"

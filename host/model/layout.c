@@ -29,25 +29,35 @@ static int64_t choose_grid(const weft_declared *declared) {
 
 /* ---- units ---- */
 
-/* Units in the order of their first parameters; `owners` holds what the policy called each. */
-static weft_status make_units(weft_layout *self, weft_declared *declared, const weft_wrapping *wrapping,
-                              int32_t *owners, weft_error *err) {
+static weft_status add_unit(weft_layout *self, const char *name, bool is_root, weft_error *err) {
+    weft_unit *unit = &self->units[self->n_units];
+    unit->name = strdup(name);
+    unit->is_root = is_root;
+    unit->groups[0] = unit->groups[1] = -1;
+    self->n_units++;
+    return unit->name != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
+}
+
+/* Units in the order of their first parameters; `sources` holds which element of `of` each is. */
+static weft_status make_units(weft_layout *self, weft_declared *declared, const int32_t *of,
+                              const weft_wrapping *wrapping, const weft_layout_piece *pieces, const weft_layout *from,
+                              int32_t *sources, weft_error *err) {
+    weft_status status = WEFT_OK;
     self->units = calloc((size_t)declared->n_parameters, sizeof *self->units);
     if (self->units == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
-    for (int32_t p = 0; p < declared->n_parameters; p++) {
-        const int32_t owner = wrapping->unit_of[p];
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
+        const int32_t source = of[p];
         int32_t u = 0;
-        while (u < self->n_units && owners[u] != owner) u++;
+        while (u < self->n_units && sources[u] != source) u++;
         declared->parameters[p].unit = u;
         if (u < self->n_units) continue;
-        owners[u] = owner;
-        self->units[u].name = strdup(owner == WEFT_UNIT_ROOT ? "root" : wrapping->names[owner]);
-        self->units[u].is_root = owner == WEFT_UNIT_ROOT;
-        self->units[u].groups[0] = self->units[u].groups[1] = -1;
-        self->n_units++;
-        if (self->units[u].name == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
+        sources[u] = source;
+        if (pieces != NULL) status = add_unit(self, pieces[source].name, from->units[pieces[source].unit].is_root, err);
+        else
+            status = add_unit(self, source == WEFT_UNIT_ROOT ? "root" : wrapping->names[source],
+                              source == WEFT_UNIT_ROOT, err);
     }
-    return WEFT_OK;
+    return status;
 }
 
 /* ---- groups ---- */
@@ -95,26 +105,39 @@ static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_
 
 /* ---- the whole ---- */
 
-weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const weft_host *host,
-                               const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
+/* Of what the policy said, or of pieces of another layout's units. */
+static weft_status make_layout(weft_layout **out, weft_declared *declared, const int32_t *of,
+                               const weft_wrapping *wrapping, const weft_layout_piece *pieces, const weft_layout *from,
+                               weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_wrapping wrapping = {0};
     weft_layout *self = calloc(1, sizeof *self);
-    int32_t *owners = calloc((size_t)declared->n_parameters, sizeof *owners);
-    if (self == NULL || owners == NULL) {
+    int32_t *sources = calloc((size_t)declared->n_parameters, sizeof *sources);
+    if (self == NULL || sources == NULL) {
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the layout");
         goto done;
     }
     self->grid = choose_grid(declared);
-    status = weft_wrapping_ask(&wrapping, declared, host, policy, policy_config, err);
-    if (status == WEFT_OK) status = make_units(self, declared, &wrapping, owners, err);
+    status = make_units(self, declared, of, wrapping, pieces, from, sources, err);
     if (status == WEFT_OK) status = make_groups(self, declared, err);
 done:
-    weft_wrapping_free(&wrapping);
-    free(owners);
+    free(sources);
     if (status == WEFT_OK) *out = self;
     else weft_layout_destroy(self);
     return status;
+}
+
+weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const weft_host *host,
+                               const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
+    weft_wrapping wrapping = {0};
+    weft_status status = weft_wrapping_ask(&wrapping, declared, host, policy, policy_config, err);
+    if (status == WEFT_OK) status = make_layout(out, declared, wrapping.unit_of, &wrapping, NULL, NULL, err);
+    weft_wrapping_free(&wrapping);
+    return status;
+}
+
+weft_status weft_layout_split(weft_layout **out, const weft_layout *layout, weft_declared *declared,
+                              const weft_layout_piece *pieces, const int32_t *piece_of, weft_error *err) {
+    return make_layout(out, declared, piece_of, NULL, pieces, layout, err);
 }
 
 void weft_layout_destroy(weft_layout *layout) {

@@ -41,6 +41,17 @@ weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const
                                const weft_policy_plugin *policy, const void *policy_config, weft_error *err);
 void weft_layout_destroy(weft_layout *layout); /* NULL is fine */
 
+/* A unit that is cut further: what it came from, and its own name. */
+typedef struct weft_layout_piece {
+    int32_t unit;
+    const char *name;
+} weft_layout_piece;
+
+/* The layout with its units cut into pieces, which are its units then; piece_of: [n_parameters]. The parameters get their
+ * new places. */
+weft_status weft_layout_split(weft_layout **out, const weft_layout *layout, weft_declared *declared,
+                              const weft_layout_piece *pieces, const int32_t *piece_of, weft_error *err);
+
 /* Elements from the start of the flat region to a parameter. */
 int64_t weft_layout_offset(const weft_layout *layout, const weft_parameter *parameter);
 

@@ -6,6 +6,7 @@
 #include "program/job.h"
 #include "train/buffers.h"
 #include "train/norm.h"
+#include "train/split.h"
 #include "train/sums.h"
 
 #include <stdlib.h>
@@ -126,20 +127,61 @@ static weft_status share_leaves(const weft_engine *engine, weft_job *job, int32_
         (long long)train->micro_batch * view->replicas);
 }
 
-static weft_status place_job(weft_engine *engine, weft_stage *stage, int32_t leaves, weft_error *err) {
-    const weft_run *run = engine->run;
-    const weft_strategy_plugin *strategy = weft_run_table(run, WEFT_PART_STRATEGY, strategy);
-    const void *keys = run->parts[WEFT_PART_STRATEGY].config;
-    weft_job_spec *spec = &stage->job->spec;
+static weft_status make_job(weft_engine *engine, weft_stage *stage, int32_t leaves, weft_error *err) {
+    const bool training = stage->graphs->mode == WEFT_MODE_TRAIN;
     weft_status status = WEFT_OK;
-    describe_world(engine, stage->job);
-    status = weft_job_replicas(spec, run->host, strategy, keys, err);
-    if (status == WEFT_OK) status = share_leaves(engine, stage->job, leaves, err);
-    if (status == WEFT_OK) status = weft_job_place(spec, run->host, strategy, keys, err);
-    if (status == WEFT_OK) weft_sums_size_units(engine, stage->job);
-    if (status == WEFT_OK) status = weft_job_spec_check(spec, err);
-    if (status == WEFT_OK) status = weft_sums_hold(engine, spec, err);
+    weft_job_destroy(stage->job);
+    stage->job = NULL;
+    status = weft_job_create(&stage->job, stage->graphs, engine->declared, engine->layout, leaves, 4 * engine->n_states,
+                             training && engine->run->settings.train.activation_checkpointing, err);
+    if (status == WEFT_OK && training) stage->job->spec.step_work = weft_engine_norm_work(engine);
     return status;
+}
+
+/* What lies where is decided once: in a run that trains, by the training job. */
+static weft_status ask_places(weft_engine *engine, weft_stage *stage, weft_error *err) {
+    const weft_run *run = engine->run;
+    const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
+    const weft_job *first = engine->train.job;
+    if (first == NULL || first == stage->job)
+        return weft_job_place(&stage->job->spec, run->host, weft_loaded_table(part->loaded, strategy), part->config,
+                              err);
+    for (int32_t u = 0; u < first->spec.view.n_units; u++)
+        stage->job->unit_views[u].placement = first->unit_views[u].placement;
+    for (int32_t s = 0; s < first->spec.view.n_segments; s++)
+        stage->job->segment_views[s].owner = first->segment_views[s].owner;
+    return WEFT_OK;
+}
+
+static weft_status ask_strategy(weft_engine *engine, weft_stage *stage, int32_t leaves, weft_error *err) {
+    const weft_run *run = engine->run;
+    const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
+    weft_status status = make_job(engine, stage, leaves, err);
+    if (status != WEFT_OK) return status;
+    describe_world(engine, stage->job);
+    status =
+        weft_job_replicas(&stage->job->spec, run->host, weft_loaded_table(part->loaded, strategy), part->config, err);
+    if (status == WEFT_OK) status = share_leaves(engine, stage->job, leaves, err);
+    if (status == WEFT_OK) status = ask_places(engine, stage, err);
+    return weft_run_located(run, WEFT_PART_STRATEGY, status, err);
+}
+
+/* Where segments of several ranks read a unit, it is cut, and the strategy is asked again. */
+static weft_status place_job(weft_engine *engine, weft_stage *stage, int32_t leaves, weft_error *err) {
+    bool split = false;
+    int32_t *owners = NULL;
+    weft_job_spec *spec = NULL;
+    weft_status status = ask_strategy(engine, stage, leaves, err);
+    if (status == WEFT_OK) status = weft_split_owners(&owners, stage->job, err);
+    if (status == WEFT_OK) status = weft_split_units(&split, engine, stage, err);
+    if (status == WEFT_OK && split) status = ask_strategy(engine, stage, leaves, err);
+    if (status == WEFT_OK && split) status = weft_split_check(stage->job, owners, err);
+    free(owners);
+    if (status != WEFT_OK) return status;
+    spec = &stage->job->spec;
+    weft_sums_size_units(engine, stage->job);
+    status = weft_job_spec_check(spec, err);
+    return status == WEFT_OK ? weft_sums_hold(engine, spec, err) : status;
 }
 
 /* The programs of all ranks, which only together can be proved; this rank keeps its own. */
@@ -166,14 +208,8 @@ static weft_status compile_programs(weft_engine *engine, weft_stage *stage, weft
 
 static weft_status compile_stage(weft_engine *engine, weft_stage *stage, const weft_graph_set_spec *set_spec,
                                  int32_t leaves, weft_error *err) {
-    const weft_run *run = engine->run;
-    const bool training = set_spec->mode == WEFT_MODE_TRAIN;
     weft_status status =
         weft_graph_set_create(&stage->graphs, engine->declared, engine->kernels, engine->device, set_spec, err);
-    if (status == WEFT_OK)
-        status = weft_job_create(&stage->job, stage->graphs, engine->declared, engine->layout, leaves,
-                                 4 * engine->n_states, training && run->settings.train.activation_checkpointing, err);
-    if (status == WEFT_OK && training) stage->job->spec.step_work = weft_engine_norm_work(engine);
     if (status == WEFT_OK) status = place_job(engine, stage, leaves, err);
     if (status == WEFT_OK) status = compile_programs(engine, stage, err);
     if (status == WEFT_OK) status = weft_program_place(stage->program, &stage->job->spec, err);

@@ -140,6 +140,33 @@ static void fill_units(weft_job *job, const weft_layout *layout, int64_t state_b
     }
 }
 
+/* The lowest segment that computes with a parameter; -1: none does. */
+static int32_t first_user(const weft_graph_set *set, int32_t parameter) {
+    for (int32_t s = 0; s < set->n_segments; s++) {
+        int32_t n = 0;
+        const weft_graph_read *reads = weft_graph_reads(*graph_slot(set, 0, s), &n);
+        for (int32_t i = 0; i < n; i++)
+            if (reads[i].parameter == parameter) return s;
+    }
+    return -1;
+}
+
+/* On the layout's grid, as groups have it. */
+static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
+                         const weft_layout *layout, int64_t state_bytes) {
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        const int64_t numel = (p->numel + layout->grid - 1) / layout->grid * layout->grid;
+        const int32_t s = first_user(set, i);
+        weft_segment_view *view = s < 0 ? NULL : &job->segment_views[s];
+        if (view == NULL) continue;
+        view->parameter_bytes += 4 * numel;
+        if (!p->trainable) continue;
+        view->gradient_bytes += 4 * numel;
+        view->state_bytes += state_bytes * numel;
+    }
+}
+
 static void fill_segments(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
                           const weft_layout *layout) {
     bool below = false; /* something under this segment is trained */
@@ -151,6 +178,7 @@ static void fill_segments(weft_job *job, const weft_graph_set *set, const weft_d
         if (set->mode == WEFT_MODE_TRAIN && reads_trained(*graph_slot(set, 0, s), declared)) below = true;
         view->struct_size = (uint32_t)sizeof *view;
         view->name = declared->segments[s].name;
+        view->owner = -1;
         view->units = units;
         view->n_units = segment_units(units, set, declared, layout->n_units, s);
         view->backward = job->segments[s].has_backward ? 1 : 0;
@@ -186,6 +214,7 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
     }
     fill_units(job, layout, state_bytes);
     fill_segments(job, set, declared, layout);
+    fill_storage(job, set, declared, layout, state_bytes);
     view = &job->spec.view;
     view->struct_size = (uint32_t)sizeof *view;
     view->mode = set->mode;

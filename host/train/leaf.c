@@ -22,6 +22,7 @@ weft_status weft_step_count(weft_stepper *self, weft_error *err) {
         weft_leaf shape = {.struct_size = (uint32_t)sizeof shape};
         WEFT_PLUGIN_CALL(status, self->data_plugin, shape, err, self->data, &shape, &request);
         self->leaf_targets[m] = shape.n_targets;
+        self->leaf_lengths[m] = shape.length;
         self->count += shape.n_targets;
         self->places += (int64_t)shape.rows * shape.length;
     }

@@ -13,8 +13,30 @@ static int64_t cells_of(const weft_engine *engine, int64_t n) {
     return (n + engine->layout->grid - 1) / engine->layout->grid;
 }
 
+/* The rank that has all of a group's gradient where no other one does; -1: it is not so. */
+static int32_t owner_of(const weft_engine *engine, int32_t group) {
+    const weft_placement *p = &engine->train.job->spec.view.units[engine->layout->groups[group].unit].placement;
+    return engine->ranks.world > 1 && p->gradients == WEFT_OWNED ? p->owner : -1;
+}
+
+static bool is_cut_group(const weft_engine *engine, int32_t group) {
+    return engine->apart[WEFT_HOLD_GRADIENTS][group] && owner_of(engine, group) < 0;
+}
+
 static bool is_cut(const weft_engine *engine, const weft_parameter *p) {
-    return p->trainable && engine->apart[WEFT_HOLD_GRADIENTS][p->group];
+    return p->trainable && is_cut_group(engine, p->group);
+}
+
+/* Most tensors whose gradients one rank owns; 0: nothing is owned. */
+static int64_t most_owned(const weft_engine *engine) {
+    int64_t most = 0;
+    for (int32_t rank = 0; rank < engine->ranks.world; rank++) {
+        int64_t n = 0;
+        for (int32_t g = 0; g < engine->layout->n_trainable_groups; g++)
+            if (owner_of(engine, g) == rank) n += engine->layout->groups[g].n_members;
+        most = larger(most, n);
+    }
+    return most;
 }
 
 static int64_t kernel_work(const weft_engine *engine, int64_t n, int32_t dtype) {
@@ -46,8 +68,8 @@ int64_t weft_norm_nodes(const weft_engine *engine) {
     int64_t nodes = 0;
     if (engine->train.program == NULL) return 0;
     for (int32_t g = 0; g < engine->layout->n_trainable_groups; g++)
-        if (engine->apart[WEFT_HOLD_GRADIENTS][g]) nodes += group_nodes(engine, g);
-    return nodes;
+        if (is_cut_group(engine, g)) nodes += group_nodes(engine, g);
+    return nodes + most_owned(engine) * engine->ranks.world;
 }
 
 static weft_status square_sum(weft_stepper *self, weft_ref x, weft_ref out, int64_t n, int32_t dtype,
@@ -103,7 +125,7 @@ static weft_status exchange_cells(weft_stepper *self, weft_slot_ref work, int32_
     weft_ref nodes = engine->scalars.nodes;
     weft_status status = WEFT_OK;
     for (int32_t g = 0; g < engine->layout->n_trainable_groups && status == WEFT_OK; g++) {
-        if (!engine->apart[WEFT_HOLD_GRADIENTS][g]) continue;
+        if (!is_cut_group(engine, g)) continue;
         status = group_cells(self, g, nodes, work, slot, err);
         nodes = weft_ref_at(nodes, 8 * group_nodes(engine, g));
     }
@@ -114,7 +136,7 @@ static weft_status exchange_cells(weft_stepper *self, weft_slot_ref work, int32_
 static weft_ref nodes_of(const weft_engine *engine, const weft_parameter *p) {
     weft_ref nodes = engine->scalars.nodes;
     for (int32_t g = 0; g < p->group; g++)
-        if (engine->apart[WEFT_HOLD_GRADIENTS][g]) nodes = weft_ref_at(nodes, 8 * group_nodes(engine, g));
+        if (is_cut_group(engine, g)) nodes = weft_ref_at(nodes, 8 * group_nodes(engine, g));
     return weft_ref_at(nodes, 8 * (p->offset / engine->layout->grid));
 }
 
@@ -126,6 +148,62 @@ static weft_status sum_parameter(weft_stepper *self, const weft_parameter *p, we
         return square_sum(self, nodes_of(engine, p), out, cells_of(engine, p->numel), WEFT_F64, work, slot, err);
     return square_sum(self, weft_ref_at(engine->gradients.ref, 4 * (span->at + p->offset)), out, p->numel, WEFT_F32,
                       work, slot, err);
+}
+
+/* ---- gradients with owners ---- */
+
+/* Behind the nodes of what is cut: [world][most_owned] sums of tensors, each rank's in the order of declaration. */
+static weft_ref owned_row(const weft_engine *engine, int32_t rank) {
+    int64_t at = rank * most_owned(engine);
+    for (int32_t g = 0; g < engine->layout->n_trainable_groups; g++)
+        if (is_cut_group(engine, g)) at += group_nodes(engine, g);
+    return weft_ref_at(engine->scalars.nodes, 8 * at);
+}
+
+/* The sums from the rows into their places; those of one rank that follow one another, at once. */
+static weft_status sort_owned(weft_stepper *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_declared *declared = engine->declared;
+    weft_status status = WEFT_OK;
+    for (int32_t rank = 0; rank < engine->ranks.world && status == WEFT_OK; rank++) {
+        weft_ref row = owned_row(engine, rank);
+        int64_t place = 0, n = 0;
+        for (int32_t i = 0; i <= declared->n_parameters && status == WEFT_OK; i++) {
+            const weft_parameter *p = i < declared->n_parameters ? &declared->parameters[i] : NULL;
+            if (p != NULL && !p->trainable) continue;
+            if (p != NULL && owner_of(engine, p->group) == rank) n++;
+            else if (n > 0) {
+                WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL,
+                                 weft_ref_at(engine->scalars.square_sums, 8 * (place - n)), row, 8 * n);
+                row = weft_ref_at(row, 8 * n);
+                n = 0;
+            }
+            place++;
+        }
+    }
+    return status;
+}
+
+/* Each owner sums its tensors, and the sums go round. */
+static weft_status exchange_owned(weft_stepper *self, weft_slot_ref work, int32_t slot, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_transfer transfer = {.group = engine->ranks.everyone,
+                                    .to = owned_row(engine, 0),
+                                    .from = owned_row(engine, engine->ranks.rank),
+                                    .n = most_owned(engine),
+                                    .dtype = WEFT_F64};
+    weft_ref out = transfer.from;
+    weft_status status = WEFT_OK;
+    if (transfer.n == 0) return WEFT_OK;
+    for (int32_t i = 0; i < engine->declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &engine->declared->parameters[i];
+        if (!p->trainable || owner_of(engine, p->group) != engine->ranks.rank) continue;
+        status = sum_parameter(self, p, out, work, slot, err);
+        out = weft_ref_at(out, 8);
+    }
+    if (status == WEFT_OK)
+        status = weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    return status == WEFT_OK ? sort_owned(self, err) : status;
 }
 
 weft_status weft_norm_losses(weft_stepper *self, weft_error *err) {
@@ -144,10 +222,13 @@ weft_status weft_norm_run(weft_stepper *self, weft_slot_ref work, int32_t slot, 
     weft_clip clip = {.struct_size = (uint32_t)sizeof clip};
     weft_status status = weft_norm_losses(self, err);
     if (status == WEFT_OK) status = exchange_cells(self, work, slot, err);
+    if (status == WEFT_OK) status = exchange_owned(self, work, slot, err);
     for (int32_t i = 0; i < engine->declared->n_parameters && status == WEFT_OK; i++) {
         const weft_parameter *p = &engine->declared->parameters[i];
+        const weft_ref out = weft_ref_at(engine->scalars.square_sums, 8 * clip.n);
         if (!p->trainable) continue;
-        status = sum_parameter(self, p, weft_ref_at(engine->scalars.square_sums, 8 * clip.n++), work, slot, err);
+        clip.n++;
+        if (owner_of(engine, p->group) < 0) status = sum_parameter(self, p, out, work, slot, err);
     }
     clip.square_sums = engine->scalars.square_sums;
     clip.norm = engine->scalars.norm;

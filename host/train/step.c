@@ -107,6 +107,12 @@ static int32_t most_events(const weft_engine *engine) {
     return train > evaluate ? train : evaluate;
 }
 
+static int32_t most_leaves(const weft_engine *engine) {
+    const int32_t train = engine->train.program != NULL ? engine->train.program->leaves : 0;
+    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->leaves : 0;
+    return train > evaluate ? train : evaluate;
+}
+
 static int32_t most_slots(const weft_engine *engine) {
     const int32_t train = engine->train.program != NULL ? engine->train.program->n_slots : 0;
     const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->n_slots : 0;
@@ -126,14 +132,15 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
         self->engine = engine;
         self->data_plugin = data_plugin;
         self->data = data;
-        self->leaf_targets = calloc((size_t)engine->spec.leaves + 1, sizeof *self->leaf_targets);
+        self->leaf_targets = calloc((size_t)most_leaves(engine) + 1, sizeof *self->leaf_targets);
+        self->leaf_lengths = calloc((size_t)most_leaves(engine) + 1, sizeof *self->leaf_lengths);
         self->gradients = calloc((size_t)engine->declared->n_parameters + 1, sizeof *self->gradients);
         self->used = calloc(slots + 1, sizeof *self->used);
         self->hp = calloc(1, 256);
         self->leaf.ids = arrays;
     }
-    if (self == NULL || arrays == NULL || self->leaf_targets == NULL || self->gradients == NULL || self->used == NULL ||
-        self->hp == NULL) {
+    if (self == NULL || arrays == NULL || self->leaf_targets == NULL || self->leaf_lengths == NULL ||
+        self->gradients == NULL || self->used == NULL || self->hp == NULL) {
         free(self == NULL ? arrays : NULL);
         weft_stepper_destroy(self);
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for a leaf of %zu places", places);
@@ -157,6 +164,7 @@ void weft_stepper_destroy(weft_stepper *self) {
     weft_travel_destroy(self->travel);
     free(self->leaf.ids);
     free(self->leaf_targets);
+    free(self->leaf_lengths);
     free(self->gradients);
     free(self->used);
     free(self->hp);

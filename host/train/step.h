@@ -36,6 +36,7 @@ typedef struct weft_stepper {
     double clip; /* 0: none */
     int64_t count, places;
     int64_t *leaf_targets;    /* [leaves] targets of each leaf */
+    int32_t *leaf_lengths;    /* [leaves] places of a row of each leaf */
     weft_leaf leaf;           /* host arrays of the largest shape */
     int32_t leaf_now;         /* which leaf the arrays hold and the slot has; -1: none */
     void *hp;                 /* host copy of the optimizer's struct */

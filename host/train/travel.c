@@ -3,6 +3,7 @@
 
 #include "plugin/enter.h"
 #include "program/fold.h"
+#include "program/job.h"
 #include "train/bind.h"
 #include "train/gather.h"
 #include "train/sums.h"
@@ -254,6 +255,35 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
 
 /* ---- copies that STEP left stale ---- */
 
+/* What travels between two ranks by itself; for the tags, which tell such messages apart. */
+enum { TAG_REFRESH = WEFT_WHAT_LEAF_GRADIENT + 1 };
+
+/* Messages of one sort and leaf never meet another's; where there are more than tags, those of far leaves share one. */
+static int32_t tag_of(const weft_engine *engine, int32_t what, int32_t of, int32_t leaf) {
+    const int64_t units = engine->layout->n_units, segments = engine->declared->n_segments;
+    const int64_t sorts = TAG_REFRESH - WEFT_WHAT_CARRY + 1, things = units > segments ? units : segments;
+    const int64_t tag = (leaf * sorts + what - WEFT_WHAT_CARRY) * things + of;
+    return (int32_t)(tag % ((int64_t)engine->ranks.info.max_tag + 1));
+}
+
+/* The trained part of an owned unit, from its owner to the rank that has a copy. */
+static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_job_spec *job = &self->stage->job->spec;
+    const int32_t owner = job->view.units[event->unit].placement.owner;
+    const int32_t other = weft_job_spec_borrower(job, event->unit);
+    const int32_t index = engine->layout->units[event->unit].groups[0];
+    const bool send = owner == engine->ranks.rank;
+    weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_F32, .peer = send ? other : owner};
+    if (other < 0 || index < 0 || (!send && other != engine->ranks.rank)) return WEFT_OK;
+    transfer.n = engine->layout->groups[index].numel;
+    transfer.tag = tag_of(engine, TAG_REFRESH, event->unit, 0);
+    transfer.from = transfer.to =
+        weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+    return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+                   send ? "send" : "recv", &transfer, err);
+}
+
 static weft_status on_refresh(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
@@ -262,6 +292,8 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     const int32_t index = engine->layout->units[event->unit].groups[0];
     weft_transfer transfer = {.dtype = WEFT_F32};
     (void)slots;
+    if (self->stage->job->spec.view.units[event->unit].placement.parameters == WEFT_OWNED)
+        return send_copy(self, event, err);
     if (group == NULL || cut.group == 1) return WEFT_OK;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);
     transfer.n = weft_hold_piece(engine->layout, group, cut.replicas) * cut.groups;
@@ -273,22 +305,26 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
 
 /* ---- from rank to rank ---- */
 
-/* What goes over, and how many bytes of it; the leaf's own length may be shorter than the slot. */
+/* Bytes that go over: both sides know the leaf's shape, which may be smaller than what the slot is for. */
+static int64_t bytes_of(const weft_stepper *self, const weft_event *event) {
+    const weft_graph *graph = NULL;
+    if (event->unit >= 0) return self->stage->job->spec.units[event->unit].gradient;
+    graph = weft_graph_set_at(self->stage->graphs, self->leaf_lengths[event->leaf], event->segment);
+    return graph == NULL ? 0 : weft_graph_size(graph)->carry;
+}
+
 static weft_status on_transfer(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
     const int32_t slot = event->what == WEFT_WHAT_CARRY            ? slots->carry_out
                          : event->what == WEFT_WHAT_CARRY_GRADIENT ? slots->d_carry_out
                                                                    : slots->gradients[event->unit];
-    const int32_t of = event->unit >= 0 ? event->unit : event->segment;
-    const int32_t most = engine->layout->n_units > engine->declared->n_segments ? engine->layout->n_units
-                                                                                : engine->declared->n_segments;
     const bool send = event->kind == WEFT_EVENT_SEND;
     weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_U8, .peer = event->peer};
     transfer.from = transfer.to = event->unit >= 0 ? weft_step_gradient(self, event->unit, slot).ref
                                                    : weft_step_slot(self, slot).ref;
-    transfer.n = self->stage->program->slots[slot].bytes;
-    transfer.tag = (event->what - WEFT_WHAT_CARRY) * most + of;
+    transfer.n = bytes_of(self, event);
+    transfer.tag = tag_of(engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
     weft_trace_use(self->trace, slot, transfer.n);
     return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
                                send ? "send" : "recv", &transfer, err);

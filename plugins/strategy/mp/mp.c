@@ -1,0 +1,74 @@
+/* mp: one replica of the model, its segments spread over the ranks.
+ *
+ * Naive model parallel and pipelines differ in their events alone (program.c). A unit lies with the rank that runs its
+ * first user; where another rank reads it too (tied storage), that rank has a copy of the parameters, hands in its part
+ * of each leaf's gradient, and gets the update. GPipe: Huang et al., arXiv 1811.06965; 1F1B: Narayanan et al., arXiv
+ * 2104.04473. */
+#include "mp.h"
+
+WEFT_KEYS_TABLE(mp_config, MP_KEYS)
+
+static weft_status mp_replicas(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
+                               weft_error *err) {
+    (void)host;
+    (void)config;
+    if (job->world > job->n_segments)
+        return weft_error_set(err, WEFT_E_USER,
+                              "strategy mp gives each rank a segment at least, and this model has %d for %d ranks: "
+                              "start fewer",
+                              (int)job->n_segments, (int)job->world);
+    *out = 1;
+    return WEFT_OK;
+}
+
+/* Runs of segments that follow one another on one rank. */
+static int32_t count_stages(const int32_t *owners, int32_t n_segments) {
+    int32_t stages = 1, s;
+    for (s = 1; s < n_segments; s++) stages += owners[s] != owners[s - 1];
+    return stages;
+}
+
+/* One up, one down has a place in line for each rank, and one only. */
+static weft_status check_stages(const mp_config *keys, const weft_strategy_job *job, const int32_t *owners,
+                                weft_error *err) {
+    int32_t s, t;
+    if (keys->schedule != MP_1F1B || count_stages(owners, job->n_segments) == job->world) return WEFT_OK;
+    for (s = 1; s < job->n_segments; s++)
+        for (t = 0; t + 1 < s; t++)
+            if (owners[t] == owners[s] && owners[s - 1] != owners[s])
+                return weft_error_set(err, WEFT_E_USER,
+                                      "device_map gives rank %d segment %s and, after others of rank %d, %s: schedule "
+                                      "= 1f1b needs all segments of a rank in one piece; gpipe and naive do not",
+                                      (int)owners[s], weft_job_segment(job, t)->name, (int)owners[s - 1],
+                                      weft_job_segment(job, s)->name);
+    return WEFT_OK;
+}
+
+static weft_status make_map(const weft_host *host, const mp_config *keys, const weft_strategy_job *job, int32_t *owners,
+                            weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (strcmp(keys->device_map, "auto") == 0) return mp_map_balanced(host, keys, job, owners, err);
+    if (strcmp(keys->device_map, "sequential") == 0) mp_map_sequential(job, owners);
+    else status = mp_map_read(host, keys, job, owners, err);
+    return status == WEFT_OK ? check_stages(keys, job, owners, err) : status;
+}
+
+static weft_status mp_place(const weft_host *host, const void *config, const weft_strategy_job *job,
+                            weft_placement *units, int32_t *owners, weft_error *err) {
+    const weft_status status = make_map(host, (const mp_config *)config, job, owners, err);
+    int32_t u, s, i;
+    for (u = 0; u < job->n_units && status == WEFT_OK; u++) {
+        units[u].parameters = units[u].gradients = units[u].optimizer = WEFT_OWNED;
+        units[u].owner = 0; /* of what no segment reads */
+    }
+    for (s = job->n_segments - 1; s >= 0 && status == WEFT_OK; s--)
+        for (i = 0; i < weft_job_segment(job, s)->n_units; i++)
+            units[weft_job_segment(job, s)->units[i]].owner = owners[s];
+    return status;
+}
+
+static const weft_strategy_plugin mp_table = {(uint32_t)sizeof(weft_strategy_plugin), 0, mp_replicas, mp_place,
+                                              mp_compile};
+
+WEFT_PLUGIN(strategy, 1, "mp", "0.1.0", "One replica, its segments spread over the ranks; pipelines.", mp_config, NULL,
+            mp_table)

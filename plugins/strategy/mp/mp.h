@@ -1,0 +1,38 @@
+/* mp.h: what the keys ask for, and what the files of this plugin share.
+ *
+ *   mp.c        keys, replicas, placements
+ *   map.c       device_map as the user writes it
+ *   balance.c   the maps that are computed: auto and sequential
+ *   program.c   the events of one rank
+ */
+#ifndef WEFT_STRATEGY_MP_H
+#define WEFT_STRATEGY_MP_H
+
+#include <weft/emit.h>
+
+/* clang-format off */
+#define MP_KEYS(K)                                                                                                     \
+    K(STR, device_map, "auto", "auto,sequential", "", WEFT_SAME,                                                       \
+      "Which rank runs what: auto (balanced), sequential, or a map: embed,layers.0-12 = 0; layers.13-21,head = 1.")    \
+    K(ENUM, schedule, "naive", "naive,gpipe,1f1b", "", WEFT_SAME,                                                      \
+      "How leaves go through the stages: one by one, all up and then all down, or one up, one down.")                  \
+    WEFT_REDUCE_KEYS(K)                                                                                                \
+    WEFT_IDLE_SHARD_KEYS(K)                                                                                            \
+    WEFT_IDLE_PREFETCH_KEYS(K)                                                                                         \
+    WEFT_IDLE_REDUCE_AT_KEYS(K)
+/* clang-format on */
+WEFT_KEYS_STRUCT(mp_config, MP_KEYS)
+
+enum { MP_NAIVE, MP_GPIPE, MP_1F1B };
+
+/* Each fills owners[n_segments]. */
+weft_status mp_map_read(const weft_host *host, const mp_config *keys, const weft_strategy_job *job, int32_t *owners,
+                        weft_error *err);
+weft_status mp_map_balanced(const weft_host *host, const mp_config *keys, const weft_strategy_job *job, int32_t *owners,
+                            weft_error *err);
+void mp_map_sequential(const weft_strategy_job *job, int32_t *owners);
+
+weft_status mp_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
+                       const weft_emitter *emitter, weft_error *err);
+
+#endif

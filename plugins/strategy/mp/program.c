@@ -1,0 +1,190 @@
+/* program.c: the events of one rank.
+ *
+ * Whatever the schedule, a rank goes through its segments of a leaf in the model's order, up and then down; what crosses
+ * to another rank is received just before the segment that needs it and sent, beside what follows, just after the one
+ * that made it. A SEND is waited for before the next one of its kind. Backwards run in leaf order on every rank. */
+#include "mp.h"
+
+enum { CARRY_QUEUE = 1, PART_QUEUE = 2, GRADIENT_QUEUE = 3 };
+
+typedef struct pipeline {
+    weft_emit e;
+    const weft_strategy_job *job;
+    int32_t rank, stages;
+    int32_t *sends; /* [2 * n_segments + n_units][leaves] events that no WAIT has ended, or -1 */
+} pipeline;
+
+static int32_t leaves_of(const weft_strategy_job *job) {
+    return job->mode == WEFT_MODE_TRAIN ? job->leaves : 1;
+}
+
+/* Above the last segment and below the first there is nobody. */
+static int32_t owner_of(const pipeline *self, int32_t s) {
+    return s < 0 || s >= self->job->n_segments ? self->rank : weft_job_segment(self->job, s)->owner;
+}
+
+/* ---- sends ---- */
+
+static int32_t *sends_of(const pipeline *self, int32_t what, int32_t of) {
+    const int32_t n = self->job->n_segments;
+    const int32_t row = what == WEFT_WHAT_CARRY ? of : what == WEFT_WHAT_CARRY_GRADIENT ? n + of : 2 * n + of;
+    return self->sends + (size_t)row * (size_t)leaves_of(self->job);
+}
+
+static void settle(pipeline *self, int32_t *send) {
+    weft_emit_wait(&self->e, *send);
+    *send = -1;
+}
+
+/* most: of its kind that may be under way at a time. */
+static void send(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t peer, int32_t queue, int32_t most) {
+    int32_t *sends = sends_of(self, what, of);
+    if (leaf >= most) settle(self, &sends[leaf - most]);
+    sends[leaf] = weft_emit_transfer(&self->e, WEFT_EVENT_SEND, what, of, leaf, peer, queue);
+}
+
+static void settle_all(pipeline *self) {
+    const int32_t n = (2 * self->job->n_segments + self->job->n_units) * leaves_of(self->job);
+    int32_t i;
+    for (i = 0; i < n; i++) settle(self, &self->sends[i]);
+}
+
+static void receive(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t peer) {
+    (void)weft_emit_transfer(&self->e, WEFT_EVENT_RECV, what, of, leaf, peer, 0);
+}
+
+/* ---- tied storage ---- */
+
+/* The rank beside the owner that reads the unit; -1: none. */
+static int32_t other_reader(const weft_strategy_job *job, int32_t unit) {
+    const int32_t owner = weft_job_unit(job, unit)->placement.owner;
+    int32_t s;
+    for (s = 0; s < job->n_segments; s++)
+        if (weft_job_reads(job, s, unit) && weft_job_segment(job, s)->owner != owner)
+            return weft_job_segment(job, s)->owner;
+    return -1;
+}
+
+/* Does a segment of this rank in [from, to) have a BACKWARD that reads the unit? */
+static int reads_between(const pipeline *self, int32_t unit, int32_t from, int32_t to) {
+    int32_t s;
+    for (s = from; s < to; s++)
+        if (owner_of(self, s) == self->rank && weft_job_segment(self->job, s)->backward &&
+            weft_job_reads(self->job, s, unit))
+            return 1;
+    return 0;
+}
+
+/* The first BACKWARD of the owner adds to the part that the other reader has made. */
+static void receive_parts(pipeline *self, int32_t s, int32_t leaf) {
+    const weft_segment_view *segment = weft_job_segment(self->job, s);
+    int32_t i;
+    for (i = 0; i < segment->n_units; i++) {
+        const int32_t unit = segment->units[i], other = other_reader(self->job, unit);
+        if (!weft_job_trains(self->job, unit) || other < 0 ||
+            weft_job_unit(self->job, unit)->placement.owner != self->rank ||
+            reads_between(self, unit, s + 1, self->job->n_segments))
+            continue;
+        receive(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, other);
+    }
+}
+
+/* A leaf gradient that is complete here joins the sum, or goes to the owner. The owner comes to it as many leaves later
+ * as there are stages between, at most. */
+static void finish_units(pipeline *self, int32_t s, int32_t leaf) {
+    const weft_segment_view *segment = weft_job_segment(self->job, s);
+    int32_t i;
+    for (i = 0; i < segment->n_units; i++) {
+        const int32_t unit = segment->units[i], owner = weft_job_unit(self->job, unit)->placement.owner;
+        if (!weft_job_trains(self->job, unit) || reads_between(self, unit, 0, s)) continue;
+        if (owner == self->rank) (void)weft_emit_reduce(&self->e, unit, leaf, WEFT_SCOPE_RANK, 0);
+        else send(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, owner, PART_QUEUE, self->stages);
+    }
+}
+
+static void refresh_copies(pipeline *self) {
+    int32_t u;
+    for (u = 0; u < self->job->n_units; u++) {
+        const int32_t other = other_reader(self->job, u), owner = weft_job_unit(self->job, u)->placement.owner;
+        if (!weft_job_trains(self->job, u) || other < 0 || (owner != self->rank && other != self->rank)) continue;
+        (void)weft_emit_refresh(&self->e, u, 0);
+    }
+}
+
+/* ---- a leaf on its way ---- */
+
+static void forward(pipeline *self, int32_t leaf) {
+    int32_t s;
+    for (s = 0; s < self->job->n_segments; s++) {
+        const int32_t below = owner_of(self, s - 1), above = owner_of(self, s + 1);
+        if (owner_of(self, s) != self->rank) continue;
+        if (below != self->rank) receive(self, WEFT_WHAT_CARRY, s - 1, leaf, below);
+        weft_emit_forward(&self->e, s, leaf);
+        if (above != self->rank) send(self, WEFT_WHAT_CARRY, s, leaf, above, CARRY_QUEUE, 1);
+    }
+}
+
+static void backward(pipeline *self, int32_t leaf) {
+    int32_t s;
+    for (s = self->job->n_segments - 1; s >= 0 && weft_job_segment(self->job, s)->backward; s--) {
+        const int32_t below = owner_of(self, s - 1), above = owner_of(self, s + 1);
+        if (owner_of(self, s) != self->rank) continue;
+        if (above != self->rank) receive(self, WEFT_WHAT_CARRY_GRADIENT, s, leaf, above);
+        receive_parts(self, s, leaf);
+        weft_emit_backward(&self->e, s, leaf);
+        if (below != self->rank && weft_job_segment(self->job, s - 1)->backward)
+            send(self, WEFT_WHAT_CARRY_GRADIENT, s - 1, leaf, below, GRADIENT_QUEUE, 1);
+        finish_units(self, s, leaf);
+    }
+}
+
+/* ---- schedules ---- */
+
+/* Stages above the one of this rank, where each rank has one. */
+static int32_t stages_above(const pipeline *self) {
+    int32_t above = 0, s = self->job->n_segments - 1;
+    for (; owner_of(self, s) != self->rank; s--) above += owner_of(self, s) != owner_of(self, s - 1);
+    return above;
+}
+
+/* `ahead` leaves go up before the first comes down; then one up, one down. 0 is naive, all of them are gpipe. */
+static void run_leaves(pipeline *self, int32_t ahead) {
+    int32_t m;
+    for (m = 0; m < self->job->leaves + ahead; m++) {
+        if (m < self->job->leaves) forward(self, m);
+        if (m >= ahead) backward(self, m - ahead);
+    }
+}
+
+static void train(pipeline *self, const mp_config *keys) {
+    int32_t ahead = 0;
+    if (keys->schedule == MP_GPIPE) ahead = self->job->leaves - 1;
+    if (keys->schedule == MP_1F1B) ahead = stages_above(self);
+    weft_emit_plain(&self->e, WEFT_EVENT_COUNT);
+    run_leaves(self, ahead);
+    settle_all(self);
+    weft_emit_plain(&self->e, WEFT_EVENT_NORM);
+    weft_emit_plain(&self->e, WEFT_EVENT_STEP);
+    refresh_copies(self);
+}
+
+weft_status mp_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
+                       const weft_emitter *emitter, weft_error *err) {
+    const size_t sends = (2 * (size_t)job->n_segments + (size_t)job->n_units) * (size_t)leaves_of(job);
+    pipeline self;
+    int32_t s;
+    memset(&self, 0, sizeof self);
+    self.e = weft_emit_begin(emitter);
+    self.job = job;
+    self.rank = rank;
+    self.stages = 1;
+    for (s = 1; s < job->n_segments; s++) self.stages += owner_of(&self, s) != owner_of(&self, s - 1);
+    self.sends = (int32_t *)host->alloc(host, sends * sizeof *self.sends, 8);
+    if (self.sends == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu sends", sends);
+    memset(self.sends, 0xFF, sends * sizeof *self.sends);
+    if (job->mode == WEFT_MODE_TRAIN) train(&self, (const mp_config *)config);
+    else forward(&self, 0);
+    settle_all(&self);
+    host->release(host, self.sends);
+    return weft_emit_end(&self.e, err);
+}
