@@ -119,7 +119,7 @@ static int distance(piece a, piece b) {
     return row[b.n];
 }
 
-/* The name, or beginning of one, that is closest; n 0: none is close. */
+/* The name, or beginning of one, that is closest, of several the last; n 0: none is close. */
 static piece nearest(const weft_strategy_job *job, piece name) {
     piece best = {"", 0};
     int least = name.n / 3 + 1, i;
@@ -129,7 +129,7 @@ static piece nearest(const weft_strategy_job *job, piece name) {
         for (i = 1; i <= (int)strlen(segment); i++) {
             const piece candidate = {segment, i};
             if (segment[i] != '.' && segment[i] != '\0') continue;
-            if (distance(name, candidate) > least - (best.n > 0)) continue;
+            if (distance(name, candidate) > least) continue;
             best = candidate;
             least = distance(name, candidate);
         }
@@ -141,10 +141,10 @@ static weft_status unknown(const reader *self, piece name) {
     char names[400];
     const piece close = nearest(self->job, name);
     list_names(self->job, names, sizeof names);
-    return weft_error_set(self->err, WEFT_E_USER, "device_map names %.*s, and no segment is called so%s%.*s%s; there "
-                          "are %s",
-                          name.n, name.at, close.n > 0 ? ": did you mean " : "", close.n, close.at,
-                          close.n > 0 ? "?" : "", names);
+    return weft_error_set(self->err, WEFT_E_USER,
+                          "device_map names %.*s, and no segment is called so%s%.*s%s The segments are %s", name.n,
+                          name.at, close.n > 0 ? ": did you mean " : ".", close.n, close.at, close.n > 0 ? "?" : "",
+                          names);
 }
 
 static weft_status too_fine(const reader *self, piece name, const char *segment) {
@@ -245,8 +245,8 @@ static weft_status check_holes(const reader *self) {
     if (n == 0) return WEFT_OK;
     list_names(self->job, names, sizeof names);
     return weft_error_set(self->err, WEFT_E_USER,
-                          "device_map gives segment %s%s to no rank (%d of %d segments are left out); there are %s. In "
-                          "a file a ; with a blank before it begins a comment",
+                          "device_map gives segment %s%s to no rank (%d of %d segments are left out); the segments are "
+                          "%s. In a file a ; with a blank before it begins a comment",
                           weft_job_segment(self->job, first)->name, n > 1 ? " and others" : "", (int)n,
                           (int)self->job->n_segments, names);
 }
