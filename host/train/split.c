@@ -43,12 +43,12 @@ static weft_status check_order(const users *self, int32_t parameter, weft_error 
         if (first < 0) first = s;
         if (owner_of(self, s) != owner_of(self, first)) last_other = s;
         else if (last_other >= 0 && p->trainable)
-            return weft_error_set(err, WEFT_E_USER,
-                                  "the strategy gives the users of %s to rank %d (segment %s), rank %d (%s) and rank %d "
-                                  "again (%s): let one rank have the last two",
-                                  p->name, (int)owner_of(self, first), segments[first].name,
-                                  (int)owner_of(self, last_other), segments[last_other].name, (int)owner_of(self, s),
-                                  segments[s].name);
+            return weft_error_set(
+                err, WEFT_E_USER,
+                "the strategy gives the users of %s to rank %d (segment %s), rank %d (%s) and rank %d "
+                "again (%s): let one rank have the last two",
+                p->name, (int)owner_of(self, first), segments[first].name, (int)owner_of(self, last_other),
+                segments[last_other].name, (int)owner_of(self, s), segments[s].name);
     }
     return WEFT_OK;
 }

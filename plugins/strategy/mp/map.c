@@ -197,7 +197,7 @@ static weft_status read_name(const reader *self, piece name, int32_t rank, const
                               NAME - 1);
     for (s = 0; s < self->job->n_segments && status == WEFT_OK; s++) {
         const int match = matches(name, weft_job_segment(self->job, s)->name);
-        if (match == 2) fine = s;
+        if (match == 2 && fine < 0) fine = s;
         if (match != 1) continue;
         status = place(self, s, rank, entry);
         found++;
@@ -254,7 +254,8 @@ static weft_status check_holes(const reader *self) {
 static weft_status check_ranks(const reader *self) {
     int32_t rank, s;
     for (rank = 0; rank < self->job->world; rank++) {
-        for (s = 0; s < self->job->n_segments && self->owners[s] != rank; s++) {}
+        for (s = 0; s < self->job->n_segments && self->owners[s] != rank; s++) {
+        }
         if (s == self->job->n_segments)
             return weft_error_set(self->err, WEFT_E_USER,
                                   "device_map gives rank %d of %d no segment: give it one, or start fewer ranks",

@@ -1,0 +1,278 @@
+/* tests/ranks/test_mp.c: strategy mp ends with the bits of single, whatever the map, the schedule and the policy; and the
+ * maps that it refuses.
+ *
+ * A cell is a launch of this program under MPICH, whose ranks train a small model for a few steps; rank 0 prints a hash
+ * of all parameters and optimizer states, and an evaluation's loss. Leaves differ in length. */
+#include "checkpoint/checkpoint.h"
+#include "suite.h"
+#include "train_rig.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weft/random.h>
+
+enum { SHORT = 8, LONG = 20, LEAVES = 6, STEPS = 3, VOCABULARY = 61, LAYERS = 3, ARGS = 24 };
+
+static char self_path[4096];
+static const char *cell_model;
+static const char *cell_args[ARGS];
+static size_t n_cell_args;
+
+/* ---- data: every third row is short, and the first places of some have no weight ---- */
+
+static weft_status ragged_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+                                weft_error *err) {
+    (void)data;
+    (void)err;
+    out->rows = request->rows;
+    out->length = request->first_row % 3 == 0 ? SHORT : LONG;
+    out->n_targets = out->rows * (out->length - (int64_t)(request->first_row % 5));
+    return WEFT_OK;
+}
+
+static weft_status ragged_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+                               weft_error *err) {
+    (void)ragged_shape(data, out, request, err);
+    for (int32_t i = 0; i < out->rows * out->length; i++) {
+        const int32_t place = i % out->length;
+        const weft_random4 bits = weft_random(7, (uint32_t)request->split, request->first_row, (uint64_t)i);
+        out->ids[i] = (int32_t)(bits.v[0] % VOCABULARY);
+        out->targets[i] = (int32_t)(bits.v[1] % VOCABULARY);
+        out->weights[i] = place < (int32_t)(request->first_row % 5) ? 0.0f : 1.0f;
+        out->starts[i] = 0;
+        out->positions[i] = place;
+    }
+    return WEFT_OK;
+}
+
+static const weft_data_plugin ragged = {.struct_size = (uint32_t)sizeof ragged,
+                                        .shape = ragged_shape,
+                                        .leaf = ragged_leaf};
+
+/* ---- a rank ---- */
+
+static weft_engine_spec cell_spec(void) {
+    const weft_engine_spec spec = {.training = true,
+                                   .evaluate_rows = 1,
+                                   .leaves = LEAVES,
+                                   .rows = 1,
+                                   .n_lengths = 2,
+                                   .lengths = {SHORT, LONG}};
+    return spec;
+}
+
+START_TEST(rank) {
+    const weft_engine_spec spec = cell_spec();
+    weft_error err = WEFT_ERROR_INIT;
+    train_rig rig;
+    char hex[65];
+    double loss = 0.0;
+    train_rig_open(&rig, cell_model, NULL, cell_args, n_cell_args);
+    rig.data_plugin = &ragged;
+    train_rig_start(&rig, &spec);
+    train_rig_steps(&rig, STEPS);
+    loss = train_rig_evaluate(&rig);
+    ck_assert_msg(weft_engine_hash(hex, rig.engine, &err) == WEFT_OK, "%s", err.text);
+    if (rig.engine->ranks.rank == 0) printf("cell %s %a\n", hex, loss);
+    train_rig_close(&rig);
+}
+END_TEST
+
+static int run_rank(int argc, char **argv) {
+    Suite *suite = suite_create("rank");
+    TCase *tcase = tcase_create("rank");
+    SRunner *runner = NULL;
+    int failed = 0;
+    cell_model = argv[1];
+    for (int i = 2; i < argc && n_cell_args < ARGS; i++) cell_args[n_cell_args++] = argv[i];
+    tcase_add_test(tcase, rank);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
+
+/* ---- cells ---- */
+
+typedef struct cell {
+    char text[120]; /* hash and loss; empty: it failed */
+    char said[2000];
+} cell;
+
+/* ranks 0: single, in a process of its own. more: further arguments, each in quotes. */
+static void run_cell(cell *out, const fresh_model *model, int ranks, const char *more) {
+    char command[8192], line[1000];
+    FILE *from = NULL;
+    memset(out, 0, sizeof *out);
+    if (ranks == 0)
+        (void)snprintf(command, sizeof command, "'%s' %s device.threads=2 model.start=fresh %s 2>&1", self_path,
+                       model->path, more);
+    else
+        (void)snprintf(command, sizeof command,
+                       "mpiexec.mpich -n %d '%s' %s device.threads=1 model.start=fresh comm.plugin=mpi-mpich "
+                       "strategy.plugin=mp %s 2>&1",
+                       ranks, self_path, model->path, more);
+    from = popen(command, "r");
+    ck_assert_ptr_nonnull(from);
+    while (fgets(line, sizeof line, from) != NULL) {
+        if (strncmp(line, "cell ", 5) == 0) (void)snprintf(out->text, sizeof out->text, "%.110s", line + 5);
+        else (void)snprintf(out->said + strlen(out->said), sizeof out->said - strlen(out->said), "%s", line);
+    }
+    if (pclose(from) != 0) out->text[0] = '\0';
+}
+
+static bool has_mpich(void) {
+    char path[4200];
+    (void)snprintf(path, sizeof path, "%s/plugins/weft-comm-mpi-mpich.so", getenv("WEFT_BUILD"));
+    if (access(path, R_OK) == 0 && system("command -v mpiexec.mpich >/dev/null") == 0) return true;
+    printf("ranks.mp: there is no MPICH here; cells of several ranks are skipped\n");
+    return false;
+}
+
+static void make_model(fresh_model *out, bool tied) {
+    const fresh_shape shape = {.hidden = 24,
+                               .mlp = 40,
+                               .layers = LAYERS,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .vocabulary = VOCABULARY,
+                               .context = LONG,
+                               .tied = tied};
+    fresh_model_make(out, &shape);
+}
+
+/* Each row of cells has the bits of single under the same arguments. */
+typedef struct row {
+    bool tied;
+    const char *both;   /* of single as well */
+    const char *more[6]; /* "ranks arguments" of mp */
+} row;
+
+static const row rows[] = {
+    {true,
+     "",
+     {"2 strategy.schedule=naive", "3 strategy.schedule=gpipe policy.plugin=whole",
+      "4 strategy.schedule=1f1b policy.plugin=size", "3 strategy.schedule=naive policy.plugin=whole",
+      "2 'strategy.device_map=embed,layers.0,layers.2=1;layers.1,head=0' strategy.schedule=gpipe policy.plugin=whole",
+      "4 strategy.schedule=naive policy.plugin=whole strategy.device_map=sequential"}},
+    {false,
+     "",
+     {"2 strategy.schedule=1f1b policy.plugin=whole", "3 strategy.schedule=naive policy.plugin=size",
+      "4 strategy.schedule=gpipe", "3 'strategy.device_map=head=0;layers.0-2.mlp,embed=1;layers.0-2.attn=2'",
+      "3 'strategy.device_map=layers.2,head=0;layers.0-1=1;embed=2' strategy.schedule=1f1b policy.plugin=whole"}},
+    {true,
+     "train.activation_checkpointing=yes strategy.reduce=tree",
+     {"2 strategy.schedule=gpipe", "3 strategy.schedule=1f1b policy.plugin=whole", "4 strategy.schedule=naive"}},
+    {true,
+     "train.precision=bf16 strategy.reduce_dtype=bf16",
+     {"2 strategy.schedule=1f1b policy.plugin=whole", "4 strategy.schedule=gpipe"}},
+    {true, "train.trainable=last:1", {"3 strategy.schedule=1f1b", "2 strategy.schedule=gpipe policy.plugin=whole"}},
+    {false, "train.trainable=head,first:1", {"4 strategy.schedule=1f1b policy.plugin=whole"}},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+START_TEST(cells_are_single) {
+    const row *r = &rows[_i];
+    fresh_model model;
+    cell single, mp;
+    if (!has_mpich()) return;
+    make_model(&model, r->tied);
+    run_cell(&single, &model, 0, r->both);
+    ck_assert_msg(single.text[0] != '\0', "single %s: %s", r->both, single.said);
+    for (int i = 0; i < 6 && r->more[i] != NULL; i++) {
+        char more[1000];
+        (void)snprintf(more, sizeof more, "%s %s", r->more[i] + 2, r->both);
+        run_cell(&mp, &model, atoi(r->more[i]), more);
+        ck_assert_msg(mp.text[0] != '\0', "mp %s %s: %s", r->more[i], r->both, mp.said);
+        ck_assert_msg(strcmp(mp.text, single.text) == 0, "mp %s %s ends with %s, single with %s", r->more[i], r->both,
+                      mp.text, single.text);
+    }
+    fresh_model_remove(&model);
+}
+END_TEST
+
+/* The rows are different runs, so that equal bits are not those of a model that stands still. */
+START_TEST(rows_differ) {
+    cell all[N_ROWS];
+    for (int i = 0; i < N_ROWS; i++) {
+        fresh_model model;
+        make_model(&model, rows[i].tied);
+        run_cell(&all[i], &model, 0, rows[i].both);
+        ck_assert_msg(all[i].text[0] != '\0', "single %s: %s", rows[i].both, all[i].said);
+        fresh_model_remove(&model);
+        for (int j = 0; j < i; j++) ck_assert_str_ne(all[i].text, all[j].text);
+    }
+}
+END_TEST
+
+/* ---- maps that are refused ---- */
+
+static const struct {
+    int ranks; /* 1: in this process */
+    const char *map, *says;
+} bad_maps[] = {
+    {1, "embed,layers.0-1,head = 0", "gives segment layers.2.attn and others to no rank (2 of 8"},
+    {1, "embed,layers.0-2,head,layers.1.mlp = 0", "places segment layers.1.mlp twice"},
+    {1, "embed,layers.0-1;layers.2,head = 0", "has \"embed,layers.0-1\": an entry is names = rank"},
+    {1, "embed,layers.0-2,head = one", "an entry is names = rank"},
+    {1, "embed,layers.0-3,head = 0", "names layers.3, and no segment is called so: did you mean layers.2? The "
+                                     "segments are embed, layers.0-2, head"},
+    {1, "embd,layers.0-2,head = 0", "did you mean embed?"},
+    {1, "tower = 0", "names tower, and no segment is called so. The segments are"},
+    {1, "embed,layers.0-2.attn.q_proj,head = 0", "segment layers.0.attn is the smallest that can be placed"},
+    {1, "embed,layers.2-0,head = 0", "the range layers.2-0, which ends before it begins"},
+    {1, "embed,,head = 0", "there is no name before a comma"},
+    {1, "embed,layers.0-2,head = 1", "there is no rank 1: this job's are 0 to 0"},
+    {1, "balanced", "or the whole is auto or sequential"},
+    {2, "embed,layers,head = 1", "gives rank 0 of 2 no segment"},
+    {2, "embed,layers.1,head = 1;layers.0,layers.2=0", "schedule = 1f1b needs all segments of a rank in one piece"},
+};
+
+START_TEST(bad_map) {
+    char map[400];
+    fresh_model model;
+    cell out;
+    if (bad_maps[_i].ranks > 1 && !has_mpich()) return;
+    make_model(&model, true);
+    (void)snprintf(map, sizeof map, "'strategy.device_map=%s' %s", bad_maps[_i].map,
+                   bad_maps[_i].ranks > 1 ? "strategy.schedule=1f1b" : "strategy.plugin=mp");
+    run_cell(&out, &model, bad_maps[_i].ranks > 1 ? bad_maps[_i].ranks : 0, map);
+    ck_assert_str_eq(out.text, "");
+    ck_assert_msg(strstr(out.said, "[strategy] device_map") != NULL && strstr(out.said, bad_maps[_i].says) != NULL,
+                  "\"%s\": \"%s\" does not say \"%s\"", bad_maps[_i].map, out.said, bad_maps[_i].says);
+    fresh_model_remove(&model);
+}
+END_TEST
+
+/* A rank that would have nothing to run. */
+START_TEST(too_many_ranks) {
+    fresh_model model;
+    cell out;
+    if (!has_mpich()) return;
+    make_model(&model, true);
+    run_cell(&out, &model, 9, "");
+    ck_assert_msg(strstr(out.said, "this model has 8 for 9 ranks") != NULL, "%s", out.said);
+    fresh_model_remove(&model);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    Suite *suite = suite_create("mp");
+    TCase *cells = tcase_create("cells"), *maps = tcase_create("maps");
+    const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
+    if (argc > 1) return run_rank(argc, argv);
+    if (n < 0) return 1;
+    tcase_set_timeout(cells, 120);
+    tcase_set_timeout(maps, 60);
+    tcase_add_loop_test(cells, cells_are_single, 0, N_ROWS);
+    tcase_add_test(cells, rows_differ);
+    tcase_add_loop_test(maps, bad_map, 0, sizeof bad_maps / sizeof *bad_maps);
+    tcase_add_test(maps, too_many_ranks);
+    suite_add_tcase(suite, cells);
+    suite_add_tcase(suite, maps);
+    return run_suite(suite);
+}
