@@ -4,6 +4,7 @@
  * A cell is a launch of this program under MPICH, whose ranks train a small model for a few steps; rank 0 prints a hash
  * of all parameters and optimizer states, and an evaluation's loss. Leaves differ in length. */
 #include "checkpoint/checkpoint.h"
+#include "launch/ranks.h"
 #include "suite.h"
 #include "train_rig.h"
 
@@ -84,6 +85,7 @@ static int run_rank(int argc, char **argv) {
     TCase *tcase = tcase_create("rank");
     SRunner *runner = NULL;
     int failed = 0;
+    weft_launch_want(WEFT_RANKS_TRAINED, 0);
     cell_model = argv[1];
     for (int i = 2; i < argc && n_cell_args < ARGS; i++) cell_args[n_cell_args++] = argv[i];
     tcase_add_test(tcase, rank);
@@ -119,7 +121,8 @@ static void run_cell(cell *out, const fresh_model *model, int ranks, const char 
     from = popen(command, "r");
     ck_assert_ptr_nonnull(from);
     while (fgets(line, sizeof line, from) != NULL) {
-        if (strncmp(line, "cell ", 5) == 0) (void)snprintf(out->text, sizeof out->text, "%.110s", line + 5);
+        const char *found = strstr(line, "cell "); /* behind the rank */
+        if (found != NULL) (void)snprintf(out->text, sizeof out->text, "%.110s", found + 5);
         else (void)snprintf(out->said + strlen(out->said), sizeof out->said - strlen(out->said), "%s", line);
     }
     if (pclose(from) != 0) out->text[0] = '\0';
