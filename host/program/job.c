@@ -130,7 +130,7 @@ static weft_members ranks_of_sum(const weft_job_spec *job, const weft_placement 
 }
 
 static weft_members ranks_of_scope(const weft_job_spec *job, const weft_placement *placement, int32_t scope,
-                                 int32_t rank) {
+                                   int32_t rank) {
     if (scope == WEFT_SCOPE_RANK) return ranks_alone(rank);
     if (scope == WEFT_SCOPE_ALL) return ranks_replicas(job, rank);
     if (!is_sharded(placement)) return ranks_none();

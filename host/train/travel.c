@@ -281,7 +281,7 @@ static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_e
     transfer.from = transfer.to =
         weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
-                   send ? "send" : "recv", &transfer, err);
+                               send ? "send" : "recv", &transfer, err);
 }
 
 static weft_status on_refresh(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {

@@ -56,6 +56,12 @@ static void host_release(const weft_host *h, void *memory) {
     free(memory);
 }
 
+static const void *host_extension(const weft_host *h, const char *id) {
+    (void)h;
+    (void)id;
+    return NULL;
+}
+
 static weft_device *make_device(int64_t threads) {
     weft_error err = WEFT_ERROR_INIT;
     weft_device *device = NULL;
@@ -87,6 +93,7 @@ static void load_plugin(void) {
     host.log = host_log;
     host.alloc = host_alloc;
     host.release = host_release;
+    host.extension = host_extension;
     list = entry(&host, &err);
     ck_assert_ptr_nonnull(list);
     ck_assert_uint_eq(list->n_plugins, 1);

@@ -54,12 +54,8 @@ static const weft_data_plugin ragged = {.struct_size = (uint32_t)sizeof ragged,
 /* ---- a rank ---- */
 
 static weft_engine_spec cell_spec(void) {
-    const weft_engine_spec spec = {.training = true,
-                                   .evaluate_rows = 1,
-                                   .leaves = LEAVES,
-                                   .rows = 1,
-                                   .n_lengths = 2,
-                                   .lengths = {SHORT, LONG}};
+    const weft_engine_spec spec = {
+        .training = true, .evaluate_rows = 1, .leaves = LEAVES, .rows = 1, .n_lengths = 2, .lengths = {SHORT, LONG}};
     return spec;
 }
 
@@ -151,7 +147,7 @@ static void make_model(fresh_model *out, bool tied) {
 /* Each row of cells has the bits of single under the same arguments. */
 typedef struct row {
     bool tied;
-    const char *both;   /* of single as well */
+    const char *both;    /* of single as well */
     const char *more[6]; /* "ranks arguments" of mp */
 } row;
 
@@ -222,8 +218,9 @@ static const struct {
     {1, "embed,layers.0-2,head,layers.1.mlp = 0", "places segment layers.1.mlp twice"},
     {1, "embed,layers.0-1;layers.2,head = 0", "has \"embed,layers.0-1\": an entry is names = rank"},
     {1, "embed,layers.0-2,head = one", "an entry is names = rank"},
-    {1, "embed,layers.0-3,head = 0", "names layers.3, and no segment is called so: did you mean layers.2? The "
-                                     "segments are embed, layers.0-2, head"},
+    {1, "embed,layers.0-3,head = 0",
+     "names layers.3, and no segment is called so: did you mean layers.2? The "
+     "segments are embed, layers.0-2, head"},
     {1, "embd,layers.0-2,head = 0", "did you mean embed?"},
     {1, "tower = 0", "names tower, and no segment is called so. The segments are"},
     {1, "embed,layers.0-2.attn.q_proj,head = 0", "segment layers.0.attn is the smallest that can be placed"},
