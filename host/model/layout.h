@@ -47,8 +47,8 @@ typedef struct weft_layout_piece {
     const char *name;
 } weft_layout_piece;
 
-/* The layout with its units cut into pieces, which are its units then; piece_of: [n_parameters]. The parameters get their
- * new places. */
+/* The layout with its units cut into pieces, which are its units then; piece_of: [n_parameters]. The parameters get
+ * their new places. */
 weft_status weft_layout_split(weft_layout **out, const weft_layout *layout, weft_declared *declared,
                               const weft_layout_piece *pieces, const int32_t *piece_of, weft_error *err);
 

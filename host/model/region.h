@@ -28,8 +28,9 @@ typedef struct weft_region {
 typedef weft_status weft_region_source(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
                                        weft_error *err);
 
-/* Fills n parameters, as far as they are kept here, beginning their pieces in the order of the list, straight into the device's memory where the host
- * sees it, and what lies between each and the next one with zeros. After a failure what they hold is not known. */
+/* Fills n parameters, as far as they are kept here, beginning their pieces in the order of the list, straight into the
+ * device's memory where the host sees it, and what lies between each and the next one with zeros. After a failure what
+ * they hold is not known. */
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
                              void *context, weft_error *err);
 

@@ -13,9 +13,9 @@
 typedef weft_status weft_exec_fn(void *context, const weft_event *event, const weft_event_slots *slots,
                                  weft_error *err);
 
-/* How the caller computes, by weft_event_kind. An event that travels (GATHER, REDUCE, SEND, RECV, REFRESH) is started by
- * its own function and ended by `finish`: at once where its queue is 0, else where its WAIT stands, whose place in the
- * table is not looked at. What no event of the program needs may be NULL. */
+/* How the caller computes, by weft_event_kind. An event that travels (GATHER, REDUCE, SEND, RECV, REFRESH) is started
+ * by its own function and ended by `finish`: at once where its queue is 0, else where its WAIT stands, whose place in
+ * the table is not looked at. What no event of the program needs may be NULL. */
 typedef struct weft_exec_table {
     void *context;
     weft_exec_fn *run[WEFT_EVENT_REFRESH + 1];

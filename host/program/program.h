@@ -107,8 +107,8 @@ struct weft_program {
 /* Asks the strategy how many replicas there are, judges the answer and sets job->view.replicas. */
 weft_status weft_job_replicas(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                               const void *strategy_config, weft_error *err);
-/* Asks it where units and segments lie: sets the placement of each unit and the owner of each segment in the arrays that
- * job->view points to, which only the strategy sees as const. */
+/* Asks it where units and segments lie: sets the placement of each unit and the owner of each segment in the arrays
+ * that job->view points to, which only the strategy sees as const. */
 weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                            const void *strategy_config, weft_error *err);
 /* Asks it for a rank's program of a placed job; then the passes. The program is unproved and has no slots yet. */
@@ -130,8 +130,8 @@ typedef struct weft_coverage {
  * unit or segment, leaf, and what was expected there.
  *
  * Proved for a training step:
- *   - each (segment, leaf) has one FORWARD on all ranks together, on a rank that owns the segment, where the carry of the
- *     segment below is: from its own FORWARD, or from a RECV that has ended; all units that it reads are live there
+ *   - each (segment, leaf) has one FORWARD on all ranks together, on a rank that owns the segment, where the carry of
+ *     the segment below is: from its own FORWARD, or from a RECV that has ended; all units that it reads are live there
  *     (held whole, or gathered since STEP and not released);
  *   - each segment that has a BACKWARD has one per leaf, on the rank that ran its FORWARD, after COUNT, where the
  *     gradient from above is; at most one RECOMPUTE lies between the two, and none where checkpointing is off;

@@ -1,8 +1,8 @@
 /* host/train/split.h: units that are cut where the ranks that run segments change.
  *
  * A policy makes units without knowing ranks. Where a strategy gives segments to ranks, what lies in a unit of a rank's
- * must be used by that rank: each parameter goes with the rank of its first user, and those that other ranks use as well
- * (tied storage) go apart, so that copies hold nothing else. */
+ * must be used by that rank: each parameter goes with the rank of its first user, and those that other ranks use as
+ * well (tied storage) go apart, so that copies hold nothing else. */
 #ifndef WEFT_HOST_TRAIN_SPLIT_H
 #define WEFT_HOST_TRAIN_SPLIT_H
 

@@ -1,5 +1,5 @@
-/* host/train/travel.h: the events that travel: GATHER and RELEASE of parameters, REDUCE of gradients and GATHER of their
- * sums, REFRESH, SEND and RECV. */
+/* host/train/travel.h: the events that travel: GATHER and RELEASE of parameters, REDUCE of gradients and GATHER of
+ * their sums, REFRESH, SEND and RECV. */
 #ifndef WEFT_HOST_TRAIN_TRAVEL_H
 #define WEFT_HOST_TRAIN_TRAVEL_H
 

@@ -1,5 +1,5 @@
-/* tests/ranks/test_mp.c: strategy mp ends with the bits of single, whatever the map, the schedule and the policy; and the
- * maps that it refuses.
+/* tests/ranks/test_mp.c: strategy mp ends with the bits of single, whatever the map, the schedule and the policy; and
+ * the maps that it refuses.
  *
  * A cell is a launch of this program under MPICH, whose ranks train a small model for a few steps; rank 0 prints a hash
  * of all parameters and optimizer states, and an evaluation's loss. Leaves differ in length. */

@@ -1,8 +1,8 @@
 /* ddp: every rank holds the whole model and takes its own leaves (Li et al., arXiv 2006.15704).
  *
- * A unit's gradient leaves as soon as backward has completed it, and travels while backward goes on with the unit below;
- * its finished sum is gathered beside the unit after that. With reduce_at = last a replica adds up its own leaves first,
- * and units travel during its last backward only. Then every rank updates alike. */
+ * A unit's gradient leaves as soon as backward has completed it, and travels while backward goes on with the unit
+ * below; its finished sum is gathered beside the unit after that. With reduce_at = last a replica adds up its own
+ * leaves first, and units travel during its last backward only. Then every rank updates alike. */
 #include <weft/emit.h>
 
 #define DDP_KEYS(K)                                                                                                    \

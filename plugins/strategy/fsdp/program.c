@@ -1,9 +1,9 @@
 /* program.c: the events of one rank under fsdp.
  *
  * A unit whose parameters are cut is gathered where a segment needs it and released after the last one that does; the
- * host moves gathers ahead (prefetch). Gradients leave as in ddp, one exchange at a time beside backward, but what comes
- * back is only the rank's own part of the sum. Parameters that are held whole while their optimizer state is cut are made
- * whole again after the update. */
+ * host moves gathers ahead (prefetch). Gradients leave as in ddp, one exchange at a time beside backward, but what
+ * comes back is only the rank's own part of the sum. Parameters that are held whole while their optimizer state is cut
+ * are made whole again after the update. */
 #include "fsdp.h"
 
 #define REDUCE_QUEUE  1

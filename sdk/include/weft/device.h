@@ -181,8 +181,8 @@ typedef struct weft_add {
 } weft_add;
 
 /* Sum of squares in fp64: blocks of 64 elements in order, blocks by a tree of neighbours 2i, 2i+1, an odd last one
- * moving up. out: one fp64. One call per tensor; or one per cell of 64 * 2^k elements of it, whose sums are nodes of the
- * tree, and one over those (dtype WEFT_F64), which gives the same bits. */
+ * moving up. out: one fp64. One call per tensor; or one per cell of 64 * 2^k elements of it, whose sums are nodes of
+ * the tree, and one over those (dtype WEFT_F64), which gives the same bits. */
 typedef struct weft_square_sum {
     uint32_t struct_size;
     uint32_t flags;
