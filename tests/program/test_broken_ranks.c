@@ -427,12 +427,142 @@ START_TEST(groups_that_overlap_may_exchange_in_one_order) {
 }
 END_TEST
 
+/* ---- placements ---- */
+
+static void group_of_three(tiny_job *job) {
+    job->unit_views[LAYER0].placement.group = 3;
+}
+static void holding_unknown(tiny_job *job) {
+    job->unit_views[LAYER1].placement.gradients = 7;
+}
+static void updates_what_it_does_not_hold(tiny_job *job) {
+    job->unit_views[LAYER1].placement.optimizer = WEFT_REPLICATED;
+}
+static void owned_among_replicas(tiny_job *job) {
+    weft_placement *placement = &job->unit_views[NORM_UNIT].placement;
+    placement->parameters = placement->gradients = placement->optimizer = WEFT_OWNED;
+    placement->owner = 0;
+}
+static void half_the_replicas(tiny_job *job) {
+    job->spec.view.replicas = 2;
+}
+static void replicas_of_owners(tiny_job *job) {
+    job->spec.view.replicas = 3;
+}
+static void owner_unknown(tiny_job *job) {
+    job->segment_views[MLP0].owner = 3;
+}
+static void one_without_owner(tiny_job *job) {
+    job->segment_views[MLP0].owner = -1;
+}
+static void owner_that_reads_nothing(tiny_job *job) {
+    job->unit_views[LAYER0].placement.owner = 2;
+}
+static void three_readers(tiny_job *job) {
+    job->reads[ATTN0][0] = ROOT;
+    job->reads[ATTN0][1] = LAYER0;
+    job->segment_views[ATTN0].n_units = 2;
+}
+
+static const struct {
+    kind_of_team team;
+    void (*breaks)(tiny_job *job);
+    const char *says;
+} placements[] = {
+    {HYBRID, group_of_three, "unit layers.0 over groups of 3 ranks: the group must divide the world of 4"},
+    {HYBRID, holding_unknown, "unit layers.1 with holding 7"},
+    {HYBRID, updates_what_it_does_not_hold, "cuts parameters or gradients of unit layers.1 and not its optimizer"},
+    {HYBRID, owned_among_replicas, "places unit norm otherwise than the segments"},
+    {HYBRID, half_the_replicas, "2 replicas of 4 ranks"},
+    {PIPE, replicas_of_owners, "wants 3 replicas"},
+    {PIPE, owner_unknown, "segment layers.0.mlp to rank 3"},
+    {PIPE, one_without_owner, "segment layers.0.mlp to rank -1"},
+    {PIPE, owner_that_reads_nothing, "unit layers.0 to rank 2, which runs no segment that reads it"},
+    {PIPE, three_readers, "unit root, which is trained, read on ranks 0, 1 and 2"},
+};
+enum { N_PLACEMENTS = sizeof placements / sizeof *placements };
+
+START_TEST(a_placement_that_no_program_can_serve_is_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    team ranks;
+    make(&ranks, placements[_i].team);
+    ck_assert_msg(weft_job_spec_check_placed(&ranks.job.spec, &err) == WEFT_OK, "%s", err.text);
+    placements[_i].breaks(&ranks.job);
+    ck_assert_int_eq(weft_job_spec_check_placed(&ranks.job.spec, &err), WEFT_E_PLUGIN);
+    ck_assert_says(err, placements[_i].says);
+    team_free(&ranks);
+}
+END_TEST
+
+/* ---- sums that are not exact ---- */
+
+static void expect_why(const char *name, const char *keys, int32_t world, int32_t reduce, const char *says) {
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .tied = true, .world = world, .reduce = reduce};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_coverage coverage;
+    strategy by;
+    team ranks;
+    load_strategy(&by, name, keys);
+    team_make(&ranks, &options, &by);
+    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s", err.text);
+    ck_assert(!coverage.covered);
+    ck_assert_msg(strstr(coverage.why, says) != NULL, "expected \"%s\" in \"%s\"", says, coverage.why);
+    team_free(&ranks);
+}
+
+START_TEST(what_is_not_covered_says_why_and_what_is) {
+    const char *shared = "shard=hybrid shard_group=2 reduce_at=last";
+    expect_why("ddp", NULL, 2, WEFT_REDUCE_FAST, "reduce = ordered or tree is covered");
+    expect_why("ddp", "reduce_at=last", 2, WEFT_REDUCE_ORDERED, "reduce_at = each, or reduce = tree, is covered");
+    expect_why("ddp", "reduce_at=last", 3, WEFT_REDUCE_ORDERED, "reduce_at = each is covered");
+    expect_why("ddp", "reduce_at=last", 3, WEFT_REDUCE_TREE, "on a power of two of replicas");
+    expect_why("fsdp", shared, 6, WEFT_REDUCE_TREE, "where the groups, and the leaves of a replica, are powers of two");
+}
+END_TEST
+
+/* Leaves by another number on all ranks: each is there once, in another order. */
+START_TEST(another_numbering_is_accepted_and_not_covered) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_coverage coverage;
+    team ranks;
+    make(&ranks, DDP);
+    for (int32_t rank = 0; rank < 3; rank++)
+        for (int32_t i = 0; i < ranks.programs[rank]->n_events; i++) {
+            weft_event *event = &ranks.programs[rank]->events[i];
+            if (event->leaf >= 0) event->leaf = event->leaf / 3 + 2 * rank;
+        }
+    ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s", err.text);
+    ck_assert(!coverage.covered);
+    ck_assert_msg(strstr(coverage.why, "another order") != NULL, "%s", coverage.why);
+    team_free(&ranks);
+}
+END_TEST
+
+START_TEST(programs_stand_in_the_order_of_their_ranks) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_coverage coverage;
+    team ranks;
+    weft_program *first = NULL;
+    make(&ranks, FULL);
+    first = ranks.programs[0];
+    ranks.programs[0] = ranks.programs[1];
+    ranks.programs[1] = first;
+    ck_assert_int_eq(team_check(&ranks, &coverage, &err), WEFT_E_HOST);
+    ck_assert_says(err, "the program of rank 1");
+    team_free(&ranks);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("broken ranks");
     TCase *tests = tcase_create("teams");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, a_broken_team_is_refused_by_name, 0, N_CASES);
     tcase_add_test(tests, groups_that_overlap_may_exchange_in_one_order);
+    tcase_add_loop_test(tests, a_placement_that_no_program_can_serve_is_refused, 0, N_PLACEMENTS);
+    tcase_add_test(tests, what_is_not_covered_says_why_and_what_is);
+    tcase_add_test(tests, another_numbering_is_accepted_and_not_covered);
+    tcase_add_test(tests, programs_stand_in_the_order_of_their_ranks);
     suite_add_tcase(suite, tests);
     printf("%d kinds of broken programs of several ranks\n", (int)N_CASES);
     return run_suite(suite);
