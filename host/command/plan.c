@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include "launch/ranks.h"
+#include "report/stages.h"
 #include "report/summary.h"
 #include "report/units.h"
 #include "report/wrapping.h"
@@ -145,7 +146,21 @@ static json_t *program_array(const weft_stage *stage) {
     return events;
 }
 
-static void print_json(const weft_session *session, const weft_wrapped *wrapped, bool with_program, bool with_modules) {
+/* Of each rank, where segments have owners. */
+static json_t *ranks_object(const weft_stages *stages) {
+    json_t *ranks = json_array();
+    for (int32_t r = 0; r < stages->n; r++)
+        (void)json_array_append_new(ranks,
+                                    json_pack("{s:i, s:s, s:o}", "rank", (int)r, "segments", stages->rows[r].segments,
+                                              "memory", memory_object(&stages->rows[r].bytes)));
+    if (stages->layer[0] == '\0') return json_pack("{s:o, s:f}", "map", ranks, "imbalance_percent", stages->imbalance);
+    return json_pack("{s:o, s:f, s:{s:s, s:i, s:i, s:f}}", "map", ranks, "imbalance_percent", stages->imbalance, "move",
+                     "layer", stages->layer, "from", (int)stages->from, "to", (int)stages->to, "imbalance_percent",
+                     stages->imbalance_then);
+}
+
+static void print_json(const weft_session *session, const weft_wrapped *wrapped, const weft_stages *stages,
+                       bool with_program, bool with_modules) {
     const weft_engine *e = session->engine;
     json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o}", "parameters",
                                (json_int_t)weft_declared_numel(e->declared, false), "trained",
@@ -155,16 +170,19 @@ static void print_json(const weft_session *session, const weft_wrapped *wrapped,
                                (int)e->train.program->n_slots, "memory", memory_object(&e->bytes), "schedule",
                                schedule_array(session));
     if (object == NULL) return;
+    if (stages->n > 0) (void)json_object_set_new(object, "ranks", ranks_object(stages));
     if (with_program) (void)json_object_set_new(object, "program", program_array(&e->train));
     (void)json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     (void)putchar('\n');
     json_decref(object);
 }
 
-static void print_text(const weft_session *session, const weft_wrapped *wrapped, const weft_args *args) {
+static void print_text(const weft_session *session, const weft_wrapped *wrapped, const weft_stages *stages,
+                       const weft_args *args) {
     const weft_engine *e = session->engine;
     print_model(session, wrapped);
     print_memory(session);
+    weft_stages_print(stages, stdout);
     print_schedule(session);
     if (weft_args_has(args, "print-wrapping")) weft_wrapped_print(wrapped, e->declared, e->layout, stdout);
     if (weft_args_has(args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, stdout);
@@ -175,6 +193,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     const char *const *overrides = weft_args_overrides(args, &n);
     weft_session *session = NULL;
     weft_wrapped wrapped = {0};
+    weft_stages stages = {0};
     int64_t asked = 0;
     weft_status status = WEFT_OK;
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err)) return WEFT_EXIT_USAGE;
@@ -182,9 +201,12 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
     if (status == WEFT_OK)
         status = weft_wrapped_make(&wrapped, session->engine->declared, session->engine->layout, err);
+    if (status == WEFT_OK) status = weft_stages_make(&stages, session->engine, err);
     if (status == WEFT_OK && weft_args_has(args, "json"))
-        print_json(session, &wrapped, weft_args_has(args, "print-program"), weft_args_has(args, "print-wrapping"));
-    else if (status == WEFT_OK) print_text(session, &wrapped, args);
+        print_json(session, &wrapped, &stages, weft_args_has(args, "print-program"),
+                   weft_args_has(args, "print-wrapping"));
+    else if (status == WEFT_OK) print_text(session, &wrapped, &stages, args);
+    weft_stages_free(&stages);
     weft_wrapped_free(&wrapped);
     weft_session_close(session);
     return weft_exit_from(status);

@@ -2,6 +2,7 @@
 #include "report/summary.h"
 
 #include "report/clock.h"
+#include "report/stages.h"
 #include "report/units.h"
 
 #include <malloc.h>
@@ -30,6 +31,13 @@ void weft_schedule_warn(const weft_session *session) {
              (long long)session->schedule.warmup, (long long)session->steps, session->base_lr);
 }
 
+/* Without memory for it the report is left out: the run goes on. */
+static void print_stages(const weft_engine *engine, FILE *to) {
+    weft_stages stages;
+    if (weft_stages_make(&stages, engine, NULL) == WEFT_OK) weft_stages_print(&stages, to);
+    weft_stages_free(&stages);
+}
+
 void weft_train_header_print(const weft_session *session, FILE *to) {
     const weft_engine *engine = session->engine;
     const weft_train_settings *train = &session->run->settings.train;
@@ -54,6 +62,7 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
                   engine->device_info.backend, engine->device_info.threads,
                   engine->device_info.threads == 1 ? "" : "s");
     (void)fprintf(to, "memory     %s planned (weft plan shows it)\n", weft_unit_bytes(a, engine->bytes.total));
+    print_stages(engine, to);
     (void)fflush(to);
 }
 

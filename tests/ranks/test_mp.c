@@ -5,7 +5,9 @@
  * of all parameters and optimizer states, and an evaluation's loss. Leaves differ in length. */
 #include "checkpoint/checkpoint.h"
 #include "launch/ranks.h"
+#include "report/stages.h"
 #include "suite.h"
+#include "train/shares.h"
 #include "train_rig.h"
 
 #include <stdlib.h>
@@ -59,6 +61,16 @@ static weft_engine_spec cell_spec(void) {
     return spec;
 }
 
+/* What the others plan for this rank is what it has planned and taken itself. */
+static void check_share(const weft_engine *engine) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_engine_bytes bytes;
+    if (engine->train.shares == NULL) return;
+    ck_assert_msg(weft_share_bytes(&bytes, engine, engine->ranks.rank, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(memcmp(&bytes, &engine->bytes, sizeof bytes), 0);
+    ck_assert_int_eq(engine->account.most, bytes.total);
+}
+
 START_TEST(rank) {
     const weft_engine_spec spec = cell_spec();
     weft_error err = WEFT_ERROR_INIT;
@@ -71,6 +83,7 @@ START_TEST(rank) {
     train_rig_steps(&rig, STEPS);
     loss = train_rig_evaluate(&rig);
     ck_assert_msg(weft_engine_hash(hex, rig.engine, &err) == WEFT_OK, "%s", err.text);
+    check_share(rig.engine);
     if (rig.engine->ranks.rank == 0) printf("cell %s %a\n", hex, loss);
     train_rig_close(&rig);
 }
@@ -260,9 +273,77 @@ START_TEST(too_many_ranks) {
 }
 END_TEST
 
+/* ---- the report ---- */
+
+/* Plans two ranks by a map. */
+static void plan_map(weft_stages *out, const fresh_model *model, const char *map) {
+    const weft_engine_spec spec = cell_spec();
+    const char *overrides[] = {"strategy.plugin=mp", "model.start=fresh", map};
+    weft_error err = WEFT_ERROR_INIT;
+    train_rig rig;
+    weft_launch_want(WEFT_RANKS_PLANNED, 2);
+    train_rig_open(&rig, model->path, NULL, overrides, 3);
+    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_stages_make(out, rig.engine, &err) == WEFT_OK, "%s", err.text);
+    train_rig_close(&rig);
+}
+
+static void check_row(const weft_stages *stages, int32_t r, const char *segments) {
+    const weft_engine_bytes *b = &stages->rows[r].bytes;
+    int64_t sum = b->spare;
+    ck_assert_str_eq(stages->rows[r].segments, segments);
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) {
+        ck_assert_int_gt(b->category[i], 0);
+        sum += b->category[i];
+    }
+    ck_assert_int_eq(sum, b->total);
+}
+
+START_TEST(ranges_are_named) {
+    fresh_model model;
+    weft_stages stages;
+    char text[4096] = "";
+    FILE *to = fmemopen(text, sizeof text, "w");
+    make_model(&model, false);
+    plan_map(&stages, &model, "strategy.device_map=embed,layers.0,layers.1.attn=0;layers.1.mlp,layers.2,head=1");
+    ck_assert_int_eq(stages.n, 2);
+    check_row(&stages, 0, "embed, layers.0, layers.1.attn");
+    check_row(&stages, 1, "layers.1.mlp, layers.2, head");
+    weft_stages_print(&stages, to);
+    ck_assert_int_eq(fclose(to), 0);
+    ck_assert_ptr_nonnull(strstr(text, "layers.1.mlp, layers.2, head\n"));
+    ck_assert_ptr_nonnull(strstr(text, "  imbalance "));
+    weft_stages_free(&stages);
+    fresh_model_remove(&model);
+}
+END_TEST
+
+/* Doing what the report advises helps, until it advises no more. */
+START_TEST(advice_helps) {
+    static const char *const maps[] = {"strategy.device_map=embed=0;layers.0-2,head=1",
+                                       "strategy.device_map=embed,layers.0=0;layers.1-2,head=1"};
+    fresh_model model;
+    weft_stages before, after;
+    make_model(&model, false);
+    plan_map(&before, &model, maps[0]);
+    check_row(&before, 1, "layers.0-2, head");
+    ck_assert_int_eq(before.largest, 1);
+    ck_assert_str_eq(before.layer, "layers.0");
+    ck_assert_int_eq(before.from, 1);
+    ck_assert_int_eq(before.to, 0);
+    plan_map(&after, &model, maps[1]);
+    ck_assert_double_lt(after.imbalance, before.imbalance);
+    ck_assert_double_lt(before.imbalance_then, before.imbalance);
+    ck_assert_double_lt(after.imbalance - before.imbalance_then, 10.0);
+    weft_stages_free(&before);
+    weft_stages_free(&after);
+    fresh_model_remove(&model);
+}
+END_TEST
+
 int main(int argc, char **argv) {
     Suite *suite = suite_create("mp");
-    TCase *cells = tcase_create("cells"), *maps = tcase_create("maps");
+    TCase *cells = tcase_create("cells"), *maps = tcase_create("maps"), *report = tcase_create("report");
     const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
     if (argc > 1) return run_rank(argc, argv);
     if (n < 0) return 1;
@@ -274,5 +355,8 @@ int main(int argc, char **argv) {
     tcase_add_test(maps, too_many_ranks);
     suite_add_tcase(suite, cells);
     suite_add_tcase(suite, maps);
+    tcase_add_test(report, ranges_are_named);
+    tcase_add_test(report, advice_helps);
+    suite_add_tcase(suite, report);
     return run_suite(suite);
 }

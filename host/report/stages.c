@@ -1,0 +1,225 @@
+/* host/report/stages.c: see stages.h. */
+#include "report/stages.h"
+
+#include "report/units.h"
+#include "train/shares.h"
+
+#include <stdlib.h>
+
+/* ---- names ---- */
+
+/* A layer is the segments that follow one another and have all of their names in common but the last part: "layers.3" of
+ * "layers.3.attn". A name without a point is a layer by itself. */
+static int layer_length(const char *segment) {
+    const char *point = strrchr(segment, '.');
+    return point == NULL ? (int)strlen(segment) : (int)(point - segment);
+}
+
+static bool same_layer(const char *a, const char *b) {
+    return layer_length(a) == layer_length(b) && strncmp(a, b, (size_t)layer_length(a)) == 0 &&
+           strchr(a, '.') != NULL && strchr(b, '.') != NULL;
+}
+
+static const char *name_of(const weft_strategy_job *job, int32_t s) {
+    return job->segments[s].name;
+}
+
+/* One past the last segment of the layer that s is in. */
+static int32_t layer_end(const weft_strategy_job *job, int32_t s) {
+    int32_t end = s + 1;
+    while (end < job->n_segments && same_layer(name_of(job, s), name_of(job, end))) end++;
+    return end;
+}
+
+static int32_t layer_begin(const weft_strategy_job *job, int32_t s) {
+    while (s > 0 && same_layer(name_of(job, s - 1), name_of(job, s))) s--;
+    return s;
+}
+
+/* True if one rank runs all of the layer that begins at s. */
+static bool is_whole(const weft_strategy_job *job, int32_t s) {
+    for (int32_t t = s; t < layer_end(job, s); t++)
+        if (job->segments[t].owner != job->segments[s].owner) return false;
+    return true;
+}
+
+/* The number at the end of a layer's name; *stem: the letters before it. -1: there is none. */
+static int32_t layer_number(const char *segment, int *stem) {
+    const int n = layer_length(segment);
+    *stem = n;
+    while (*stem > 0 && segment[*stem - 1] >= '0' && segment[*stem - 1] <= '9') (*stem)--;
+    return *stem == n ? -1 : (int32_t)strtol(segment + *stem, NULL, 10);
+}
+
+/* The last of the whole layers that count on from the one at s, on the same rank: where it begins. */
+static int32_t range_end(const weft_strategy_job *job, int32_t s) {
+    int stem = 0, other = 0;
+    const int32_t number = layer_number(name_of(job, s), &stem);
+    int32_t last = s;
+    for (int32_t t = layer_end(job, s), n = 1; t < job->n_segments && number >= 0; t = layer_end(job, t), n++) {
+        if (job->segments[t].owner != job->segments[s].owner || !is_whole(job, t) ||
+            layer_number(name_of(job, t), &other) != number + n || other != stem ||
+            strncmp(name_of(job, s), name_of(job, t), (size_t)stem) != 0)
+            break;
+        last = t;
+    }
+    return last;
+}
+
+/* Writes what segment s begins, and returns the segment behind it. */
+static int32_t describe(const weft_strategy_job *job, int32_t s, char *text, size_t size) {
+    const bool begins = layer_begin(job, s) == s && is_whole(job, s);
+    const int32_t last = begins ? range_end(job, s) : s;
+    int stem = 0;
+    const int32_t number = layer_number(name_of(job, last), &stem);
+    if (!begins) {
+        (void)snprintf(text, size, "%s", name_of(job, s));
+        return s + 1;
+    }
+    if (last == s) (void)snprintf(text, size, "%.*s", layer_length(name_of(job, s)), name_of(job, s));
+    else
+        (void)snprintf(text, size, "%.*s-%d", layer_length(name_of(job, s)), name_of(job, s), (int)number);
+    return layer_end(job, last);
+}
+
+static void list_segments(const weft_strategy_job *job, int32_t rank, char *text, size_t size) {
+    size_t n = 0;
+    text[0] = '\0';
+    for (int32_t s = 0; s < job->n_segments;) {
+        char one[200];
+        const int32_t owner = job->segments[s].owner;
+        s = describe(job, s, one, sizeof one);
+        if (owner == rank && n + strlen(one) + 3 < size)
+            n += (size_t)snprintf(text + n, size - n, "%s%s", n == 0 ? "" : ", ", one);
+    }
+}
+
+/* ---- balance ---- */
+
+static double imbalance_of(const double *totals, int32_t n, int32_t *largest) {
+    double sum = 0.0;
+    *largest = 0;
+    for (int32_t r = 0; r < n; r++) {
+        sum += totals[r];
+        if (totals[r] > totals[*largest]) *largest = r;
+    }
+    return sum > 0.0 ? 100.0 * (totals[*largest] * n / sum - 1.0) : 0.0;
+}
+
+static double leaf_bytes(const weft_segment_view *view) {
+    return (double)(view->tape_bytes + view->carry_bytes);
+}
+
+/* What of a rank's activations a byte that a leaf leaves there comes to. */
+static double leaves_of(const weft_stages *self, const weft_strategy_job *job, int32_t rank) {
+    double bytes = 0.0;
+    for (int32_t s = 0; s < job->n_segments; s++)
+        if (job->segments[s].owner == rank) bytes += leaf_bytes(&job->segments[s]);
+    return bytes > 0.0 ? (double)self->rows[rank].bytes.category[WEFT_MEMORY_ACTIVATIONS] / bytes : 1.0;
+}
+
+static int32_t segments_of(const weft_strategy_job *job, int32_t rank) {
+    int32_t n = 0;
+    for (int32_t s = 0; s < job->n_segments; s++) n += job->segments[s].owner == rank;
+    return n;
+}
+
+/* Tries to give segments [begin, end) of one rank to another. */
+static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t begin, int32_t end, int32_t to,
+                     double *totals) {
+    const int32_t from = job->segments[begin].owner;
+    const double before = totals[from], beside = totals[to];
+    int32_t largest = 0;
+    double then = 0.0;
+    if (segments_of(job, from) == end - begin) return; /* it would have nothing left */
+    for (int32_t s = begin; s < end; s++) {
+        const weft_segment_view *view = &job->segments[s];
+        const double fixed = (double)(view->parameter_bytes + view->gradient_bytes + view->state_bytes);
+        totals[from] -= fixed + leaves_of(self, job, from) * leaf_bytes(view);
+        totals[to] += fixed + leaves_of(self, job, to) * leaf_bytes(view);
+    }
+    then = imbalance_of(totals, self->n, &largest);
+    totals[from] = before;
+    totals[to] = beside;
+    if (then >= self->imbalance_then) return;
+    self->imbalance_then = then;
+    self->from = from;
+    self->to = to;
+    (void)snprintf(self->layer, sizeof self->layer, "%.*s",
+                   end - begin == layer_end(job, begin) - layer_begin(job, begin)
+                       ? layer_length(name_of(job, begin))
+                       : (int)strlen(name_of(job, begin)),
+                   name_of(job, begin));
+}
+
+/* At each place where the rank changes, the layer on either side of it, as much of it as one rank has, and the segment. */
+static void find_move(weft_stages *self, const weft_strategy_job *job, double *totals) {
+    for (int32_t s = 1; s < job->n_segments; s++) {
+        const int32_t below = job->segments[s - 1].owner, above = job->segments[s].owner;
+        int32_t begin = s - 1, end = s + 1;
+        if (below == above) continue;
+        while (begin > layer_begin(job, s - 1) && job->segments[begin - 1].owner == below) begin--;
+        while (end < layer_end(job, s) && job->segments[end].owner == above) end++;
+        if (below == self->largest) {
+            try_move(self, job, begin, s, above, totals);
+            try_move(self, job, s - 1, s, above, totals);
+        }
+        if (above == self->largest) {
+            try_move(self, job, s, end, below, totals);
+            try_move(self, job, s, s + 1, below, totals);
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+weft_status weft_stages_make(weft_stages *out, const weft_engine *engine, weft_error *err) {
+    const weft_stage *stage = engine->train.job != NULL ? &engine->train : &engine->evaluate;
+    weft_status status = WEFT_OK;
+    double *totals = NULL;
+    memset(out, 0, sizeof *out);
+    if (stage->job == NULL || stage->shares == NULL) return WEFT_OK;
+    out->rows = calloc((size_t)engine->ranks.world, sizeof *out->rows);
+    totals = calloc((size_t)engine->ranks.world, sizeof *totals);
+    if (out->rows == NULL || totals == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the report on %d ranks", (int)engine->ranks.world);
+    for (int32_t rank = 0; rank < engine->ranks.world && status == WEFT_OK; rank++) {
+        list_segments(&stage->job->spec.view, rank, out->rows[rank].segments, sizeof out->rows[rank].segments);
+        status = weft_share_bytes(&out->rows[rank].bytes, engine, rank, err);
+        totals[rank] = (double)out->rows[rank].bytes.total;
+    }
+    if (status == WEFT_OK) {
+        out->n = engine->ranks.world;
+        out->imbalance = out->imbalance_then = imbalance_of(totals, out->n, &out->largest);
+        find_move(out, &stage->job->spec.view, totals);
+    }
+    free(totals);
+    return status;
+}
+
+void weft_stages_free(weft_stages *self) {
+    free(self->rows);
+    memset(self, 0, sizeof *self);
+}
+
+void weft_stages_print(const weft_stages *self, FILE *to) {
+    char text[WEFT_UNIT_SIZE];
+    if (self->n < 2) return;
+    (void)fprintf(to, "ranks      ");
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) (void)fprintf(to, " %12s", weft_memory_category_name(i));
+    (void)fprintf(to, " %12s %12s  segments\n", "gaps", "total");
+    for (int32_t rank = 0; rank < self->n; rank++) {
+        const weft_engine_bytes *b = &self->rows[rank].bytes;
+        (void)fprintf(to, "  %9d", (int)rank);
+        for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+            (void)fprintf(to, " %12s", weft_unit_bytes(text, b->category[i]));
+        (void)fprintf(to, " %12s", weft_unit_bytes(text, b->spare));
+        (void)fprintf(to, " %12s  %s\n", weft_unit_bytes(text, b->total), self->rows[rank].segments);
+    }
+    (void)fprintf(to, "  imbalance %.1f %%: rank %d takes so much more than the mean", self->imbalance,
+                  (int)self->largest);
+    if (self->layer[0] != '\0')
+        (void)fprintf(to, "; with %s on rank %d instead of %d it would be about %.1f %%", self->layer, (int)self->to,
+                      (int)self->from, self->imbalance_then);
+    (void)fprintf(to, "\n");
+}
