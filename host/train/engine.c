@@ -92,6 +92,8 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error 
     if (status == WEFT_OK) status = weft_ranks_open(&engine->ranks, run, err);
     if (status == WEFT_OK) status = open_device(engine, err);
     if (status == WEFT_OK) status = weft_ranks_attach(&engine->ranks, engine->device, engine->kernels, err);
+    if (status == WEFT_OK)
+        status = weft_post_open(&engine->post, &engine->peers, &engine->ranks, engine->kernels, engine->device, err);
     if (status == WEFT_OK) status = open_optimizer(engine, err);
     if (status == WEFT_OK) *out = engine;
     else weft_engine_close(engine);
@@ -267,6 +269,7 @@ void weft_engine_close(weft_engine *engine) {
     close_stage(&engine->evaluate);
     close_stage(&engine->generate);
     if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
+    weft_post_close(&engine->post, &engine->peers);
     weft_ranks_close(&engine->ranks, engine->failed);
     if (engine->device != NULL) WEFT_PLUGIN_TELL(engine->kernels, destroy, engine->device);
     for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {

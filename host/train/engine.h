@@ -10,7 +10,7 @@
 #include "program/execute.h"
 #include "train/graphs.h"
 #include "model/region.h"
-#include "train/ranks.h"
+#include "train/peers.h"
 
 /* Small numbers that live on the device, in one buffer of FIXED memory. */
 typedef struct weft_scalars {
@@ -108,6 +108,8 @@ typedef struct weft_engine {
     weft_engine_bytes bytes;              /* the plan */
 
     weft_ranks ranks;
+    weft_peers peers; /* the same ranks, for files and failures */
+    weft_post post;
     bool failed;                    /* something went wrong while ranks may have waited for one another */
     weft_hold *holds[WEFT_N_HOLDS]; /* what this rank keeps; gradients and states: of the trainable groups */
     bool *apart[WEFT_N_HOLDS];      /* [n_groups] no rank keeps all of the group, or another one does */

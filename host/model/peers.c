@@ -1,0 +1,55 @@
+/* peers.c: see peers.h. */
+#include "model/peers.h"
+
+bool weft_peers_alone(const weft_peers *self) {
+    return self == NULL || self->world == 1;
+}
+
+bool weft_peers_first(const weft_peers *self) {
+    return self == NULL || self->rank == 0;
+}
+
+/* The rank whose failure is everybody's; -1: none has failed. */
+static int32_t teller(const weft_peers *self) {
+    int32_t stopped = -1;
+    for (int32_t rank = self->world - 1; rank >= 0; rank--)
+        if (self->codes[rank] == WEFT_E_STOPPED) stopped = rank;
+    for (int32_t rank = 0; rank < self->world; rank++)
+        if (self->codes[rank] != WEFT_OK && self->codes[rank] != WEFT_E_STOPPED) return rank;
+    return stopped;
+}
+
+weft_status weft_peers_agree(const weft_peers *self, weft_status status, weft_error *err) {
+    weft_error own = WEFT_ERROR_INIT, comm = WEFT_ERROR_INIT;
+    weft_status failed = WEFT_OK;
+    int32_t rank = -1;
+    if (weft_peers_alone(self)) return status;
+    if (err == NULL) err = &own;
+    failed = self->gather(self->context, self->codes, (int32_t)status, &comm);
+    if (failed == WEFT_OK) rank = teller(self);
+    if (failed == WEFT_OK && rank < 0) return WEFT_OK;
+    if (failed == WEFT_OK && status == WEFT_OK) err->text[0] = '\0';
+    if (failed == WEFT_OK) failed = self->share(self->context, err->text, (int64_t)sizeof err->text, rank, &comm);
+    if (failed != WEFT_OK) { /* what this rank has to say itself comes first */
+        if (status == WEFT_OK) *err = comm;
+        return status == WEFT_OK ? failed : status;
+    }
+    status = (weft_status)self->codes[rank];
+    err->code = (int32_t)(self->rank == 0 ? status : WEFT_E_PEER);
+    if (self->rank != 0) err->text[0] = '\0';
+    else if (rank != 0) (void)weft_error_prefix(err, "rank %d: ", (int)rank);
+    return status;
+}
+
+weft_status weft_peers_share(const weft_peers *self, void *bytes, int64_t n, weft_error *err) {
+    return weft_peers_alone(self) ? WEFT_OK : self->share(self->context, bytes, n, 0, err);
+}
+
+weft_status weft_peers_all(const weft_peers *self, bool *out, bool mine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    *out = mine;
+    if (weft_peers_alone(self)) return WEFT_OK;
+    status = self->gather(self->context, self->codes, mine, err);
+    for (int32_t rank = 0; rank < self->world && status == WEFT_OK; rank++) *out = *out && self->codes[rank] != 0;
+    return status;
+}
