@@ -149,22 +149,22 @@ double weft_session_lr(const weft_session *session, int64_t step) {
 
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {
     const uint64_t rows = split == WEFT_SPLIT_ALL ? session->all_info.rows : session->validation_info.rows;
-    const uint64_t per_leaf = (uint64_t)session->engine->spec.evaluate_rows;
+    const weft_engine *engine = session->engine;
+    const uint64_t per_pass = (uint64_t)engine->spec.evaluate_rows * (uint64_t)engine->evaluate.program->leaves;
     const double begin = weft_clock_seconds();
-    double loss = 0.0;
+    weft_step_result result = {0};
     int64_t tokens = 0;
     weft_status status = WEFT_OK;
-    for (uint64_t row = 0; row < rows && status == WEFT_OK; row += per_leaf) {
-        weft_step_result result = {0};
-        if (weft_signals_stop()) return weft_error_set(err, WEFT_E_STOPPED, "stopped during evaluation");
-        status = weft_stepper_evaluate(session->stepper, &result, split, row, err);
-        loss += result.loss_sum;
-        tokens += result.n_targets;
+    for (uint64_t row = 0; row < rows && status == WEFT_OK; row += per_pass) {
+        if (weft_signals_stop()) status = weft_error_set(err, WEFT_E_STOPPED, "stopped during evaluation");
+        status = weft_peers_agree(&engine->peers, status, err);
+        if (status == WEFT_OK) status = weft_stepper_evaluate(session->stepper, &result, split, row, err);
+        if (status == WEFT_OK) tokens += result.n_targets;
     }
     if (status == WEFT_OK && tokens == 0)
         status = weft_error_set(err, WEFT_E_USER, "there is nothing to evaluate: no document gives a target");
     if (status != WEFT_OK) return status;
-    out->loss = loss / (double)tokens;
+    out->loss = result.loss_sum / (double)tokens;
     out->perplexity = exp(out->loss);
     out->tokens = tokens;
     out->seconds = weft_clock_seconds() - begin;

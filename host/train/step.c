@@ -22,9 +22,10 @@ weft_status weft_step_loss(const weft_stepper *self, double *out, int32_t leaf, 
     return status;
 }
 
-static weft_status read_losses(weft_stepper *self, int32_t leaves, weft_error *err) {
+/* before: the sum that these follow. */
+static weft_status read_losses(weft_stepper *self, double before, int32_t leaves, weft_error *err) {
     weft_status status = WEFT_OK;
-    self->result.loss_sum = 0.0;
+    self->result.loss_sum = before;
     for (int32_t m = 0; m < leaves && status == WEFT_OK; m++) {
         double loss = 0.0;
         status = weft_step_loss(self, &loss, m, err);
@@ -58,7 +59,7 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     weft_crash_step(step);
     status = weft_step_run_events(self, stage, err);
     if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
-    if (status == WEFT_OK) status = read_losses(self, stage->program->leaves, err);
+    if (status == WEFT_OK) status = read_losses(self, 0.0, stage->program->leaves, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &self->result.norm,
                          engine->scalars.norm, 8);
@@ -91,7 +92,7 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     status = weft_step_count(self, err);
     if (status == WEFT_OK && self->count > 0) status = weft_step_run_events(self, stage, err);
     if (status == WEFT_OK && self->count > 0) status = weft_norm_losses(self, err);
-    if (status == WEFT_OK) status = read_losses(self, self->count > 0 ? stage->program->leaves : 0, err);
+    if (status == WEFT_OK) status = read_losses(self, out->loss_sum, self->count > 0 ? stage->program->leaves : 0, err);
     if (status != WEFT_OK) return status;
     self->result.n_targets = self->count;
     self->result.n_places = self->places;
