@@ -54,21 +54,23 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
 void weft_identities_clear(weft_identities *identities);
 
 /* Saves into directory/step-N, replacing one of the same step. text: its files are copied; may be NULL. The free space
- * is checked first; on any failure the directory is as it was. */
+ * is checked first; on any failure the directory is as it was, and no rank takes the checkpoint for saved.
+ * [collective] */
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
                                  const weft_identities *identities, const weft_text *text, weft_error *err);
 
-/* The same files without state/ and manifest, for people: out/model. Replaces it in one step. */
+/* The same files without state/ and manifest, for people: out/model. Replaces it in one step. [collective] */
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err);
 
 /* Path of the newest checkpoint whose manifest verifies, and its state. Broken ones are passed over with a warning that
- * names what is wrong. WEFT_E_USER: there is none. */
+ * names what is wrong. WEFT_E_USER: there is none. peers: the ranks, which share the work; NULL: this one alone.
+ * [collective] */
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
-                                   const weft_host *host, weft_error *err);
+                                   const weft_peers *peers, const weft_host *host, weft_error *err);
 
 /* Parameters and optimizer state of a checkpoint into an allocated engine. Facts that differ are refused by name, all
  * at once, or, with inexact, printed; each change, and those that the checkpoint tells of, are added to
- * identities->changes. */
+ * identities->changes. Each rank reads what it keeps. [collective] */
 weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                     weft_error *err);
 
@@ -78,7 +80,8 @@ weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_
 weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t keep, uint64_t best_step,
                                    weft_error *err);
 
-/* SHA-256 in hex of the fp32 parameters and optimizer state, by name order of declaration: the run's bits. */
+/* SHA-256 in hex of the fp32 parameters and optimizer state, by name order of declaration: the run's bits, the same on
+ * all ranks. [collective] */
 weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err);
 
 #endif

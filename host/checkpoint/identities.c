@@ -5,7 +5,7 @@
  * (strategy, policy, communicator), which changes no bit. */
 #include "checkpoint/checkpoint.h"
 
-#include "checkpoint/hash.h"
+#include "report/hash.h"
 #include "config/number.h"
 
 #include <inttypes.h>
@@ -150,11 +150,27 @@ static void add_lengths(collector *self, const weft_engine_spec *spec) {
     add(self, false, text, "lengths of rows");
 }
 
+/* The definition of the batch gradient, and whether this run's strategy keeps to it on any number of ranks. */
+static void add_sums(collector *self, const weft_engine *engine) {
+    static const char *const names[] = {"ordered", "tree", "fast"};
+    const weft_job *job = engine->train.job;
+    const weft_coverage *coverage = &engine->train.coverage;
+    char text[600];
+    const int32_t reduce = job == NULL ? WEFT_REDUCE_ORDERED : job->spec.view.reduce;
+    const bool narrow = job != NULL && job->spec.view.reduce_dtype == WEFT_BF16;
+    (void)snprintf(text, sizeof text, "%s%s", names[reduce], narrow ? ", of leaves in bf16" : "");
+    add(self, false, text, "reduce");
+    if (job == NULL) return;
+    (void)snprintf(text, sizeof text, "%s%s",
+                   coverage->covered ? "covered" : "not covered: ", coverage->covered ? "" : coverage->why);
+    add(self, true, text, "the contract of equal bits");
+}
+
 static void add_numbers(collector *self, const weft_engine *engine, uint64_t data_fingerprint) {
     char text[64];
     print_whole(text, engine->layout->grid);
     add(self, false, text, "grid");
-    add(self, false, "ordered", "reduce");
+    add_sums(self, engine);
     print_whole(text, engine->run->settings.run.seed);
     add(self, false, text, "[run] seed");
     (void)snprintf(text, sizeof text, "%016" PRIx64, data_fingerprint);

@@ -84,42 +84,63 @@ weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft
 
 /* ---- the newest that is whole ---- */
 
-static weft_status judge(weft_checkpoint_state *state, const char *path, uint64_t step, weft_error *err) {
+static weft_status judge(weft_checkpoint_state *state, const char *path, uint64_t step, const weft_peers *peers,
+                         weft_error *err) {
     char file[WEFT_PATH_BYTES];
     weft_record record = {0};
-    weft_status status = weft_path_join(file, path, "state/run.json", err);
-    if (status == WEFT_OK) status = weft_manifest_verify(path, step, true, err);
+    weft_status status = weft_manifest_verify(path, step, peers, err);
+    if (status != WEFT_OK) return status;
+    status = weft_path_join(file, path, "state/run.json", err);
     if (status == WEFT_OK) status = weft_record_load(&record, file, err);
+    status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) *state = record.state;
     weft_identities_clear(&record.identities);
     return status;
 }
 
+/* Rank 0's list, so that all ranks judge the same directories whatever each of them sees. */
+static weft_status share_list(weft_step_list *list, const char *directory, const weft_peers *peers, weft_error *err) {
+    uint64_t n = 0;
+    weft_status status = weft_peers_first(peers) ? weft_step_list_read(list, directory, err) : WEFT_OK;
+    status = weft_peers_agree(peers, status, err);
+    n = list->n;
+    if (status == WEFT_OK) status = weft_peers_share(peers, &n, (int64_t)sizeof n, err);
+    if (status != WEFT_OK || weft_peers_alone(peers) || n == 0) return status;
+    list->n = n;
+    if (list->steps == NULL) list->steps = calloc(n, sizeof *list->steps);
+    if (list->steps == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of checkpoints");
+    status = weft_peers_agree(peers, status, err);
+    return status == WEFT_OK ? weft_peers_share(peers, list->steps, (int64_t)(n * sizeof *list->steps), err) : status;
+}
+
+static weft_status none_found(const char *directory, const weft_step_list *list, weft_error *err) {
+    if (list->n == 0)
+        return weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
+                              directory);
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s holds no whole checkpoint: each of the %zu there is broken, as the "
+                          "lines above say; start again with --overwrite",
+                          directory, list->n);
+}
+
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
-                                   const weft_host *host, weft_error *err) {
+                                   const weft_peers *peers, const weft_host *host, weft_error *err) {
     weft_step_list list = {0};
     char at[WEFT_PATH_BYTES] = "";
     bool found = false;
-    weft_status status = weft_step_list_read(&list, directory, err);
+    weft_status status = share_list(&list, directory, peers, err);
     for (size_t i = 0; i < list.n && status == WEFT_OK && !found; i++) {
         weft_error why = WEFT_ERROR_INIT;
         status = weft_step_path(at, directory, list.steps[i], err);
         if (status != WEFT_OK) break;
-        found = judge(state, at, list.steps[i], &why) == WEFT_OK;
-        if (!found) weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
+        found = judge(state, at, list.steps[i], peers, &why) == WEFT_OK;
+        if (!found && weft_peers_first(peers)) weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
     }
     if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
     else if (found) memcpy(path, at, strlen(at) + 1);
-    if (status == WEFT_OK && !found && list.n == 0)
-        status = weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
-                                directory);
-    else if (status == WEFT_OK && !found)
-        status = weft_error_set(err, WEFT_E_USER,
-                                "%s holds no whole checkpoint: each of the %zu there is broken, as the "
-                                "lines above say; start again with --overwrite",
-                                directory, list.n);
+    if (status == WEFT_OK && !found) status = none_found(directory, &list, err);
     free(list.steps);
-    return status;
+    return weft_peers_agree(peers, status, err);
 }
 
 /* ---- which ones stay ---- */
@@ -159,7 +180,7 @@ weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t
             continue;
         }
         status = weft_step_path(path, directory, at, err);
-        if (status == WEFT_OK && weft_manifest_verify(path, at, false, NULL) == WEFT_OK) kept++;
+        if (status == WEFT_OK && weft_manifest_glance(path, at, NULL) == WEFT_OK) kept++;
     }
     free(list.steps);
     return status;

@@ -19,47 +19,57 @@ static weft_status no_memory(const char *directory, weft_error *err) {
 
 /* ---- writing ---- */
 
-static weft_status add_directory(json_t *files, const char *root, const char *prefix, int64_t grid, weft_error *err);
+/* What goes into a manifest. */
+typedef struct collection {
+    json_t *files;
+    const json_t *roots;
+    const char *root; /* the directory */
+    int64_t grid;
+} collection;
+
+static weft_status add_directory(const collection *self, const char *prefix, weft_error *err);
 
 /* name: of the file from the root on. */
-static weft_status add_entry(json_t *files, const char *root, const char *name, int64_t grid, weft_error *err) {
+static weft_status add_entry(const collection *self, const char *name, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     struct stat about;
     json_t *entry = NULL;
-    weft_status status = weft_path_join(path, root, name, err);
+    weft_status status = weft_path_join(path, self->root, name, err);
     if (status != WEFT_OK) return status;
     if (lstat(path, &about) != 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
-    if (S_ISDIR(about.st_mode)) return add_directory(files, root, name, grid, err);
-    status = weft_entry_make(&entry, path, grid, err);
-    if (status == WEFT_OK && json_object_set_new(files, name, entry) != 0) status = no_memory(root, err);
+    if (S_ISDIR(about.st_mode)) return add_directory(self, name, err);
+    status = weft_entry_make(&entry, path, self->grid, json_object_get(self->roots, name), err);
+    if (status == WEFT_OK && json_object_set_new(self->files, name, entry) != 0) status = no_memory(self->root, err);
     return status;
 }
 
 /* prefix: "" or the name of a directory in the root. */
-static weft_status add_directory(json_t *files, const char *root, const char *prefix, int64_t grid, weft_error *err) {
+static weft_status add_directory(const collection *self, const char *prefix, weft_error *err) {
     char path[WEFT_PATH_BYTES], name[WEFT_PATH_BYTES];
     const struct dirent *found = NULL;
     DIR *directory = NULL;
-    weft_status status = weft_path_join(path, root, prefix, err);
+    weft_status status = weft_path_join(path, self->root, prefix, err);
     if (status != WEFT_OK) return status;
     directory = opendir(path);
     if (directory == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be listed: %s", path, strerror(errno));
     while (status == WEFT_OK && (found = readdir(directory)) != NULL) {
         if (strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0) continue;
         status = weft_path_join(name, prefix, found->d_name, err);
-        if (status == WEFT_OK) status = add_entry(files, root, name, grid, err);
+        if (status == WEFT_OK) status = add_entry(self, name, err);
     }
     (void)closedir(directory);
     return status;
 }
 
-weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t grid, weft_error *err) {
+weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t grid, const json_t *roots,
+                                weft_error *err) {
     json_t *files = json_object(), *manifest = NULL;
+    const collection all = {files, roots, directory, grid};
     char *text = NULL, path[WEFT_PATH_BYTES];
     weft_status status = files == NULL ? no_memory(directory, err) : WEFT_OK;
     if (status == WEFT_OK) status = weft_path_join(path, directory, WEFT_MANIFEST_NAME, err);
-    if (status == WEFT_OK) status = add_directory(files, directory, "", grid, err);
+    if (status == WEFT_OK) status = add_directory(&all, "", err);
     manifest = json_pack("{s:i, s:I, s:I, s:O}", "format", FORMAT, "step", (json_int_t)step, "grid", (json_int_t)grid,
                          "files", files);
     if (status == WEFT_OK && manifest != NULL) text = json_dumps(manifest, JSON_INDENT(1) | JSON_SORT_KEYS);
@@ -105,7 +115,8 @@ static weft_status check_head(const json_t *manifest, uint64_t step, int64_t *gr
     return WEFT_OK;
 }
 
-weft_status weft_manifest_verify(const char *directory, uint64_t step, bool content, weft_error *err) {
+/* shares: NULL: names and sizes alone. */
+static weft_status verify(const char *directory, uint64_t step, weft_shares *shares, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     const char *name = NULL;
     int64_t grid = 0;
@@ -121,8 +132,20 @@ weft_status weft_manifest_verify(const char *directory, uint64_t step, bool cont
             break;
         }
         status = weft_path_join(path, directory, name, err);
-        if (status == WEFT_OK) status = weft_entry_verify(entry, path, grid, content, err);
+        if (status == WEFT_OK) status = weft_entry_verify(entry, path, grid, shares, err);
     }
     json_decref(manifest);
     return status;
+}
+
+weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_peers *peers, weft_error *err) {
+    const int32_t world = weft_peers_alone(peers) ? 1 : peers->world;
+    weft_shares shares = {weft_peers_alone(peers) ? 0 : peers->rank, world, calloc((size_t)world, sizeof(int64_t))};
+    const weft_status status = shares.bytes == NULL ? no_memory(directory, err) : verify(directory, step, &shares, err);
+    free(shares.bytes);
+    return weft_peers_agree(peers, status, err);
+}
+
+weft_status weft_manifest_glance(const char *directory, uint64_t step, weft_error *err) {
+    return verify(directory, step, NULL, err);
 }

@@ -6,22 +6,27 @@
  * ...}}}}
  *
  * A tensor's hash is SHA-256 over the SHA-256 of each of its grid cells in order, a cell being `grid` elements (the
- * last one less). A cell has one owner whatever the number of ranks, so that each rank can hash what it writes; here
- * one rank reads everything back after it was synced, so that what is hashed is what the file system gives. Files other
- * than safetensors have one hash. Verifying makes the entries again and compares. */
+ * last one less). A cell has one owner whatever the number of ranks: each rank hashes what it writes, before it writes
+ * it. Files other than safetensors have one hash. Verifying hashes what the file system gives and compares. */
 #ifndef WEFT_HOST_CHECKPOINT_MANIFEST_H
 #define WEFT_HOST_CHECKPOINT_MANIFEST_H
 
-#include <stdbool.h>
-#include <weft/base.h>
+#include "model/peers.h"
+
+#include <jansson.h>
 
 #define WEFT_MANIFEST_NAME "manifest.json"
 
-/* Of all files in the directory and the directories in it. */
-weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t grid, weft_error *err);
+/* Of all files in the directory and the directories in it. roots: {"model.safetensors": {"tensor": root, ...}, ...} of
+ * its safetensors files; what it lacks is hashed here. */
+weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t grid, const json_t *roots,
+                                weft_error *err);
 
-/* WEFT_E_DATA with file and reason where something is missing or another. content false: names and sizes alone, which
- * costs next to nothing. Files that the manifest does not name do no harm. */
-weft_status weft_manifest_verify(const char *directory, uint64_t step, bool content, weft_error *err);
+/* WEFT_E_DATA with file and reason where something is missing or another. Files that the manifest does not name do no
+ * harm. The ranks share the work, and what one of them finds all have found. [collective] */
+weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_peers *peers, weft_error *err);
+
+/* Names and sizes alone, which costs next to nothing, on this rank. */
+weft_status weft_manifest_glance(const char *directory, uint64_t step, weft_error *err);
 
 #endif

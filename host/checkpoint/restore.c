@@ -93,8 +93,9 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
     return status;
 }
 
-weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
-                                    weft_error *err) {
+/* What this rank keeps. */
+static weft_status restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
+                           weft_error *err) {
     const weft_region parameters = weft_engine_parameters(engine);
     char file[WEFT_PATH_BYTES];
     weft_record record = {0};
@@ -110,4 +111,9 @@ weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_
     if (status == WEFT_OK) engine->stored_dtype = record.stored_dtype;
     weft_identities_clear(&record.identities);
     return status;
+}
+
+weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
+                                    weft_error *err) {
+    return weft_peers_agree(&engine->peers, restore(engine, path, identities, inexact, err), err);
 }

@@ -1,5 +1,6 @@
-/* host/checkpoint/save.c: writes a checkpoint, or the model alone. The device is read in bounded pieces; nothing but
- * the final rename changes what a reader sees. */
+/* host/checkpoint/save.c: writes a checkpoint, or the model alone. Each rank writes what it keeps straight into the final
+ * files; rank 0 makes them, writes what lies beside, the manifest last, and gives the name: nothing but that rename
+ * changes what a reader sees. */
 #include "checkpoint/checkpoint.h"
 
 #include "checkpoint/manifest.h"
@@ -14,6 +15,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -41,26 +43,36 @@ static bool survives(const float *values, int64_t n, int32_t dtype, float *scrat
     return true;
 }
 
+/* Elements [first, end) of a parameter, which this rank keeps. staging: two pieces. */
+static weft_status range_survives(const weft_region *region, int32_t parameter, int64_t first, int64_t end,
+                                  int32_t dtype, float *staging, bool *out, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (; first < end && *out && status == WEFT_OK; first += WEFT_REGION_PIECE) {
+        const int64_t n = end - first < WEFT_REGION_PIECE ? end - first : WEFT_REGION_PIECE;
+        const float *values = NULL;
+        status = weft_region_kept(region, parameter, first, n, staging, &values, err);
+        if (status == WEFT_OK) *out = survives(values, n, dtype, staging + WEFT_REGION_PIECE);
+    }
+    return status;
+}
+
 /* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type.
- */
+ * Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
     float *staging = malloc(2 * WEFT_REGION_PIECE * sizeof *staging);
+    bool mine = true;
     weft_status status = WEFT_OK;
-    *out = true;
-    if (staging == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a piece of the weights");
-    for (int32_t i = 0; i < engine->declared->n_parameters && *out; i++) {
+    if (staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a piece of the weights");
+    for (int32_t i = 0; i < engine->declared->n_parameters && mine && status == WEFT_OK; i++) {
         const weft_parameter *p = &engine->declared->parameters[i];
-        for (int64_t first = 0; !p->trainable && first < p->numel && *out && status == WEFT_OK;
-             first += WEFT_REGION_PIECE) {
-            const int64_t n = p->numel - first < WEFT_REGION_PIECE ? p->numel - first : WEFT_REGION_PIECE;
-            const float *values = NULL;
-            status = weft_region_read(&region, i, first, n, staging, &values, err);
-            if (status == WEFT_OK) *out = survives(values, n, dtype, staging + WEFT_REGION_PIECE);
-        }
+        for (int64_t first = 0, end = 0; !p->trainable && first < p->numel && status == WEFT_OK; first = end)
+            if (weft_region_written_by(&region, i, first, &end) == engine->peers.rank)
+                status = range_survives(&region, i, first, end, dtype, staging, &mine, err);
     }
     free(staging);
-    return status;
+    status = weft_peers_agree(&engine->peers, status, err);
+    return status == WEFT_OK ? weft_peers_all(&engine->peers, out, mine, err) : status;
 }
 
 static weft_status choose_masters(const weft_engine *engine, int32_t dtype, weft_masters *out, weft_error *err) {
@@ -155,24 +167,50 @@ static weft_status copy_text(const char *directory, const weft_text *text, weft_
     return status;
 }
 
-static weft_status write_model(const weft_engine *engine, const char *directory, int32_t dtype, const weft_text *text,
-                               weft_error *err) {
-    const weft_region region = weft_engine_parameters(engine);
-    const weft_status status = weft_weights_save(&region, directory, dtype, WEFT_SHARD_BYTES, err);
-    return status == WEFT_OK ? copy_text(directory, text, err) : status;
+/* What is saved, where: a directory that is not yet called what it will be. */
+typedef struct saving {
+    const weft_engine *engine;
+    const char *directory;
+    int32_t dtype;
+    const weft_text *text;
+    const weft_record *record; /* of a checkpoint */
+    json_t *roots;             /* the same, on rank 0: what the manifest says of tensors */
+} saving;
+
+static weft_status tell_root(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err) {
+    const saving *self = context;
+    const char *name = path + strlen(self->directory) + 1;
+    json_t *file = json_object_get(self->roots, name);
+    if (file == NULL) {
+        file = json_object();
+        (void)json_object_set_new(self->roots, name, file);
+    }
+    if (json_object_set_new(file, tensor, json_string(hex)) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its hashes", path);
+}
+
+static weft_status write_model(saving *self, weft_error *err) {
+    const weft_region region = weft_engine_parameters(self->engine);
+    const weft_peers *peers = &self->engine->peers;
+    const weft_roots roots = {tell_root, self};
+    weft_status status = weft_weights_save(&region, self->directory, self->dtype, WEFT_SHARD_BYTES,
+                                           self->record == NULL ? NULL : &roots, err);
+    if (status != WEFT_OK) return status;
+    if (weft_peers_first(peers)) status = copy_text(self->directory, self->text, err);
+    return weft_peers_agree(peers, status, err);
 }
 
 /* ---- state/ ---- */
 
 /* A file of state/, by the name of what it holds. */
-static weft_status write_region(const weft_region *region, const char *directory, const char *name, bool trainable_only,
+static weft_status write_region(saving *self, const weft_region *region, const char *name, bool trainable_only,
                                 weft_error *err) {
+    const weft_roots roots = {tell_root, self};
     char path[WEFT_PATH_BYTES], file[256];
     weft_status status = WEFT_OK;
-    (void)snprintf(file, sizeof file, "%s.safetensors", name);
-    status = weft_path_join(path, directory, file, err);
-    if (status != WEFT_OK) return status;
-    return weft_weights_save_file(region, path, trainable_only, err);
+    (void)snprintf(file, sizeof file, "state/%s.safetensors", name);
+    status = weft_path_join(path, self->directory, file, err);
+    return status == WEFT_OK ? weft_weights_save_file(region, path, trainable_only, &roots, err) : status;
 }
 
 static weft_status check_slot(const weft_engine *engine, const char *name, weft_error *err) {
@@ -185,73 +223,100 @@ static weft_status check_slot(const weft_engine *engine, const char *name, weft_
                           engine->run->parts[WEFT_PART_OPTIMIZER].loaded->plugin->id, name);
 }
 
-static weft_status write_regions(const weft_engine *engine, const char *directory, weft_masters masters,
-                                 weft_error *err) {
+static weft_status write_regions(saving *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
     const weft_region parameters = weft_engine_parameters(engine);
+    const weft_masters masters = self->record->masters;
     weft_status status = WEFT_OK;
     if (masters != WEFT_MASTERS_NONE)
-        status = write_region(&parameters, directory, "master", masters == WEFT_MASTERS_TRAINABLE, err);
+        status = write_region(self, &parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
     for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
         const weft_region region = weft_engine_state(engine, i);
         status = check_slot(engine, engine->states[i].name, err);
-        if (status == WEFT_OK) status = write_region(&region, directory, engine->states[i].name, true, err);
+        if (status == WEFT_OK) status = write_region(self, &region, engine->states[i].name, true, err);
     }
     return status;
 }
 
-static weft_status write_state(const weft_engine *engine, const char *checkpoint, const weft_record *record,
-                               weft_error *err) {
-    char directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES];
-    weft_status status = weft_path_join(directory, checkpoint, "state", err);
+static weft_status make_state(const saving *self, weft_error *err) {
+    char directory[WEFT_PATH_BYTES];
+    weft_status status = weft_path_join(directory, self->directory, "state", err);
     if (status != WEFT_OK) return status;
     if (mkdir(directory, 0777) != 0)
-        return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", directory, strerror(errno));
-    status = write_regions(engine, directory, record->masters, err);
-    if (status == WEFT_OK) status = weft_path_join(path, directory, "run.json", err);
-    if (status == WEFT_OK) status = weft_record_save(record, path, err);
-    if (status == WEFT_OK) status = weft_path_join(path, directory, "config.ini", err);
-    if (status == WEFT_OK) status = weft_config_save_resolved(engine->run->config, path, err);
-    return status == WEFT_OK ? weft_directory_sync(directory, err) : status;
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", directory, strerror(errno));
+    return status;
+}
+
+/* What one rank writes once all have written theirs: the manifest is last. */
+static weft_status complete(const saving *self, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_status status = weft_path_join(path, self->directory, "state/run.json", err);
+    if (status == WEFT_OK) status = weft_record_save(self->record, path, err);
+    if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state/config.ini", err);
+    if (status == WEFT_OK) status = weft_config_save_resolved(self->engine->run->config, path, err);
+    if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state", err);
+    if (status == WEFT_OK) status = weft_directory_sync(path, err);
+    if (status != WEFT_OK) return status;
+    return weft_manifest_write(self->directory, self->record->state.step, self->engine->layout->grid, self->roots, err);
 }
 
 /* ---- the whole ---- */
 
-static weft_status write_checkpoint(const weft_engine *engine, const char *directory, int32_t dtype,
-                                    const weft_record *record, const weft_text *text, weft_error *err) {
-    weft_status status = write_model(engine, directory, dtype, text, err);
-    if (status == WEFT_OK) status = write_state(engine, directory, record, err);
-    if (status == WEFT_OK) status = weft_manifest_write(directory, record->state.step, engine->layout->grid, err);
-    return status;
+static weft_status write_checkpoint(saving *self, weft_error *err) {
+    const weft_peers *peers = &self->engine->peers;
+    weft_status status = write_model(self, err);
+    if (status == WEFT_OK && weft_peers_first(peers)) status = make_state(self, err);
+    status = weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK) status = write_regions(self, err);
+    if (status == WEFT_OK && weft_peers_first(peers)) status = complete(self, err);
+    return weft_peers_agree(peers, status, err);
 }
 
-/* Says what failed and that nothing is lost. */
+/* Says what failed and that nothing is lost, on the rank that has something to say. */
 static weft_status explain(weft_error *err, weft_status status, const char *parent, const char *name) {
     size_t n = 0;
-    if (err == NULL) return status;
+    if (err == NULL || err->text[0] == '\0') return status;
     (void)weft_error_prefix(err, "%s/%s could not be saved: ", parent, name);
     n = strlen(err->text);
     (void)snprintf(err->text + n, sizeof err->text - n, "; what was saved before is as it was");
     return status;
 }
 
+/* Saves into parent/name: rank 0 makes a directory beside it, all ranks write there, rank 0 gives it the name. bytes:
+ * that it takes. */
+static weft_status save(saving *self, const char *parent, const char *name, int64_t bytes, weft_error *err) {
+    const weft_peers *peers = &self->engine->peers;
+    weft_staging staging = {0};
+    weft_status status = WEFT_OK;
+    if (weft_peers_first(peers)) status = weft_staging_begin(&staging, parent, name, err);
+    else status = weft_staging_name(&staging, parent, name, err);
+    if (status == WEFT_OK && weft_peers_first(peers)) status = weft_space_check(parent, name, bytes, err);
+    self->directory = staging.path;
+    status = weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK) status = self->record != NULL ? write_checkpoint(self, err) : write_model(self, err);
+    if (status == WEFT_OK && weft_peers_first(peers)) status = weft_staging_commit(&staging, err);
+    if (weft_peers_first(peers)) weft_staging_cancel(&staging);
+    else weft_staging_forget(&staging);
+    return weft_peers_agree(peers, status, err);
+}
+
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
                                  const weft_identities *identities, const weft_text *text, weft_error *err) {
-    const int32_t dtype = saved_dtype(engine);
     weft_record record = {
         .state = *state, .identities = *identities, .updates = engine->updates, .stored_dtype = engine->stored_dtype};
-    weft_staging staging = {0};
+    saving self = {.engine = engine, .dtype = saved_dtype(engine), .text = text, .record = &record};
     char name[64];
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    self.roots = json_object();
+    if (self.roots == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a manifest");
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    status = weft_peers_agree(&engine->peers, status, err);
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
-    if (status == WEFT_OK) status = choose_masters(engine, dtype, &record.masters, err);
-    if (status == WEFT_OK) status = weft_staging_begin(&staging, directory, name, err);
+    if (status == WEFT_OK) status = choose_masters(engine, self.dtype, &record.masters, err);
     if (status == WEFT_OK)
-        status = weft_space_check(directory, name,
-                                  model_bytes(engine, dtype, text) + state_bytes(engine, record.masters), err);
-    if (status == WEFT_OK) status = write_checkpoint(engine, staging.path, dtype, &record, text, err);
-    if (status == WEFT_OK) status = weft_staging_commit(&staging, err);
-    weft_staging_cancel(&staging);
+        status = save(&self, directory, name,
+                      model_bytes(engine, self.dtype, text) + state_bytes(engine, record.masters), err);
+    json_decref(self.roots);
     return status == WEFT_OK ? status : explain(err, status, directory, name);
 }
 
@@ -269,17 +334,13 @@ static weft_status split(char parent[WEFT_PATH_BYTES], const char **name, const 
 }
 
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err) {
-    const int32_t dtype = saved_dtype(engine);
+    saving self = {.engine = engine, .dtype = saved_dtype(engine), .text = text};
     const char *name = NULL;
     char parent[WEFT_PATH_BYTES];
-    weft_staging staging = {0};
     weft_status status = split(parent, &name, directory, err);
     if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    if (status == WEFT_OK) status = weft_staging_begin(&staging, parent, name, err);
-    if (status == WEFT_OK) status = weft_space_check(parent, name, model_bytes(engine, dtype, text), err);
-    if (status == WEFT_OK) status = write_model(engine, staging.path, dtype, text, err);
-    if (status == WEFT_OK) status = weft_staging_commit(&staging, err);
-    weft_staging_cancel(&staging);
+    status = weft_peers_agree(&engine->peers, status, err);
+    if (status == WEFT_OK) status = save(&self, parent, name, model_bytes(engine, self.dtype, text), err);
     return status == WEFT_OK ? status : explain(err, status, parent, name);
 }

@@ -13,7 +13,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static void free_names(weft_staging *self) {
+void weft_staging_forget(weft_staging *self) {
     free(self->parent);
     free(self->final);
     free(self->path);
@@ -21,14 +21,14 @@ static void free_names(weft_staging *self) {
     memset(self, 0, sizeof *self);
 }
 
-static weft_status make_names(weft_staging *self, const char *parent, const char *name, weft_error *err) {
+weft_status weft_staging_name(weft_staging *self, const char *parent, const char *name, weft_error *err) {
     memset(self, 0, sizeof *self);
     self->parent = strdup(parent);
     if (asprintf(&self->final, "%s/%s", parent, name) < 0) self->final = NULL;
     if (asprintf(&self->path, "%s/.%s.tmp", parent, name) < 0) self->path = NULL;
     if (asprintf(&self->old, "%s/.%s.old", parent, name) < 0) self->old = NULL;
     if (self->parent != NULL && self->final != NULL && self->path != NULL && self->old != NULL) return WEFT_OK;
-    free_names(self);
+    weft_staging_forget(self);
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of %s/%s", parent, name);
 }
 
@@ -50,21 +50,21 @@ static weft_status recover(const weft_staging *self, weft_error *err) {
 
 weft_status weft_staging_recover(const char *parent, const char *name, weft_error *err) {
     weft_staging names;
-    weft_status status = make_names(&names, parent, name, err);
+    weft_status status = weft_staging_name(&names, parent, name, err);
     if (status == WEFT_OK) status = recover(&names, err);
-    free_names(&names);
+    weft_staging_forget(&names);
     return status;
 }
 
 weft_status weft_staging_begin(weft_staging *self, const char *parent, const char *name, weft_error *err) {
-    weft_status status = make_names(self, parent, name, err);
+    weft_status status = weft_staging_name(self, parent, name, err);
     if (status != WEFT_OK) return status;
     status = weft_tree_make(parent, err);
     if (status == WEFT_OK) status = recover(self, err);
     if (status == WEFT_OK) status = weft_tree_remove(self->path, err);
     if (status == WEFT_OK && mkdir(self->path, 0777) != 0)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->path, strerror(errno));
-    if (status != WEFT_OK) free_names(self);
+    if (status != WEFT_OK) weft_staging_forget(self);
     return status;
 }
 
@@ -97,13 +97,13 @@ weft_status weft_staging_commit(weft_staging *self, weft_error *err) {
      * or weft_checkpoint_retain says so. */
     if (status == WEFT_OK) (void)weft_tree_remove(self->path, NULL);
     if (status == WEFT_OK) (void)weft_tree_remove(self->old, NULL);
-    free_names(self);
+    weft_staging_forget(self);
     return status;
 }
 
 void weft_staging_cancel(weft_staging *self) {
     if (self->path != NULL) (void)weft_tree_remove(self->path, NULL);
-    free_names(self);
+    weft_staging_forget(self);
 }
 
 weft_status weft_space_check(const char *directory, const char *purpose, int64_t bytes, weft_error *err) {

@@ -107,15 +107,29 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     return job.status;
 }
 
-weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
+weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
                              const float **out, weft_error *err) {
-    const bool apart = self->hold != NULL && self->apart[self->declared->parameters[parameter].group];
-    const float *view = apart ? NULL : view_of(self, parameter, first);
+    const float *view = view_of(self, parameter, first);
     weft_status status = WEFT_OK;
-    if (apart) status = self->fetch(self->fetch_context, parameter, first, n, staging, err);
-    else if (view == NULL)
+    if (view == NULL)
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, staging,
                          place_of(self, parameter, first), n * (int64_t)sizeof(float));
     if (status == WEFT_OK) *out = view == NULL ? staging : view;
     return status;
+}
+
+weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
+                             const float **out, weft_error *err) {
+    const bool apart = self->hold != NULL && self->apart[self->declared->parameters[parameter].group];
+    weft_status status = WEFT_OK;
+    if (!apart) return weft_region_kept(self, parameter, first, n, staging, out, err);
+    status = self->fetch(self->context, parameter, first, n, staging, err);
+    if (status == WEFT_OK) *out = staging;
+    return status;
+}
+
+int32_t weft_region_written_by(const weft_region *self, int32_t parameter, int64_t first, int64_t *end) {
+    if (!weft_peers_alone(self->peers)) return self->writer(self->context, parameter, first, end);
+    *end = self->declared->parameters[parameter].numel;
+    return 0;
 }

@@ -4,6 +4,7 @@
 #define WEFT_HOST_REGION_H
 
 #include "model/hold.h"
+#include "model/peers.h"
 
 enum { WEFT_REGION_PIECE = 1 << 20 }; /* elements that are handled at once; a multiple of 4 */
 
@@ -11,16 +12,22 @@ enum { WEFT_REGION_PIECE = 1 << 20 }; /* elements that are handled at once; a mu
 typedef weft_status weft_region_fetch(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
                                       weft_error *err);
 
+/* The rank that writes element `first` of a parameter, which it keeps, and *end, up to where it does. Alike on all
+ * ranks; cuts lie on the grid. */
+typedef int32_t weft_region_writer(void *context, int32_t parameter, int64_t first, int64_t *end);
+
 typedef struct weft_region {
     const weft_declared *declared;
     const weft_layout *layout;
     const weft_device_plugin *kernels;
     weft_device *device;
-    weft_ref ref;             /* element 0 */
-    const weft_hold *hold;    /* what this rank keeps of it; NULL: everything, where the layout says */
-    const bool *apart;        /* [n_groups] with hold: the group lies on several ranks, or on another one */
-    weft_region_fetch *fetch; /* how to read what is apart; NULL: it is not read */
-    void *fetch_context;
+    weft_ref ref;               /* element 0 */
+    const weft_hold *hold;      /* what this rank keeps of it; NULL: everything, where the layout says */
+    const bool *apart;          /* [n_groups] with hold: the group lies on several ranks, or on another one */
+    weft_region_fetch *fetch;   /* how to read what is apart; NULL: it is not read */
+    weft_region_writer *writer; /* with peers */
+    void *context;              /* of both */
+    const weft_peers *peers;    /* who keep the region together; NULL: this rank alone */
 } weft_region;
 
 /* Writes elements [first, first + n) of a parameter to out. Called from several threads at once; n <= WEFT_REGION_PIECE
@@ -38,5 +45,12 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
  * visible or not here: what is apart is fetched, which is collective. */
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
                              const float **out, weft_error *err);
+
+/* The same of elements that this rank keeps. */
+weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
+                             const float **out, weft_error *err);
+
+/* Who writes element `first` of a parameter; with one rank, rank 0 does, and all of it. */
+int32_t weft_region_written_by(const weft_region *self, int32_t parameter, int64_t first, int64_t *end);
 
 #endif

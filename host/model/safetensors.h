@@ -80,6 +80,18 @@ typedef struct weft_tensor_writer weft_tensor_writer; /* one file that is being 
 weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
                                       int32_t n, weft_error *err);
 
+/* The same file for another process, which writes to it as well: it has been created there with the same list. */
+weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
+                                    int32_t n, weft_error *err);
+
+/* Where a tensor begins, and where the file ends, in bytes from the start of the file. */
+int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor);
+int64_t weft_tensor_writer_bytes(const weft_tensor_writer *self);
+
+/* Bytes of the file, which lie in tensors; else as the next. [any-thread] */
+weft_status weft_tensor_writer_put(weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,
+                                   weft_error *err);
+
 /* Bytes [offset, offset + bytes) of a tensor, in any order and from several threads at once; what is never written is
  * zero. [any-thread] */
 weft_status weft_tensor_writer_write(weft_tensor_writer *self, int32_t tensor, int64_t offset, const void *data,

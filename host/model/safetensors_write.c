@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { ALIGNMENT = 64, HEADER_LIMIT = 100 << 20 };
@@ -19,6 +20,7 @@ struct weft_tensor_writer {
     int descriptor;
     int32_t n;
     place *places; /* [n] */
+    int64_t data;  /* where it begins */
     int64_t bytes; /* of the file */
 };
 
@@ -116,9 +118,20 @@ static weft_status write_at(const weft_tensor_writer *self, int64_t offset, cons
     return WEFT_OK;
 }
 
-/* Length, text, blanks up to where the data begins; then the whole size is reserved. */
+/* Where the data begins: behind length, text, and blanks up to it. */
+static weft_status place_data(weft_tensor_writer *self, const char *text, weft_error *err) {
+    self->data = (int64_t)(8 + strlen(text) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (self->data - 8 > HEADER_LIMIT)
+        return weft_error_set(err, WEFT_E_HOST, "%s: its header of %lld bytes is larger than the format allows",
+                              self->path, (long long)self->data - 8);
+    self->bytes += self->data;
+    for (int32_t i = 0; i < self->n; i++) self->places[i].offset += self->data;
+    return WEFT_OK;
+}
+
+/* The header; then the whole size is reserved. */
 static weft_status write_header(weft_tensor_writer *self, const char *text, weft_error *err) {
-    const size_t n = strlen(text), data = (8 + n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const size_t n = strlen(text), data = (size_t)self->data;
     weft_status status = WEFT_OK;
     char *bytes = malloc(data);
     int code = 0;
@@ -126,20 +139,35 @@ static weft_status write_header(weft_tensor_writer *self, const char *text, weft
     for (int i = 0; i < 8; i++) bytes[i] = (char)(unsigned char)((uint64_t)(data - 8) >> (8 * i));
     memcpy(bytes + 8, text, n);
     memset(bytes + 8 + n, ' ', data - 8 - n);
-    self->bytes += (int64_t)data;
-    for (int32_t i = 0; i < self->n; i++) self->places[i].offset += (int64_t)data;
-    if (data - 8 > HEADER_LIMIT)
-        status = weft_error_set(err, WEFT_E_HOST, "%s: its header of %zu bytes is larger than the format allows",
-                                self->path, data - 8);
-    if (status == WEFT_OK) status = write_at(self, 0, bytes, (int64_t)data, err);
+    status = write_at(self, 0, bytes, (int64_t)data, err);
     if (status == WEFT_OK) code = posix_fallocate(self->descriptor, 0, (off_t)self->bytes);
     if (code != 0) status = refused(self, code, err);
     free(bytes);
     return status;
 }
 
-weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
-                                      int32_t n, weft_error *err) {
+static weft_status create_file(weft_tensor_writer *self, const char *text, weft_error *err) {
+    weft_status status = WEFT_OK;
+    self->descriptor = open(self->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (self->descriptor < 0) return refused(self, errno, err);
+    status = write_header(self, text, err);
+    if (status != WEFT_OK) (void)unlink(self->path);
+    return status;
+}
+
+static weft_status join_file(weft_tensor_writer *self, weft_error *err) {
+    struct stat about;
+    self->descriptor = open(self->path, O_RDWR | O_CLOEXEC);
+    if (self->descriptor < 0 || fstat(self->descriptor, &about) != 0) return refused(self, errno, err);
+    if (about.st_size == (off_t)self->bytes) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM,
+                          "%s: has %lld bytes where another rank has just made it with %lld: all ranks must see the "
+                          "same file system there",
+                          self->path, (long long)about.st_size, (long long)self->bytes);
+}
+
+static weft_status writer_open(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs, int32_t n,
+                               bool creates, weft_error *err) {
     weft_status status = WEFT_OK;
     char *text = NULL;
     weft_tensor_writer *self = calloc(1, sizeof *self);
@@ -154,18 +182,38 @@ weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path
         text = header_text(self, specs, err);
         if (text == NULL) status = err == NULL ? WEFT_E_HOST : (weft_status)err->code;
     }
-    if (status == WEFT_OK) {
-        self->descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (self->descriptor < 0) status = refused(self, errno, err);
-    }
-    if (status == WEFT_OK) {
-        status = write_header(self, text, err);
-        if (status != WEFT_OK) (void)unlink(path);
-    }
+    if (status == WEFT_OK) status = place_data(self, text, err);
+    if (status == WEFT_OK) status = creates ? create_file(self, text, err) : join_file(self, err);
     free(text);
     if (status == WEFT_OK) *out = self;
     else weft_tensor_writer_cancel(self);
     return status;
+}
+
+weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
+                                      int32_t n, weft_error *err) {
+    return writer_open(out, path, specs, n, true, err);
+}
+
+weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
+                                    int32_t n, weft_error *err) {
+    return writer_open(out, path, specs, n, false, err);
+}
+
+int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor) {
+    return self->places[tensor].offset;
+}
+
+int64_t weft_tensor_writer_bytes(const weft_tensor_writer *self) {
+    return self->bytes;
+}
+
+weft_status weft_tensor_writer_put(weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,
+                                   weft_error *err) {
+    if (bytes < 0 || offset < self->data || offset > self->bytes - bytes)
+        return weft_error_set(err, WEFT_E_HOST, "%s: bytes %lld to %lld of the file are outside of its tensors",
+                              self->path, (long long)offset, (long long)(offset + bytes));
+    return write_at(self, offset, data, bytes, err);
 }
 
 weft_status weft_tensor_writer_write(weft_tensor_writer *self, int32_t tensor, int64_t offset, const void *data,

@@ -7,8 +7,7 @@
 #ifndef WEFT_HOST_WEIGHTS_H
 #define WEFT_HOST_WEIGHTS_H
 
-#include "model/region.h"
-#include "model/safetensors.h"
+#include "model/region_write.h"
 
 /* Bytes of data in one file of a saved model: what transformers calls a shard. */
 #define WEFT_SHARD_BYTES ((int64_t)5000000000)
@@ -40,12 +39,13 @@ weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *
 /* Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
  * shard_bytes of data; config.json as it was read with dtype in place of its own; and generation_config.json where the
  * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16. The directory exists and holds none of these
- * files; each file is synced, and on failure what is there is not to be used. */
+ * files; each file is synced, and on failure what is there is not to be used. roots: may be NULL. [collective] */
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
-                              weft_error *err);
+                              const weft_roots *roots, weft_error *err);
 
 /* Creates one file with the fp32 values of a region, by parameter name: masters, or (trainable_only) an optimizer's
- * state, which has the trainable part of the layout alone. */
-weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only, weft_error *err);
+ * state, which has the trainable part of the layout alone. roots: may be NULL. [collective] */
+weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only,
+                                   const weft_roots *roots, weft_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* weights_save.c: the region as files that transformers loads. Parameters are dealt to files in declaration order; each
- * is read, narrowed and written piece by piece, so that saving needs a few MiB beside the weights. */
+/* weights_save.c: the region as files that transformers loads. Parameters are dealt to files in declaration order;
+ * region_write.c writes a file's, rank 0 what lies beside them. */
 #include "model/weights.h"
 
 #include <jansson.h>
@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include "model/config_json.h"
-#include "model/convert.h"
-#include "model/region.h"
-#include "model/safetensors.h"
+#include "model/region_write.h"
 #include "plugin/enter.h"
 #include "model/text.h"
 #include "report/file.h"
@@ -22,8 +20,7 @@ typedef struct save_job {
     bool trainable_only;
     int32_t *shards; /* [n_parameters] file of each parameter, from 0; -1: not saved */
     int32_t n_shards;
-    float *staging;
-    void *narrow; /* both WEFT_REGION_PIECE elements */
+    const weft_roots *roots;
 } save_job;
 
 static weft_status no_memory(const char *where, weft_error *err) {
@@ -31,26 +28,6 @@ static weft_status no_memory(const char *where, weft_error *err) {
 }
 
 /* ---- one file ---- */
-
-static weft_status write_parameter(const save_job *job, weft_tensor_writer *writer, int32_t tensor, int32_t parameter,
-                                   weft_error *err) {
-    const int64_t numel = job->region->declared->parameters[parameter].numel, width = weft_dtype_bytes(job->dtype);
-    weft_status status = WEFT_OK;
-    for (int64_t first = 0; first < numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
-        const int64_t n = numel - first < WEFT_REGION_PIECE ? numel - first : WEFT_REGION_PIECE;
-        const float *values = NULL;
-        const void *bytes = NULL;
-        status = weft_region_read(job->region, parameter, first, n, job->staging, &values, err);
-        if (status != WEFT_OK) break;
-        bytes = values;
-        if (job->dtype != WEFT_F32) {
-            (void)weft_convert(job->narrow, job->dtype, values, WEFT_F32, n);
-            bytes = job->narrow;
-        }
-        status = weft_tensor_writer_write(writer, tensor, first * width, bytes, n * width, err);
-    }
-    return status;
-}
 
 /* The parameters of one shard, as a list for the writer. Returns how many. */
 static int32_t list_shard(weft_tensor_spec *specs, int32_t *parameters, const save_job *job, int32_t shard) {
@@ -73,19 +50,13 @@ static weft_status write_shard(const save_job *job, int32_t shard, const char *p
     const size_t most = (size_t)job->region->declared->n_parameters;
     weft_tensor_spec *specs = calloc(most, sizeof *specs);
     int32_t *parameters = calloc(most, sizeof *parameters);
-    weft_tensor_writer *writer = NULL;
-    weft_status status = WEFT_OK;
-    int32_t n = 0;
-    if (specs == NULL || parameters == NULL) {
-        status = no_memory(path, err);
-        goto done;
+    weft_region_file file = {job->region, path, specs, parameters, 0};
+    weft_status status = specs == NULL || parameters == NULL ? no_memory(path, err) : WEFT_OK;
+    status = weft_peers_agree(job->region->peers, status, err);
+    if (status == WEFT_OK) {
+        file.n = list_shard(specs, parameters, job, shard);
+        status = weft_region_write(&file, job->roots, err);
     }
-    n = list_shard(specs, parameters, job, shard);
-    status = weft_tensor_writer_create(&writer, path, specs, n, err);
-    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = write_parameter(job, writer, i, parameters[i], err);
-    if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
-    else weft_tensor_writer_cancel(writer);
-done:
     free(parameters);
     free(specs);
     return status;
@@ -154,13 +125,13 @@ static weft_status write_index(const save_job *job, const char *directory, weft_
 static weft_status write_shards(save_job *job, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t shard = 0; shard < job->n_shards && status == WEFT_OK; shard++) {
-        char name[64], *path = NULL;
+        char name[64], path[4096];
         shard_name(name, job, shard);
-        if (asprintf(&path, "%s/%s", directory, name) < 0) return no_memory(directory, err);
+        if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
+            return weft_error_set(err, WEFT_E_USER, "%s/%s: the path is longer than %zu bytes", directory, name,
+                                  sizeof path - 1);
         status = write_shard(job, shard, path, err);
-        free(path);
     }
-    if (status == WEFT_OK && job->n_shards > 1) status = write_index(job, directory, err);
     return status;
 }
 
@@ -194,47 +165,52 @@ static weft_status copy_generation(const weft_declared *declared, const char *di
 /* ---- the whole ---- */
 
 static weft_status job_create(save_job *job, const weft_region *region, int32_t dtype, bool trainable_only,
-                              int64_t shard_bytes, const char *where, weft_error *err) {
+                              int64_t shard_bytes, const weft_roots *roots, const char *where, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(job, 0, sizeof *job);
     job->region = region;
     job->dtype = dtype;
     job->trainable_only = trainable_only;
     job->shards = calloc((size_t)region->declared->n_parameters, sizeof *job->shards);
-    job->staging = malloc(WEFT_REGION_PIECE * sizeof(float));
-    job->narrow = malloc(WEFT_REGION_PIECE * sizeof(uint16_t));
-    if (job->shards == NULL || job->staging == NULL || job->narrow == NULL) return no_memory(where, err);
-    deal(job, shard_bytes);
-    /* before the host looks at its memory */
-    WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL);
-    return status;
+    job->roots = roots;
+    if (job->shards == NULL) status = no_memory(where, err);
+    else deal(job, shard_bytes);
+    if (status == WEFT_OK) /* before the host looks at its memory */
+        WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL);
+    return weft_peers_agree(region->peers, status, err);
 }
 
-static void job_destroy(save_job *job) {
-    free(job->narrow);
-    free(job->staging);
-    free(job->shards);
+/* What lies beside the tensors, once. */
+static weft_status write_texts(const save_job *job, const char *directory, weft_error *err) {
+    const weft_region *region = job->region;
+    weft_status status = WEFT_OK;
+    if (weft_peers_first(region->peers)) {
+        if (job->n_shards > 1) status = write_index(job, directory, err);
+        if (status == WEFT_OK) status = write_config(region->declared, directory, job->dtype, err);
+        if (status == WEFT_OK) status = copy_generation(region->declared, directory, err);
+    }
+    return weft_peers_agree(region->peers, status, err);
 }
 
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
-                              weft_error *err) {
+                              const weft_roots *roots, weft_error *err) {
     save_job job;
     weft_status status = WEFT_OK;
     if (dtype != WEFT_F32 && dtype != WEFT_BF16 && dtype != WEFT_F16)
         return weft_error_set(err, WEFT_E_HOST, "weights are saved as fp32, bf16 or fp16, not as %s",
                               weft_dtype_name(dtype));
-    status = job_create(&job, region, dtype, false, shard_bytes, directory, err);
+    status = job_create(&job, region, dtype, false, shard_bytes, roots, directory, err);
     if (status == WEFT_OK) status = write_shards(&job, directory, err);
-    if (status == WEFT_OK) status = write_config(region->declared, directory, dtype, err);
-    if (status == WEFT_OK) status = copy_generation(region->declared, directory, err);
-    job_destroy(&job);
+    if (status == WEFT_OK) status = write_texts(&job, directory, err);
+    free(job.shards);
     return status;
 }
 
-weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only, weft_error *err) {
+weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only,
+                                   const weft_roots *roots, weft_error *err) {
     save_job job;
-    weft_status status = job_create(&job, region, WEFT_F32, trainable_only, INT64_MAX, path, err);
+    weft_status status = job_create(&job, region, WEFT_F32, trainable_only, INT64_MAX, roots, path, err);
     if (status == WEFT_OK) status = write_shard(&job, 0, path, err);
-    job_destroy(&job);
+    free(job.shards);
     return status;
 }

@@ -2,7 +2,8 @@
 #include "plugin/enter.h"
 #include "train/engine.h"
 
-/* The rank that gives element e of a group; *end: up to which element it does. */
+/* The rank that gives element e of a group; *end: up to which element it does. What all ranks have is dealt out by
+ * pieces, as if it were cut. */
 static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_group *group, int64_t e, int64_t *end) {
     const weft_job_spec *job = &(engine->train.job != NULL ? &engine->train : &engine->evaluate)->job->spec;
     const weft_placement *p = &job->view.units[group->unit].placement;
@@ -10,8 +11,8 @@ static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_grou
     const weft_cut cut = weft_cut_of(job, group->unit);
     const int64_t piece = weft_hold_piece(engine->layout, group, cut.replicas);
     *end = group->numel;
-    if (holding != WEFT_SHARDED) return p->owner;
-    *end = (e / piece + 1) * piece;
+    if (holding == WEFT_OWNED) return p->owner;
+    if ((e / piece + 1) * piece < *end) *end = (e / piece + 1) * piece;
     return weft_cut_rank(&cut, (int32_t)(e / piece));
 }
 
@@ -53,6 +54,16 @@ static weft_status fetch(void *context, int32_t parameter, int64_t first, int64_
     return status;
 }
 
+static int32_t writer(void *context, int32_t parameter, int64_t first, int64_t *end) {
+    const weft_fetcher *self = context;
+    const weft_engine *engine = self->engine;
+    const weft_parameter *p = &engine->declared->parameters[parameter];
+    const int32_t rank = giver_of(engine, self->what, &engine->layout->groups[p->group], p->offset + first, end);
+    *end -= p->offset;
+    if (*end > p->numel) *end = p->numel;
+    return rank;
+}
+
 static weft_region region_of(const weft_engine *engine, int index) {
     const weft_fetcher *f = &engine->fetchers[index];
     const weft_region region = {.declared = engine->declared,
@@ -63,7 +74,9 @@ static weft_region region_of(const weft_engine *engine, int index) {
                                 .hold = engine->holds[f->what],
                                 .apart = engine->apart[f->what],
                                 .fetch = fetch,
-                                .fetch_context = (void *)(uintptr_t)f};
+                                .writer = writer,
+                                .context = (void *)(uintptr_t)f,
+                                .peers = &engine->peers};
     return region;
 }
 

@@ -58,7 +58,8 @@ static weft_status judge(const weft_output *output, weft_output_mode mode, weft_
     return WEFT_OK;
 }
 
-weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, weft_error *err) {
+weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
+                             weft_error *err) {
     weft_status status = WEFT_OK;
     weft_output *output = calloc(1, sizeof *output);
     if (output != NULL) output->directory = strdup(directory);
@@ -67,9 +68,10 @@ weft_status weft_output_open(weft_output **out, const char *directory, weft_outp
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the output directory's name");
     }
     output->lock = -1;
-    status = weft_tree_make(directory, err);
-    if (status == WEFT_OK) status = take_lock(output, err);
-    if (status == WEFT_OK) status = judge(output, mode, err);
+    output->writes = writes;
+    if (writes) status = weft_tree_make(directory, err);
+    if (writes && status == WEFT_OK) status = take_lock(output, err);
+    if (writes && status == WEFT_OK) status = judge(output, mode, err);
     if (status == WEFT_OK) *out = output;
     else weft_output_close(output);
     return status;
@@ -86,7 +88,7 @@ void weft_output_close(weft_output *output) {
 
 weft_status weft_output_clear(weft_output *output, weft_error *err) {
     weft_status status = WEFT_OK;
-    for (int i = 0; i < N_LEFT && status == WEFT_OK; i++) {
+    for (int i = 0; output->writes && i < N_LEFT && status == WEFT_OK; i++) {
         char path[4096];
         status = weft_output_path(output, path, sizeof path, left_by_a_run[i], err);
         if (status == WEFT_OK) status = weft_tree_remove(path, err);
@@ -101,7 +103,7 @@ static bool lies_in(const char *inside, const char *path) {
 }
 
 weft_status weft_output_protect(const weft_output *output, const char *path, weft_error *err) {
-    char *input = path != NULL ? realpath(path, NULL) : NULL;
+    char *input = path != NULL && output->writes ? realpath(path, NULL) : NULL;
     weft_status status = WEFT_OK;
     for (int i = 0; input != NULL && i < N_LEFT && status == WEFT_OK; i++) {
         char name[4096];
@@ -169,7 +171,9 @@ static weft_status open_record(weft_output *output, FILE **out, const char *name
 }
 
 weft_status weft_output_records(weft_output *output, uint64_t last_step, weft_error *err) {
-    weft_status status = open_record(output, &output->metrics, "metrics.jsonl", last_step, err);
+    weft_status status = WEFT_OK;
+    if (!output->writes) return WEFT_OK;
+    status = open_record(output, &output->metrics, "metrics.jsonl", last_step, err);
     if (status == WEFT_OK) status = open_record(output, &output->evaluations, "evaluations.jsonl", last_step, err);
     return status;
 }
@@ -181,15 +185,18 @@ static weft_status wrote(const weft_output *output, FILE *file, int n, const cha
 
 weft_status weft_output_metrics(weft_output *output, uint64_t step, const weft_step_result *r, weft_error *err) {
     const double loss = r->n_targets > 0 ? r->loss_sum / (double)r->n_targets : 0.0;
-    const int n = fprintf(output->metrics,
-                          "{\"step\": %llu, \"loss\": %.17g, \"lr\": %.17g, \"grad_norm\": %.17g, \"tokens\": %lld}\n",
-                          (unsigned long long)step, loss, r->lr, r->norm, (long long)r->n_targets);
+    int n = 0;
+    if (!output->writes) return WEFT_OK;
+    n = fprintf(output->metrics,
+                "{\"step\": %llu, \"loss\": %.17g, \"lr\": %.17g, \"grad_norm\": %.17g, \"tokens\": %lld}\n",
+                (unsigned long long)step, loss, r->lr, r->norm, (long long)r->n_targets);
     return wrote(output, output->metrics, n, "metrics.jsonl", err);
 }
 
 weft_status weft_output_evaluation(weft_output *output, uint64_t step, double loss, double perplexity, int64_t tokens,
                                    weft_error *err) {
     char shown[48];
+    if (!output->writes) return WEFT_OK;
     if (isfinite(perplexity)) (void)snprintf(shown, sizeof shown, "%.17g", perplexity);
     else (void)snprintf(shown, sizeof shown, "null");
     return wrote(output, output->evaluations,

@@ -17,14 +17,16 @@ typedef enum weft_output_mode {
 
 typedef struct weft_output {
     char *directory;
-    int lock; /* descriptor of .lock, held while the run lives */
+    bool writes; /* this rank does; the others know the directory's name, and all calls below are nothing to them */
+    int lock;    /* descriptor of .lock, held while the run lives */
     FILE *metrics;
     FILE *evaluations;
 } weft_output;
 
 /* Makes the directory, takes its lock (another process that holds it is named) and judges what is in it. Changes
- * nothing that a run left there; weft_output_clear does. */
-weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, weft_error *err);
+ * nothing that a run left there; weft_output_clear does. writes: this is the rank that does so for all. */
+weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
+                             weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */
 
 /* OVERWRITE: removes config.ini, the records, checkpoints/ and model/; nothing else. */

@@ -21,34 +21,51 @@ typedef struct trainer {
     weft_checkpoint_state state;
     int64_t evaluate_every, save_every; /* steps; 0: never */
     uint64_t saved_step;                /* the newest checkpoint's; UINT64_MAX: none by this process */
+    bool stops;                         /* a signal has asked for it, on whichever rank: alike on all */
+    bool quiet;                         /* as asked for, and every rank but the first */
     weft_progress *progress;
     weft_train_summary summary;
 } trainer;
+
+static const weft_peers *peers_of(const trainer *self) {
+    return &self->session->engine->peers;
+}
+
+/* What this rank has met on its own becomes what all have met. */
+static weft_status agree(const trainer *self, weft_status status, weft_error *err) {
+    return weft_peers_agree(peers_of(self), status, err);
+}
 
 /* --resume where no checkpoint is. A run that was stopped before it saved anything begins anew, so that a job can be
  * queued again as it is. One that came to its end has a result, which a second beginning would replace. */
 static weft_status begin_anew(trainer *self, const char *checkpoints, weft_error *err) {
     char model[4096];
     weft_status status = weft_output_path(self->output, model, sizeof model, "model", err);
-    if (status == WEFT_OK && access(model, F_OK) == 0)
+    if (status == WEFT_OK && weft_peers_first(peers_of(self)) && access(model, F_OK) == 0)
         status =
             weft_error_set(err, WEFT_E_USER,
                            "%s is the result of a run that ended and saved no checkpoint to go on from: --overwrite "
                            "trains anew, another [run] out with model.path=%s goes on with its weights alone",
                            model, model);
+    status = agree(self, status, err);
     if (status != WEFT_OK) return status;
     weft_progress_line(self->progress, "nothing was saved in %s yet: starting at step 0", checkpoints);
-    return weft_engine_load(self->session->engine, err);
+    return agree(self, weft_engine_load(self->session->engine, err), err);
 }
 
 static weft_status start_weights(trainer *self, weft_error *err) {
     char directory[4096], path[4096];
+    bool saved = false;
     weft_status status = WEFT_OK;
-    if (self->options->mode != WEFT_OUTPUT_RESUME) return weft_engine_load(self->session->engine, err);
+    if (self->options->mode != WEFT_OUTPUT_RESUME)
+        return agree(self, weft_engine_load(self->session->engine, err), err);
     status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    if (status == WEFT_OK && !weft_tree_has(directory, "step-")) return begin_anew(self, directory, err);
+    saved = status == WEFT_OK && weft_tree_has(directory, "step-");
+    if (status == WEFT_OK) status = weft_peers_share(peers_of(self), &saved, (int64_t)sizeof saved, err);
+    if (status == WEFT_OK && !saved) return begin_anew(self, directory, err);
     if (status == WEFT_OK)
-        status = weft_checkpoint_newest(path, sizeof path, &self->state, directory, self->session->run->host, err);
+        status = weft_checkpoint_newest(path, sizeof path, &self->state, directory, peers_of(self),
+                                        self->session->run->host, err);
     if (status == WEFT_OK)
         status = weft_checkpoint_restore(self->session->engine, path, &self->identities, self->options->inexact, err);
     if (status == WEFT_OK && self->state.step > (uint64_t)self->session->steps)
@@ -83,9 +100,10 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     if (status == WEFT_OK && self->options->mode == WEFT_OUTPUT_OVERWRITE)
         status = weft_output_clear(self->output, err);
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
-    if (status == WEFT_OK) status = weft_config_save_resolved(self->session->run->config, path, err);
+    if (status == WEFT_OK && weft_peers_first(peers_of(self)))
+        status = weft_config_save_resolved(self->session->run->config, path, err);
     if (status == WEFT_OK) status = weft_output_records(self->output, self->state.step, err);
-    return status;
+    return agree(self, status, err);
 }
 
 static weft_status evaluate(trainer *self, weft_error *err) {
@@ -100,8 +118,10 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     if (self->summary.evaluations++ == 0) self->summary.first_eval_loss = evaluation.loss;
     self->summary.last_eval_loss = evaluation.loss;
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
-    return weft_output_evaluation(self->output, self->state.step, evaluation.loss, evaluation.perplexity,
-                                  evaluation.tokens, err);
+    return agree(self,
+                 weft_output_evaluation(self->output, self->state.step, evaluation.loss, evaluation.perplexity,
+                                        evaluation.tokens, err),
+                 err);
 }
 
 /* The step that is saved now, or was resumed from, may be the best so far. */
@@ -119,12 +139,14 @@ static weft_status save(trainer *self, weft_error *err) {
     weft_status status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
     note_best(self);
     if (status == WEFT_OK) status = weft_output_sync(self->output, err);
+    status = agree(self, status, err);
     if (status == WEFT_OK)
         status = weft_checkpoint_save(self->session->engine, directory, &self->state, &self->identities,
                                       &self->session->text, err);
-    if (status == WEFT_OK)
+    if (status == WEFT_OK && weft_peers_first(peers_of(self)))
         status = weft_checkpoint_retain(directory, self->state.step, keys->keep,
                                         keys->keep_best ? self->state.best_step : 0, err);
+    status = agree(self, status, err);
     self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
     if (status == WEFT_OK) self->saved_step = self->state.step;
     return status;
@@ -166,6 +188,15 @@ static void show_step(trainer *self, int64_t step, const weft_step_result *resul
     weft_progress_step(self->progress, step, &row);
 }
 
+/* The end of a piece of work, at which ranks that were asked to stop tell the others. */
+static weft_status meet(trainer *self, weft_status status, weft_error *err) {
+    if (status == WEFT_OK && weft_signals_stop()) status = WEFT_E_STOPPED;
+    status = agree(self, status, err);
+    if (status != WEFT_E_STOPPED) return status;
+    self->stops = true;
+    return WEFT_OK;
+}
+
 static weft_status one_step(trainer *self, weft_error *err) {
     const double begin = weft_clock_seconds();
     const int64_t step = (int64_t)self->state.step + 1;
@@ -181,12 +212,12 @@ static weft_status one_step(trainer *self, weft_error *err) {
     self->summary.tokens += result.n_targets;
     self->summary.data_seconds += result.data_seconds;
     self->summary.compute_seconds += seconds - result.data_seconds;
-    if (result.skipped) {
+    if (result.skipped && weft_peers_first(peers_of(self))) {
         weft_progress_end(self->progress);
         weft_log(self->session->run->host, WEFT_LOG_WARN, "step %lld has no target at all: nothing was updated",
                  (long long)step);
     }
-    status = weft_output_metrics(self->output, (uint64_t)step, &result, err);
+    status = meet(self, weft_output_metrics(self->output, (uint64_t)step, &result, err), err);
     show_step(self, step, &result, seconds);
     return status == WEFT_OK ? after_step(self, err) : status;
 }
@@ -202,13 +233,13 @@ static weft_status stop(trainer *self, weft_error *err) {
 }
 
 static weft_status loop(trainer *self, weft_error *err) {
-    weft_status status = WEFT_OK;
+    weft_status status = meet(self, WEFT_OK, err);
     /* The evaluation of the start, or one that a signal cut short before the checkpoint that this run resumed from. */
-    if (evaluation_due(self) && isnan(self->state.eval_loss)) status = evaluate(self, err);
+    if (status == WEFT_OK && evaluation_due(self) && isnan(self->state.eval_loss)) status = evaluate(self, err);
     if (status == WEFT_OK && self->state.step > 0) note_best(self);
     if (status == WEFT_E_STOPPED) return stop(self, err);
     while (status == WEFT_OK && self->state.step < (uint64_t)self->session->steps) {
-        if (weft_signals_stop()) return stop(self, err);
+        if (self->stops) return stop(self, err);
         status = one_step(self, err);
         if (status == WEFT_E_STOPPED) return stop(self, err);
     }
@@ -222,7 +253,7 @@ static weft_status finish(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = weft_model_save(self->session->engine, path, &self->session->text, err);
     self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
     weft_progress_end(self->progress);
-    if (status == WEFT_OK && !self->options->quiet) {
+    if (status == WEFT_OK && !self->quiet) {
         self->summary.model_path = path;
         weft_train_summary_print(&self->summary, self->session, stdout);
     }
@@ -238,18 +269,43 @@ static void warn_of_no_evaluation(const trainer *self) {
              session->run->settings.eval.every);
 }
 
+/* Before step 1, as everything that can be known then. */
+static void say_uncovered(const trainer *self) {
+    const weft_coverage *coverage = &self->session->engine->train.coverage;
+    if (coverage->covered || !weft_peers_first(peers_of(self))) return;
+    weft_log(self->session->run->host, WEFT_LOG_WARN, "not covered by the contract of equal bits: %s", coverage->why);
+}
+
+static weft_status open_output(trainer *self, weft_error *err) {
+    const weft_session *session = self->session;
+    weft_status status = weft_output_open(&self->output, session->run->settings.run.out, self->options->mode,
+                                          weft_peers_first(peers_of(self)), err);
+    if (status == WEFT_OK) status = weft_progress_create(&self->progress, session->steps, self->quiet, err);
+    return agree(self, status, err);
+}
+
+static weft_status begin(trainer *self, weft_error *err) {
+    weft_session *session = self->session;
+    weft_status status =
+        weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
+    if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, stdout);
+    if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
+        warn_of_no_evaluation(self);
+        weft_schedule_warn(session);
+        say_uncovered(self);
+    }
+    return agree(self, status, err);
+}
+
 static weft_status run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
-    weft_status status = weft_output_open(&self->output, session->run->settings.run.out, self->options->mode, err);
-    if (status == WEFT_OK) status = weft_progress_create(&self->progress, session->steps, self->options->quiet, err);
-    if (status != WEFT_OK) return status;
+    weft_status status = WEFT_OK;
+    self->quiet = self->options->quiet || !weft_peers_first(peers_of(self));
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
-    warn_of_no_evaluation(self);
-    status = weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
-    if (status == WEFT_OK && !self->options->quiet) weft_train_header_print(session, stdout);
-    if (status == WEFT_OK) weft_schedule_warn(session);
-    if (status == WEFT_OK) status = weft_session_start(session, err);
+    status = open_output(self, err);
+    if (status == WEFT_OK) status = begin(self, err);
+    if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);
     if (status == WEFT_OK) {

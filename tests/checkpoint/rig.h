@@ -129,7 +129,7 @@ static inline void rig_save(rig *self) {
 }
 
 static inline weft_status rig_try_newest(rig *self, char path[4096], weft_error *err) {
-    return weft_checkpoint_newest(path, 4096, &self->state, rig_directory(), &fixture_host, err);
+    return weft_checkpoint_newest(path, 4096, &self->state, rig_directory(), NULL, &fixture_host, err);
 }
 
 /* Step of the newest that is whole. */
@@ -137,7 +137,7 @@ static inline uint64_t rig_newest(void) {
     weft_checkpoint_state state = {0};
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_ok(weft_checkpoint_newest(path, sizeof path, &state, rig_directory(), &fixture_host, &err), err);
+    ck_assert_ok(weft_checkpoint_newest(path, sizeof path, &state, rig_directory(), NULL, &fixture_host, &err), err);
     return state.step;
 }
 

@@ -159,7 +159,7 @@ START_TEST(counters_and_losses_come_back) {
     run.state = (weft_checkpoint_state){
         .step = 11, .tokens = UINT64_C(123456789012345), .eval_loss = NAN, .best_loss = 0.1 + 0.2, .best_step = 9};
     rig_save(&run);
-    ck_assert_ok(weft_checkpoint_newest(path, sizeof path, &got, rig_directory(), &fixture_host, &err), err);
+    ck_assert_ok(weft_checkpoint_newest(path, sizeof path, &got, rig_directory(), NULL, &fixture_host, &err), err);
     ck_assert_uint_eq(got.step, 11);
     ck_assert_uint_eq(got.tokens, UINT64_C(123456789012345));
     ck_assert(isnan(got.eval_loss));

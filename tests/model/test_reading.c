@@ -66,7 +66,7 @@ static void save_fresh(int32_t dtype) {
     model_open(&m, true);
     ck_assert_ok(weft_weights_init(&m.region, 1, &err), err);
     ck_assert_int_eq(unlink(scratch_path("config.json")), 0);
-    ck_assert_ok(weft_weights_save(&m.region, scratch, dtype, WEFT_SHARD_BYTES, &err), err);
+    ck_assert_ok(weft_weights_save(&m.region, scratch, dtype, WEFT_SHARD_BYTES, NULL, &err), err);
     model_close(&m);
 }
 

@@ -1,6 +1,6 @@
-/* host/checkpoint/hash.c: libcrypto's SHA-256. One context is used again and again: fetching the algorithm costs more
+/* host/report/hash.c: libcrypto's SHA-256. One context is used again and again: fetching the algorithm costs more
  * than hashing a small grid cell. */
-#include "checkpoint/hash.h"
+#include "report/hash.h"
 
 #include <openssl/evp.h>
 

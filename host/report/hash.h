@@ -1,6 +1,6 @@
-/* host/checkpoint/hash.h: SHA-256 over bytes that come piece by piece. */
-#ifndef WEFT_HOST_CHECKPOINT_HASH_H
-#define WEFT_HOST_CHECKPOINT_HASH_H
+/* host/report/hash.h: SHA-256 over bytes that come piece by piece. */
+#ifndef WEFT_HOST_REPORT_HASH_H
+#define WEFT_HOST_REPORT_HASH_H
 
 #include <stdbool.h>
 #include <weft/base.h>

@@ -1,0 +1,249 @@
+/* region_write.c: see region_write.h. Every rank goes through all pieces of the file in its order, so that all of them
+ * come to the same exchanges; only the rank that keeps a piece reads and writes it. A rank that fails goes on to the end
+ * without doing so, and the ranks agree there. */
+#include "model/region_write.h"
+
+#include "model/convert.h"
+#include "model/seams.h"
+#include "plugin/enter.h"
+#include "report/hash.h"
+
+#include <stdlib.h>
+
+/* Between two exchanges: grid cells, with at most a piece's more, and pieces. */
+enum { CELLS = 1 << 17, PIECES = 1024, SMALLEST_GRID = 64, MORE = WEFT_REGION_PIECE / SMALLEST_GRID };
+
+/* Whose hashes of cells come next. */
+typedef struct turn {
+    int32_t tensor, keeper;
+    int64_t cells;
+} turn;
+
+typedef struct writing {
+    const weft_region_file *file;
+    const weft_peers *peers;
+    const weft_roots *roots;
+    weft_tensor_writer *writer;
+    weft_stretches stretches;
+    int64_t width, grid;
+    float *staging;
+    void *narrow; /* both WEFT_REGION_PIECE elements */
+    weft_seams seams;
+
+    unsigned char *digests; /* [CELLS + MORE] of this rank's cells */
+    unsigned char *arrived; /* the same of the others', rank 0's */
+    int64_t own, cells;     /* cells: of all ranks */
+    turn *turns;            /* [PIECES] */
+    int32_t n_turns;
+    weft_parcel *in, *out; /* [world] */
+    weft_hash cell, root;
+    int32_t tensor; /* that root is of; -1: none */
+
+    weft_status status; /* the first failure of this rank, and its sentence */
+    weft_error err;
+    bool cut_off; /* an exchange failed: there is nobody to agree with */
+} writing;
+
+static bool good(const writing *self) {
+    return self->status == WEFT_OK;
+}
+
+/* ---- roots ---- */
+
+static void hash_cells(writing *self, const char *bytes, int64_t n) {
+    const int64_t cell = self->grid * self->width;
+    for (int64_t at = 0; at < n; at += cell) {
+        unsigned char *digest = self->digests + self->own++ * WEFT_HASH_BYTES;
+        if (good(self)) self->status = weft_hash_start(&self->cell, &self->err);
+        if (!good(self)) continue;
+        weft_hash_put(&self->cell, bytes + at, (size_t)(n - at < cell ? n - at : cell));
+        self->status = weft_hash_finish(&self->cell, digest, &self->err);
+    }
+}
+
+static void finish_root(writing *self) {
+    unsigned char digest[WEFT_HASH_BYTES];
+    char hex[65];
+    if (self->tensor < 0 || !good(self)) return;
+    self->status = weft_hash_finish(&self->root, digest, &self->err);
+    if (!good(self)) return;
+    weft_hash_hex(hex, digest);
+    self->status = self->roots->tell(self->roots->context, self->file->path, self->file->specs[self->tensor].name, hex,
+                                     &self->err);
+}
+
+/* Rank 0: the hashes of all ranks' cells, each rank's in one piece, in the order of the cells. */
+static void take_turns(writing *self) {
+    self->out[0].bytes = self->digests; /* what it has itself */
+    for (int32_t r = 1; r < self->peers->world; r++) self->out[r].bytes = self->in[r].bytes;
+    for (int32_t i = 0; i < self->n_turns; i++) {
+        const turn *t = &self->turns[i];
+        unsigned char *from = self->out[t->keeper].bytes;
+        if (t->tensor != self->tensor) {
+            finish_root(self);
+            self->tensor = t->tensor;
+            if (good(self)) self->status = weft_hash_start(&self->root, &self->err);
+        }
+        if (good(self)) weft_hash_put(&self->root, from, (size_t)t->cells * WEFT_HASH_BYTES);
+        self->out[t->keeper].bytes = from + t->cells * WEFT_HASH_BYTES;
+    }
+}
+
+static weft_status send_digests(writing *self) {
+    unsigned char *arrived = self->arrived;
+    weft_status status = WEFT_OK;
+    memset(self->in, 0, (size_t)self->peers->world * sizeof *self->in);
+    memset(self->out, 0, (size_t)self->peers->world * sizeof *self->out);
+    if (!weft_peers_first(self->peers)) {
+        self->out[0].bytes = self->digests;
+        self->out[0].n = self->own * WEFT_HASH_BYTES;
+    }
+    for (int32_t r = 1; weft_peers_first(self->peers) && r < self->peers->world; r++) {
+        self->in[r].bytes = arrived;
+        for (int32_t i = 0; i < self->n_turns; i++)
+            if (self->turns[i].keeper == r) self->in[r].n += self->turns[i].cells * WEFT_HASH_BYTES;
+        arrived += self->in[r].n;
+    }
+    if (!weft_peers_alone(self->peers))
+        status = self->peers->swap(self->peers->context, self->in, self->out, &self->err);
+    if (status == WEFT_OK && weft_peers_first(self->peers)) take_turns(self);
+    return status;
+}
+
+/* ---- pieces ---- */
+
+static void put(void *context, int64_t at, const void *bytes, int64_t n) {
+    writing *self = context;
+    if (good(self)) self->status = weft_tensor_writer_put(self->writer, at, bytes, n, &self->err);
+}
+
+/* What others wait for, and what this rank waits for. */
+static weft_status exchange(writing *self) {
+    weft_status status = WEFT_OK;
+    if (!weft_peers_alone(self->peers)) status = weft_seams_exchange(&self->seams, put, self, &self->err);
+    if (status == WEFT_OK && self->roots != NULL) status = send_digests(self);
+    self->own = self->cells = 0;
+    self->n_turns = 0;
+    if (status != WEFT_OK) self->status = status;
+    self->cut_off = status != WEFT_OK;
+    return status;
+}
+
+/* n elements of a stretch as the file has them. */
+static const char *read_piece(writing *self, const weft_stretch *s, int64_t first, int64_t n) {
+    const int32_t dtype = self->file->specs[0].dtype;
+    const float *values = self->staging;
+    if (good(self))
+        self->status = weft_region_kept(self->file->region, self->file->parameters[s->tensor], first, n, self->staging,
+                                        &values, &self->err);
+    if (dtype == WEFT_F32) return (const char *)values;
+    if (good(self)) (void)weft_convert(self->narrow, dtype, values, WEFT_F32, n);
+    return self->narrow;
+}
+
+static void do_piece(writing *self, int32_t i, int64_t first, int64_t n) {
+    const weft_stretch *s = &self->stretches.items[i];
+    const int64_t begin = s->begin + (first - s->first) * self->width, cells = (n + self->grid - 1) / self->grid;
+    const turn next = {s->tensor, s->keeper, cells};
+    const bool mine = s->keeper == self->peers->rank;
+    const char *bytes = mine ? read_piece(self, s, first, n) : NULL;
+    weft_part parts[WEFT_STRETCH_PARTS];
+    const int n_parts = weft_stretch_split(parts, &self->stretches, i, begin, begin + n * self->width);
+    for (int k = 0; k < n_parts; k++) {
+        const char *part = mine ? bytes + (parts[k].begin - begin) : NULL;
+        if (parts[k].writer != s->keeper) weft_seams_note(&self->seams, &parts[k], s->keeper, part);
+        else if (mine) put(self, parts[k].begin, part, parts[k].end - parts[k].begin);
+    }
+    self->turns[self->n_turns++] = next;
+    self->cells += cells;
+    if (mine && self->roots != NULL) hash_cells(self, bytes, n * self->width);
+}
+
+static bool full(const writing *self) {
+    return self->cells >= CELLS || self->n_turns == PIECES || self->seams.noted > WEFT_SEAMS - WEFT_STRETCH_PARTS;
+}
+
+static void do_all(writing *self) {
+    for (int32_t i = 1; i < self->stretches.n; i++) {
+        const weft_stretch *s = &self->stretches.items[i];
+        for (int64_t first = 0; first < s->n; first += WEFT_REGION_PIECE) {
+            do_piece(self, i, s->first + first, s->n - first < WEFT_REGION_PIECE ? s->n - first : WEFT_REGION_PIECE);
+            if (full(self) && exchange(self) != WEFT_OK) return;
+        }
+    }
+    if (exchange(self) == WEFT_OK && self->roots != NULL && weft_peers_first(self->peers)) finish_root(self);
+}
+
+/* ---- the file ---- */
+
+static weft_status take_memory(writing *self) {
+    const size_t world = (size_t)self->peers->world, digests = (size_t)(CELLS + MORE) * WEFT_HASH_BYTES;
+    self->staging = malloc(WEFT_REGION_PIECE * sizeof(float));
+    self->narrow = malloc(WEFT_REGION_PIECE * sizeof(uint16_t));
+    self->turns = calloc(PIECES, sizeof *self->turns);
+    self->in = calloc(world, sizeof *self->in);
+    self->out = calloc(world, sizeof *self->out);
+    self->digests = self->roots == NULL ? NULL : malloc(digests);
+    if (self->roots != NULL && world > 1 && weft_peers_first(self->peers)) self->arrived = malloc(digests);
+    if (self->staging == NULL || self->narrow == NULL || self->turns == NULL || self->in == NULL || self->out == NULL ||
+        (self->roots != NULL && self->digests == NULL) ||
+        (self->roots != NULL && world > 1 && weft_peers_first(self->peers) && self->arrived == NULL))
+        return weft_error_set(&self->err, WEFT_E_MEMORY, "%s: no memory left to write the weights", self->file->path);
+    return world == 1 ? WEFT_OK : weft_seams_open(&self->seams, self->peers, &self->err);
+}
+
+/* Rank 0 makes the file before the others look for it. */
+static weft_status open_file(writing *self) {
+    const weft_region_file *file = self->file;
+    const weft_peers *peers = file->region->peers;
+    weft_status status = take_memory(self);
+    if (status == WEFT_OK && weft_peers_first(peers))
+        status = weft_tensor_writer_create(&self->writer, file->path, file->specs, file->n, &self->err);
+    status = weft_peers_agree(peers, status, &self->err);
+    if (status != WEFT_OK) return status;
+    if (!weft_peers_first(peers))
+        status = weft_tensor_writer_join(&self->writer, file->path, file->specs, file->n, &self->err);
+    if (status == WEFT_OK)
+        status = weft_stretches_make(&self->stretches, file->region, self->writer, file->parameters, file->n,
+                                     self->width, &self->err);
+    return weft_peers_agree(peers, status, &self->err);
+}
+
+static void release(writing *self) {
+    weft_hash_free(&self->cell);
+    weft_hash_free(&self->root);
+    free(self->stretches.items);
+    weft_seams_close(&self->seams);
+    free(self->arrived);
+    free(self->digests);
+    free(self->out);
+    free(self->in);
+    free(self->turns);
+    free(self->narrow);
+    free(self->staging);
+}
+
+weft_status weft_region_write(const weft_region_file *file, const weft_roots *roots, weft_error *err) {
+    static const weft_peers one = {.world = 1};
+    const weft_peers *peers = file->region->peers;
+    writing self = {.file = file,
+                    .peers = peers == NULL ? &one : peers,
+                    .roots = roots,
+                    .width = weft_dtype_bytes(file->specs[0].dtype),
+                    .grid = file->region->layout->grid,
+                    .tensor = -1,
+                    .err = WEFT_ERROR_INIT};
+    self.status = open_file(&self);
+    if (self.status != WEFT_OK) {
+        weft_tensor_writer_cancel(self.writer);
+        goto done;
+    }
+    do_all(&self);
+    if (good(&self)) self.status = weft_tensor_writer_finish(self.writer, &self.err);
+    else weft_tensor_writer_cancel(self.writer);
+    if (!self.cut_off) self.status = weft_peers_agree(peers, self.status, &self.err);
+done:
+    if (self.status != WEFT_OK && err != NULL) *err = self.err;
+    release(&self);
+    return self.status;
+}

@@ -1,0 +1,68 @@
+/* stretch.c: see stretch.h. */
+#include "model/stretch.h"
+
+#include <stdlib.h>
+
+static weft_status add(weft_stretches *self, int32_t *capacity, const weft_stretch *next, weft_error *err) {
+    if (self->n == *capacity) {
+        const int32_t more = *capacity * 2 + 64;
+        weft_stretch *items = realloc(self->items, (size_t)more * sizeof *items);
+        if (items == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for who writes what of a file");
+        self->items = items;
+        *capacity = more;
+    }
+    self->items[self->n++] = *next;
+    return WEFT_OK;
+}
+
+weft_status weft_stretches_make(weft_stretches *out, const weft_region *region, const weft_tensor_writer *writer,
+                                const int32_t *parameters, int32_t n, int64_t width, weft_error *err) {
+    const weft_stretch header = {.tensor = -1, .end = weft_tensor_writer_offset(writer, 0)};
+    int32_t capacity = 0;
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    status = add(out, &capacity, &header, err);
+    for (int32_t t = 0; t < n && status == WEFT_OK; t++) {
+        const int64_t numel = region->declared->parameters[parameters[t]].numel;
+        const int64_t at = weft_tensor_writer_offset(writer, t);
+        for (int64_t first = 0, end = 0; first < numel && status == WEFT_OK; first = end) {
+            const int32_t keeper = weft_region_written_by(region, parameters[t], first, &end);
+            const weft_stretch next = {t, keeper, first, end - first, at + first * width, at + end * width};
+            status = add(out, &capacity, &next, err);
+        }
+    }
+    return status;
+}
+
+/* The lowest rank that has bytes of a page, of which stretch i has some. */
+static int32_t page_writer(const weft_stretches *self, int32_t i, int64_t page) {
+    int32_t lowest = self->items[i].keeper;
+    for (int32_t k = i - 1; k >= 0 && self->items[k].end > page * WEFT_PAGE; k--)
+        if (self->items[k].keeper < lowest) lowest = self->items[k].keeper;
+    for (int32_t k = i + 1; k < self->n && self->items[k].begin < (page + 1) * WEFT_PAGE; k++)
+        if (self->items[k].keeper < lowest) lowest = self->items[k].keeper;
+    return lowest;
+}
+
+static int64_t within(int64_t x, int64_t low, int64_t high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+int weft_stretch_split(weft_part out[WEFT_STRETCH_PARTS], const weft_stretches *self, int32_t i, int64_t begin,
+                       int64_t end) {
+    const weft_stretch *s = &self->items[i];
+    const int64_t up = (s->begin + WEFT_PAGE - 1) / WEFT_PAGE * WEFT_PAGE;
+    const int64_t down = i + 1 == self->n ? s->end : s->end / WEFT_PAGE * WEFT_PAGE;
+    /* What lies on the page where the stretch begins, on whole pages, and on the page where it ends. */
+    const int64_t solid = within(up, s->begin, s->end), tail = within(down, solid, s->end);
+    const int64_t cuts[WEFT_STRETCH_PARTS + 1] = {s->begin, solid, tail, s->end};
+    int n = 0;
+    for (int k = 0; k < WEFT_STRETCH_PARTS; k++) {
+        const weft_part part = {within(cuts[k], begin, end), within(cuts[k + 1], begin, end), s->keeper};
+        if (part.begin == part.end) continue;
+        out[n] = part;
+        if (k != 1) out[n].writer = page_writer(self, i, part.begin / WEFT_PAGE);
+        n++;
+    }
+    return n;
+}
