@@ -150,6 +150,23 @@ static weft_status load_file(weft_config *self, const char *path, weft_error *er
     return status;
 }
 
+static void free_item(weft_item *item) {
+    free(item->section);
+    free(item->key);
+    free(item->value);
+    free(item->source);
+}
+
+/* The section stays named. */
+static void forget(weft_config *self, const char *section) {
+    size_t kept = 0;
+    for (size_t i = 0; i < self->n_items; i++) {
+        if (strcmp(self->items[i].section, section) == 0) free_item(&self->items[i]);
+        else self->items[kept++] = self->items[i];
+    }
+    self->n_items = kept;
+}
+
 /* text: "section.key=value" */
 static weft_status add_override(weft_config *self, const char *text, weft_error *err) {
     const char *equals = strchr(text, '=');
@@ -185,7 +202,10 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
         status = weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found: %s", strerror(errno));
     }
     if (status == WEFT_OK && path != NULL) status = load_file(self, path, err);
-    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++) status = add_override(self, overrides[i], err);
+    for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++) {
+        if (overrides[i][0] == '!' && strchr(overrides[i], '=') == NULL) forget(self, overrides[i] + 1);
+        else status = add_override(self, overrides[i], err);
+    }
     if (status == WEFT_OK) *out = self;
     else weft_config_free(self);
     return status;
@@ -193,12 +213,7 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
 
 void weft_config_free(weft_config *self) {
     if (self == NULL) return;
-    for (size_t i = 0; i < self->n_items; i++) {
-        free(self->items[i].section);
-        free(self->items[i].key);
-        free(self->items[i].value);
-        free(self->items[i].source);
-    }
+    for (size_t i = 0; i < self->n_items; i++) free_item(&self->items[i]);
     for (size_t i = 0; i < self->n_mentions; i++) {
         free(self->mentions[i].section);
         free(self->mentions[i].source);

@@ -149,6 +149,10 @@ typedef struct weft_coverage {
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err);
 
+/* A number that two sets of programs share if they do the same: the events of all ranks, what each unit holds and where
+ * it lies; what units are called does not count. 64 bits: another set has the same one by an accident of 2^-64. */
+uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job);
+
 /* Gives a rank's program of a proved set slots from liveness, and offsets. May be called again. */
 weft_status weft_program_place(weft_program *program, const weft_job_spec *job, weft_error *err);
 

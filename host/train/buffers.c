@@ -240,7 +240,7 @@ static void note_regions(weft_engine *engine) {
 /* The groups of all cuts, in the order of the units. [collective] */
 static weft_status take_groups(weft_engine *engine, weft_error *err) {
     const weft_job *job = engine->train.job != NULL ? engine->train.job : engine->evaluate.job;
-    weft_status status = WEFT_OK;
+    weft_status status = weft_ranks_meet(&engine->ranks, err);
     for (int32_t u = 0; job != NULL && u < job->spec.view.n_units && status == WEFT_OK; u++) {
         const weft_cut cut = weft_cut_of(&job->spec, u);
         status = weft_ranks_group(&engine->ranks, &cut, err);

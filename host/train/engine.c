@@ -12,22 +12,6 @@
 
 #include <stdlib.h>
 
-static weft_status open_device(weft_engine *engine, weft_error *err) {
-    const weft_part *part = &engine->run->parts[WEFT_PART_DEVICE];
-    weft_plugin_call call;
-    weft_status status = WEFT_OK;
-    engine->kernels = weft_loaded_table(part->loaded, device);
-    weft_plugin_call_begin(&call, part->loaded, "create");
-    status = engine->kernels->create(&engine->device, engine->run->host, part->config, 0, err);
-    status = weft_run_located(engine->run, WEFT_PART_DEVICE, weft_plugin_call_end(&call, status, err), err);
-    if (status != WEFT_OK) return status;
-    engine->device_info.struct_size = (uint32_t)sizeof engine->device_info;
-    WEFT_PLUGIN_TELL(engine->kernels, info, engine->device, &engine->device_info);
-    engine->account.kernels = engine->kernels;
-    engine->account.device = engine->device;
-    return WEFT_OK;
-}
-
 static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
     const weft_part *part = &engine->run->parts[WEFT_PART_OPTIMIZER];
     weft_plugin_call call;
@@ -82,22 +66,39 @@ static weft_status open_model(weft_engine *engine, weft_error *err) {
     return weft_run_located(run, WEFT_PART_POLICY, status, err);
 }
 
-weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error *err) {
+static void take_seat(weft_engine *engine, const weft_seat *seat) {
+    engine->kernels = seat->platform->kernels;
+    engine->device = seat->platform->device;
+    engine->device_info = seat->platform->device_info;
+    engine->account.kernels = engine->kernels;
+    engine->account.device = engine->device;
+    weft_ranks_take(&engine->ranks, seat);
+}
+
+weft_status weft_engine_open_at(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err) {
+    weft_seat whole = {0};
     weft_status status = WEFT_OK;
     weft_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the engine");
     engine->run = run;
     engine->dtype = run->settings.train.precision == WEFT_PRECISION_BF16 ? WEFT_BF16 : WEFT_F32;
     status = open_model(engine, err);
-    if (status == WEFT_OK) status = weft_ranks_open(&engine->ranks, run, err);
-    if (status == WEFT_OK) status = open_device(engine, err);
-    if (status == WEFT_OK) status = weft_ranks_attach(&engine->ranks, engine->device, engine->kernels, err);
+    if (status == WEFT_OK && seat == NULL) {
+        status = weft_platform_open(&engine->own_platform, run, err);
+        if (status == WEFT_OK) whole = weft_platform_seat(engine->own_platform);
+        seat = &whole;
+    }
+    if (status == WEFT_OK) take_seat(engine, seat);
     if (status == WEFT_OK)
         status = weft_post_open(&engine->post, &engine->peers, &engine->ranks, engine->kernels, engine->device, err);
     if (status == WEFT_OK) status = open_optimizer(engine, err);
     if (status == WEFT_OK) *out = engine;
     else weft_engine_close(engine);
     return status;
+}
+
+weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error *err) {
+    return weft_engine_open_at(out, run, NULL, err);
 }
 
 /* The strategy's part of the job that only the host knows. */
@@ -199,6 +200,7 @@ static weft_status compile_programs(weft_engine *engine, weft_stage *stage, weft
         status = weft_program_compile(&all[rank], run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
                                       run->parts[WEFT_PART_STRATEGY].config, spec, rank, err);
     if (status == WEFT_OK) status = weft_programs_check(&stage->coverage, (const weft_program *const *)all, spec, err);
+    if (status == WEFT_OK) stage->identity = weft_programs_identity((const weft_program *const *)all, spec);
     stage->program = all[engine->ranks.rank];
     if (status == WEFT_OK && spec->view.mode == WEFT_MODE_TRAIN)
         status = weft_sums_plan(engine, stage, (const weft_program *const *)all, err);
@@ -270,8 +272,7 @@ void weft_engine_close(weft_engine *engine) {
     close_stage(&engine->generate);
     if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
     weft_post_close(&engine->post, &engine->peers);
-    weft_ranks_close(&engine->ranks, engine->failed);
-    if (engine->device != NULL) WEFT_PLUGIN_TELL(engine->kernels, destroy, engine->device);
+    weft_platform_close(engine->own_platform, engine->failed);
     for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {
         weft_hold_destroy(engine->holds[what]);
         free(engine->apart[what]);

@@ -73,6 +73,7 @@ typedef struct weft_stage {
     weft_program *program; /* this rank's */
     weft_price price;
     weft_coverage coverage;
+    uint64_t identity; /* of all ranks' programs together */
     weft_terms *terms;       /* of training */
     weft_unit_sum *sums;     /* [n_units], of training */
     weft_loss_place *losses; /* [program->leaves] */
@@ -107,6 +108,7 @@ typedef struct weft_engine {
     weft_stage train, evaluate, generate; /* program NULL: not asked for */
     weft_engine_bytes bytes;              /* the plan */
 
+    weft_platform *own_platform; /* NULL: the seat is in somebody else's */
     weft_ranks ranks;
     weft_peers peers; /* the same ranks, for files and failures */
     weft_post post;
@@ -137,6 +139,8 @@ typedef struct weft_engine {
 
 /* Model, layout and device; graphs and programs by `spec` later. Enough for weft_model_info and names. */
 weft_status weft_engine_open(weft_engine **out, const weft_run *run, weft_error *err);
+/* The same in a seat of a platform, which must outlive the engine; NULL: in a platform of its own. */
+weft_status weft_engine_open_at(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err);
 /* Graphs, programs (checked, placed, priced) and the plan of bytes. */
 weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spec, weft_error *err);
 /* Takes the planned memory and fills the fixed part of it. */

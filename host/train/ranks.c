@@ -1,55 +1,31 @@
 /* host/train/ranks.c: see ranks.h. */
 #include "train/ranks.h"
 
-#include "launch/world.h"
-#include "plugin/call.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
-static weft_status group_create(weft_ranks *self, weft_comm_group **out, const int32_t *ranks, int32_t n,
-                                weft_error *err) {
+void weft_ranks_take(weft_ranks *self, const weft_seat *seat) {
+    self->platform = seat->platform;
+    self->plugin = seat->platform->comm_plugin;
+    self->comm = seat->platform->comm;
+    self->info = seat->platform->comm_info;
+    self->info.nodes = weft_platform_nodes(seat->platform, seat->base, seat->world);
+    self->base = seat->base;
+    self->rank = seat->rank;
+    self->world = seat->world;
+}
+
+weft_status weft_ranks_meet(weft_ranks *self, weft_error *err) {
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->plugin, group, err, self->comm, out, ranks, n);
+    int32_t *ranks = NULL;
+    if (self->world == 1 || self->world == weft_platform_size(self->platform)) return WEFT_OK;
+    ranks = malloc((size_t)self->world * sizeof *ranks);
+    if (ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the group of %d ranks", self->world);
+    for (int32_t rank = 0; rank < self->world; rank++) ranks[rank] = self->base + rank;
+    status = weft_platform_group_of(self->platform, &self->everyone, ranks, self->world, err);
+    free(ranks);
     return status;
-}
-
-static weft_status create(weft_ranks *self, const weft_run *run, weft_error *err) {
-    const weft_part *part = &run->parts[WEFT_PART_COMM];
-    const weft_comm_job job = {(uint32_t)sizeof job, 0, weft_world_get()->size, 0};
-    weft_plugin_call call;
-    weft_status status = WEFT_OK;
-    self->plugin = weft_loaded_table(part->loaded, comm);
-    weft_plugin_call_begin(&call, part->loaded, "create");
-    status = self->plugin->create(&self->comm, run->host, part->config, &job, err);
-    return weft_run_located(run, WEFT_PART_COMM, weft_plugin_call_end(&call, status, err), err);
-}
-
-weft_status weft_ranks_open(weft_ranks *self, const weft_run *run, weft_error *err) {
-    const weft_world *world = weft_world_get();
-    weft_status status = WEFT_OK;
-    self->world = world->size;
-    self->info.nodes = 1;
-    if (world->is_planned || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
-    status = create(self, run, err);
-    if (status != WEFT_OK) return status;
-    self->info.struct_size = (uint32_t)sizeof self->info;
-    WEFT_PLUGIN_TELL(self->plugin, info, self->comm, &self->info);
-    self->rank = self->info.rank;
-    self->world = self->info.size;
-    return weft_world_confirm(&self->info, err);
-}
-
-weft_status weft_ranks_attach(weft_ranks *self, weft_device *device, const weft_device_plugin *kernels,
-                              weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (self->comm != NULL) WEFT_PLUGIN_CALL(status, self->plugin, attach, err, self->comm, device, kernels);
-    return status;
-}
-
-void weft_ranks_close(weft_ranks *self, bool failed) {
-    if (self->comm != NULL && !failed) WEFT_PLUGIN_TELL(self->plugin, destroy, self->comm);
-    self->comm = NULL;
 }
 
 /* Ranks of a scope's group of this rank, by their places. */
@@ -75,7 +51,7 @@ weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *
     self->cuts[self->n_cuts].group = cut->group;
     for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS && status == WEFT_OK; scope++) {
         const int32_t n = members(self, ranks, cut, scope);
-        status = group_create(self, &self->cuts[self->n_cuts].by_scope[scope], ranks, n, err);
+        status = weft_platform_group_of(self->platform, &self->cuts[self->n_cuts].by_scope[scope], ranks, n, err);
     }
     if (status == WEFT_OK) self->n_cuts++;
     free(ranks);

@@ -79,14 +79,35 @@ static weft_engine_spec engine_spec(const weft_session *session, weft_session_ki
     weft_engine_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
     spec.rows = (int32_t)keys->micro_batch;
     spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
-    spec.evaluate_rows = kind == WEFT_SESSION_EVALUATE || session->validation_info.rows > 0 ? spec.rows : 0;
+    if (kind == WEFT_SESSION_EVALUATE || (kind != WEFT_SESSION_STEPS && session->validation_info.rows > 0))
+        spec.evaluate_rows = spec.rows;
     spec.n_lengths = session->data_info.n_lengths;
     memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);
     return spec;
 }
 
-weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
-                              weft_session_kind kind, weft_error *err) {
+static weft_status open_text(weft_session *session, const weft_session *lender, weft_error *err) {
+    if (lender == NULL) return weft_text_open(&session->text, session->run, err);
+    session->borrows = true;
+    session->text = lender->text;
+    session->data_plugin = lender->data_plugin;
+    session->data = lender->data;
+    session->data_info = lender->data_info;
+    session->train_info = lender->train_info;
+    session->validation_info = lender->validation_info;
+    session->all_info = lender->all_info;
+    return WEFT_OK;
+}
+
+static weft_status judge_settings(const weft_session *session, weft_session_kind kind, weft_error *err) {
+    const weft_settings *settings = &session->run->settings;
+    if (kind == WEFT_SESSION_TRAIN) return weft_settings_for_training(settings, session->run->config, err);
+    return kind == WEFT_SESSION_EVALUATE ? WEFT_OK : weft_settings_for_steps(settings, session->run->config, err);
+}
+
+weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides,
+                                 size_t n_overrides, weft_session_kind kind, const weft_session_place *place,
+                                 weft_error *err) {
     const bool training = kind != WEFT_SESSION_EVALUATE;
     const uint32_t needs = training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER);
     weft_engine_spec spec = {0};
@@ -94,14 +115,12 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
     weft_session *session = calloc(1, sizeof *session);
     if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
     status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
-    if (status == WEFT_OK && kind == WEFT_SESSION_TRAIN)
-        status = weft_settings_for_training(&session->run->settings, session->run->config, err);
-    if (status == WEFT_OK && kind == WEFT_SESSION_PROFILE)
-        status = weft_settings_for_steps(&session->run->settings, session->run->config, err);
-    if (status == WEFT_OK) status = weft_text_open(&session->text, session->run, err);
-    if (status == WEFT_OK) status = weft_engine_open(&session->engine, session->run, err);
+    if (status == WEFT_OK) status = judge_settings(session, kind, err);
+    if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->lender, err);
+    if (status == WEFT_OK)
+        status = weft_engine_open_at(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
     if (status == WEFT_OK) status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
-    if (status == WEFT_OK) status = open_data(session, err);
+    if (status == WEFT_OK && !session->borrows) status = open_data(session, err);
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {
         spec = engine_spec(session, kind);
@@ -110,6 +129,11 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
     if (status == WEFT_OK) *out = session;
     else weft_session_close(session);
     return status;
+}
+
+weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                              weft_session_kind kind, weft_error *err) {
+    return weft_session_open_at(out, path, overrides, n_overrides, kind, NULL, err);
 }
 
 /* What the user can do where the device has too little memory. */
@@ -137,8 +161,9 @@ void weft_session_close(weft_session *session) {
     if (session == NULL) return;
     weft_stepper_destroy(session->stepper);
     weft_engine_close(session->engine);
-    if (session->data != NULL) WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
-    weft_text_close(&session->text);
+    if (session->data != NULL && !session->borrows)
+        WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
+    if (!session->borrows) weft_text_close(&session->text);
     weft_run_close(session->run);
     free(session);
 }

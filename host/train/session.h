@@ -9,11 +9,21 @@
 typedef enum weft_session_kind {
     WEFT_SESSION_TRAIN = 0, /* training, and evaluation where there is validation */
     WEFT_SESSION_EVALUATE = 1,
-    WEFT_SESSION_PROFILE = 2 /* as TRAIN, but nothing will be written: [run] out may be missing; plan and profile */
+    WEFT_SESSION_PROFILE = 2, /* as TRAIN, but nothing will be written: [run] out may be missing; plan and profile */
+    WEFT_SESSION_STEPS = 3    /* as PROFILE, and nothing is evaluated: prove */
 } weft_session_kind;
 
-typedef struct weft_session {
+typedef struct weft_session weft_session;
+
+/* A session among others of one process. */
+typedef struct weft_session_place {
+    weft_seat seat;
+    const weft_session *lender; /* whose text and data it uses, for they are the same; NULL: its own */
+} weft_session_place;
+
+struct weft_session {
     weft_run *run;
+    bool borrows; /* text and data are the lender's */
     weft_text text;
     weft_engine *engine;
     const weft_data_plugin *data_plugin;
@@ -26,11 +36,15 @@ typedef struct weft_session {
     weft_schedule schedule;
     double base_lr; /* the optimizer's `lr`; 1 where it has none */
     double clip;    /* 0: none */
-} weft_session;
+};
 
 /* Everything up to a checked, placed and priced program; takes no device memory. */
 weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                               weft_session_kind kind, weft_error *err);
+/* The same at a place that outlives the session. */
+weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides,
+                                 size_t n_overrides, weft_session_kind kind, const weft_session_place *place,
+                                 weft_error *err);
 /* Takes the memory; the caller then loads weights or a checkpoint. */
 weft_status weft_session_start(weft_session *session, weft_error *err);
 void weft_session_close(weft_session *session); /* NULL is fine */
