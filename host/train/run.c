@@ -122,6 +122,14 @@ bool weft_part_i64(const weft_part *part, const char *key, int64_t *out) {
     return at != NULL;
 }
 
+bool weft_part_bool(const weft_part *part, const char *key, bool *out) {
+    const void *at = part_key(part, key, WEFT_KEY_BOOL);
+    int64_t value = 0;
+    if (at != NULL) memcpy(&value, at, sizeof value);
+    if (at != NULL) *out = value != 0;
+    return at != NULL;
+}
+
 bool weft_part_path(const weft_part *part, uint64_t i, const char **out) {
     const weft_plugin *plugin = part->loaded != NULL ? part->loaded->plugin : NULL;
     for (uint64_t k = 0; plugin != NULL && k < plugin->n_keys; k++) {

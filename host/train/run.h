@@ -62,6 +62,7 @@ weft_status weft_run_located(const weft_run *run, int32_t part, weft_status stat
 /* A number key of a plugin by name, as resolved: true if the plugin declares it with this type. */
 bool weft_part_f64(const weft_part *part, const char *key, double *out);
 bool weft_part_i64(const weft_part *part, const char *key, int64_t *out);
+bool weft_part_bool(const weft_part *part, const char *key, bool *out);
 /* The chosen name of an ENUM key, in a buffer of the function's own; NULL: no such key. [main] */
 const char *weft_part_choice(const weft_part *part, const char *key);
 

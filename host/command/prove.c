@@ -1,0 +1,56 @@
+/* host/command/prove.c: `weft prove`: the same run under many strategies, compared to the bit. */
+#include "command/cli.h"
+
+#include "plugin/services.h"
+#include "report/proof.h"
+
+static const weft_flag flags[] = {
+    {"grid", "small|full", false, "small: all pairs of settings, in a few dozen cells (the default); full: all cells."},
+    {"steps", "N", false, "Optimizer steps of each cell; those of the configuration, at most 50, by default."},
+    {"json", NULL, false, "Print an object instead of a table."},
+    {NULL, NULL, false, NULL},
+};
+
+static weft_status report(const weft_proof *proof, bool json, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (weft_platform_rank(proof->platform) != 0) return WEFT_OK; /* rank 0 says it for all */
+    if (json) status = weft_proof_print_json(proof, stdout, err);
+    else weft_proof_print(proof, stdout);
+    return status == WEFT_OK ? weft_proof_judge(proof, err) : status;
+}
+
+static weft_exit run_prove(const weft_args *args, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    const char *grid = weft_args_value(args, "grid");
+    const bool json = weft_args_has(args, "json");
+    weft_prove_options options = {.full = grid != NULL && strcmp(grid, "full") == 0, .progress = true};
+    weft_proof proof;
+    weft_status status = WEFT_OK;
+    if (grid != NULL && !options.full && strcmp(grid, "small") != 0) {
+        (void)weft_error_set(err, WEFT_E_USER, "--grid %.40s: only --grid small and --grid full exist", grid);
+        return WEFT_EXIT_USAGE;
+    }
+    if (!weft_args_i64(args, &options.steps, "steps", "[1,10000]", 0, err)) return WEFT_EXIT_USAGE;
+    weft_services_log_level(WEFT_LOG_WARN);
+    status = weft_prove(&proof, weft_args_config(args), overrides, n, &options, err);
+    if (status != WEFT_OK) {
+        weft_proof_close(&proof, true);
+        return weft_exit_from(status);
+    }
+    status = report(&proof, json, err);
+    weft_proof_close(&proof, false);
+    return weft_exit_from(status);
+}
+
+const weft_command weft_command_prove = {
+    .name = "prove",
+    .summary = "Show that strategies, policies and splits give the same bits.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = flags,
+    .more = "Trains the run for a few steps under each strategy that there is, with several policies, prefetch depths,\n"
+            "numbers of ranks and with activation checkpointing, and keeps nothing: [run] out is not touched. Batch,\n"
+            "micro-batch and `reduce` stay. Exit status 1: what numbers.md says to be the same is not.",
+    .run = run_prove,
+};

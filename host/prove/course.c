@@ -1,0 +1,113 @@
+/* host/prove/course.c: see course.h. */
+#include "prove/course.h"
+
+#include "checkpoint/checkpoint.h"
+#include "prove/marks.h"
+#include "report/clock.h"
+
+#include <stdlib.h>
+
+weft_status weft_course_create(weft_course *out, const weft_session *session, int64_t steps, weft_error *err) {
+    out->n_marks = weft_marks_count(session->engine);
+    out->marks = calloc((size_t)(steps + 1) * (size_t)out->n_marks, sizeof *out->marks);
+    out->losses = calloc((size_t)steps, sizeof *out->losses);
+    if (out->marks != NULL && out->losses != NULL) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the marks of %d parameters over %lld steps",
+                          (int)out->n_marks, (long long)steps);
+}
+
+void weft_course_free(weft_course *self) {
+    free(self->marks);
+    free(self->losses);
+    memset(self, 0, sizeof *self);
+}
+
+weft_status weft_course_open(weft_session **out, const weft_course_spec *spec, const weft_cell *cell,
+                             const weft_seat *seat, weft_error *err) {
+    const weft_session_place place = {*seat, spec->lender};
+    const char **all = malloc((spec->n_overrides + WEFT_CELL_OVERRIDES) * sizeof *all);
+    size_t n = 0;
+    weft_status status = WEFT_OK;
+    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the settings of a cell");
+    for (size_t i = 0; i < spec->n_overrides; i++) all[n++] = spec->overrides[i];
+    for (int32_t i = 0; i < cell->keys.n; i++) all[n++] = cell->keys.text[i];
+    status = weft_session_open_at(out, spec->path, all, n, WEFT_SESSION_STEPS, &place, err);
+    free((void *)all);
+    return status;
+}
+
+typedef struct runner {
+    weft_session *session;
+    weft_course *course;
+    bool keep;
+    uint64_t *now; /* [n_marks] */
+    double *losses;
+    weft_course_end *out;
+} runner;
+
+static void differs(runner *self, int64_t step, int32_t mark, int32_t copy) {
+    if (self->out->step >= 0) return;
+    self->out->step = (int32_t)step;
+    self->out->mark = mark;
+    self->out->copy = copy;
+}
+
+/* What is so after a step. A copy that its peers do not have is a difference whatever the reference says. */
+static weft_status compare(runner *self, int64_t step, weft_error *err) {
+    const size_t n = (size_t)self->course->n_marks;
+    uint64_t *then = self->course->marks + (size_t)step * n;
+    weft_marks_odd odd;
+    size_t i = 0;
+    const weft_status status = weft_marks_take(self->now, &odd, self->session->engine, err);
+    if (status != WEFT_OK) return status;
+    if (self->keep) memcpy(then, self->now, n * sizeof *then);
+    while (i < n && then[i] == self->now[i]) i++;
+    if (i < n) differs(self, step, (int32_t)i, -1);
+    if (odd.rank >= 0) differs(self, step, odd.mark, odd.rank);
+    if (step > 0 && self->keep) self->course->losses[step - 1] = self->losses[step - 1];
+    if (step > 0 && memcmp(&self->course->losses[step - 1], &self->losses[step - 1], sizeof(double)) != 0)
+        differs(self, step, -1, -1);
+    return WEFT_OK;
+}
+
+static weft_status one_step(runner *self, int64_t step, weft_error *err) {
+    weft_session *session = self->session;
+    weft_step_result result = {0};
+    const weft_status status = weft_stepper_train(session->stepper, &result, (uint64_t)step,
+                                                  weft_session_lr(session, step), session->clip, err);
+    if (status != WEFT_OK) return status;
+    self->losses[step - 1] = result.n_targets > 0 ? result.loss_sum / (double)result.n_targets : 0.0;
+    return compare(self, step, err);
+}
+
+static weft_status train(runner *self, int64_t steps, weft_error *err) {
+    char first[65] = "", last[65] = "";
+    weft_engine *engine = self->session->engine;
+    weft_status status = weft_session_start(self->session, err);
+    if (status == WEFT_OK) status = weft_engine_load(engine, err);
+    if (status == WEFT_OK) status = weft_engine_hash(first, engine, err);
+    if (status == WEFT_OK) status = compare(self, 0, err);
+    for (int64_t step = 1; step <= steps && status == WEFT_OK; step++) status = one_step(self, step, err);
+    if (status == WEFT_OK) status = weft_engine_hash(last, engine, err);
+    self->out->trained = strcmp(first, last) != 0;
+    (void)snprintf(self->out->hash, sizeof self->out->hash, "%s", last);
+    return status;
+}
+
+weft_status weft_course_run(weft_course_end *out, double *losses, weft_course *course, bool keep,
+                            const weft_course_spec *spec, const weft_cell *cell, const weft_seat *seat,
+                            weft_error *err) {
+    const double begin = weft_clock_seconds();
+    runner self = {.course = course, .keep = keep, .losses = losses, .out = out};
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    out->step = out->mark = out->copy = -1;
+    self.now = calloc((size_t)course->n_marks + 1, sizeof *self.now);
+    if (self.now == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d marks", (int)course->n_marks);
+    status = weft_course_open(&self.session, spec, cell, seat, err);
+    if (status == WEFT_OK) status = train(&self, spec->steps, err);
+    out->seconds = weft_clock_seconds() - begin;
+    weft_session_close(self.session);
+    free(self.now);
+    return status;
+}

@@ -1,0 +1,269 @@
+/* host/prove/prove.c: see prove.h. */
+#include "prove/prove.h"
+
+#include "prove/marks.h"
+#include "prove/spec.h"
+#include "report/clock.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- the ranks and what they share ---- */
+
+static weft_status open_platform(weft_proof *self, weft_error *err) {
+    weft_status status =
+        weft_run_open(&self->run, self->spec.path, self->spec.overrides, self->spec.n_overrides, WEFT_NEEDS_ALL, err);
+    return status == WEFT_OK ? weft_platform_open(&self->platform, self->run, 0, err) : status;
+}
+
+/* One rank's seat for a cell that is only compiled, or that every rank runs by itself. */
+static weft_seat seat_of(const weft_proof *self, int32_t base, int32_t world) {
+    const int32_t rank = weft_platform_rank(self->platform);
+    const weft_seat seat = {self->platform, base, rank >= base && rank < base + world ? rank - base : 0, world};
+    return seat;
+}
+
+/* A session whose text and data all cells use; it takes no memory of the device. */
+static weft_status open_lender(weft_proof *self, const weft_prove_options *options, weft_error *err) {
+    weft_cell single = {.ranks = 1};
+    const weft_seat seat = seat_of(self, weft_platform_rank(self->platform), 1);
+    weft_status status = WEFT_OK;
+    weft_grid_say(&single.keys, "!strategy");
+    weft_grid_say(&single.keys, "strategy.plugin=single");
+    status = weft_course_open(&self->lender, &self->spec, &single, &seat, err);
+    if (status != WEFT_OK) return status;
+    self->spec.lender = self->lender;
+    self->spec.steps = options->steps > 0 ? options->steps : WEFT_PROVE_STEPS;
+    if (self->spec.steps > self->lender->steps) self->spec.steps = self->lender->steps;
+    return WEFT_OK;
+}
+
+/* ---- the grid ---- */
+
+/* What is known of a cell once it is compiled. */
+typedef struct compiled {
+    uint64_t identity;
+    int32_t replicas, leaves;
+    weft_coverage coverage;
+} compiled;
+
+static weft_status compile(compiled *out, const weft_proof *self, const weft_cell *cell, weft_error *err) {
+    const weft_seat seat = {self->platform, 0, 0, cell->ranks};
+    weft_session *session = NULL;
+    char text[400];
+    weft_status status = weft_course_open(&session, &self->spec, cell, &seat, err);
+    memset(out, 0, sizeof *out);
+    if (status == WEFT_OK) {
+        const weft_stage *stage = &session->engine->train;
+        out->identity = stage->identity;
+        out->replicas = stage->job->spec.view.replicas;
+        out->leaves = stage->job->spec.view.leaves;
+        out->coverage = stage->coverage;
+    }
+    weft_session_close(session);
+    if (status == WEFT_OK) return WEFT_OK;
+    weft_cell_describe(text, sizeof text, cell);
+    return weft_error_prefix(err, "%s: ", text);
+}
+
+/* The ranks share the work: cell i is compiled by rank i % size. */
+static weft_status compile_all(weft_proof *self, weft_error *err) {
+    const int32_t size = weft_platform_size(self->platform), rank = weft_platform_rank(self->platform);
+    const int32_t rows = (self->grid.n + size - 1) / size;
+    compiled *mine = calloc((size_t)rows + 1, sizeof *mine);
+    compiled *all = calloc((size_t)(rows * size) + 1, sizeof *all);
+    weft_status status = WEFT_OK;
+    if (mine == NULL || all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells");
+    for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
+        status = compile(&mine[i / size], self, &self->grid.cells[i], err);
+    if (status == WEFT_OK)
+        status = weft_platform_share(self->platform, all, mine, rows * (int64_t)sizeof *mine, err);
+    for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) {
+        const compiled *from = &all[i % size * rows + i / size];
+        self->grid.cells[i].identity = from->identity;
+        self->grid.cells[i].replicas = from->replicas;
+        self->grid.cells[i].leaves = from->leaves;
+        self->grid.cells[i].coverage = from->coverage;
+    }
+    free(mine);
+    free(all);
+    return status;
+}
+
+static weft_status make_grid(weft_proof *self, bool full, weft_error *err) {
+    weft_grid_spec *spec = calloc(1, sizeof *spec);
+    weft_status status = WEFT_OK;
+    if (spec == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the grid");
+    weft_prove_spec(spec, self->missing, sizeof self->missing, self->run, self->lender,
+                    weft_platform_size(self->platform));
+    (void)snprintf(self->reduce, sizeof self->reduce, "%s", weft_prove_reduce(self->run));
+    status = weft_grid_create(&self->grid, spec, err);
+    if (status == WEFT_OK) status = compile_all(self, err);
+    if (status == WEFT_OK) self->left_out = weft_grid_drop_twins(&self->grid);
+    if (status == WEFT_OK && !full) status = weft_grid_cover(&self->grid, err);
+    free(spec);
+    return status;
+}
+
+/* ---- the cells ---- */
+
+static weft_status run_cell(weft_proof *self, weft_course_end *end, double *losses, int32_t cell, int32_t base,
+                            weft_error *err) {
+    const weft_seat seat = seat_of(self, base, self->grid.cells[cell].ranks);
+    char text[400];
+    const weft_status status = weft_course_run(end, losses, &self->course, cell == 0, &self->spec,
+                                               &self->grid.cells[cell], &seat, err);
+    end->cell = cell;
+    if (status == WEFT_OK) return WEFT_OK;
+    weft_cell_describe(text, sizeof text, &self->grid.cells[cell]);
+    return weft_error_prefix(err, "%s: ", text);
+}
+
+/* Brings what ranks have ended to all. mine: an end and its losses; the lowest rank of a cell speaks for it. */
+static weft_status share_ends(weft_proof *self, const char *mine, weft_error *err) {
+    const size_t losses = (size_t)self->spec.steps * sizeof(double), bytes = sizeof(weft_course_end) + losses;
+    const int32_t size = weft_platform_size(self->platform);
+    char *all = malloc(bytes * (size_t)size);
+    weft_status status = WEFT_OK;
+    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what cells came to");
+    status = weft_platform_share(self->platform, all, mine, (int64_t)bytes, err);
+    for (int32_t rank = 0; rank < size && status == WEFT_OK; rank++) {
+        weft_course_end end;
+        memcpy(&end, all + bytes * (size_t)rank, sizeof end);
+        if (end.cell < 0) continue;
+        self->ends[end.cell] = end;
+        memcpy(self->losses + (size_t)end.cell * (size_t)self->spec.steps, all + bytes * (size_t)rank + sizeof end,
+               losses);
+    }
+    free(all);
+    return status;
+}
+
+/* Every rank by itself, so that each has what to compare with; and all must come to the same. */
+static weft_status run_reference(weft_proof *self, weft_error *err) {
+    const int32_t size = weft_platform_size(self->platform);
+    char(*hashes)[72] = calloc((size_t)size, sizeof *hashes);
+    weft_status status = WEFT_OK;
+    if (hashes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d hashes", (int)size);
+    status = weft_course_create(&self->course, self->lender, self->spec.steps, err);
+    if (status == WEFT_OK)
+        status = run_cell(self, &self->ends[0], self->losses, 0, weft_platform_rank(self->platform), err);
+    if (status == WEFT_OK)
+        status = weft_platform_share(self->platform, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
+    for (int32_t rank = 1; rank < size && status == WEFT_OK; rank++)
+        if (strcmp(hashes[rank], hashes[0]) != 0)
+            status = weft_error_set(err, WEFT_E_USER,
+                                    "rank %d gets %.12s... from the reference, on one rank and by itself, and rank 0 "
+                                    "%.12s...: the two compute differently (another processor, library or file), so "
+                                    "nothing that they do together can be the same",
+                                    (int)rank, hashes[rank], hashes[0]);
+    free(hashes);
+    return status;
+}
+
+static void show_progress(const weft_proof *self, const weft_prove_options *options, int32_t done, bool last) {
+    if (!options->progress || weft_platform_rank(self->platform) != 0 || isatty(STDERR_FILENO) == 0) return;
+    (void)fprintf(stderr, "\r%d of %d cells%s", (int)done, (int)self->grid.n, last ? "\r\033[K" : "");
+    (void)fflush(stderr);
+}
+
+/* The cell of this rank in a wave, -1: none; and how many there are up to this wave. */
+static int32_t find_cell(const weft_proof *self, const int32_t *wave, const int32_t *base, int32_t now, int32_t *done) {
+    const int32_t rank = weft_platform_rank(self->platform);
+    int32_t mine = -1;
+    for (int32_t i = 1; i < self->grid.n; i++) {
+        if (wave[i] != now) continue;
+        ++*done;
+        if (rank >= base[i] && rank < base[i] + self->grid.cells[i].ranks) mine = i;
+    }
+    return mine;
+}
+
+static weft_status run_waves(weft_proof *self, int32_t *wave, int32_t *base, const weft_prove_options *options,
+                             weft_error *err) {
+    const int32_t waves = weft_grid_schedule(wave, base, &self->grid, weft_platform_size(self->platform));
+    char *mine = malloc(sizeof(weft_course_end) + (size_t)self->spec.steps * sizeof(double));
+    double *losses = calloc((size_t)self->spec.steps, sizeof *losses);
+    weft_status status = WEFT_OK;
+    int32_t done = 1;
+    if (mine == NULL || losses == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a cell");
+    for (int32_t w = 0; w < waves && status == WEFT_OK; w++) {
+        weft_course_end end = {.cell = -1};
+        int32_t cell = -1;
+        show_progress(self, options, done, false);
+        cell = find_cell(self, wave, base, w, &done);
+        if (cell >= 0) status = run_cell(self, &end, losses, cell, base[cell], err);
+        if (cell >= 0 && weft_platform_rank(self->platform) != base[cell]) end.cell = -1;
+        memcpy(mine, &end, sizeof end);
+        memcpy(mine + sizeof end, losses, (size_t)self->spec.steps * sizeof *losses);
+        if (status == WEFT_OK) status = share_ends(self, mine, err);
+    }
+    show_progress(self, options, done, true);
+    free(mine);
+    free(losses);
+    return status;
+}
+
+static weft_status run_cells(weft_proof *self, const weft_prove_options *options, weft_error *err) {
+    const size_t n = (size_t)self->grid.n;
+    int32_t *wave = calloc(2 * n + 1, sizeof *wave);
+    weft_status status = WEFT_OK;
+    self->ends = calloc(n, sizeof *self->ends);
+    self->losses = calloc(n * (size_t)self->spec.steps, sizeof *self->losses);
+    if (wave == NULL || self->ends == NULL || self->losses == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what %zu cells come to", n);
+    show_progress(self, options, 0, false);
+    if (status == WEFT_OK) status = run_reference(self, err);
+    if (status == WEFT_OK) status = run_waves(self, wave, wave + n, options, err);
+    for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) self->count[weft_proof_verdict(self, i)]++;
+    free(wave);
+    return status;
+}
+
+weft_status weft_prove(weft_proof *out, const char *path, const char *const *overrides, size_t n_overrides,
+                       const weft_prove_options *options, weft_error *err) {
+    const double begin = weft_clock_seconds();
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    out->spec.path = path;
+    out->spec.overrides = overrides;
+    out->spec.n_overrides = n_overrides;
+    status = open_platform(out, err);
+    if (status == WEFT_OK) status = open_lender(out, options, err);
+    if (status == WEFT_OK) status = make_grid(out, options->full, err);
+    if (status == WEFT_OK) status = run_cells(out, options, err);
+    out->seconds = weft_clock_seconds() - begin;
+    return status;
+}
+
+void weft_proof_close(weft_proof *self, bool failed) {
+    weft_course_free(&self->course);
+    weft_grid_free(&self->grid);
+    free(self->ends);
+    free(self->losses);
+    weft_session_close(self->lender);
+    weft_platform_close(self->platform, failed);
+    weft_run_close(self->run);
+    memset(self, 0, sizeof *self);
+}
+
+/* ---- what came of it ---- */
+
+weft_verdict weft_proof_verdict(const weft_proof *self, int32_t cell) {
+    const weft_course_end *end = &self->ends[cell];
+    if (end->trained == 0) return WEFT_VERDICT_IDLE;
+    if (!self->grid.cells[cell].coverage.covered) return WEFT_VERDICT_NOT_COVERED;
+    return end->step < 0 && strcmp(end->hash, self->ends[0].hash) == 0 ? WEFT_VERDICT_EQUAL : WEFT_VERDICT_DIFFERENT;
+}
+
+weft_status weft_proof_judge(const weft_proof *self, weft_error *err) {
+    if (self->count[WEFT_VERDICT_IDLE] > 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%d of %d cells end with the hash that they began with: nothing was trained, so nothing "
+                              "is proved; look at [train] steps, trainable and the learning rate",
+                              (int)self->count[WEFT_VERDICT_IDLE], (int)self->grid.n);
+    if (self->count[WEFT_VERDICT_DIFFERENT] > 0)
+        return weft_error_set(err, WEFT_E_USER, "%d of %d cells are covered by the contract and differ",
+                              (int)self->count[WEFT_VERDICT_DIFFERENT], (int)self->grid.n);
+    return WEFT_OK;
+}

@@ -1,0 +1,51 @@
+/* host/prove/prove.h: a run under a grid of strategies, policies and splits, compared to the bit.
+ *
+ * All ranks of one launch go through it together. Every rank trains the reference by itself, the first cell of the grid;
+ * the others run on as many ranks as they need, several at once where they fit, wave by wave. */
+#ifndef WEFT_HOST_PROVE_PROVE_H
+#define WEFT_HOST_PROVE_PROVE_H
+
+#include "prove/course.h"
+
+typedef enum weft_verdict {
+    WEFT_VERDICT_EQUAL = 0,
+    WEFT_VERDICT_NOT_COVERED = 1, /* the contract does not promise the same bits: cells[].coverage.why */
+    WEFT_VERDICT_DIFFERENT = 2,
+    WEFT_VERDICT_IDLE = 3, /* nothing was trained: the last hash is that of the beginning */
+    WEFT_N_VERDICTS = 4
+} weft_verdict;
+
+typedef struct weft_prove_options {
+    bool full;     /* the whole grid, or all pairs of settings */
+    int64_t steps; /* 0: those of the configuration, at most WEFT_PROVE_STEPS */
+    bool progress; /* on a terminal, by rank 0 */
+} weft_prove_options;
+
+enum { WEFT_PROVE_STEPS = 50 };
+
+typedef struct weft_proof {
+    weft_course_spec spec;
+    weft_run *run;
+    weft_platform *platform;
+    weft_session *lender;
+    weft_grid grid;
+    int32_t left_out; /* cells whose programs are those of another */
+    char missing[96]; /* strategies that there are no plugins of: "mp"; "": none */
+    char reduce[16];
+    weft_course course;
+    weft_course_end *ends; /* [grid.n] */
+    double *losses;        /* [grid.n][steps] */
+    int32_t count[WEFT_N_VERDICTS];
+    double seconds;
+} weft_proof;
+
+/* Runs it; the result is the same on all ranks. To be closed also after a failure. [collective] */
+weft_status weft_prove(weft_proof *out, const char *path, const char *const *overrides, size_t n_overrides,
+                       const weft_prove_options *options, weft_error *err);
+void weft_proof_close(weft_proof *self, bool failed);
+
+weft_verdict weft_proof_verdict(const weft_proof *self, int32_t cell);
+/* WEFT_E_USER and a sentence where a covered cell differs or a cell has not trained. */
+weft_status weft_proof_judge(const weft_proof *self, weft_error *err);
+
+#endif
