@@ -12,6 +12,8 @@ struct weft_data {
     const weft_host *host;
     text_config config;
     uint64_t seed;
+    int32_t lengths[WEFT_MAX_LENGTHS]; /* of leaves, ascending; the last is context */
+    int32_t n_lengths;
     text_corpus corpus, validation; /* of path; of validation, where that is a file */
     text_rows rows[N_SPLITS];       /* by weft_split; ALL is empty where TRAIN is the same */
     uint64_t fingerprint;
@@ -49,6 +51,7 @@ static uint64_t fingerprint(const weft_data *data) {
     uint64_t hash = mix(mix(1, data->seed), (uint64_t)data->config.context);
     hash = mix_corpus(hash, &data->corpus);
     hash = mix_corpus(hash, &data->validation);
+    for (int32_t i = 0; i + 1 < data->n_lengths; i++) hash = mix(hash, (uint64_t)data->lengths[i]);
     hash = mix_rows(hash, &data->rows[WEFT_SPLIT_TRAIN]);
     return mix_rows(hash, &data->rows[WEFT_SPLIT_VALIDATION]);
 }
@@ -61,10 +64,34 @@ static double validation_number(const char *text) {
     return end != text && *end == '\0' && text[0] != '/' ? value : -1.0;
 }
 
+/* Returns how many there are, 0: the list cannot be used. */
+static int32_t read_lengths(int32_t lengths[WEFT_MAX_LENGTHS], const text_config *keys) {
+    const char *at = keys->lengths;
+    int32_t n = 0;
+    int64_t before = 0;
+    while (*at != '\0') {
+        char *end = NULL;
+        const long long length = strtoll(at, &end, 10);
+        if (end == at || (*end != ',' && *end != '\0')) return 0;
+        if (n == WEFT_MAX_LENGTHS - 1 || length <= before || length >= keys->context) return 0;
+        lengths[n++] = (int32_t)length;
+        before = length;
+        at = end + (*end == ',');
+    }
+    lengths[n++] = (int32_t)keys->context;
+    return n;
+}
+
 static weft_status text_validate(const void *config, weft_error *err) {
     const text_config *keys = config;
+    int32_t lengths[WEFT_MAX_LENGTHS];
     const double value = validation_number(keys->validation);
     if (keys->path[0] == '\0') return weft_error_set(err, WEFT_E_USER, "path is empty: give a file of text or JSONL");
+    if (read_lengths(lengths, keys) == 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "lengths = %s is not possible: give at most %d whole numbers, each larger than the one "
+                              "before and smaller than context = %lld",
+                              keys->lengths, WEFT_MAX_LENGTHS - 1, (long long)keys->context);
     if (isnan(value) || keys->validation[0] == '/') return WEFT_OK;
     if (value > 0.0 && (value < 1.0 || value == floor(value)) && value < 1e15) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
@@ -179,6 +206,7 @@ static weft_status text_create(weft_data **out, const weft_host *host, const voi
     data->host = host;
     data->config = *(const text_config *)config;
     data->seed = job->seed;
+    data->n_lengths = read_lengths(data->lengths, &data->config);
     if (data->config.context > job->max_context)
         status = weft_error_set(err, WEFT_E_USER,
                                 "[data] context = %lld is longer than the model's %lld places: set at most "
@@ -196,8 +224,8 @@ static weft_status text_create(weft_data **out, const weft_host *host, const voi
 }
 
 static void text_info(const weft_data *data, weft_data_info *out) {
-    out->n_lengths = 1;
-    out->lengths[0] = (int32_t)data->config.context;
+    out->n_lengths = data->n_lengths;
+    memcpy(out->lengths, data->lengths, sizeof data->lengths);
     out->fingerprint = data->fingerprint;
 }
 
@@ -219,18 +247,23 @@ static int64_t stream_row(const weft_data *data, int32_t split, uint64_t row) {
 static weft_status text_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
                               weft_error *err) {
     const text_rows *rows = NULL;
-    int64_t targets = 0;
+    int64_t targets = 0, longest = 0;
+    int32_t l = 0;
     if (request->split < 0 || request->split >= N_SPLITS || request->rows < 1)
         return weft_error_set(err, WEFT_E_HOST, "a leaf of %d rows of split %d was asked for", request->rows,
                               request->split);
     rows = rows_of(data, request->split);
     for (int32_t r = 0; r < request->rows; r++) {
         const int64_t row = stream_row(data, request->split, request->first_row + (uint64_t)r);
+        int64_t places = 0; /* each has a target */
         if (row < 0) continue;
-        for (int64_t p = rows->first[row]; p < rows->first[row + 1]; p++) targets += rows->pieces[p].n;
+        for (int64_t p = rows->first[row]; p < rows->first[row + 1]; p++) places += rows->pieces[p].n;
+        targets += places;
+        if (places > longest) longest = places;
     }
+    while (data->lengths[l] < longest) l++;
     out->rows = request->rows;
-    out->length = (int32_t)data->config.context;
+    out->length = data->lengths[l];
     out->n_targets = targets;
     return WEFT_OK;
 }
