@@ -13,7 +13,7 @@
 static weft_status open_platform(weft_proof *self, weft_error *err) {
     weft_status status =
         weft_run_open(&self->run, self->spec.path, self->spec.overrides, self->spec.n_overrides, WEFT_NEEDS_ALL, err);
-    return status == WEFT_OK ? weft_platform_open(&self->platform, self->run, 0, err) : status;
+    return status == WEFT_OK ? weft_platform_open(&self->platform, self->run, err) : status;
 }
 
 /* One rank's seat for a cell that is only compiled, or that every rank runs by itself. */

@@ -24,21 +24,10 @@ typedef struct weft_ranks {
     int32_t n_cuts;
 } weft_ranks;
 
-<<<<<<< HEAD
-/* The communicator that the run names, if it has loaded one; its world must be the one that the launcher's variables
- * told. In a world that is only planned for, nobody is spoken to: this is rank 0 of as many. [collective] */
-weft_status weft_ranks_open(weft_ranks *self, const weft_run *run, weft_error *err);
-/* The device whose buffers will be exchanged. [collective] */
-weft_status weft_ranks_attach(weft_ranks *self, weft_device *device, const weft_device_plugin *kernels,
-                              weft_error *err);
-/* failed: peers may be gone or waiting, so the world is not ended in good order. */
-void weft_ranks_close(weft_ranks *self, bool failed);
-=======
 /* The ranks of a seat; nothing is exchanged yet. */
 void weft_ranks_take(weft_ranks *self, const weft_seat *seat);
 /* Makes `everyone`. [collective] */
 weft_status weft_ranks_meet(weft_ranks *self, weft_error *err);
->>>>>>> 05bec07 (An engine takes a seat among the ranks of a platform that the process has once; sections of a configuration can be replaced; the programs of a job have an identity)
 
 /* Makes the groups of a cut, unless they are there. [collective] */
 weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err);
