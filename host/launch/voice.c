@@ -16,6 +16,7 @@ typedef struct voice {
 } voice;
 
 static char prefix[16];
+static FILE *plain; /* stdout before it was given a voice; NULL: it has none */
 
 static bool put(int descriptor, const char *text, size_t n) {
     while (n > 0) {
@@ -74,6 +75,11 @@ void weft_voice_set(int32_t rank) {
         (void)freopen("/dev/null", "w", stdout);
         return;
     }
+    plain = stdout;
     stream = open_voice(&out, _IOLBF);
     if (stream != NULL) stdout = stream;
+}
+
+FILE *weft_voice_plain(void) {
+    return plain == NULL ? stdout : plain;
 }

@@ -4,8 +4,12 @@
 #define WEFT_HOST_LAUNCH_VOICE_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 /* From here on, for stdout and stderr of this process. Once. [main] */
 void weft_voice_set(int32_t rank);
+
+/* stdout as it was before, for what rank 0 says for all: a result, which a program may read. */
+FILE *weft_voice_plain(void);
 
 #endif

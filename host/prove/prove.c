@@ -161,10 +161,21 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
     return status;
 }
 
+enum { PLAIN_SECONDS = 10 };
+
 static void show_progress(const weft_proof *self, const weft_prove_options *options, int32_t done, bool last) {
-    if (!options->progress || weft_platform_rank(self->platform) != 0 || isatty(STDERR_FILENO) == 0) return;
-    (void)fprintf(stderr, "\r%d of %d cells%s", (int)done, (int)self->grid.n, last ? "\r\033[K" : "");
-    (void)fflush(stderr);
+    static double shown; /* when */
+    const double now = weft_clock_seconds();
+    if (!options->progress || weft_platform_rank(self->platform) != 0) return;
+    if (isatty(STDERR_FILENO) != 0) {
+        (void)fprintf(stderr, "\r%d of %d cells%s", (int)done, (int)self->grid.n, last ? "\r\033[K" : "");
+        (void)fflush(stderr);
+        return;
+    }
+    if (done == 0) shown = now;
+    if (last || now - shown < PLAIN_SECONDS) return;
+    shown = now;
+    (void)fprintf(stderr, "%d of %d cells\n", (int)done, (int)self->grid.n);
 }
 
 /* The cell of this rank in a wave, -1: none; and how many there are up to this wave. */

@@ -18,7 +18,7 @@ typedef enum weft_verdict {
 typedef struct weft_prove_options {
     bool full;     /* the whole grid, or all pairs of settings */
     int64_t steps; /* 0: those of the configuration, at most WEFT_PROVE_STEPS */
-    bool progress; /* on a terminal, by rank 0 */
+    bool progress; /* by rank 0 on stderr: a line that is renewed on a terminal, elsewhere one now and then */
 } weft_prove_options;
 
 enum { WEFT_PROVE_STEPS = 50 };

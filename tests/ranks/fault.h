@@ -36,7 +36,7 @@ static const weft_plugin_list *fault_list(const weft_plugin *real, const char *i
 
 #define FAULT_NOTE(kind, id)                                                                                           \
     extern WEFT_EXPORT const char weft_plugin_note[];                                                                  \
-    const char weft_plugin_note[] = WEFT_NOTE WEFT_NOTE_PLUGIN(kind, 1, id, "0.1.0");                                  \
+    const char weft_plugin_note[] = WEFT_NOTE WEFT_NOTE_PLUGIN(kind, 1, id, "0.1.0") WEFT_NOTE_MORE;                   \
     extern WEFT_EXPORT weft_plugin_entry_fn weft_plugin_entry;
 
 #endif

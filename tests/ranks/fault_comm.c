@@ -1,6 +1,8 @@
 /* fault_comm.c: an MPI whose exchanges are what two common mistakes make of them. FAULT_RING: the rows of an all-to-all
  * come in the order of a ring that begins at rank 1. FAULT_LOCAL: an all-gather of fp64 in place, which is that of the
  * norm's parts, brings nothing from the other ranks. */
+#define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH(RANKS_LAUNCH) WEFT_NOTE_LAUNCHED(RANKS_LAUNCHED)
+
 #include "fault.h"
 
 #include <stdlib.h>

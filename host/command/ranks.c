@@ -1,0 +1,34 @@
+/* host/command/ranks.c: see ranks.h. */
+#include "command/ranks.h"
+
+#include "launch/start.h"
+#include "plugin/services.h"
+#include "train/names.h"
+
+/* This process starts the ranks; they have said what there is to say. */
+static weft_exit start_ranks(const weft_launch *ranks, weft_error *err) {
+    const int32_t n = ranks->world.size;
+    int ended = 0;
+    if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
+    if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
+    if (ended == WEFT_EXIT_STOPPED) {
+        (void)weft_error_set(err, WEFT_E_STOPPED, "the %d ranks were stopped by a signal: --resume goes on", (int)n);
+        return WEFT_EXIT_STOPPED;
+    }
+    (void)weft_error_set(err, WEFT_E_PEER, "the %d ranks ended with status %d; what they said stands above", (int)n,
+                         ended);
+    return WEFT_EXIT_FAILED;
+}
+
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    weft_launch ranks;
+    weft_launch_want(WEFT_RANKS_TRAINED, asked);
+    if (asked < 2) return true; /* the run finds its world by itself */
+    *status = weft_exit_from(weft_run_ranks(&ranks, weft_args_config(args), overrides, n, err));
+    if (*status != WEFT_EXIT_DONE) return false;
+    if (ranks.must_launch) *status = start_ranks(&ranks, err);
+    return !ranks.must_launch;
+}
