@@ -5,6 +5,7 @@
 #include "reference_device.h"
 #include "suite.h"
 #include "train/generate.h"
+#include "train/platform.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -64,13 +65,14 @@ END_TEST
 
 /* Between opening and preparing: from here on the engine runs on the reference device. */
 static void take_reference(weft_engine *engine) {
+    weft_platform *platform = engine->own_platform;
     weft_error err = WEFT_ERROR_INIT;
-    engine->kernels->destroy(engine->device);
-    engine->device = NULL;
-    engine->kernels = engine->account.kernels = &weft_reference_device;
-    ck_assert_msg(engine->kernels->create(&engine->device, engine->run->host, NULL, 0, &err) == WEFT_OK, "%s",
+    platform->kernels->destroy(platform->device);
+    platform->device = NULL;
+    platform->kernels = engine->kernels = engine->account.kernels = &weft_reference_device;
+    ck_assert_msg(engine->kernels->create(&platform->device, engine->run->host, NULL, 0, &err) == WEFT_OK, "%s",
                   err.text);
-    engine->account.device = engine->device;
+    engine->device = engine->account.device = platform->device;
 }
 
 /* An evaluation and a step: losses, norm, gradients. */
