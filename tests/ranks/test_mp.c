@@ -94,6 +94,7 @@ static int run_rank(int argc, char **argv) {
     TCase *tcase = tcase_create("rank");
     SRunner *runner = NULL;
     int failed = 0;
+    (void)unsetenv("CK_RUN_CASE"); /* it chose among the cases of the process that launched this one */
     weft_launch_want(WEFT_RANKS_TRAINED, 0);
     cell_model = argv[1];
     for (int i = 2; i < argc && n_cell_args < ARGS; i++) cell_args[n_cell_args++] = argv[i];
