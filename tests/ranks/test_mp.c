@@ -342,22 +342,25 @@ START_TEST(advice_helps) {
 }
 END_TEST
 
-int main(int argc, char **argv) {
+static Suite *all_tests(void) {
     Suite *suite = suite_create("mp");
     TCase *cells = tcase_create("cells"), *maps = tcase_create("maps"), *report = tcase_create("report");
-    const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
-    if (argc > 1) return run_rank(argc, argv);
-    if (n < 0) return 1;
     tcase_set_timeout(cells, 120);
     tcase_set_timeout(maps, 60);
     tcase_add_loop_test(cells, cells_are_single, 0, N_ROWS);
     tcase_add_test(cells, rows_differ);
     tcase_add_loop_test(maps, bad_map, 0, sizeof bad_maps / sizeof *bad_maps);
     tcase_add_test(maps, too_many_ranks);
-    suite_add_tcase(suite, cells);
-    suite_add_tcase(suite, maps);
     tcase_add_test(report, ranges_are_named);
     tcase_add_test(report, advice_helps);
+    suite_add_tcase(suite, cells);
+    suite_add_tcase(suite, maps);
     suite_add_tcase(suite, report);
-    return run_suite(suite);
+    return suite;
+}
+
+int main(int argc, char **argv) {
+    const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
+    if (argc > 1) return run_rank(argc, argv);
+    return n < 0 ? 1 : run_suite(all_tests());
 }
