@@ -11,7 +11,18 @@ enum { NONE = -1 };
 enum { EMBED, ATTN0, MLP0, ATTN1, MLP1, HEAD };
 enum { ROOT, LAYER0, LAYER1, NORM_UNIT };
 
-typedef enum kind_of_team { DDP, DDP_LAST, FULL, GRADIENTS, HYBRID, HOPS, PIPE, GPIPE } kind_of_team;
+typedef enum kind_of_team {
+    DDP,
+    DDP_FROZEN,
+    DDP_LAST,
+    DDP_ALONE,
+    FULL,
+    GRADIENTS,
+    HYBRID,
+    HOPS,
+    PIPE,
+    GPIPE
+} kind_of_team;
 
 static void make(team *out, kind_of_team kind) {
     static const struct {
@@ -19,7 +30,9 @@ static void make(team *out, kind_of_team kind) {
         int32_t world, reduce;
     } rows[] = {
         [DDP] = {"ddp", NULL, 3, WEFT_REDUCE_ORDERED},
+        [DDP_FROZEN] = {"ddp", NULL, 2, WEFT_REDUCE_ORDERED},
         [DDP_LAST] = {"ddp", "reduce_at=last", 2, WEFT_REDUCE_TREE},
+        [DDP_ALONE] = {"ddp", "reduce_at=last", 1, WEFT_REDUCE_TREE},
         [FULL] = {"fsdp", "shard=full", 2, WEFT_REDUCE_ORDERED},
         [GRADIENTS] = {"fsdp", "shard=gradients", 2, WEFT_REDUCE_ORDERED},
         [HYBRID] = {"fsdp", "shard=hybrid shard_group=2", 4, WEFT_REDUCE_ORDERED},
@@ -30,6 +43,7 @@ static void make(team *out, kind_of_team kind) {
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
                                   .leaves = 2,
                                   .tied = true,
+                                  .frozen = kind == DDP_FROZEN ? 1u << LAYER0 : 0,
                                   .world = rows[kind].world,
                                   .reduce = rows[kind].reduce,
                                   .prefetch = kind == FULL ? 1 : 0};
@@ -143,6 +157,23 @@ static void sum_gathered_early(team *t) {
     gather.queue = 0;
     insert_event(p, where, gather);
 }
+static void gather_before_norm(weft_program *p, int32_t u) {
+    weft_event gather = weft_event_of(WEFT_EVENT_GATHER);
+    gather.unit = u;
+    gather.what = WEFT_WHAT_SUM;
+    insert_event(p, at(p, plain(WEFT_EVENT_NORM)), gather);
+}
+static void sum_of_a_frozen_unit(team *t) {
+    gather_before_norm(t->programs[1], LAYER0);
+}
+static void sum_of_an_owner(team *t) {
+    gather_before_norm(t->programs[1], LAYER0);
+}
+static void refresh_of_a_frozen_unit(team *t) {
+    weft_event refresh = weft_event_of(WEFT_EVENT_REFRESH);
+    refresh.unit = LAYER0;
+    insert_event(t->programs[0], t->programs[0]->n_events, refresh);
+}
 static void other_scope(team *t) {
     t->programs[1]->events[at(t->programs[1], reduce(NORM_UNIT, 1, 0))].scope = WEFT_SCOPE_RANK;
 }
@@ -160,6 +191,23 @@ static void second_hop_early(team *t) {
     hop.leaf = -1;
     hop.scope = WEFT_SCOPE_ALL;
     insert_event(p, at(p, reduce(LAYER1, 0, WEFT_SCOPE_RANK)) + 1, hop);
+}
+static void second_hop_twice(team *t) {
+    for (int32_t rank = 0; rank < 2; rank++) {
+        weft_program *p = t->programs[rank];
+        const int32_t gather = at(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM));
+        weft_event hop = weft_event_of(WEFT_EVENT_REDUCE);
+        hop.unit = LAYER1;
+        hop.scope = WEFT_SCOPE_ALL;
+        insert_event(p, gather, hop);
+    }
+}
+static void second_hop_after_the_gather(team *t) {
+    weft_program *p = t->programs[0];
+    weft_event gather = p->events[at(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM))];
+    drop_whole(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM));
+    gather.queue = 0;
+    insert_event(p, at(p, reduce(LAYER1, NONE, WEFT_SCOPE_ALL)), gather);
 }
 static void across_without_node(team *t) {
     t->programs[3]->events[at(t->programs[3], reduce(LAYER1, -1, WEFT_SCOPE_NODE))].scope = WEFT_SCOPE_ACROSS;
@@ -301,6 +349,18 @@ static const struct {
      DDP,
      sum_gathered_early,
      {"rank 1, event", "GATHER layers.1 sum", "1 of the rank's 2 leaves"}},
+    {"a sum of a frozen unit",
+     DDP_FROZEN,
+     sum_of_a_frozen_unit,
+     {"rank 1, event", "GATHER layers.0 sum", "the unit is frozen"}},
+    {"a sum that is its owner's alone",
+     PIPE,
+     sum_of_an_owner,
+     {"rank 1, event", "GATHER layers.0 sum", "its owner's alone, rank 1"}},
+    {"a REFRESH of a frozen unit",
+     DDP_FROZEN,
+     refresh_of_a_frozen_unit,
+     {"rank 0, event", "REFRESH layers.0", "no copy of this unit stale"}},
     {"two scopes for one unit",
      DDP,
      other_scope,
@@ -311,6 +371,14 @@ static const struct {
      DDP_LAST,
      second_hop_early,
      {"rank 0, event", "REDUCE layers.1 all", "1 of the rank's 2 leaves"}},
+    {"a second hop on all ranks twice",
+     DDP_LAST,
+     second_hop_twice,
+     {"rank 0, event", "REDUCE layers.1 all", "the second hop, has taken what there is"}},
+    {"a second hop after the sum is gathered",
+     DDP_ALONE,
+     second_hop_after_the_gather,
+     {"rank 0, event", "REDUCE layers.1 all", "gathered as finished"}},
     {"a leaf between groups of ranks",
      HOPS,
      across_without_node,
