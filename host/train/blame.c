@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
-                             weft_error *err) {
+static weft_status look(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                        weft_error *err) {
     const weft_engine *engine = self->engine;
     const int64_t n = (int64_t)self->leaf.rows * self->leaf.length * engine->declared->carry_width;
     const int64_t size = weft_dtype_bytes(engine->dtype);
@@ -31,6 +31,21 @@ weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const 
     return status;
 }
 
+weft_status weft_blame_look(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                            weft_error *err) {
+    const weft_program *program = self->stage->program;
+    char name[256];
+    weft_status status = WEFT_OK;
+    if (weft_peers_alone(&self->engine->peers)) return look(self, event, binding, err);
+    if (self->culprit.code != WEFT_OK) return WEFT_OK;
+    status = look(self, event, binding, &self->culprit);
+    if (status == WEFT_OK) return WEFT_OK;
+    weft_event_describe(name, sizeof name, event, &self->stage->job->spec);
+    (void)weft_error_prefix(&self->culprit, "step %llu, event %d, %s: ", (unsigned long long)self->step,
+                            (int)(event - program->events), name);
+    return WEFT_OK;
+}
+
 /* The leaf whose loss is not finite; 0 where only their sum is not. */
 static int32_t bad_leaf(const weft_stepper *self) {
     for (int32_t m = 0; m < self->stage->program->leaves; m++) {
@@ -49,6 +64,7 @@ weft_status weft_blame_head(const weft_stepper *self, weft_error *err) {
     while (i < program->n_events &&
            (program->events[i].kind != kind || program->events[i].segment != head || program->events[i].leaf != leaf))
         i++;
+    if (i == program->n_events && !weft_peers_alone(&self->engine->peers)) return WEFT_OK;
     if (i < program->n_events) weft_event_describe(name, sizeof name, &program->events[i], &self->stage->job->spec);
     return weft_error_set(err, WEFT_E_NUMERIC,
                           "step %llu, event %d, %s: the loss of %s is the first number that is not finite",

@@ -4,11 +4,13 @@
 
 #include "train/step.h"
 
-/* Looks at what the segment of a FORWARD handed on. WEFT_E_NUMERIC: something in it is not finite. */
-weft_status weft_blame_carry(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
-                             weft_error *err);
+/* Looks at what the segment of a FORWARD handed on. WEFT_E_NUMERIC: something in it is not finite. A rank among several
+ * keeps that as its culprit and goes on. */
+weft_status weft_blame_look(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                            weft_error *err);
 
-/* After a loss that is not finite though every carry is. Always WEFT_E_NUMERIC: names the event that formed it. */
+/* After a loss that is not finite though every carry is. WEFT_E_NUMERIC: names the event that formed it;
+ * WEFT_OK: that was another rank's. */
 weft_status weft_blame_head(const weft_stepper *self, weft_error *err);
 
 /* After a norm that is not finite. Always WEFT_E_NUMERIC: names the parameter of the highest segment whose gradient is

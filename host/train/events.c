@@ -29,7 +29,7 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     weft_status status = weft_step_bind(self, &binding, &graph, event, slots, err);
     if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, false, err);
     weft_step_report(self, slots);
-    if (status == WEFT_OK && self->find_culprit) status = weft_blame_carry(self, event, &binding, err);
+    if (status == WEFT_OK && self->find_culprit) status = weft_blame_look(self, event, &binding, err);
     return status;
 }
 

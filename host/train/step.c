@@ -34,13 +34,31 @@ static weft_status read_losses(weft_stepper *self, double before, int32_t leaves
     return status;
 }
 
+/* Each rank has found what it has: the first of them, or who formed the bad loss, tells it for all. */
+static weft_status find_together(weft_stepper *self, weft_error *err) {
+    const weft_peers *peers = &self->engine->peers;
+    bool none = true;
+    weft_status status = weft_peers_all(peers, &none, self->culprit.code == WEFT_OK, err);
+    if (status != WEFT_OK) return status;
+    if (none) status = weft_blame_head(self, err);
+    else if (self->culprit.code != WEFT_OK) {
+        *err = self->culprit;
+        status = (weft_status)err->code;
+    }
+    return weft_peers_agree(peers, status, err);
+}
+
 /* After a loss that is not finite: runs the forward again, looking at every carry. */
 static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
+    const weft_error nobody = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
+    self->culprit = nobody;
     self->find_culprit = true;
     status = weft_step_run_events(self, self->stage, err);
     self->find_culprit = false;
-    if (status == WEFT_OK) (void)weft_blame_head(self, err);
+    if (status == WEFT_OK)
+        status = weft_peers_alone(&self->engine->peers) ? weft_blame_head(self, err) : find_together(self, err);
+    if (err == NULL || err->text[0] == '\0') return status;
     if (self->step == 0) return weft_error_prefix(err, "evaluation: the loss is not finite; ");
     return weft_error_prefix(err, "step %llu: the loss is not finite; ", (unsigned long long)self->step);
 }

@@ -43,6 +43,7 @@ typedef struct weft_stepper {
     weft_slot_ref *gradients; /* [n_parameters] of the event that runs */
     int64_t *used;            /* [slots of the largest program]: bytes of each slot that were really touched */
     bool find_culprit;        /* after a non-finite loss: look at each carry */
+    weft_error culprit;       /* what this rank has found then, where there are others: they wait for its exchanges */
     double data_seconds;
     weft_travel *travel;
     const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */

@@ -204,6 +204,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     double seconds = 0.0;
     weft_status status = weft_stepper_train(self->session->stepper, &result, (uint64_t)step,
                                             weft_session_lr(self->session, step), self->session->clip, err);
+    if (status == WEFT_E_NUMERIC) status = agree(self, status, err); /* all have met it, and one tells */
     if (status != WEFT_OK) return status;
     seconds = weft_clock_seconds() - begin;
     self->state.step = (uint64_t)step;

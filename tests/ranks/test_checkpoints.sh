@@ -176,6 +176,12 @@ cp -r run/model part
 rm part/model.safetensors
 refused "part: holds neither model.safetensors" 2 new strategy.plugin=fsdp model.path=part model.start=weights
 
+# A number that is not finite: found by whichever ranks, told by one.
+refused "the loss is not finite" 3 new strategy.plugin=fsdp optimizer.lr=1e30
+rm -rf new
+refused "the loss is not finite" 2 new strategy.plugin=mp optimizer.lr=1e30
+rm -rf new
+
 # Bytes that were spoiled after they were saved: the one before is taken, whichever rank finds it.
 rm -rf run/model
 printf 'x' | dd of=run/checkpoints/step-100/state/exp_avg.safetensors bs=1 seek=20000 conv=notrunc 2>dd.txt
