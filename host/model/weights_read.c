@@ -49,6 +49,13 @@ static int by_place(const void *a, const void *b, void *context) {
     return (x->data > y->data) - (x->data < y->data);
 }
 
+/* Reading ahead brings whole files: for a rank that keeps a part that would be what the others need. */
+static bool keeps_all(const weft_region *region) {
+    for (int32_t g = 0; region->hold != NULL && g < region->hold->n_groups; g++)
+        if (region->apart[g]) return false;
+    return true;
+}
+
 weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
                               weft_error *err) {
     reading self = {files, tensors};
@@ -57,7 +64,7 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
     if (order == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the order of the weights");
     for (int32_t p = 0; p < region->declared->n_parameters; p++)
         if (tensors[p] != NULL) order[n++] = p;
-    weft_safetensors_read_ahead(files);
+    if (keeps_all(region)) weft_safetensors_read_ahead(files);
     qsort_r(order, (size_t)n, sizeof *order, by_place, (void *)(uintptr_t)tensors);
     status = weft_region_fill(region, order, n, from_tensor, &self, err);
     free(order);

@@ -98,11 +98,13 @@ strategies "fp32" <<'ROWS'
 4 strategy.plugin=fsdp
 3 strategy.plugin=ddp
 4 strategy.plugin=fsdp strategy.shard=hybrid strategy.shard_group=2
+3 strategy.plugin=mp strategy.schedule=1f1b
 ROWS
 # Masters of all parameters, where frozen ones lose bits in the type that is saved.
 strategies "bf16" checkpoint.dtype=bf16 train.trainable=last:1 <<'ROWS'
 4 strategy.plugin=fsdp strategy.shard=optimizer
 3 strategy.plugin=fsdp
+2 strategy.plugin=mp
 ROWS
 
 # ---- a run on 4, then 2, then 1 rank, killed and stopped ----
