@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-/* The entry of the file as it is now; the caller owns it. tensors: what is known of a safetensors file's, {"name": root},
- * so that nothing but its header is read; NULL: they are hashed, in bounded pieces. */
+/* The entry of the file as it is now; the caller owns it. tensors: what is known of a safetensors file's, {"name":
+ * root}, so that nothing but its header is read; NULL: they are hashed, in bounded pieces. */
 weft_status weft_entry_make(json_t **out, const char *path, int64_t grid, json_t *tensors, weft_error *err);
 
 /* Work that ranks share: whoever has least so far takes the next. Alike on all ranks. */

@@ -1,6 +1,6 @@
-/* host/checkpoint/save.c: writes a checkpoint, or the model alone. Each rank writes what it keeps straight into the final
- * files; rank 0 makes them, writes what lies beside, the manifest last, and gives the name: nothing but that rename
- * changes what a reader sees. */
+/* host/checkpoint/save.c: writes a checkpoint, or the model alone. Each rank writes what it keeps straight into the
+ * final files; rank 0 makes them, writes what lies beside, the manifest last, and gives the name: nothing but that
+ * rename changes what a reader sees. */
 #include "checkpoint/checkpoint.h"
 
 #include "checkpoint/manifest.h"

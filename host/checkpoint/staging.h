@@ -29,8 +29,8 @@ weft_status weft_staging_commit(weft_staging *self, weft_error *err);
 /* Removes the temporary directory. Also after commit, where it does nothing. [main] */
 void weft_staging_cancel(weft_staging *self);
 
-/* The names alone, for a process that writes into a directory which another one begins, commits or cancels; forget frees
- * them. */
+/* The names alone, for a process that writes into a directory which another one begins, commits or cancels; forget
+ * frees them. */
 weft_status weft_staging_name(weft_staging *self, const char *parent, const char *name, weft_error *err);
 void weft_staging_forget(weft_staging *self); /* a zeroed one is fine */
 

@@ -61,8 +61,9 @@ const weft_command weft_command_prove = {
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
-    .more = "Trains the run for a few steps under each strategy that there is, with several policies, prefetch depths,\n"
-            "numbers of ranks and with activation checkpointing, and keeps nothing: [run] out is not touched. Batch,\n"
-            "micro-batch and `reduce` stay. Exit status 1: what numbers.md says to be the same is not.",
+    .more =
+        "Trains the run for a few steps under each strategy that there is, with several policies, prefetch depths,\n"
+        "numbers of ranks and with activation checkpointing, and keeps nothing: [run] out is not touched. Batch,\n"
+        "micro-batch and `reduce` stay. Exit status 1: what numbers.md says to be the same is not.",
     .run = run_prove,
 };

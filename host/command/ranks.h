@@ -4,8 +4,8 @@
 
 #include "command/cli.h"
 
-/* True: this process is a rank, or alone. False: it is neither, for it has started the ranks or could not, and *status is
- * its result. asked: of --ranks; 0: not given. */
+/* True: this process is a rank, or alone. False: it is neither, for it has started the ranks or could not, and *status
+ * is its result. asked: of --ranks; 0: not given. */
 bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_error *err);
 
 #endif

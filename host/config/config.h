@@ -32,8 +32,8 @@ typedef struct weft_config weft_config;
 #define WEFT_HOST_FORMS 0x40000000u
 
 /* path NULL: no file, overrides alone. overrides: "section.key=value", the last one of a key counts; the value is taken
- * as it is, quotes included. "!section" forgets what was said of a section before it. name of the file in messages: path
- * as given. */
+ * as it is, quotes included. "!section" forgets what was said of a section before it. name of the file in messages:
+ * path as given. */
 weft_status weft_config_load(weft_config **out, const char *path, const char *const *overrides, size_t n_overrides,
                              weft_error *err);
 void weft_config_free(weft_config *self); /* NULL is fine */

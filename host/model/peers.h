@@ -34,9 +34,9 @@ bool weft_peers_alone(const weft_peers *self);
 /* Of the ranks the one that does what is done once. True where there is but one. */
 bool weft_peers_first(const weft_peers *self);
 
-/* The status of the lowest rank that has failed, on all ranks; WEFT_E_STOPPED gives way to any other failure. Rank 0 has
- * the sentence then, which names the rank if it is another one's; the other ranks have none, and the code WEFT_E_PEER,
- * in err: they have nothing to tell. [collective] */
+/* The status of the lowest rank that has failed, on all ranks; WEFT_E_STOPPED gives way to any other failure. Rank 0
+ * has the sentence then, which names the rank if it is another one's; the other ranks have none, and the code
+ * WEFT_E_PEER, in err: they have nothing to tell. [collective] */
 weft_status weft_peers_agree(const weft_peers *self, weft_status status, weft_error *err);
 
 /* Bytes of rank 0 to all. [collective] */

@@ -1,5 +1,5 @@
-/* host/model/seams.h: parts of pages on their way to the rank that writes the page (stretch.h). All ranks note all parts
- * in the same order; what concerns a rank it keeps until the next exchange. */
+/* host/model/seams.h: parts of pages on their way to the rank that writes the page (stretch.h). All ranks note all
+ * parts in the same order; what concerns a rank it keeps until the next exchange. */
 #ifndef WEFT_HOST_MODEL_SEAMS_H
 #define WEFT_HOST_MODEL_SEAMS_H
 

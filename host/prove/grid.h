@@ -1,8 +1,8 @@
 /* host/prove/grid.h: the cells of a proof: which settings of strategy, policy and split are tried with one another.
  *
- * A cell is what is put in place of the configuration's own [strategy], [policy] and activation checkpointing, and on how
- * many ranks. Axes that do not apply to a strategy are not multiplied. The order of the cells, and what is chosen of
- * them, follows from the spec alone. */
+ * A cell is what is put in place of the configuration's own [strategy], [policy] and activation checkpointing, and on
+ * how many ranks. Axes that do not apply to a strategy are not multiplied. The order of the cells, and what is chosen
+ * of them, follows from the spec alone. */
 #ifndef WEFT_HOST_PROVE_GRID_H
 #define WEFT_HOST_PROVE_GRID_H
 
@@ -79,8 +79,8 @@ int32_t weft_grid_drop_twins(weft_grid *self);
  * cell stand together in one that is kept. */
 weft_status weft_grid_cover(weft_grid *self, weft_error *err);
 
-/* Which cells run at once: wave by wave, in their order, each on ranks that follow one another. wave and base: [n]. Returns
- * the number of waves. The first cell is in none (-1): every rank runs it by itself before. */
+/* Which cells run at once: wave by wave, in their order, each on ranks that follow one another. wave and base: [n].
+ * Returns the number of waves. The first cell is in none (-1): every rank runs it by itself before. */
 int32_t weft_grid_schedule(int32_t *wave, int32_t *base, const weft_grid *self, int32_t world);
 
 /* "fsdp full, policy block, prefetch 1, checkpointing, on 4 ranks". */

@@ -77,8 +77,7 @@ static weft_status share(part *all, const weft_engine *engine, weft_error *err) 
     transfer.from = weft_ref_at(transfer.to, bytes * ranks->rank);
     WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, transfer.from,
                      all + (size_t)ranks->rank * (size_t)weft_marks_count(engine), bytes);
-    if (status == WEFT_OK)
-        status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
+    if (status == WEFT_OK) status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, all, transfer.to,
                          bytes * ranks->world);
@@ -127,8 +126,7 @@ weft_status weft_marks_take(uint64_t *out, weft_marks_odd *odd, const weft_engin
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare %zu parameters", count);
     status = read_own(all + (size_t)engine->ranks.rank * count, engine, err);
     if (status == WEFT_OK) status = share(all, engine, err);
-    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++)
-        status = join(&out[i], odd, all, engine, i, err);
+    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++) status = join(&out[i], odd, all, engine, i, err);
     free(all);
     return status;
 }

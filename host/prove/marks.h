@@ -1,8 +1,8 @@
 /* host/prove/marks.h: a number for each parameter and each of its optimizer states, by which two runs are compared step
  * by step without keeping or moving the values.
  *
- * A mark is the sum of a mix of each element's bits and place, modulo 2^64: each rank adds up what it keeps, and the sums
- * of the ranks make the whole. Where several ranks hold the same, all of their marks must be one. */
+ * A mark is the sum of a mix of each element's bits and place, modulo 2^64: each rank adds up what it keeps, and the
+ * sums of the ranks make the whole. Where several ranks hold the same, all of their marks must be one. */
 #ifndef WEFT_HOST_PROVE_MARKS_H
 #define WEFT_HOST_PROVE_MARKS_H
 

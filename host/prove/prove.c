@@ -76,8 +76,7 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
     if (mine == NULL || all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells");
     for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
         status = compile(&mine[i / size], self, &self->grid.cells[i], err);
-    if (status == WEFT_OK)
-        status = weft_platform_share(self->platform, all, mine, rows * (int64_t)sizeof *mine, err);
+    if (status == WEFT_OK) status = weft_platform_share(self->platform, all, mine, rows * (int64_t)sizeof *mine, err);
     for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) {
         const compiled *from = &all[i % size * rows + i / size];
         self->grid.cells[i].identity = from->identity;
@@ -111,8 +110,8 @@ static weft_status run_cell(weft_proof *self, weft_course_end *end, double *loss
                             weft_error *err) {
     const weft_seat seat = seat_of(self, base, self->grid.cells[cell].ranks);
     char text[400];
-    const weft_status status = weft_course_run(end, losses, &self->course, cell == 0, &self->spec,
-                                               &self->grid.cells[cell], &seat, err);
+    const weft_status status =
+        weft_course_run(end, losses, &self->course, cell == 0, &self->spec, &self->grid.cells[cell], &seat, err);
     end->cell = cell;
     if (status == WEFT_OK) return WEFT_OK;
     weft_cell_describe(text, sizeof text, &self->grid.cells[cell]);

@@ -1,7 +1,7 @@
 /* host/prove/prove.h: a run under a grid of strategies, policies and splits, compared to the bit.
  *
- * All ranks of one launch go through it together. Every rank trains the reference by itself, the first cell of the grid;
- * the others run on as many ranks as they need, several at once where they fit, wave by wave. */
+ * All ranks of one launch go through it together. Every rank trains the reference by itself, the first cell of the
+ * grid; the others run on as many ranks as they need, several at once where they fit, wave by wave. */
 #ifndef WEFT_HOST_PROVE_PROVE_H
 #define WEFT_HOST_PROVE_PROVE_H
 

@@ -52,16 +52,14 @@ static int32_t first_with(const weft_proof *proof, int32_t cell) {
 static int32_t note_of(const weft_proof *proof, int32_t cell) {
     const int32_t first = first_with(proof, cell);
     int32_t note = 1;
-    for (int32_t i = 0; i < first; i++)
-        note += !proof->grid.cells[i].coverage.covered && first_with(proof, i) == i;
+    for (int32_t i = 0; i < first; i++) note += !proof->grid.cells[i].coverage.covered && first_with(proof, i) == i;
     return note;
 }
 
 static void print_verdict(const weft_proof *proof, int32_t cell, FILE *to) {
     const weft_verdict verdict = weft_proof_verdict(proof, cell);
     char text[700];
-    if (verdict == WEFT_VERDICT_NOT_COVERED)
-        (void)snprintf(text, sizeof text, " [%d]", (int)note_of(proof, cell));
+    if (verdict == WEFT_VERDICT_NOT_COVERED) (void)snprintf(text, sizeof text, " [%d]", (int)note_of(proof, cell));
     else if (verdict == WEFT_VERDICT_DIFFERENT) {
         text[0] = ' ';
         describe_difference(text + 1, sizeof text - 1, proof, &proof->ends[cell]);
@@ -105,8 +103,8 @@ void weft_proof_print(const weft_proof *proof, FILE *to) {
     char seconds[WEFT_UNIT_SIZE];
     int width[2];
     measure(proof, width);
-    (void)fprintf(to, "%5s  %-*s  %-*s  %8s  %7s  %-13s  %-12s  %s\n", "ranks", width[0], "strategy", width[1], "policy",
-                  "prefetch", "R x A", "checkpointing", "hash", "verdict");
+    (void)fprintf(to, "%5s  %-*s  %-*s  %8s  %7s  %-13s  %-12s  %s\n", "ranks", width[0], "strategy", width[1],
+                  "policy", "prefetch", "R x A", "checkpointing", "hash", "verdict");
     for (int32_t i = 0; i < proof->grid.n; i++) print_cell(proof, i, width, to);
     print_notes(proof, to);
     (void)fprintf(to, "%d cells of %lld steps with reduce = %s: %d equal, %d not covered, %d different", //
@@ -144,10 +142,10 @@ static json_t *cell_object(const weft_proof *proof, int32_t i) {
     (void)snprintf(program, sizeof program, "%016llx", (unsigned long long)cell->identity);
     object = json_pack("{s:i, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:s, s:f, s:o}", "ranks", (int)cell->ranks,
                        "strategy", cell->strategy, "settings", cell->settings, "policy", cell->policy, "prefetch",
-                       cell->prefetch < 0 ? json_null() : json_integer(cell->prefetch), "replicas",
-                       (int)cell->replicas, "accumulation", (int)cell->leaves, "activation_checkpointing",
-                       (int)cell->checkpointing, "program", program, "hash", end->hash, "verdict",
-                       verdict_ids[verdict], "seconds", end->seconds, "losses", losses_array(proof, i));
+                       cell->prefetch < 0 ? json_null() : json_integer(cell->prefetch), "replicas", (int)cell->replicas,
+                       "accumulation", (int)cell->leaves, "activation_checkpointing", (int)cell->checkpointing,
+                       "program", program, "hash", end->hash, "verdict", verdict_ids[verdict], "seconds", end->seconds,
+                       "losses", losses_array(proof, i));
     if (object == NULL) return NULL;
     if (!cell->coverage.covered) (void)json_object_set_new(object, "why", json_string(cell->coverage.why));
     if (end->step >= 0) (void)json_object_set_new(object, "difference", difference_object(proof, end));

@@ -8,8 +8,8 @@
 
 /* ---- names ---- */
 
-/* A layer is the segments that follow one another and have all of their names in common but the last part: "layers.3" of
- * "layers.3.attn". A name without a point is a layer by itself. */
+/* A layer is the segments that follow one another and have all of their names in common but the last part: "layers.3"
+ * of "layers.3.attn". A name without a point is a layer by itself. */
 static int layer_length(const char *segment) {
     const char *point = strrchr(segment, '.');
     return point == NULL ? (int)strlen(segment) : (int)(point - segment);
@@ -77,8 +77,7 @@ static int32_t describe(const weft_strategy_job *job, int32_t s, char *text, siz
         return s + 1;
     }
     if (last == s) (void)snprintf(text, size, "%.*s", layer_length(name_of(job, s)), name_of(job, s));
-    else
-        (void)snprintf(text, size, "%.*s-%d", layer_length(name_of(job, s)), name_of(job, s), (int)number);
+    else (void)snprintf(text, size, "%.*s-%d", layer_length(name_of(job, s)), name_of(job, s), (int)number);
     return layer_end(job, last);
 }
 
@@ -146,13 +145,13 @@ static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t be
     self->from = from;
     self->to = to;
     (void)snprintf(self->layer, sizeof self->layer, "%.*s",
-                   end - begin == layer_end(job, begin) - layer_begin(job, begin)
-                       ? layer_length(name_of(job, begin))
-                       : (int)strlen(name_of(job, begin)),
+                   end - begin == layer_end(job, begin) - layer_begin(job, begin) ? layer_length(name_of(job, begin))
+                                                                                  : (int)strlen(name_of(job, begin)),
                    name_of(job, begin));
 }
 
-/* At each place where the rank changes, the layer on either side of it, as much of it as one rank has, and the segment. */
+/* At each place where the rank changes, the layer on either side of it, as much of it as one rank has, and the segment.
+ * */
 static void find_move(weft_stages *self, const weft_strategy_job *job, double *totals) {
     for (int32_t s = 1; s < job->n_segments; s++) {
         const int32_t below = job->segments[s - 1].owner, above = job->segments[s].owner;

@@ -73,7 +73,7 @@ typedef struct weft_stage {
     weft_program *program; /* this rank's */
     weft_price price;
     weft_coverage coverage;
-    uint64_t identity; /* of all ranks' programs together */
+    uint64_t identity;       /* of all ranks' programs together */
     weft_terms *terms;       /* of training */
     weft_unit_sum *sums;     /* [n_units], of training */
     weft_loss_place *losses; /* [program->leaves] */

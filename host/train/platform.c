@@ -144,8 +144,7 @@ static weft_status exchange(weft_platform *self, weft_buffer *buffer, void *all,
     weft_comm_handle *handle = NULL;
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, from, mine, bytes);
-    if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, self->comm_plugin, all_gather, err, self->comm, &handle, &what);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->comm_plugin, all_gather, err, self->comm, &handle, &what);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->comm_plugin, wait, err, self->comm, handle);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, all, to, bytes * self->comm_info.size);

@@ -22,9 +22,9 @@ typedef struct weft_platform {
     int32_t n_groups;
 } weft_platform;
 
-/* The device and communicator that the run names, the latter if the run has loaded one; its world must be the one that the
- * launcher's variables told. In a world that is only planned for, nobody is spoken to: this is rank 0 of as many. Their
- * plugins stay loaded, but the configuration of `run` must outlive the platform. [collective] */
+/* The device and communicator that the run names, the latter if the run has loaded one; its world must be the one that
+ * the launcher's variables told. In a world that is only planned for, nobody is spoken to: this is rank 0 of as many.
+ * Their plugins stay loaded, but the configuration of `run` must outlive the platform. [collective] */
 weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_error *err);
 /* failed: peers may be gone or waiting, so the world is not ended in good order. NULL is fine. */
 void weft_platform_close(weft_platform *self, bool failed);

@@ -105,9 +105,8 @@ static weft_status judge_settings(const weft_session *session, weft_session_kind
     return kind == WEFT_SESSION_EVALUATE ? WEFT_OK : weft_settings_for_steps(settings, session->run->config, err);
 }
 
-weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides,
-                                 size_t n_overrides, weft_session_kind kind, const weft_session_place *place,
-                                 weft_error *err) {
+weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                                 weft_session_kind kind, const weft_session_place *place, weft_error *err) {
     const bool training = kind != WEFT_SESSION_EVALUATE;
     const uint32_t needs = training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER);
     weft_engine_spec spec = {0};
@@ -161,8 +160,7 @@ void weft_session_close(weft_session *session) {
     if (session == NULL) return;
     weft_stepper_destroy(session->stepper);
     weft_engine_close(session->engine);
-    if (session->data != NULL && !session->borrows)
-        WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
+    if (session->data != NULL && !session->borrows) WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
     if (!session->borrows) weft_text_close(&session->text);
     weft_run_close(session->run);
     free(session);

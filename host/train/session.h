@@ -42,9 +42,8 @@ struct weft_session {
 weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                               weft_session_kind kind, weft_error *err);
 /* The same at a place that outlives the session. */
-weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides,
-                                 size_t n_overrides, weft_session_kind kind, const weft_session_place *place,
-                                 weft_error *err);
+weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                                 weft_session_kind kind, const weft_session_place *place, weft_error *err);
 /* Takes the memory; the caller then loads weights or a checkpoint. */
 weft_status weft_session_start(weft_session *session, weft_error *err);
 void weft_session_close(weft_session *session); /* NULL is fine */

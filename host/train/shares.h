@@ -1,7 +1,7 @@
 /* host/train/shares.h: what other ranks take, planned here.
  *
- * Where replicas share the work, ranks are alike. Where each has segments of its own, one that looks at itself cannot say
- * whether the model is spread well. */
+ * Where replicas share the work, ranks are alike. Where each has segments of its own, one that looks at itself cannot
+ * say whether the model is spread well. */
 #ifndef WEFT_HOST_TRAIN_SHARES_H
 #define WEFT_HOST_TRAIN_SHARES_H
 

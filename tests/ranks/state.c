@@ -1,5 +1,5 @@
-/* One rank of a run, for test_checkpoints.sh: trains, and says in DIRECTORY/rank.N what this rank makes of the run's bits
- * and by how many KiB it grew while all of them saved:
+/* One rank of a run, for test_checkpoints.sh: trains, and says in DIRECTORY/rank.N what this rank makes of the run's
+ * bits and by how many KiB it grew while all of them saved:
  *
  *     state DIRECTORY STEPS run.ini [section.key=value ...] */
 #include "checkpoint/checkpoint.h"
