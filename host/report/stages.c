@@ -150,8 +150,7 @@ static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t be
                    name_of(job, begin));
 }
 
-/* At each place where the rank changes, the layer on either side of it, as much of it as one rank has, and the segment.
- * */
+/* At each place where the rank changes: the layer on either side, as much of it as one rank has, and the segment. */
 static void find_move(weft_stages *self, const weft_strategy_job *job, double *totals) {
     for (int32_t s = 1; s < job->n_segments; s++) {
         const int32_t below = job->segments[s - 1].owner, above = job->segments[s].owner;

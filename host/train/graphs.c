@@ -140,26 +140,30 @@ static void fill_units(weft_job *job, const weft_layout *layout, int64_t state_b
     }
 }
 
-/* The lowest segment that computes with a parameter; -1: none does. */
-static int32_t first_user(const weft_graph_set *set, int32_t parameter) {
-    for (int32_t s = 0; s < set->n_segments; s++) {
+static bool is_used_below(const weft_graph_set *set, int32_t parameter, int32_t segment) {
+    for (int32_t s = 0; s < segment; s++) {
         int32_t n = 0;
         const weft_graph_read *reads = weft_graph_reads(*graph_slot(set, 0, s), &n);
         for (int32_t i = 0; i < n; i++)
-            if (reads[i].parameter == parameter) return s;
+            if (reads[i].parameter == parameter) return true;
     }
-    return -1;
+    return false;
 }
 
-/* On the layout's grid, as groups have it. */
+/* What a segment's own storage comes to, on the layout's grid, as groups have it; of storage with an earlier user, that
+ * there is. */
 static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
-                         const weft_layout *layout, int64_t state_bytes) {
-    for (int32_t i = 0; i < declared->n_parameters; i++) {
-        const weft_parameter *p = &declared->parameters[i];
+                         const weft_layout *layout, int32_t s, int64_t state_bytes) {
+    weft_segment_view *view = &job->segment_views[s];
+    int32_t n = 0;
+    const weft_graph_read *reads = weft_graph_reads(*graph_slot(set, 0, s), &n);
+    for (int32_t i = 0; i < n; i++) {
+        const weft_parameter *p = &declared->parameters[reads[i].parameter];
         const int64_t numel = (p->numel + layout->grid - 1) / layout->grid * layout->grid;
-        const int32_t s = first_user(set, i);
-        weft_segment_view *view = s < 0 ? NULL : &job->segment_views[s];
-        if (view == NULL) continue;
+        if (is_used_below(set, reads[i].parameter, s)) {
+            view->tied_bytes += 4 * numel;
+            continue;
+        }
         view->parameter_bytes += 4 * numel;
         if (!p->trainable) continue;
         view->gradient_bytes += 4 * numel;
@@ -183,7 +187,7 @@ static void fill_segments(weft_job *job, const weft_graph_set *set, const weft_d
         view->n_units = segment_units(units, set, declared, layout->n_units, s);
         view->backward = job->segments[s].has_backward ? 1 : 0;
         view->carry_bytes = job->segments[s].carry;
-        view->tape_bytes = job->segments[s].tape;
+        view->tape_bytes = job->spec.activation_checkpointing ? 0 : job->segments[s].tape;
     }
 }
 
@@ -212,9 +216,10 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
         weft_job_destroy(job);
         return status;
     }
+    job->spec.activation_checkpointing = activation_checkpointing;
     fill_units(job, layout, state_bytes);
     fill_segments(job, set, declared, layout);
-    fill_storage(job, set, declared, layout, state_bytes);
+    for (int32_t s = 0; s < set->n_segments; s++) fill_storage(job, set, declared, layout, s, state_bytes);
     view = &job->spec.view;
     view->struct_size = (uint32_t)sizeof *view;
     view->mode = set->mode;
@@ -229,7 +234,6 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
     job->spec.segments = job->segments;
     job->spec.units = job->units;
     job->spec.leaf_bytes = weft_leaf_bytes(set->rows, set->lengths[set->n_lengths - 1]);
-    job->spec.activation_checkpointing = activation_checkpointing;
     *out = job;
     return WEFT_OK;
 }

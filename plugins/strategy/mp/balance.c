@@ -1,11 +1,12 @@
 /* balance.c: maps that are computed from bytes.
  *
- * A segment costs the parameters, gradients and optimizer state of the storage whose first user it is, and what a leaf
- * leaves behind in it (its tape, the carry that it hands on) for each leaf that is under way there at a time. */
+ * A stage costs the parameters, gradients and optimizer state of the storage whose first users it has; what a leaf
+ * leaves behind in it (tapes, carries) for each leaf that is under way there at a time; and a leaf's gradient. Storage
+ * that an earlier segment uses as well is a copy here, with parts of its gradient on their way to the owner, unless the
+ * earlier one is in the same stage; that is taken for true of the first stage alone. */
 #include "mp.h"
 
-static int64_t segment_bytes(const weft_strategy_job *job, int32_t s, int64_t leaves) {
-    const weft_segment_view *v = weft_job_segment(job, s);
+static int64_t segment_bytes(const weft_segment_view *v, int64_t leaves) {
     return v->parameter_bytes + v->gradient_bytes + v->state_bytes + leaves * (v->tape_bytes + v->carry_bytes);
 }
 
@@ -17,19 +18,33 @@ static int64_t leaves_under_way(const mp_config *keys, const weft_strategy_job *
     return 1;
 }
 
+/* Is what the segment has of an earlier one's storage trained? */
+static int trains_copy(const weft_strategy_job *job, int32_t s) {
+    const weft_segment_view *v = weft_job_segment(job, s);
+    int32_t i, below;
+    for (i = 0; i < v->n_units; i++)
+        for (below = 0; below < s && weft_job_trains(job, v->units[i]); below++)
+            if (weft_job_reads(job, below, v->units[i])) return 1;
+    return 0;
+}
+
 /* least[rank][end]: the largest of ranks 0 .. rank where they share segments [0, end), each at least one; from: where
  * the last of them begins. Row by row, so that the row before is all that is needed. */
 static void next_row(const mp_config *keys, const weft_strategy_job *job, int32_t rank, const int64_t *before,
                      int64_t *least, int32_t *from) {
-    const int64_t leaves = leaves_under_way(keys, job, rank);
+    const int64_t leaves = leaves_under_way(keys, job, rank), parts = mp_parts(keys, job->world);
     int32_t end, begin;
     for (end = 0; end <= job->n_segments; end++) {
-        int64_t bytes = 0;
+        int64_t bytes = 0, copies = 0, gradient = 0;
         least[end] = INT64_MAX;
         for (begin = end - 1; begin >= 0; begin--) {
+            const weft_segment_view *v = weft_job_segment(job, begin);
             int64_t most;
-            bytes += segment_bytes(job, begin, leaves);
-            most = before[begin] > bytes ? before[begin] : bytes;
+            bytes += segment_bytes(v, leaves);
+            copies += v->tied_bytes * (trains_copy(job, begin) ? 1 + parts : 1);
+            if (v->gradient_bytes > gradient) gradient = v->gradient_bytes;
+            most = bytes + gradient + (begin > 0 ? copies : 0);
+            if (before[begin] > most) most = before[begin];
             if (most >= least[end]) continue;
             least[end] = most;
             from[end] = begin;
@@ -66,9 +81,10 @@ done:
 void mp_map_sequential(const weft_strategy_job *job, int32_t *owners) {
     double total = 0, sum = 0;
     int32_t s, rank = 0, since = 0;
-    for (s = 0; s < job->n_segments; s++) total += (double)segment_bytes(job, s, 1);
+    for (s = 0; s < job->n_segments; s++) total += (double)segment_bytes(weft_job_segment(job, s), 1);
     for (s = 0; s < job->n_segments; s++) {
-        const double share = total * (rank + 1) / job->world, bytes = (double)segment_bytes(job, s, 1);
+        const double share = total * (rank + 1) / job->world,
+                     bytes = (double)segment_bytes(weft_job_segment(job, s), 1);
         const int32_t left = job->n_segments - s, behind = job->world - 1 - rank;
         if (since > 0 && behind > 0 && (left <= behind || sum + bytes / 2 > share)) {
             rank++;

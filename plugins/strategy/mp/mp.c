@@ -8,6 +8,15 @@
 
 WEFT_KEYS_TABLE(mp_config, MP_KEYS)
 
+/* With one forward and one backward of a leaf at a time, the first stage comes to a leaf's backward half as many leaves
+ * after the last one as there are stages between; with backwards alone, as many. */
+int32_t mp_parts(const mp_config *keys, int32_t stages) {
+    int32_t parts = 1;
+    if (keys->schedule == MP_GPIPE) parts = stages - 1;
+    if (keys->schedule == MP_1F1B) parts = stages / 2;
+    return parts > 1 ? parts : 1;
+}
+
 static weft_status mp_replicas(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
                                weft_error *err) {
     (void)host;

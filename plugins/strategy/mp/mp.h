@@ -25,6 +25,10 @@ WEFT_KEYS_STRUCT(mp_config, MP_KEYS)
 
 enum { MP_NAIVE, MP_GPIPE, MP_1F1B };
 
+/* Parts of a leaf gradient of tied storage that a rank has made and the owner may not have taken yet: as many as let
+ * neither of the two wait, where each stage takes as long as the next. */
+int32_t mp_parts(const mp_config *keys, int32_t stages);
+
 /* Each fills owners[n_segments]. */
 weft_status mp_map_read(const weft_host *host, const mp_config *keys, const weft_strategy_job *job, int32_t *owners,
                         weft_error *err);

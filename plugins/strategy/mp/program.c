@@ -1,9 +1,9 @@
 /* program.c: the events of one rank.
  *
- * Whatever the schedule, a rank goes through its segments of a leaf in the model's order, up and then down; what
- * crosses to another rank is received just before the segment that needs it and sent, beside what follows, just after
- * the one that made it. A SEND is waited for before the next one of its kind. Backwards run in leaf order on every
- * rank. */
+ * Whatever the schedule, a rank goes through its segments of a leaf in the model's order, up and then down; what crosses
+ * to another rank is received just before the segment that needs it and sent, beside what follows, just after the one
+ * that made it. A SEND is waited for before the next one of its kind, or where there is no room for its slot. Backwards
+ * run in leaf order on every rank. */
 #include "mp.h"
 
 enum { CARRY_QUEUE = 1, PART_QUEUE = 2, GRADIENT_QUEUE = 3 };
@@ -11,8 +11,8 @@ enum { CARRY_QUEUE = 1, PART_QUEUE = 2, GRADIENT_QUEUE = 3 };
 typedef struct pipeline {
     weft_emit e;
     const weft_strategy_job *job;
-    int32_t rank, stages;
-    int32_t *sends; /* [2 * n_segments + n_units][leaves] events that no WAIT has ended, or -1 */
+    int32_t rank, parts; /* mp_parts */
+    int32_t *sends;      /* [2 * n_segments + n_units][leaves] events that no WAIT has ended, or -1 */
 } pipeline;
 
 static int32_t leaves_of(const weft_strategy_job *job) {
@@ -37,11 +37,13 @@ static void settle(pipeline *self, int32_t *send) {
     *send = -1;
 }
 
-/* most: of its kind that may be under way at a time. */
-static void send(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t peer, int32_t queue, int32_t most) {
-    int32_t *sends = sends_of(self, what, of);
-    if (leaf >= most) settle(self, &sends[leaf - most]);
-    sends[leaf] = weft_emit_transfer(&self->e, WEFT_EVENT_SEND, what, of, leaf, peer, queue);
+static void send(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t peer, int32_t queue) {
+    sends_of(self, what, of)[leaf] = weft_emit_transfer(&self->e, WEFT_EVENT_SEND, what, of, leaf, peer, queue);
+}
+
+/* The leaf's will be one of `most` that are under way. */
+static void make_room(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t most) {
+    if (leaf >= most) settle(self, &sends_of(self, what, of)[leaf - most]);
 }
 
 static void settle_all(pipeline *self) {
@@ -76,22 +78,21 @@ static int reads_between(const pipeline *self, int32_t unit, int32_t from, int32
     return 0;
 }
 
-/* The first BACKWARD of the owner adds to the part that the other reader has made. */
-static void receive_parts(pipeline *self, int32_t s, int32_t leaf) {
+/* Before the first BACKWARD here that reads a unit with a second reader: the owner, which adds to the part that the
+ * other has made, must have it; the other has room for so many. */
+static void prepare_units(pipeline *self, int32_t s, int32_t leaf) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
     for (i = 0; i < segment->n_units; i++) {
         const int32_t unit = segment->units[i], other = other_reader(self->job, unit);
-        if (!weft_job_trains(self->job, unit) || other < 0 ||
-            weft_job_unit(self->job, unit)->placement.owner != self->rank ||
-            reads_between(self, unit, s + 1, self->job->n_segments))
+        if (!weft_job_trains(self->job, unit) || other < 0 || reads_between(self, unit, s + 1, self->job->n_segments))
             continue;
-        receive(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, other);
+        if (other == self->rank) make_room(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, self->parts);
+        else receive(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, other);
     }
 }
 
-/* A leaf gradient that is complete here joins the sum, or goes to the owner. The owner comes to it as many leaves later
- * as there are stages between, at most. */
+/* A leaf gradient that is complete here joins the sum, or goes to the owner. */
 static void finish_units(pipeline *self, int32_t s, int32_t leaf) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
@@ -99,7 +100,7 @@ static void finish_units(pipeline *self, int32_t s, int32_t leaf) {
         const int32_t unit = segment->units[i], owner = weft_job_unit(self->job, unit)->placement.owner;
         if (!weft_job_trains(self->job, unit) || reads_between(self, unit, 0, s)) continue;
         if (owner == self->rank) (void)weft_emit_reduce(&self->e, unit, leaf, WEFT_SCOPE_RANK, 0);
-        else send(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, owner, PART_QUEUE, self->stages);
+        else send(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, owner, PART_QUEUE);
     }
 }
 
@@ -121,7 +122,9 @@ static void forward(pipeline *self, int32_t leaf) {
         if (owner_of(self, s) != self->rank) continue;
         if (below != self->rank) receive(self, WEFT_WHAT_CARRY, s - 1, leaf, below);
         weft_emit_forward(&self->e, s, leaf);
-        if (above != self->rank) send(self, WEFT_WHAT_CARRY, s, leaf, above, CARRY_QUEUE, 1);
+        if (above == self->rank) continue;
+        make_room(self, WEFT_WHAT_CARRY, s, leaf, 1);
+        send(self, WEFT_WHAT_CARRY, s, leaf, above, CARRY_QUEUE);
     }
 }
 
@@ -131,10 +134,12 @@ static void backward(pipeline *self, int32_t leaf) {
         const int32_t below = owner_of(self, s - 1), above = owner_of(self, s + 1);
         if (owner_of(self, s) != self->rank) continue;
         if (above != self->rank) receive(self, WEFT_WHAT_CARRY_GRADIENT, s, leaf, above);
-        receive_parts(self, s, leaf);
+        prepare_units(self, s, leaf);
         weft_emit_backward(&self->e, s, leaf);
-        if (below != self->rank && weft_job_segment(self->job, s - 1)->backward)
-            send(self, WEFT_WHAT_CARRY_GRADIENT, s - 1, leaf, below, GRADIENT_QUEUE, 1);
+        if (below != self->rank && weft_job_segment(self->job, s - 1)->backward) {
+            make_room(self, WEFT_WHAT_CARRY_GRADIENT, s - 1, leaf, 1);
+            send(self, WEFT_WHAT_CARRY_GRADIENT, s - 1, leaf, below, GRADIENT_QUEUE);
+        }
         finish_units(self, s, leaf);
     }
 }
@@ -173,13 +178,13 @@ weft_status mp_compile(const weft_host *host, const void *config, const weft_str
                        const weft_emitter *emitter, weft_error *err) {
     const size_t sends = (2 * (size_t)job->n_segments + (size_t)job->n_units) * (size_t)leaves_of(job);
     pipeline self;
-    int32_t s;
+    int32_t stages = 1, s;
     memset(&self, 0, sizeof self);
     self.e = weft_emit_begin(emitter);
     self.job = job;
     self.rank = rank;
-    self.stages = 1;
-    for (s = 1; s < job->n_segments; s++) self.stages += owner_of(&self, s) != owner_of(&self, s - 1);
+    for (s = 1; s < job->n_segments; s++) stages += owner_of(&self, s) != owner_of(&self, s - 1);
+    self.parts = mp_parts((const mp_config *)config, stages);
     self.sends = (int32_t *)host->alloc(host, sends * sizeof *self.sends, 8);
     if (self.sends == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu sends", sends);
     memset(self.sends, 0xFF, sends * sizeof *self.sends);

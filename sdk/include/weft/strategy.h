@@ -154,10 +154,11 @@ typedef struct weft_segment_view {
     int32_t backward; /* 1: it has a BACKWARD (something at or below it is trained) */
     int32_t owner;    /* set when compile is called: the rank that runs it, or -1: each replica's own */
     int32_t reserved;
-    int64_t carry_bytes, tape_bytes; /* per leaf of the largest shape */
+    int64_t carry_bytes, tape_bytes; /* per leaf of the largest shape; a tape that is made again counts 0 */
     int64_t parameter_bytes;         /* these three: of storage whose first user it is */
     int64_t gradient_bytes;
     int64_t state_bytes;
+    int64_t tied_bytes; /* parameters of storage whose first user is a segment before it */
 } weft_segment_view;
 
 /* How the leaf gradients of a unit are added up (docs/numbers.md). */
