@@ -5,48 +5,58 @@
 
 enum { PAIRS = WEFT_N_AXES * WEFT_N_AXES * WEFT_MOST_LEVELS * WEFT_MOST_LEVELS };
 
+/* A pair: -1 it stands together nowhere, 0 in no cell that was chosen, n in n of them. */
 typedef struct cover {
-    unsigned char *open;   /* [PAIRS] 1: stands together somewhere, and in no cell that was chosen yet */
+    int32_t *pairs;        /* [PAIRS] */
     unsigned char *chosen; /* [cells] */
-    int32_t n_open;
+    int32_t n_open;        /* pairs that are 0 */
 } cover;
 
-/* -1: one of the axes does not apply. */
+/* The pair of two axes; -1: one of them does not apply. */
 static int32_t pair_of(const weft_cell *cell, int a, int b) {
     if (cell->level[a] < 0 || cell->level[b] < 0) return -1;
     return ((a * WEFT_N_AXES + b) * WEFT_MOST_LEVELS + cell->level[a]) * WEFT_MOST_LEVELS + cell->level[b];
 }
 
-static int32_t count_open(const cover *self, const weft_cell *cell) {
-    int32_t n = 0;
+/* How many of the cell's pairs stand in exactly n chosen cells. */
+static int32_t count_pairs(const cover *self, const weft_cell *cell, int32_t n) {
+    int32_t found = 0;
     for (int a = 0; a < WEFT_N_AXES; a++)
         for (int b = a + 1; b < WEFT_N_AXES; b++) {
             const int32_t pair = pair_of(cell, a, b);
-            n += pair >= 0 && self->open[pair] != 0;
+            found += pair >= 0 && self->pairs[pair] == n;
         }
-    return n;
+    return found;
 }
 
-static void set_pairs(cover *self, const weft_cell *cell, unsigned char open) {
+/* by: 1 for a cell that is chosen, -1 for one that is not any more. */
+static void choose(cover *self, const weft_grid *grid, int32_t i, int32_t by) {
     for (int a = 0; a < WEFT_N_AXES; a++)
         for (int b = a + 1; b < WEFT_N_AXES; b++) {
-            const int32_t pair = pair_of(cell, a, b);
+            const int32_t pair = pair_of(&grid->cells[i], a, b);
             if (pair < 0) continue;
-            self->n_open += open - self->open[pair];
-            self->open[pair] = open;
+            self->n_open -= self->pairs[pair] == 0;
+            self->pairs[pair] += by;
+            self->n_open += self->pairs[pair] == 0;
         }
+    self->chosen[i] = by > 0;
 }
 
-static void choose(cover *self, const weft_grid *grid, int32_t i) {
-    self->chosen[i] = 1;
-    set_pairs(self, &grid->cells[i], 0);
+static void open_pairs(cover *self, const weft_cell *cell) {
+    for (int a = 0; a < WEFT_N_AXES; a++)
+        for (int b = a + 1; b < WEFT_N_AXES; b++) {
+            const int32_t pair = pair_of(cell, a, b);
+            if (pair < 0 || self->pairs[pair] == 0) continue;
+            self->pairs[pair] = 0;
+            self->n_open++;
+        }
 }
 
 /* The cell with the most open pairs; of several the first. */
 static int32_t best_of(const cover *self, const weft_grid *grid) {
     int32_t best = -1, most = 0;
     for (int32_t i = 0; i < grid->n; i++) {
-        const int32_t n = self->chosen[i] != 0 ? 0 : count_open(self, &grid->cells[i]);
+        const int32_t n = self->chosen[i] != 0 ? 0 : count_pairs(self, &grid->cells[i], 0);
         if (n > most) best = i;
         if (n > most) most = n;
     }
@@ -54,21 +64,25 @@ static int32_t best_of(const cover *self, const weft_grid *grid) {
 }
 
 weft_status weft_grid_cover(weft_grid *self, weft_error *err) {
-    cover c = {calloc(PAIRS, 1), calloc((size_t)self->n + 1, 1), 0};
+    cover c = {malloc(PAIRS * sizeof *c.pairs), calloc((size_t)self->n + 1, 1), 0};
     weft_status status = WEFT_OK;
     int32_t kept = 0;
-    if (c.open == NULL || c.chosen == NULL) {
+    if (c.pairs == NULL || c.chosen == NULL) {
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the pairs of settings");
         goto done;
     }
-    for (int32_t i = 0; i < self->n; i++) set_pairs(&c, &self->cells[i], 1);
-    if (self->n > 0) choose(&c, self, 0);
-    while (c.n_open > 0) choose(&c, self, best_of(&c, self));
+    memset(c.pairs, 0xFF, PAIRS * sizeof *c.pairs);
+    for (int32_t i = 0; i < self->n; i++) open_pairs(&c, &self->cells[i]);
+    if (self->n > 0) choose(&c, self, 0, 1);
+    while (c.n_open > 0) choose(&c, self, best_of(&c, self), 1);
+    /* What later choices have made needless. */
+    for (int32_t i = 1; i < self->n; i++)
+        if (c.chosen[i] != 0 && count_pairs(&c, &self->cells[i], 1) == 0) choose(&c, self, i, -1);
     for (int32_t i = 0; i < self->n; i++)
         if (c.chosen[i] != 0) self->cells[kept++] = self->cells[i];
     self->n = kept;
 done:
-    free(c.open);
+    free(c.pairs);
     free(c.chosen);
     return status;
 }
