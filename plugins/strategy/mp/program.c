@@ -1,9 +1,9 @@
 /* program.c: the events of one rank.
  *
- * Whatever the schedule, a rank goes through its segments of a leaf in the model's order, up and then down; what crosses
- * to another rank is received just before the segment that needs it and sent, beside what follows, just after the one
- * that made it. A SEND is waited for before the next one of its kind, or where there is no room for its slot. Backwards
- * run in leaf order on every rank. */
+ * Whatever the schedule, a rank goes through its segments of a leaf in the model's order, up and then down; what
+ * crosses to another rank is received just before the segment that needs it and sent, beside what follows, just after
+ * the one that made it. A SEND is waited for before the next one of its kind, or where there is no room for its slot.
+ * Backwards run in leaf order on every rank. */
 #include "mp.h"
 
 enum { CARRY_QUEUE = 1, PART_QUEUE = 2, GRADIENT_QUEUE = 3 };
