@@ -75,7 +75,8 @@ weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_er
 
 void weft_platform_close(weft_platform *self, bool failed) {
     if (self == NULL) return;
-    if (self->comm != NULL && !failed) WEFT_PLUGIN_TELL(self->comm_plugin, destroy, self->comm);
+    if (self->comm != NULL && (!failed || self->comm_info.size == 1))
+        WEFT_PLUGIN_TELL(self->comm_plugin, destroy, self->comm);
     if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
     for (int32_t i = 0; i < self->n_groups; i++) free(self->groups[i].ranks);
     free(self->groups);
