@@ -52,10 +52,11 @@ static void open_pairs(cover *self, const weft_cell *cell) {
         }
 }
 
-/* The cell with the most open pairs; of several the first. */
-static int32_t best_of(const cover *self, const weft_grid *grid) {
+/* The cell with the most open pairs; of several the first from `from` on. */
+static int32_t best_of(const cover *self, const weft_grid *grid, int32_t from) {
     int32_t best = -1, most = 0;
-    for (int32_t i = 0; i < grid->n; i++) {
+    for (int32_t k = 0; k < grid->n; k++) {
+        const int32_t i = (from + k) % grid->n;
         const int32_t n = self->chosen[i] != 0 ? 0 : count_pairs(self, &grid->cells[i], 0);
         if (n > most) best = i;
         if (n > most) most = n;
@@ -63,21 +64,38 @@ static int32_t best_of(const cover *self, const weft_grid *grid) {
     return best;
 }
 
+/* Chooses from the first cell on; which of equally good ones comes first decides how many it takes. Returns that. */
+static int32_t cover_from(cover *self, const weft_grid *grid, int32_t from) {
+    int32_t n = 0;
+    memset(self->pairs, 0xFF, PAIRS * sizeof *self->pairs);
+    memset(self->chosen, 0, (size_t)grid->n);
+    self->n_open = 0;
+    for (int32_t i = 0; i < grid->n; i++) open_pairs(self, &grid->cells[i]);
+    choose(self, grid, 0, 1);
+    while (self->n_open > 0) choose(self, grid, best_of(self, grid, from), 1);
+    /* What later choices have made needless. */
+    for (int32_t i = 1; i < grid->n; i++)
+        if (self->chosen[i] != 0 && count_pairs(self, &grid->cells[i], 1) == 0) choose(self, grid, i, -1);
+    for (int32_t i = 0; i < grid->n; i++) n += self->chosen[i];
+    return n;
+}
+
+enum { ATTEMPTS = 24 };
+
 weft_status weft_grid_cover(weft_grid *self, weft_error *err) {
     cover c = {malloc(PAIRS * sizeof *c.pairs), calloc((size_t)self->n + 1, 1), 0};
     weft_status status = WEFT_OK;
-    int32_t kept = 0;
+    int32_t kept = 0, best = 0, least = INT32_MAX;
     if (c.pairs == NULL || c.chosen == NULL) {
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the pairs of settings");
         goto done;
     }
-    memset(c.pairs, 0xFF, PAIRS * sizeof *c.pairs);
-    for (int32_t i = 0; i < self->n; i++) open_pairs(&c, &self->cells[i]);
-    if (self->n > 0) choose(&c, self, 0, 1);
-    while (c.n_open > 0) choose(&c, self, best_of(&c, self), 1);
-    /* What later choices have made needless. */
-    for (int32_t i = 1; i < self->n; i++)
-        if (c.chosen[i] != 0 && count_pairs(&c, &self->cells[i], 1) == 0) choose(&c, self, i, -1);
+    for (int32_t attempt = 0; attempt < ATTEMPTS; attempt++) {
+        const int32_t from = attempt * self->n / ATTEMPTS, n = cover_from(&c, self, from);
+        if (n < least) best = from;
+        if (n < least) least = n;
+    }
+    (void)cover_from(&c, self, best);
     for (int32_t i = 0; i < self->n; i++)
         if (c.chosen[i] != 0) self->cells[kept++] = self->cells[i];
     self->n = kept;

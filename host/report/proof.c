@@ -107,8 +107,8 @@ void weft_proof_print(const weft_proof *proof, FILE *to) {
                   "policy", "prefetch", "R x A", "checkpointing", "hash", "verdict");
     for (int32_t i = 0; i < proof->grid.n; i++) print_cell(proof, i, width, to);
     print_notes(proof, to);
-    (void)fprintf(to, "%d cells of %lld steps with reduce = %s: %d equal, %d not covered, %d different", //
-                  (int)proof->grid.n, (long long)proof->spec.steps, proof->reduce,
+    (void)fprintf(to, "%d cells of %lld step%s with reduce = %s: %d equal, %d not covered, %d different", //
+                  (int)proof->grid.n, (long long)proof->spec.steps, proof->spec.steps == 1 ? "" : "s", proof->reduce,
                   (int)proof->count[WEFT_VERDICT_EQUAL], (int)proof->count[WEFT_VERDICT_NOT_COVERED],
                   (int)proof->count[WEFT_VERDICT_DIFFERENT]);
     if (proof->count[WEFT_VERDICT_IDLE] > 0)

@@ -1,0 +1,132 @@
+/* tests/ranks/test_grid.c: the cells of a proof: their numbers, what the small grid covers, and who runs when. */
+#include "prove/grid.h"
+#include "suite.h"
+
+#include <stdlib.h>
+
+/* As many as there are settings for, none equal to another. */
+static weft_grid_spec spec_of(int32_t world, int32_t leaves, bool at_last) {
+    weft_grid_spec spec = {.world = world, .leaves = leaves, .segments = 8, .n_policies = WEFT_GRID_POLICIES};
+    static const char *const policies[WEFT_GRID_POLICIES] = {"block", "whole", "size 10", "class Linear"};
+    for (int i = 0; i < WEFT_GRID_POLICIES; i++)
+        (void)snprintf(spec.policies[i].label, sizeof spec.policies[i].label, "%s", policies[i]);
+    spec.has_mp = spec.has_ddp = spec.has_fsdp = true;
+    spec.at_last = at_last;
+    (void)snprintf(spec.reduce_at, sizeof spec.reduce_at, "each");
+    return spec;
+}
+
+static weft_grid grid_of(int32_t world, int32_t leaves, bool at_last) {
+    const weft_grid_spec spec = spec_of(world, leaves, at_last);
+    weft_grid grid;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_grid_create(&grid, &spec, &err) == WEFT_OK, "%s", err.text);
+    for (int32_t i = 0; i < grid.n; i++) grid.cells[i].identity = (uint64_t)i;
+    return grid;
+}
+
+START_TEST(numbers) {
+    /* single 4 x 2; on 2, 3 and 4 ranks: mp 3 x 8, ddp 8, fsdp 8 + 8 + 3 x 8; on 4 hybrid 3 x 8. */
+    weft_grid ordered = grid_of(4, 12, false), tree = grid_of(4, 8, true), alone = grid_of(1, 12, false);
+    ck_assert_int_eq(ordered.n, 8 + 3 * (24 + 8 + 8 + 8 + 24) + 24);
+    /* 3 ranks do not share 8 leaves; what is reduced may be so at each micro-step or at the last. */
+    ck_assert_int_eq(tree.n, 8 + 3 * 24 + 2 * 2 * (8 + 8 + 8 + 24) + 2 * 24);
+    ck_assert_int_eq(alone.n, 8);
+    ck_assert_str_eq(ordered.cells[0].strategy, "single");
+    ck_assert(!ordered.cells[0].checkpointing);
+    weft_grid_free(&ordered);
+    weft_grid_free(&tree);
+    weft_grid_free(&alone);
+}
+END_TEST
+
+START_TEST(axes_that_do_not_apply) {
+    weft_grid grid = grid_of(4, 12, false);
+    for (int32_t i = 0; i < grid.n; i++) {
+        const weft_cell *cell = &grid.cells[i];
+        const bool gathers = strcmp(cell->settings, "full") == 0 || strcmp(cell->settings, "hybrid 2") == 0;
+        must((cell->prefetch >= 0) == gathers);
+        must((cell->level[WEFT_AXIS_SHARD] >= 0) == (strcmp(cell->strategy, "fsdp") == 0));
+        must((cell->level[WEFT_AXIS_SCHEDULE] >= 0) == (strcmp(cell->strategy, "mp") == 0));
+        must(cell->level[WEFT_AXIS_REDUCE_AT] < 0);
+        must(cell->keys.n < WEFT_CELL_OVERRIDES);
+    }
+    weft_grid_free(&grid);
+}
+END_TEST
+
+/* Some cell of the grid has these two settings. */
+static bool has_pair(const weft_grid *grid, const weft_cell *cell, int a, int b) {
+    for (int32_t i = 0; i < grid->n; i++)
+        if (grid->cells[i].level[a] == cell->level[a] && grid->cells[i].level[b] == cell->level[b]) return true;
+    return false;
+}
+
+static void check_cover(int32_t world, int32_t leaves, bool at_last, int32_t most) {
+    weft_grid full = grid_of(world, leaves, at_last), small = grid_of(world, leaves, at_last);
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_grid_cover(&small, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(small.n <= most, "%d cells", (int)small.n);
+    ck_assert_int_eq((int)small.cells[0].identity, 0);
+    for (int32_t i = 0; i < full.n; i++)
+        for (int a = 0; a < WEFT_N_AXES; a++)
+            for (int b = a + 1; b < WEFT_N_AXES; b++)
+                must(full.cells[i].level[a] < 0 || full.cells[i].level[b] < 0 ||
+                     has_pair(&small, &full.cells[i], a, b));
+    weft_grid_free(&full);
+    weft_grid_free(&small);
+}
+
+START_TEST(the_small_grid_has_all_pairs) {
+    check_cover(4, 12, false, 40);
+    check_cover(4, 8, true, 40);
+    check_cover(3, 12, false, 40);
+    check_cover(2, 12, true, 40);
+    check_cover(1, 12, false, 40);
+    check_cover(8, 24, false, 64);
+}
+END_TEST
+
+START_TEST(cells_with_the_same_programs_are_one) {
+    weft_grid grid = grid_of(2, 12, false);
+    const int32_t n = grid.n;
+    grid.cells[5].identity = grid.cells[2].identity;
+    grid.cells[n - 1].identity = grid.cells[0].identity;
+    ck_assert_int_eq(weft_grid_drop_twins(&grid), 2);
+    ck_assert_int_eq(grid.n, n - 2);
+    ck_assert_int_eq((int)grid.cells[5].identity, 6);
+    weft_grid_free(&grid);
+}
+END_TEST
+
+START_TEST(every_cell_has_ranks_of_its_own) {
+    weft_grid grid = grid_of(4, 12, false);
+    int32_t *wave = calloc((size_t)grid.n, sizeof *wave), *base = calloc((size_t)grid.n, sizeof *base);
+    const int32_t waves = weft_grid_schedule(wave, base, &grid, 4);
+    int32_t ranks = 0;
+    unsigned char *busy = calloc((size_t)waves * 4, 1);
+    for (int32_t i = 1; i < grid.n; i++) {
+        must(wave[i] >= 0 && wave[i] < waves && base[i] >= 0 && base[i] + grid.cells[i].ranks <= 4);
+        for (int32_t r = base[i]; r < base[i] + grid.cells[i].ranks; r++) must(busy[wave[i] * 4 + r]++ == 0);
+        ranks += grid.cells[i].ranks;
+    }
+    ck_assert_int_eq(wave[0], -1);
+    ck_assert_msg(4 * waves - ranks <= 100, "%d ranks wait in %d waves", (int)(4 * waves - ranks), (int)waves);
+    free(wave);
+    free(base);
+    free(busy);
+    weft_grid_free(&grid);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("grid");
+    TCase *tests = tcase_create("grid");
+    tcase_add_test(tests, numbers);
+    tcase_add_test(tests, axes_that_do_not_apply);
+    tcase_add_test(tests, the_small_grid_has_all_pairs);
+    tcase_add_test(tests, cells_with_the_same_programs_are_one);
+    tcase_add_test(tests, every_cell_has_ranks_of_its_own);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

@@ -1,0 +1,84 @@
+#!/bin/sh
+# `weft prove` on configs/prove.ini, 4 ranks: how many cells there are and that all are equal; what is not covered; and
+# that planted mistakes are caught. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+weft=$WEFT_BUILD/weft
+faults=$WEFT_BUILD/tests/faults
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT INT TERM
+if [ ! -e "$faults/weft-comm-ring.so" ]; then
+    echo "skipped: there is no MPI, so no ranks to prove anything on"
+    exit 0
+fi
+failures=0
+fail() { # fail NAME: what the last run said
+    failures=$((failures + 1))
+    echo "FAILED: $1"
+    sed 's/^/    /' "$dir/out" "$dir/err"
+}
+prove() { # prove STATUS arguments...: output in out and err
+    wanted=$1
+    shift
+    status=0
+    "$weft" prove "$WEFT_SOURCE/configs/prove.ini" "$@" >"$dir/out" 2>"$dir/err" || status=$?
+    [ "$status" = "$wanted" ] || fail "status $status, not $wanted: weft prove $*"
+}
+says() { # says FILE TEXT
+    grep -qF -- "$2" "$dir/$1" || fail "$1 does not say: $2"
+}
+
+# Every cell on 1, 2, 3 and 4 ranks is covered and equal.
+prove 0 --ranks 4 --grid full --steps 2
+says out "228 cells of 2 steps with reduce = ordered: 228 equal, 0 not covered, 0 different"
+says out "left out: 20 cells whose programs are those of another"
+prove 0 --ranks 4 --steps 10
+says out "39 cells of 10 steps with reduce = ordered: 39 equal, 0 not covered, 0 different"
+for ranks in 1 2 3 4; do
+    grep -q "^ *$ranks  " "$dir/out" || fail "a cell on $ranks ranks"
+done
+
+# With a tree of 8 leaves, so are those that reduce at the last micro-step, and in two hops.
+prove 0 --ranks 4 --grid full --steps 1 strategy.reduce=tree train.global_batch=16
+says out "294 cells of 1 step with reduce = tree: 294 equal, 0 not covered, 0 different"
+says out "fsdp hybrid 2, last"
+
+# One rank needs no launcher. More threads change nothing.
+prove 0 --steps 2
+says out "8 cells of 2 steps with reduce = ordered: 8 equal"
+one=$(awk 'NR == 2 { print $8 }' "$dir/out")
+prove 0 --steps 2 device.threads=2
+says out "$one"
+
+# What the contract does not cover is said with its reason, and fails nothing.
+prove 0 --ranks 2 --steps 2 strategy.plugin=ddp strategy.reduce_at=last
+says out "reduce_at = each, or reduce = tree, is covered"
+says out "not covered [1]"
+says out "0 different"
+prove 0 --ranks 2 --steps 2 strategy.reduce=fast
+says out "0 equal"
+says out "reduce = fast takes whatever order the library adds in"
+
+# For programs.
+prove 0 --ranks 2 --steps 2 --json
+says out '"different": 0'
+[ "$(head -c 1 "$dir/out")" = "{" ] || fail "an object and nothing else"
+
+# What is planted is caught, with step and parameter. Clipping by a local norm hurts only those that cut the gradient.
+prove 1 --ranks 4 --steps 2 comm.plugin="$faults/weft-comm-ring.so"
+says out "DIFFERENT from step 1 on: exp_avg of model.embed_tokens.weight"
+says err "cells are covered by the contract and differ"
+grep -q "mp .*equal" "$dir/out" || fail "mp sums nothing over ranks"
+prove 1 --ranks 4 --steps 2 comm.plugin="$faults/weft-comm-local.so"
+says out "DIFFERENT from step 1 on: exp_avg of"
+grep "ddp" "$dir/out" | grep -q DIFFERENT && fail "ddp has the whole gradient on each rank"
+grep "fsdp" "$dir/out" | grep -q equal && fail "fsdp clips by the norm of a part"
+prove 1 --ranks 4 --steps 2 device.plugin="$faults/weft-device-inside.so"
+says out "DIFFERENT from step 1 on: exp_avg of model.layers.0.mlp"
+grep "ddp\|fsdp" "$dir/out" | grep -q equal && fail "a rank that takes other leaves adds onto other sums"
+
+# Nothing trained proves nothing.
+prove 1 --steps 2 optimizer.plugin=sgd optimizer.lr=0
+says err "nothing was trained, so nothing is proved"
+prove 2 --grid medium
+says err "only --grid small and --grid full exist"
+exit $((failures > 0))
