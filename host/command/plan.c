@@ -4,6 +4,7 @@
 #include "launch/ranks.h"
 #include "report/stages.h"
 #include "report/summary.h"
+#include "report/survey.h"
 #include "report/units.h"
 #include "report/wrapping.h"
 #include "train/session.h"
@@ -13,8 +14,12 @@
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
     {"ranks", "N", false, "Plan for N ranks, of which this process is none."},
+    {"nodes", "M", false, "Plan for ranks on M machines, as many on each; 1 by default."},
     {"print-program", NULL, false, "Print every event of the step program with its buffers."},
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in."},
+    {"print-links", NULL, false, "Print how many bytes each rank sends to each other one in a step."},
+    {"print-sharding", NULL, false, "Print how much of each parameter a rank keeps."},
+    {"rank", "R", false, "Which rank --print-sharding is about; 0 by default."},
     {NULL, NULL, false, NULL},
 };
 
@@ -73,15 +78,6 @@ static void print_schedule(const weft_session *session) {
         (void)printf("  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
     }
     weft_schedule_warn(session);
-}
-
-static json_t *memory_object(const weft_engine_bytes *b) {
-    json_t *memory = json_object();
-    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        (void)json_object_set_new(memory, weft_memory_category_name(i), json_integer(b->category[i]));
-    (void)json_object_set_new(memory, "gaps", json_integer(b->spare));
-    (void)json_object_set_new(memory, "total", json_integer(b->total));
-    return memory;
 }
 
 static json_t *schedule_array(const weft_session *session) {
@@ -147,68 +143,113 @@ static json_t *program_array(const weft_stage *stage) {
 }
 
 /* Of each rank, where segments have owners. */
-static json_t *ranks_object(const weft_stages *stages) {
+static json_t *stages_object(const weft_stages *stages) {
     json_t *ranks = json_array();
     for (int32_t r = 0; r < stages->n; r++)
         (void)json_array_append_new(ranks,
                                     json_pack("{s:i, s:s, s:o}", "rank", (int)r, "segments", stages->rows[r].segments,
-                                              "memory", memory_object(&stages->rows[r].bytes)));
+                                              "memory", weft_memory_object(&stages->rows[r].bytes)));
     if (stages->layer[0] == '\0') return json_pack("{s:o, s:f}", "map", ranks, "imbalance_percent", stages->imbalance);
     return json_pack("{s:o, s:f, s:{s:s, s:i, s:i, s:f}}", "map", ranks, "imbalance_percent", stages->imbalance, "move",
                      "layer", stages->layer, "from", (int)stages->from, "to", (int)stages->to, "imbalance_percent",
                      stages->imbalance_then);
 }
 
-static void print_json(const weft_session *session, const weft_wrapped *wrapped, const weft_stages *stages,
-                       bool with_program, bool with_modules) {
+/* What a call of the command has at hand. */
+typedef struct planned {
+    const weft_args *args;
+    weft_session *session;
+    weft_wrapped wrapped;
+    weft_survey *survey;
+    weft_stages stages;
+    weft_hold *hold; /* of the rank that --print-sharding is about; NULL: not asked for */
+    int32_t rank;
+} planned;
+
+static json_t *plan_object(const planned *self) {
+    const weft_session *session = self->session;
     const weft_engine *e = session->engine;
-    json_t *object = json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o}", "parameters",
-                               (json_int_t)weft_declared_numel(e->declared, false), "trained",
-                               (json_int_t)weft_declared_numel(e->declared, true), "steps", (json_int_t)session->steps,
-                               "layout", layout_object(e), "wrapping", wrapping_object(e, wrapped, with_modules),
-                               "batch", batch_object(session), "events", (int)e->train.program->n_events, "buffers",
-                               (int)e->train.program->n_slots, "memory", memory_object(&e->bytes), "schedule",
-                               schedule_array(session));
-    if (object == NULL) return;
-    if (stages->n > 0) (void)json_object_set_new(object, "ranks", ranks_object(stages));
-    if (with_program) (void)json_object_set_new(object, "program", program_array(&e->train));
+    const bool tree = weft_args_has(self->args, "print-wrapping");
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "parameters",
+                     (json_int_t)weft_declared_numel(e->declared, false), "trained",
+                     (json_int_t)weft_declared_numel(e->declared, true), "steps", (json_int_t)session->steps, "layout",
+                     layout_object(e), "wrapping", wrapping_object(e, &self->wrapped, tree), "batch",
+                     batch_object(session), "events", (int)e->train.program->n_events, "buffers",
+                     (int)e->train.program->n_slots, "memory", weft_memory_object(&e->bytes), "schedule",
+                     schedule_array(session), "world", (int)e->ranks.world, "ranks", weft_survey_array(self->survey));
+}
+
+static weft_status print_json(const planned *self, weft_error *err) {
+    json_t *object = plan_object(self), *links = NULL;
+    if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
+    if (weft_args_has(self->args, "print-program"))
+        (void)json_object_set_new(object, "program", program_array(&self->session->engine->train));
+    if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
+    if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
+    if (links != NULL) (void)json_object_set_new(object, "links", links);
+    if (self->hold != NULL)
+        (void)json_object_set_new(object, "sharding",
+                                  weft_sharding_object(self->session->engine, self->hold, self->rank));
     (void)json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     (void)putchar('\n');
     json_decref(object);
+    return WEFT_OK;
 }
 
-static void print_text(const weft_session *session, const weft_wrapped *wrapped, const weft_stages *stages,
-                       const weft_args *args) {
-    const weft_engine *e = session->engine;
-    print_model(session, wrapped);
-    print_memory(session);
-    weft_stages_print(stages, stdout);
-    print_schedule(session);
-    if (weft_args_has(args, "print-wrapping")) weft_wrapped_print(wrapped, e->declared, e->layout, stdout);
-    if (weft_args_has(args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, stdout);
+static weft_status print_text(const planned *self, weft_error *err) {
+    const weft_engine *e = self->session->engine;
+    weft_status status = WEFT_OK;
+    print_model(self->session, &self->wrapped);
+    if (e->ranks.world == 1) print_memory(self->session);
+    else weft_survey_print(self->survey, stdout);
+    weft_stages_print(&self->stages, stdout);
+    if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, stdout, err);
+    print_schedule(self->session);
+    if (self->hold != NULL) weft_sharding_print(e, self->hold, self->rank, stdout);
+    if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, e->declared, e->layout, stdout);
+    if (weft_args_has(self->args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, stdout);
+    return status;
+}
+
+static weft_status open_plan(planned *self, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(self->args, &n);
+    weft_status status =
+        weft_session_open(&self->session, weft_args_config(self->args), overrides, n, WEFT_SESSION_PROFILE, err);
+    if (status == WEFT_OK)
+        status = weft_wrapped_make(&self->wrapped, self->session->engine->declared, self->session->engine->layout, err);
+    if (status == WEFT_OK) status = weft_survey_create(&self->survey, self->session->engine, err);
+    if (status == WEFT_OK) status = weft_stages_make(&self->stages, self->session->engine, err);
+    if (status == WEFT_OK && self->rank >= self->survey->world)
+        status = weft_error_set(err, WEFT_E_USER, "--rank %d is not there: ranks are 0 to %d", (int)self->rank,
+                                (int)self->survey->world - 1);
+    if (status == WEFT_OK && weft_args_has(self->args, "print-sharding"))
+        status = weft_survey_hold(&self->hold, self->session->engine, self->rank, err);
+    return status;
+}
+
+static void close_plan(planned *self) {
+    weft_hold_destroy(self->hold);
+    weft_stages_free(&self->stages);
+    weft_survey_destroy(self->survey);
+    weft_wrapped_free(&self->wrapped);
+    weft_session_close(self->session);
 }
 
 static weft_exit run_plan(const weft_args *args, weft_error *err) {
-    size_t n = 0;
-    const char *const *overrides = weft_args_overrides(args, &n);
-    weft_session *session = NULL;
-    weft_wrapped wrapped = {0};
-    weft_stages stages = {0};
-    int64_t asked = 0;
+    planned self = {.args = args};
+    int64_t asked = 0, nodes = 1, rank = 0;
     weft_status status = WEFT_OK;
-    if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err)) return WEFT_EXIT_USAGE;
+    if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) ||
+        !weft_args_i64(args, &nodes, "nodes", "[1,65536]", 1, err) ||
+        !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err))
+        return WEFT_EXIT_USAGE;
     weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
-    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
-    if (status == WEFT_OK)
-        status = weft_wrapped_make(&wrapped, session->engine->declared, session->engine->layout, err);
-    if (status == WEFT_OK) status = weft_stages_make(&stages, session->engine, err);
-    if (status == WEFT_OK && weft_args_has(args, "json"))
-        print_json(session, &wrapped, &stages, weft_args_has(args, "print-program"),
-                   weft_args_has(args, "print-wrapping"));
-    else if (status == WEFT_OK) print_text(session, &wrapped, &stages, args);
-    weft_stages_free(&stages);
-    weft_wrapped_free(&wrapped);
-    weft_session_close(session);
+    weft_world_plan_nodes((int32_t)nodes);
+    self.rank = (int32_t)rank;
+    status = open_plan(&self, err);
+    if (status == WEFT_OK) status = weft_args_has(args, "json") ? print_json(&self, err) : print_text(&self, err);
+    close_plan(&self);
     return weft_exit_from(status);
 }
 

@@ -12,6 +12,15 @@
 #include <unistd.h>
 
 static weft_world current = {.size = 1, .local_size = 1};
+static int32_t planned_nodes = 1;
+
+void weft_world_plan_nodes(int32_t nodes) {
+    planned_nodes = nodes;
+}
+
+int32_t weft_world_planned_nodes(void) {
+    return planned_nodes;
+}
 
 const weft_world *weft_world_get(void) {
     return &current;

@@ -16,6 +16,10 @@ typedef struct weft_world {
     bool is_planned;                /* size is a number to plan for: no other rank exists */
 } weft_world;
 
+/* Machines that a planned world is on, as many ranks on each; 1 at first. [main] */
+void weft_world_plan_nodes(int32_t nodes);
+int32_t weft_world_planned_nodes(void);
+
 const weft_world *weft_world_get(void); /* one rank before the first set. [any-thread] */
 
 /* Takes the world over: from here on the lines of this process carry its rank, and ranks but 0 print errors alone.

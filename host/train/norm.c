@@ -111,7 +111,8 @@ static weft_status group_cells(weft_stepper *self, int32_t group, weft_ref nodes
                                     .to = nodes,
                                     .from = weft_ref_at(nodes, 8 * place * cells),
                                     .n = cells,
-                                    .dtype = WEFT_F64};
+                                    .dtype = WEFT_F64,
+                                    .traffic = WEFT_TRAFFIC_NORM};
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < of->n_members && status == WEFT_OK; i++)
         status = own_cells(self, &engine->declared->parameters[of->members[i]], nodes, place * piece,
@@ -212,7 +213,8 @@ weft_status weft_norm_losses(weft_stepper *self, weft_error *err) {
                                     .to = engine->scalars.all_losses,
                                     .from = engine->scalars.losses,
                                     .n = self->stage->most_losses,
-                                    .dtype = WEFT_F64};
+                                    .dtype = WEFT_F64,
+                                    .traffic = WEFT_TRAFFIC_LOSSES};
     if (engine->ranks.world == 1) return WEFT_OK;
     return weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }

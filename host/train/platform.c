@@ -41,7 +41,11 @@ static weft_status open_comm(weft_platform *self, const weft_run *run, weft_erro
     const weft_world *world = weft_world_get();
     weft_status status = WEFT_OK;
     self->comm_info.size = world->size;
-    self->comm_info.nodes = 1;
+    self->comm_info.nodes = world->is_planned ? weft_world_planned_nodes() : 1;
+    if (world->size % self->comm_info.nodes != 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%d ranks cannot lie on %d nodes, as many on each: choose a divisor of %d",
+                              (int)world->size, (int)self->comm_info.nodes, (int)world->size);
     if (world->is_planned || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
     status = create_comm(self, run, err);
     if (status != WEFT_OK) return status;
@@ -55,7 +59,9 @@ static weft_status attach(weft_platform *self, weft_error *err) {
     self->nodes = calloc((size_t)self->comm_info.size, sizeof *self->nodes);
     if (self->nodes == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of %d ranks", (int)self->comm_info.size);
-    if (self->comm == NULL) return WEFT_OK; /* alone, or only planned for: all on one machine */
+    for (int32_t rank = 0; rank < self->comm_info.size; rank++) /* alone, or only planned for */
+        self->nodes[rank] = rank / (self->comm_info.size / self->comm_info.nodes);
+    if (self->comm == NULL) return WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->comm_plugin, attach, err, self->comm, self->device, self->kernels);
     if (status != WEFT_OK) return status;
     return weft_platform_share(self, self->nodes, &self->comm_info.node, (int64_t)sizeof *self->nodes, err);

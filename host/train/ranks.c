@@ -16,10 +16,25 @@ void weft_ranks_take(weft_ranks *self, const weft_seat *seat) {
     self->world = seat->world;
 }
 
+static weft_status make_counts(weft_ranks *self, weft_error *err) {
+    self->sent = calloc(1, sizeof *self->sent);
+    if (self->sent != NULL) self->sent->to = calloc((size_t)self->world, sizeof *self->sent->to);
+    if (self->sent != NULL && self->sent->to != NULL) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory to count what goes to %d ranks", (int)self->world);
+}
+
+void weft_ranks_leave(weft_ranks *self) {
+    if (self->sent != NULL) free(self->sent->to);
+    free(self->sent);
+    self->sent = NULL;
+}
+
 weft_status weft_ranks_meet(weft_ranks *self, weft_error *err) {
     weft_status status = WEFT_OK;
     int32_t *ranks = NULL;
-    if (self->world == 1 || self->world == weft_platform_size(self->platform)) return WEFT_OK;
+    if (self->world == 1) return WEFT_OK;
+    status = make_counts(self, err);
+    if (status != WEFT_OK || self->world == weft_platform_size(self->platform)) return status;
     ranks = malloc((size_t)self->world * sizeof *ranks);
     if (ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the group of %d ranks", self->world);
     for (int32_t rank = 0; rank < self->world; rank++) ranks[rank] = self->base + rank;
@@ -64,6 +79,29 @@ weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut
     return NULL;
 }
 
+/* True if the rank is another one of the transfer's group. */
+static bool shares(const weft_ranks *self, const weft_comm_group *group, int32_t rank) {
+    if (rank == self->rank) return false;
+    for (int32_t i = 0; i < self->n_cuts; i++)
+        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
+            const int32_t size = self->cuts[i].group;
+            const weft_cut cut = {self->world, size, self->world / size};
+            if (self->cuts[i].by_scope[scope] == group) return weft_scope_together(&cut, scope, rank, self->rank);
+        }
+    return true; /* the group of everyone */
+}
+
+/* Every collective exchange of a step gives each other rank of its group a row of n elements. */
+static void count(const weft_ranks *self, weft_exchange_fn *how, const weft_transfer *what) {
+    const int64_t bytes = what->n * weft_dtype_bytes(what->dtype);
+    if (self->sent == NULL || !self->counts || what->traffic == WEFT_TRAFFIC_OTHER || how == self->plugin->recv) return;
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        if (how == self->plugin->send ? rank != what->peer : !shares(self, what->group, rank)) continue;
+        self->sent->to[rank] += bytes;
+        self->sent->sent[what->traffic] += bytes;
+    }
+}
+
 weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
                              const weft_transfer *what, weft_error *err) {
     const weft_exchange exchange = {.struct_size = (uint32_t)sizeof exchange,
@@ -75,6 +113,7 @@ weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, wef
                                     .peer = what->peer,
                                     .tag = what->tag};
     const weft_doing before = weft_plugin_enter(self->plugin, name);
+    count(self, how, what);
     return weft_plugin_leave(before, how(self->comm, out, &exchange, err), err);
 }
 

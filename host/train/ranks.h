@@ -7,6 +7,7 @@
 
 #include "program/terms.h"
 #include "train/platform.h"
+#include "train/traffic.h"
 
 enum { WEFT_MAX_CUTS = 8 };
 
@@ -22,12 +23,15 @@ typedef struct weft_ranks {
         weft_comm_group *by_scope[WEFT_SCOPE_ACROSS + 1];
     } cuts[WEFT_MAX_CUTS];
     int32_t n_cuts;
+    weft_traffic *sent; /* what this rank has sent while `counts` was true; NULL: it has nobody to send to */
+    bool counts;
 } weft_ranks;
 
 /* The ranks of a seat; nothing is exchanged yet. */
 void weft_ranks_take(weft_ranks *self, const weft_seat *seat);
 /* Makes `everyone`. [collective] */
 weft_status weft_ranks_meet(weft_ranks *self, weft_error *err);
+void weft_ranks_leave(weft_ranks *self); /* frees what is counted */
 
 /* Makes the groups of a cut, unless they are there. [collective] */
 weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err);
@@ -39,6 +43,7 @@ typedef struct weft_transfer {
     weft_ref to, from;
     int64_t n;
     int32_t dtype, peer, tag;
+    int32_t traffic; /* weft_traffic_kind */
 } weft_transfer;
 weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
                              const weft_transfer *what, weft_error *err);

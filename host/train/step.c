@@ -75,7 +75,10 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     self->first_row = (step - 1) * (uint64_t)stage->graphs->rows * (uint64_t)stage->program->leaves;
     self->data_seconds = 0.0;
     weft_crash_step(step);
+    engine->ranks.counts = true;
     status = weft_step_run_events(self, stage, err);
+    engine->ranks.counts = false;
+    if (engine->ranks.sent != NULL) engine->ranks.sent->steps++;
     if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
     if (status == WEFT_OK) status = read_losses(self, 0.0, stage->program->leaves, err);
     if (status == WEFT_OK)

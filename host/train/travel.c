@@ -83,8 +83,10 @@ static weft_status finish(void *context, const weft_event *event, const weft_eve
 
 weft_status weft_travel_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
                                 const char *name, const weft_transfer *what, weft_error *err) {
-    const weft_status status =
-        weft_ranks_start(&self->engine->ranks, &flight_of(self, event)->handles[which], how, name, what, err);
+    weft_transfer transfer = *what;
+    weft_status status = WEFT_OK;
+    transfer.traffic = weft_traffic_of(event);
+    status = weft_ranks_start(&self->engine->ranks, &flight_of(self, event)->handles[which], how, name, &transfer, err);
     self->travel->n_flying += status == WEFT_OK;
     return status;
 }

@@ -1,0 +1,23 @@
+/* host/report/survey.h: what all ranks take and send, as tables and as objects; ranks that are alike share a row. */
+#ifndef WEFT_HOST_REPORT_SURVEY_H
+#define WEFT_HOST_REPORT_SURVEY_H
+
+#include "train/survey.h"
+
+#include <jansson.h>
+
+void weft_survey_print(const weft_survey *survey, FILE *to);
+/* Who sends how much to whom. */
+weft_status weft_survey_print_links(const weft_survey *survey, FILE *to, weft_error *err);
+
+json_t *weft_memory_object(const weft_engine_bytes *bytes);
+/* An object per row, with the numbers of its ranks. */
+json_t *weft_survey_array(const weft_survey *survey);
+/* [{"from": 0, "to": [1, 3], "bytes": 4096}]: to each rank from the first to the last. NULL: no memory. */
+json_t *weft_survey_links_array(const weft_survey *survey);
+
+/* Parameter by parameter and unit by unit, how much of it a rank keeps. */
+void weft_sharding_print(const weft_engine *engine, const weft_hold *hold, int32_t rank, FILE *to);
+json_t *weft_sharding_object(const weft_engine *engine, const weft_hold *hold, int32_t rank);
+
+#endif
