@@ -57,9 +57,17 @@ static void show(void) {
     shown->processors = share(current.local_size);
 }
 
+/* A planned rank's processors decide what it takes: as if it ran here, beside the others of its node. */
+static void show_planned(void) {
+    weft_services_world()->processors = share(current.size / planned_nodes > 0 ? current.size / planned_nodes : 1);
+}
+
 void weft_world_set(const weft_world *world) {
     current = *world;
-    if (current.is_planned) return; /* this process is alone, and computes nothing of it */
+    if (current.is_planned) {
+        show_planned();
+        return; /* this process is alone, and computes nothing of it */
+    }
     show();
     if (current.size == 1) return;
     weft_crash_rank(current.rank);

@@ -24,8 +24,8 @@ static void add_up(const weft_engine *engine, const weft_hold *hold, int32_t uni
 
 static void print_line(FILE *to, const char *indent, const char *name, int64_t all, int64_t kept) {
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
-    (void)fprintf(to, "  %s%-*s %16s %16s %8.2f %%\n", indent, (int)(50 - strlen(indent)), name, weft_unit_count(a, all),
-                  weft_unit_count(b, kept), percent(kept, all));
+    (void)fprintf(to, "  %s%-*s %16s %16s %8.2f %%\n", indent, (int)(50 - strlen(indent)), name,
+                  weft_unit_count(a, all), weft_unit_count(b, kept), percent(kept, all));
 }
 
 void weft_sharding_print(const weft_engine *engine, const weft_hold *hold, int32_t rank, FILE *to) {

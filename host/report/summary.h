@@ -22,6 +22,7 @@ void weft_train_summary_print(const weft_train_summary *summary, const weft_sess
 
 /* Peak resident memory of this process so far, bytes (VmHWM); 0: unknown. */
 int64_t weft_resident_peak(void);
+int64_t weft_resident_now(void);
 /* Bytes that malloc and the plugins hold beside the device's memory. */
 int64_t weft_library_bytes(void);
 

@@ -173,11 +173,11 @@ json_t *weft_survey_array(const weft_survey *self) {
     for (int32_t rank = 0; rank < self->world; rank++) {
         const weft_rank_plan *plan = &self->ranks[rank];
         if (!is_first(self, rank)) continue;
-        (void)json_array_append_new(
-            rows, json_pack("{s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "ranks", numbers(self, rank), "memory",
-                            weft_memory_object(&plan->bytes), "padding_bytes", (json_int_t)plan->padding, "kept",
-                            (json_int_t)plan->kept, "updated", (json_int_t)plan->updated, "sent", sent_object(plan),
-                            "events", events_object(plan)));
+        (void)json_array_append_new(rows, json_pack("{s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "ranks", numbers(self, rank),
+                                                    "memory", weft_memory_object(&plan->bytes), "padding_bytes",
+                                                    (json_int_t)plan->padding, "kept", (json_int_t)plan->kept,
+                                                    "updated", (json_int_t)plan->updated, "sent", sent_object(plan),
+                                                    "events", events_object(plan)));
     }
     return rows;
 }

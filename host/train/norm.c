@@ -192,7 +192,8 @@ static weft_status exchange_owned(weft_stepper *self, weft_slot_ref work, int32_
                                     .to = owned_row(engine, 0),
                                     .from = owned_row(engine, engine->ranks.rank),
                                     .n = most_owned(engine),
-                                    .dtype = WEFT_F64};
+                                    .dtype = WEFT_F64,
+                                    .traffic = WEFT_TRAFFIC_NORM};
     weft_ref out = transfer.from;
     weft_status status = WEFT_OK;
     if (transfer.n == 0) return WEFT_OK;

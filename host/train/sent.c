@@ -116,7 +116,8 @@ static int64_t leaves_node(const sender *self, const weft_survey *survey) {
     for (int32_t i = 0; i < self->plan->n_links && survey->nodes > 1; i++) {
         const weft_link *link = &self->plan->links[i];
         for (int32_t r = 0; r < survey->world; r++) {
-            if (link->peer >= 0 ? r != link->peer : !weft_scope_together(&link->cut, link->scope, r, self->rank)) continue;
+            if (link->peer >= 0 ? r != link->peer : !weft_scope_together(&link->cut, link->scope, r, self->rank))
+                continue;
             if (r / survey->ranks_per_node != self->rank / survey->ranks_per_node) bytes += link->each;
         }
     }

@@ -17,12 +17,12 @@ typedef struct weft_link {
 
 typedef struct weft_rank_plan {
     weft_engine_bytes bytes;
-    int64_t padding;       /* bytes of its parameters that belong to no parameter */
-    int64_t kept, updated; /* elements of parameters that it keeps, and of those that it updates */
+    int64_t padding;                        /* bytes of its parameters that belong to no parameter */
+    int64_t kept, updated;                  /* elements of parameters that it keeps, and of those that it updates */
     int32_t events[WEFT_EVENT_REFRESH + 1]; /* of a training step, by kind */
     int32_t n_events;
-    int64_t sent[WEFT_N_TRAFFIC];  /* bytes in a step whose leaves have the largest shape */
-    int64_t total_sent, to_nodes;  /* all kinds; of that to ranks of other nodes */
+    int64_t sent[WEFT_N_TRAFFIC]; /* bytes in a step whose leaves have the largest shape */
+    int64_t total_sent, to_nodes; /* all kinds; of that to ranks of other nodes */
     weft_link *links;
     int32_t n_links;
 } weft_rank_plan;

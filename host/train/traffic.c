@@ -2,8 +2,9 @@
 #include "train/traffic.h"
 
 const char *weft_traffic_name(int32_t kind) {
-    static const char *const names[WEFT_N_TRAFFIC] = {"other",         "gather",  "gather sum", "reduce all", "reduce node",
-                                                      "reduce across", "refresh", "send",       "norm",       "losses"};
+    static const char *const names[WEFT_N_TRAFFIC] = {"other",       "gather",        "gather sum", "reduce all",
+                                                      "reduce node", "reduce across", "refresh",    "send",
+                                                      "norm",        "losses"};
     return names[kind >= 0 && kind < WEFT_N_TRAFFIC ? kind : WEFT_TRAFFIC_OTHER];
 }
 

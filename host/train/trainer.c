@@ -5,6 +5,7 @@
 #include "launch/signals.h"
 #include "report/clock.h"
 #include "report/progress.h"
+#include "report/ranks.h"
 #include "report/summary.h"
 #include "report/tree.h"
 
@@ -25,6 +26,7 @@ typedef struct trainer {
     bool quiet;                         /* as asked for, and every rank but the first */
     weft_progress *progress;
     weft_train_summary summary;
+    weft_overlap overlap; /* of this rank's exchanges with its work */
 } trainer;
 
 static const weft_peers *peers_of(const trainer *self) {
@@ -206,6 +208,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
                                             weft_session_lr(self->session, step), self->session->clip, err);
     if (status == WEFT_E_NUMERIC) status = agree(self, status, err); /* all have met it, and one tells */
     if (status != WEFT_OK) return status;
+    weft_overlap_add(&self->overlap, self->session->stepper->trace, self->session->engine->train.program);
     seconds = weft_clock_seconds() - begin;
     self->state.step = (uint64_t)step;
     self->state.tokens += (uint64_t)result.n_targets;
@@ -247,17 +250,31 @@ static weft_status loop(trainer *self, weft_error *err) {
     return status;
 }
 
+/* What each rank took and sent, as a file of rank 0. */
+static weft_status report_ranks(const trainer *self, weft_ranks_report *report, weft_error *err) {
+    char path[4096];
+    weft_status status = weft_ranks_collect(report, self->session->engine, &self->overlap, err);
+    if (status != WEFT_OK || report->world == 1) return status;
+    status = weft_output_path(self->output, path, sizeof path, "ranks.json", err);
+    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = weft_ranks_save(report, path, err);
+    return agree(self, status, err);
+}
+
 static weft_status finish(trainer *self, weft_error *err) {
     char path[4096];
+    weft_ranks_report ranks = {0};
     const double begin = weft_clock_seconds();
     weft_status status = weft_output_path(self->output, path, sizeof path, "model", err);
     if (status == WEFT_OK) status = weft_model_save(self->session->engine, path, &self->session->text, err);
     self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
     weft_progress_end(self->progress);
+    if (status == WEFT_OK) status = report_ranks(self, &ranks, err);
     if (status == WEFT_OK && !self->quiet) {
         self->summary.model_path = path;
         weft_train_summary_print(&self->summary, self->session, stdout);
+        weft_ranks_print(&ranks, stdout);
     }
+    weft_ranks_report_free(&ranks);
     return status;
 }
 

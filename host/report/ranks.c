@@ -1,0 +1,147 @@
+/* host/report/ranks.c: see ranks.h. */
+#include "report/ranks.h"
+
+#include "report/file.h"
+#include "report/summary.h"
+#include "report/units.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+static weft_status make_room(weft_ranks_report *self, weft_error *err) {
+    const size_t world = (size_t)self->world;
+    self->ranks = calloc(world, sizeof *self->ranks);
+    self->to = calloc(world * world, sizeof *self->to);
+    if (self->ranks != NULL && self->to != NULL) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of %d ranks", (int)self->world);
+}
+
+static void report_self(weft_ranks_report *self, const weft_engine *engine, const weft_overlap *overlap) {
+    weft_rank_report *own = &self->ranks[engine->ranks.rank];
+    const weft_traffic *sent = engine->ranks.sent;
+    own->planned = engine->bytes.total;
+    own->taken = engine->account.most;
+    own->resident = weft_resident_now();
+    own->peak = weft_resident_peak();
+    own->overlap = *overlap;
+    if (sent == NULL) return;
+    own->steps = sent->steps;
+    memcpy(own->sent, sent->sent, sizeof own->sent);
+    memcpy(self->to + (size_t)engine->ranks.rank * (size_t)self->world, sent->to,
+           (size_t)self->world * sizeof *self->to);
+}
+
+/* Rows of `bytes` each, one per rank, to rank 0. */
+static weft_status bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err) {
+    const size_t world = (size_t)peers->world;
+    char *base = rows;
+    weft_parcel *parcels = calloc(2 * world, sizeof *parcels);
+    weft_status status = WEFT_OK;
+    if (parcels == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of the ranks");
+    for (size_t rank = 1; peers->rank == 0 && rank < world; rank++) {
+        parcels[rank].bytes = base + (int64_t)rank * bytes;
+        parcels[rank].n = bytes;
+    }
+    if (peers->rank > 0) {
+        parcels[world].bytes = base + peers->rank * bytes;
+        parcels[world].n = bytes;
+    }
+    status = peers->swap(peers->context, parcels, parcels + world, err);
+    free(parcels);
+    return status;
+}
+
+weft_status weft_ranks_collect(weft_ranks_report *out, const weft_engine *engine, const weft_overlap *overlap,
+                               weft_error *err) {
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    out->world = engine->ranks.world;
+    status = weft_peers_agree(&engine->peers, make_room(out, err), err);
+    if (status != WEFT_OK) return status;
+    report_self(out, engine, overlap);
+    if (out->world == 1) return WEFT_OK;
+    status = bring(&engine->peers, out->ranks, (int64_t)sizeof *out->ranks, err);
+    if (status == WEFT_OK)
+        status = bring(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
+    return status;
+}
+
+void weft_ranks_report_free(weft_ranks_report *self) {
+    free(self->ranks);
+    free(self->to);
+    memset(self, 0, sizeof *self);
+}
+
+/* ---- the table ---- */
+
+static int64_t per_step(int64_t bytes, int64_t steps) {
+    return steps > 0 ? bytes / steps : 0;
+}
+
+static int64_t sent_by(const weft_rank_report *rank) {
+    int64_t sum = 0;
+    for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++) sum += rank->sent[kind];
+    return sum;
+}
+
+static void print_hidden(const weft_overlap *overlap, FILE *to) {
+    char text[32] = "-";
+    if (overlap->under_way[WEFT_OVERLAP_REDUCE] > 0.0)
+        (void)snprintf(text, sizeof text, "%.1f %%", weft_overlap_hidden(overlap, WEFT_OVERLAP_REDUCE));
+    (void)fprintf(to, " %14s\n", text);
+}
+
+void weft_ranks_print(const weft_ranks_report *self, FILE *to) {
+    char text[WEFT_UNIT_SIZE];
+    if (self->world == 1) return;
+    (void)fprintf(to, "%-10s %17s %17s %13s %13s %18s %14s\n", "rank", "planned, bytes", "taken, bytes", "resident now",
+                  "at most", "sent a step, bytes", "reduce hidden");
+    for (int32_t r = 0; r < self->world; r++) {
+        const weft_rank_report *rank = &self->ranks[r];
+        (void)fprintf(to, "  %-8d %17s", (int)r, weft_unit_count(text, rank->planned));
+        (void)fprintf(to, " %17s", weft_unit_count(text, rank->taken));
+        (void)fprintf(to, " %13s", weft_unit_bytes(text, rank->resident));
+        (void)fprintf(to, " %13s", weft_unit_bytes(text, rank->peak));
+        (void)fprintf(to, " %18s", weft_unit_count(text, per_step(sent_by(rank), rank->steps)));
+        print_hidden(&rank->overlap, to);
+    }
+}
+
+/* ---- the file ---- */
+
+static json_t *overlap_object(const weft_overlap *overlap) {
+    json_t *object = json_object();
+    for (int32_t kind = 0; kind < WEFT_N_OVERLAP; kind++)
+        (void)json_object_set_new(object, weft_overlap_name(kind),
+                                  json_pack("{s:f, s:f}", "under_way", overlap->under_way[kind], "busy",
+                                            overlap->busy[kind]));
+    return object;
+}
+
+/* Of all steps together. */
+static json_t *rank_object(const weft_ranks_report *self, int32_t r) {
+    const weft_rank_report *rank = &self->ranks[r];
+    json_t *sent = json_object(), *to = json_array();
+    for (int32_t kind = WEFT_TRAFFIC_OTHER + 1; kind < WEFT_N_TRAFFIC; kind++)
+        (void)json_object_set_new(sent, weft_traffic_name(kind), json_integer(rank->sent[kind]));
+    (void)json_object_set_new(sent, "total", json_integer(sent_by(rank)));
+    for (int32_t i = 0; i < self->world; i++)
+        (void)json_array_append_new(to, json_integer(self->to[(size_t)r * (size_t)self->world + (size_t)i]));
+    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank", (int)r, "planned",
+                     (json_int_t)rank->planned, "taken", (json_int_t)rank->taken, "resident",
+                     (json_int_t)rank->resident, "resident_peak", (json_int_t)rank->peak, "steps",
+                     (json_int_t)rank->steps, "sent", sent, "sent_to", to, "seconds", overlap_object(&rank->overlap));
+}
+
+weft_status weft_ranks_save(const weft_ranks_report *self, const char *path, weft_error *err) {
+    json_t *ranks = json_array();
+    char *text = NULL;
+    weft_status status = WEFT_OK;
+    for (int32_t r = 0; r < self->world; r++) (void)json_array_append_new(ranks, rank_object(self, r));
+    text = ranks == NULL ? NULL : json_dumps(ranks, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    if (text == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", path);
+    else status = weft_file_replace(path, text, strlen(text), err);
+    free(text);
+    json_decref(ranks);
+    return status;
+}

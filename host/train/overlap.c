@@ -1,0 +1,43 @@
+/* host/train/overlap.c: see overlap.h. */
+#include "train/overlap.h"
+
+const char *weft_overlap_name(int32_t kind) {
+    static const char *const names[WEFT_N_OVERLAP] = {"gather", "reduce", "other"};
+    return names[kind];
+}
+
+/* -1: nothing that travels. */
+static int32_t kind_of(const weft_event *event) {
+    switch (event->kind) {
+    case WEFT_EVENT_GATHER: return event->what == WEFT_WHAT_SUM ? WEFT_OVERLAP_REDUCE : WEFT_OVERLAP_GATHER;
+    case WEFT_EVENT_REDUCE: return event->scope == WEFT_SCOPE_RANK ? -1 : WEFT_OVERLAP_REDUCE;
+    case WEFT_EVENT_REFRESH:
+    case WEFT_EVENT_SEND:
+    case WEFT_EVENT_RECV: return WEFT_OVERLAP_OTHER;
+    default: return -1;
+    }
+}
+
+static double length(const weft_trace_entry *entry) {
+    return 1e-9 * (double)(entry->end_ns - entry->start_ns);
+}
+
+void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_program *program) {
+    const int32_t base = weft_trace_count(trace) - program->n_events;
+    for (int32_t i = 0; i < program->n_events && base >= 0; i++) {
+        const weft_event *event = &program->events[i];
+        const bool ends = event->kind == WEFT_EVENT_WAIT;
+        const int32_t begun = ends ? event->waits : i, kind = kind_of(&program->events[begun]);
+        const weft_trace_entry *start = weft_trace_entry_at(trace, base + begun);
+        const weft_trace_entry *now = weft_trace_entry_at(trace, base + i);
+        if (kind < 0) continue;
+        self->busy[kind] += length(now);
+        if (ends) self->under_way[kind] += 1e-9 * (double)(now->end_ns - start->start_ns);
+        else if (event->queue == 0) self->under_way[kind] += length(now);
+    }
+}
+
+double weft_overlap_hidden(const weft_overlap *self, int32_t kind) {
+    if (self->under_way[kind] <= 0.0) return 0.0;
+    return 100.0 * (1.0 - self->busy[kind] / self->under_way[kind]);
+}
