@@ -18,6 +18,8 @@ typedef enum weft_account_line {
     WEFT_N_ACCOUNT_LINES = 5
 } weft_account_line;
 
+const char *weft_account_name(int32_t line); /* "parameters" */
+
 typedef struct weft_account {
     const weft_device_plugin *kernels;
     weft_device *device;

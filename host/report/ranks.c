@@ -16,11 +16,14 @@ static weft_status make_room(weft_ranks_report *self, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of %d ranks", (int)self->world);
 }
 
-static void report_self(weft_ranks_report *self, const weft_engine *engine, const weft_overlap *overlap) {
+static void report_self(weft_ranks_report *self, const weft_session *session, const weft_overlap *overlap) {
+    const weft_engine *engine = session->engine;
     weft_rank_report *own = &self->ranks[engine->ranks.rank];
     const weft_traffic *sent = engine->ranks.sent;
     own->planned = engine->bytes.total;
     own->taken = engine->account.most;
+    memcpy(own->line, engine->account.taken, sizeof own->line);
+    own->live = weft_trace_high_water(session->stepper->trace);
     own->resident = weft_resident_now();
     own->peak = weft_resident_peak();
     own->overlap = *overlap;
@@ -51,18 +54,18 @@ static weft_status bring(const weft_peers *peers, void *rows, int64_t bytes, wef
     return status;
 }
 
-weft_status weft_ranks_collect(weft_ranks_report *out, const weft_engine *engine, const weft_overlap *overlap,
+weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_overlap *overlap,
                                weft_error *err) {
+    const weft_engine *engine = session->engine;
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     out->world = engine->ranks.world;
     status = weft_peers_agree(&engine->peers, make_room(out, err), err);
     if (status != WEFT_OK) return status;
-    report_self(out, engine, overlap);
+    report_self(out, session, overlap);
     if (out->world == 1) return WEFT_OK;
     status = bring(&engine->peers, out->ranks, (int64_t)sizeof *out->ranks, err);
-    if (status == WEFT_OK)
-        status = bring(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
+    if (status == WEFT_OK) status = bring(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
     return status;
 }
 
@@ -121,16 +124,19 @@ static json_t *overlap_object(const weft_overlap *overlap) {
 /* Of all steps together. */
 static json_t *rank_object(const weft_ranks_report *self, int32_t r) {
     const weft_rank_report *rank = &self->ranks[r];
-    json_t *sent = json_object(), *to = json_array();
+    json_t *sent = json_object(), *to = json_array(), *lines = json_object();
+    for (int32_t i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
+        (void)json_object_set_new(lines, weft_account_name(i), json_integer(rank->line[i]));
     for (int32_t kind = WEFT_TRAFFIC_OTHER + 1; kind < WEFT_N_TRAFFIC; kind++)
         (void)json_object_set_new(sent, weft_traffic_name(kind), json_integer(rank->sent[kind]));
     (void)json_object_set_new(sent, "total", json_integer(sent_by(rank)));
     for (int32_t i = 0; i < self->world; i++)
         (void)json_array_append_new(to, json_integer(self->to[(size_t)r * (size_t)self->world + (size_t)i]));
-    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank", (int)r, "planned",
-                     (json_int_t)rank->planned, "taken", (json_int_t)rank->taken, "resident",
-                     (json_int_t)rank->resident, "resident_peak", (json_int_t)rank->peak, "steps",
-                     (json_int_t)rank->steps, "sent", sent, "sent_to", to, "seconds", overlap_object(&rank->overlap));
+    return json_pack("{s:i, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "rank", (int)r, "planned",
+                     (json_int_t)rank->planned, "taken", (json_int_t)rank->taken, "lines", lines, "live",
+                     (json_int_t)rank->live, "resident", (json_int_t)rank->resident, "resident_peak",
+                     (json_int_t)rank->peak, "steps", (json_int_t)rank->steps, "sent", sent, "sent_to", to, "seconds",
+                     overlap_object(&rank->overlap));
 }
 
 weft_status weft_ranks_save(const weft_ranks_report *self, const char *path, weft_error *err) {

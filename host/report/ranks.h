@@ -8,9 +8,11 @@
 
 /* Of one rank. Bytes, but for the last ones. */
 typedef struct weft_rank_report {
-    int64_t planned, taken; /* from the device */
-    int64_t resident, peak; /* of the process, now and at most */
-    int64_t steps;          /* that were counted */
+    int64_t planned, taken;             /* from the device */
+    int64_t line[WEFT_N_ACCOUNT_LINES]; /* of that, now */
+    int64_t live;                       /* bytes of the arena that were in use at most */
+    int64_t resident, peak;             /* of the process, now and at most */
+    int64_t steps;                      /* that were counted */
     int64_t sent[WEFT_N_TRAFFIC];
     weft_overlap overlap;
 } weft_rank_report;
@@ -22,7 +24,7 @@ typedef struct weft_ranks_report {
 } weft_ranks_report;
 
 /* To be freed also after a failure. [collective] */
-weft_status weft_ranks_collect(weft_ranks_report *out, const weft_engine *engine, const weft_overlap *overlap,
+weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_overlap *overlap,
                                weft_error *err);
 void weft_ranks_report_free(weft_ranks_report *self);
 

@@ -144,6 +144,14 @@ json_t *weft_memory_object(const weft_engine_bytes *b) {
     return memory;
 }
 
+/* What is taken from the device, as it is taken. */
+static json_t *lines_object(const weft_engine_bytes *b) {
+    json_t *lines = json_object();
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
+        (void)json_object_set_new(lines, weft_account_name(i), json_integer(b->line[i]));
+    return lines;
+}
+
 static json_t *sent_object(const weft_rank_plan *plan) {
     json_t *sent = json_object();
     for (int32_t kind = WEFT_TRAFFIC_OTHER + 1; kind < WEFT_N_TRAFFIC; kind++)
@@ -173,11 +181,11 @@ json_t *weft_survey_array(const weft_survey *self) {
     for (int32_t rank = 0; rank < self->world; rank++) {
         const weft_rank_plan *plan = &self->ranks[rank];
         if (!is_first(self, rank)) continue;
-        (void)json_array_append_new(rows, json_pack("{s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "ranks", numbers(self, rank),
-                                                    "memory", weft_memory_object(&plan->bytes), "padding_bytes",
-                                                    (json_int_t)plan->padding, "kept", (json_int_t)plan->kept,
-                                                    "updated", (json_int_t)plan->updated, "sent", sent_object(plan),
-                                                    "events", events_object(plan)));
+        (void)json_array_append_new(
+            rows, json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "ranks", numbers(self, rank), "memory",
+                            weft_memory_object(&plan->bytes), "lines", lines_object(&plan->bytes), "padding_bytes",
+                            (json_int_t)plan->padding, "kept", (json_int_t)plan->kept, "updated",
+                            (json_int_t)plan->updated, "sent", sent_object(plan), "events", events_object(plan)));
     }
     return rows;
 }

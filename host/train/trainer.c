@@ -253,7 +253,7 @@ static weft_status loop(trainer *self, weft_error *err) {
 /* What each rank took and sent, as a file of rank 0. */
 static weft_status report_ranks(const trainer *self, weft_ranks_report *report, weft_error *err) {
     char path[4096];
-    weft_status status = weft_ranks_collect(report, self->session->engine, &self->overlap, err);
+    weft_status status = weft_ranks_collect(report, self->session, &self->overlap, err);
     if (status != WEFT_OK || report->world == 1) return status;
     status = weft_output_path(self->output, path, sizeof path, "ranks.json", err);
     if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = weft_ranks_save(report, path, err);
