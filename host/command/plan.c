@@ -2,10 +2,12 @@
 #include "command/cli.h"
 
 #include "launch/ranks.h"
+#include "report/contrast.h"
 #include "report/stages.h"
 #include "report/summary.h"
 #include "report/survey.h"
 #include "report/units.h"
+#include "report/world.h"
 #include "report/wrapping.h"
 #include "train/session.h"
 
@@ -15,6 +17,7 @@ static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
     {"ranks", "N", false, "Plan for N ranks, of which this process is none."},
     {"nodes", "M", false, "Plan for ranks on M machines, as many on each; 1 by default."},
+    {"diff", "OTHER.ini", false, "Show what another configuration would change instead; overrides count for both."},
     {"print-program", NULL, false, "Print every event of the step program with its buffers."},
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in."},
     {"print-links", NULL, false, "Print how many bytes each rank sends to each other one in a step."},
@@ -65,8 +68,10 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
     (void)printf("batch       %lld rows = %d %s of %d rows x %d places\n",
                  (long long)session->run->settings.train.global_batch, e->spec.leaves,
                  e->spec.leaves == 1 ? "leaf" : "leaves", e->spec.rows, e->spec.lengths[e->spec.n_lengths - 1]);
-    (void)printf("program     %d events in a step, %d buffers; the sum of leaf gradients is ordered\n",
-                 e->train.program->n_events, e->train.program->n_slots);
+    weft_world_print(session, 12, stdout);
+    weft_sums_print(session, 12, stdout);
+    (void)printf("program     %d events in a step, %d buffers\n", e->train.program->n_events,
+                 e->train.program->n_slots);
 }
 
 static void print_schedule(const weft_session *session) {
@@ -211,11 +216,11 @@ static weft_status print_text(const planned *self, weft_error *err) {
     return status;
 }
 
-static weft_status open_plan(planned *self, weft_error *err) {
+static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(self->args, &n);
-    weft_status status =
-        weft_session_open(&self->session, weft_args_config(self->args), overrides, n, WEFT_SESSION_PROFILE, err);
+    weft_status status = weft_session_open(&self->session, path, overrides, n, WEFT_SESSION_PROFILE, err);
+    if (status == WEFT_OK) weft_idle_keys_say(self->session->run);
     if (status == WEFT_OK)
         status = weft_wrapped_make(&self->wrapped, self->session->engine->declared, self->session->engine->layout, err);
     if (status == WEFT_OK) status = weft_survey_create(&self->survey, self->session->engine, err);
@@ -236,6 +241,40 @@ static void close_plan(planned *self) {
     weft_session_close(self->session);
 }
 
+/* The two are opened one after the other. */
+static weft_status facts_of(json_t **out, const weft_args *args, const char *path, weft_error *err) {
+    planned self = {.args = args};
+    weft_status status = open_plan(&self, path, err);
+    if (status == WEFT_OK) status = weft_contrast_facts(out, self.session, self.survey, err);
+    close_plan(&self);
+    return status;
+}
+
+static weft_status print_difference(const weft_args *args, weft_error *err) {
+    const char *other = weft_args_value(args, "diff");
+    json_t *a = NULL, *b = NULL, *difference = NULL;
+    weft_status status = facts_of(&a, args, weft_args_config(args), err);
+    if (status == WEFT_OK) status = facts_of(&b, args, other, err);
+    if (status == WEFT_OK) difference = weft_contrast_make(a, b);
+    if (status == WEFT_OK && difference == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what differs");
+    if (status == WEFT_OK && weft_args_has(args, "json")) {
+        (void)json_dumpf(difference, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        (void)putchar('\n');
+    } else if (status == WEFT_OK) weft_contrast_print(difference, weft_args_config(args), other, stdout);
+    json_decref(a);
+    json_decref(b);
+    json_decref(difference);
+    return status;
+}
+
+static weft_status print_plan(planned *self, weft_error *err) {
+    weft_status status = open_plan(self, weft_args_config(self->args), err);
+    if (status == WEFT_OK) status = weft_args_has(self->args, "json") ? print_json(self, err) : print_text(self, err);
+    close_plan(self);
+    return status;
+}
+
 static weft_exit run_plan(const weft_args *args, weft_error *err) {
     planned self = {.args = args};
     int64_t asked = 0, nodes = 1, rank = 0;
@@ -244,12 +283,15 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
         !weft_args_i64(args, &nodes, "nodes", "[1,65536]", 1, err) ||
         !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err))
         return WEFT_EXIT_USAGE;
+    if (nodes > 1 && asked == 0) {
+        (void)weft_error_set(err, WEFT_E_USER, "--nodes says on how many machines the ranks lie: give --ranks N too");
+        return WEFT_EXIT_USAGE;
+    }
     weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
     weft_world_plan_nodes((int32_t)nodes);
     self.rank = (int32_t)rank;
-    status = open_plan(&self, err);
-    if (status == WEFT_OK) status = weft_args_has(args, "json") ? print_json(&self, err) : print_text(&self, err);
-    close_plan(&self);
+    if (weft_args_has(args, "diff")) status = print_difference(args, err);
+    else status = print_plan(&self, err);
     return weft_exit_from(status);
 }
 

@@ -98,6 +98,9 @@ weft_status weft_config_save_resolved(const weft_config *self, const char *path,
  * an array of objects. A secret's value is not shown. */
 weft_status weft_config_explain(const weft_config *self, FILE *file, bool json, weft_error *err);
 
+/* A filled key's value as it is shown to people; NULL: it was not filled. */
+const char *weft_config_shown(const weft_config *self, const char *section, const char *key);
+
 /* Judges a plugin's key table: rows inside the struct, aligned and apart; legal, unique names; known types and flags;
  * ranges that parse; defaults that parse and lie in their own range; texts that are there and are printable.
  * WEFT_E_PLUGIN with the row's number and name. */

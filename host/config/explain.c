@@ -77,6 +77,11 @@ static const char *shown(const weft_entry *entry) {
     return *entry->value.text == '\0' ? "\"\"" : entry->value.text;
 }
 
+const char *weft_config_shown(const weft_config *self, const char *section, const char *key) {
+    const weft_entry *entry = weft_config_entry(self, section, key);
+    return entry == NULL ? NULL : shown(entry);
+}
+
 static const char *source(const weft_entry *entry) {
     return entry->item == NULL ? "default" : entry->item->source;
 }

@@ -134,6 +134,17 @@ static void take_rank(finder *f, int32_t rank) {
     }
 }
 
+/* True if an exchange of this rank has a row of the other. */
+static bool takes_part(const finder *f, int32_t rank) {
+    if (rank == f->rank) return true;
+    for (int32_t unit = 0; unit < f->job->view.n_units; unit++) {
+        const weft_cut cut = weft_cut_of(f->job, unit);
+        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++)
+            if (f->head[unit * SCOPES + scope] >= 0 && weft_scope_together(&cut, scope, rank, f->rank)) return true;
+    }
+    return false;
+}
+
 static int by_leaf(const void *a, const void *b) {
     const weft_term *x = a, *y = b;
     return (x->lo > y->lo) - (x->lo < y->lo);
@@ -169,7 +180,8 @@ weft_status weft_terms_create(weft_terms **out, const weft_program *const *progr
     weft_status status = allocate(&f, err);
     if (status == WEFT_OK) {
         list_own(&f);
-        for (int32_t r = 0; r < job->view.world; r++) take_rank(&f, r);
+        for (int32_t r = 0; r < job->view.world; r++)
+            if (takes_part(&f, r)) take_rank(&f, r);
         for (int32_t i = 0; i < f.own->n_events; i++)
             qsort(f.out->terms + f.out->first[i], (size_t)f.out->n[i], sizeof *f.out->terms, by_leaf);
         *out = f.out;

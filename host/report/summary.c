@@ -4,6 +4,7 @@
 #include "report/clock.h"
 #include "report/stages.h"
 #include "report/units.h"
+#include "report/world.h"
 
 #include <malloc.h>
 
@@ -68,6 +69,9 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
                   (long long)train->global_batch, engine->spec.leaves, engine->spec.leaves == 1 ? "leaf" : "leaves",
                   (long long)train->micro_batch, weft_unit_count(a, session->steps),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
+    weft_world_print(session, 11, to);
+    weft_batches_print(session, to);
+    if (engine->train.coverage.covered) weft_sums_print(session, 11, to); /* else a warning says it */
     (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
                   engine->device_info.backend, engine->device_info.threads,
                   engine->device_info.threads == 1 ? "" : "s");
@@ -109,5 +113,6 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
                   weft_unit_bytes(a, engine->bytes.total), weft_unit_bytes(b, engine->account.most),
                   weft_unit_bytes(c, engine->bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),
                   weft_unit_bytes(e, weft_library_bytes()));
+    weft_world_print(session, 11, to);
     (void)fprintf(to, "model      %s\n", s->model_path);
 }

@@ -8,6 +8,7 @@
 #include "report/ranks.h"
 #include "report/summary.h"
 #include "report/tree.h"
+#include "report/world.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -310,6 +311,7 @@ static weft_status begin(trainer *self, weft_error *err) {
     if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
         warn_of_no_evaluation(self);
         weft_schedule_warn(session);
+        weft_idle_keys_say(session->run);
         say_uncovered(self);
     }
     return agree(self, status, err);

@@ -31,8 +31,7 @@ static const json_t *row_of(const json_t *plan, json_int_t rank) {
     size_t i, k;
     const json_t *row, *one;
     json_array_foreach(json_object_get(plan, "ranks"), i, row)
-        json_array_foreach(json_object_get(row, "ranks"), k, one)
-            if (json_integer_value(one) == rank) return row;
+        json_array_foreach(json_object_get(row, "ranks"), k, one) if (json_integer_value(one) == rank) return row;
     return NULL;
 }
 

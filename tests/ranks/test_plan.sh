@@ -81,6 +81,21 @@ grep -q 'to other nodes' plan.txt || failed "what leaves a node is told"
 "$weft" plan run.ini strategy.plugin=fsdp --ranks 4 --print-sharding --rank 3 >sharding.txt
 grep -Eq '^parameters on rank 3$' sharding.txt || failed "sharding of a rank"
 grep -Eq '^  all +[0-9,]+ +[0-9,]+ +[0-9.]+ %$' sharding.txt || failed "sharding adds up"
+cat >other.ini <<'INI'
+[strategy]
+plugin = fsdp
+INI
+sed '/^out = out/q' run.ini >>other.ini
+sed 's/^plugin = fsdp/plugin = ddp/' other.ini >one.ini
+"$weft" plan one.ini --diff other.ini --ranks 3 strategy.reduce=tree >diff.txt || failed "a difference"
+grep -Eq '^strategy.plugin +ddp +fsdp$' diff.txt || failed "the key that differs"
+grep -Eq '^memory optimizer +[0-9,]+ +[0-9,]+ +-[0-9.]+ %$' diff.txt || failed "less memory under fsdp"
+grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ ' diff.txt || failed "more gathers"
+"$weft" plan run.ini --diff run.ini --ranks 3 strategy.plugin=ddp | grep -qx "nothing differs" || failed "one file twice"
+"$weft" plan run.ini strategy.plugin=ddp strategy.shard=full strategy.prefetch=2 --ranks 2 2>&1 >/dev/null |
+    grep -q '\[strategy\] shard, prefetch: without effect under strategy ddp' || failed "keys of another strategy"
+"$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3 | grep -q '^sums .*not covered' || failed "not covered"
+"$weft" plan run.ini strategy.plugin=ddp --ranks 3 | grep -q '^sums .*; covered by the contract' || failed "covered"
 refused() { # refused TEXT command...
     text=$1
     shift
