@@ -150,6 +150,15 @@ static int by_leaf(const void *a, const void *b) {
     return (x->lo > y->lo) - (x->lo < y->lo);
 }
 
+/* Mostly they are in order. */
+static void sort(weft_term *terms, int32_t n) {
+    for (int32_t i = 1; i < n; i++) {
+        if (terms[i - 1].lo <= terms[i].lo) continue;
+        qsort(terms, (size_t)n, sizeof *terms, by_leaf);
+        return;
+    }
+}
+
 static weft_status allocate(finder *f, weft_error *err) {
     const size_t events = (size_t)f->own->n_events + 1, sorts = (size_t)f->job->view.n_units * SCOPES + 1;
     size_t rows = 1;
@@ -182,8 +191,7 @@ weft_status weft_terms_create(weft_terms **out, const weft_program *const *progr
         list_own(&f);
         for (int32_t r = 0; r < job->view.world; r++)
             if (takes_part(&f, r)) take_rank(&f, r);
-        for (int32_t i = 0; i < f.own->n_events; i++)
-            qsort(f.out->terms + f.out->first[i], (size_t)f.out->n[i], sizeof *f.out->terms, by_leaf);
+        for (int32_t i = 0; i < f.own->n_events; i++) sort(f.out->terms + f.out->first[i], f.out->n[i]);
         *out = f.out;
     } else weft_terms_destroy(f.out);
     free(f.head);

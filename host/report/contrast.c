@@ -18,8 +18,8 @@ static weft_status add_keys(json_t *facts, const weft_session *session, weft_err
     if (status == WEFT_OK) status = weft_config_explain(session->run->config, stream, true, err);
     if (stream != NULL) (void)fclose(stream);
     if (status == WEFT_OK) rows = json_loads(text, 0, NULL);
-    json_array_foreach(rows, i, row)
-        (void)json_object_set(keys, json_string_value(json_object_get(row, "key")), json_object_get(row, "value"));
+    json_array_foreach(rows, i, row)(void)
+        json_object_set(keys, json_string_value(json_object_get(row, "key")), json_object_get(row, "value"));
     (void)json_object_set_new(facts, "keys", keys);
     json_decref(rows);
     free(text);
@@ -96,8 +96,8 @@ static json_t *differing(const json_t *a, const json_t *b) {
     json_t *rows = json_array(), *value = NULL;
     const char *name = NULL;
     json_object_foreach((json_t *)(uintptr_t)a, name, value) add_row(rows, name, value, json_object_get(b, name));
-    json_object_foreach((json_t *)(uintptr_t)b, name, value)
-        if (json_object_get(a, name) == NULL) add_row(rows, name, NULL, value);
+    json_object_foreach((json_t *)(uintptr_t)b, name, value) if (json_object_get(a, name) == NULL)
+        add_row(rows, name, NULL, value);
     return rows;
 }
 
@@ -122,8 +122,7 @@ static void print_row(const json_t *row, bool counts, FILE *to) {
     show(right, b, counts);
     (void)fprintf(to, "%-34s %24s %24s", json_string_value(json_object_get(row, "name")), left, right);
     if (counts && json_integer_value(a) != 0)
-        (void)fprintf(to, " %+9.1f %%",
-                      100.0 * ((double)json_integer_value(b) / (double)json_integer_value(a) - 1.0));
+        (void)fprintf(to, " %+9.1f %%", 100.0 * ((double)json_integer_value(b) / (double)json_integer_value(a) - 1.0));
     (void)fputc('\n', to);
 }
 

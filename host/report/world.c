@@ -42,10 +42,8 @@ void weft_sums_print(const weft_session *session, int width, FILE *to) {
     const weft_strategy_job *job = &stage->job->spec.view;
     (void)fprintf(to, "%-*sof leaf gradients: %s, %s; ", width, "sums", names[job->reduce],
                   job->reduce_dtype == WEFT_BF16 ? "each leaf rounded to bf16" : "fp32");
-    if (stage->coverage.covered)
-        (void)fprintf(to, "covered by the contract of equal bits\n");
-    else
-        (void)fprintf(to, "not covered by the contract of equal bits: %s\n", stage->coverage.why);
+    if (stage->coverage.covered) (void)fprintf(to, "covered by the contract of equal bits\n");
+    else (void)fprintf(to, "not covered by the contract of equal bits: %s\n", stage->coverage.why);
 }
 
 /* A leaf's rows follow one another. */
@@ -71,8 +69,8 @@ void weft_batches_print(const weft_session *session, FILE *to) {
     const int32_t ranks = job->world < SHOWN_RANKS ? job->world : SHOWN_RANKS;
     if (job->replicas == 1) return;
     for (int32_t rank = 0; rank < ranks; rank++) {
-        (void)fprintf(to, "  rank %-4d %d of the %d rows of a step: ", (int)rank, (int)(job->leaves * engine->spec.rows),
-                      (int)(job->leaves * engine->spec.rows * job->replicas));
+        (void)fprintf(to, "  rank %-4d %d of the %d rows of a step: ", (int)rank,
+                      (int)(job->leaves * engine->spec.rows), (int)(job->leaves * engine->spec.rows * job->replicas));
         print_rows(engine, rank, to);
         (void)fputc('\n', to);
     }

@@ -22,7 +22,8 @@ typedef struct surveyor {
     const weft_engine *engine;
     weft_survey *survey;
     const weft_program **programs; /* [world] of training */
-    placed *kinds[N_STAGES];       /* [n_kinds] that differ */
+    const weft_program **reduces; /* [world] the same, but for their REDUCEs empty: all that sums of others depend on */
+    placed *kinds[N_STAGES];      /* [n_kinds] that differ */
     int32_t n_kinds[N_STAGES], room[N_STAGES];
     int32_t *leaves, *others; /* [leaves] of a step: which leaf of one program is which of another */
 } surveyor;
@@ -103,10 +104,14 @@ static weft_status find_kind(surveyor *self, placed **out, int stage, weft_progr
 
 /* Sums that wait on the rank: the same on all that run alike, where all ranks take part in each. */
 static weft_status plan_partials(const surveyor *self, weft_engine *rank, placed *kind, weft_error *err) {
+    const int32_t r = rank->ranks.rank;
+    const weft_program *own = self->reduces[r];
     weft_status status = WEFT_OK;
     rank->train.partials = kind->partials;
     if (kind->shared && kind->partials >= 0) return WEFT_OK;
-    status = weft_sums_plan(rank, &rank->train, self->programs, err);
+    self->reduces[r] = self->programs[r];
+    status = weft_sums_plan(rank, &rank->train, self->reduces, err);
+    self->reduces[r] = own;
     kind->partials = rank->train.partials;
     weft_terms_destroy(rank->train.terms);
     free(rank->train.sums);
@@ -187,26 +192,37 @@ static weft_status survey_rank(surveyor *self, int32_t r, weft_error *err) {
 
 /* ---- all ranks ---- */
 
+/* A rank's program, and its REDUCEs alone. */
+static weft_status compile_rank(surveyor *self, int32_t rank, weft_error *err) {
+    weft_program *program = NULL, *reduces = NULL;
+    weft_status status = compile(self, &program, TRAIN, rank, err);
+    self->programs[rank] = program;
+    if (status == WEFT_OK) status = weft_program_copy(&reduces, program, err);
+    self->reduces[rank] = reduces;
+    if (status != WEFT_OK) return status;
+    reduces->n_events = 0;
+    for (int32_t i = 0; i < program->n_events; i++)
+        if (program->events[i].kind == WEFT_EVENT_REDUCE) reduces->events[reduces->n_events++] = program->events[i];
+    return WEFT_OK;
+}
+
 static weft_status begin(surveyor *self, weft_error *err) {
     const weft_strategy_job *job = &self->engine->train.job->spec.view;
     const size_t leaves = (size_t)weft_job_spec_leaves(&self->engine->train.job->spec) + (size_t)job->world;
     weft_status status = WEFT_OK;
     self->survey = calloc(1, sizeof *self->survey);
     self->programs = calloc((size_t)job->world, sizeof *self->programs);
+    self->reduces = calloc((size_t)job->world, sizeof *self->reduces);
     self->leaves = malloc(leaves * sizeof *self->leaves);
     self->others = malloc(leaves * sizeof *self->others);
     if (self->survey != NULL) self->survey->ranks = calloc((size_t)job->world, sizeof *self->survey->ranks);
-    if (self->programs == NULL || self->leaves == NULL || self->others == NULL || self->survey == NULL ||
-        self->survey->ranks == NULL)
+    if (self->programs == NULL || self->reduces == NULL || self->leaves == NULL || self->others == NULL ||
+        self->survey == NULL || self->survey->ranks == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plans of %d ranks", (int)job->world);
     self->survey->world = job->world;
     self->survey->nodes = job->nodes;
     self->survey->ranks_per_node = job->ranks_per_node;
-    for (int32_t rank = 0; rank < job->world && status == WEFT_OK; rank++) {
-        weft_program *program = NULL;
-        status = compile(self, &program, TRAIN, rank, err);
-        self->programs[rank] = program;
-    }
+    for (int32_t rank = 0; rank < job->world && status == WEFT_OK; rank++) status = compile_rank(self, rank, err);
     return status;
 }
 
@@ -215,8 +231,11 @@ static void end(surveyor *self, int32_t world) {
         for (int32_t i = 0; i < self->n_kinds[stage]; i++) weft_program_destroy(self->kinds[stage][i].program);
         free(self->kinds[stage]);
     }
-    for (int32_t rank = 0; self->programs != NULL && rank < world; rank++)
-        weft_program_destroy((weft_program *)self->programs[rank]);
+    for (int32_t rank = 0; rank < world; rank++) {
+        if (self->programs != NULL) weft_program_destroy((weft_program *)self->programs[rank]);
+        if (self->reduces != NULL) weft_program_destroy((weft_program *)self->reduces[rank]);
+    }
+    free(self->reduces);
     free(self->programs);
     free(self->leaves);
     free(self->others);

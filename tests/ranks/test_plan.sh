@@ -70,6 +70,8 @@ if [ -f "$WEFT_BUILD/plugins/weft-comm-mpi-mpich.so" ]; then
     holds 3 $MPI strategy.plugin=fsdp strategy.shard=optimizer strategy.reduce_dtype=bf16 train.precision=bf16
     holds 2 $MPI strategy.plugin=ddp strategy.reduce=fast strategy.reduce_at=last train.trainable=last:1
     holds 3 $MPI strategy.plugin=fsdp strategy.shard=gradients strategy.reduce_at=last strategy.reduce_dtype=bf16
+    "$weft" plan run.ini strategy.plugin=fsdp --ranks 3 --json --print-links >other.json
+    "$WEFT_BUILD/tests/rank_plan" other.json out/ranks.json >log 2>&1 && failed "another plan passes for this one"
 else
     echo "skipped: this build has no mpi-mpich, whose packages configs/packages.sh tests installs"
 fi
