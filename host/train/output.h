@@ -2,7 +2,8 @@
  *
  *     config.ini       the resolved configuration        metrics.jsonl    an object per optimizer step
  *     checkpoints/     step-N directories                evaluations.jsonl an object per evaluation
- *     model/           the result, a Hugging Face directory    ranks.json   of several ranks, at the end: what each took and sent
+ *     model/           the result, a Hugging Face directory
+ *     ranks.json       of several ranks, at the end: what each took and sent
  */
 #ifndef WEFT_HOST_TRAIN_OUTPUT_H
 #define WEFT_HOST_TRAIN_OUTPUT_H

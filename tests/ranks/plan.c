@@ -2,9 +2,9 @@
  *
  *     rank_plan PLAN.json RANKS.json
  *
- * Every number must be the same: bytes taken, line by line, bytes sent in a step by kind and by link. What is in use at the
- * highest moment must not be more than planned, and not much less: the padding of a unit that is cut is touched late.
- * Says how many numbers it compared. */
+ * Every number must be the same: bytes taken, line by line, bytes sent in a step by kind and by link. What is in use at
+ * the highest moment must not be more than planned, and not much less: the padding of a unit that is cut is touched
+ * late. Says how many numbers it compared. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
