@@ -2,11 +2,8 @@
 # The program from outside, as a user meets it: train, stop, resume, evaluate, generate, and the ways to get it wrong.
 # ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
-weft=$WEFT_BUILD/weft
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT INT TERM
-cd "$dir"
-failures=0
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
 checks=0
 
 check() { # check NAME command...: the command must succeed
@@ -14,9 +11,7 @@ check() { # check NAME command...: the command must succeed
     shift
     checks=$((checks + 1))
     if "$@" >check.log 2>&1; then return 0; fi
-    failures=$((failures + 1))
-    echo "FAILED: $name"
-    sed 's/^/    /' check.log
+    failed "$name" check.log
 }
 exits() { # exits STATUS command...
     wanted=$1
@@ -34,15 +29,8 @@ says() { # says TEXT command...: exit status 1, and a sentence on stderr that ha
     [ "$status" = 1 ] && grep -qF -- "$text" err.txt
 }
 
-mkdir model
-cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json model/
-cat >model/config.json <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 56,
- "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
- "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true,
- "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
-JSON
-head -n 60 "$WEFT_SOURCE/configs/chess/train.txt" >games.txt
+make_model model 32 8 56 2 512
+make_text 60
 cat >run.ini <<'INI'
 [run]
 out  = one

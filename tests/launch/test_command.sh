@@ -3,10 +3,8 @@
 # lines; and with each MPI that this build has. Strategy single refuses several ranks, which shows that they were there.
 # ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
-weft=$WEFT_BUILD/weft
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT INT TERM
-cd "$dir"
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
 
 fail() {
     echo "FAILED: $1" >&2
@@ -26,7 +24,7 @@ lines() { # lines N of stderr
     [ "$(wc -l <err.txt)" = "$1" ] || fail "$(wc -l <err.txt) lines were said, expected $1"
 }
 
-mkdir plugins model
+mkdir plugins
 cp "$WEFT_SOURCE/tests/launch/launcher.sh" launcher
 chmod +x launcher
 "${CC:-cc}" -std=c11 -fPIC -shared -fvisibility=hidden -I"$WEFT_SOURCE/sdk/include" \
@@ -34,30 +32,8 @@ chmod +x launcher
     "-DFAKE_LAUNCH=\"$dir/launcher -n {ranks}\"" '-DFAKE_LAUNCHED="FAKE_RANK FAKE_SIZE"' \
     "$WEFT_SOURCE/tests/launch/fake.c" -o plugins/weft-comm-mpi-fake.so
 export WEFT_PLUGIN_PATH="$dir/plugins"
-cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json model/
-cat >model/config.json <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 56,
- "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
- "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true,
- "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
-JSON
-head -n 40 "$WEFT_SOURCE/configs/chess/train.txt" >games.txt
-cat >run.ini <<'INI'
-[run]
-out = one
-[model]
-plugin = llama
-path   = model
-start  = fresh
-[data]
-plugin     = text
-path       = games.txt
-document   = line
-context    = 64
-[train]
-steps        = 2
-global_batch = 4
-micro_batch  = 2
+make_run <<'INI'
+steps = 2
 [strategy]
 plugin = single
 INI
@@ -97,7 +73,7 @@ echo "launched ranks find themselves"
 # ---- one rank, and no rank
 gives 0 "$weft" train run.ini --ranks 1
 gives 0 ./launcher -n 1 "$weft" train run.ini run.out=two
-cmp one/model/model.safetensors two/model/model.safetensors
+cmp out/model/model.safetensors two/model/model.safetensors
 gives 1 "$weft" train run.ini run.out=three --ranks 2 comm.plugin=self
 grep -q "\[comm\] plugin = self is a world of one rank, and --ranks asks for 2" err.txt || fail "self of two"
 gives 2 "$weft" train run.ini run.out=three --ranks 0
@@ -112,10 +88,7 @@ echo "one rank runs alone"
 
 # ---- with MPI
 for id in mpich openmpi; do
-    if [ ! -e "$WEFT_BUILD/plugins/weft-comm-mpi-$id.so" ]; then
-        echo "skipped: this build has no communicator mpi-$id"
-        continue
-    fi
+    has $id || continue
     gives 1 "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id
     for rank in 0 1; do says "[$rank] weft train: $(refusal 2)"; done
     echo "ranks are started by the launcher of mpi-$id"

@@ -3,64 +3,29 @@
 # step, by kind and by link. And plans that no machine here could run.
 # ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
-weft=$WEFT_BUILD/weft
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT INT TERM
-cd "$dir"
-failures=0
-export WEFT_PLUGIN_PATH=$WEFT_BUILD/plugins
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # MPI's libraries keep some memory to the end
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
 
-failed() { # failed WHAT
-    failures=$((failures + 1))
-    echo "FAILED: $1"
-}
-
-mkdir model
-cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json model/
-cat >model/config.json <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 40, "intermediate_size": 88,
- "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10, "vocab_size": 521,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true,
- "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
-JSON
-head -n 60 "$WEFT_SOURCE/configs/chess/train.txt" >games.txt
-cat >run.ini <<'INI'
-[model]
-plugin = llama
-path   = model
-start  = fresh
-[tokenizer]
-padded = yes
-[data]
-path       = games.txt
-document   = line
-context    = 32
-validation = 5
-[train]
-steps        = 3
-global_batch = 12
-micro_batch  = 1
-clip         = 1.0
+make_run <<'INI'
+steps = 3
+clip  = 1.0
 [eval]
 every = 2
 [optimizer]
 plugin = adamw
 lr     = 1e-3
-[run]
-out = out
 INI
 
 # ---- what is planned is what is done
 holds() { # holds RANKS [section.key=value ...]
     n=$1
     shift
-    "$weft" plan run.ini "$@" --ranks "$n" --json --print-links >plan.json 2>log || { cat log; failed "plan $n $*"; return; }
-    "$weft" train run.ini "$@" --ranks "$n" --overwrite >log 2>&1 || { cat log; failed "train $n $*"; return; }
-    "$WEFT_BUILD/tests/rank_plan" plan.json out/ranks.json >said 2>&1 || failed "plan and run differ: $n $*"
+    "$weft" plan run.ini "$@" --ranks "$n" --json --print-links >plan.json 2>log || { failed "plan $n $*" log; return; }
+    "$weft" train run.ini "$@" --ranks "$n" --overwrite >log 2>&1 || { failed "train $n $*" log; return; }
+    "$WEFT_BUILD/tests/rank_plan" plan.json out/ranks.json >said 2>&1 || failed "plan and run differ: $n $*" said
     echo "$n ranks, $*: $(cat said)"
 }
-if [ -f "$WEFT_BUILD/plugins/weft-comm-mpi-mpich.so" ]; then
+if has mpich; then
     export MPI=comm.plugin=mpi-mpich
     holds 3 $MPI strategy.plugin=ddp
     holds 3 $MPI strategy.plugin=fsdp
@@ -72,8 +37,6 @@ if [ -f "$WEFT_BUILD/plugins/weft-comm-mpi-mpich.so" ]; then
     holds 3 $MPI strategy.plugin=fsdp strategy.shard=gradients strategy.reduce_at=last strategy.reduce_dtype=bf16
     "$weft" plan run.ini strategy.plugin=fsdp --ranks 3 --json --print-links >other.json
     "$WEFT_BUILD/tests/rank_plan" other.json out/ranks.json >log 2>&1 && failed "another plan passes for this one"
-else
-    echo "skipped: this build has no mpi-mpich, whose packages configs/packages.sh tests installs"
 fi
 
 # ---- plans alone
@@ -83,12 +46,8 @@ grep -q 'to other nodes' plan.txt || failed "what leaves a node is told"
 "$weft" plan run.ini strategy.plugin=fsdp --ranks 4 --print-sharding --rank 3 >sharding.txt
 grep -Eq '^parameters on rank 3$' sharding.txt || failed "sharding of a rank"
 grep -Eq '^  all +[0-9,]+ +[0-9,]+ +[0-9.]+ %$' sharding.txt || failed "sharding adds up"
-cat >other.ini <<'INI'
-[strategy]
-plugin = fsdp
-INI
-sed '/^out = out/q' run.ini >>other.ini
-sed 's/^plugin = fsdp/plugin = ddp/' other.ini >one.ini
+{ cat run.ini && printf '[strategy]\nplugin = fsdp\n'; } >other.ini
+{ cat run.ini && printf '[strategy]\nplugin = ddp\n'; } >one.ini
 "$weft" plan one.ini --diff other.ini --ranks 3 strategy.reduce=tree >diff.txt || failed "a difference"
 grep -Eq '^strategy.plugin +ddp +fsdp$' diff.txt || failed "the key that differs"
 grep -Eq '^memory optimizer +[0-9,]+ +[0-9,]+ +-[0-9.]+ %$' diff.txt || failed "less memory under fsdp"
@@ -102,8 +61,7 @@ refused() { # refused TEXT command...
     text=$1
     shift
     if "$@" >log 2>&1 || ! grep -qF -- "$text" log; then
-        cat log
-        failed "$*: does not say $text"
+        failed "$*: does not say $text" log
     fi
 }
 refused "4 ranks cannot lie on 3 nodes" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 3

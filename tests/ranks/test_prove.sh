@@ -2,29 +2,25 @@
 # `weft prove` on configs/prove.ini, 4 ranks: how many cells there are and that all are equal; what is not covered; and
 # that planted mistakes are caught. ctest sets WEFT_BUILD, WEFT_SOURCE and WEFT_SANITIZED.
 set -eu
-weft=$WEFT_BUILD/weft
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
 faults=$WEFT_BUILD/tests/faults
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT INT TERM
 if [ ! -e "$faults/weft-comm-ring.so" ]; then
     echo "skipped: there is no MPI, so no ranks to prove anything on"
     exit 0
 fi
-failures=0
 fail() { # fail NAME: what the last run said
-    failures=$((failures + 1))
-    echo "FAILED: $1"
-    sed 's/^/    /' "$dir/out" "$dir/err"
+    failed "$1" out err
 }
 prove() { # prove STATUS arguments...: output in out and err
     wanted=$1
     shift
     status=0
-    "$weft" prove "$WEFT_SOURCE/configs/prove.ini" "$@" >"$dir/out" 2>"$dir/err" || status=$?
+    "$weft" prove "$WEFT_SOURCE/configs/prove.ini" "$@" >out 2>err || status=$?
     [ "$status" = "$wanted" ] || fail "status $status, not $wanted: weft prove $*"
 }
 says() { # says FILE TEXT
-    grep -qF -- "$2" "$dir/$1" || fail "$1 does not say: $2"
+    grep -qF -- "$2" "$1" || fail "$1 does not say: $2"
 }
 
 # Every cell on 1, 2, 3 and 4 ranks is covered and equal. Under the sanitizers the small grid has to do.
@@ -36,7 +32,7 @@ fi
 prove 0 --ranks 4 --steps 10
 says out "38 cells of 10 steps with reduce = ordered: 38 equal, 0 not covered, 0 different"
 for ranks in 1 2 3 4; do
-    grep -q "^ *$ranks  " "$dir/out" || fail "a cell on $ranks ranks"
+    grep -q "^ *$ranks  " out || fail "a cell on $ranks ranks"
 done
 
 # With a tree of 8 leaves, so are those that reduce at the last micro-step, and in two hops.
@@ -49,7 +45,7 @@ fi
 # One rank needs no launcher. More threads change nothing.
 prove 0 --steps 2
 says out "8 cells of 2 steps with reduce = ordered: 8 equal"
-one=$(awk 'NR == 2 { print $8 }' "$dir/out")
+one=$(awk 'NR == 2 { print $8 }' out)
 prove 0 --steps 2 device.threads=2
 says out "$one"
 
@@ -65,20 +61,20 @@ says out "reduce = fast takes whatever order the library adds in"
 # For programs.
 prove 0 --ranks 2 --steps 2 --json
 says out '"different": 0'
-[ "$(head -c 1 "$dir/out")" = "{" ] || fail "an object and nothing else"
+[ "$(head -c 1 out)" = "{" ] || fail "an object and nothing else"
 
 # What is planted is caught, with step and parameter. Clipping by a local norm hurts only those that cut the gradient.
 prove 1 --ranks 4 --steps 2 comm.plugin="$faults/weft-comm-ring.so"
 says out "DIFFERENT from step 1 on: exp_avg of model.embed_tokens.weight"
 says err "cells are covered by the contract and differ"
-grep -q "mp .*equal" "$dir/out" || fail "mp sums nothing over ranks"
+grep -q "mp .*equal" out || fail "mp sums nothing over ranks"
 prove 1 --ranks 4 --steps 2 comm.plugin="$faults/weft-comm-local.so"
 says out "DIFFERENT from step 1 on: exp_avg of"
-grep "ddp" "$dir/out" | grep -q DIFFERENT && fail "ddp has the whole gradient on each rank"
-grep "fsdp" "$dir/out" | grep -q equal && fail "fsdp clips by the norm of a part"
+grep "ddp" out | grep -q DIFFERENT && fail "ddp has the whole gradient on each rank"
+grep "fsdp" out | grep -q equal && fail "fsdp clips by the norm of a part"
 prove 1 --ranks 4 --steps 2 device.plugin="$faults/weft-device-inside.so"
 says out "DIFFERENT from step 1 on: exp_avg of model.layers.0.mlp"
-grep "ddp\|fsdp" "$dir/out" | grep -q equal && fail "a rank that takes other leaves adds onto other sums"
+grep "ddp\|fsdp" out | grep -q equal && fail "a rank that takes other leaves adds onto other sums"
 
 # Nothing trained proves nothing.
 prove 1 --steps 2 optimizer.plugin=sgd optimizer.lr=0

@@ -1,29 +1,22 @@
 #!/bin/sh
 # `weft tokenize` from outside: text to ids and back, and the ways to get it wrong. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
-weft=$WEFT_BUILD/weft
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
 sp=$WEFT_SOURCE/tests/golden/tokenizer/sp-bpe
 gpt2=$WEFT_SOURCE/tests/golden/tokenizer/gpt2-style
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT INT TERM
-cd "$dir"
-failures=0
 
-fail() {
-    failures=$((failures + 1))
-    echo "FAILED: $1"
-}
 same() { # same NAME EXPECTED FOUND
-    [ "$2" = "$3" ] || fail "$1: expected \"$2\", found \"$3\""
+    [ "$2" = "$3" ] || failed "$1: expected \"$2\", found \"$3\""
 }
 refuses() { # refuses NAME STATUS TEXT arguments...: nothing on stdout, a sentence with the text on stderr
     name=$1 wanted=$2 text=$3
     shift 3
     status=0
     "$weft" tokenize "$@" <input >out 2>err || status=$?
-    [ "$status" = "$wanted" ] || fail "$name: exit status $status, expected $wanted"
-    grep -qF -- "$text" err || fail "$name: \"$text\" is not in: $(cat err)"
-    [ ! -s out ] || fail "$name: printed something"
+    [ "$status" = "$wanted" ] || failed "$name: exit status $status, expected $wanted"
+    grep -qF -- "$text" err || failed "$name: \"$text\" is not in: $(cat err)"
+    [ ! -s out ] || failed "$name: printed something"
 }
 
 # One line of ids with blanks between them, whatever the text; nothing is added unless it is asked for.
@@ -40,7 +33,7 @@ printf 'the \000\377 harbour\n\n\303\251 ' >input
 for tokenizer in "$sp" "$gpt2"; do
     "$weft" tokenize "$tokenizer" <input >ids
     "$weft" tokenize "$tokenizer" --decode <ids >back
-    cmp -s input back || fail "there and back with $tokenizer"
+    cmp -s input back || failed "there and back with $tokenizer"
 done
 same "special tokens have names" "<s> the" "$(printf '1 %s' "$(printf the | "$weft" tokenize "$sp")" |
     "$weft" tokenize "$sp" --decode)"
@@ -63,7 +56,7 @@ if [ -w /dev/full ]; then
     status=0
     "$weft" tokenize "$sp" <input >/dev/full 2>err || status=$?
     same "a full disk" 1 "$status"
-    grep -qF "cannot be written" err || fail "a full disk: $(cat err)"
+    grep -qF "cannot be written" err || failed "a full disk: $(cat err)"
 fi
 
 [ "$failures" = 0 ] || exit 1

@@ -1,0 +1,64 @@
+# What tests in shell share; to be sourced. ctest sets WEFT_BUILD and WEFT_SOURCE. A scratch directory is the working
+# directory, weft is the program. Nothing is printed and nothing is tested here.
+weft=$WEFT_BUILD/weft
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT INT TERM
+cd "$dir"
+failures=0
+
+failed() { # failed WHAT [FILE...]: told, with what is in the files, and counted; the test goes on
+    failures=$((failures + 1))
+    echo "FAILED: $1"
+    shift
+    for file in "$@"; do sed 's/^/    /' "$file"; done
+}
+communicator() { # communicator ID: its file
+    echo "$WEFT_BUILD/plugins/weft-comm-mpi-$1.so"
+}
+has() { # has ID: this build has that communicator. MPI's libraries keep some memory to the end, which is no leak of ours.
+    if [ ! -e "$(communicator "$1")" ]; then
+        echo "skipped: this build has no mpi-$1, whose packages configs/packages.sh tests installs"
+        return 1
+    fi
+    export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+}
+launcher() { # launcher ID N: the command that starts N ranks, of the plugin's note
+    "$WEFT_BUILD/tests/ranks" launch "$(communicator "$1")" | sed "s/{ranks}/$2/"
+}
+make_model() { # make_model DIRECTORY HIDDEN HEAD INTERMEDIATE LAYERS VOCABULARY: a configuration and a tokenizer of 512
+    mkdir "$1"
+    cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json "$1"
+    cat >"$1/config.json" <<JSON
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": $2, "head_dim": $3,
+ "intermediate_size": $4, "num_hidden_layers": $5, "vocab_size": $6, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+ "tie_word_embeddings": true, "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
+JSON
+}
+make_text() { # make_text N: N games of chess, one a line, in games.txt
+    head -n "$1" "$WEFT_SOURCE/configs/chess/train.txt" >games.txt
+}
+make_run() { # make_run: model, games.txt and run.ini, which ends within [train] and goes on with what stdin has
+    # sizes that nothing divides: rows of 10, a vocabulary that is padded
+    make_model model 40 10 88 3 521
+    make_text 60
+    cat - >rest.ini
+    cat - rest.ini >run.ini <<'INI'
+[run]
+out = out
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[tokenizer]
+padded = yes
+[data]
+path       = games.txt
+document   = line
+context    = 32
+validation = 5
+[train]
+global_batch = 12
+micro_batch  = 1
+INI
+}
