@@ -2,34 +2,21 @@
 #include "model/builder.h"
 
 #include "plugin/enter.h"
+#include "plugin/mistake.h"
 
 #include <stdlib.h>
 
 struct weft_builder_ctx {
     weft_declared *declared;
-    weft_error first; /* the first mistake; code WEFT_OK: none */
+    weft_error first; /* mistake */
 };
-
-static void fail(weft_builder_ctx *ctx, weft_status code, const char *format, ...) WEFT_PRINTF(3, 4);
-static void fail(weft_builder_ctx *ctx, weft_status code, const char *format, ...) {
-    va_list args;
-    if (ctx->first.code != WEFT_OK) return;
-    ctx->first.code = (int32_t)code;
-    va_start(args, format);
-    (void)vsnprintf(ctx->first.text, sizeof ctx->first.text, format, args);
-    va_end(args);
-}
-
-static bool failed(const weft_builder_ctx *ctx) {
-    return ctx->first.code != WEFT_OK;
-}
 
 /* Room for one more element behind n; capacities are powers of two, so n says when the array is full. NULL: no memory.
  */
 static void *grow(weft_builder_ctx *ctx, void *array, int32_t n, size_t size) {
     void *grown = array;
     if (n == 0 || (n & (n - 1)) == 0) grown = realloc(array, (n == 0 ? 1 : 2 * (size_t)n) * size);
-    if (grown == NULL) fail(ctx, WEFT_E_MEMORY, "no memory for the model's description");
+    if (grown == NULL) weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
     return grown;
 }
 
@@ -38,7 +25,7 @@ static char *joined(weft_builder_ctx *ctx, const char *path, const char *separat
     char *text = NULL;
     if (asprintf(&text, "%s%s%s", path, path[0] == '\0' ? "" : separator, name) < 0) {
         text = NULL;
-        fail(ctx, WEFT_E_MEMORY, "no memory for the model's description");
+        weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
     }
     return text;
 }
@@ -46,7 +33,7 @@ static char *joined(weft_builder_ctx *ctx, const char *path, const char *separat
 /* Zeroed. */
 static void *made(weft_builder_ctx *ctx, size_t size) {
     void *memory = calloc(1, size);
-    if (memory == NULL) fail(ctx, WEFT_E_MEMORY, "no memory for the model's description");
+    if (memory == NULL) weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
     return memory;
 }
 
@@ -55,13 +42,14 @@ static void *made(weft_builder_ctx *ctx, size_t size) {
 static bool module_name_good(weft_builder_ctx *ctx, const weft_module *parent, const char *name,
                              const char *class_name) {
     if (name == NULL || class_name == NULL || class_name[0] == '\0')
-        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares a module without a name or a class");
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares a module without a name or a class");
     else if (strchr(name, '.') != NULL || (parent != NULL && name[0] == '\0'))
-        fail(ctx, WEFT_E_PLUGIN,
-             "the model plugin declares a module named '%s': a name is one part of a path, without dots, and only a "
-             "root may have none",
-             name);
-    return !failed(ctx);
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the model plugin declares a module named '%s': a name is one part of a path, without dots, and only a "
+            "root may have none",
+            name);
+    return !weft_mistake_made(&ctx->first);
 }
 
 static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, const char *name,
@@ -69,7 +57,7 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     weft_declared *self = ctx->declared;
     weft_module *module = NULL;
     void *array = NULL;
-    if (failed(ctx) || !module_name_good(ctx, parent, name, class_name)) return NULL;
+    if (weft_mistake_made(&ctx->first) || !module_name_good(ctx, parent, name, class_name)) return NULL;
     array = grow(ctx, self->modules, self->n_modules, sizeof(weft_module *));
     if (array == NULL) return NULL;
     self->modules = array;
@@ -81,9 +69,10 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     module->name = joined(ctx, "", "", name);
     module->class_name = joined(ctx, "", "", class_name);
     module->parent = parent == NULL ? -1 : parent->index;
-    if (!failed(ctx) && weft_declared_module(self, module->path) != module->index)
-        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares two modules with the path '%s'", module->path);
-    return failed(ctx) ? NULL : module;
+    if (!weft_mistake_made(&ctx->first) && weft_declared_module(self, module->path) != module->index)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two modules with the path '%s'",
+                          module->path);
+    return weft_mistake_made(&ctx->first) ? NULL : module;
 }
 
 /* ---- parameters and weight objects ---- */
@@ -94,14 +83,14 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
     weft_declared *self = ctx->declared;
     weft_parameter *parameter = NULL;
     void *array = NULL;
-    if (failed(ctx)) return -1;
+    if (weft_mistake_made(&ctx->first)) return -1;
     array = grow(ctx, self->parameters, self->n_parameters, sizeof(weft_parameter));
     if (array == NULL) return -1;
     self->parameters = array;
     parameter = &self->parameters[self->n_parameters];
     memset(parameter, 0, sizeof *parameter);
     parameter->name = joined(ctx, module->path, ".", suffix);
-    if (failed(ctx)) return -1;
+    if (weft_mistake_made(&ctx->first)) return -1;
     parameter->module = module->index;
     parameter->rank = in == 0 ? 1 : 2;
     parameter->dims[0] = out;
@@ -116,32 +105,34 @@ static bool spec_good(weft_builder_ctx *ctx, const weft_module *module, const we
     const char *name = NULL;
     if (module == NULL || spec == NULL || spec->struct_size < sizeof *spec || spec->name == NULL ||
         spec->name[0] == '\0') {
-        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares a weight without a module, a name or a whole spec");
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares a weight without a module, a name or a whole spec");
         return false;
     }
     name = spec->name;
     if (spec->role != WEFT_WEIGHT_LINEAR && spec->role != WEFT_WEIGHT_EMBEDDING && spec->role != WEFT_WEIGHT_GAIN)
-        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares '%s.%s' with the unknown role %d", module->path, name,
-             spec->role);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares '%s.%s' with the unknown role %d",
+                          module->path, name, spec->role);
     else if (spec->in < 1 || (spec->role != WEFT_WEIGHT_GAIN && spec->out < 1) ||
              (spec->role != WEFT_WEIGHT_GAIN && spec->out > INT64_MAX / 64 / spec->in))
-        fail(ctx, WEFT_E_PLUGIN,
-             "the model plugin declares '%s.%s' with the shape (%lld, %lld), which no weight can have", module->path,
-             name, (long long)spec->out, (long long)spec->in);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares '%s.%s' with the shape (%lld, %lld), which no weight can have",
+                          module->path, name, (long long)spec->out, (long long)spec->in);
     else if (spec->role == WEFT_WEIGHT_EMBEDDING && spec->has_bias)
-        fail(ctx, WEFT_E_PLUGIN,
-             "the model plugin declares the embedding '%s.%s' with a bias, which an embedding lacks", module->path,
-             name);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares the embedding '%s.%s' with a bias, which an embedding lacks",
+                          module->path, name);
     else if (spec->has_padding &&
              (spec->role != WEFT_WEIGHT_EMBEDDING || spec->padding < 0 || spec->padding >= spec->out))
-        fail(
-            ctx, WEFT_E_PLUGIN,
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
             "the model plugin declares '%s.%s' with the padding %d, which is a row of an embedding, from 0 to its last",
             module->path, name, spec->padding);
     else if (!(spec->init_std >= 0))
-        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares '%s.%s' with the deviation %g; it is at least 0",
-             module->path, name, spec->init_std);
-    return !failed(ctx);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares '%s.%s' with the deviation %g; it is at least 0", module->path,
+                          name, spec->init_std);
+    return !weft_mistake_made(&ctx->first);
 }
 
 /* The weight's parameters, made under its own module. */
@@ -156,7 +147,7 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     weight->padding = spec->padding;
     weight->parameter = add_parameter(ctx, own, "weight", gain ? spec->in : spec->out, gain ? 0 : spec->in);
     weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", gain ? spec->in : spec->out, 0) : -1;
-    if (failed(ctx)) return;
+    if (weft_mistake_made(&ctx->first)) return;
     parameters = ctx->declared->parameters;
     parameters[weight->parameter].role = spec->role;
     parameters[weight->parameter].init_std = gain ? -1 : spec->init_std;
@@ -170,7 +161,7 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
     weft_weight *weight = NULL;
     weft_module *own = NULL;
     void *array = NULL;
-    if (failed(ctx) || !spec_good(ctx, module, spec)) return NULL;
+    if (weft_mistake_made(&ctx->first) || !spec_good(ctx, module, spec)) return NULL;
     own = builder_module(ctx, module, spec->name, spec->class_name);
     array = own == NULL ? NULL : grow(ctx, self->weights, self->n_weights, sizeof(weft_weight *));
     if (array == NULL) return NULL;
@@ -179,7 +170,7 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
     if (weight == NULL) return NULL;
     self->weights[self->n_weights++] = weight;
     add_parameters(ctx, weight, own, spec);
-    return failed(ctx) ? NULL : weight;
+    return weft_mistake_made(&ctx->first) ? NULL : weight;
 }
 
 static void add_alias(weft_builder_ctx *ctx, int32_t index, const weft_module *own, const char *suffix) {
@@ -188,23 +179,23 @@ static void add_alias(weft_builder_ctx *ctx, int32_t index, const weft_module *o
     if (array == NULL) return;
     parameter->aliases = array;
     parameter->aliases[parameter->n_aliases] = joined(ctx, own->path, ".", suffix);
-    if (!failed(ctx)) parameter->n_aliases++;
+    if (!weft_mistake_made(&ctx->first)) parameter->n_aliases++;
 }
 
 static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, const char *name, const char *class_name,
                                 weft_weight *storage) {
     weft_module *own = NULL;
-    if (failed(ctx)) return NULL;
+    if (weft_mistake_made(&ctx->first)) return NULL;
     if (module == NULL || storage == NULL) {
-        fail(ctx, WEFT_E_PLUGIN, "the model plugin ties '%s' to no weight or under no module",
-             name == NULL ? "" : name);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin ties '%s' to no weight or under no module",
+                          name == NULL ? "" : name);
         return NULL;
     }
     own = builder_module(ctx, module, name, class_name);
     if (own == NULL) return NULL;
     add_alias(ctx, storage->parameter, own, "weight");
     if (storage->bias >= 0) add_alias(ctx, storage->bias, own, "bias");
-    return failed(ctx) ? NULL : storage;
+    return weft_mistake_made(&ctx->first) ? NULL : storage;
 }
 
 /* ---- tables, segments, carry ---- */
@@ -212,12 +203,13 @@ static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, cons
 static bool table_good(weft_builder_ctx *ctx, const char *name, int64_t width, bool has_fill) {
     const weft_declared *self = ctx->declared;
     if (name == NULL || name[0] == '\0' || width < 1 || !has_fill)
-        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares a table '%s' without a name, a width or a fill function",
-             name == NULL ? "" : name);
-    for (int32_t i = 0; i < self->n_tables && !failed(ctx); i++)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares a table '%s' without a name, a width or a fill function",
+                          name == NULL ? "" : name);
+    for (int32_t i = 0; i < self->n_tables && !weft_mistake_made(&ctx->first); i++)
         if (strcmp(self->tables[i]->name, name) == 0)
-            fail(ctx, WEFT_E_PLUGIN, "the model plugin declares two tables named '%s'", name);
-    return !failed(ctx);
+            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two tables named '%s'", name);
+    return !weft_mistake_made(&ctx->first);
 }
 
 static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_t width,
@@ -226,7 +218,7 @@ static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_
     weft_declared *self = ctx->declared;
     weft_table *table = NULL;
     void *array = NULL;
-    if (failed(ctx) || !table_good(ctx, name, width, fill != NULL)) return NULL;
+    if (weft_mistake_made(&ctx->first) || !table_good(ctx, name, width, fill != NULL)) return NULL;
     array = grow(ctx, self->tables, self->n_tables, sizeof(weft_table *));
     if (array == NULL) return NULL;
     self->tables = array;
@@ -237,34 +229,36 @@ static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_
     table->name = joined(ctx, "", "", name);
     table->width = width;
     table->fill = fill;
-    return failed(ctx) ? NULL : table;
+    return weft_mistake_made(&ctx->first) ? NULL : table;
 }
 
 static uint32_t builder_segment(weft_builder_ctx *ctx, weft_module *module, const char *name) {
     weft_declared *self = ctx->declared;
     void *array = NULL;
-    if (failed(ctx)) return UINT32_MAX;
+    if (weft_mistake_made(&ctx->first)) return UINT32_MAX;
     if (module == NULL || name == NULL || name[0] == '\0')
-        fail(ctx, WEFT_E_PLUGIN, "the model plugin declares a segment '%s' without a name or a module",
-             name == NULL ? "" : name);
-    for (int32_t i = 0; i < self->n_segments && !failed(ctx); i++)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares a segment '%s' without a name or a module",
+                          name == NULL ? "" : name);
+    for (int32_t i = 0; i < self->n_segments && !weft_mistake_made(&ctx->first); i++)
         if (strcmp(self->segments[i].name, name) == 0)
-            fail(ctx, WEFT_E_PLUGIN, "the model plugin declares two segments named '%s'", name);
-    array = failed(ctx) ? NULL : grow(ctx, self->segments, self->n_segments, sizeof(weft_segment));
+            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two segments named '%s'", name);
+    array = weft_mistake_made(&ctx->first) ? NULL : grow(ctx, self->segments, self->n_segments, sizeof(weft_segment));
     if (array == NULL) return UINT32_MAX;
     self->segments = array;
     self->segments[self->n_segments].module = module->index;
     self->segments[self->n_segments].name = joined(ctx, "", "", name);
     self->n_segments++;
-    return failed(ctx) ? UINT32_MAX : (uint32_t)(self->n_segments - 1);
+    return weft_mistake_made(&ctx->first) ? UINT32_MAX : (uint32_t)(self->n_segments - 1);
 }
 
 static void builder_carry(weft_builder_ctx *ctx, int64_t width) {
-    if (failed(ctx)) return;
+    if (weft_mistake_made(&ctx->first)) return;
     if (width < 1 || (ctx->declared->carry_width != 0 && ctx->declared->carry_width != width))
-        fail(ctx, WEFT_E_PLUGIN,
-             "the model plugin declares a carry of width %lld; it is at least 1 and the same for all segments",
-             (long long)width);
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the model plugin declares a carry of width %lld; it is at least 1 and the same for all segments",
+            (long long)width);
     else ctx->declared->carry_width = width;
 }
 
@@ -283,6 +277,5 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
                                   builder_carry};
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, declared->plugin, declare, err, declared->model, &builder);
-    if (failed(&ctx)) return weft_error_set(err, (weft_status)ctx.first.code, "%s", ctx.first.text);
-    return status;
+    return weft_mistake_tell(&ctx.first, status, err);
 }

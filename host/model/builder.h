@@ -1,7 +1,7 @@
 /* host/model/builder.h: what a model plugin calls while it declares itself.
  *
- * A mistake is kept and everything after it does nothing, so that a `declare` reads as a list without checks; the first
- * mistake is what is reported. */
+ * The first mistake is kept and told at the end (host/plugin/mistake.h), so that a `declare` reads as a list without
+ * checks. */
 #ifndef WEFT_HOST_MODEL_BUILDER_H
 #define WEFT_HOST_MODEL_BUILDER_H
 

@@ -2,6 +2,7 @@
 #include "model/wrap.h"
 
 #include "plugin/enter.h"
+#include "plugin/mistake.h"
 
 #include <stdlib.h>
 
@@ -10,7 +11,7 @@ enum { UNCLAIMED = -2 };
 struct weft_wrap_ctx {
     weft_wrapping *wrapping;
     const weft_declared *declared;
-    weft_error first; /* the first mistake; code WEFT_OK: none */
+    weft_error first; /* mistake */
 };
 
 /* ---- what the policy sees ---- */
@@ -66,47 +67,34 @@ static weft_status view_make(view *out, const weft_declared *declared, weft_erro
 
 /* ---- what it says ---- */
 
-static void fail(weft_wrap_ctx *ctx, weft_status code, const char *format, ...) WEFT_PRINTF(3, 4);
-static void fail(weft_wrap_ctx *ctx, weft_status code, const char *format, ...) {
-    va_list args;
-    if (ctx->first.code != WEFT_OK) return;
-    ctx->first.code = (int32_t)code;
-    va_start(args, format);
-    (void)vsnprintf(ctx->first.text, sizeof ctx->first.text, format, args);
-    va_end(args);
-}
-
-static bool failed(const weft_wrap_ctx *ctx) {
-    return ctx->first.code != WEFT_OK;
-}
-
 static const char *unit_name(const weft_wrap_ctx *ctx, int32_t unit) {
     return unit == WEFT_UNIT_ROOT ? "root" : ctx->wrapping->names[unit];
 }
 
 static void check_name(weft_wrap_ctx *ctx, const char *name) {
     if (name == NULL || name[0] == '\0' || strcmp(name, "root") == 0)
-        fail(ctx, WEFT_E_PLUGIN,
-             "the wrap policy names a unit '%s'; a name is a module's path or \"first..last\", and what is left is "
-             "claimed for WEFT_UNIT_ROOT",
-             name == NULL ? "" : name);
-    for (int32_t u = 0; u < ctx->wrapping->n_units && !failed(ctx); u++)
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the wrap policy names a unit '%s'; a name is a module's path or \"first..last\", and what is left is "
+            "claimed for WEFT_UNIT_ROOT",
+            name == NULL ? "" : name);
+    for (int32_t u = 0; u < ctx->wrapping->n_units && !weft_mistake_made(&ctx->first); u++)
         if (strcmp(ctx->wrapping->names[u], name) == 0)
-            fail(ctx, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
+            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
 }
 
 static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
     weft_wrapping *self = ctx->wrapping;
     char **grown = NULL;
-    if (!failed(ctx)) check_name(ctx, name);
-    if (failed(ctx)) return WEFT_UNIT_ROOT;
+    if (!weft_mistake_made(&ctx->first)) check_name(ctx, name);
+    if (weft_mistake_made(&ctx->first)) return WEFT_UNIT_ROOT;
     grown = realloc(self->names, ((size_t)self->n_units + 1) * sizeof *grown);
     if (grown != NULL) {
         self->names = grown;
         self->names[self->n_units] = strdup(name);
     }
     if (grown == NULL || self->names[self->n_units] == NULL) {
-        fail(ctx, WEFT_E_MEMORY, "no memory for the wrap policy's units");
+        weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the wrap policy's units");
         return WEFT_UNIT_ROOT;
     }
     return self->n_units++;
@@ -114,23 +102,25 @@ static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
 
 static void check_unit(weft_wrap_ctx *ctx, int32_t unit) {
     if (unit != WEFT_UNIT_ROOT && (unit < 0 || unit >= ctx->wrapping->n_units))
-        fail(ctx, WEFT_E_PLUGIN,
-             "the wrap policy claims something for unit %d, and it has made %d: a unit is what `unit` returned, or "
-             "WEFT_UNIT_ROOT",
-             (int)unit, (int)ctx->wrapping->n_units);
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the wrap policy claims something for unit %d, and it has made %d: a unit is what `unit` returned, or "
+            "WEFT_UNIT_ROOT",
+            (int)unit, (int)ctx->wrapping->n_units);
 }
 
 static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
     const weft_declared *declared = ctx->declared;
     check_unit(ctx, unit);
     if (parameter < 0 || parameter >= declared->n_parameters)
-        fail(ctx, WEFT_E_PLUGIN, "the wrap policy claims parameter %d; the model has 0 to %d", (int)parameter,
-             (int)declared->n_parameters - 1);
-    if (failed(ctx)) return;
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy claims parameter %d; the model has 0 to %d",
+                          (int)parameter, (int)declared->n_parameters - 1);
+    if (weft_mistake_made(&ctx->first)) return;
     if (ctx->wrapping->unit_of[parameter] != UNCLAIMED)
-        fail(ctx, WEFT_E_PLUGIN, "the wrap policy claims %s twice: for unit %s, and then for unit %s",
-             declared->parameters[parameter].name, unit_name(ctx, ctx->wrapping->unit_of[parameter]),
-             unit_name(ctx, unit));
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the wrap policy claims %s twice: for unit %s, and then for unit %s",
+                          declared->parameters[parameter].name, unit_name(ctx, ctx->wrapping->unit_of[parameter]),
+                          unit_name(ctx, unit));
     else ctx->wrapping->unit_of[parameter] = unit;
 }
 
@@ -138,9 +128,10 @@ static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
     const weft_declared *declared = ctx->declared;
     check_unit(ctx, unit);
     if (module != WEFT_ALL_MODULES && (module < 0 || module >= declared->n_modules))
-        fail(ctx, WEFT_E_PLUGIN, "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
-             (int)declared->n_modules - 1);
-    if (failed(ctx)) return;
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
+                          (int)declared->n_modules - 1);
+    if (weft_mistake_made(&ctx->first)) return;
     for (int32_t p = 0; p < declared->n_parameters; p++)
         if (ctx->wrapping->unit_of[p] == UNCLAIMED &&
             (module == WEFT_ALL_MODULES || weft_declared_below(declared, declared->parameters[p].module, module)))
@@ -155,10 +146,11 @@ static void check_whole(weft_wrap_ctx *ctx) {
         n++;
     }
     if (n > 0)
-        fail(ctx, WEFT_E_PLUGIN,
-             "the wrap policy leaves out %s and %d more of %d parameters: each is claimed for a unit, or for "
-             "WEFT_UNIT_ROOT",
-             ctx->declared->parameters[first].name, (int)n - 1, (int)ctx->declared->n_parameters);
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the wrap policy leaves out %s and %d more of %d parameters: each is claimed for a unit, or for "
+            "WEFT_UNIT_ROOT",
+            ctx->declared->parameters[first].name, (int)n - 1, (int)ctx->declared->n_parameters);
 }
 
 /* ---- the whole ---- */
@@ -185,7 +177,7 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     if (err != NULL) err->text[0] = '\0';
     WEFT_PLUGIN_CALL(status, policy, units, err, host, policy_config, &job, &wrap);
     if (status == WEFT_OK) check_whole(&ctx);
-    if (failed(&ctx)) status = weft_error_set(err, (weft_status)ctx.first.code, "%s", ctx.first.text);
+    status = weft_mistake_tell(&ctx.first, status, err);
 done:
     view_free(&seen);
     return status;
