@@ -152,8 +152,7 @@ static json_t *stages_object(const weft_stages *stages) {
     json_t *ranks = json_array();
     for (int32_t r = 0; r < stages->n; r++)
         (void)json_array_append_new(ranks,
-                                    json_pack("{s:i, s:s, s:o}", "rank", (int)r, "segments", stages->rows[r].segments,
-                                              "memory", weft_memory_object(&stages->rows[r].bytes)));
+                                    json_pack("{s:i, s:s}", "rank", (int)r, "segments", stages->rows[r].segments));
     if (stages->layer[0] == '\0') return json_pack("{s:o, s:f}", "map", ranks, "imbalance_percent", stages->imbalance);
     return json_pack("{s:o, s:f, s:{s:s, s:i, s:i, s:f}}", "map", ranks, "imbalance_percent", stages->imbalance, "move",
                      "layer", stages->layer, "from", (int)stages->from, "to", (int)stages->to, "imbalance_percent",
@@ -224,7 +223,7 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_wrapped_make(&self->wrapped, self->session->engine->declared, self->session->engine->layout, err);
     if (status == WEFT_OK) status = weft_survey_create(&self->survey, self->session->engine, err);
-    if (status == WEFT_OK) status = weft_stages_make(&self->stages, self->session->engine, err);
+    if (status == WEFT_OK) status = weft_stages_make(&self->stages, self->session->engine, self->survey, err);
     if (status == WEFT_OK && self->rank >= self->survey->world)
         status = weft_error_set(err, WEFT_E_USER, "--rank %d is not there: ranks are 0 to %d", (int)self->rank,
                                 (int)self->survey->world - 1);

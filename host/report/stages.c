@@ -2,7 +2,6 @@
 #include "report/stages.h"
 
 #include "report/units.h"
-#include "train/shares.h"
 
 #include <stdlib.h>
 
@@ -114,7 +113,7 @@ static double leaves_of(const weft_stages *self, const weft_strategy_job *job, i
     double bytes = 0.0;
     for (int32_t s = 0; s < job->n_segments; s++)
         if (job->segments[s].owner == rank) bytes += leaf_bytes(&job->segments[s]);
-    return bytes > 0.0 ? (double)self->rows[rank].bytes.category[WEFT_MEMORY_ACTIVATIONS] / bytes : 1.0;
+    return bytes > 0.0 ? (double)self->rows[rank].activations / bytes : 1.0;
 }
 
 static int32_t segments_of(const weft_strategy_job *job, int32_t rank) {
@@ -171,25 +170,31 @@ static void find_move(weft_stages *self, const weft_strategy_job *job, double *t
 
 /* ---- the whole ---- */
 
-weft_status weft_stages_make(weft_stages *out, const weft_engine *engine, weft_error *err) {
-    const weft_stage *stage = engine->train.job != NULL ? &engine->train : &engine->evaluate;
+bool weft_stages_exist(const weft_engine *engine) {
+    return engine->ranks.world > 1 && engine->train.job != NULL && engine->train.job->spec.view.segments[0].owner >= 0;
+}
+
+weft_status weft_stages_make(weft_stages *out, const weft_engine *engine, const weft_survey *survey, weft_error *err) {
+    const weft_strategy_job *job = NULL;
     weft_status status = WEFT_OK;
     double *totals = NULL;
     memset(out, 0, sizeof *out);
-    if (stage->job == NULL || stage->shares == NULL) return WEFT_OK;
-    out->rows = calloc((size_t)engine->ranks.world, sizeof *out->rows);
-    totals = calloc((size_t)engine->ranks.world, sizeof *totals);
+    if (!weft_stages_exist(engine)) return WEFT_OK;
+    job = &engine->train.job->spec.view;
+    out->rows = calloc((size_t)survey->world, sizeof *out->rows);
+    totals = calloc((size_t)survey->world, sizeof *totals);
     if (out->rows == NULL || totals == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the report on %d ranks", (int)engine->ranks.world);
-    for (int32_t rank = 0; rank < engine->ranks.world && status == WEFT_OK; rank++) {
-        list_segments(&stage->job->spec.view, rank, out->rows[rank].segments, sizeof out->rows[rank].segments);
-        status = weft_share_bytes(&out->rows[rank].bytes, engine, rank, err);
-        totals[rank] = (double)out->rows[rank].bytes.total;
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the report on %d ranks", (int)survey->world);
+    for (int32_t rank = 0; rank < survey->world && status == WEFT_OK; rank++) {
+        list_segments(job, rank, out->rows[rank].segments, sizeof out->rows[rank].segments);
+        out->rows[rank].total = survey->ranks[rank].bytes.total;
+        out->rows[rank].activations = survey->ranks[rank].bytes.category[WEFT_MEMORY_ACTIVATIONS];
+        totals[rank] = (double)out->rows[rank].total;
     }
     if (status == WEFT_OK) {
-        out->n = engine->ranks.world;
+        out->n = survey->world;
         out->imbalance = out->imbalance_then = imbalance_of(totals, out->n, &out->largest);
-        find_move(out, &stage->job->spec.view, totals);
+        find_move(out, job, totals);
     }
     free(totals);
     return status;
@@ -202,18 +207,11 @@ void weft_stages_free(weft_stages *self) {
 
 void weft_stages_print(const weft_stages *self, FILE *to) {
     char text[WEFT_UNIT_SIZE];
-    if (self->n < 2) return;
-    (void)fprintf(to, "ranks      ");
-    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) (void)fprintf(to, " %12s", weft_memory_category_name(i));
-    (void)fprintf(to, " %12s %12s  segments\n", "gaps", "total");
-    for (int32_t rank = 0; rank < self->n; rank++) {
-        const weft_engine_bytes *b = &self->rows[rank].bytes;
-        (void)fprintf(to, "  %9d", (int)rank);
-        for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-            (void)fprintf(to, " %12s", weft_unit_bytes(text, b->category[i]));
-        (void)fprintf(to, " %12s", weft_unit_bytes(text, b->spare));
-        (void)fprintf(to, " %12s  %s\n", weft_unit_bytes(text, b->total), self->rows[rank].segments);
-    }
+    if (self->n == 0) return;
+    (void)fprintf(to, "stages            total  segments\n");
+    for (int32_t rank = 0; rank < self->n; rank++)
+        (void)fprintf(to, "  %9d %11s  %s\n", (int)rank, weft_unit_bytes(text, self->rows[rank].total),
+                      self->rows[rank].segments);
     (void)fprintf(to, "  imbalance %.1f %%: rank %d takes so much more than the mean", self->imbalance,
                   (int)self->largest);
     if (self->layer[0] != '\0')

@@ -1,15 +1,15 @@
-/* host/report/stages.h: which rank runs what, where segments have owners: what each takes, how even that is, and which
- * layer to move to make it more so. */
+/* host/report/stages.h: which rank runs what, where segments have owners: how even what they take is, and which layer
+ * to move to make it more so. What each takes of what is host/report/survey.h. */
 #ifndef WEFT_HOST_REPORT_STAGES_H
 #define WEFT_HOST_REPORT_STAGES_H
 
-#include "train/engine.h"
+#include "train/survey.h"
 
 #include <stdio.h>
 
 typedef struct weft_stage_row {
-    char segments[1000]; /* "embed, layers.0-2, layers.3.attn" */
-    weft_engine_bytes bytes;
+    char segments[1000];        /* "embed, layers.0-2, layers.3.attn" */
+    int64_t total, activations; /* bytes, of the survey */
 } weft_stage_row;
 
 typedef struct weft_stages {
@@ -23,8 +23,11 @@ typedef struct weft_stages {
     double imbalance_then;
 } weft_stages;
 
-/* The engine is prepared. To be freed also after a failure. */
-weft_status weft_stages_make(weft_stages *out, const weft_engine *engine, weft_error *err);
+/* Whether segments have owners in the engine's training, and several ranks are there to be them. */
+bool weft_stages_exist(const weft_engine *engine);
+
+/* survey: of the engine. To be freed also after a failure. */
+weft_status weft_stages_make(weft_stages *out, const weft_engine *engine, const weft_survey *survey, weft_error *err);
 void weft_stages_free(weft_stages *self);
 
 /* Nothing where n is 0. */

@@ -44,9 +44,12 @@ void weft_schedule_warn(const weft_session *session) {
 
 /* Without memory for it the report is left out: the run goes on. */
 static void print_stages(const weft_engine *engine, FILE *to) {
-    weft_stages stages;
-    if (weft_stages_make(&stages, engine, NULL) == WEFT_OK) weft_stages_print(&stages, to);
+    weft_survey *survey = NULL;
+    weft_stages stages = {0};
+    if (!weft_stages_exist(engine) || weft_survey_create(&survey, engine, NULL) != WEFT_OK) return;
+    if (weft_stages_make(&stages, engine, survey, NULL) == WEFT_OK) weft_stages_print(&stages, to);
     weft_stages_free(&stages);
+    weft_survey_destroy(survey);
 }
 
 void weft_train_header_print(const weft_session *session, FILE *to) {

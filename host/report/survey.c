@@ -40,23 +40,35 @@ static void name_ranks(const weft_survey *self, char *text, int32_t rank) {
 
 /* ---- tables ---- */
 
+/* A line for each kind of rank: its ranks, and what `print` says of them. */
+static void print_rows(const weft_survey *self, FILE *to,
+                       void (*print)(const weft_survey *self, const weft_rank_plan *plan, FILE *to)) {
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        char name[NAME + 16];
+        if (!is_first(self, rank)) continue;
+        name_ranks(self, name, rank);
+        (void)fprintf(to, "  %-28s", name);
+        print(self, &self->ranks[rank], to);
+        (void)fputc('\n', to);
+    }
+}
+
+static void print_memory_row(const weft_survey *self, const weft_rank_plan *plan, FILE *to) {
+    char text[WEFT_UNIT_SIZE];
+    (void)self;
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.category[i]));
+    (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.spare));
+    (void)fprintf(to, " %17s", weft_unit_count(text, plan->bytes.total));
+    (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->padding));
+    (void)fprintf(to, " %11s", plan->updated > 0 ? weft_unit_count(text, plan->updated) : "nothing");
+}
+
 static void print_memory(const weft_survey *self, FILE *to) {
     (void)fprintf(to, "memory of each rank at its highest moment\n  %-28s", "ranks");
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) (void)fprintf(to, " %11s", weft_memory_category_name(i));
     (void)fprintf(to, " %11s %17s %11s %11s\n", "gaps", "total, bytes", "padding", "updates");
-    for (int32_t rank = 0; rank < self->world; rank++) {
-        const weft_rank_plan *plan = &self->ranks[rank];
-        char text[WEFT_UNIT_SIZE], name[NAME + 16];
-        if (!is_first(self, rank)) continue;
-        name_ranks(self, name, rank);
-        (void)fprintf(to, "  %-28s", name);
-        for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-            (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.category[i]));
-        (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->bytes.spare));
-        (void)fprintf(to, " %17s", weft_unit_count(text, plan->bytes.total));
-        (void)fprintf(to, " %11s", weft_unit_bytes(text, plan->padding));
-        (void)fprintf(to, " %11s\n", plan->updated > 0 ? weft_unit_count(text, plan->updated) : "nothing");
-    }
+    print_rows(self, to, print_memory_row);
 }
 
 /* True if some rank sends bytes of this kind. */
@@ -66,23 +78,20 @@ static bool is_sent(const weft_survey *self, int32_t kind) {
     return false;
 }
 
+static void print_sent_row(const weft_survey *self, const weft_rank_plan *plan, FILE *to) {
+    char text[WEFT_UNIT_SIZE];
+    for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
+        if (is_sent(self, kind)) (void)fprintf(to, " %15s", weft_unit_count(text, plan->sent[kind]));
+    (void)fprintf(to, " %15s", weft_unit_count(text, plan->total_sent));
+    if (self->nodes > 1) (void)fprintf(to, " %15s", weft_unit_count(text, plan->to_nodes));
+}
+
 static void print_sent(const weft_survey *self, FILE *to) {
     (void)fprintf(to, "sent by each rank in a step, bytes\n  %-28s", "ranks");
     for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
         if (is_sent(self, kind)) (void)fprintf(to, " %15s", weft_traffic_name(kind));
     (void)fprintf(to, " %15s%s\n", "total", self->nodes > 1 ? "  to other nodes" : "");
-    for (int32_t rank = 0; rank < self->world; rank++) {
-        const weft_rank_plan *plan = &self->ranks[rank];
-        char text[WEFT_UNIT_SIZE], name[NAME + 16];
-        if (!is_first(self, rank)) continue;
-        name_ranks(self, name, rank);
-        (void)fprintf(to, "  %-28s", name);
-        for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
-            if (is_sent(self, kind)) (void)fprintf(to, " %15s", weft_unit_count(text, plan->sent[kind]));
-        (void)fprintf(to, " %15s", weft_unit_count(text, plan->total_sent));
-        if (self->nodes > 1) (void)fprintf(to, " %15s", weft_unit_count(text, plan->to_nodes));
-        (void)fputc('\n', to);
-    }
+    print_rows(self, to, print_sent_row);
 }
 
 void weft_survey_print(const weft_survey *self, FILE *to) {
@@ -135,27 +144,22 @@ json_t *weft_survey_links_array(const weft_survey *self) {
 
 /* ---- objects ---- */
 
+/* {"name": bytes} of numbers [first, n). */
+static json_t *bytes_object(const int64_t *bytes, int first, int n, const char *(*name)(int32_t index)) {
+    json_t *object = json_object();
+    for (int i = first; i < n; i++) (void)json_object_set_new(object, name(i), json_integer(bytes[i]));
+    return object;
+}
+
 json_t *weft_memory_object(const weft_engine_bytes *b) {
-    json_t *memory = json_object();
-    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        (void)json_object_set_new(memory, weft_memory_category_name(i), json_integer(b->category[i]));
+    json_t *memory = bytes_object(b->category, 0, WEFT_N_MEMORY_CATEGORIES, weft_memory_category_name);
     (void)json_object_set_new(memory, "gaps", json_integer(b->spare));
     (void)json_object_set_new(memory, "total", json_integer(b->total));
     return memory;
 }
 
-/* What is taken from the device, as it is taken. */
-static json_t *lines_object(const weft_engine_bytes *b) {
-    json_t *lines = json_object();
-    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
-        (void)json_object_set_new(lines, weft_account_name(i), json_integer(b->line[i]));
-    return lines;
-}
-
 static json_t *sent_object(const weft_rank_plan *plan) {
-    json_t *sent = json_object();
-    for (int32_t kind = WEFT_TRAFFIC_OTHER + 1; kind < WEFT_N_TRAFFIC; kind++)
-        (void)json_object_set_new(sent, weft_traffic_name(kind), json_integer(plan->sent[kind]));
+    json_t *sent = bytes_object(plan->sent, WEFT_TRAFFIC_OTHER + 1, WEFT_N_TRAFFIC, weft_traffic_name);
     (void)json_object_set_new(sent, "total", json_integer(plan->total_sent));
     (void)json_object_set_new(sent, "to_other_nodes", json_integer(plan->to_nodes));
     return sent;
@@ -183,7 +187,8 @@ json_t *weft_survey_array(const weft_survey *self) {
         if (!is_first(self, rank)) continue;
         (void)json_array_append_new(
             rows, json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o}", "ranks", numbers(self, rank), "memory",
-                            weft_memory_object(&plan->bytes), "lines", lines_object(&plan->bytes), "padding_bytes",
+                            weft_memory_object(&plan->bytes), "lines",
+                            bytes_object(plan->bytes.line, 0, WEFT_N_ACCOUNT_LINES, weft_account_name), "padding_bytes",
                             (json_int_t)plan->padding, "kept", (json_int_t)plan->kept, "updated",
                             (json_int_t)plan->updated, "sent", sent_object(plan), "events", events_object(plan)));
     }

@@ -6,7 +6,6 @@
 #include "program/job.h"
 #include "train/buffers.h"
 #include "train/norm.h"
-#include "train/shares.h"
 #include "train/split.h"
 #include "train/sums.h"
 
@@ -205,7 +204,6 @@ static weft_status compile_programs(weft_engine *engine, weft_stage *stage, weft
     if (status == WEFT_OK && spec->view.mode == WEFT_MODE_TRAIN)
         status = weft_sums_plan(engine, stage, (const weft_program *const *)all, err);
     if (status == WEFT_OK) status = weft_sums_losses(stage, (const weft_program *const *)all, world, err);
-    if (status == WEFT_OK && spec->view.segments[0].owner >= 0) status = weft_shares_make(engine, stage, all, err);
     for (int32_t rank = 0; rank < world; rank++)
         if (rank != engine->ranks.rank) weft_program_destroy(all[rank]);
     free(all);
@@ -259,7 +257,6 @@ static void close_stage(weft_stage *stage) {
     weft_terms_destroy(stage->terms);
     free(stage->sums);
     free(stage->losses);
-    free(stage->shares);
     weft_job_destroy(stage->job);
     weft_graph_set_destroy(stage->graphs);
 }

@@ -60,12 +60,6 @@ typedef struct weft_loss_place {
     int32_t rank, position; /* the leaf is the position-th of those that the rank takes to the end */
 } weft_loss_place;
 
-/* What a rank's program takes. */
-typedef struct weft_share {
-    weft_price price;
-    int64_t partials; /* as in weft_stage */
-} weft_share;
-
 /* A mode's graphs, job and placed program. */
 typedef struct weft_stage {
     weft_graph_set *graphs;
@@ -79,7 +73,6 @@ typedef struct weft_stage {
     weft_loss_place *losses; /* [program->leaves] */
     int64_t partials;        /* elements of the sums that wait */
     int32_t most_losses;     /* leaves that one rank takes to the end, at most */
-    weft_share *shares;      /* [world] where segments have owners, so that no rank is like another; else NULL */
 } weft_stage;
 
 enum { WEFT_HOLD_PARAMETERS, WEFT_HOLD_GRADIENTS, WEFT_HOLD_STATES, WEFT_N_HOLDS };

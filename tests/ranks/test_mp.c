@@ -7,7 +7,7 @@
 #include "launch/ranks.h"
 #include "report/stages.h"
 #include "suite.h"
-#include "train/shares.h"
+#include "train/survey.h"
 #include "train_rig.h"
 
 #include <stdlib.h>
@@ -62,13 +62,15 @@ static weft_engine_spec cell_spec(void) {
 }
 
 /* What the others plan for this rank is what it has planned and taken itself. */
-static void check_share(const weft_engine *engine) {
+static void check_survey(const weft_engine *engine) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_engine_bytes bytes;
-    if (engine->train.shares == NULL) return;
-    ck_assert_msg(weft_share_bytes(&bytes, engine, engine->ranks.rank, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_int_eq(memcmp(&bytes, &engine->bytes, sizeof bytes), 0);
-    ck_assert_int_eq(engine->account.most, bytes.total);
+    weft_survey *survey = NULL;
+    const weft_engine_bytes *bytes = NULL;
+    ck_assert_msg(weft_survey_create(&survey, engine, &err) == WEFT_OK, "%s", err.text);
+    bytes = &survey->ranks[engine->ranks.rank].bytes;
+    ck_assert_int_eq(memcmp(bytes, &engine->bytes, sizeof *bytes), 0);
+    ck_assert_int_eq(engine->account.most, bytes->total);
+    weft_survey_destroy(survey);
 }
 
 START_TEST(rank) {
@@ -83,7 +85,7 @@ START_TEST(rank) {
     train_rig_steps(&rig, STEPS);
     loss = train_rig_evaluate(&rig);
     ck_assert_msg(weft_engine_hash(hex, rig.engine, &err) == WEFT_OK, "%s", err.text);
-    check_share(rig.engine);
+    check_survey(rig.engine);
     if (rig.engine->ranks.rank == 0) printf("cell %s %a\n", hex, loss);
     train_rig_close(&rig);
 }
@@ -276,28 +278,32 @@ END_TEST
 
 /* ---- the report ---- */
 
-/* Plans two ranks by a map. */
-static void plan_map(weft_stages *out, const fresh_model *model, const char *map) {
-    const weft_engine_spec spec = cell_spec();
-    const char *overrides[] = {"strategy.plugin=mp", "model.start=fresh", map};
-    weft_error err = WEFT_ERROR_INIT;
-    train_rig rig;
-    weft_launch_want(WEFT_RANKS_PLANNED, 2);
-    train_rig_open(&rig, model->path, NULL, overrides, 3);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_stages_make(out, rig.engine, &err) == WEFT_OK, "%s", err.text);
-    train_rig_close(&rig);
-}
-
-static void check_row(const weft_stages *stages, int32_t r, const char *segments) {
-    const weft_engine_bytes *b = &stages->rows[r].bytes;
+static void check_sum(const weft_stages *stages, const weft_survey *survey, int32_t r) {
+    const weft_engine_bytes *b = &survey->ranks[r].bytes;
     int64_t sum = b->spare;
-    ck_assert_str_eq(stages->rows[r].segments, segments);
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) {
         ck_assert_int_gt(b->category[i], 0);
         sum += b->category[i];
     }
     ck_assert_int_eq(sum, b->total);
+    ck_assert_int_eq(sum, stages->rows[r].total);
+}
+
+/* Plans two ranks by a map. */
+static void plan_map(weft_stages *out, const fresh_model *model, const char *map) {
+    const weft_engine_spec spec = cell_spec();
+    const char *overrides[] = {"strategy.plugin=mp", "model.start=fresh", map};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_survey *survey = NULL;
+    train_rig rig;
+    weft_launch_want(WEFT_RANKS_PLANNED, 2);
+    train_rig_open(&rig, model->path, NULL, overrides, 3);
+    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_survey_create(&survey, rig.engine, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_stages_make(out, rig.engine, survey, &err) == WEFT_OK, "%s", err.text);
+    for (int32_t r = 0; r < out->n; r++) check_sum(out, survey, r);
+    weft_survey_destroy(survey);
+    train_rig_close(&rig);
 }
 
 START_TEST(ranges_are_named) {
@@ -308,8 +314,8 @@ START_TEST(ranges_are_named) {
     make_model(&model, false);
     plan_map(&stages, &model, "strategy.device_map=embed,layers.0,layers.1.attn=0;layers.1.mlp,layers.2,head=1");
     ck_assert_int_eq(stages.n, 2);
-    check_row(&stages, 0, "embed, layers.0, layers.1.attn");
-    check_row(&stages, 1, "layers.1.mlp, layers.2, head");
+    ck_assert_str_eq(stages.rows[0].segments, "embed, layers.0, layers.1.attn");
+    ck_assert_str_eq(stages.rows[1].segments, "layers.1.mlp, layers.2, head");
     weft_stages_print(&stages, to);
     ck_assert_int_eq(fclose(to), 0);
     ck_assert_ptr_nonnull(strstr(text, "layers.1.mlp, layers.2, head\n"));
@@ -327,7 +333,7 @@ START_TEST(advice_helps) {
     weft_stages before, after;
     make_model(&model, false);
     plan_map(&before, &model, maps[0]);
-    check_row(&before, 1, "layers.0-2, head");
+    ck_assert_str_eq(before.rows[1].segments, "layers.0-2, head");
     ck_assert_int_eq(before.largest, 1);
     ck_assert_str_eq(before.layer, "layers.0");
     ck_assert_int_eq(before.from, 1);
