@@ -62,3 +62,12 @@ const rig_model rig_language_model = {.name = "tied model",
                                       .table_width = RIG_HEAD,
                                       .n_segments = 4,
                                       .forward = rig_language_forward};
+
+weft_value rig_language_whole(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    (void)s;
+    carry = ops->embedding(g, ops->ids(g), r->weights[0]);
+    carry = rig_mlp_block(r, g, ops, rig_attention_block(r, g, ops, carry));
+    ops->lm_head(g, ops->rms_norm(g, carry, r->weights[10], 1e-5), r->weights[0]);
+    return none;
+}

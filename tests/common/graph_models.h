@@ -11,6 +11,9 @@ extern const rig_weight rig_language_weights[];
 extern const rig_model rig_language_model;
 weft_value rig_language_forward(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry);
 
+/* The same in one segment: the embedding is used twice in it. */
+weft_value rig_language_whole(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry);
+
 weft_value rig_attention_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x);
 weft_value rig_mlp_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x);
 weft_value rig_rotate(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x, int64_t heads);

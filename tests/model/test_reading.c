@@ -20,24 +20,14 @@ typedef struct model {
     weft_region region;
 } model;
 
-static weft_status blocks(const weft_host *host, const void *config, const weft_policy_job *job, const weft_wrap *wrap,
-                          weft_error *err) {
-    (void)host, (void)config, (void)err;
-    for (uint32_t i = 0; i < job->n_modules; i++)
-        if (job->modules[i].is_block)
-            wrap->claim_rest(wrap->ctx, wrap->unit(wrap->ctx, job->modules[i].path), (int32_t)i);
-    wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
-    return WEFT_OK;
-}
-
-static const weft_policy_plugin policy = {sizeof(weft_policy_plugin), 0, blocks};
-
 static void model_open(model *m, bool visible) {
     weft_error err = WEFT_ERROR_INIT;
     memset(m, 0, sizeof *m);
     m->declared = llama_declared(scratch_path("config.json"));
     ck_assert_ok(weft_declared_select(m->declared, "all", &err), err);
-    ck_assert_ok(weft_layout_create(&m->layout, m->declared, &fixture_host, &policy, NULL, &err), err);
+    ck_assert_ok(weft_layout_create(&m->layout, m->declared, &fixture_host, built_plugin("policy-block")->table, NULL,
+                                    &err),
+                 err);
     m->kernels = memory_kernels(visible);
     m->buffer.n = m->layout->numel * 4;
     m->buffer.bytes = mmap(NULL, (size_t)m->buffer.n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

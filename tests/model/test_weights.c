@@ -26,18 +26,6 @@ typedef struct bench {
     weft_ref ref;
 } bench;
 
-static weft_status blocks(const weft_host *host, const void *config, const weft_policy_job *job, const weft_wrap *wrap,
-                          weft_error *err) {
-    (void)host, (void)config, (void)err;
-    for (uint32_t i = 0; i < job->n_modules; i++)
-        if (job->modules[i].is_block)
-            wrap->claim_rest(wrap->ctx, wrap->unit(wrap->ctx, job->modules[i].path), (int32_t)i);
-    wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
-    return WEFT_OK;
-}
-
-static const weft_policy_plugin policy = {sizeof(weft_policy_plugin), 0, blocks};
-
 /* The region starts 256 bytes into its buffer, full of NaN, with as many bytes behind it that must stay. */
 static bench bench_make(const char *config_path, const char *trainable, bool visible) {
     weft_error err = WEFT_ERROR_INIT;
@@ -45,7 +33,8 @@ static bench bench_make(const char *config_path, const char *trainable, bool vis
     memset(&b, 0, sizeof b);
     b.declared = llama_declared(config_path);
     ck_assert_ok(weft_declared_select(b.declared, trainable, &err), err);
-    ck_assert_ok(weft_layout_create(&b.layout, b.declared, &fixture_host, &policy, NULL, &err), err);
+    ck_assert_ok(
+        weft_layout_create(&b.layout, b.declared, &fixture_host, built_plugin("policy-block")->table, NULL, &err), err);
     b.kernels = memory_kernels(visible);
     b.buffer.n = b.layout->numel * 4 + 512;
     b.buffer.bytes = malloc((size_t)b.buffer.n);

@@ -342,20 +342,11 @@ START_TEST(bits_do_not_depend_on_scratch_or_on_what_ran_before) {
 }
 END_TEST
 
-static weft_value whole(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    const weft_value none = {0};
-    (void)s;
-    carry = ops->embedding(g, ops->ids(g), r->weights[0]);
-    carry = rig_mlp_block(r, g, ops, rig_attention_block(r, g, ops, carry));
-    ops->lm_head(g, ops->rms_norm(g, carry, r->weights[10], 1e-5), r->weights[0]);
-    return none;
-}
-
 /* `adds` adds the finished gradient, once: embedding and head, matrices, gains. */
 START_TEST(a_later_segment_adds_its_finished_gradient_once) {
     static const rig_model model = {"one segment",    .weights = rig_language_weights,
                                     .carry_width = D, .table_width = HD,
-                                    .n_segments = 1,  .forward = whole};
+                                    .n_segments = 1,  .forward = rig_language_whole};
     rig r;
     rig_chain chain;
     weft_error err = WEFT_ERROR_INIT;

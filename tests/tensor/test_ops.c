@@ -178,16 +178,6 @@ static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     return ops->add(g, a, b);
 }
 
-/* The same in one segment: the embedding is used twice in it. */
-static weft_value tied_whole(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    const weft_value none = {0};
-    (void)s;
-    carry = ops->embedding(g, ops->ids(g), r->weights[0]);
-    carry = rig_mlp_block(r, g, ops, rig_attention_block(r, g, ops, carry));
-    ops->lm_head(g, ops->rms_norm(g, carry, r->weights[10], 1e-5), r->weights[0]);
-    return none;
-}
-
 /* One matrix in two segments, twice in the lower one: its sum there is formed apart and added once. */
 static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
@@ -244,7 +234,7 @@ static const ops_case cases[] = {
     {{"mlp block", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 2, 2},
     {{"tied model", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 0, 3},
     {{"partly frozen model", LANGUAGE_MODEL, .frozen = 0x716u, .n_segments = 4, .forward = rig_language_forward}, 0, 3},
-    {{"tied model in one segment", LANGUAGE_MODEL, .n_segments = 1, .forward = tied_whole}, 0, 0},
+    {{"tied model in one segment", LANGUAGE_MODEL, .n_segments = 1, .forward = rig_language_whole}, 0, 0},
     {{"a matrix in two segments", matrix_and_table, MIDDLE, .forward = shared}, 0, 2},
 };
 /* clang-format on */
