@@ -2,6 +2,16 @@
  * they are asked for. */
 #include "text_rig.h"
 
+/* All that a leaf holds: (rows, length) each. */
+static void check_parts(const rig_leaf *leaf, const void *ids, const void *targets, const void *weights,
+                        const void *starts, const void *positions) {
+    ck_assert_mem_eq(leaf->leaf.ids, ids, 4 * leaf->places);
+    ck_assert_mem_eq(leaf->leaf.targets, targets, 4 * leaf->places);
+    ck_assert_mem_eq(leaf->leaf.weights, weights, 4 * leaf->places);
+    ck_assert_mem_eq(leaf->leaf.starts, starts, 4 * leaf->places);
+    ck_assert_mem_eq(leaf->leaf.positions, positions, 4 * leaf->places);
+}
+
 START_TEST(a_small_case_by_hand) {
     /* Six ids and three, four places: a window of four targets; its tail of one beside the second document. */
     static const int32_t ids[2][4] = {{0, 1, 2, 3}, {4, 1000, 1001, 0}};
@@ -16,12 +26,37 @@ START_TEST(a_small_case_by_hand) {
     RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=4");
     leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, 2);
     ck_assert_int_eq(leaf.leaf.n_targets, 7);
-    ck_assert_mem_eq(leaf.leaf.ids, ids, sizeof ids);
-    ck_assert_mem_eq(leaf.leaf.targets, targets, sizeof targets);
-    ck_assert_mem_eq(leaf.leaf.weights, weights, sizeof weights);
-    ck_assert_mem_eq(leaf.leaf.starts, starts, sizeof starts);
-    ck_assert_mem_eq(leaf.leaf.positions, positions, sizeof positions);
+    check_parts(&leaf, ids, targets, weights, starts, positions);
     rig_leaf_free(&leaf);
+    rig_end(&r);
+}
+END_TEST
+
+/* Rows of 8, 5 and 4 targets, as none finds room beside another; a leaf is as long as the longest of its own. */
+START_TEST(leaves_of_several_lengths_by_hand) {
+    static const int32_t ids[2][5] = {{1000, 1001, 1002, 1003, 1004}, {2000, 2001, 2002, 2003, 0}};
+    static const int32_t targets[2][5] = {{1001, 1002, 1003, 1004, 1005}, {2001, 2002, 2003, 2004, 0}};
+    static const float weights[2][5] = {{1, 1, 1, 1, 1}, {1, 1, 1, 1, 0}};
+    static const int32_t starts[2][5] = {{0, 0, 0, 0, 0}, {0, 0, 0, 0, 4}};
+    static const int32_t positions[2][5] = {{0, 1, 2, 3, 4}, {0, 1, 2, 3, 0}};
+    static const struct {
+        uint64_t first;
+        int32_t rows, length, targets;
+    } all[] = {{0, 1, 8, 8}, {1, 1, 5, 5}, {2, 1, 4, 4}, {3, 1, 4, 0}, {0, 3, 8, 17}, {2, 2, 4, 4}, {1, 2, 5, 9}};
+    const int documents[] = {9, 6, 5};
+    const int32_t lengths[] = {4, 5, 8};
+    rig r = rig_of(1);
+    write_numbered("d.txt", 0, documents, 3);
+    RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=8", "data.lengths=4, 5");
+    ck_assert_int_eq(rig_info(&r).n_lengths, 3);
+    ck_assert_mem_eq(rig_info(&r).lengths, lengths, sizeof lengths);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        rig_leaf leaf = rig_read(&r, WEFT_SPLIT_ALL, all[i].first, all[i].rows);
+        ck_assert_int_eq(leaf.leaf.length, all[i].length);
+        ck_assert_int_eq(leaf.leaf.n_targets, all[i].targets);
+        if (all[i].length == 5 && all[i].rows == 2) check_parts(&leaf, ids, targets, weights, starts, positions);
+        rig_leaf_free(&leaf);
+    }
     rig_end(&r);
 }
 END_TEST
@@ -129,6 +164,48 @@ START_TEST(every_target_is_there_once) {
         check_epoch(&r, WEFT_SPLIT_ALL, &s, &state);
         rig_end(&r);
     }
+}
+END_TEST
+
+/* Of a leaf: how far its longest row goes. */
+static int32_t longest_row(const weft_leaf *leaf) {
+    int32_t longest = 0;
+    for (int32_t row = 0; row < leaf->rows; row++)
+        for (int32_t t = longest; t < leaf->length; t++)
+            if (leaf->weights[(size_t)row * (size_t)leaf->length + (size_t)t] > 0) longest = t + 1;
+    return longest;
+}
+
+/* A leaf that is shorter has the same rows, without padding behind the longest that its length has no use for. */
+static void compare_leaves(const rig *fixed, const rig *ragged, uint64_t first, int32_t rows) {
+    const weft_data_info info = rig_info(ragged);
+    rig_leaf a = rig_read(fixed, WEFT_SPLIT_TRAIN, first, rows), b = rig_read(ragged, WEFT_SPLIT_TRAIN, first, rows);
+    const int32_t longest = longest_row(&a.leaf);
+    int32_t l = 0;
+    while (info.lengths[l] < longest) l++;
+    ck_assert_int_eq(b.leaf.length, info.lengths[l]);
+    for (int32_t row = 0; row < rows; row++)
+        for (int32_t part = 0; part < RIG_PARTS; part++)
+            must(memcmp(a.memory + (size_t)part * (a.places + RIG_GUARD) + (size_t)(row * a.leaf.length),
+                        b.memory + (size_t)part * (b.places + RIG_GUARD) + (size_t)(row * b.leaf.length),
+                        4 * (size_t)b.leaf.length) == 0);
+    rig_leaf_free(&a);
+    rig_leaf_free(&b);
+}
+
+START_TEST(lengths_change_neither_rows_nor_order) {
+    const sample s = make_sample(3 * (uint64_t)_i + 1);
+    char lengths[48];
+    rig fixed = rig_of(1), ragged = rig_of(1);
+    if (s.context < 4) return;
+    (void)snprintf(lengths, sizeof lengths, "data.lengths=%d,%d", s.context / 4, s.context / 2);
+    RIG_MAKE(&fixed, "data.path=d.txt", "data.document=line", s.key);
+    RIG_MAKE(&ragged, "data.path=d.txt", "data.document=line", s.key, lengths);
+    ck_assert_uint_eq(rig_split(&fixed, WEFT_SPLIT_TRAIN).rows, rig_split(&ragged, WEFT_SPLIT_TRAIN).rows);
+    ck_assert_uint_ne(rig_info(&fixed).fingerprint, rig_info(&ragged).fingerprint);
+    for (uint64_t first = 0; first < 40; first++) compare_leaves(&fixed, &ragged, first, 1 + (int32_t)(first % 3));
+    rig_end(&ragged);
+    rig_end(&fixed);
 }
 END_TEST
 
@@ -398,6 +475,8 @@ int main(void) {
     tcase_set_timeout(rows, 300);
     tcase_add_checked_fixture(rows, scratch_enter, scratch_leave);
     tcase_add_test(rows, a_small_case_by_hand);
+    tcase_add_test(rows, leaves_of_several_lengths_by_hand);
+    tcase_add_loop_test(rows, lengths_change_neither_rows_nor_order, 0, 40);
     tcase_add_test(rows, every_target_is_there_once);
     tcase_add_test(rows, windows_join);
     tcase_add_test(rows, rows_do_not_depend_on_the_batch);

@@ -249,7 +249,7 @@ static inline weft_data_info rig_info(const rig *self) {
 
 /* --- leaves --- */
 
-/* rows x length places, and a few beyond that must stay as they are. */
+/* rows x length places, of whichever length it has, and a few beyond that must stay as they are. */
 typedef struct rig_leaf {
     weft_leaf leaf;
     int32_t *memory;
@@ -290,11 +290,16 @@ static inline void rig_leaf_check(const rig_leaf *self, const weft_leaf *shape) 
 static inline rig_leaf rig_read(const rig *self, int32_t split, uint64_t first_row, int32_t rows) {
     const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, rows, first_row};
     const weft_data_info info = rig_info(self);
-    const int32_t length = info.lengths[info.n_lengths - 1];
     weft_leaf shape = {.struct_size = (uint32_t)sizeof shape};
     weft_error err = WEFT_ERROR_INIT;
-    rig_leaf out = {.places = (size_t)rows * (size_t)length};
-    const size_t step = out.places + RIG_GUARD;
+    rig_leaf out = {0};
+    size_t step = 0;
+    int32_t l = 0;
+    if (self->table->shape(self->data, &shape, &request, &err) != WEFT_OK) ck_abort_msg("%s", err.text);
+    while (l < info.n_lengths && info.lengths[l] != shape.length) l++;
+    must(l < info.n_lengths);
+    out.places = (size_t)rows * (size_t)shape.length;
+    step = out.places + RIG_GUARD;
     out.memory = malloc(RIG_PARTS * step * sizeof *out.memory);
     must(out.memory != NULL);
     memset(out.memory, 0x6B, RIG_PARTS * step * sizeof *out.memory);
@@ -304,10 +309,8 @@ static inline rig_leaf rig_read(const rig *self, int32_t split, uint64_t first_r
     out.leaf.starts = out.memory + 2 * step;
     out.leaf.positions = out.memory + 3 * step;
     out.leaf.weights = (float *)(void *)(out.memory + 4 * step);
-    if (self->table->shape(self->data, &shape, &request, &err) != WEFT_OK) ck_abort_msg("%s", err.text);
     if (self->table->leaf(self->data, &out.leaf, &request, &err) != WEFT_OK) ck_abort_msg("%s", err.text);
     must(out.leaf.rows == rows);
-    must(out.leaf.length == length);
     rig_leaf_check(&out, &shape);
     return out;
 }
