@@ -157,5 +157,6 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
     }
     if (status == WEFT_OK) status = check_keys(run, err);
-    return status == WEFT_OK ? check_pins_used(run, err) : status;
+    if (status != WEFT_OK || (needs & WEFT_NEEDS_NO_PINNED) != 0) return status;
+    return check_pins_used(run, err);
 }

@@ -25,6 +25,8 @@ typedef enum weft_part_kind {
 /* Masks of parts that a command needs. */
 #define WEFT_NEEDS(part) (1u << (part))
 #define WEFT_NEEDS_ALL   0xFFu
+/* Parts of the configuration were exchanged, and it was judged as it is written: pins of what is gone hold nothing. */
+#define WEFT_NEEDS_NO_PINNED 0x100u
 /* What `weft generate` needs. */
 #define WEFT_NEEDS_TEXT                                                                                                \
     (WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |                     \

@@ -108,7 +108,8 @@ static weft_status judge_settings(const weft_session *session, weft_session_kind
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                                  weft_session_kind kind, const weft_session_place *place, weft_error *err) {
     const bool training = kind != WEFT_SESSION_EVALUATE;
-    const uint32_t needs = training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER);
+    const uint32_t needs = (training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER)) |
+                           (place == NULL ? 0 : WEFT_NEEDS_NO_PINNED);
     weft_engine_spec spec = {0};
     weft_status status = WEFT_OK;
     weft_session *session = calloc(1, sizeof *session);

@@ -41,7 +41,7 @@ struct weft_session {
 /* Everything up to a checked, placed and priced program; takes no device memory. */
 weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                               weft_session_kind kind, weft_error *err);
-/* The same at a place that outlives the session. */
+/* The same at a place that outlives the session, perhaps with parts exchanged for others by overrides. */
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                                  weft_session_kind kind, const weft_session_place *place, weft_error *err);
 /* Takes the memory; the caller then loads weights or a checkpoint. */

@@ -58,6 +58,19 @@ prove 0 --ranks 2 --steps 2 strategy.reduce=fast
 says out "0 equal"
 says out "reduce = fast takes whatever order the library adds in"
 
+# A pin holds the configuration's own part, though cells put others in its place; and it is no pin of those.
+pin() { # pin KIND ID
+    echo "$1:$2=$(sha256sum "$WEFT_BUILD/plugins/weft-$1-$2.so" | cut -c1-64)"
+}
+prove 0 --steps 2 plugins.pin="$(pin strategy single),$(pin policy block),$(pin optimizer adamw)"
+says out "8 cells of 2 steps with reduce = ordered: 8 equal"
+prove 0 --ranks 2 --steps 1 strategy.plugin=fsdp plugins.pin="$(pin strategy fsdp)"
+says out "0 different"
+prove 1 --steps 2 plugins.pin="policy:block=$(sha256sum "$WEFT_BUILD/plugins/weft-policy-size.so" | cut -c1-64)"
+says err "It is another build"
+prove 1 --steps 2 plugins.pin="$(pin policy size)"
+says err "pins policy:size, which this run does not use"
+
 # For programs.
 prove 0 --ranks 2 --steps 2 --json
 says out '"different": 0'
