@@ -1,6 +1,7 @@
 /* host/launch/signals.c: see signals.h. */
 #include "launch/signals.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,16 +11,18 @@ static volatile sig_atomic_t asked;
 enum { ALONE, FIRST, OTHER }; /* of several */
 static volatile sig_atomic_t speaker = ALONE;
 
-/* Only async-signal-safe calls. SA_RESETHAND: the next signal of the same kind finds the default action, which ends the
- * process; the other kind is reset here. */
+/* Only async-signal-safe calls, and errno as it was: it may be read next by what is interrupted. SA_RESETHAND: the next
+ * signal of the same kind finds the default action, which ends the process; the other kind is reset here. */
 static void on_stop(int number) {
     /* Alone it may follow a line of progress and the ^C of a terminal. */
     const char *text = speaker == ALONE ? "\nweft: stopping after this step and saving; again to stop at once\n"
                                         : "[0] weft: stopping after this step and saving; again to stop at once\n";
+    const int before = errno;
     if (speaker != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody is there to read it */
     }
     asked = 1;
     (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
+    errno = before;
 }
 
 void weft_signals_install(void) {

@@ -1,0 +1,45 @@
+/* What the first signal of either kind does to a process, and what it leaves alone. */
+#include "suite.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "launch/signals.h"
+
+static const int kinds[] = {SIGINT, SIGTERM};
+
+static bool is_default(int number) {
+    struct sigaction action;
+    ck_assert_int_eq(sigaction(number, NULL, &action), 0);
+    return action.sa_handler == SIG_DFL;
+}
+
+START_TEST(the_first_asks_to_stop_and_the_second_is_the_systems) {
+    weft_signals_install();
+    ck_assert(!is_default(SIGINT) && !is_default(SIGTERM));
+    ck_assert(!weft_signals_stop());
+    ck_assert_int_eq(raise(kinds[_i]), 0);
+    ck_assert(weft_signals_stop());
+    ck_assert(is_default(SIGINT) && is_default(SIGTERM));
+}
+END_TEST
+
+/* It may come between a call that fails and the look at why; nobody is there to read what it says. */
+START_TEST(errno_stays) {
+    weft_signals_install();
+    ck_assert_int_eq(close(STDERR_FILENO), 0);
+    errno = ERANGE;
+    ck_assert_int_eq(raise(kinds[_i]), 0);
+    ck_assert_int_eq(errno, ERANGE);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("signals");
+    TCase *tcase = tcase_create("signals");
+    tcase_add_loop_test(tcase, the_first_asks_to_stop_and_the_second_is_the_systems, 0, 2);
+    tcase_add_loop_test(tcase, errno_stays, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
