@@ -25,11 +25,13 @@ static void on_stop(int number) {
     errno = before;
 }
 
+/* On the stack that weft_crash_install has made, never on the one at hand: oneDNN 2.6's products keep a pointer into
+ * their panels in the stack pointer, and what the kernel puts there for a handler lands in the heap. */
 void weft_signals_install(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_stop;
-    action.sa_flags = (int)(SA_RESTART | SA_RESETHAND);
+    action.sa_flags = (int)(SA_RESTART | SA_RESETHAND | SA_ONSTACK);
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);

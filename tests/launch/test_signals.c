@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "launch/signals.h"
+#include "plugin/crash.h"
 
 static const int kinds[] = {SIGINT, SIGTERM};
 
@@ -35,11 +36,26 @@ START_TEST(errno_stays) {
 }
 END_TEST
 
+/* A library's code may use the stack pointer for something else meanwhile. */
+START_TEST(the_stack_at_hand_is_not_touched) {
+    struct sigaction action;
+    stack_t stack;
+    weft_crash_install();
+    weft_signals_install();
+    ck_assert_int_eq(sigaction(kinds[_i], NULL, &action), 0);
+    ck_assert((action.sa_flags & SA_ONSTACK) != 0);
+    ck_assert_int_eq(sigaltstack(NULL, &stack), 0);
+    ck_assert_int_eq(stack.ss_flags & SS_DISABLE, 0);
+    ck_assert_uint_ge(stack.ss_size, 32768);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("signals");
     TCase *tcase = tcase_create("signals");
     tcase_add_loop_test(tcase, the_first_asks_to_stop_and_the_second_is_the_systems, 0, 2);
     tcase_add_loop_test(tcase, errno_stays, 0, 2);
+    tcase_add_loop_test(tcase, the_stack_at_hand_is_not_touched, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
