@@ -30,44 +30,16 @@ without torch and transformers the rest is measured. --quick takes a small batch
 bar is set for it."""
 
 import argparse
-import dataclasses
 import json
 import os
 import pathlib
-import random
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-VOCABULARY = 32000
-
-
-@dataclasses.dataclass(frozen=True)
-class Size:
-    """A model and its batch."""
-
-    name: str
-    hidden: int
-    mlp: int
-    layers: int
-    heads: int
-    rows: int
-    context: int
-    steps: int  # of one side of a pair
-
-    def parameters(self):
-        layer = 4 * self.hidden**2 + 3 * self.hidden * self.mlp + 2 * self.hidden
-        return 2 * VOCABULARY * self.hidden + self.layers * layer + self.hidden
-
-
-SIZES = {
-    "24": Size("24 M", 288, 768, 6, 6, 8, 256, 8),
-    "134": Size("134 M", 768, 2048, 12, 12, 2, 512, 4),
-    "518": Size("518 M", 1280, 3456, 22, 20, 2, 256, 3),
-}
+import common
+from common import SIZES, bar, median_seconds, pair_ratio
 
 
 def parse_arguments():
@@ -84,70 +56,12 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="one small batch and two pairs, to see that all works")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
     options = parser.parse_args()
-    unknown = [name for name in options.sizes.split(",") if name not in SIZES]
-    if unknown:
-        parser.error("--sizes %s: there are %s" % (unknown[0], ", ".join(SIZES)))
+    common.check_sizes(parser, options.sizes)
     if options.pairs < 1 or options.threads < 1 or options.warmup < 0:
         parser.error("--pairs and --threads are at least 1, --warmup at least 0")
     if options.quick:
         options.pairs, options.steps, options.warmup = 2, 2, 1
     return options
-
-
-# ---- what both sides read ----
-
-
-def write_model(directory, size):
-    config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": size.hidden,
-        "intermediate_size": size.mlp, "num_hidden_layers": size.layers, "num_attention_heads": size.heads,
-        "num_key_value_heads": size.heads, "vocab_size": VOCABULARY, "max_position_embeddings": 2048,
-        "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "float32",
-    }
-    directory.mkdir()
-    (directory / "config.json").write_text(json.dumps(config))
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(ROOT / "configs/chess/base" / name, directory)
-
-
-def write_text(path, letters):
-    """Random words in one document, so that every row is one piece of it and attention sees all of a row."""
-    source = random.Random(1)
-    with open(path, "w", encoding="ascii") as file:
-        while letters > 0:
-            word = "".join(source.choices("abcdefgh12345678NBRQKx+=O-.", k=source.randint(2, 7)))
-            file.write(word + " ")
-            letters -= len(word) + 1
-
-
-def write_run(path, size):
-    path.write_text(f"""[model]
-plugin = llama
-path   = model
-start  = fresh
-[tokenizer]
-padded = yes
-[data]
-path    = text.txt
-context = {size.context}
-[train]
-steps        = 1000
-global_batch = {size.rows}
-micro_batch  = {size.rows}
-clip         = 1.0
-[optimizer]
-plugin = adamw
-lr     = 1e-4
-""")
-
-
-def prepare(directory, weft, size):
-    """Model, text, its ids for PyTorch, and run.ini."""
-    write_model(directory / "model", size)
-    write_text(directory / "text.txt", 400_000)
-    write_run(directory / "run.ini", size)
-    with open(directory / "text.txt", "rb") as text, open(directory / "ids.txt", "wb") as ids:
-        subprocess.run([weft, "tokenize", directory / "model"], stdin=text, stdout=ids, check=True)
 
 
 # ---- the sides ----
@@ -158,35 +72,20 @@ def run_weft(weft, directory, size, options, threads, precision, roof):
                "--json", "--steps", str(options.steps or size.steps), "--warmup", str(options.warmup)]
     done = subprocess.run(command + (["--roof"] if roof else []), stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
-        sys.exit("roof.py: weft profile failed, see above")
+        common.fail("weft profile failed, see above")
     measured = json.loads(done.stdout)
     measured["resident_peak"] = measured["memory"]["resident_peak"]
     return measured
 
 
 def run_torch(python, directory, size, options, compiled):
-    job = {"model": str(directory / "model"), "ids": str(directory / "ids.txt"), "rows": size.rows,
-           "context": size.context, "threads": options.threads, "steps": options.steps or size.steps,
-           "warmup": options.warmup, "precision": options.precision, "compile": compiled}
-    environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), TOKENIZERS_PARALLELISM="false")
-    done = subprocess.run([python, ROOT / "tests/bench/torch_step.py", json.dumps(job)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    job = dict(common.torch_job(directory, size, size.rows, options.threads, options.steps or size.steps,
+                                options.warmup), precision=options.precision, compile=compiled)
+    done = subprocess.run([python, common.ROOT / "tests/bench/torch_step.py", json.dumps(job)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, env=common.torch_environment(options.threads), check=False)
     if done.returncode != 0:
-        sys.exit("roof.py: the PyTorch side failed:\n" + done.stderr[-2000:])
+        common.fail("the PyTorch side failed:\n" + done.stderr[-2000:])
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def find_torch(options):
-    """The interpreter that has torch and transformers, and their versions; None without."""
-    python = os.environ.get("WEFT_PYTHON", sys.executable)
-    if options.no_torch:
-        return None, None
-    asked = subprocess.run([python, "-c", "import torch, transformers; print('PyTorch', torch.__version__ + ',', "
-                            "'transformers', transformers.__version__)"], capture_output=True, text=True, check=False)
-    if asked.returncode == 0:
-        return python, asked.stdout.strip()
-    print(f"{python} has no torch and transformers: PyTorch is left out. WEFT_PYTHON names another interpreter.")
-    return None, None
 
 
 def sides_of(directory, weft, python, size, options):
@@ -206,27 +105,14 @@ def sides_of(directory, weft, python, size, options):
 
 def measure(directory, weft, python, size, options):
     """All runs of a size: side -> list of results, one per pair."""
-    sides = sides_of(directory, weft, python, size, options)
-    runs = {name: [] for name in sides}
-    for pair in range(options.pairs):
-        for name in reversed(sides) if pair % 2 == 1 else sides:
-            runs[name].append(sides[name]())
+    def say(pair, _name, _result):
         if sys.stderr.isatty():
             print(f"{size.name}: pair {pair + 1} of {options.pairs}", end="\r", file=sys.stderr, flush=True)
-    return runs
+
+    return common.run_pairs(sides_of(directory, weft, python, size, options), options.pairs, say)
 
 
 # ---- what follows ----
-
-
-def median_seconds(results):
-    return statistics.median(second for result in results for second in result["step_seconds"])
-
-
-def pair_ratio(slow, fast):
-    """How many times as fast: the median of what each pair says."""
-    return statistics.median(statistics.median(s["step_seconds"]) / statistics.median(f["step_seconds"])
-                             for s, f in zip(slow, fast))
 
 
 def best_roof(results):
@@ -293,11 +179,6 @@ def summarize(size, runs):
 # ---- the bars ----
 
 
-def bar(text, value, holds):
-    """holds: None where what it needs was not measured."""
-    return {"bar": text, "value": value, "holds": holds}
-
-
 def speed_bars(name, side):
     """Times eager, or a fraction of the roof: one of the two is enough."""
     of_roof, times = side["of_roof"], side.get("times_eager")
@@ -346,14 +227,6 @@ def judge(name, summary, options, isa):
     return bars
 
 
-def print_bars(summary, pairs):
-    said = {True: "holds", False: "MISSED", None: "not judged: what it needs was not measured"}
-    print(f"  bars, from {pairs} pairs:" if summary["bars"] else "  no bar is set for this run")
-    for one in summary["bars"]:
-        print(f"    {one['bar']:74}{one['value']:>14}  {said[one['holds']]}")
-    print(flush=True)
-
-
 # ---- tables ----
 
 
@@ -389,33 +262,21 @@ def print_operators(summary):
     print()
 
 
-def enough_memory(size):
-    """PyTorch holds weights, gradients and two states, and activations beside them."""
-    need = 20 * size.parameters() + 1_500_000_000
-    with open("/proc/meminfo", encoding="ascii") as file:
-        free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
-    if free < need:
-        print(f"{size.name}: left out, it wants about {need / 1e9:.0f} GB and {free / 1e9:.0f} are free")
-    return free >= need
-
-
 def main():
     options = parse_arguments()
-    weft = pathlib.Path(os.environ.get("WEFT_BUILD_DIR", ROOT / "build")) / "weft"
-    if not weft.exists():
-        sys.exit(f"roof.py: {weft} is not there: build it with configs/build.sh, or set WEFT_BUILD_DIR")
-    python, versions = find_torch(options)
+    weft = common.find_weft()
+    python, versions = common.find_torch(not options.no_torch)
     sizes = {name: SIZES[name] for name in options.sizes.split(",")}
     if options.quick:
-        sizes = {"quick": dataclasses.replace(SIZES["24"], rows=2, context=128)}
+        sizes = {"quick": common.QUICK}
     report = {"threads": options.threads, "precision": options.precision, "pairs": options.pairs, "torch": versions,
               "load_before": os.getloadavg(), "sizes": [], "runs": {}}
     for name, size in sizes.items():
-        if not enough_memory(size):
+        if not common.enough_memory(size):
             continue
         with tempfile.TemporaryDirectory() as temporary:
             directory = pathlib.Path(temporary)
-            prepare(directory, weft, size)
+            common.prepare(directory, weft, size, size.rows)
             runs = measure(directory, weft, python, size, options)
         if "device" not in report:
             report["device"] = runs["weft"][0]["device"]
@@ -428,7 +289,7 @@ def main():
         report["runs"][size.name] = runs
         print_sides(summary)
         print_operators(summary)
-        print_bars(summary, options.pairs)
+        common.print_bars(summary, options.pairs)
         report["load_after"] = os.getloadavg()
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")

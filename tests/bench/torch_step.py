@@ -25,16 +25,19 @@ def batches(path, rows, context):
         at += 1
 
 
-def make(job):
-    """Model and optimizer, with fresh weights."""
+def make_model(job):
+    """With fresh weights, the same in every process."""
     torch.set_num_threads(job["threads"])
     torch.manual_seed(1)
     config = transformers.AutoConfig.from_pretrained(job["model"])
     config.use_cache = False
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    return (torch.compile(model) if job["compile"] else model), optimizer
+    return model
+
+
+def make_optimizer(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
 
 def step(model, optimizer, ids, job):
@@ -57,10 +60,8 @@ def resident_peak():
     return 0
 
 
-def main():
-    job = json.loads(sys.argv[1])
-    model, optimizer = make(job)
-    stream = batches(job["ids"], job["rows"], job["context"])
+def measure(model, optimizer, stream, job):
+    """The steps of a job, as an object; what comes before the first measured one does not count."""
     seconds = []
     loss = 0.0
     for i in range(job["warmup"] + job["steps"]):
@@ -69,7 +70,16 @@ def main():
         loss = step(model, optimizer, ids, job)
         if i >= job["warmup"]:
             seconds.append(time.perf_counter() - begin)
-    print(json.dumps({"step_seconds": seconds, "loss": loss, "resident_peak": resident_peak()}))
+    return {"step_seconds": seconds, "loss": loss, "resident_peak": resident_peak()}
+
+
+def main():
+    job = json.loads(sys.argv[1])
+    model = make_model(job)
+    optimizer = make_optimizer(model)
+    if job["compile"]:
+        model = torch.compile(model)
+    print(json.dumps(measure(model, optimizer, batches(job["ids"], job["rows"], job["context"]), job)))
 
 
 if __name__ == "__main__":

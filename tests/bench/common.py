@@ -1,0 +1,185 @@
+"""What the benches of training steps share: models of three sizes, what both sides read, processes, medians, bars."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VOCABULARY = 32000
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """A model and its batch."""
+
+    name: str
+    hidden: int
+    mlp: int
+    layers: int
+    heads: int
+    rows: int
+    context: int
+    steps: int  # of one side of a pair
+
+    def parameters(self):
+        layer = 4 * self.hidden**2 + 3 * self.hidden * self.mlp + 2 * self.hidden
+        return 2 * VOCABULARY * self.hidden + self.layers * layer + self.hidden
+
+
+SIZES = {
+    "24": Size("24 M", 288, 768, 6, 6, 8, 256, 8),
+    "134": Size("134 M", 768, 2048, 12, 12, 2, 512, 4),
+    "518": Size("518 M", 1280, 3456, 22, 20, 2, 256, 3),
+}
+QUICK = dataclasses.replace(SIZES["24"], rows=2, context=128)
+
+
+def fail(text):
+    sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {text}")
+
+
+def check_sizes(parser, names):
+    unknown = [name for name in names.split(",") if name not in SIZES]
+    if unknown:
+        parser.error("--sizes %s: there are %s" % (unknown[0], ", ".join(SIZES)))
+
+
+# ---- what both sides read ----
+
+
+def write_model(directory, size):
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": size.hidden,
+        "intermediate_size": size.mlp, "num_hidden_layers": size.layers, "num_attention_heads": size.heads,
+        "num_key_value_heads": size.heads, "vocab_size": VOCABULARY, "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "float32",
+    }
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(ROOT / "configs/chess/base" / name, directory)
+
+
+def write_text(path, letters):
+    """Random words in one document, so that every row is one piece of it and attention sees all of a row."""
+    source = random.Random(1)
+    with open(path, "w", encoding="ascii") as file:
+        while letters > 0:
+            word = "".join(source.choices("abcdefgh12345678NBRQKx+=O-.", k=source.randint(2, 7)))
+            file.write(word + " ")
+            letters -= len(word) + 1
+
+
+def write_run(path, size, rows_at_once):
+    path.write_text(f"""[model]
+plugin = llama
+path   = model
+start  = fresh
+[tokenizer]
+padded = yes
+[data]
+path    = text.txt
+context = {size.context}
+[train]
+steps        = 1000
+global_batch = {size.rows}
+micro_batch  = {rows_at_once}
+clip         = 1.0
+[optimizer]
+plugin = adamw
+lr     = 1e-4
+""")
+
+
+def prepare(directory, weft, size, rows_at_once):
+    """Model, text, its ids for PyTorch, and run.ini."""
+    write_model(directory / "model", size)
+    write_text(directory / "text.txt", 400_000)
+    write_run(directory / "run.ini", size, rows_at_once)
+    with open(directory / "text.txt", "rb") as text, open(directory / "ids.txt", "wb") as ids:
+        subprocess.run([weft, "tokenize", directory / "model"], stdin=text, stdout=ids, check=True)
+
+
+# ---- who runs ----
+
+
+def find_weft():
+    weft = pathlib.Path(os.environ.get("WEFT_BUILD_DIR", ROOT / "build")).resolve() / "weft"
+    if not weft.exists():
+        fail(f"{weft} is not there: build it with configs/build.sh, or set WEFT_BUILD_DIR")
+    return weft
+
+
+def find_torch(wanted):
+    """The interpreter that has torch and transformers, and their versions; None without."""
+    python = os.environ.get("WEFT_PYTHON", sys.executable)
+    if not wanted:
+        return None, None
+    asked = subprocess.run([python, "-c", "import torch, transformers; print('PyTorch', torch.__version__ + ',', "
+                            "'transformers', transformers.__version__)"], capture_output=True, text=True, check=False)
+    if asked.returncode == 0:
+        return python, asked.stdout.strip()
+    print(f"{python} has no torch and transformers: PyTorch is left out. WEFT_PYTHON names another interpreter.")
+    return None, None
+
+
+def torch_job(directory, size, rows, threads, steps, warmup):
+    """What a PyTorch side is told; rows: of the process."""
+    return {"model": str(directory / "model"), "ids": str(directory / "ids.txt"), "rows": rows,
+            "context": size.context, "threads": threads, "steps": steps, "warmup": warmup}
+
+
+def torch_environment(threads):
+    return dict(os.environ, OMP_NUM_THREADS=str(threads), TOKENIZERS_PARALLELISM="false")
+
+
+def enough_memory(size, copies=1):
+    """PyTorch holds weights, gradients and two states, and activations beside them; copies: of all that."""
+    need = copies * (20 * size.parameters() + 1_500_000_000)
+    with open("/proc/meminfo", encoding="ascii") as file:
+        free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+    if free < need:
+        print(f"{size.name}: left out, it wants about {need / 1e9:.0f} GB and {free / 1e9:.0f} are free")
+    return free >= need
+
+
+def run_pairs(sides, pairs, say):
+    """name -> function that runs a side; who goes first turns from pair to pair; returns name -> a result per pair."""
+    runs = {name: [] for name in sides}
+    for pair in range(pairs):
+        for name in reversed(sides) if pair % 2 == 1 else sides:
+            runs[name].append(sides[name]())
+            say(pair, name, runs[name][-1])
+    return runs
+
+
+# ---- what follows ----
+
+
+def median_seconds(results):
+    return statistics.median(second for result in results for second in result["step_seconds"])
+
+
+def pair_ratio(slow, fast):
+    """How many times as fast: the median of what each pair says."""
+    return statistics.median(statistics.median(s["step_seconds"]) / statistics.median(f["step_seconds"])
+                             for s, f in zip(slow, fast))
+
+
+def bar(text, value, holds):
+    """holds: None where what it needs was not measured."""
+    return {"bar": text, "value": value, "holds": holds}
+
+
+def print_bars(summary, pairs):
+    said = {True: "holds", False: "MISSED", None: "not judged: what it needs was not measured"}
+    print(f"  bars, from {pairs} pairs:" if summary["bars"] else "  no bar is set for this run")
+    for one in summary["bars"]:
+        print(f"    {one['bar']:74}{one['value']:>14}  {said[one['holds']]}")
+    print(flush=True)
