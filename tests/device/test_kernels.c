@@ -2,6 +2,8 @@
  * them in fp32 and in bf16: a loop test's index says which. */
 #include "device/fixture.h"
 
+#include <sys/mman.h>
+
 /* ---- rms_norm ---- */
 
 typedef struct norm_case {
@@ -866,6 +868,40 @@ START_TEST(memory_moves_in_out_and_within) {
 }
 END_TEST
 
+static int64_t resident_pages(const char *from, int64_t bytes) {
+    const uintptr_t first = ((uintptr_t)from + 4095) / 4096 * 4096,
+                    pages = ((uintptr_t)from + (uintptr_t)bytes - first) / 4096;
+    unsigned char *page = malloc(pages);
+    int64_t n = 0;
+    ck_assert_int_eq(mincore((void *)first, pages * 4096, page), 0);
+    for (uintptr_t i = 0; i < pages; i++) n += page[i] & 1;
+    free(page);
+    return n;
+}
+
+/* Zero over a large range is what the kernel gives for pages that it took back; both ends keep what lies beyond. */
+START_TEST(large_ranges_are_cleared_by_giving_pages_back) {
+    weft_device *d = devices[_i];
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t n = 24 << 20, begin = 12 + 4 * 1000, words = (n - 2 * begin) / 4;
+    weft_ref a = {NULL, 0}, inside = {NULL, begin};
+    char *at = NULL;
+    ck_assert_int_eq(table->alloc(d, &a.buffer, n, &err), WEFT_OK);
+    inside.buffer = a.buffer;
+    at = table->host_view(d, a);
+    ck_assert_int_eq(table->fill(d, NULL, a, 0, n / 4, &err), WEFT_OK);
+    ck_assert_int_lt(resident_pages(at, n), 1024); /* a new buffer is not touched but for its ends */
+    memset(at, 0x5A, (size_t)n);
+    ck_assert_int_eq(resident_pages(at, n), n / 4096);
+    ck_assert_int_eq(table->fill(d, NULL, inside, 0, words, &err), WEFT_OK);
+    ck_assert_int_lt(resident_pages(at, n), 1025);
+    for (int64_t i = 0; i < n; i++) HOLDS(at[i] == (i >= begin && i < begin + 4 * words ? 0 : 0x5A));
+    ck_assert_int_eq(table->fill(d, NULL, inside, 1, words, &err), WEFT_OK);
+    for (int64_t i = 0; i < words; i++) HOLDS(((uint32_t *)(void *)(at + begin))[i] == 1);
+    table->release(d, a.buffer);
+}
+END_TEST
+
 START_TEST(memory_within_one_buffer_and_not_beyond) {
     weft_device *d = devices[3];
     weft_error err = WEFT_ERROR_INIT;
@@ -951,6 +987,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, convert_rounds_to_nearest_even);
     tcase_add_test(tests, convert_in_pieces_and_within_bounds);
     tcase_add_test(tests, memory_moves_in_out_and_within);
+    tcase_add_loop_test(tests, large_ranges_are_cleared_by_giving_pages_back, 0, 4);
     tcase_add_test(tests, memory_within_one_buffer_and_not_beyond);
     tcase_add_test(tests, memory_that_cannot_be_had_is_an_error);
     tcase_add_test(tests, device_says_what_it_is);

@@ -8,7 +8,8 @@
 
 #include "cpu.h"
 
-#define HUGE_PAGE ((int64_t)2 << 20)
+#define HUGE_PAGE  ((int64_t)2 << 20)
+#define DROP_BYTES ((int64_t)8 << 20) /* below, clearing costs less than taking the pages' faults once more */
 
 /* A mapping whose base lies on `alignment`; what sticks out on both sides is given back. */
 static bool map_aligned(weft_buffer *b, int64_t bytes, int64_t alignment) {
@@ -134,17 +135,37 @@ weft_status cpu_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref 
     return WEFT_OK;
 }
 
-weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
-                     weft_error *err) {
-    cpu_check c = {"fill", err, WEFT_OK};
-    uint32_t *dst = cpu_need(&c, to, "to", words, 1, 4);
-    const int64_t pieces = cpu_ceil_div(cpu_max(words, 0), CPU_GRAIN);
-    (void)s;
-    if (c.status != WEFT_OK) return c.status;
+/* Zero in whole pages of a large range: the kernel takes them back and gives zeros at the next touch. That costs
+ * nothing where no page is there yet, as in a new buffer. Every buffer is private anonymous memory (map_aligned); what
+ * is left over, or all of it where the kernel refuses, as for locked pages, is stored word by word. Returns the words
+ * that are zero now, a stretch that begins at *from. */
+static int64_t drop_pages(uint32_t *dst, int64_t words, int64_t *from) {
+    const uintptr_t at = (uintptr_t)dst, end = at + (uintptr_t)words * sizeof *dst;
+    const uintptr_t first = (at + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, last = end / HUGE_PAGE * HUGE_PAGE;
+    if (last <= first || last - first < DROP_BYTES) return 0;
+    if (madvise((void *)first, last - first, MADV_DONTNEED) != 0) return 0;
+    *from = (int64_t)((first - at) / sizeof *dst);
+    return (int64_t)((last - first) / sizeof *dst);
+}
+
+static void store(const weft_device *device, uint32_t *dst, uint32_t pattern, int64_t words) {
+    const int64_t pieces = cpu_ceil_div(words, CPU_GRAIN);
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < pieces; i++) {
         const int64_t end = cpu_min(words, (i + 1) * CPU_GRAIN);
         for (int64_t j = i * CPU_GRAIN; j < end; j++) dst[j] = pattern;
     }
+}
+
+weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
+                     weft_error *err) {
+    cpu_check c = {"fill", err, WEFT_OK};
+    uint32_t *dst = cpu_need(&c, to, "to", words, 1, 4);
+    int64_t from = 0, dropped = 0;
+    (void)s;
+    if (c.status != WEFT_OK) return c.status;
+    if (pattern == 0) dropped = drop_pages(dst, words, &from);
+    store(device, dst, pattern, from);
+    store(device, dst + from + dropped, pattern, words - from - dropped);
     return WEFT_OK;
 }

@@ -68,6 +68,22 @@ static void look_up(cpu_check *c, update_operands *o, const weft_update *args) {
     if (c->status == WEFT_OK) check_ranges(c, o, args->n_ranges, args->n);
 }
 
+/* A write that changes nothing: a first byte of zero is replaced by zero. */
+static void touch(float *at) {
+    unsigned char zero = 0;
+    (void)__atomic_compare_exchange_n((unsigned char *)at, &zero, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* A state that was cleared has no pages yet (memory.c). Their first access is to be a write: after a read, which maps
+ * the kernel's page of zeros, older kernels give small pages where a huge one could lie. A piece lies in two huge
+ * pages at most. */
+static void touch_states(const weft_elementwise *kernel, const weft_elementwise_call *call) {
+    for (int32_t i = 0; i < kernel->n_states; i++) {
+        touch(call->states[i] + call->begin);
+        touch(call->states[i] + call->end - 1);
+    }
+}
+
 static void run_range(const weft_device *device, const weft_update *args, const update_operands *o,
                       const weft_range *range) {
     const int64_t pieces = cpu_ceil_div(range->length, CPU_GRAIN);
@@ -77,6 +93,7 @@ static void run_range(const weft_device *device, const weft_update *args, const 
         call.range = range;
         call.begin = range->offset + i * CPU_GRAIN;
         call.end = cpu_min(call.begin + CPU_GRAIN, range->offset + range->length);
+        touch_states(args->kernel, &call);
         args->kernel->cpu(&call);
     }
 }
