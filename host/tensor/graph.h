@@ -27,6 +27,7 @@ typedef struct weft_graph_spec {
 /* Parameter use. */
 typedef struct weft_graph_read {
     int32_t parameter;
+    bool in_products; /* something else than a look-up reads it, too */
     bool adds; /* set by the caller before weft_graph_plan: an earlier BACKWARD of the same leaf has already written
                   this parameter's leaf gradient, so this segment's finished gradient is added to it, once */
 } weft_graph_read;
@@ -61,6 +62,8 @@ typedef struct weft_slot_ref {
 typedef struct weft_graph_binding {
     weft_stream *stream;
     const weft_ref *parameters;     /* [n_parameters of the model]: matrices in the spec's dtype, gains in fp32 */
+    const int32_t *dtypes;          /* [n_parameters]: the type in which each is bound. Tables that are looked up and
+                                       nothing else may be in fp32: look-ups round. NULL: all as above */
     const weft_slot_ref *gradients; /* [n_parameters]: leaf-gradient storage; buffer NULL where not trained */
     const weft_slot_ref *tables;    /* [n_tables] */
     weft_slot_ref ids, targets, weights, starts, positions; /* the leaf, (B,T) each */

@@ -133,6 +133,11 @@ void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, in
     weft_lower_bind_part(lowering, name, field, storage, 0, lowering->pass->storages[storage].bytes);
 }
 
+void weft_lower_dtype(weft_lowering *lowering, size_t field) {
+    if (lowering->status != WEFT_OK) return;
+    lowering->pass->operands[lowering->pass->n_operands - 1].dtype_field = (uint32_t)field;
+}
+
 void weft_lower_moves(weft_lowering *lowering, int64_t past_bytes) {
     if (lowering->status != WEFT_OK) return;
     lowering->pass->operands[lowering->pass->n_operands - 1].past_bytes = past_bytes;

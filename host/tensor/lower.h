@@ -53,6 +53,7 @@ typedef struct weft_operand {
     uint32_t field;        /* bytes from the start of the call's arguments to the weft_ref */
     int64_t offset, bytes; /* what the kernel touches, from the storage's start */
     int64_t past_bytes;    /* generation: added to offset for each place that the state already holds */
+    uint32_t dtype_field;  /* of a parameter: where the arguments name the type in which it is bound; 0: nowhere */
 } weft_operand;
 
 struct weft_call {
@@ -113,6 +114,8 @@ void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const 
 void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, int32_t storage);
 void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t field, int32_t storage, int64_t offset,
                           int64_t bytes);
+/* The operand bound last is a parameter, whose type as bound goes into this field, an int32. */
+void weft_lower_dtype(weft_lowering *lowering, size_t field);
 /* The operand bound last moves by this many bytes per place that the state holds. */
 void weft_lower_moves(weft_lowering *lowering, int64_t past_bytes);
 void weft_lower_end(weft_lowering *lowering);

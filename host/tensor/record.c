@@ -93,14 +93,19 @@ static weft_status check_inputs(const weft_graph *graph, const weft_node *node, 
     return WEFT_OK;
 }
 
-static weft_status note_read(weft_graph *graph, int32_t parameter, weft_error *err) {
+static weft_status note_read(weft_graph *graph, const weft_node *node, weft_error *err) {
+    const int32_t parameter = node->weight->parameter;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < graph->n_reads; i++)
-        if (graph->reads[i].parameter == parameter) return WEFT_OK;
-    status = weft_array_reserve((void **)&graph->reads, graph->n_reads, &graph->reads_capacity, sizeof *graph->reads,
-                                "parameters", err);
-    if (status == WEFT_OK) graph->reads[graph->n_reads++].parameter = parameter;
-    return status;
+    int32_t i = 0;
+    while (i < graph->n_reads && graph->reads[i].parameter != parameter) i++;
+    if (i == graph->n_reads)
+        status = weft_array_reserve((void **)&graph->reads, i, &graph->reads_capacity, sizeof *graph->reads,
+                                    "parameters", err);
+    if (status != WEFT_OK) return status;
+    if (i == graph->n_reads) graph->n_reads++;
+    graph->reads[i].parameter = parameter;
+    if (node->op != &weft_operator_embedding) graph->reads[i].in_products = true;
+    return WEFT_OK;
 }
 
 static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *err) {
@@ -153,7 +158,7 @@ weft_value weft_record_node(weft_graph *graph, weft_node *node) {
         if (status == WEFT_OK)
             status = weft_array_reserve((void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity,
                                         sizeof *graph->nodes, "nodes", &err);
-        if (status == WEFT_OK && node->weight != NULL) status = note_read(graph, node->weight->parameter, &err);
+        if (status == WEFT_OK && node->weight != NULL) status = note_read(graph, node, &err);
         if (status != WEFT_OK) (void)weft_record_fail(graph, node, status, "%s", err.text);
     }
     if (!graph->failed) append_results(graph, node);

@@ -93,6 +93,12 @@ static weft_status resolve(const replay *run, const weft_operand *operand, weft_
     return WEFT_OK;
 }
 
+/* The type in which the parameter that an operand names is bound. */
+static int32_t bound_dtype(const replay *run, const weft_operand *operand) {
+    const int32_t *dtypes = run->binding->dtypes;
+    return dtypes != NULL ? dtypes[run->pass->storages[operand->storage].index] : run->graph->dtype;
+}
+
 /* Whose code the call runs: an operator of the model's own, or a kernel of the device. */
 static const void *owner(const replay *run, const weft_call *call) {
     const bool custom = call->kernel == &weft_kernel_custom || call->kernel == &weft_kernel_custom_backward;
@@ -112,6 +118,10 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
         const weft_status status = resolve(run, operand, &ref, err);
         if (status != WEFT_OK) return status;
         memcpy((char *)&args + operand->field, &ref, sizeof ref);
+        if (operand->dtype_field != 0) {
+            const int32_t dtype = bound_dtype(run, operand);
+            memcpy((char *)&args + operand->dtype_field, &dtype, sizeof dtype);
+        }
     }
     before = weft_plugin_enter(owner(run, call), call->kernel->name);
     return weft_plugin_leave(before, call->kernel->invoke(&kernel_run, &args, err), err);

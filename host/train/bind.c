@@ -56,6 +56,7 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
                               self->leaf.length);
     *out = empty;
     out->parameters = engine->compute_refs;
+    out->dtypes = engine->compute_dtypes;
     out->tables = engine->tables;
     out->ids = leaf_part(self, leaf, 0);
     out->targets = leaf_part(self, leaf, 1);

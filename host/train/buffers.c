@@ -285,6 +285,8 @@ void weft_engine_release(weft_engine *engine) {
     free(engine->group_ranges);
     free(engine->parameter_refs);
     free(engine->compute_refs);
+    free(engine->compute_dtypes);
+    free(engine->in_products);
 }
 
 /* States begin at zero, and the count of updates with them. */

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 
 /* Do products read a copy of this parameter that lies here for the whole run? Not of one that is gathered, which is
- * rounded on its way, nor of one that another rank computes with. */
+ * rounded on its way, nor of one that another rank computes with, nor of one that is looked up and nothing else: a
+ * look-up rounds the rows that it takes. */
 static bool is_copied(const weft_engine *engine, const weft_parameter *parameter) {
     const weft_span *span = &engine->holds[WEFT_HOLD_PARAMETERS]->spans[parameter->group];
     return engine->dtype != WEFT_F32 && weft_parameter_is_matrix(parameter) &&
+           engine->in_products[parameter - engine->declared->parameters] &&
            span->n == engine->layout->groups[parameter->group].numel;
 }
 
@@ -35,10 +37,14 @@ weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
     int64_t at = 0;
     if (status != WEFT_OK) return status;
     engine->compute_refs = calloc((size_t)declared->n_parameters + 1, sizeof *engine->compute_refs);
-    if (engine->compute_refs == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
+    engine->compute_dtypes = calloc((size_t)declared->n_parameters + 1, sizeof *engine->compute_dtypes);
+    if (engine->compute_refs == NULL || engine->compute_dtypes == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         engine->compute_refs[i] = engine->parameter_refs[i];
+        engine->compute_dtypes[i] = WEFT_F32;
         if (!is_copied(engine, &declared->parameters[i])) continue;
+        engine->compute_dtypes[i] = engine->dtype;
         engine->compute_refs[i] = weft_ref_at(engine->compute.ref, at);
         at += copy_bytes(engine, &declared->parameters[i]);
     }

@@ -227,6 +227,24 @@ static weft_graph_set_spec set_spec(const weft_engine *engine, int32_t mode, int
     return out;
 }
 
+static void note_products(weft_engine *engine, const weft_graph_set *set) {
+    for (int32_t g = 0; set != NULL && g < set->n_lengths * set->n_segments; g++) {
+        int32_t n = 0;
+        const weft_graph_read *reads = weft_graph_reads(set->graphs[g], &n);
+        for (int32_t i = 0; i < n; i++) engine->in_products[reads[i].parameter] |= reads[i].in_products;
+    }
+}
+
+/* What is looked up and nothing else needs no copy in the type of products (compute.h). */
+static weft_status note_all_products(weft_engine *engine, weft_error *err) {
+    engine->in_products = calloc((size_t)engine->declared->n_parameters + 1, sizeof *engine->in_products);
+    if (engine->in_products == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
+    note_products(engine, engine->train.graphs);
+    note_products(engine, engine->evaluate.graphs);
+    note_products(engine, engine->generate.graphs);
+    return WEFT_OK;
+}
+
 weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spec, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_graph_set_spec set = {0};
@@ -248,6 +266,7 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spe
                                          .lengths = {spec->prompt_rows}};
         status = compile_stage(engine, &engine->generate, &one, 1, err);
     }
+    if (status == WEFT_OK) status = note_all_products(engine, err);
     if (status == WEFT_OK) weft_engine_plan_bytes(engine);
     return status;
 }

@@ -124,6 +124,8 @@ typedef struct weft_engine {
     weft_slot_ref compute;    /* the compute copy (host/train/compute.h); empty in fp32 */
     weft_ref *parameter_refs; /* [n_parameters] masters, fp32 */
     weft_ref *compute_refs;   /* [n_parameters] what the graphs read: the copy of a matrix, or the master */
+    int32_t *compute_dtypes;  /* [n_parameters] weft_dtype of it */
+    bool *in_products;        /* [n_parameters] some graph reads it otherwise than by look-ups */
     uint64_t updates; /* that the optimizer has made: steps without those that were skipped. Belongs to its states: set
                              by load, by weft_checkpoint_restore and by each step. */
     int32_t stored_dtype; /* weft_dtype of the files that the parameters first came from; fp32 for a fresh start. What

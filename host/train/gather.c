@@ -171,6 +171,7 @@ static weft_status point_to(weft_stepper *self, const part *p, const weft_cut *c
             status = put_together(self, p, cut, slot, i, at, err);
         }
         engine->compute_refs[index] = at;
+        engine->compute_dtypes[index] = is_gain(engine, index) ? WEFT_F32 : engine->dtype;
     }
     return status;
 }

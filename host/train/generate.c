@@ -44,7 +44,10 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     const weft_engine *engine = self->engine;
     const weft_program *program = engine->generate.program;
     const weft_slot_ref leaf = weft_engine_slot(engine, program, slots->leaf);
-    weft_graph_binding b = {.parameters = engine->compute_refs, .tables = engine->tables, .past = self->past};
+    weft_graph_binding b = {.parameters = engine->compute_refs,
+                            .dtypes = engine->compute_dtypes,
+                            .tables = engine->tables,
+                            .past = self->past};
     weft_status status = WEFT_OK;
     b.ids = leaf_part(self, leaf, 0);
     b.targets = leaf_part(self, leaf, 1);

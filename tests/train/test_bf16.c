@@ -139,7 +139,12 @@ END_TEST
 
 /* ---- the compute copy ---- */
 
-/* Of each matrix a rounded copy, exactly; of gains none. Returns how many masters are not in bf16. */
+static bool is_looked_up_only(const weft_parameter *p) {
+    return p->role == WEFT_WEIGHT_EMBEDDING && p->n_aliases == 0;
+}
+
+/* Of each matrix that products read a rounded copy, exactly; of gains and of the table of an untied model none. Returns
+ * how many masters are not in bf16. */
 static int64_t check_copies(const weft_engine *engine) {
     int64_t unrounded = 0;
     for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
@@ -148,8 +153,10 @@ static int64_t check_copies(const weft_engine *engine) {
         uint16_t *expected = malloc((size_t)p->numel * 2), *copy = malloc((size_t)p->numel * 2);
         weft_error err = WEFT_ERROR_INIT;
         ck_assert(expected != NULL && copy != NULL && weft_convert(expected, WEFT_BF16, master, WEFT_F32, p->numel));
-        ck_assert((engine->compute_refs[i].buffer == engine->parameters.ref.buffer) == !weft_parameter_is_matrix(p));
-        if (weft_parameter_is_matrix(p)) {
+        const bool copied = weft_parameter_is_matrix(p) && !is_looked_up_only(p);
+        ck_assert((engine->compute_refs[i].buffer == engine->parameters.ref.buffer) == !copied);
+        ck_assert_int_eq(engine->compute_dtypes[i], copied ? WEFT_BF16 : WEFT_F32);
+        if (copied) {
             ck_assert_int_eq(engine->kernels->read(engine->device, NULL, copy, engine->compute_refs[i], p->numel * 2,
                                                    &err),
                              WEFT_OK);
@@ -181,6 +188,24 @@ START_TEST(the_copy_is_the_rounded_master_after_load_and_steps) {
     ck_assert_int_eq(check_copies(rig.engine), 0);
     train_rig_steps(&rig, 3);
     ck_assert_int_gt(check_copies(rig.engine), weft_declared_numel(rig.engine->declared, true) / 2);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+/* The head's products read it, too. */
+START_TEST(the_table_of_a_tied_model_is_copied) {
+    const char *overrides[] = {ADAMW, BF16};
+    row_data data;
+    train_rig rig;
+    weft_engine_spec spec;
+    row_data_golden(&data, "llama-tied");
+    spec = train_rig_spec(&data, 2, false);
+    train_rig_open(&rig, "llama-tied", &data, overrides, 3);
+    train_rig_start(&rig, &spec);
+    train_rig_steps(&rig, 2);
+    ck_assert_int_gt(check_copies(rig.engine), 0);
+    ck_assert_int_eq(rig.engine->compute_dtypes[weft_declared_find(rig.engine->declared, "lm_head.weight")], WEFT_BF16);
     train_rig_close(&rig);
     row_data_free(&data);
 }
@@ -229,7 +254,8 @@ static weft_engine_bytes planned(const char *model, row_data *data, const char *
     out = rig.engine->bytes;
     *matrices = 0;
     for (int32_t i = 0; i < rig.engine->declared->n_parameters; i++)
-        if (weft_parameter_is_matrix(&rig.engine->declared->parameters[i]))
+        if (weft_parameter_is_matrix(&rig.engine->declared->parameters[i]) &&
+            !is_looked_up_only(&rig.engine->declared->parameters[i]))
             *matrices += rig.engine->declared->parameters[i].numel;
     train_rig_close(&rig);
     return out;
@@ -394,6 +420,7 @@ int main(void) {
     tcase_add_loop_test(tests, loss_and_gradients_lie_near_fp32, 0, N_MODELS);
     tcase_add_loop_test(tests, another_device_is_closer_than_fp32, 0, N_MODELS);
     tcase_add_loop_test(tests, the_copy_is_the_rounded_master_after_load_and_steps, 0, 4);
+    tcase_add_test(tests, the_table_of_a_tied_model_is_copied);
     tcase_add_test(tests, small_updates_add_up);
     tcase_add_test(tests, activations_and_operands_take_half_the_bytes);
     tcase_add_test(tests, thirty_steps_lower_the_loss_as_fp32_does);

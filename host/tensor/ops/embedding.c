@@ -27,6 +27,7 @@ static void forward(weft_lowering *l, const weft_node *node) {
     weft_lower_begin(l, &weft_kernel_embedding, &args, sizeof args);
     WEFT_BIND(l, weft_embedding, ids, weft_lower_value(l, node->inputs[0]));
     WEFT_BIND(l, weft_embedding, table, weft_weight_values(l, node->weight));
+    weft_lower_dtype(l, offsetof(weft_embedding, dtype_table));
     WEFT_BIND(l, weft_embedding, y, weft_lower_value(l, node->output));
     weft_lower_end(l);
 }
