@@ -76,7 +76,6 @@ static void check_added(const char *name, const matmul_case *t, double *want, co
     expect_cells(name, added, want, t->c_size, t->types.c, 2e-6, 0);
 }
 
-/* One shape, against the oracle. */
 /* What lies between the rows of an operand is none of a product's business, not even times zero. */
 static void spoil_gaps(float *x, int64_t rows, int64_t width, int64_t ld) {
     for (int64_t r = 0; r + 1 < rows; r++) {
@@ -84,6 +83,7 @@ static void spoil_gaps(float *x, int64_t rows, int64_t width, int64_t ld) {
     }
 }
 
+/* One shape, against the oracle. */
 static void matmul_check(types of, int64_t m, int64_t n, int64_t k, int ta, int tb, int64_t pad) {
     matmul_case t = {.m = m, .n = n, .k = k, .pad = pad, .transpose_a = ta, .transpose_b = tb, .types = of};
     const weft_matmul args = matmul_args(&t);
@@ -140,12 +140,24 @@ START_TEST(products_of_rows_that_collide) {
 }
 END_TEST
 
-/* More of the inner dimension than one panel holds, in every form, and no count a multiple of anything. */
+/* The inner dimension of the product is cut: the workspace has room for two parts or more beside each thread's own. */
+static void check_cut(types of, int64_t m, int64_t n, int64_t k, int form, int64_t pad) {
+    const matmul_case t = {
+        .m = m, .n = n, .k = k, .pad = pad, .transpose_a = form & 1, .transpose_b = form >> 1, .types = of};
+    const weft_matmul args = matmul_args(&t);
+    const int64_t one = table->matmul_workspace(devices[0], &args), two = table->matmul_workspace(devices[1], &args);
+    ck_assert_int_eq(way_threads[0] + 1, way_threads[1]);
+    ck_assert_int_ge(2 * one - two, 2 * m * n * (int64_t)sizeof(float));
+    matmul_check(of, m, n, k, form & 1, form >> 1, pad);
+}
+
+/* More of the inner dimension than one panel holds, in every form, and no count a multiple of anything; where there is
+ * work enough, it is cut. */
 START_TEST(products_of_long_inner_dimensions) {
     for (int form = 0; form < 4; form++) {
         matmul_check(all_types[_i], 9, 161, 1057, form & 1, form >> 1, 1);
-        matmul_check(all_types[_i], 64, 66, 1030, form & 1, form >> 1, 2); /* two halves would be odd */
-        matmul_check(all_types[_i], 64, 64, 1600, form & 1, form >> 1, 2);
+        check_cut(all_types[_i], 64, 66, 1030, form, 2); /* two halves would be odd */
+        check_cut(all_types[_i], 64, 64, 1600, form, 2);
     }
 }
 END_TEST

@@ -483,7 +483,7 @@ START_TEST(what_no_category_explains_is_small) {
     measure(&f, model.path, &data);
     libraries = f.taken[3] - f.taken[0];
     rest = f.high - f.before - f.plan - libraries;
-    allowed = f.plan / 20 > (32 << 20) ? f.plan / 20 : 32 << 20;
+    allowed = f.plan / 20 > (12 << 20) ? f.plan / 20 : 12 << 20;
     printf("%.1f M parameters, AdamW, 2 leaves of 2 x 128: plan %.1f MiB, process grew by %.1f MiB at most, of which "
            "malloc took %.1f MiB; unexplained %.1f MiB (allowed %.1f)\n",
            (double)f.parameters * 1e-6, (double)f.plan / mib, (double)(f.high - f.before) / mib,
