@@ -513,6 +513,13 @@ START_TEST(embedding_refuses_what_does_not_fit) {
     ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "ids[3] is -1"), "%s", err.text);
     ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.vocab = INT64_C(1) << 31;
+    ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "2^31 - 1 can be numbered"), "%s", err.text);
+    args.vocab = -1;
+    ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "vocab is -1"), "%s", err.text);
+    args.vocab = 7;
     args.dtype_table = WEFT_F16;
     ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     args.dtype = WEFT_F16;

@@ -25,6 +25,18 @@ static void copy_row(const weft_device *device, const weft_embedding *args, void
     }
 }
 
+/* Numbers of rows and ids are int32. */
+static void check_sizes(cpu_check *c, const weft_embedding *args) {
+    cpu_check_size(c, "rows", args->rows, 0);
+    cpu_check_size(c, "vocab", args->vocab, 0);
+    cpu_check_size(c, "width", args->width, 0);
+    if (c->status != WEFT_OK || (args->rows <= INT32_MAX && args->vocab <= INT32_MAX)) return;
+    c->status =
+        weft_error_set(c->err, WEFT_E_HOST,
+                       "%s on device cpu: %lld rows and a table of %lld are too many, 2^31 - 1 can be numbered.",
+                       c->kernel, (long long)args->rows, (long long)args->vocab);
+}
+
 CPU_KERNEL(embedding, weft_embedding) {
     cpu_check c = cpu_check_begin("embedding", args->struct_size, sizeof *args, err);
     const int64_t width = args->width;
@@ -34,6 +46,7 @@ CPU_KERNEL(embedding, weft_embedding) {
     int64_t bytes = 0, table_bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
+    check_sizes(&c, args);
     bytes = cpu_check_dtype(&c, "dtype", args->dtype);
     table_bytes = cpu_check_dtype(&c, "dtype_table", args->dtype_table);
     ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
@@ -77,6 +90,21 @@ static void sum_rows(const weft_device *device, const weft_embedding *args, floa
     }
 }
 
+/* All ids' gradient rows; those that no place has are zero. */
+static void sum_ids(const weft_device *device, const weft_embedding *args, float *dtable, const void *dy,
+                    const int32_t *begin, const int32_t *order) {
+    const int64_t width = args->width;
+#pragma omp parallel for schedule(dynamic, IDS) num_threads(device->threads)
+    for (int64_t v = 0; v < args->vocab; v++) {
+        const int64_t n = args->has_padding && v == args->padding ? 0 : begin[v + 1] - begin[v];
+        if (n > 0) {
+            sum_rows(device, args, dtable + v * width, dy, order + begin[v], n);
+        } else if (!args->accumulate) {
+            memset(dtable + v * width, 0, (size_t)width * sizeof *dtable);
+        }
+    }
+}
+
 CPU_KERNEL(embedding_backward, weft_embedding) {
     cpu_check c = cpu_check_begin("embedding_backward", args->struct_size, sizeof *args, err);
     const int64_t width = args->width;
@@ -87,6 +115,7 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
+    check_sizes(&c, args);
     bytes = cpu_check_dtype(&c, "dtype", args->dtype);
     ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
     dy = cpu_need(&c, args->dy, "dy", args->rows, width, bytes);
@@ -96,14 +125,6 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     if (c.status != WEFT_OK) return c.status;
     order = begin + cpu_floats(args->vocab + 1) / 4;
     sort_rows(begin, order, ids, args->rows, args->vocab);
-#pragma omp parallel for schedule(dynamic, IDS) num_threads(device->threads)
-    for (int64_t v = 0; v < args->vocab; v++) {
-        const int64_t n = args->has_padding && v == args->padding ? 0 : begin[v + 1] - begin[v];
-        if (n > 0) {
-            sum_rows(device, args, dtable + v * width, dy, order + begin[v], n);
-        } else if (!args->accumulate) {
-            memset(dtable + v * width, 0, (size_t)width * sizeof *dtable);
-        }
-    }
+    sum_ids(device, args, dtable, dy, begin, order);
     return WEFT_OK;
 }
