@@ -7,7 +7,7 @@ attention attention_of(const weft_device *device, const weft_attention *args) {
     a.padded = cpu_round_up(cpu_max(args->head_dim, 1), CPU_WIDTH);
     a.q_ld = args->heads * args->head_dim;
     a.k_ld = args->kv_heads * args->head_dim;
-    a.bytes = args->dtype == WEFT_BF16 ? 2 : 4;
+    a.bytes = cpu_cell_bytes(args->dtype);
     a.cells = cpu_cells_of(device, args->dtype);
     return a;
 }

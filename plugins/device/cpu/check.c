@@ -7,8 +7,13 @@
 
 #define SIZE_LIMIT ((int64_t)1 << 40)
 
+cpu_check cpu_check_plain(const char *kernel, weft_error *err) {
+    const cpu_check c = {kernel, err, WEFT_OK};
+    return c;
+}
+
 cpu_check cpu_check_begin(const char *kernel, uint32_t given, size_t known, weft_error *err) {
-    cpu_check c = {kernel, err, WEFT_OK};
+    cpu_check c = cpu_check_plain(kernel, err);
     if (given < known) {
         c.status = weft_error_set(err, WEFT_E_HOST,
                                   "%s on device cpu: the arguments' struct_size is %u and should be at least %zu.",
@@ -24,13 +29,12 @@ void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low) 
 }
 
 int64_t cpu_check_dtype(cpu_check *c, const char *name, int32_t dtype) {
-    if (dtype == WEFT_F32 || dtype == WEFT_BF16) return weft_dtype_bytes(dtype);
-    if (c->status == WEFT_OK) {
+    if (c->status == WEFT_OK && dtype != WEFT_F32 && dtype != WEFT_BF16) {
         c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
                                    "%s on device cpu: %s is %s; fp32 and bf16 are what this device computes with.",
                                    c->kernel, name, weft_dtype_name(dtype));
     }
-    return weft_dtype_bytes(WEFT_F32);
+    return cpu_cell_bytes(dtype);
 }
 
 /* Bytes of an operand, or -1 if they do not fit 64 bits. */

@@ -80,7 +80,7 @@ static void convert_piece(const weft_device *device, char *to, int32_t dtype_to,
 
 weft_status cpu_convert(weft_device *device, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
                         int32_t dtype_from, int64_t n, weft_error *err) {
-    cpu_check c = {"convert", err, WEFT_OK};
+    cpu_check c = cpu_check_plain("convert", err);
     const int64_t to_bytes = weft_dtype_bytes(dtype_to), from_bytes = weft_dtype_bytes(dtype_from);
     const int64_t pieces = cpu_ceil_div(cpu_max(n, 0), CPU_GRAIN);
     char *dst = NULL;

@@ -23,18 +23,18 @@
 #include "panels.h"
 
 struct weft_buffer {
-    char *base;      /* the first byte that a ref may name */
-    int64_t size;    /* bytes that were asked for */
-    void *map;       /* the mapping around it */
-    size_t map_size; /* its bytes */
+    char *base;    /* the mapping: the first byte that a ref may name */
+    int64_t size;  /* bytes that were asked for */
+    size_t mapped; /* bytes of the mapping */
 };
 
+/* What tells one from another is the address. */
 struct weft_stream {
-    weft_device *device;
+    char nothing;
 };
 
 struct weft_mark {
-    weft_device *device;
+    char nothing;
 };
 
 struct weft_device {
@@ -58,6 +58,8 @@ typedef struct cpu_check {
     weft_status status;
 } cpu_check;
 
+/* Of a call without arguments in a struct. */
+cpu_check cpu_check_plain(const char *kernel, weft_error *err);
 /* given: the caller's struct_size; known: sizeof of the struct here. */
 cpu_check cpu_check_begin(const char *kernel, uint32_t given, size_t known, weft_error *err);
 /* Sizes, strides and counts must lie in [low, 2^40], so that sums of products of two fit 64 bits when checked. */
@@ -80,6 +82,10 @@ void cpu_check_indices(cpu_check *c, const char *name, const int32_t *values, co
 /* Loops for activations of this type. */
 static inline const cpu_cells *cpu_cells_of(const weft_device *device, int32_t dtype) {
     return dtype == WEFT_BF16 ? &device->loops->bf16 : &device->loops->f32;
+}
+/* Of one of them; as of fp32 for types that cpu_check_dtype refuses. */
+static inline int64_t cpu_cell_bytes(int32_t dtype) {
+    return weft_dtype_bytes(dtype == WEFT_BF16 ? WEFT_BF16 : WEFT_F32);
 }
 /* Element i of an array whose elements have `bytes`; NULL stays NULL. */
 static inline void *cpu_at(void *base, int64_t i, int64_t bytes) {

@@ -1,6 +1,15 @@
 /* elementwise.c: kernels in which no element knows of another row: rope, swiglu, add. */
 #include "cpu.h"
 
+static void check_rope(cpu_check *c, const weft_rope *args) {
+    cpu_check_size(c, "rows", args->rows, 0);
+    cpu_check_size(c, "heads", args->heads, 0);
+    cpu_check_size(c, "head_dim", args->head_dim, 2);
+    if (c->status != WEFT_OK || args->head_dim % 2 == 0) return;
+    c->status = weft_error_set(c->err, WEFT_E_HOST, "rope on device cpu: head_dim is %lld and should be even.",
+                               (long long)args->head_dim);
+}
+
 CPU_KERNEL(rope, weft_rope) {
     cpu_check c = cpu_check_begin("rope", args->struct_size, sizeof *args, err);
     const int64_t d = args->head_dim, half = d / 2, width = args->heads * d;
@@ -13,13 +22,7 @@ CPU_KERNEL(rope, weft_rope) {
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    cpu_check_size(&c, "rows", args->rows, 0);
-    cpu_check_size(&c, "heads", args->heads, 0);
-    cpu_check_size(&c, "head_dim", d, 2);
-    if (c.status == WEFT_OK && d % 2 != 0) {
-        c.status =
-            weft_error_set(err, WEFT_E_HOST, "rope on device cpu: head_dim is %lld and should be even.", (long long)d);
-    }
+    check_rope(&c, args);
     x = cpu_need(&c, args->x, "x", args->rows, width, bytes);
     y = cpu_need(&c, args->y, "y", args->rows, width, bytes);
     positions = cpu_need(&c, args->positions, "positions", args->rows, 1, 4);

@@ -36,7 +36,7 @@ typedef struct head {
 
 static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
     head h = {.device = device, .args = args, .kernel = kernel, .grad = grad};
-    h.bytes = args->dtype == WEFT_BF16 ? 2 : 4;
+    h.bytes = cpu_cell_bytes(args->dtype);
     h.ld = cpu_round_up(cpu_min(cpu_max(args->vocab, 1), LOGITS), 16) + 16;
     h.chunk = cpu_min(MAX_ROWS, LOGITS / 4 / h.ld);
     h.chunk = h.chunk >= 16 ? h.chunk / 16 * 16 : cpu_max(h.chunk, 1);

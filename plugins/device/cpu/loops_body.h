@@ -123,10 +123,9 @@ static void loop_square_blocks(double *sums, const float *x, int64_t blocks) {
 #define SMALL_ROWS 6
 
 /* One tile of rows x columns (vectors) held in registers; both are constants where this is called. */
-INLINE void small_tile(const cpu_small *p, int64_t i, int64_t j, const int rows, const int columns) {
+INLINE void small_sums(vec sum[SMALL_ROWS][VEC_COLUMNS], const cpu_small *p, int64_t i, int64_t j, const int rows,
+                       const int columns) {
     const float *a = p->a + i * p->a_row, *b = p->b + j;
-    float *c = p->c + i * p->ldc + j;
-    vec sum[SMALL_ROWS][VEC_COLUMNS];
     int64_t k;
     int r, q;
 #pragma GCC unroll 6
@@ -145,6 +144,13 @@ INLINE void small_tile(const cpu_small *p, int64_t i, int64_t j, const int rows,
             for (q = 0; q < columns; q++) sum[r][q] = vec_fma(left, right[q], sum[r][q]);
         }
     }
+}
+
+INLINE void small_tile(const cpu_small *p, int64_t i, int64_t j, const int rows, const int columns) {
+    float *c = p->c + i * p->ldc + j;
+    vec sum[SMALL_ROWS][VEC_COLUMNS];
+    int r, q;
+    small_sums(sum, p, i, j, rows, columns);
 #pragma GCC unroll 6
     for (r = 0; r < rows; r++) {
 #pragma GCC unroll 4

@@ -24,9 +24,8 @@ static bool map_aligned(weft_buffer *b, int64_t bytes, int64_t alignment) {
     if ((uintptr_t)all > base - from + (uintptr_t)bytes) {
         (void)munmap((void *)(base + (uintptr_t)bytes), (uintptr_t)all - (base - from) - (uintptr_t)bytes);
     }
-    b->map = (void *)base;
-    b->map_size = (size_t)bytes;
-    b->base = b->map;
+    b->base = (char *)base;
+    b->mapped = (size_t)bytes;
     return true;
 }
 
@@ -38,15 +37,16 @@ weft_status cpu_alloc(weft_device *device, weft_buffer **out, int64_t bytes, wef
         return weft_error_set(err, WEFT_E_HOST, "Device cpu was asked for a buffer of %lld bytes.", (long long)bytes);
     }
     b = device->host->alloc(device->host, sizeof *b, _Alignof(max_align_t));
-    if (b == NULL || !map_aligned(b, rounded, huge ? HUGE_PAGE : CPU_PAGE)) {
+    if (b == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for the note of a buffer.");
+    if (!map_aligned(b, rounded, huge ? HUGE_PAGE : CPU_PAGE)) {
+        const char *why = strerror(errno);
         device->host->release(device->host, b);
         return weft_error_set(err, WEFT_E_MEMORY,
                               "Device cpu could not map a buffer of %lld bytes (%s); %lld bytes in %lld buffers are "
                               "already in use.",
-                              (long long)bytes, strerror(errno), (long long)device->live_bytes,
-                              (long long)device->live_buffers);
+                              (long long)bytes, why, (long long)device->live_bytes, (long long)device->live_buffers);
     }
-    if (huge) (void)madvise(b->map, b->map_size, MADV_HUGEPAGE);
+    if (huge) (void)madvise(b->base, b->mapped, MADV_HUGEPAGE);
     b->size = bytes;
     device->live_bytes += bytes;
     device->live_buffers++;
@@ -58,7 +58,7 @@ void cpu_release(weft_device *device, weft_buffer *buffer) {
     if (buffer == NULL) return;
     device->live_bytes -= buffer->size;
     device->live_buffers--;
-    (void)munmap(buffer->map, buffer->map_size);
+    (void)munmap(buffer->base, buffer->mapped);
     device->host->release(device->host, buffer);
 }
 
@@ -71,7 +71,6 @@ void *cpu_host_view(weft_device *device, weft_ref ref) {
 weft_status cpu_stream_create(weft_device *device, weft_stream **out, weft_error *err) {
     weft_stream *s = device->host->alloc(device->host, sizeof *s, _Alignof(max_align_t));
     if (s == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for a stream.");
-    s->device = device;
     *out = s;
     return WEFT_OK;
 }
@@ -89,7 +88,6 @@ weft_status cpu_mark(weft_device *device, weft_stream *stream, weft_mark **out, 
     weft_mark *m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
     (void)stream;
     if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for a mark.");
-    m->device = device;
     *out = m;
     return WEFT_OK;
 }
@@ -102,7 +100,7 @@ weft_status cpu_wait(weft_device *device, weft_stream *stream, weft_mark *mark, 
 
 weft_status cpu_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                       weft_error *err) {
-    cpu_check c = {"write", err, WEFT_OK};
+    cpu_check c = cpu_check_plain("write", err);
     void *at = cpu_need(&c, to, "to", bytes, 1, 1);
     (void)device, (void)s;
     if (c.status == WEFT_OK && bytes > 0) memcpy(at, from, (size_t)bytes);
@@ -110,7 +108,7 @@ weft_status cpu_write(weft_device *device, weft_stream *s, weft_ref to, const vo
 }
 
 weft_status cpu_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err) {
-    cpu_check c = {"read", err, WEFT_OK};
+    cpu_check c = cpu_check_plain("read", err);
     const void *at = cpu_need(&c, from, "from", bytes, 1, 1);
     (void)device, (void)s;
     if (c.status == WEFT_OK && bytes > 0) memcpy(to, at, (size_t)bytes);
@@ -118,7 +116,7 @@ weft_status cpu_read(weft_device *device, weft_stream *s, void *to, weft_ref fro
 }
 
 weft_status cpu_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err) {
-    cpu_check c = {"copy", err, WEFT_OK};
+    cpu_check c = cpu_check_plain("copy", err);
     char *dst = cpu_need(&c, to, "to", bytes, 1, 1);
     const char *src = cpu_need(&c, from, "from", bytes, 1, 1);
     const int64_t piece = CPU_GRAIN * 4, pieces = cpu_ceil_div(cpu_max(bytes, 0), piece);
@@ -159,7 +157,7 @@ static void store(const weft_device *device, uint32_t *dst, uint32_t pattern, in
 
 weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
                      weft_error *err) {
-    cpu_check c = {"fill", err, WEFT_OK};
+    cpu_check c = cpu_check_plain("fill", err);
     uint32_t *dst = cpu_need(&c, to, "to", words, 1, 4);
     int64_t from = 0, dropped = 0;
     (void)s;
