@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures how long a run takes until the weights of a checkpoint of 1 GB are in place, beside reading the file.
 
-    tests/bench/start.py [--types fp32,bf16] [--precisions fp32,bf16] [--rounds 5] [--optimizer adamw]
+    tests/bench/start.py [--types fp32,bf16,fp16] [--precisions fp32,bf16] [--rounds 5] [--optimizer adamw]
                          [--dir DIR] [--json FILE]
 
 For each type of file it makes a LLaMA whose weights take 1 GB, and for each precision of the run it measures in each
 round `cat file` and `weft profile`, each first cold (the file is dropped from the kernel's cache, which is checked) and
-then warm. Weft's time runs until every weight is in memory, converted to fp32, the copy for bf16 made where the run
-computes in it, and the optimizer's state cleared beside it: it is what passes before the first FORWARD. The program
+then warm. Weft's time runs until every weight is in memory, converted to fp32, and the copy for bf16 made where the run
+computes in it: it is what passes before the first FORWARD. The optimizer's state is zero by then and takes its pages at
+the first UPDATE: the seconds of that one step's UPDATE are printed beside, and held to no bar. The program
 counts it from its first line on; the time of a whole `weft --version` is added for what comes before: the process, and
 the linking of its libraries. Of the weights' pages those are counted that are still absent then, each a page fault for
 the first step. What is printed are medians over the rounds, and the verdict on two bars: cold, 1.5 times `cat`; warm, 2
@@ -27,6 +28,7 @@ import pathlib
 import random
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -36,22 +38,24 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 32000
 COLD_BAR, WARM_BAR = 1.5, 2.0  # times `cat`; seconds
 # hidden, MLP, layers, heads: 254 M and 518 M parameters
-SHAPES = {"fp32": (1024, 2752, 15, 16), "bf16": (1280, 3456, 22, 20)}
-TYPES = {"fp32": ("F32", "float32", 4), "bf16": ("BF16", "bfloat16", 2)}
+SHAPES = {"fp32": (1024, 2752, 15, 16), "bf16": (1280, 3456, 22, 20), "fp16": (1280, 3456, 22, 20)}
+TYPES = {"fp32": ("F32", "float32", 4), "bf16": ("BF16", "bfloat16", 2), "fp16": ("F16", "float16", 2)}
+PRECISIONS = ("fp32", "bf16")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--types", default="fp32,bf16", help="of the files: fp32, bf16 or both")
+    parser.add_argument("--types", default="fp32,bf16", help="of the files: some of fp32, bf16, fp16")
     parser.add_argument("--rounds", type=int, default=5, help="5 by default")
-    parser.add_argument("--optimizer", choices=["adamw", "sgd"], default="adamw", help="adamw has two states to fill")
+    parser.add_argument("--optimizer", choices=["adamw", "sgd"], default="adamw", help="adamw has two states")
     parser.add_argument("--precisions", default="fp32,bf16", help="of the runs: fp32, bf16 or both")
     parser.add_argument("--dir", help="where the files are made, and removed again")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
     options = parser.parse_args()
-    unknown = [name for name in (options.types + "," + options.precisions).split(",") if name not in TYPES]
-    if unknown or options.rounds < 1:
-        parser.error("--types and --precisions are fp32, bf16 or both with a comma; --rounds at least 1")
+    if any(name not in TYPES for name in options.types.split(",")):
+        parser.error("--types are some of " + ", ".join(TYPES) + ", with commas")
+    if any(name not in PRECISIONS for name in options.precisions.split(",")) or options.rounds < 1:
+        parser.error("--precisions are fp32, bf16 or both with a comma; --rounds at least 1")
     return options
 
 
@@ -73,11 +77,13 @@ def tensors(shape):
     return dict(sorted(rows.items()))
 
 
-def noise(width):
-    """A few megabytes of small normal numbers, in fp32 or as the upper halves of it."""
+def noise(kind):
+    """A few megabytes of small normal numbers; bf16 is the upper half of fp32."""
     source = random.Random(1)
     numbers = array.array("f", (source.gauss(0.0, 0.02) for _ in range(1 << 20)))
-    return numbers.tobytes() if width == 4 else array.array("H", numbers.tobytes())[1::2].tobytes()
+    if kind == "fp16":
+        return struct.pack(f"<{len(numbers)}e", *numbers)
+    return numbers.tobytes() if kind == "fp32" else array.array("H", numbers.tobytes())[1::2].tobytes()
 
 
 def write_weights(path, kind):
@@ -91,7 +97,7 @@ def write_weights(path, kind):
         at += count
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    block = noise(width)
+    block = noise(kind)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for begin in range(0, at, len(block)):
@@ -190,8 +196,10 @@ def run_weft(weft, directory, precision):
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
         sys.exit("start.py: weft profile failed, see above")
-    start = json.loads(done.stdout)["start"]
-    return dict(start, seconds=before + start["seconds"], launch_seconds=before)
+    profile = json.loads(done.stdout)
+    start = profile["start"]
+    update = sum(row["seconds"] for row in profile["operators"] if row["operation"] == "optimizer")
+    return dict(start, seconds=before + start["seconds"], launch_seconds=before, update_seconds=update)
 
 
 def measure(directory, path, weft, precision, options):
@@ -222,7 +230,7 @@ def summarize(kind, precision, path, runs):
                "medians": {name: median(same) for name, same in runs.items()},
                "load_medians": {name: median(same, "load_seconds") for name, same in runs.items()
                                    if name.startswith("weft")},
-               "pages": weft[0]["weight_pages"], "pages_absent": max(run["weight_pages_absent"] for run in weft),
+               "update_seconds": median(weft, "update_seconds"), "pages": weft[0]["weight_pages"], "pages_absent": max(run["weight_pages_absent"] for run in weft),
                "cold_ratio": median(runs["weft cold"]) / median(runs["cat cold"]),
                "pair_ratio": statistics.median(ratios)}
     summary["passes"] = bool(summary["cold_ratio"] <= COLD_BAR and summary["medians"]["weft warm"] <= WARM_BAR
@@ -242,6 +250,7 @@ def print_summary(summary, rounds):
     print(f"  warm: {summary['medians']['weft warm']:.3f} s (bar {WARM_BAR})")
     print(f"  pages of the weights that were absent before the first step: {summary['pages_absent']} of "
           f"{summary['pages']}")
+    print(f"  the first UPDATE, which touches the optimizer's state for the first time: {summary['update_seconds']:.3f} s")
     print(f"  {'holds' if summary['passes'] else 'MISSED'}\n", flush=True)
 
 
