@@ -44,10 +44,10 @@ def fail(text):
     sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {text}")
 
 
-def check_sizes(parser, names):
-    unknown = [name for name in names.split(",") if name not in SIZES]
+def check_sizes(parser, names, sizes):
+    unknown = [name for name in names.split(",") if name not in sizes]
     if unknown:
-        parser.error("--sizes %s: there are %s" % (unknown[0], ", ".join(SIZES)))
+        parser.error("--sizes %s: there are %s" % (unknown[0], ", ".join(sizes)))
 
 
 # ---- what both sides read ----
@@ -57,7 +57,7 @@ def write_model(directory, size):
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": size.hidden,
         "intermediate_size": size.mlp, "num_hidden_layers": size.layers, "num_attention_heads": size.heads,
-        "num_key_value_heads": size.heads, "vocab_size": VOCABULARY, "max_position_embeddings": 2048,
+        "num_key_value_heads": size.heads, "vocab_size": VOCABULARY, "max_position_embeddings": max(2048, size.context),
         "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "float32",
     }
     directory.mkdir()

@@ -86,7 +86,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="one small batch and one pair, to see that all works")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
     options = parser.parse_args()
-    common.check_sizes(parser, options.sizes)
+    common.check_sizes(parser, options.sizes, SIZES)
     options.sides = ["1x2", *options.sides.split(",")] if options.sides else every
     unknown = [name for name in options.sides if name not in every]
     if unknown:

@@ -25,11 +25,15 @@ is not judged. In fp32: at 134 M and 518 M 80 % of the roof, and 1.25 times PyTo
 registers' speed; at 134 M two threads 1.9 times as fast as one. In bf16, at 134 M and 518 M: 1.5 times as fast as fp32
 where the processor has instructions for bf16, 0.9 times where it has none.
 
+A fourth size, 24-8192, is the model of 24 M at one row of 8,192 places, Weft alone. Its one bar is a peak of memory
+under 3 GB.
+
 The program is $WEFT_BUILD_DIR/weft, or build/weft. PyTorch is that of $WEFT_PYTHON, or of the Python that runs this;
 without torch and transformers the rest is measured. --quick takes a small batch, two pairs and under two minutes; no
 bar is set for it."""
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -39,7 +43,11 @@ import sys
 import tempfile
 
 import common
-from common import SIZES, bar, median_seconds, pair_ratio
+from common import bar, median_seconds, pair_ratio
+
+LONG = "24-8192"
+SIZES = dict(common.SIZES)
+SIZES[LONG] = dataclasses.replace(SIZES["24"], name="24 M", rows=1, context=8192, steps=2)
 
 
 def parse_arguments():
@@ -56,7 +64,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="one small batch and two pairs, to see that all works")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
     options = parser.parse_args()
-    common.check_sizes(parser, options.sizes)
+    common.check_sizes(parser, options.sizes, SIZES)
     if options.pairs < 1 or options.threads < 1 or options.warmup < 0:
         parser.error("--pairs and --threads are at least 1, --warmup at least 0")
     if options.quick:
@@ -214,11 +222,13 @@ def scaling_bar(summary, threads):
 
 def judge(name, summary, options, isa):
     """The bars of a size and what came of them; name: of SIZES, or another, for which there are none."""
+    side = summary["sides"]["weft"]
+    if name == LONG:
+        return [bar("a peak of memory under 3 GB", f"{side['resident_peak'] / 1e9:.2f} GB", side["resident_peak"] < 3e9)]
     if name not in SIZES or (options.precision == "bf16" and name == "24"):
         return []
     if options.precision == "bf16":
         return [bf16_bar(summary, isa)]
-    side = summary["sides"]["weft"]
     bars = speed_bars(name, side) + [memory_bar(name, side)]
     bars.append(bar("the roof 0.75 of the registers'", f"{summary['of_registers']:.2f}",
                     summary["of_registers"] >= 0.75))
@@ -277,7 +287,7 @@ def main():
         with tempfile.TemporaryDirectory() as temporary:
             directory = pathlib.Path(temporary)
             common.prepare(directory, weft, size, size.rows)
-            runs = measure(directory, weft, python, size, options)
+            runs = measure(directory, weft, None if name == LONG else python, size, options)
         if "device" not in report:
             report["device"] = runs["weft"][0]["device"]
             device = report["device"]
@@ -286,7 +296,7 @@ def main():
         summary = summarize(size, runs)
         summary["bars"] = judge(name, summary, options, report["device"]["isa"])
         report["sizes"].append(summary)
-        report["runs"][size.name] = runs
+        report["runs"][name] = runs
         print_sides(summary)
         print_operators(summary)
         common.print_bars(summary, options.pairs)
