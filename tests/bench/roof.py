@@ -59,7 +59,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=2, help="of both sides, 2 by default")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="PyTorch's bf16 is autocast")
     parser.add_argument("--compile", action="store_true", help="torch.compile, too")
-    parser.add_argument("--scaling", action="store_true", help="Weft with one thread, too")
+    parser.add_argument("--scaling", action="store_true", help="Weft with one thread and its roof, too")
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
     parser.add_argument("--quick", action="store_true", help="one small batch and two pairs, to see that all works")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
@@ -107,7 +107,7 @@ def sides_of(directory, weft, python, size, options):
     if python and options.compile:
         sides["compiled"] = lambda: run_torch(python, directory, size, options, True)
     if options.scaling and options.threads > 1:
-        sides["one thread"] = lambda: run_weft(weft, directory, size, options, 1, options.precision, False)
+        sides["one thread"] = lambda: run_weft(weft, directory, size, options, 1, options.precision, fp32)
     return sides
 
 
@@ -133,6 +133,13 @@ def best_roof(results):
     return {"flops_per_second": flops / seconds,
             "register_flops_per_second": max(roof["register_flops_per_second"] for roof in roofs),
             "bytes_per_second": max(roof["bytes_per_second"] for roof in roofs)}
+
+
+def roof_scaling(one, all_threads):
+    """How many times as fast the registers and the library are: the medians of what each pair says."""
+    roofs = [(best_roof([a]), best_roof([b])) for a, b in zip(one, all_threads)]
+    return {key: statistics.median(b[key] / a[key] for a, b in roofs)
+            for key in ("register_flops_per_second", "flops_per_second")}
 
 
 def of_pair_roofs(flops, results, roofs):
@@ -181,6 +188,8 @@ def summarize(size, runs):
         summary["times_fp32"] = pair_ratio(runs["fp32"], weft)
     if "one thread" in runs:
         summary["scaling"] = pair_ratio(runs["one thread"], weft)
+    if "one thread" in runs and "fp32" not in runs:
+        summary["roof_scaling"] = roof_scaling(runs["one thread"], weft)
     return summary
 
 
@@ -259,6 +268,10 @@ def print_sides(summary):
         print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32")
     if "scaling" in summary:
         print(f"  all threads are {summary['scaling']:.2f} times one")
+    if "roof_scaling" in summary:
+        roofs = summary["roof_scaling"]
+        print(f"  beside it: the registers {roofs['register_flops_per_second']:.2f} times, the library alone at the step's "
+              f"products {roofs['flops_per_second']:.2f} times")
 
 
 def print_operators(summary):
