@@ -19,8 +19,8 @@ operators are held against, is the best.
 Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
 --precision bf16 each pair holds a run of Weft in fp32 too, and all are held against the roof of fp32.
 
-After each size come the bars that were set for it, and which of them hold. One that needs a side which was not measured
-is not judged. In fp32: at 134 M and 518 M 80 % of the roof, and 1.25 times PyTorch eager or 87 % of the roof; at 24 M
+After each size come the bars that were set for it, and which of them hold; it ends with status 1 where one is missed.
+One that needs a side which was not measured is not judged. In fp32: at 134 M and 518 M 80 % of the roof, and 1.25 times PyTorch eager or 87 % of the roof; at 24 M
 1.5 times eager or 75 % of the roof; at most 0.8 of eager's memory, under 0.95 of it at 518 M; a roof of 0.75 of the
 registers' speed; at 134 M two threads 1.9 times as fast as one. In bf16, at 134 M and 518 M: 1.5 times as fast as fp32
 where the processor has instructions for bf16, 0.9 times where it has none.
@@ -316,6 +316,7 @@ def main():
         report["load_after"] = os.getloadavg()
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+    sys.exit(1 if any(one["holds"] is False for summary in report["sizes"] for one in summary["bars"]) else 0)
 
 
 if __name__ == "__main__":
