@@ -13,7 +13,8 @@
 /* clang-format off */
 #define WEFT_RUN_KEYS(K)                                                                                               \
     K(PATH, out, "", "", "", WEFT_SAME, "Directory of the run's results; `weft train` needs it.")                      \
-    K(I64, seed, "1", "[0,inf)", "", WEFT_SAME, "Seed of initialisation, split, order and sampling.")
+    K(I64, seed, "1", "[0,inf)", "", WEFT_SAME, "Seed of initialisation, split, order and sampling.")                  \
+    K(I64, patience, "30", "[1,1M]", "seconds", 0, "How long ranks may all wait for one another before they hang.")
 
 #define WEFT_MODEL_KEYS(K)                                                                                             \
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \

@@ -1,6 +1,8 @@
 /* host/launch/start.c: see start.h. */
 #include "launch/start.h"
 
+#include "launch/watch.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +10,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WORDS_MAX = 4096, PROCESSES_MAX = 8192 };
@@ -162,19 +166,56 @@ static void become_launcher(const command *self, const sigset_t *mask, pid_t par
     _exit(127);
 }
 
-/* Signals that are blocked here are told on until the launcher has ended. */
-static weft_status wait_for(int *status, pid_t launcher, const sigset_t *signals, weft_error *err) {
-    int ended = 0;
-    for (int told = 0;;) {
-        const int number = sigwaitinfo(signals, NULL);
-        const pid_t done = waitpid(launcher, &ended, WNOHANG);
-        if (done == launcher) break;
-        if (done < 0 && errno != EINTR)
-            return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was lost: %s", strerror(errno));
-        if (number <= 0 || number == SIGCHLD) continue;
-        if (++told < 3) tell_ranks(launcher, number);
-        else (void)kill(launcher, SIGTERM); /* ranks that do not listen */
+typedef struct parent {
+    pid_t launcher;
+    int signals; /* a signalfd */
+    int told;    /* signals that were told on */
+    weft_pulse *pulses;
+    weft_watch watch;
+    char why[1500]; /* the ranks were stopped; "": they were not */
+    int64_t stopped_ms;
+} parent;
+
+static int64_t now_ms(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* Signals that are blocked here are told on. */
+static void pass_on(parent *self) {
+    struct signalfd_siginfo one;
+    while (read(self->signals, &one, sizeof one) == (ssize_t)sizeof one) {
+        if (one.ssi_signo == SIGCHLD) continue;
+        if (++self->told < 3) tell_ranks(self->launcher, (int)one.ssi_signo);
+        else (void)kill(self->launcher, SIGTERM); /* ranks that do not listen */
     }
+}
+
+/* Ranks that were asked to end may do it as they like. A launcher that outlives its ranks is ended. */
+static void watch(parent *self) {
+    if (self->told == 0 && self->why[0] == '\0' && weft_watch_look(&self->watch, self->why, sizeof self->why)) {
+        weft_watch_stop(&self->watch);
+        self->stopped_ms = now_ms();
+    }
+    if (self->why[0] != '\0' && now_ms() - self->stopped_ms > WEFT_WATCH_SOON) (void)kill(self->launcher, SIGKILL);
+}
+
+static weft_status wait_for(parent *self, int *status, weft_error *err) {
+    int ended = 0;
+    pid_t done = 0;
+    while (done == 0) {
+        weft_watch_wait(&self->watch);
+        pass_on(self);
+        watch(self);
+        done = waitpid(self->launcher, &ended, WNOHANG);
+        if (done < 0 && errno == EINTR) done = 0;
+    }
+    if (done < 0) return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was lost: %s", strerror(errno));
+    if (self->why[0] != '\0')
+        return weft_error_set(err, WEFT_E_PEER,
+                              "%s: the other ranks were stopped; --resume goes on from the newest checkpoint",
+                              self->why);
     if (WIFSIGNALED(ended))
         return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was ended by signal %d (%s)", WTERMSIG(ended),
                               strsignal(WTERMSIG(ended)));
@@ -182,10 +223,9 @@ static weft_status wait_for(int *status, pid_t launcher, const sigset_t *signals
     return WEFT_OK;
 }
 
-static weft_status run(int *status, const command *self, weft_error *err) {
+static weft_status run(parent *self, int *status, const command *what, weft_error *err) {
     sigset_t signals, before;
-    const pid_t parent = getpid();
-    pid_t launcher = -1;
+    const pid_t pid = getpid();
     weft_status done = WEFT_OK;
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
@@ -193,27 +233,47 @@ static weft_status run(int *status, const command *self, weft_error *err) {
     (void)sigaddset(&signals, SIGHUP);
     (void)sigaddset(&signals, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &signals, &before);
-    launcher = fork();
-    if (launcher == 0) become_launcher(self, &before, parent);
-    if (launcher < 0) done = weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
-    else done = wait_for(status, launcher, &signals, err);
+    self->signals = self->watch.files[0].fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (self->signals >= 0) self->launcher = fork();
+    if (self->signals >= 0 && self->launcher == 0) become_launcher(what, &before, pid);
+    if (self->signals < 0 || self->launcher < 0)
+        done = weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
+    else done = wait_for(self, status, err);
+    if (self->signals >= 0) (void)close(self->signals);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     return done;
 }
 
+/* The ranks find their records by the environment. */
+static weft_status open_watch(parent *self, int32_t n, weft_error *err) {
+    char path[64];
+    int32_t file = -1;
+    self->pulses = weft_pulse_create(&file, n);
+    if (self->pulses == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "no memory to share with %d ranks: %s", (int)n, strerror(errno));
+    weft_pulse_path(path, sizeof path, (int32_t)getpid(), file);
+    if (setenv(WEFT_WATCHED, path, 1) != 0)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
+    return weft_watch_open(&self->watch, self->pulses, n, -1, err);
+}
+
 weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err) {
-    command *self = calloc(1, sizeof *self);
+    command *what = calloc(1, sizeof *what);
+    parent *self = calloc(1, sizeof *self);
     char started[64];
     weft_status done = WEFT_OK;
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the launcher's command");
     (void)snprintf(started, sizeof started, "%d/%d", (int)ranks->world.size, (int)weft_world_allowed());
-    done = add_launch(self, ranks, err);
-    if (done == WEFT_OK) done = add_program(self, err);
+    if (what == NULL || self == NULL) done = weft_error_set(err, WEFT_E_MEMORY, "no memory for the launcher's command");
+    if (done == WEFT_OK) done = add_launch(what, ranks, err);
+    if (done == WEFT_OK) done = add_program(what, err);
     if (done == WEFT_OK && setenv(WEFT_STARTED, started, 1) != 0)
         done = weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
+    if (done == WEFT_OK) done = open_watch(self, ranks->world.size, err);
     if (done == WEFT_OK) (void)fflush(NULL);
-    if (done == WEFT_OK) done = run(status, self, err);
-    free(self->arguments);
+    if (done == WEFT_OK) done = run(self, status, what, err);
+    if (self != NULL) weft_watch_close(&self->watch);
+    if (what != NULL) free(what->arguments);
+    free(what);
     free(self);
     return done;
 }

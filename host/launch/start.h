@@ -9,7 +9,7 @@
 #include "launch/ranks.h"
 
 /* Runs this program again with the same arguments, as ranks->world.size ranks. *status: what they ended with, 0 to 255;
- * a launcher that a signal ended is an error. [main] */
+ * a launcher that a signal ended is an error, and so is a rank that died or hangs, which is named. [main] */
 weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* host/launch/world.c: see world.h. */
 #include "launch/world.h"
 
+#include "launch/pulse.h"
 #include "launch/ranks.h"
 #include "launch/signals.h"
 #include "launch/voice.h"
@@ -71,6 +72,7 @@ void weft_world_set(const weft_world *world) {
     show();
     if (current.size == 1) return;
     weft_crash_rank(current.rank);
+    weft_pulse_begin(current.rank);
     weft_voice_set(current.rank);
     weft_signals_rank(current.rank);
 }

@@ -35,6 +35,8 @@ static _Thread_local weft_doing doing;
 static const weft_doing *first; /* the record of the thread that installed the handlers */
 static _Atomic uint64_t current_step;
 static _Atomic int32_t current_rank = -1;
+static _Atomic int32_t nowhere;
+static _Atomic int32_t *_Atomic noted = &nowhere;
 static unsigned char handler_stack[65536];
 
 /* --- the picture --- */
@@ -108,6 +110,10 @@ void weft_crash_step(uint64_t step) {
 
 void weft_crash_rank(int32_t rank) {
     atomic_store(&current_rank, rank);
+}
+
+void weft_crash_note(_Atomic int32_t *where) {
+    atomic_store(&noted, where);
 }
 
 /* --- in the handler --- */
@@ -190,6 +196,7 @@ static void put_place(line *out, const void *context) {
 
 static void crash_handler(int number, siginfo_t *info, void *context) {
     line out = {{0}, 0};
+    atomic_store(atomic_load(&noted), number);
     put(&out, "weft: signal ");
     put_number(&out, (uint64_t)number);
     put(&out, " (");

@@ -61,6 +61,7 @@ static weft_status run_event(const weft_program *program, int32_t i, const weft_
     const uint64_t start = now_ns();
     weft_status status = WEFT_OK;
     trace->event = i;
+    if (table->begin != NULL) table->begin(table->context, i);
     status = perform(program, i, table, err);
     weft_trace_record(trace, step, start, now_ns());
     if (status == WEFT_OK && trace->bad_slot != -1) status = bad_use(trace, err);

@@ -18,6 +18,7 @@ typedef weft_status weft_exec_fn(void *context, const weft_event *event, const w
  * the table is not looked at. What no event of the program needs may be NULL. */
 typedef struct weft_exec_table {
     void *context;
+    void (*begin)(void *context, int32_t index); /* is told of each event before it is looked at; NULL: nobody is */
     weft_exec_fn *run[WEFT_EVENT_REFRESH + 1];
     weft_exec_fn *finish[WEFT_EVENT_REFRESH + 1]; /* NULL: the event has ended when its function returns */
 } weft_exec_table;

@@ -5,6 +5,7 @@
 #include "plugin/enter.h"
 #include "program/job.h"
 #include "train/buffers.h"
+#include "train/guard.h"
 #include "train/norm.h"
 #include "train/split.h"
 #include "train/sums.h"
@@ -90,6 +91,8 @@ weft_status weft_engine_open_at(weft_engine **out, const weft_run *run, const we
     if (status == WEFT_OK) take_seat(engine, seat);
     if (status == WEFT_OK)
         status = weft_post_open(&engine->post, &engine->peers, &engine->ranks, engine->kernels, engine->device, err);
+    if (status == WEFT_OK && engine->ranks.comm != NULL)
+        status = weft_guard_arrange(&engine->peers, &engine->ranks.info, err);
     if (status == WEFT_OK) status = open_optimizer(engine, err);
     if (status == WEFT_OK) *out = engine;
     else weft_engine_close(engine);

@@ -1,6 +1,7 @@
 /* host/train/events.c: see events.h. One function per event kind. */
 #include "train/events.h"
 
+#include "launch/pulse.h"
 #include "plugin/enter.h"
 #include "train/bind.h"
 #include "train/blame.h"
@@ -101,8 +102,24 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     return status;
 }
 
+/* For the watcher; of a WAIT it is told what is waited for. */
+static void tell_watcher(void *context, int32_t index) {
+    const weft_stepper *self = context;
+    const weft_program *program = self->stage->program;
+    const weft_event *event = &program->events[index];
+    char text[WEFT_PULSE_TEXT] = "";
+    int n = 0;
+    if (event->kind == WEFT_EVENT_WAIT) {
+        n = snprintf(text, sizeof text, "WAIT for event %d, ", (int)event->waits);
+        event = &program->events[event->waits];
+    }
+    weft_event_describe(text + n, sizeof text - (size_t)n, event, &self->stage->job->spec);
+    weft_pulse_event(self->step, index, text);
+}
+
 static weft_exec_table exec_table(weft_stepper *self) {
     weft_exec_table table = {.context = self};
+    if (weft_pulse_is_watched()) table.begin = tell_watcher;
     table.run[WEFT_EVENT_COUNT] = on_count;
     table.run[WEFT_EVENT_FORWARD] = on_forward;
     table.run[WEFT_EVENT_RECOMPUTE] = on_recompute;
@@ -121,6 +138,7 @@ weft_status weft_step_run_events(weft_stepper *self, const weft_stage *stage, we
     memset(self->used, 0, (size_t)stage->program->n_slots * sizeof *self->used);
     weft_travel_begin(self);
     status = weft_program_execute(stage->program, &stage->job->spec, &table, self->trace, self->step, err);
-    if (status != WEFT_OK) self->engine->failed = true;
+    if (status == WEFT_OK) weft_pulse_rest();
+    else self->engine->failed = true;
     return status;
 }

@@ -1,6 +1,8 @@
 /* host/train/platform.c: see platform.h. */
 #include "train/platform.h"
 
+#include "launch/pulse.h"
+#include "launch/sidecar.h"
 #include "launch/world.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -33,7 +35,9 @@ static weft_status create_comm(weft_platform *self, const weft_run *run, weft_er
     weft_status status = WEFT_OK;
     self->comm_plugin = weft_loaded_table(part->loaded, comm);
     weft_plugin_call_begin(&call, part->loaded, "create");
+    weft_pulse_wait();
     status = self->comm_plugin->create(&self->comm, run->host, part->config, &job, err);
+    weft_pulse_go();
     return weft_run_located(run, WEFT_PART_COMM, weft_plugin_call_end(&call, status, err), err);
 }
 
@@ -47,7 +51,9 @@ static weft_status open_comm(weft_platform *self, const weft_run *run, weft_erro
                               "%d ranks cannot lie on %d nodes, as many on each: choose a divisor of %d",
                               (int)world->size, (int)self->comm_info.nodes, (int)world->size);
     if (world->is_planned || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
-    status = create_comm(self, run, err);
+    weft_pulse_patience(run->settings.run.patience);
+    if (world->size > 1) status = weft_sidecar_start(err);
+    if (status == WEFT_OK) status = create_comm(self, run, err);
     if (status != WEFT_OK) return status;
     self->comm_info.struct_size = (uint32_t)sizeof self->comm_info;
     WEFT_PLUGIN_TELL(self->comm_plugin, info, self->comm, &self->comm_info);
@@ -81,8 +87,10 @@ weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_er
 
 void weft_platform_close(weft_platform *self, bool failed) {
     if (self == NULL) return;
+    weft_pulse_wait();
     if (self->comm != NULL && (!failed || self->comm_info.size == 1))
         WEFT_PLUGIN_TELL(self->comm_plugin, destroy, self->comm);
+    weft_pulse_go();
     if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
     for (int32_t i = 0; i < self->n_groups; i++) free(self->groups[i].ranks);
     free(self->groups);
@@ -126,7 +134,9 @@ static weft_status make_group(weft_platform *self, weft_comm_group **out, const 
     if (group->ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a group of %d ranks", (int)n);
     memcpy(group->ranks, ranks, (size_t)n * sizeof *ranks);
     self->n_groups++;
+    weft_pulse_wait();
     WEFT_PLUGIN_CALL(status, self->comm_plugin, group, err, self->comm, &group->made, ranks, n);
+    weft_pulse_go();
     *out = group->made;
     return status;
 }
@@ -152,7 +162,9 @@ static weft_status exchange(weft_platform *self, weft_buffer *buffer, void *all,
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, from, mine, bytes);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->comm_plugin, all_gather, err, self->comm, &handle, &what);
+    weft_pulse_wait();
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->comm_plugin, wait, err, self->comm, handle);
+    weft_pulse_go();
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, all, to, bytes * self->comm_info.size);
     return status;

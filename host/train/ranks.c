@@ -1,6 +1,7 @@
 /* host/train/ranks.c: see ranks.h. */
 #include "train/ranks.h"
 
+#include "launch/pulse.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -120,7 +121,9 @@ weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, wef
 weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, weft_error *err) {
     weft_status status = WEFT_OK;
     if (*handle == NULL) return WEFT_OK;
+    weft_pulse_wait();
     WEFT_PLUGIN_CALL(status, self->plugin, wait, err, self->comm, *handle);
+    weft_pulse_go();
     *handle = NULL;
     return status;
 }

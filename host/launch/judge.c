@@ -1,0 +1,130 @@
+/* host/launch/judge.c: what the watcher makes of the ranks that it sees (watch.h). */
+#include "launch/watch.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+enum {
+    NAMED = 4,           /* ranks of which a sentence speaks one by one */
+    STOPPED_BY_USER = 75 /* exit status */
+};
+
+static void append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
+static void append(char *text, size_t size, const char *format, ...) {
+    const size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text + n, size - n, format, args);
+    va_end(args);
+}
+
+void weft_rank_place(char *out, size_t size, const weft_rank_view *rank) {
+    char when[64];
+    (void)snprintf(when, sizeof when, "%s%s %llu", rank->evaluates ? "in the evaluation " : "",
+                   rank->evaluates || rank->event < 0 ? "after step" : "in step", (unsigned long long)rank->step);
+    if (rank->step == 0)
+        (void)snprintf(when, sizeof when, "%s", rank->evaluates ? "in the evaluation at the start" : "before step 1");
+    if (rank->event < 0) (void)snprintf(out, size, "%s", when);
+    else (void)snprintf(out, size, "%s, at event %d, %s", when, (int)rank->event, rank->text);
+}
+
+static void say_end(char *out, size_t size, int32_t status) {
+    if (status >= 0 && WIFSIGNALED(status)) append(out, size, "died by signal %d", WTERMSIG(status));
+    else if (status >= 0 && WIFEXITED(status)) append(out, size, "ended with status %d", WEXITSTATUS(status));
+    else append(out, size, "is gone without a word, as after kill -9 or when memory runs out,");
+}
+
+bool weft_rank_has_failed(const weft_rank_view *rank) {
+    const int32_t status = rank->status;
+    if (rank->condition == WEFT_RANK_ENDED) return status != 0 && status != STOPPED_BY_USER;
+    if (rank->condition != WEFT_RANK_GONE || status < 0 || !WIFSIGNALED(status)) return false;
+    return WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGHUP;
+}
+
+static const weft_rank_view *find_failed(const weft_rank_view *ranks, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        if (weft_rank_has_failed(&ranks[i])) return &ranks[i];
+    return NULL;
+}
+
+static int32_t count(const weft_rank_view *ranks, int32_t n, int32_t condition) {
+    int32_t found = 0;
+    for (int32_t i = 0; i < n; i++) found += ranks[i].condition == condition;
+    return found;
+}
+
+static const weft_rank_view *find(const weft_rank_view *ranks, int32_t n, int32_t condition) {
+    for (int32_t i = 0; i < n; i++)
+        if (ranks[i].condition == condition) return &ranks[i];
+    return NULL;
+}
+
+/* The launcher ends the others after a failure that has been told by the rank itself: those are no news. */
+static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t left) {
+    const weft_rank_view *rank = find_failed(ranks, n);
+    char place[256];
+    if (left < WEFT_WATCH_SOON || count(ranks, n, WEFT_RANK_ENDED) + count(ranks, n, WEFT_RANK_GONE) == n)
+        return false;
+    weft_rank_place(place, sizeof place, rank);
+    (void)snprintf(out, size, "rank %d ", (int)rank->rank);
+    if (rank->condition == WEFT_RANK_ENDED) append(out, size, "ended with status %d", (int)rank->status);
+    else say_end(out, size, rank->status);
+    append(out, size, " %s, and others did not follow", place);
+    return true;
+}
+
+static bool judge_gone(char *out, size_t size, const weft_rank_view *ranks, int32_t n) {
+    const weft_rank_view *rank = find(ranks, n, WEFT_RANK_GONE);
+    char place[256];
+    if (rank == NULL) return false;
+    weft_rank_place(place, sizeof place, rank);
+    (void)snprintf(out, size, "rank %d ", (int)rank->rank);
+    say_end(out, size, rank->status);
+    append(out, size, " %s", place);
+    return true;
+}
+
+/* All of them stopped at once is a job that was suspended. */
+static bool judge_stopped(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t patience) {
+    const int64_t soon = patience < WEFT_WATCH_SOON ? patience : WEFT_WATCH_SOON;
+    char place[256];
+    if (count(ranks, n, WEFT_RANK_STOPPED) == n) return false;
+    for (int32_t i = 0; i < n; i++) {
+        if (ranks[i].condition != WEFT_RANK_STOPPED || ranks[i].stopped < soon) continue;
+        weft_rank_place(place, sizeof place, &ranks[i]);
+        (void)snprintf(out, size, "rank %d hangs: it has been stopped by a signal for %lld s, %s", (int)ranks[i].rank,
+                       (long long)(ranks[i].stopped / 1000), place);
+        return true;
+    }
+    return false;
+}
+
+static void say_rank(char *out, size_t size, const weft_rank_view *rank) {
+    char place[256];
+    weft_rank_place(place, sizeof place, rank);
+    append(out, size, "; rank %d ", (int)rank->rank);
+    if (rank->condition == WEFT_RANK_UNBORN) append(out, size, "has not begun");
+    else if (rank->condition == WEFT_RANK_ENDED) append(out, size, "has ended %s", place);
+    else append(out, size, "waits %s", place);
+}
+
+/* Each waits for others, and nobody is left for whom. */
+static bool judge_waiting(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t quiet,
+                          int64_t patience) {
+    const int32_t waiting = count(ranks, n, WEFT_RANK_WAITS);
+    const int32_t absent = count(ranks, n, WEFT_RANK_UNBORN) + count(ranks, n, WEFT_RANK_ENDED);
+    if (waiting == 0 || waiting + absent < n || quiet < patience) return false;
+    (void)snprintf(out, size, "the ranks hang: nobody has gone on for %lld s and nobody computes",
+                   (long long)(quiet / 1000));
+    for (int32_t i = 0; i < n && i < NAMED; i++) say_rank(out, size, &ranks[i]);
+    if (n > NAMED) append(out, size, "; and %d more", (int)(n - NAMED));
+    return true;
+}
+
+bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t quiet, int64_t left,
+                      int64_t patience) {
+    if (find_failed(ranks, n) != NULL) return judge_failed(out, size, ranks, n, left);
+    if (judge_gone(out, size, ranks, n)) return true;
+    if (find(ranks, n, WEFT_RANK_TRACED) != NULL) return false;
+    return judge_stopped(out, size, ranks, n, patience) || judge_waiting(out, size, ranks, n, quiet, patience);
+}

@@ -1,0 +1,117 @@
+/* host/launch/pulse.c: see pulse.h. */
+#include "launch/pulse.h"
+
+#include "plugin/crash.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static weft_pulse nobodys = {.event = -1}; /* the record of a rank that nobody watches */
+static weft_pulse *own = &nobodys;
+
+static void put(_Atomic int32_t *to, int32_t value) {
+    atomic_store_explicit(to, value, memory_order_release);
+}
+
+static void move_on(void) {
+    const uint64_t progress = atomic_load_explicit(&own->progress, memory_order_relaxed);
+    atomic_store_explicit(&own->progress, progress + 1, memory_order_release);
+}
+
+bool weft_pulse_is_watched(void) {
+    return own != &nobodys;
+}
+
+weft_pulse *weft_pulse_create(int32_t *file, int32_t n) {
+    const size_t bytes = (size_t)n * sizeof(weft_pulse);
+    void *records = MAP_FAILED;
+    *file = memfd_create("weft-pulse", MFD_CLOEXEC);
+    if (*file < 0) return NULL;
+    if (ftruncate(*file, (off_t)bytes) == 0)
+        records = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *file, 0);
+    if (records != MAP_FAILED) return records;
+    (void)close(*file);
+    *file = -1;
+    return NULL;
+}
+
+void weft_pulse_path(char *out, size_t size, int32_t pid, int32_t file) {
+    (void)snprintf(out, size, "/proc/%d/fd/%d", (int)pid, (int)file);
+}
+
+weft_pulse *weft_pulse_map(const char *path, int32_t n) {
+    const size_t bytes = (size_t)n * sizeof(weft_pulse);
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    struct stat info;
+    void *records = MAP_FAILED;
+    if (file < 0) return NULL;
+    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size >= bytes)
+        records = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    (void)close(file);
+    return records == MAP_FAILED ? NULL : records;
+}
+
+void weft_pulse_begin(int32_t rank) {
+    const char *path = getenv(WEFT_WATCHED);
+    weft_pulse *records = NULL;
+    if (weft_pulse_is_watched()) return;
+    put(&own->rank, rank);
+    if (path != NULL) records = weft_pulse_map(path, rank + 1);
+    if (records != NULL) weft_pulse_move(&records[rank]);
+}
+
+void weft_pulse_move(weft_pulse *to) {
+    weft_pulse *from = own;
+    atomic_store(&to->rank, atomic_load(&from->rank));
+    atomic_store(&to->state, atomic_load(&from->state));
+    atomic_store(&to->patience, atomic_load(&from->patience));
+    atomic_store(&to->event, atomic_load(&from->event));
+    atomic_store(&to->evaluates, atomic_load(&from->evaluates));
+    atomic_store(&to->step, atomic_load(&from->step));
+    atomic_store(&to->text, atomic_load(&from->text));
+    memcpy(to->texts, from->texts, sizeof to->texts);
+    own = to;
+    weft_crash_note(&to->crash);
+    put(&to->pid, (int32_t)getpid()); /* the rest is there now */
+}
+
+/* The text that counts stays whole while the other one is written. */
+void weft_pulse_event(uint64_t step, int32_t event, const char *text) {
+    const int32_t next = 1 - atomic_load_explicit(&own->text, memory_order_relaxed);
+    size_t n = strlen(text);
+    if (n >= WEFT_PULSE_TEXT) n = WEFT_PULSE_TEXT - 1;
+    memcpy(own->texts[next], text, n);
+    own->texts[next][n] = '\0';
+    put(&own->text, next);
+    put(&own->evaluates, step == 0);
+    if (step != 0) atomic_store_explicit(&own->step, step, memory_order_release);
+    put(&own->event, event);
+    move_on();
+}
+
+void weft_pulse_rest(void) {
+    put(&own->event, -1);
+    put(&own->evaluates, 0);
+    move_on();
+}
+
+void weft_pulse_wait(void) {
+    put(&own->state, WEFT_PULSE_WAITS);
+}
+
+void weft_pulse_go(void) {
+    put(&own->state, WEFT_PULSE_COMPUTES);
+    move_on();
+}
+
+void weft_pulse_patience(int64_t seconds) {
+    put(&own->patience, seconds > 1000000 ? 1000000 : (int32_t)seconds);
+}
+
+void weft_pulse_end(int32_t status) {
+    put(&own->status, status);
+    put(&own->state, WEFT_PULSE_ENDED);
+}
