@@ -94,6 +94,10 @@ const char *weft_config_name(const weft_config *self);
 weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err);
 weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err);
 
+/* visit(context, "[section] key", value) for each filled key that must be alike on all ranks; secrets are left out. */
+void weft_config_each_same(const weft_config *self, void (*visit)(void *context, const char *key, const char *value),
+                           void *context);
+
 /* section.key, value and source (default, file:line, command line) of every filled key: an aligned table, or with json
  * an array of objects. A secret's value is not shown. */
 weft_status weft_config_explain(const weft_config *self, FILE *file, bool json, weft_error *err);

@@ -66,6 +66,17 @@ weft_status weft_config_save_resolved(const weft_config *self, const char *path,
     return weft_error_prefix(err, "%s: ", path);
 }
 
+void weft_config_each_same(const weft_config *self, void (*visit)(void *context, const char *key, const char *value),
+                           void *context) {
+    for (size_t i = 0; i < self->n_entries; i++) {
+        const weft_entry *entry = &self->entries[i];
+        char key[200];
+        if ((entry->row->flags & WEFT_SAME) == 0 || is_secret(entry)) continue;
+        (void)snprintf(key, sizeof key, "[%s] %s", entry->section, entry->row->name);
+        visit(context, key, entry->value.text);
+    }
+}
+
 /* Widths of the table's first two columns, and then its lines. */
 typedef struct table {
     FILE *file;

@@ -63,8 +63,7 @@ static const weft_rank_view *find(const weft_rank_view *ranks, int32_t n, int32_
 static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t left) {
     const weft_rank_view *rank = find_failed(ranks, n);
     char place[256];
-    if (left < WEFT_WATCH_SOON || count(ranks, n, WEFT_RANK_ENDED) + count(ranks, n, WEFT_RANK_GONE) == n)
-        return false;
+    if (left < WEFT_WATCH_SOON || count(ranks, n, WEFT_RANK_ENDED) + count(ranks, n, WEFT_RANK_GONE) == n) return false;
     weft_rank_place(place, sizeof place, rank);
     (void)snprintf(out, size, "rank %d ", (int)rank->rank);
     if (rank->condition == WEFT_RANK_ENDED) append(out, size, "ended with status %d", (int)rank->status);

@@ -30,8 +30,7 @@ weft_pulse *weft_pulse_create(int32_t *file, int32_t n) {
     void *records = MAP_FAILED;
     *file = memfd_create("weft-pulse", MFD_CLOEXEC);
     if (*file < 0) return NULL;
-    if (ftruncate(*file, (off_t)bytes) == 0)
-        records = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *file, 0);
+    if (ftruncate(*file, (off_t)bytes) == 0) records = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *file, 0);
     if (records != MAP_FAILED) return records;
     (void)close(*file);
     *file = -1;

@@ -189,8 +189,7 @@ void weft_watch_stop(const weft_watch *self) {
     for (int32_t i = 0; i < self->n; i++) {
         const int32_t pid = atomic_load(&self->pulses[i].pid);
         if (self->files[1 + i].fd >= 0) (void)syscall(SYS_pidfd_send_signal, self->files[1 + i].fd, SIGKILL, NULL, 0);
-        else if (pid > 0 && self->ranks[i].condition != WEFT_RANK_GONE &&
-                 self->ranks[i].condition != WEFT_RANK_ENDED)
+        else if (pid > 0 && self->ranks[i].condition != WEFT_RANK_GONE && self->ranks[i].condition != WEFT_RANK_ENDED)
             (void)kill(pid, SIGKILL);
     }
 }

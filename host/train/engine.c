@@ -5,6 +5,7 @@
 #include "plugin/enter.h"
 #include "program/job.h"
 #include "train/buffers.h"
+#include "train/coherence.h"
 #include "train/guard.h"
 #include "train/norm.h"
 #include "train/split.h"
@@ -91,9 +92,10 @@ weft_status weft_engine_open_at(weft_engine **out, const weft_run *run, const we
     if (status == WEFT_OK) take_seat(engine, seat);
     if (status == WEFT_OK)
         status = weft_post_open(&engine->post, &engine->peers, &engine->ranks, engine->kernels, engine->device, err);
-    if (status == WEFT_OK && engine->ranks.comm != NULL)
+    if (status == WEFT_OK && engine->own_platform != NULL && engine->ranks.comm != NULL)
         status = weft_guard_arrange(&engine->peers, &engine->ranks.info, err);
-    if (status == WEFT_OK) status = open_optimizer(engine, err);
+    if (status != WEFT_OK) engine->failed = true;
+    if (status == WEFT_OK) status = weft_coherence_run(engine, open_optimizer(engine, err), err);
     if (status == WEFT_OK) *out = engine;
     else weft_engine_close(engine);
     return status;
@@ -270,6 +272,7 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spe
         status = compile_stage(engine, &engine->generate, &one, 1, err);
     }
     if (status == WEFT_OK) status = note_all_products(engine, err);
+    status = weft_coherence_programs(engine, status, err);
     if (status == WEFT_OK) weft_engine_plan_bytes(engine);
     return status;
 }

@@ -51,7 +51,8 @@ weft_status weft_guard_arrange(const weft_peers *peers, const weft_comm_info *in
     weft_status status = WEFT_OK;
     int32_t file = -1;
     bool all = false;
-    if (!weft_peers_alone(peers)) status = weft_peers_all(peers, &all, weft_sidecar_waits(), err);
+    if (peers->world != info->size) weft_sidecar_dismiss(); /* an engine of some ranks */
+    else if (info->size > 1) status = weft_peers_all(peers, &all, weft_sidecar_waits(), err);
     if (all && info->local_rank == 0) (void)weft_pulse_create(&file, info->local_size);
     if (status == WEFT_OK && (self.nodes == NULL || self.pids == NULL || self.files == NULL))
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the processes of %d ranks", (int)peers->world);

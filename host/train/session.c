@@ -5,6 +5,7 @@
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "report/clock.h"
+#include "train/coherence.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -119,8 +120,11 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->lender, err);
     if (status == WEFT_OK)
         status = weft_engine_open_at(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
-    if (status == WEFT_OK) status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
-    if (status == WEFT_OK && !session->borrows) status = open_data(session, err);
+    if (status == WEFT_OK) {
+        status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
+        if (status == WEFT_OK && !session->borrows) status = open_data(session, err);
+        status = weft_coherence_data(session->engine, session->data_info.fingerprint, status, err);
+    }
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {
         spec = engine_spec(session, kind);

@@ -1,0 +1,96 @@
+/* host/train/coherence.c: see coherence.h. What is compared; how, is in facts.c. */
+#include "train/coherence.h"
+
+#include "report/hash.h"
+#include "train/facts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+/* ---- the run ---- */
+
+static weft_status hash_program(char hex[65], weft_error *err) {
+    unsigned char digest[WEFT_HASH_BYTES];
+    static char block[1 << 16];
+    weft_hash hash = {0};
+    size_t n = 0;
+    FILE *file = fopen("/proc/self/exe", "re");
+    weft_status status = WEFT_OK;
+    if (file == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "the program's own file cannot be read: %s", strerror(errno));
+    status = weft_hash_start(&hash, err);
+    while (status == WEFT_OK && (n = fread(block, 1, sizeof block, file)) > 0) weft_hash_put(&hash, block, n);
+    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
+    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    weft_hash_free(&hash);
+    (void)fclose(file);
+    return status;
+}
+
+static void add_key(void *facts, const char *key, const char *value) {
+    weft_facts_add(facts, key, "%s", value[0] == '\0' ? "\"\"" : value);
+}
+
+static void add_plugins(weft_facts *facts, const weft_run *run) {
+    for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
+        const weft_loaded *loaded = run->parts[i].loaded;
+        char name[64];
+        if (loaded == NULL) continue;
+        (void)snprintf(name, sizeof name, "plugin %s", weft_part_name(i));
+        weft_facts_add(facts, name, "%s %s, sha256 %s", loaded->plugin->id, loaded->plugin->version, loaded->sha256);
+    }
+}
+
+static weft_status add_run(weft_facts *facts, const weft_engine *engine, weft_error *err) {
+    char hex[65];
+    const weft_status status = hash_program(hex, err);
+    if (status != WEFT_OK) return status;
+    weft_facts_add(facts, "weft", "%s, sha256 %s", WEFT_VERSION, hex);
+    weft_facts_add(facts, "weft's compiler", "%s", __VERSION__);
+    add_plugins(facts, engine->run);
+    weft_config_each_same(engine->run->config, add_key, facts);
+    weft_facts_add(facts, "the device's instruction set", "%s", engine->device_info.isa);
+    weft_facts_add(facts, "the device's backend", "%s", engine->device_info.backend);
+    return WEFT_OK;
+}
+
+/* Facts that are ready on this rank, unless something failed; then nothing is compared, on no rank. */
+static weft_status compare(const weft_engine *engine, weft_facts *facts, weft_status status, const char *what,
+                           weft_error *err) {
+    if (engine->own_platform == NULL || weft_peers_alone(&engine->peers)) return status; /* one of several engines */
+    status = weft_peers_agree(&engine->peers, status, err);
+    return status == WEFT_OK ? weft_facts_compare(facts, &engine->peers, what, err) : status;
+}
+
+weft_status weft_coherence_run(const weft_engine *engine, weft_status status, weft_error *err) {
+    weft_facts facts = {0};
+    if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
+    if (status == WEFT_OK) status = add_run(&facts, engine, err);
+    status = compare(engine, &facts, status, "host, plugins, configuration or device", err);
+    weft_facts_drop(&facts);
+    return status;
+}
+
+/* ---- data and programs ---- */
+
+weft_status weft_coherence_data(const weft_engine *engine, uint64_t fingerprint, weft_status status, weft_error *err) {
+    weft_facts facts = {0};
+    if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
+    if (status == WEFT_OK) weft_facts_add(&facts, "the rows of the data", "%016" PRIx64, fingerprint);
+    status = compare(engine, &facts, status, "data", err);
+    weft_facts_drop(&facts);
+    return status;
+}
+
+weft_status weft_coherence_programs(const weft_engine *engine, weft_status status, weft_error *err) {
+    const weft_stage *train = &engine->train, *evaluate = &engine->evaluate;
+    weft_facts facts = {0};
+    if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
+    if (status == WEFT_OK && train->program != NULL)
+        weft_facts_add(&facts, "programs of training, all ranks'", "%016" PRIx64, train->identity);
+    if (status == WEFT_OK && evaluate->program != NULL)
+        weft_facts_add(&facts, "programs of evaluation, all ranks'", "%016" PRIx64, evaluate->identity);
+    status = compare(engine, &facts, status, "programs", err);
+    weft_facts_drop(&facts);
+    return status;
+}
