@@ -35,16 +35,24 @@ static void say_end(char *out, size_t size, int32_t status) {
 }
 
 bool weft_rank_has_failed(const weft_rank_view *rank) {
+    if (rank->condition == WEFT_RANK_ENDED) return rank->status != 0 && rank->status != STOPPED_BY_USER;
+    return rank->condition == WEFT_RANK_GONE;
+}
+
+/* It has told its failure itself, or somebody has asked it to end: no news, unless others do not follow. */
+static bool is_known(const weft_rank_view *rank) {
     const int32_t status = rank->status;
-    if (rank->condition == WEFT_RANK_ENDED) return status != 0 && status != STOPPED_BY_USER;
-    if (rank->condition != WEFT_RANK_GONE || status < 0 || !WIFSIGNALED(status)) return false;
+    if (rank->condition == WEFT_RANK_ENDED) return true;
+    if (status < 0 || !WIFSIGNALED(status)) return false;
     return WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGHUP;
 }
 
+/* The one that failed first: a launcher ends the others soon after, and peers of a rank that is gone fail, too. */
 static const weft_rank_view *find_failed(const weft_rank_view *ranks, int32_t n) {
+    const weft_rank_view *first = NULL;
     for (int32_t i = 0; i < n; i++)
-        if (weft_rank_has_failed(&ranks[i])) return &ranks[i];
-    return NULL;
+        if (weft_rank_has_failed(&ranks[i]) && (first == NULL || ranks[i].over_at < first->over_at)) first = &ranks[i];
+    return first;
 }
 
 static int32_t count(const weft_rank_view *ranks, int32_t n, int32_t condition) {
@@ -59,27 +67,33 @@ static const weft_rank_view *find(const weft_rank_view *ranks, int32_t n, int32_
     return NULL;
 }
 
-/* The launcher ends the others after a failure that has been told by the rank itself: those are no news. */
-static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t left) {
-    const weft_rank_view *rank = find_failed(ranks, n);
+static void say_failed(char *out, size_t size, const weft_rank_view *rank) {
     char place[256];
-    if (left < WEFT_WATCH_SOON || count(ranks, n, WEFT_RANK_ENDED) + count(ranks, n, WEFT_RANK_GONE) == n) return false;
     weft_rank_place(place, sizeof place, rank);
     (void)snprintf(out, size, "rank %d ", (int)rank->rank);
     if (rank->condition == WEFT_RANK_ENDED) append(out, size, "ended with status %d", (int)rank->status);
     else say_end(out, size, rank->status);
-    append(out, size, " %s, and others did not follow", place);
+    append(out, size, " %s", place);
+}
+
+static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, int32_t n, const weft_rank_view *rank,
+                         const weft_watch_times *times) {
+    const bool known = is_known(rank);
+    const bool all_over = count(ranks, n, WEFT_RANK_ENDED) + count(ranks, n, WEFT_RANK_GONE) == n;
+    if (known && (all_over || times->left < WEFT_WATCH_SOON)) return false;
+    if (times->left < times->settle) return false;
+    say_failed(out, size, rank);
+    if (known) append(out, size, ", and others did not follow");
     return true;
 }
 
-static bool judge_gone(char *out, size_t size, const weft_rank_view *ranks, int32_t n) {
-    const weft_rank_view *rank = find(ranks, n, WEFT_RANK_GONE);
+static bool judge_lost(char *out, size_t size, const weft_rank_view *ranks, int32_t n) {
+    const weft_rank_view *rank = find(ranks, n, WEFT_RANK_LOST);
     char place[256];
     if (rank == NULL) return false;
     weft_rank_place(place, sizeof place, rank);
-    (void)snprintf(out, size, "rank %d ", (int)rank->rank);
-    say_end(out, size, rank->status);
-    append(out, size, " %s", place);
+    (void)snprintf(out, size, "the machine of rank %d is out of reach, where it was last seen %s", (int)rank->rank,
+                   place);
     return true;
 }
 
@@ -120,10 +134,11 @@ static bool judge_waiting(char *out, size_t size, const weft_rank_view *ranks, i
     return true;
 }
 
-bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t quiet, int64_t left,
-                      int64_t patience) {
-    if (find_failed(ranks, n) != NULL) return judge_failed(out, size, ranks, n, left);
-    if (judge_gone(out, size, ranks, n)) return true;
+bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32_t n, const weft_watch_times *times) {
+    const weft_rank_view *failed = find_failed(ranks, n);
+    if (failed != NULL) return judge_failed(out, size, ranks, n, failed, times);
+    if (judge_lost(out, size, ranks, n)) return true;
     if (find(ranks, n, WEFT_RANK_TRACED) != NULL) return false;
-    return judge_stopped(out, size, ranks, n, patience) || judge_waiting(out, size, ranks, n, quiet, patience);
+    return judge_stopped(out, size, ranks, n, times->patience) ||
+           judge_waiting(out, size, ranks, n, times->quiet, times->patience);
 }

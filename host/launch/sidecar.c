@@ -1,6 +1,8 @@
 /* host/launch/sidecar.c: see sidecar.h. */
 #include "launch/sidecar.h"
 
+#include "launch/ancestor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,7 +13,10 @@
 
 typedef struct order {
     char path[64];
-    int32_t n;
+    int32_t n; /* 0: listen, and answer with the address; another order follows */
+    int32_t total;
+    bool follow;
+    weft_fleet_address chief; /* of which one to follow */
 } order;
 
 static int orders = -1; /* where the process is told; -1: there is none */
@@ -31,53 +36,83 @@ static void stand_apart(int keep) {
     (void)close_range((unsigned)keep + 1, ~0u, 0);
 }
 
-static void say(const char *why) {
+static void say(const char *what) {
     char line[2000];
-    const int n = snprintf(line, sizeof line, "weft: %s: the other ranks are stopped\n", why);
+    const int n = snprintf(line, sizeof line, "weft: %s\n", what);
     if (write(STDERR_FILENO, line, (size_t)n) < 0) { /* nobody is there to read it */
     }
 }
 
-static void watch(const order *what) {
+static void say_stop(const char *why) {
+    char text[1800];
+    (void)snprintf(text, sizeof text, "%s: the other ranks are stopped; --resume goes on from the newest checkpoint",
+                   why);
+    say(text);
+}
+
+static bool watch_here(weft_watch *self, char *why, size_t size) {
+    bool stop = false;
+    while (!stop && !weft_ranks_are_over(self->ranks, self->n)) {
+        weft_watch_wait(self);
+        stop = weft_watch_decide(self, why, size, weft_watch_see(self));
+    }
+    if (stop) weft_watch_stop(self);
+    return stop;
+}
+
+/* own: of the chief, which has this socket; NULL: this is none. */
+static void watch(const order *what, int socket, const weft_fleet_address *own) {
     weft_pulse *pulses = weft_pulse_map(what->path, what->n);
     weft_watch self;
     char why[1500];
     bool stop = false;
-    if (pulses == NULL || weft_watch_open(&self, pulses, what->n, -1, NULL) != WEFT_OK) {
-        say("the ranks of this machine are not watched: no memory");
+    if (what->follow) socket = weft_fleet_reach(&what->chief, what->n);
+    if (pulses == NULL ||
+        weft_watch_open(&self, pulses, what->n, own != NULL ? what->total : what->n, -1, NULL) != WEFT_OK) {
+        say("the ranks of this machine cannot be watched");
         return;
     }
-    while (!stop && !weft_watch_is_over(&self)) {
-        weft_watch_wait(&self);
-        stop = weft_watch_look(&self, why, sizeof why);
-    }
-    if (stop) say(why);
-    if (stop) weft_watch_stop(&self);
+    if (what->follow && socket < 0)
+        say("the watcher beside rank 0 cannot be reached from here: the ranks of this machine are watched alone");
+    if (own != NULL) stop = weft_fleet_lead(&self, why, sizeof why, socket, own);
+    else if (socket >= 0) stop = weft_fleet_follow(&self, why, sizeof why, socket);
+    else stop = watch_here(&self, why, sizeof why);
+    if (stop && why[0] != '\0') say_stop(why);
 }
 
 /* In the new process. An end without an order: the rank has gone, or needs none. */
-static _Noreturn void be_watcher(int from) {
+static _Noreturn void be_watcher(int from, int voice) {
+    weft_fleet_address own;
     order what;
+    int socket = -1;
+    bool told = false;
+    if (voice >= 0) (void)dup2(voice, STDERR_FILENO);
     stand_apart(from);
-    if (read(from, &what, sizeof what) == (ssize_t)sizeof what) {
-        (void)close(from);
-        watch(&what);
+    told = read(from, &what, sizeof what) == (ssize_t)sizeof what;
+    if (told && what.n == 0) {
+        socket = weft_fleet_listen(&own);
+        told = write(from, &own, sizeof own) == (ssize_t)sizeof own &&
+               read(from, &what, sizeof what) == (ssize_t)sizeof what;
     }
+    (void)close(from);
+    if (told) watch(&what, socket, socket >= 0 ? &own : NULL);
     _exit(0);
 }
 
 /* ---- the rank ---- */
 
 /* By a child that ends at once, so that the watcher is no child of the rank: whoever waits for children meets none. */
-weft_status weft_sidecar_start(weft_error *err) {
-    int ends[2] = {-1, -1};
+weft_status weft_sidecar_start(const char *note, weft_error *err) {
+    int ends[2] = {-1, -1}, voice = -1;
     pid_t child = -1;
     if (orders >= 0 || weft_pulse_is_watched()) return WEFT_OK;
+    voice = weft_ancestor_stderr(note);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0) child = fork();
     if (child == 0) {
-        if (fork() == 0) be_watcher(ends[1]);
+        if (fork() == 0) be_watcher(ends[1], voice);
         _exit(0);
     }
+    if (voice >= 0) (void)close(voice);
     if (ends[1] >= 0) (void)close(ends[1]);
     if (child < 0) {
         if (ends[0] >= 0) (void)close(ends[0]);
@@ -92,14 +127,27 @@ bool weft_sidecar_waits(void) {
     return orders >= 0;
 }
 
-weft_status weft_sidecar_watch(const char *path, int32_t n, weft_error *err) {
-    order what = {.n = n};
-    ssize_t told = 0;
-    (void)snprintf(what.path, sizeof what.path, "%s", path);
-    told = send(orders, &what, sizeof what, MSG_NOSIGNAL);
-    weft_sidecar_dismiss();
-    if (told == (ssize_t)sizeof what) return WEFT_OK;
+static weft_status tell(const order *what, weft_error *err) {
+    if (send(orders, what, sizeof *what, MSG_NOSIGNAL) == (ssize_t)sizeof *what) return WEFT_OK;
     return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
+}
+
+weft_status weft_sidecar_listen(weft_fleet_address *out, weft_error *err) {
+    const order what = {.n = 0};
+    const weft_status status = tell(&what, err);
+    if (status != WEFT_OK || recv(orders, out, sizeof *out, MSG_WAITALL) == (ssize_t)sizeof *out) return status;
+    return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
+}
+
+weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const weft_fleet_address *chief,
+                               weft_error *err) {
+    order what = {.n = n, .total = total, .follow = chief != NULL};
+    weft_status status = WEFT_OK;
+    (void)snprintf(what.path, sizeof what.path, "%s", path);
+    if (chief != NULL) what.chief = *chief;
+    status = tell(&what, err);
+    weft_sidecar_dismiss();
+    return status;
 }
 
 void weft_sidecar_dismiss(void) {

@@ -194,7 +194,8 @@ static void pass_on(parent *self) {
 
 /* Ranks that were asked to end may do it as they like. A launcher that outlives its ranks is ended. */
 static void watch(parent *self) {
-    if (self->told == 0 && self->why[0] == '\0' && weft_watch_look(&self->watch, self->why, sizeof self->why)) {
+    const int64_t ms = weft_watch_see(&self->watch);
+    if (self->told == 0 && self->why[0] == '\0' && weft_watch_decide(&self->watch, self->why, sizeof self->why, ms)) {
         weft_watch_stop(&self->watch);
         self->stopped_ms = now_ms();
     }
@@ -254,7 +255,7 @@ static weft_status open_watch(parent *self, int32_t n, weft_error *err) {
     weft_pulse_path(path, sizeof path, (int32_t)getpid(), file);
     if (setenv(WEFT_WATCHED, path, 1) != 0)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
-    return weft_watch_open(&self->watch, self->pulses, n, -1, err);
+    return weft_watch_open(&self->watch, self->pulses, n, n, -1, err);
 }
 
 weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err) {

@@ -10,6 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { SETTLE = 400 }; /* milliseconds in which the watchers of several machines tell one another */
+
+static int64_t now_us(clockid_t clock) {
+    struct timespec time;
+    (void)clock_gettime(clock, &time);
+    return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
+}
+
 /* ---- one process ---- */
 
 /* The letter of its state and, of a dead one that nobody has asked for yet, its exit status. ' ': there is none. */
@@ -65,11 +73,14 @@ static int32_t ask_end(const weft_pulse *pulse, int file) {
 
 /* ---- all of them ---- */
 
-weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, int32_t n, int32_t own, weft_error *err) {
+weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, int32_t n, int32_t total, int32_t own,
+                            weft_error *err) {
     memset(self, 0, sizeof *self);
     self->pulses = pulses;
     self->n = n;
-    self->ranks = calloc((size_t)n, sizeof *self->ranks);
+    self->total = total;
+    self->times.settle = total > n ? SETTLE : 0;
+    self->ranks = calloc((size_t)total, sizeof *self->ranks);
     self->files = calloc((size_t)n + 1, sizeof *self->files);
     if (self->ranks == NULL || self->files == NULL) {
         weft_watch_close(self);
@@ -83,6 +94,7 @@ weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, int32_t n, int
         self->files[1 + i].fd = -1;
         self->files[1 + i].events = POLLIN;
     }
+    for (int32_t i = n; i < total; i++) self->ranks[i].condition = WEFT_RANK_COMPUTES; /* until somebody tells */
     return WEFT_OK;
 }
 
@@ -123,9 +135,11 @@ static void look_at(weft_watch *self, int32_t i, int64_t ms) {
     view->stopped = state == 'T' ? view->stopped + (int32_t)ms : 0;
     if (atomic_load(&pulse->state) == WEFT_PULSE_ENDED) {
         view->condition = WEFT_RANK_ENDED;
+        view->over_at = now_us(CLOCK_REALTIME);
         view->status = atomic_load(&pulse->status);
     } else if (state == ' ' || state == 'Z' || state == 'X' || file->revents != 0) {
         view->condition = WEFT_RANK_GONE;
+        view->over_at = now_us(CLOCK_REALTIME);
         view->status = ask_end(pulse, file->fd);
     } else if (state == 'T' || state == 't') view->condition = state == 'T' ? WEFT_RANK_STOPPED : WEFT_RANK_TRACED;
     else view->condition = atomic_load(&pulse->state) == WEFT_PULSE_WAITS ? WEFT_RANK_WAITS : WEFT_RANK_COMPUTES;
@@ -146,42 +160,41 @@ static int64_t patience_of(const weft_watch *self) {
 
 /* Since the last look, as far as it counts: a machine that slept did not let the ranks work. */
 static int64_t elapsed(weft_watch *self) {
-    struct timespec time;
-    int64_t now = 0, ms = 0;
-    (void)clock_gettime(CLOCK_MONOTONIC, &time);
-    now = (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-    ms = self->last == 0 ? 0 : now - self->last;
+    const int64_t now = now_us(CLOCK_MONOTONIC) / 1000, ms = self->last == 0 ? 0 : now - self->last;
     self->last = now;
     return ms > 2 * WEFT_WATCH_TICK ? 2 * WEFT_WATCH_TICK : ms;
 }
 
 /* Of those that are gone by now, the ones that woke the watcher went first: a launcher ends the others within
  * milliseconds. */
-static bool look_at_all(weft_watch *self, int64_t ms) {
-    bool woken = false, failed = false;
-    for (int32_t i = 0; i < self->n; i++) woken = woken || self->files[1 + i].revents != 0;
-    for (int32_t i = 0; i < self->n; i++) {
-        if (!woken || self->files[1 + i].revents != 0) look_at(self, i, ms);
-        failed = failed || weft_rank_has_failed(&self->ranks[i]);
-    }
-    return failed;
-}
-
-bool weft_watch_look(weft_watch *self, char *out, size_t size) {
+int64_t weft_watch_see(weft_watch *self) {
     const int64_t ms = elapsed(self);
-    const bool failed = look_at_all(self, ms);
-    uint64_t progress = 0;
-    for (int32_t i = 0; i < self->n; i++) /* to begin and to end is progress, too */
-        progress += self->ranks[i].progress + (uint64_t)self->ranks[i].condition;
-    self->quiet = progress != self->progress ? 0 : self->quiet + ms;
-    self->left = failed ? self->left + ms : 0;
-    self->progress = progress;
-    return weft_watch_judge(out, size, self->ranks, self->n, self->quiet, self->left, patience_of(self));
+    bool woken = false;
+    for (int32_t i = 0; i < self->n; i++) woken = woken || self->files[1 + i].revents != 0;
+    for (int32_t i = 0; i < self->n; i++)
+        if (!woken || self->files[1 + i].revents != 0) look_at(self, i, ms);
+    return ms;
 }
 
-bool weft_watch_is_over(const weft_watch *self) {
-    for (int32_t i = 0; i < self->n; i++)
-        if (self->ranks[i].condition != WEFT_RANK_ENDED && self->ranks[i].condition != WEFT_RANK_GONE) return false;
+bool weft_watch_decide(weft_watch *self, char *out, size_t size, int64_t ms) {
+    weft_watch_times *times = &self->times;
+    bool failed = false;
+    uint64_t progress = 0;
+    for (int32_t i = 0; i < self->total; i++) { /* to begin and to end is progress, too */
+        const weft_rank_view *view = &self->ranks[i];
+        progress += view->progress + (uint64_t)view->condition;
+        failed = failed || weft_rank_has_failed(view);
+    }
+    times->quiet = progress != self->progress ? 0 : times->quiet + ms;
+    times->left = failed ? times->left + ms : 0; /* from 0 on at the first look */
+    times->patience = patience_of(self);
+    self->progress = progress;
+    return weft_watch_judge(out, size, self->ranks, self->total, times);
+}
+
+bool weft_ranks_are_over(const weft_rank_view *ranks, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        if (ranks[i].condition != WEFT_RANK_ENDED && ranks[i].condition != WEFT_RANK_GONE) return false;
     return true;
 }
 

@@ -24,7 +24,8 @@ typedef enum weft_condition {
     WEFT_RANK_STOPPED = 3, /* by SIGSTOP or its like */
     WEFT_RANK_TRACED = 4,  /* held by a debugger */
     WEFT_RANK_ENDED = 5,   /* as a program ends */
-    WEFT_RANK_GONE = 6     /* otherwise */
+    WEFT_RANK_GONE = 6,    /* otherwise */
+    WEFT_RANK_LOST = 7     /* its machine's watcher says nothing any more */
 } weft_condition;
 
 /* A rank as it was at the last look. */
@@ -35,6 +36,7 @@ typedef struct weft_rank_view {
     int32_t event;     /* -1: between two passes */
     int32_t evaluates;
     int32_t stopped; /* milliseconds */
+    int64_t over_at; /* ENDED, GONE: when that was seen, microseconds of CLOCK_REALTIME, to compare those of machines */
     uint64_t step, progress;
     char text[WEFT_PULSE_TEXT];
 } weft_rank_view;
@@ -42,35 +44,45 @@ typedef struct weft_rank_view {
 /* "in step 12, at event 33, REDUCE model.layers.1 leaf 2" */
 void weft_rank_place(char *out, size_t size, const weft_rank_view *rank);
 
-/* It has told its failure itself, or somebody has asked it to end: no news, unless others do not follow. */
+/* It did not come to a good end. */
 bool weft_rank_has_failed(const weft_rank_view *rank);
 
-/* What to say of n ranks; false: nothing, go on. quiet: milliseconds without any progress, left: since a rank has failed,
- * patience: all three in milliseconds. */
-bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t quiet, int64_t left,
-                      int64_t patience);
+/* Milliseconds. */
+typedef struct weft_watch_times {
+    int64_t quiet;    /* since there was any progress */
+    int64_t left;     /* since a rank has failed or was gone */
+    int64_t settle;   /* that `left` must reach, until all machines have told what they see */
+    int64_t patience; /* that `quiet` must reach */
+} weft_watch_times;
+
+/* What to say of n ranks; false: nothing, go on. */
+bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32_t n, const weft_watch_times *times);
 
 typedef struct weft_watch {
-    weft_pulse *pulses;
-    weft_rank_view *ranks;
-    struct pollfd *files; /* [1 + n] the caller's own, and one per process */
-    int32_t n;
+    weft_pulse *pulses;    /* [n] */
+    weft_rank_view *ranks; /* [total]: those of this machine, then those that other watchers tell of (fleet.h) */
+    struct pollfd *files;  /* [1 + n] the caller's own, and one per process */
+    int32_t n, total;
     uint64_t progress;
-    int64_t quiet, left; /* milliseconds */
-    int64_t last;        /* look, CLOCK_MONOTONIC in milliseconds; 0: none yet */
+    weft_watch_times times;
+    int64_t last; /* look, CLOCK_MONOTONIC in milliseconds; 0: none yet */
 } weft_watch;
 
-/* Of n records; own: a descriptor that ends a wait when it can be read; -1: none. The watch keeps pulses. */
-weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, int32_t n, int32_t own, weft_error *err);
+/* Of n records, in a world of `total` ranks; own: a descriptor that ends a wait when it can be read; -1: none. The watch
+ * keeps pulses. */
+weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, int32_t n, int32_t total, int32_t own,
+                            weft_error *err);
 void weft_watch_close(weft_watch *self);
 
 /* Waits until something happens, for a tick at most. */
 void weft_watch_wait(weft_watch *self);
-/* True: `out` says why the ranks must be stopped. */
-bool weft_watch_look(weft_watch *self, char *out, size_t size);
-/* Every rank has begun, and has come to its end. */
-bool weft_watch_is_over(const weft_watch *self);
-/* Ends every rank that is still there, stopped ones too. */
+/* Looks at the processes of this machine; gives the milliseconds since the last look. */
+int64_t weft_watch_see(weft_watch *self);
+/* Of all ranks, `ms` later than before. True: `out` says why they must be stopped. */
+bool weft_watch_decide(weft_watch *self, char *out, size_t size, int64_t ms);
+/* Every one of n ranks has come to its end. */
+bool weft_ranks_are_over(const weft_rank_view *ranks, int32_t n);
+/* Ends every rank of this machine that is still there, stopped ones too. */
 void weft_watch_stop(const weft_watch *self);
 
 #endif

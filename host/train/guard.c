@@ -28,6 +28,24 @@ static weft_pulse *find_records(const table *self, const weft_comm_info *info, c
     return weft_pulse_map(path, info->local_size);
 }
 
+/* The watchers of other machines are told where rank 0's is. */
+static weft_status begin_watch(const char *path, const weft_peers *peers, const weft_comm_info *info, weft_error *err) {
+    weft_fleet_address chief = {0};
+    const bool follows = info->nodes > 1 && info->node > 0;
+    weft_status status = WEFT_OK;
+    if (info->nodes > 1 && peers->rank == 0) status = weft_sidecar_listen(&chief, err);
+    status = weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK && info->nodes > 1) status = weft_peers_share(peers, &chief, (int64_t)sizeof chief, err);
+    if (status == WEFT_OK && info->nodes > 1 && chief.n_hosts == 0)
+        status = weft_error_set(err, WEFT_E_SYSTEM,
+                                "the machine of rank 0 has no IPv4 address at which the watchers of the others could "
+                                "tell it what they see");
+    if (status == WEFT_OK && info->local_rank == 0)
+        status = weft_sidecar_watch(path, info->local_size, info->size, follows ? &chief : NULL, err);
+    weft_sidecar_dismiss();
+    return weft_peers_agree(peers, status, err);
+}
+
 static weft_status join(const table *self, const weft_peers *peers, const weft_comm_info *info, weft_error *err) {
     char path[64] = "";
     bool all = false;
@@ -40,9 +58,7 @@ static weft_status join(const table *self, const weft_peers *peers, const weft_c
                                 "ranks of one machine cannot share memory through %s to be watched: they must see one "
                                 "another's processes",
                                 path[0] != '\0' ? path : "memfd_create");
-    if (status == WEFT_OK && info->local_rank == 0) status = weft_sidecar_watch(path, info->local_size, err);
-    weft_sidecar_dismiss();
-    return weft_peers_agree(peers, status, err);
+    return status == WEFT_OK ? begin_watch(path, peers, info, err) : status;
 }
 
 weft_status weft_guard_arrange(const weft_peers *peers, const weft_comm_info *info, weft_error *err) {

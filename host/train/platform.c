@@ -52,7 +52,7 @@ static weft_status open_comm(weft_platform *self, const weft_run *run, weft_erro
                               (int)world->size, (int)self->comm_info.nodes, (int)world->size);
     if (world->is_planned || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
     weft_pulse_patience(run->settings.run.patience);
-    if (world->size > 1) status = weft_sidecar_start(err);
+    if (world->size > 1) status = weft_sidecar_start(run->parts[WEFT_PART_COMM].loaded->note, err);
     if (status == WEFT_OK) status = create_comm(self, run, err);
     if (status != WEFT_OK) return status;
     self->comm_info.struct_size = (uint32_t)sizeof self->comm_info;

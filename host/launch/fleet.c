@@ -1,0 +1,258 @@
+/* host/launch/fleet.c: see fleet.h. */
+#include "launch/fleet.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { SILENCE = 5000, CONNECT = 2000, WHY = 1500, NEVER = -1 }; /* milliseconds; bytes */
+
+/* What a watcher says first; then its views, again and again. Both sides are the same program. */
+typedef struct hello {
+    uint64_t word[2];
+    uint32_t view_size;
+    int32_t n;
+} hello;
+
+/* ---- sockets ---- */
+
+static void list_hosts(weft_fleet_address *out) {
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0) return;
+    for (const struct ifaddrs *one = all; one != NULL && out->n_hosts < WEFT_FLEET_HOSTS; one = one->ifa_next) {
+        struct sockaddr_in address;
+        if (one->ifa_addr == NULL || one->ifa_addr->sa_family != AF_INET || (one->ifa_flags & IFF_UP) == 0 ||
+            (one->ifa_flags & IFF_LOOPBACK) != 0)
+            continue;
+        memcpy(&address, one->ifa_addr, sizeof address);
+        out->hosts[out->n_hosts++] = address.sin_addr.s_addr;
+    }
+    freeifaddrs(all);
+}
+
+int weft_fleet_listen(weft_fleet_address *out) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    memset(out, 0, sizeof *out);
+    if (file >= 0 && bind(file, (const struct sockaddr *)&address, sizeof address) == 0 && listen(file, 128) == 0 &&
+        getsockname(file, (struct sockaddr *)&address, &size) == 0 &&
+        getrandom(out->word, sizeof out->word, 0) == (ssize_t)sizeof out->word) {
+        out->port = ntohs(address.sin_port);
+        list_hosts(out);
+        if (out->n_hosts > 0) return file;
+    }
+    if (file >= 0) (void)close(file);
+    out->n_hosts = 0;
+    return -1;
+}
+
+/* What is not taken within so long has nobody at its other end. */
+static void limit_time(int file, int ms) {
+    const struct timeval time = {ms / 1000, ms % 1000 * 1000};
+    const unsigned unanswered = (unsigned)ms;
+    (void)setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+    (void)setsockopt(file, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
+}
+
+static bool send_all(int file, const void *bytes, size_t n) {
+    const char *at = bytes;
+    while (n > 0) {
+        const ssize_t sent = send(file, at, n, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        at += sent;
+        n -= (size_t)sent;
+    }
+    return true;
+}
+
+int weft_fleet_reach(const weft_fleet_address *to, int32_t n) {
+    const hello first = {{to->word[0], to->word[1]}, sizeof(weft_rank_view), n};
+    for (int32_t i = 0; i < to->n_hosts; i++) {
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)to->port)};
+        const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        address.sin_addr.s_addr = to->hosts[i];
+        if (file < 0) return -1;
+        limit_time(file, CONNECT);
+        if (connect(file, (const struct sockaddr *)&address, sizeof address) == 0 &&
+            send_all(file, &first, sizeof first)) {
+            limit_time(file, SILENCE);
+            return file;
+        }
+        (void)close(file);
+    }
+    return -1;
+}
+
+/* ---- a watcher that follows ---- */
+
+/* 1: the chief has told to stop, 0: not yet, -1: it is out of reach. Its word comes in one piece or in none. */
+static int hear(int file, char *why, size_t *got) {
+    const ssize_t n = recv(file, why + *got, WHY - *got, MSG_DONTWAIT);
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+    if (n == 0) return -1;
+    *got += (size_t)n;
+    return *got == WHY ? 1 : 0;
+}
+
+bool weft_fleet_follow(weft_watch *watch, char *why, size_t size, int socket) {
+    static char told[WHY];
+    size_t got = 0;
+    int heard = 0;
+    watch->files[0].fd = socket;
+    while (heard == 0 && !weft_ranks_are_over(watch->ranks, watch->n)) {
+        weft_watch_wait(watch);
+        (void)weft_watch_see(watch);
+        if (!send_all(socket, watch->ranks, (size_t)watch->n * sizeof *watch->ranks)) heard = -1;
+        if (heard == 0) heard = hear(socket, told, &got);
+    }
+    (void)snprintf(why, size, "%s", heard == 1 ? "" : "the watcher beside rank 0 is out of reach");
+    if (heard != 0) weft_watch_stop(watch);
+    (void)close(socket);
+    return heard != 0;
+}
+
+/* ---- the chief ---- */
+
+typedef struct follower {
+    int file;           /* NEVER: the place is free */
+    hello first;        /* n 0: has not said it yet */
+    int32_t at;         /* in watch->ranks: its ranks */
+    weft_rank_view *in; /* [first.n] what comes */
+    size_t got;         /* bytes, of first or of in */
+    int64_t silent;     /* milliseconds */
+} follower;
+
+typedef struct chief {
+    weft_watch *watch;
+    const weft_fleet_address *address;
+    int listener, events;
+    follower *followers; /* [n]: no more machines than ranks */
+    int32_t n, used;     /* used: of watch->ranks */
+} chief;
+
+static void drop(chief *self, follower *one, bool lost) {
+    weft_rank_view *ranks = &self->watch->ranks[one->at];
+    for (int32_t i = 0; lost && one->first.n > 0 && i < one->first.n; i++)
+        if (!weft_ranks_are_over(&ranks[i], 1)) ranks[i].condition = WEFT_RANK_LOST;
+    (void)close(one->file);
+    free(one->in);
+    memset(one, 0, sizeof *one);
+    one->file = NEVER;
+}
+
+static void admit(chief *self) {
+    const int file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN};
+    int32_t i = 0;
+    while (i < self->n && self->followers[i].file != NEVER) i++;
+    if (file < 0) return;
+    if (i == self->n || epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) != 0) {
+        (void)close(file);
+        return;
+    }
+    limit_time(file, SILENCE);
+    self->followers[i].file = file;
+}
+
+/* Whoever does not know the word is no watcher of ours. */
+static bool greet(chief *self, follower *one) {
+    const hello *first = &one->first;
+    const uint64_t *word = self->address->word;
+    if (first->word[0] != word[0] || first->word[1] != word[1] || first->view_size != sizeof(weft_rank_view) ||
+        first->n < 1 || first->n > self->watch->total - self->used)
+        return false;
+    one->in = calloc((size_t)first->n, sizeof *one->in);
+    if (one->in == NULL) return false;
+    one->at = self->used;
+    self->used += first->n;
+    return true;
+}
+
+/* One piece of what a follower sends; false: nothing more for now. */
+static bool take(chief *self, follower *one) {
+    const bool greeted = one->in != NULL;
+    char *to = greeted ? (char *)one->in : (char *)&one->first;
+    const size_t all = greeted ? (size_t)one->first.n * sizeof *one->in : sizeof one->first;
+    const ssize_t n = recv(one->file, to + one->got, all - one->got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (n <= 0) {
+        if (!greeted) one->first.n = 0;
+        drop(self, one, true);
+        return false;
+    }
+    one->silent = 0;
+    one->got += (size_t)n;
+    if (one->got < all) return true;
+    one->got = 0;
+    if (greeted) memcpy(&self->watch->ranks[one->at], one->in, all);
+    else if (!greet(self, one)) {
+        one->first.n = 0;
+        drop(self, one, false);
+        return false;
+    }
+    return true;
+}
+
+static void listen_to_all(chief *self, int64_t ms) {
+    admit(self);
+    for (int32_t i = 0; i < self->n; i++) {
+        follower *one = &self->followers[i];
+        if (one->file == NEVER) continue;
+        while (take(self, one)) {}
+        if (one->file == NEVER) continue;
+        one->silent += ms;
+        if (one->silent > SILENCE) drop(self, one, true);
+    }
+}
+
+static void tell_all(const chief *self, const char *why) {
+    static char told[WHY];
+    (void)snprintf(told, sizeof told, "%s", why);
+    for (int32_t i = 0; i < self->n; i++)
+        if (self->followers[i].file != NEVER) (void)send_all(self->followers[i].file, told, sizeof told);
+}
+
+static bool open_chief(chief *self) {
+    struct epoll_event event = {.events = EPOLLIN};
+    self->n = self->watch->total;
+    self->used = self->watch->n;
+    self->followers = calloc((size_t)self->n, sizeof *self->followers);
+    self->events = self->watch->files[0].fd = epoll_create1(EPOLL_CLOEXEC);
+    for (int32_t i = 0; self->followers != NULL && i < self->n; i++) self->followers[i].file = NEVER;
+    return self->followers != NULL && self->events >= 0 &&
+           epoll_ctl(self->events, EPOLL_CTL_ADD, self->listener, &event) == 0;
+}
+
+bool weft_fleet_lead(weft_watch *watch, char *why, size_t size, int socket, const weft_fleet_address *address) {
+    chief self = {.watch = watch, .address = address, .listener = socket};
+    bool stop = false;
+    (void)snprintf(why, size, "no memory to watch the ranks of other machines");
+    if (!open_chief(&self)) return true;
+    while (!stop && !weft_ranks_are_over(watch->ranks, self.used)) {
+        int64_t ms = 0;
+        weft_watch_wait(watch);
+        ms = weft_watch_see(watch);
+        listen_to_all(&self, ms);
+        stop = weft_watch_decide(watch, why, size, ms);
+    }
+    watch->times.settle = 0; /* nobody is left who could tell more */
+    if (!stop) stop = weft_watch_decide(watch, why, size, 0);
+    if (stop) tell_all(&self, why);
+    if (stop) weft_watch_stop(watch);
+    for (int32_t i = 0; i < self.n; i++)
+        if (self.followers[i].file != NEVER) drop(&self, &self.followers[i], false);
+    free(self.followers);
+    (void)close(self.events);
+    (void)close(socket);
+    return stop;
+}
