@@ -8,7 +8,6 @@
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -108,7 +107,7 @@ bool weft_fleet_follow(weft_watch *watch, char *why, size_t size, int socket) {
     static char told[WHY];
     size_t got = 0;
     int heard = 0;
-    watch->files[0].fd = socket;
+    (void)weft_watch_attend(watch, socket);
     while (heard == 0 && !weft_ranks_are_over(watch->ranks, watch->n)) {
         weft_watch_wait(watch);
         (void)weft_watch_see(watch);
@@ -135,7 +134,7 @@ typedef struct follower {
 typedef struct chief {
     weft_watch *watch;
     const weft_fleet_address *address;
-    int listener, events;
+    int listener;
     follower *followers; /* [n]: no more machines than ranks */
     int32_t n, used;     /* used: of watch->ranks */
 } chief;
@@ -152,11 +151,10 @@ static void drop(chief *self, follower *one, bool lost) {
 
 static void admit(chief *self) {
     const int file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct epoll_event event = {.events = EPOLLIN};
     int32_t i = 0;
     while (i < self->n && self->followers[i].file != NEVER) i++;
     if (file < 0) return;
-    if (i == self->n || epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) != 0) {
+    if (i == self->n || !weft_watch_attend(self->watch, file)) {
         (void)close(file);
         return;
     }
@@ -208,7 +206,8 @@ static void listen_to_all(chief *self, int64_t ms) {
     for (int32_t i = 0; i < self->n; i++) {
         follower *one = &self->followers[i];
         if (one->file == NEVER) continue;
-        while (take(self, one)) {}
+        while (take(self, one)) {
+        }
         if (one->file == NEVER) continue;
         one->silent += ms;
         if (one->silent > SILENCE) drop(self, one, true);
@@ -223,14 +222,11 @@ static void tell_all(const chief *self, const char *why) {
 }
 
 static bool open_chief(chief *self) {
-    struct epoll_event event = {.events = EPOLLIN};
     self->n = self->watch->total;
     self->used = self->watch->n;
     self->followers = calloc((size_t)self->n, sizeof *self->followers);
-    self->events = self->watch->files[0].fd = epoll_create1(EPOLL_CLOEXEC);
     for (int32_t i = 0; self->followers != NULL && i < self->n; i++) self->followers[i].file = NEVER;
-    return self->followers != NULL && self->events >= 0 &&
-           epoll_ctl(self->events, EPOLL_CTL_ADD, self->listener, &event) == 0;
+    return self->followers != NULL && weft_watch_attend(self->watch, self->listener);
 }
 
 bool weft_fleet_lead(weft_watch *watch, char *why, size_t size, int socket, const weft_fleet_address *address) {
@@ -245,14 +241,12 @@ bool weft_fleet_lead(weft_watch *watch, char *why, size_t size, int socket, cons
         listen_to_all(&self, ms);
         stop = weft_watch_decide(watch, why, size, ms);
     }
-    watch->times.settle = 0; /* nobody is left who could tell more */
     if (!stop) stop = weft_watch_decide(watch, why, size, 0);
     if (stop) tell_all(&self, why);
     if (stop) weft_watch_stop(watch);
     for (int32_t i = 0; i < self.n; i++)
         if (self.followers[i].file != NEVER) drop(&self, &self.followers[i], false);
     free(self.followers);
-    (void)close(self.events);
     (void)close(socket);
     return stop;
 }

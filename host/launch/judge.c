@@ -47,11 +47,15 @@ static bool is_known(const weft_rank_view *rank) {
     return WTERMSIG(status) == SIGINT || WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGHUP;
 }
 
+static bool is_before(const weft_rank_view *a, const weft_rank_view *b) {
+    return a->followed != b->followed ? b->followed != 0 : a->over_at < b->over_at;
+}
+
 /* The one that failed first: a launcher ends the others soon after, and peers of a rank that is gone fail, too. */
 static const weft_rank_view *find_failed(const weft_rank_view *ranks, int32_t n) {
     const weft_rank_view *first = NULL;
     for (int32_t i = 0; i < n; i++)
-        if (weft_rank_has_failed(&ranks[i]) && (first == NULL || ranks[i].over_at < first->over_at)) first = &ranks[i];
+        if (weft_rank_has_failed(&ranks[i]) && (first == NULL || is_before(&ranks[i], first))) first = &ranks[i];
     return first;
 }
 
@@ -81,7 +85,7 @@ static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, in
     const bool known = is_known(rank);
     const bool all_over = count(ranks, n, WEFT_RANK_ENDED) + count(ranks, n, WEFT_RANK_GONE) == n;
     if (known && (all_over || times->left < WEFT_WATCH_SOON)) return false;
-    if (times->left < times->settle) return false;
+    if (!all_over && (times->left < times->settle || (rank->followed && times->left < WEFT_WATCH_SETTLE))) return false;
     say_failed(out, size, rank);
     if (known) append(out, size, ", and others did not follow");
     return true;

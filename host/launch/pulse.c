@@ -4,8 +4,10 @@
 #include "plugin/crash.h"
 
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,7 +61,25 @@ void weft_pulse_begin(int32_t rank) {
     if (weft_pulse_is_watched()) return;
     put(&own->rank, rank);
     if (path != NULL) records = weft_pulse_map(path, rank + 1);
-    if (records != NULL) weft_pulse_move(&records[rank]);
+    if (records == NULL) return;
+    weft_pulse_move(&records[rank]);
+    weft_pulse_link(path);
+}
+
+/* Of no file: it goes with the watcher. */
+uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path) {
+    memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    return (uint32_t)offsetof(struct sockaddr_un, sun_path) + 1 +
+           (uint32_t)snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "weft-watch:%.80s", path);
+}
+
+/* Without it the watcher sees the end all the same, a little later. */
+void weft_pulse_link(const char *path) {
+    struct sockaddr_un address;
+    const uint32_t size = weft_pulse_address(&address, path);
+    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (file >= 0 && connect(file, (const struct sockaddr *)&address, size) != 0) (void)close(file);
 }
 
 void weft_pulse_move(weft_pulse *to) {

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/un.h>
 #include <weft/base.h>
 
 /* Set for the ranks by the parent that watches them: the file in which rank r has the r-th record. */
@@ -47,6 +48,11 @@ weft_pulse *weft_pulse_create(int32_t *file, int32_t n);
 void weft_pulse_path(char *out, size_t size, int32_t pid, int32_t file);
 /* The same records by that path; NULL: there are no n. */
 weft_pulse *weft_pulse_map(const char *path, int32_t n);
+/* Connects to the watcher of the records at this path, for as long as the process lives: the kernel closes connections in
+ * the order in which processes die, before whatever a launcher does about it. [main] */
+void weft_pulse_link(const char *path);
+/* The socket's name, of a watcher and its ranks. */
+uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path);
 /* The record moves to another place, with all that it says. [main] */
 void weft_pulse_move(weft_pulse *to);
 

@@ -60,18 +60,20 @@ static bool watch_here(weft_watch *self, char *why, size_t size) {
     return stop;
 }
 
-/* own: of the chief, which has this socket; NULL: this is none. */
-static void watch(const order *what, int socket, const weft_fleet_address *own) {
+/* own: of the chief, which has this socket; NULL: this is none. rank: hears that it has begun. */
+static void watch(const order *what, int rank, int socket, const weft_fleet_address *own) {
     weft_pulse *pulses = weft_pulse_map(what->path, what->n);
     weft_watch self;
     char why[1500];
     bool stop = false;
-    if (what->follow) socket = weft_fleet_reach(&what->chief, what->n);
     if (pulses == NULL ||
-        weft_watch_open(&self, pulses, what->n, own != NULL ? what->total : what->n, -1, NULL) != WEFT_OK) {
+        weft_watch_open(&self, pulses, what->path, what->n, own != NULL ? what->total : what->n, NULL) != WEFT_OK) {
         say("the ranks of this machine cannot be watched");
         return;
     }
+    if (send(rank, "", 1, MSG_NOSIGNAL) != 1) return; /* it is gone already, and with it its world */
+    (void)close(rank);
+    if (what->follow) socket = weft_fleet_reach(&what->chief, what->n);
     if (what->follow && socket < 0)
         say("the watcher beside rank 0 cannot be reached from here: the ranks of this machine are watched alone");
     if (own != NULL) stop = weft_fleet_lead(&self, why, sizeof why, socket, own);
@@ -94,8 +96,7 @@ static _Noreturn void be_watcher(int from, int voice) {
         told = write(from, &own, sizeof own) == (ssize_t)sizeof own &&
                read(from, &what, sizeof what) == (ssize_t)sizeof what;
     }
-    (void)close(from);
-    if (told) watch(&what, socket, socket >= 0 ? &own : NULL);
+    if (told) watch(&what, from, socket, socket >= 0 ? &own : NULL);
     _exit(0);
 }
 
@@ -146,6 +147,8 @@ weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const
     (void)snprintf(what.path, sizeof what.path, "%s", path);
     if (chief != NULL) what.chief = *chief;
     status = tell(&what, err);
+    if (status == WEFT_OK && recv(orders, what.path, 1, MSG_WAITALL) != 1)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
     weft_sidecar_dismiss();
     return status;
 }

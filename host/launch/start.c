@@ -234,10 +234,11 @@ static weft_status run(parent *self, int *status, const command *what, weft_erro
     (void)sigaddset(&signals, SIGHUP);
     (void)sigaddset(&signals, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &signals, &before);
-    self->signals = self->watch.files[0].fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (self->signals >= 0) self->launcher = fork();
-    if (self->signals >= 0 && self->launcher == 0) become_launcher(what, &before, pid);
-    if (self->signals < 0 || self->launcher < 0)
+    self->launcher = -1;
+    self->signals = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (self->signals >= 0 && weft_watch_attend(&self->watch, self->signals)) self->launcher = fork();
+    if (self->launcher == 0) become_launcher(what, &before, pid);
+    if (self->launcher < 0)
         done = weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
     else done = wait_for(self, status, err);
     if (self->signals >= 0) (void)close(self->signals);
@@ -255,7 +256,7 @@ static weft_status open_watch(parent *self, int32_t n, weft_error *err) {
     weft_pulse_path(path, sizeof path, (int32_t)getpid(), file);
     if (setenv(WEFT_WATCHED, path, 1) != 0)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
-    return weft_watch_open(&self->watch, self->pulses, n, n, -1, err);
+    return weft_watch_open(&self->watch, self->pulses, path, n, n, err);
 }
 
 weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err) {

@@ -1,16 +1,19 @@
 /* host/launch/watch.c: see watch.h. What is seen of processes of this machine; what follows from it is judge.c's. */
 #include "launch/watch.h"
 
+#include "plugin/crash.h"
+
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { SETTLE = 400 }; /* milliseconds in which the watchers of several machines tell one another */
 
 static int64_t now_us(clockid_t clock) {
     struct timespec time;
@@ -58,6 +61,18 @@ static void sleep_ms(long ms) {
     (void)nanosleep(&time, NULL);
 }
 
+/* True: the process has ended, or does so within 2 seconds. Its connection closes a little before. */
+static bool has_ended(int32_t pid, int file) {
+    struct pollfd end = {file, POLLIN, 0};
+    int32_t status = -1;
+    if (file >= 0) return poll(&end, 1, 2000) == 1;
+    for (int i = 0; i < 400; i++, sleep_ms(5)) {
+        const char state = read_state(pid, &status);
+        if (state == ' ' || state == 'Z' || state == 'X') return true;
+    }
+    return false;
+}
+
 /* How a process that is gone has ended: its parent takes note first, which takes a moment. A signal that it had noted
  * itself is as good. */
 static int32_t ask_end(const weft_pulse *pulse, int file) {
@@ -67,47 +82,97 @@ static int32_t ask_end(const weft_pulse *pulse, int file) {
         if (read_state(atomic_load(&pulse->pid), &status) == 'Z') return status;
         if (file < 0) break;
     }
-    status = atomic_load(&pulse->crash);
+    status = atomic_load(&pulse->crash) & ~WEFT_CRASH_IN_COMM;
     return status > 0 ? status : -1;
 }
 
 /* ---- all of them ---- */
 
-weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, int32_t n, int32_t total, int32_t own,
+static bool attend(const weft_watch *self, int file, int64_t rank) {
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u64 = (uint64_t)rank}};
+    return epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) == 0;
+}
+
+bool weft_watch_attend(const weft_watch *self, int file) {
+    return attend(self, file, self->n);
+}
+
+static void open_listener(weft_watch *self, const char *path) {
+    struct sockaddr_un address;
+    const uint32_t size = weft_pulse_address(&address, path);
+    self->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (self->listener >= 0 && bind(self->listener, (const struct sockaddr *)&address, size) == 0 &&
+        listen(self->listener, 4096) == 0 && attend(self, self->listener, self->n))
+        return;
+    if (self->listener >= 0) (void)close(self->listener);
+    self->listener = -1;
+}
+
+weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, const char *path, int32_t n, int32_t total,
                             weft_error *err) {
     memset(self, 0, sizeof *self);
     self->pulses = pulses;
     self->n = n;
     self->total = total;
-    self->times.settle = total > n ? SETTLE : 0;
+    self->times.settle = total > n ? WEFT_WATCH_SETTLE : 0;
     self->ranks = calloc((size_t)total, sizeof *self->ranks);
-    self->files = calloc((size_t)n + 1, sizeof *self->files);
-    if (self->ranks == NULL || self->files == NULL) {
+    self->files = calloc((size_t)n, sizeof *self->files);
+    self->links = calloc((size_t)n, sizeof *self->links);
+    self->woke = calloc(2 * (size_t)n, sizeof *self->woke);
+    self->events = epoll_create1(EPOLL_CLOEXEC);
+    self->listener = -1;
+    for (int32_t i = 0; self->files != NULL && self->links != NULL && i < n; i++) self->files[i] = self->links[i] = -1;
+    if (self->ranks == NULL || self->files == NULL || self->links == NULL || self->woke == NULL || self->events < 0) {
         weft_watch_close(self);
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to watch %d ranks", (int)n);
     }
-    self->files[0].fd = own;
-    self->files[0].events = POLLIN;
     for (int32_t i = 0; i < n; i++) {
         self->ranks[i].rank = i;
         self->ranks[i].event = -1;
-        self->files[1 + i].fd = -1;
-        self->files[1 + i].events = POLLIN;
     }
     for (int32_t i = n; i < total; i++) self->ranks[i].condition = WEFT_RANK_COMPUTES; /* until somebody tells */
+    open_listener(self, path);
     return WEFT_OK;
 }
 
+static void let_go(weft_watch *self, int32_t i) {
+    if (self->files[i] >= 0) (void)close(self->files[i]);
+    if (self->links[i] >= 0) (void)close(self->links[i]);
+    self->files[i] = self->links[i] = -1;
+}
+
 void weft_watch_close(weft_watch *self) {
-    for (int32_t i = 0; self->files != NULL && i < self->n; i++)
-        if (self->files[1 + i].fd >= 0) (void)close(self->files[1 + i].fd);
+    for (int32_t i = 0; self->files != NULL && self->links != NULL && i < self->n; i++) let_go(self, i);
+    if (self->ranks != NULL && self->events >= 0) (void)close(self->events);
+    if (self->ranks != NULL && self->listener >= 0) (void)close(self->listener);
     free(self->ranks);
     free(self->files);
+    free(self->links);
+    free(self->woke);
     memset(self, 0, sizeof *self);
 }
 
+/* Whoever connects is known by its process. */
+static void take_links(weft_watch *self) {
+    struct ucred who;
+    socklen_t size = sizeof who;
+    int file = -1;
+    while (self->listener >= 0 && (file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
+        int32_t i = 0;
+        if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) who.pid = -1;
+        while (i < self->n && atomic_load(&self->pulses[i].pid) != (int32_t)who.pid) i++;
+        if (i < self->n && self->links[i] < 0 && attend(self, file, i)) self->links[i] = file;
+        else (void)close(file);
+    }
+}
+
 void weft_watch_wait(weft_watch *self) {
-    (void)poll(self->files, (nfds_t)self->n + 1, WEFT_WATCH_TICK);
+    struct epoll_event events[256];
+    const int n = epoll_wait(self->events, events, self->n < 128 ? 2 * self->n : 256, WEFT_WATCH_TICK);
+    self->n_woke = 0;
+    for (int i = 0; i < n; i++)
+        if (events[i].data.u64 < (uint64_t)self->n) self->woke[self->n_woke++] = (int32_t)events[i].data.u64;
+    take_links(self);
 }
 
 static void read_pulse(weft_rank_view *view, const weft_pulse *pulse) {
@@ -120,33 +185,33 @@ static void read_pulse(weft_rank_view *view, const weft_pulse *pulse) {
     view->text[sizeof view->text - 1] = '\0';
 }
 
-/* A rank, ms after the last look. */
-static void look_at(weft_watch *self, int32_t i, int64_t ms) {
+/* A rank, ms after the last look; woken: its process has ended. */
+static void look_at(weft_watch *self, int32_t i, int64_t ms, bool woken) {
     weft_rank_view *view = &self->ranks[i];
     const weft_pulse *pulse = &self->pulses[i];
-    struct pollfd *file = &self->files[1 + i];
+    int *file = &self->files[i];
     const int32_t pid = atomic_load(&pulse->pid);
+    const int64_t now = now_us(CLOCK_REALTIME);
     int32_t status = -1;
     char state = ' ';
     if (pid == 0 || view->condition == WEFT_RANK_ENDED || view->condition == WEFT_RANK_GONE) return;
-    if (file->fd < 0) file->fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (*file < 0) *file = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (*file >= 0) (void)attend(self, *file, i); /* once: a second time it is refused */
     state = read_state(pid, &status);
     read_pulse(view, pulse);
     view->stopped = state == 'T' ? view->stopped + (int32_t)ms : 0;
     if (atomic_load(&pulse->state) == WEFT_PULSE_ENDED) {
         view->condition = WEFT_RANK_ENDED;
-        view->over_at = now_us(CLOCK_REALTIME);
         view->status = atomic_load(&pulse->status);
-    } else if (state == ' ' || state == 'Z' || state == 'X' || file->revents != 0) {
+    } else if (state == ' ' || state == 'Z' || state == 'X' || (woken && has_ended(pid, *file))) {
         view->condition = WEFT_RANK_GONE;
-        view->over_at = now_us(CLOCK_REALTIME);
-        view->status = ask_end(pulse, file->fd);
+        view->status = ask_end(pulse, *file);
+        view->followed = (atomic_load(&pulse->crash) & WEFT_CRASH_IN_COMM) != 0;
     } else if (state == 'T' || state == 't') view->condition = state == 'T' ? WEFT_RANK_STOPPED : WEFT_RANK_TRACED;
     else view->condition = atomic_load(&pulse->state) == WEFT_PULSE_WAITS ? WEFT_RANK_WAITS : WEFT_RANK_COMPUTES;
     if (view->condition != WEFT_RANK_ENDED && view->condition != WEFT_RANK_GONE) return;
-    if (file->fd >= 0) (void)close(file->fd);
-    file->fd = -1;
-    file->revents = 0;
+    view->over_at = now;
+    let_go(self, i);
 }
 
 static int64_t patience_of(const weft_watch *self) {
@@ -165,14 +230,12 @@ static int64_t elapsed(weft_watch *self) {
     return ms > 2 * WEFT_WATCH_TICK ? 2 * WEFT_WATCH_TICK : ms;
 }
 
-/* Of those that are gone by now, the ones that woke the watcher went first: a launcher ends the others within
- * milliseconds. */
+/* A launcher ends the others within milliseconds. So those that have ended are looked at in their order, and what is not
+ * known to have ended is left for the next time. */
 int64_t weft_watch_see(weft_watch *self) {
     const int64_t ms = elapsed(self);
-    bool woken = false;
-    for (int32_t i = 0; i < self->n; i++) woken = woken || self->files[1 + i].revents != 0;
-    for (int32_t i = 0; i < self->n; i++)
-        if (!woken || self->files[1 + i].revents != 0) look_at(self, i, ms);
+    for (int32_t i = 0; i < self->n_woke; i++) look_at(self, self->woke[i], ms, true);
+    for (int32_t i = 0; self->n_woke == 0 && i < self->n; i++) look_at(self, i, ms, false);
     return ms;
 }
 
@@ -201,7 +264,7 @@ bool weft_ranks_are_over(const weft_rank_view *ranks, int32_t n) {
 void weft_watch_stop(const weft_watch *self) {
     for (int32_t i = 0; i < self->n; i++) {
         const int32_t pid = atomic_load(&self->pulses[i].pid);
-        if (self->files[1 + i].fd >= 0) (void)syscall(SYS_pidfd_send_signal, self->files[1 + i].fd, SIGKILL, NULL, 0);
+        if (self->files[i] >= 0) (void)syscall(SYS_pidfd_send_signal, self->files[i], SIGKILL, NULL, 0);
         else if (pid > 0 && self->ranks[i].condition != WEFT_RANK_GONE && self->ranks[i].condition != WEFT_RANK_ENDED)
             (void)kill(pid, SIGKILL);
     }

@@ -9,10 +9,9 @@
 
 #include "launch/pulse.h"
 
-#include <poll.h>
-
 enum {
     WEFT_WATCH_TICK = 200,      /* milliseconds between two looks */
+    WEFT_WATCH_SETTLE = 400,    /* in which all that follows from a rank's end has been seen */
     WEFT_WATCH_SOON = 5000,     /* that a stopped rank, or those that a failed one left behind, are given */
     WEFT_WATCH_PATIENCE = 30000 /* until the ranks have said theirs */
 };
@@ -35,7 +34,8 @@ typedef struct weft_rank_view {
     int32_t status;    /* ENDED: exit status. GONE: as waitpid gives it; -1: nobody knows */
     int32_t event;     /* -1: between two passes */
     int32_t evaluates;
-    int32_t stopped; /* milliseconds */
+    int32_t stopped;  /* milliseconds */
+    int32_t followed; /* GONE: it crashed inside the communicator, as libraries do when a peer is gone */
     int64_t over_at; /* ENDED, GONE: when that was seen, microseconds of CLOCK_REALTIME, to compare those of machines */
     uint64_t step, progress;
     char text[WEFT_PULSE_TEXT];
@@ -61,17 +61,22 @@ bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32
 typedef struct weft_watch {
     weft_pulse *pulses;    /* [n] */
     weft_rank_view *ranks; /* [total]: those of this machine, then those that other watchers tell of (fleet.h) */
-    struct pollfd *files;  /* [1 + n] the caller's own, and one per process */
-    int32_t n, total;
+    int *files;            /* [n] one per process (pidfd); -1: none, or not any more */
+    int *links;            /* [n] the ranks' connections; -1: none, or not any more */
+    int32_t *woke;         /* [2 n] ranks whose process has ended since the last look, in the order in which they did */
+    int32_t n, total, n_woke;
+    int listener; /* for the links; -1: none */
+    int events;   /* an epoll: its list is in the order in which things happened */
     uint64_t progress;
     weft_watch_times times;
     int64_t last; /* look, CLOCK_MONOTONIC in milliseconds; 0: none yet */
 } weft_watch;
 
-/* Of n records, in a world of `total` ranks; own: a descriptor that ends a wait when it can be read; -1: none. The watch
- * keeps pulses. */
-weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, int32_t n, int32_t total, int32_t own,
+/* Of n records, which other processes find at path, in a world of `total` ranks. The watch keeps pulses. */
+weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, const char *path, int32_t n, int32_t total,
                             weft_error *err);
+/* Another descriptor that ends a wait when it can be read. */
+bool weft_watch_attend(const weft_watch *self, int file);
 void weft_watch_close(weft_watch *self);
 
 /* Waits until something happens, for a tick at most. */

@@ -194,9 +194,14 @@ static void put_place(line *out, const void *context) {
     if (now.sha256 != NULL && (where == NULL || where->sha256[0] == 0)) put_hash(out, now.sha256);
 }
 
+static int in_comm(void) {
+    const weft_doing now = weft_crash_current();
+    return now.kind != NULL && strcmp(now.kind, "comm") == 0;
+}
+
 static void crash_handler(int number, siginfo_t *info, void *context) {
     line out = {{0}, 0};
-    atomic_store(atomic_load(&noted), number);
+    atomic_store(atomic_load(&noted), number | (in_comm() ? WEFT_CRASH_IN_COMM : 0));
     put(&out, "weft: signal ");
     put_number(&out, (uint64_t)number);
     put(&out, " (");

@@ -36,7 +36,9 @@ uint64_t weft_crash_current_step(void); /* [any-thread] */
 /* The rank of this process among several, for the line; -1, as at first: it is alone. [main] */
 void weft_crash_rank(int32_t rank);
 
-/* The signal of a crash is stored there, too, before the process ends. [main] */
+enum { WEFT_CRASH_IN_COMM = 0x100 };
+/* The signal of a crash is stored there, too, before the process ends; with WEFT_CRASH_IN_COMM if a communicator had been
+ * called. [main] */
 void weft_crash_note(_Atomic int32_t *where);
 
 /* The loader's: notes a file that was mapped at `address` (any address in it), and takes a new picture of all mapped

@@ -43,7 +43,9 @@ static weft_status begin_watch(const char *path, const weft_peers *peers, const 
     if (status == WEFT_OK && info->local_rank == 0)
         status = weft_sidecar_watch(path, info->local_size, info->size, follows ? &chief : NULL, err);
     weft_sidecar_dismiss();
-    return weft_peers_agree(peers, status, err);
+    status = weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK) weft_pulse_link(path);
+    return status;
 }
 
 static weft_status join(const table *self, const weft_peers *peers, const weft_comm_info *info, weft_error *err) {

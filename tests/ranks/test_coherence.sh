@@ -1,0 +1,65 @@
+#!/bin/sh
+# Ranks that are about to train different things do not begin: different files, data, plugins and programs.
+set -eu
+# shellcheck source=tests/ranks/rig.sh
+. "$WEFT_SOURCE/tests/ranks/rig.sh"
+trap 'rm -rf "$dir"' EXIT INT TERM
+has mpich || exit 0
+
+# Rank 2 calls weft with what stands in "other", the rest with what stands in "usual".
+cat >wrapper <<'SH'
+#!/bin/sh
+if [ "$PMI_RANK" = 2 ]; then exec sh ./other; else exec sh ./usual; fi
+SH
+differ() { # differ WHAT USUAL OTHER: 3 ranks end with status 1 and nothing was trained
+    echo "exec $2" >usual
+    echo "exec $3" >other
+    status=0
+    # shellcheck disable=SC2046  # words on purpose
+    timeout 60 $(launcher mpich 3) sh ./wrapper >out.txt 2>err.txt </dev/null || status=$?
+    [ "$status" = 1 ] || fail "$1: exit status $status"
+    [ ! -e one/model ] || fail "$1: something was trained"
+    [ "$(grep -c "as shown above; nothing was trained" err.txt)" = 1 ] || fail "$1: it is not said once"
+    grep -qx '\[0\] weft train: rank 2 and rank 0 differ in .*' err.txt || fail "$1: rank 2 is not named"
+}
+row() { # row NAME FIRST OTHER: the table has it
+    grep -qE "^\[0\] $1 +$2 +$3\$" err.txt || fail "there is no row \"$1 $2 $3\""
+}
+
+sed -i "s/^global_batch = 4/global_batch = 6/" run.ini
+run="$weft train $dir/run.ini --overwrite"
+sed 's/^global_batch = 6/global_batch = 3/; s/^plugin = ddp/plugin = ddp\nreduce_at = last/; s/^threads = 1/threads = 2/' \
+    run.ini >other.ini
+differ "another file" "$run" "$weft train $dir/other.ini --overwrite"
+row '' 'rank 0' 'rank 2'
+row '\[train\] global_batch' 6 3
+row '\[strategy\] reduce_at' each last
+! grep -q threads err.txt || fail "a key that may differ is compared"
+
+mkdir elsewhere elsewhere/plugins
+cp games.txt elsewhere/
+cp "$WEFT_BUILD/plugins/weft-policy-block.so" elsewhere/plugins/
+printf 'x' >>elsewhere/plugins/weft-policy-block.so
+differ "another plugin file" "$run" "env WEFT_PLUGIN_PATH=$dir/elsewhere/plugins:$WEFT_BUILD/plugins $run"
+row 'plugin policy' 'block [0-9.]+, sha256 [0-9a-f]+\.\.\.' 'block [0-9.]+, sha256 [0-9a-f]+\.\.\.'
+
+# The same path and another text behind it, as on two hosts.
+sed 's#^path       = games.txt#path = /proc/self/cwd/games.txt#' run.ini >here.ini
+tail -n 20 games.txt >elsewhere/games.txt
+differ "other data" "$weft train $dir/here.ini --overwrite" "env -C elsewhere $weft train $dir/here.ini --overwrite"
+row 'the rows of the data' '[0-9a-f]{16}' '[0-9a-f]{16}'
+
+# A strategy that emits something else on rank 2, out of one and the same file.
+sed 's/^#define QUEUE 1$/#define QUEUE (atoi(getenv("PMI_RANK")) == 2 ? 2 : 1)/; 1i #include <stdlib.h>' \
+    "$WEFT_SOURCE"/plugins/strategy/ddp/ddp.c >moody.c
+sed -i 's/WEFT_PLUGIN(strategy, 1, "ddp"/WEFT_PLUGIN(strategy, 1, "moody"/' moody.c
+build strategy moody "${CC:-cc}" moody.c
+differ "another program" "$run strategy.plugin=moody" "$run strategy.plugin=moody"
+row "programs of training, all ranks'" 'sha256 [0-9a-f]+\.\.\.' 'sha256 [0-9a-f]+\.\.\.'
+
+# Alike: the keys that may differ do.
+# shellcheck disable=SC2046  # words on purpose
+timeout 60 $(launcher mpich 3) sh -c "exec $run device.threads=\$((PMI_RANK + 1))" \
+    >out.txt 2>err.txt </dev/null || fail "ranks that are alike do not train"
+[ -e one/model/model.safetensors ] || fail "nothing was trained"
+echo "ranks that differ do not begin"
