@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static int parent_of(int pid) {
@@ -39,14 +40,31 @@ static bool read_launcher(char out[PATH_MAX], const char *note) {
     return true;
 }
 
-int weft_ancestor_stderr(const char *note) {
+static int find_launcher(const char *note) {
     char launcher[PATH_MAX], path[64];
-    if (!read_launcher(launcher, note)) return -1;
-    for (int pid = parent_of(getpid()); pid > 1; pid = parent_of(pid)) {
+    int pid = parent_of(getpid());
+    if (!read_launcher(launcher, note)) return 0;
+    for (; pid > 1; pid = parent_of(pid)) {
         (void)snprintf(path, sizeof path, "/proc/%d/exe", pid);
-        if (!is_same_file(path, launcher)) continue;
-        (void)snprintf(path, sizeof path, "/proc/%d/fd/2", pid);
-        return open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
+        if (is_same_file(path, launcher)) return pid;
     }
-    return -1;
+    return 0;
+}
+
+weft_ancestor weft_ancestor_find(const char *note) {
+    weft_ancestor out = {-1, -1};
+    const int pid = find_launcher(note);
+    char path[64];
+    if (pid == 0) return out;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/2", pid);
+    out.process = (int)syscall(SYS_pidfd_open, pid, 0);
+    out.voice = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
+    if (out.process < 0 || out.voice < 0) weft_ancestor_close(&out);
+    return out;
+}
+
+void weft_ancestor_close(weft_ancestor *self) {
+    if (self->process >= 0) (void)close(self->process);
+    if (self->voice >= 0) (void)close(self->voice);
+    self->process = self->voice = -1;
 }

@@ -2,9 +2,13 @@
 #ifndef WEFT_HOST_LAUNCH_ANCESTOR_H
 #define WEFT_HOST_LAUNCH_ANCESTOR_H
 
-/* Its stderr, opened anew: what is written there arrives even when the launcher gives up those of its ranks first. note: of
- * the communicator's plugin, with the launcher's path (weft/comm.h). -1: no such process is above this one, or its stderr
- * cannot be opened. */
-int weft_ancestor_stderr(const char *note);
+typedef struct weft_ancestor {
+    int process; /* its pidfd; -1: no such process is above this one, or it cannot be opened */
+    int voice; /* its stderr, opened anew: what is written there arrives even after the launcher has given up its ranks */
+} weft_ancestor;
+
+/* note: of the communicator's plugin, with the launcher's path (weft/comm.h). */
+weft_ancestor weft_ancestor_find(const char *note);
+void weft_ancestor_close(weft_ancestor *self);
 
 #endif

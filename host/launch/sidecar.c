@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -23,17 +24,24 @@ static int orders = -1; /* where the process is told; -1: there is none */
 
 /* ---- the watcher ---- */
 
-/* A launcher takes note of descriptors that its ranks leave open, and ends what is in their session. */
-static void stand_apart(int keep) {
+enum { ORDERS = 10, LAUNCHER = 11, GIVEN = 3000 }; /* descriptors of the new process; milliseconds */
+
+/* A launcher takes note of descriptors that its ranks leave open, and ends what is in their group. */
+static void stand_apart(int from, const weft_ancestor *launcher) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     const int nothing = open("/dev/null", O_RDWR);
+    const int high[] = {fcntl(from, F_DUPFD, 20), fcntl(launcher->process, F_DUPFD, 20)}; /* out of each other's way */
     (void)setsid();
     (void)prctl(PR_SET_NAME, "weft-watch");
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)signal(numbers[i], SIG_IGN);
+    if (launcher->voice >= 0) (void)dup2(launcher->voice, STDERR_FILENO);
     (void)dup2(nothing, STDIN_FILENO);
     (void)dup2(nothing, STDOUT_FILENO);
-    if (keep > STDERR_FILENO + 1) (void)close_range(STDERR_FILENO + 1, (unsigned)keep - 1, 0);
-    (void)close_range((unsigned)keep + 1, ~0u, 0);
+    (void)dup2(high[0], ORDERS);
+    (void)close(LAUNCHER);
+    (void)dup2(high[1], LAUNCHER);
+    (void)close_range(STDERR_FILENO + 1, ORDERS - 1, 0);
+    (void)close_range(LAUNCHER + 1, ~0u, 0);
 }
 
 static void say(const char *what) {
@@ -43,8 +51,11 @@ static void say(const char *what) {
     }
 }
 
+/* After the launcher's own last words, which in a file would be written over these. */
 static void say_stop(const char *why) {
+    struct pollfd launcher = {LAUNCHER, POLLIN, 0};
     char text[1800];
+    (void)poll(&launcher, 1, GIVEN);
     (void)snprintf(text, sizeof text, "%s: the other ranks are stopped; --resume goes on from the newest checkpoint",
                    why);
     say(text);
@@ -60,8 +71,8 @@ static bool watch_here(weft_watch *self, char *why, size_t size) {
     return stop;
 }
 
-/* own: of the chief, which has this socket; NULL: this is none. rank: hears that it has begun. */
-static void watch(const order *what, int rank, int socket, const weft_fleet_address *own) {
+/* own: of the chief, which has this socket; NULL: this is none. */
+static void watch(const order *what, int socket, const weft_fleet_address *own) {
     weft_pulse *pulses = weft_pulse_map(what->path, what->n);
     weft_watch self;
     char why[1500];
@@ -71,8 +82,8 @@ static void watch(const order *what, int rank, int socket, const weft_fleet_addr
         say("the ranks of this machine cannot be watched");
         return;
     }
-    if (send(rank, "", 1, MSG_NOSIGNAL) != 1) return; /* it is gone already, and with it its world */
-    (void)close(rank);
+    if (send(ORDERS, "", 1, MSG_NOSIGNAL) != 1) return; /* the rank is gone already, and with it its world */
+    (void)close(ORDERS);
     if (what->follow) socket = weft_fleet_reach(&what->chief, what->n);
     if (what->follow && socket < 0)
         say("the watcher beside rank 0 cannot be reached from here: the ranks of this machine are watched alone");
@@ -83,20 +94,19 @@ static void watch(const order *what, int rank, int socket, const weft_fleet_addr
 }
 
 /* In the new process. An end without an order: the rank has gone, or needs none. */
-static _Noreturn void be_watcher(int from, int voice) {
+static _Noreturn void be_watcher(int from, const weft_ancestor *launcher) {
     weft_fleet_address own;
     order what;
     int socket = -1;
     bool told = false;
-    if (voice >= 0) (void)dup2(voice, STDERR_FILENO);
-    stand_apart(from);
-    told = read(from, &what, sizeof what) == (ssize_t)sizeof what;
+    stand_apart(from, launcher);
+    told = read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
     if (told && what.n == 0) {
         socket = weft_fleet_listen(&own);
-        told = write(from, &own, sizeof own) == (ssize_t)sizeof own &&
-               read(from, &what, sizeof what) == (ssize_t)sizeof what;
+        told = write(ORDERS, &own, sizeof own) == (ssize_t)sizeof own &&
+               read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
     }
-    if (told) watch(&what, from, socket, socket >= 0 ? &own : NULL);
+    if (told) watch(&what, socket, socket >= 0 ? &own : NULL);
     _exit(0);
 }
 
@@ -104,16 +114,17 @@ static _Noreturn void be_watcher(int from, int voice) {
 
 /* By a child that ends at once, so that the watcher is no child of the rank: whoever waits for children meets none. */
 weft_status weft_sidecar_start(const char *note, weft_error *err) {
-    int ends[2] = {-1, -1}, voice = -1;
+    int ends[2] = {-1, -1};
+    weft_ancestor launcher = {-1, -1};
     pid_t child = -1;
     if (orders >= 0 || weft_pulse_is_watched()) return WEFT_OK;
-    voice = weft_ancestor_stderr(note);
+    launcher = weft_ancestor_find(note);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0) child = fork();
     if (child == 0) {
-        if (fork() == 0) be_watcher(ends[1], voice);
+        if (fork() == 0) be_watcher(ends[1], &launcher);
         _exit(0);
     }
-    if (voice >= 0) (void)close(voice);
+    weft_ancestor_close(&launcher);
     if (ends[1] >= 0) (void)close(ends[1]);
     if (child < 0) {
         if (ends[0] >= 0) (void)close(ends[0]);

@@ -2,6 +2,7 @@
  * the user of a terminal sees: lines with their rank, one exit status, and a Ctrl-C that lets all ranks save. */
 #include "fakes.h"
 
+#include "launch/pulse.h"
 #include "launch/signals.h"
 #include "launch/start.h"
 #include "plugin/crash.h"
@@ -40,8 +41,22 @@ static void wait_a_little(void) {
     (void)nanosleep(&time, NULL);
 }
 
+/* A rank that the others wait for, or one of those. */
+static int act_waiting(const char *what, const char *directory, int rank) {
+    if (strcmp(what, "never begins") == 0 && rank == 1) (void)pause();
+    join_world();
+    weft_pulse_patience(1);
+    weft_pulse_event(7, 3, "REDUCE root all leaf 0");
+    say_ready(directory);
+    if (strcmp(what, "all wait") == 0 || rank == 0) weft_pulse_wait();
+    for (int i = 0; strcmp(what, "one computes") != 0 || i < 600; i++) wait_a_little();
+    return 0;
+}
+
 static int act_rank(const char *what, const char *directory) {
     const int rank = atoi(getenv("FAKE_RANK"));
+    if (strcmp(what, "never begins") == 0 || strcmp(what, "all wait") == 0 || strcmp(what, "one computes") == 0)
+        return act_waiting(what, directory, rank);
     join_world();
     if (strcmp(what, "speak to all") == 0) {
         (void)printf("a table");
@@ -165,7 +180,9 @@ START_TEST(a_crash_names_the_rank) {
     run r;
     run_begin(&r, "crash", 2);
     run_end(&r);
-    ck_assert_int_eq(r.status, 128 + SIGABRT);
+    ck_assert_int_eq(r.status, 99);
+    ck_assert_msg(strstr(r.log, "\nrank 1 died by signal 6 before step 1: the other ranks were stopped") != NULL, "%s",
+                  r.log);
     ck_assert_msg(strstr(r.log, "weft: signal 6 (abort) in ") != NULL && strstr(r.log, ", rank 1\n") != NULL, "%s",
                   r.log);
     run_free(&r);
@@ -221,6 +238,47 @@ START_TEST(a_parent_that_is_killed_leaves_no_rank_behind) {
 }
 END_TEST
 
+static const struct {
+    const char *what;
+    int status;
+    const char *says;
+} waits[] = {
+    {"never begins", 99, "; rank 0 waits in step 7, at event 3, REDUCE root all leaf 0; rank 1 has not begun"},
+    {"all wait", 99, "the ranks hang: nobody has gone on for 1 s and nobody computes; rank 0 waits in step 7"},
+    {"one computes", 0, ""},
+};
+
+START_TEST(ranks_hang_when_all_wait_and_not_while_one_computes) {
+    run r;
+    run_begin(&r, waits[_i].what, 2);
+    run_end(&r);
+    ck_assert_msg(r.status == waits[_i].status, "%d: %s", r.status, r.log);
+    ck_assert_msg(strstr(r.log, waits[_i].says) != NULL, "%s", r.log);
+    run_free(&r);
+}
+END_TEST
+
+static const struct {
+    int number;
+    const char *says;
+} blows[] = {{SIGKILL, "rank 1 died by signal 9 in step 7, at event 3, REDUCE root all leaf 0: the other ranks were"},
+             {SIGSTOP,
+              "rank 1 hangs: it has been stopped by a signal for 1 s, in step 7, at event 3, REDUCE root all"}};
+
+START_TEST(a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along) {
+    run r;
+    pid_t ranks[2];
+    run_begin(&r, "one computes", 2);
+    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
+    ck_assert_int_eq(kill(ranks[1], blows[_i].number), 0);
+    run_end(&r);
+    ck_assert_msg(r.status == 99, "%d: %s", r.status, r.log);
+    ck_assert_msg(strstr(r.log, blows[_i].says) != NULL, "%s", r.log);
+    for (int rank = 0; rank < 2; rank++) ck_assert(kill(ranks[rank], 0) != 0 && errno == ESRCH);
+    run_free(&r);
+}
+END_TEST
+
 START_TEST(a_launcher_that_cannot_run_is_named) {
     run r;
     run_begin_by(&r, "/nowhere/mpiexec", "listen", 2);
@@ -234,8 +292,11 @@ END_TEST
 int main(int argc, char **argv) {
     Suite *suite = NULL;
     TCase *tests = NULL;
-    if (argc == 6 && strcmp(argv[1], "act") == 0)
-        return getenv("FAKE_RANK") != NULL ? act_rank(argv[2], argv[3]) : act_parent(argv[5], argv[4]);
+    if (argc == 6 && strcmp(argv[1], "act") == 0) {
+        const int status = getenv("FAKE_RANK") != NULL ? act_rank(argv[2], argv[3]) : act_parent(argv[5], argv[4]);
+        weft_pulse_end(status);
+        return status;
+    }
     suite = suite_create("start");
     tests = tcase_create("start");
     tcase_set_timeout(tests, 3 * SECONDS);
@@ -246,6 +307,8 @@ int main(int argc, char **argv) {
     tcase_add_test(tests, ranks_that_do_not_listen_end_by_the_third_signal);
     tcase_add_test(tests, a_parent_that_is_killed_leaves_no_rank_behind);
     tcase_add_test(tests, a_launcher_that_cannot_run_is_named);
+    tcase_add_loop_test(tests, ranks_hang_when_all_wait_and_not_while_one_computes, 0, 3);
+    tcase_add_loop_test(tests, a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along, 0, 2);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

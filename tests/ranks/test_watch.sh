@@ -32,18 +32,16 @@ ends_within() { # ends_within SECONDS WHAT: what was begun ends, with a failure,
     wait "$started" || status=$?
     [ "$status" != 0 ] || fail "$2: the exit status is 0"
     [ "$how" = bare ] || [ "$status" = 1 ] || fail "$2: the exit status is $status"
-    for rank in 0 1 2; do
-        for _ in 1 2 3 4 5 6 7 8 9 10; do
-            left=$(for p in /proc/[0-9]*; do
-                grep -qs "^State:.Z" "$p/status" && continue
-                environment "$p" | grep -qxE "TEST_DIRECTORY=$dir" || continue
-                [ "$(cat "$p/comm" 2>/dev/null)" != weft ] || echo "$p"
-            done)
-            [ -n "$left" ] || break
-            sleep 0.2
-        done
-        [ -z "$left" ] || fail "$2: rank $rank or another is left: $left"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        left=$(for p in /proc/[0-9]*; do
+            grep -qs "^State:.Z" "$p/status" && continue
+            environment "$p" | grep -qxE "TEST_DIRECTORY=$dir" || continue
+            [ "$(cat "$p/comm" 2>/dev/null)" != weft ] || echo "$p"
+        done)
+        [ -n "$left" ] || return 0
+        sleep 0.2
     done
+    fail "$2: somebody is left: $left"
 }
 place='in step [0-9]+, at event [0-9]+, [A-Z]+ .+|after step [0-9]+'
 

@@ -1,0 +1,17 @@
+#!/bin/sh
+# A Slurm job of two machines with four ranks each:   sbatch configs/slurm.sh run.ini [section.key=value ...]
+# Queued again after a failure it goes on from the newest checkpoint.
+#SBATCH --job-name=weft
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=8
+#SBATCH --time=24:00:00
+#SBATCH --requeue
+#SBATCH --signal=TERM@120
+set -eu
+config=$1
+shift
+resume=
+[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || resume=--resume
+# MPICH takes its ranks from PMI-2, Open MPI from PMIx; `srun --mpi=list` says what there is.
+exec srun --mpi="${WEFT_SRUN_MPI:-pmi2}" --cpu-bind=cores weft train "$config" --ranks "$SLURM_NTASKS" $resume "$@"

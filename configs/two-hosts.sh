@@ -1,0 +1,8 @@
+#!/bin/sh
+# Two machines, two ranks on each:   configs/two-hosts.sh HOST HOST run.ini [section.key=value ...]
+# Both see run.ini, the model, the data and [run] out under the same paths, have the same weft and plugins, and can be
+# reached with ssh without a password. MPICH; with Open MPI: mpiexec.openmpi -host "$1:2,$2:2" -n 4
+set -eu
+hosts=$1:2,$2:2
+shift 2
+exec mpiexec.mpich -launcher ssh -hosts "$hosts" -n 4 weft train "$@" --ranks 4

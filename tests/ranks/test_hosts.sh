@@ -1,0 +1,75 @@
+#!/bin/sh
+# Two hosts, each a network namespace with a name of its own and a cable between them: 2 + 2 ranks train to the same bits as
+# 4 on one, through the network; and where a rank of the second one dies or is stopped, rank 0's side says so.
+set -eu
+# shellcheck source=tests/ranks/rig.sh
+. "$WEFT_SOURCE/tests/ranks/rig.sh"
+a=weft-a-$$ b=weft-b-$$
+cleanup() {
+    ip netns del "$a" 2>/dev/null || true
+    ip netns del "$b" 2>/dev/null || true
+    rm -rf "$dir"
+}
+trap cleanup EXIT INT TERM
+has mpich || exit 0
+if ! { ip netns add "$a" && ip netns add "$b" && ip netns exec "$a" unshare --uts hostname "$a"; } >out.txt 2>err.txt; then
+    echo "skipped: two hosts need ip netns and unshare --uts, which root has (iproute2)"
+    exit 0
+fi
+if ! ip link add wa$$ netns "$a" type veth peer name wb$$ netns "$b" 2>err.txt; then
+    echo "skipped: this kernel has no veth to connect two hosts"
+    exit 0
+fi
+ip -n "$a" addr add 10.77.0.1/24 dev wa$$
+ip -n "$b" addr add 10.77.0.2/24 dev wb$$
+for host in "$a" "$b"; do ip -n "$host" link set lo up; done
+ip -n "$a" link set wa$$ up
+ip -n "$b" link set wb$$ up
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    [ "$(ip netns exec "$b" cat /sys/class/net/wb$$/operstate)" != up ] || break
+    sleep 0.1
+done
+
+# What ssh is elsewhere: agent [-x] HOST COMMAND...
+cat >agent <<'SH'
+#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1
+shift
+exec ip netns exec "$host" unshare --uts sh -c "hostname $host; exec $*"
+SH
+chmod +x agent
+# The namespaces share a kernel, through which MPICH would find its peers: the network it shall be.
+export UCX_TLS=tcp,self
+hosts() { # hosts argument...: weft train on both
+    ip netns exec "$a" unshare --uts sh -c 'hostname "$0"; exec "$@"' "$a" \
+        "$(launcher mpich 4 | cut -d ' ' -f 1)" -launcher ssh -launcher-exec "$dir/agent" -localhost 10.77.0.1 \
+        -hosts "$a:2,$b:2" -n 4 "$weft" train run.ini "$@"
+}
+for strategy in ddp fsdp; do
+    before=$(ip netns exec "$b" cat "/sys/class/net/wb$$/statistics/rx_bytes")
+    hosts strategy.plugin=$strategy "run.out=$dir/two" --overwrite >out.txt 2>err.txt </dev/null || fail "two hosts"
+    after=$(ip netns exec "$b" cat "/sys/class/net/wb$$/statistics/rx_bytes")
+    [ $((after - before)) -gt 300000 ] || fail "$((after - before)) bytes went over the cable: less than the gradients"
+    "$weft" train run.ini --ranks 4 comm.plugin=mpi-mpich strategy.plugin=$strategy "run.out=$dir/one" --overwrite \
+        >out.txt 2>err.txt </dev/null || fail "one host"
+    cmp one/model/model.safetensors two/model/model.safetensors || fail "$strategy: other bits on two hosts"
+done
+echo "two hosts train to the bits of one"
+
+for signal in KILL STOP; do
+    rm -rf one
+    hosts train.steps=100000 >out.txt 2>err.txt </dev/null &
+    started=$!
+    steps 3
+    kill -$signal "$(rank_of 3)"
+    limit=$(($(date +%s) + 10))
+    while kill -0 "$started" 2>/dev/null; do
+        [ "$(date +%s)" -lt "$limit" ] || fail "SIG$signal: not all have ended after 10 seconds"
+        sleep 0.1
+    done
+    ! wait "$started" || fail "SIG$signal: the exit status is 0"
+    says "^weft: rank 3 (died by signal 9|is gone without a word.*|hangs: it has been stopped .* s,) (in|after) step [0-9]+.*: the other ranks are stopped"
+    [ "$(grep -c "the other ranks are stopped" err.txt)" = 1 ] || fail "SIG$signal: several watchers speak"
+done
+echo "a rank of another host that dies or is stopped is named"
