@@ -4,7 +4,7 @@
 
 typedef struct weft_ancestor {
     int process; /* its pidfd; -1: no such process is above this one, or it cannot be opened */
-    int voice; /* its stderr, opened anew: what is written there arrives even after the launcher has given up its ranks */
+    int voice;   /* its stderr, opened anew: it hears what is said there even after it has given up its ranks */
 } weft_ancestor;
 
 /* note: of the communicator's plugin, with the launcher's path (weft/comm.h). */

@@ -23,9 +23,9 @@ int weft_fleet_listen(weft_fleet_address *out);
 /* A connection to the chief, for a watcher of n ranks; -1: it cannot be reached. */
 int weft_fleet_reach(const weft_fleet_address *to, int32_t n);
 
-/* The chief, which has a socket that listens, and another watcher, which has reached it: watch until the ranks end or must
- * be stopped, and stop those of this machine. True: `why` says why; empty where the chief says it. Neither is called
- * twice in a process. */
+/* The chief, which has a socket that listens, and another watcher, which has reached it: watch until the ranks end or
+ * must be stopped, and stop those of this machine. True: `why` says why; empty where the chief says it. Neither is
+ * called twice in a process. */
 bool weft_fleet_lead(weft_watch *watch, char *why, size_t size, int socket, const weft_fleet_address *address);
 bool weft_fleet_follow(weft_watch *watch, char *why, size_t size, int socket);
 

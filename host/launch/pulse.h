@@ -48,8 +48,8 @@ weft_pulse *weft_pulse_create(int32_t *file, int32_t n);
 void weft_pulse_path(char *out, size_t size, int32_t pid, int32_t file);
 /* The same records by that path; NULL: there are no n. */
 weft_pulse *weft_pulse_map(const char *path, int32_t n);
-/* Connects to the watcher of the records at this path, for as long as the process lives: the kernel closes connections in
- * the order in which processes die, before whatever a launcher does about it. [main] */
+/* Connects to the watcher of the records at this path, for as long as the process lives: the kernel closes connections
+ * in the order in which processes die, before whatever a launcher does about it. [main] */
 void weft_pulse_link(const char *path);
 /* The socket's name, of a watcher and its ranks. */
 uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path);

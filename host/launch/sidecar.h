@@ -13,8 +13,8 @@
 weft_status weft_sidecar_start(const char *note, weft_error *err);
 /* True: one was started, and waits to be told. */
 bool weft_sidecar_waits(void);
-/* Rank 0's becomes the one that those of other machines tell (fleet.h); where it finds no address, it watches this machine
- * alone. [main] */
+/* Rank 0's becomes the one that those of other machines tell (fleet.h); where it finds no address, it watches this
+ * machine alone. [main] */
 weft_status weft_sidecar_listen(weft_fleet_address *out, weft_error *err);
 /* It watches the n records that lie at path, of `total` ranks, until they end. chief: the one to
  * tell; NULL: there is none, or it is the chief, after listen. [main] */

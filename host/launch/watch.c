@@ -204,8 +204,8 @@ static void look_at(weft_watch *self, int32_t i, int64_t ms, bool woken) {
         view->condition = WEFT_RANK_ENDED;
         view->status = atomic_load(&pulse->status);
     } else if (state == ' ' || state == 'Z' || state == 'X' || (woken && has_ended(pid, *file))) {
-        view->condition = WEFT_RANK_GONE;
         view->status = ask_end(pulse, *file);
+        view->condition = view->status == 0 ? WEFT_RANK_ENDED : WEFT_RANK_GONE;
         view->followed = (atomic_load(&pulse->crash) & WEFT_CRASH_IN_COMM) != 0;
     } else if (state == 'T' || state == 't') view->condition = state == 'T' ? WEFT_RANK_STOPPED : WEFT_RANK_TRACED;
     else view->condition = atomic_load(&pulse->state) == WEFT_PULSE_WAITS ? WEFT_RANK_WAITS : WEFT_RANK_COMPUTES;
@@ -230,8 +230,8 @@ static int64_t elapsed(weft_watch *self) {
     return ms > 2 * WEFT_WATCH_TICK ? 2 * WEFT_WATCH_TICK : ms;
 }
 
-/* A launcher ends the others within milliseconds. So those that have ended are looked at in their order, and what is not
- * known to have ended is left for the next time. */
+/* A launcher ends the others within milliseconds. So those that have ended are looked at in their order, and what is
+ * not known to have ended is left for the next time. */
 int64_t weft_watch_see(weft_watch *self) {
     const int64_t ms = elapsed(self);
     for (int32_t i = 0; i < self->n_woke; i++) look_at(self, self->woke[i], ms, true);

@@ -37,8 +37,8 @@ uint64_t weft_crash_current_step(void); /* [any-thread] */
 void weft_crash_rank(int32_t rank);
 
 enum { WEFT_CRASH_IN_COMM = 0x100 };
-/* The signal of a crash is stored there, too, before the process ends; with WEFT_CRASH_IN_COMM if a communicator had been
- * called. [main] */
+/* The signal of a crash is stored there, too, before the process ends; with WEFT_CRASH_IN_COMM if a communicator had
+ * been called. [main] */
 void weft_crash_note(_Atomic int32_t *where);
 
 /* The loader's: notes a file that was mapped at `address` (any address in it), and takes a new picture of all mapped

@@ -5,8 +5,8 @@
 
 #include "train/engine.h"
 
-/* Each takes the status of what went before on this rank, so that a failure on one rank alone ends all. An engine that has
- * a seat on somebody else's platform compares nothing. [collective] */
+/* Each takes the status of what went before on this rank, so that a failure on one rank alone ends all. An engine that
+ * has a seat on somebody else's platform compares nothing. [collective] */
 weft_status weft_coherence_run(const weft_engine *engine, weft_status status, weft_error *err);
 weft_status weft_coherence_data(const weft_engine *engine, uint64_t fingerprint, weft_status status, weft_error *err);
 weft_status weft_coherence_programs(const weft_engine *engine, weft_status status, weft_error *err);
