@@ -43,7 +43,7 @@ ends_within() { # ends_within SECONDS WHAT: what was begun ends, with a failure,
     done
     fail "$2: somebody is left: $left"
 }
-place='in step [0-9]+, at event [0-9]+, [A-Z]+ .+|after step [0-9]+'
+place='in step [0-9]+, at event [0-9]+, [A-Z]+[^:]*|after step [0-9]+'
 
 for id in mpich openmpi; do
     has "$id" || continue
