@@ -48,10 +48,12 @@ hosts() { # hosts argument...: weft train on both
 }
 for strategy in ddp fsdp; do
     before=$(ip netns exec "$b" cat "/sys/class/net/wb$$/statistics/rx_bytes")
-    hosts strategy.plugin=$strategy "run.out=$dir/two" --overwrite >out.txt 2>err.txt </dev/null || fail "two hosts"
+    # MPICH 4.0.2 with UCX over TCP comes to no end in one of five runs, when all is saved: the watcher says so then.
+    hosts strategy.plugin=$strategy "run.out=$dir/two" run.patience=3 --overwrite >out.txt 2>err.txt </dev/null ||
+        says "^weft: the ranks hang: nobody has gone on for 3 s and nobody computes(; rank [0-3] waits after step 3){4}: "
     after=$(ip netns exec "$b" cat "/sys/class/net/wb$$/statistics/rx_bytes")
     [ $((after - before)) -gt 300000 ] || fail "$((after - before)) bytes went over the cable: less than the gradients"
-    "$weft" train run.ini --ranks 4 comm.plugin=mpi-mpich strategy.plugin=$strategy "run.out=$dir/one" --overwrite \
+    env -u UCX_TLS "$weft" train run.ini --ranks 4 comm.plugin=mpi-mpich strategy.plugin=$strategy "run.out=$dir/one" --overwrite \
         >out.txt 2>err.txt </dev/null || fail "one host"
     cmp one/model/model.safetensors two/model/model.safetensors || fail "$strategy: other bits on two hosts"
 done
