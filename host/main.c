@@ -1,7 +1,6 @@
 /* host/main.c: the process `weft`. */
 #include "command/cli.h"
 
-#include "launch/pulse.h"
 #include "plugin/crash.h"
 #include "plugin/ending.h"
 
@@ -24,6 +23,5 @@ int main(int argc, char **argv) {
     weft_ending_guard();
     status = weft_cli_main(argc, argv);
     weft_ending_reached();
-    weft_pulse_end(status);
     return status;
 }

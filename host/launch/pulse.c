@@ -2,6 +2,7 @@
 #include "launch/pulse.h"
 
 #include "plugin/crash.h"
+#include "plugin/ending.h"
 
 #include <fcntl.h>
 #include <stddef.h>
@@ -55,9 +56,21 @@ weft_pulse *weft_pulse_map(const char *path, int32_t n) {
     return records == MAP_FAILED ? NULL : records;
 }
 
+/* By on_exit, so that no program has to think of it. A child of the rank may exit, too; and what calls exit in the
+ * midst of the work is told by ending.c, with another status. */
+static void tell_end(int status, void *unused) {
+    (void)unused;
+    if (atomic_load(&own->pid) != (int32_t)getpid() || weft_ending_is_early()) return;
+    put(&own->status, status & 0xFF);
+    put(&own->state, WEFT_PULSE_ENDED);
+}
+
 void weft_pulse_begin(int32_t rank) {
     const char *path = getenv(WEFT_WATCHED);
     weft_pulse *records = NULL;
+    static bool begun;
+    if (!begun) (void)on_exit(tell_end, NULL);
+    begun = true;
     if (weft_pulse_is_watched()) return;
     put(&own->rank, rank);
     if (path != NULL) records = weft_pulse_map(path, rank + 1);
@@ -128,9 +141,4 @@ void weft_pulse_go(void) {
 
 void weft_pulse_patience(int64_t seconds) {
     put(&own->patience, seconds > 1000000 ? 1000000 : (int32_t)seconds);
-}
-
-void weft_pulse_end(int32_t status) {
-    put(&own->status, status);
-    put(&own->state, WEFT_PULSE_ENDED);
 }

@@ -18,7 +18,7 @@ enum { WEFT_PULSE_TEXT = 160 };
 typedef enum weft_pulse_state {
     WEFT_PULSE_COMPUTES = 0, /* whatever it does, it needs nobody for it */
     WEFT_PULSE_WAITS = 1,    /* for another rank */
-    WEFT_PULSE_ENDED = 2     /* its main has returned */
+    WEFT_PULSE_ENDED = 2     /* its main has returned, or it has called exit */
 } weft_pulse_state;
 
 typedef struct weft_pulse {
@@ -36,7 +36,8 @@ typedef struct weft_pulse {
     char texts[2][WEFT_PULSE_TEXT];
 } weft_pulse;
 
-/* This process is a rank. Where WEFT_WATCHED_BY is set its record lies there from now on. [main] */
+/* This process is a rank. Where WEFT_WATCHED_BY is set its record lies there from now on. When the process ends by exit
+ * or by the end of main the record says so; an end that it does not tell is none of its own. [main] */
 void weft_pulse_begin(int32_t rank);
 /* True: somebody watches already. */
 bool weft_pulse_is_watched(void);
@@ -62,6 +63,5 @@ void weft_pulse_rest(void);                                            /* the pa
 void weft_pulse_wait(void);
 void weft_pulse_go(void); /* the wait has ended */
 void weft_pulse_patience(int64_t seconds);
-void weft_pulse_end(int32_t status);
 
 #endif

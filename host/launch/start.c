@@ -137,8 +137,8 @@ static bool runs_this_program(pid_t pid) {
            ours.st_ino == theirs.st_ino;
 }
 
-/* To every rank below the launcher; before there is one, to the launcher. */
-static void tell_ranks(pid_t launcher, int number) {
+/* To every rank below the launcher, also to those that have not begun. How many there are. */
+static size_t tell_ranks(pid_t launcher, int number) {
     process *all = calloc(PROCESSES_MAX, sizeof *all);
     const size_t n = all == NULL ? 0 : list_processes(all, PROCESSES_MAX);
     size_t told = 0;
@@ -146,8 +146,8 @@ static void tell_ranks(pid_t launcher, int number) {
         if (!is_below(all, n, all[i].pid, launcher) || !runs_this_program(all[i].pid)) continue;
         told += kill(all[i].pid, number) == 0;
     }
-    if (told == 0) (void)kill(launcher, number);
     free(all);
+    return told;
 }
 
 /* ---- the launcher ---- */
@@ -187,8 +187,8 @@ static void pass_on(parent *self) {
     struct signalfd_siginfo one;
     while (read(self->signals, &one, sizeof one) == (ssize_t)sizeof one) {
         if (one.ssi_signo == SIGCHLD) continue;
-        if (++self->told < 3) tell_ranks(self->launcher, (int)one.ssi_signo);
-        else (void)kill(self->launcher, SIGTERM); /* ranks that do not listen */
+        if (++self->told >= 3) (void)kill(self->launcher, SIGTERM); /* ranks that do not listen */
+        else if (tell_ranks(self->launcher, (int)one.ssi_signo) == 0) (void)kill(self->launcher, (int)one.ssi_signo);
     }
 }
 
@@ -197,6 +197,7 @@ static void watch(parent *self) {
     const int64_t ms = weft_watch_see(&self->watch);
     if (self->told == 0 && self->why[0] == '\0' && weft_watch_decide(&self->watch, self->why, sizeof self->why, ms)) {
         weft_watch_stop(&self->watch);
+        (void)tell_ranks(self->launcher, SIGKILL);
         self->stopped_ms = now_ms();
     }
     if (self->why[0] != '\0' && now_ms() - self->stopped_ms > WEFT_WATCH_SOON) (void)kill(self->launcher, SIGKILL);

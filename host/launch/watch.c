@@ -205,7 +205,7 @@ static void look_at(weft_watch *self, int32_t i, int64_t ms, bool woken) {
         view->status = atomic_load(&pulse->status);
     } else if (state == ' ' || state == 'Z' || state == 'X' || (woken && has_ended(pid, *file))) {
         view->status = ask_end(pulse, *file);
-        view->condition = view->status == 0 ? WEFT_RANK_ENDED : WEFT_RANK_GONE;
+        view->condition = WEFT_RANK_GONE;
         view->followed = (atomic_load(&pulse->crash) & WEFT_CRASH_IN_COMM) != 0;
     } else if (state == 'T' || state == 't') view->condition = state == 'T' ? WEFT_RANK_STOPPED : WEFT_RANK_TRACED;
     else view->condition = atomic_load(&pulse->state) == WEFT_PULSE_WAITS ? WEFT_RANK_WAITS : WEFT_RANK_COMPUTES;

@@ -3,7 +3,6 @@
 
 #include "plugin/crash.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,11 +10,15 @@
 static pid_t guarded; /* the process; 0: none */
 static bool reached;
 
+bool weft_ending_is_early(void) {
+    return getpid() == guarded && !reached;
+}
+
 static void at_exit(void) {
     const weft_doing now = weft_crash_current();
     const uint64_t step = weft_crash_current_step();
     char when[40] = "";
-    if (reached || getpid() != guarded) return;
+    if (!weft_ending_is_early()) return;
     (void)fflush(stdout);
     if (step != 0) (void)snprintf(when, sizeof when, ", at step %llu", (unsigned long long)step);
     if (now.kind == NULL) {

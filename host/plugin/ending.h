@@ -8,8 +8,13 @@
 #ifndef WEFT_HOST_PLUGIN_ENDING_H
 #define WEFT_HOST_PLUGIN_ENDING_H
 
+#include <stdbool.h>
+
 /* From here on exit gives status 1 and names the plugin at work. Child processes are not concerned. [main] */
 void weft_ending_guard(void);
+
+/* True in a guarded process whose main is not done: an exit now is somebody else's. [main] */
+bool weft_ending_is_early(void);
 
 /* main is done: its status counts. [main] */
 void weft_ending_reached(void);

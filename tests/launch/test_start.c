@@ -43,7 +43,10 @@ static void wait_a_little(void) {
 
 /* A rank that the others wait for, or one of those. */
 static int act_waiting(const char *what, const char *directory, int rank) {
-    if (strcmp(what, "never begins") == 0 && rank == 1) (void)pause();
+    if (strcmp(what, "never begins") == 0 && rank == 1) {
+        say_ready(directory);
+        (void)pause();
+    }
     join_world();
     weft_pulse_patience(1);
     weft_pulse_event(7, 3, "REDUCE root all leaf 0");
@@ -250,10 +253,13 @@ static const struct {
 
 START_TEST(ranks_hang_when_all_wait_and_not_while_one_computes) {
     run r;
+    pid_t ranks[2];
     run_begin(&r, waits[_i].what, 2);
+    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
     run_end(&r);
     ck_assert_msg(r.status == waits[_i].status, "%d: %s", r.status, r.log);
     ck_assert_msg(strstr(r.log, waits[_i].says) != NULL, "%s", r.log);
+    for (int rank = 0; rank < 2; rank++) ck_assert(kill(ranks[rank], 0) != 0 && errno == ESRCH);
     run_free(&r);
 }
 END_TEST
@@ -292,11 +298,8 @@ END_TEST
 int main(int argc, char **argv) {
     Suite *suite = NULL;
     TCase *tests = NULL;
-    if (argc == 6 && strcmp(argv[1], "act") == 0) {
-        const int status = getenv("FAKE_RANK") != NULL ? act_rank(argv[2], argv[3]) : act_parent(argv[5], argv[4]);
-        weft_pulse_end(status);
-        return status;
-    }
+    if (argc == 6 && strcmp(argv[1], "act") == 0)
+        return getenv("FAKE_RANK") != NULL ? act_rank(argv[2], argv[3]) : act_parent(argv[5], argv[4]);
     suite = suite_create("start");
     tests = tcase_create("start");
     tcase_set_timeout(tests, 3 * SECONDS);
