@@ -105,6 +105,13 @@ weft_status weft_course_run(weft_course_end *out, double *losses, weft_course *c
     self.now = calloc((size_t)course->n_marks + 1, sizeof *self.now);
     if (self.now == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d marks", (int)course->n_marks);
     status = weft_course_open(&self.session, spec, cell, seat, err);
+    if (status == WEFT_OK && self.session->engine->train.identity != cell->identity)
+        status =
+            weft_error_set(err, WEFT_E_PEER,
+                           "this rank compiles programs %016llx, and the one that compiled them for all %016llx: a "
+                           "plugin is another file here",
+                           (unsigned long long)self.session->engine->train.identity,
+                           (unsigned long long)cell->identity);
     if (status == WEFT_OK) status = train(&self, spec->steps, err);
     out->seconds = weft_clock_seconds() - begin;
     weft_session_close(self.session);

@@ -4,6 +4,9 @@
 #include "prove/marks.h"
 #include "prove/spec.h"
 #include "report/clock.h"
+#include "train/coherence.h"
+#include "train/facts.h"
+#include "train/guard.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,6 +17,19 @@ static weft_status open_platform(weft_proof *self, weft_error *err) {
     weft_status status =
         weft_run_open(&self->run, self->spec.path, self->spec.overrides, self->spec.n_overrides, WEFT_NEEDS_ALL, err);
     return status == WEFT_OK ? weft_platform_open(&self->platform, self->run, err) : status;
+}
+
+/* The ranks are watched from here on, and know of one another that they are alike. */
+static weft_status meet(weft_proof *self, weft_error *err) {
+    weft_platform *platform = self->platform;
+    const weft_seat all = weft_platform_seat(platform);
+    weft_status status = WEFT_OK;
+    weft_ranks_take(&self->ranks, &all);
+    status = weft_post_open(&self->post, &self->peers, &self->ranks, platform->kernels, platform->device, err);
+    if (status == WEFT_OK && platform->comm != NULL)
+        status = weft_guard_arrange(&self->peers, &platform->comm_info, err);
+    return status == WEFT_OK ? weft_coherence_run(&self->peers, self->run, &platform->device_info, status, err)
+                             : status;
 }
 
 /* One rank's seat for a cell that is only compiled, or that every rank runs by itself. */
@@ -31,6 +47,8 @@ static weft_status open_lender(weft_proof *self, const weft_prove_options *optio
     weft_grid_say(&single.keys, "!strategy");
     weft_grid_say(&single.keys, "strategy.plugin=single");
     status = weft_course_open(&self->lender, &self->spec, &single, &seat, err);
+    status =
+        weft_coherence_data(&self->peers, status == WEFT_OK ? self->lender->data_info.fingerprint : 0, status, err);
     if (status != WEFT_OK) return status;
     self->spec.lender = self->lender;
     self->spec.steps = options->steps > 0 ? options->steps : WEFT_PROVE_STEPS;
@@ -89,6 +107,29 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
     return status;
 }
 
+static int32_t count_cells(const weft_grid *grid, const char *strategy, int32_t end) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < end; i++) n += strcmp(grid->cells[i].strategy, strategy) == 0;
+    return n;
+}
+
+/* A machine may lack a plugin that another one has. */
+static weft_status compare_grids(const weft_proof *self, weft_status status, weft_error *err) {
+    const weft_grid *grid = &self->grid;
+    weft_facts facts = {0};
+    if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
+    for (int32_t i = 0; i < grid->n && status == WEFT_OK; i++) {
+        char name[96];
+        (void)snprintf(name, sizeof name, "cells of %.64s", grid->cells[i].strategy);
+        if (count_cells(grid, grid->cells[i].strategy, i) == 0)
+            weft_facts_add(&facts, name, "%d", (int)count_cells(grid, grid->cells[i].strategy, grid->n));
+    }
+    status = weft_peers_agree(&self->peers, status, err);
+    if (status == WEFT_OK) status = weft_facts_compare(&facts, &self->peers, "their strategies or policies", err);
+    weft_facts_drop(&facts);
+    return status;
+}
+
 static weft_status make_grid(weft_proof *self, bool full, weft_error *err) {
     weft_grid_spec *spec = calloc(1, sizeof *spec);
     weft_status status = WEFT_OK;
@@ -96,7 +137,7 @@ static weft_status make_grid(weft_proof *self, bool full, weft_error *err) {
     weft_prove_spec(spec, self->missing, sizeof self->missing, self->run, self->lender,
                     weft_platform_size(self->platform));
     (void)snprintf(self->reduce, sizeof self->reduce, "%s", weft_prove_reduce(self->run));
-    status = weft_grid_create(&self->grid, spec, err);
+    status = compare_grids(self, weft_grid_create(&self->grid, spec, err), err);
     if (status == WEFT_OK) status = compile_all(self, err);
     if (status == WEFT_OK) self->left_out = weft_grid_drop_twins(&self->grid);
     if (status == WEFT_OK && !full) status = weft_grid_cover(&self->grid, err);
@@ -239,6 +280,7 @@ weft_status weft_prove(weft_proof *out, const char *path, const char *const *ove
     out->spec.overrides = overrides;
     out->spec.n_overrides = n_overrides;
     status = open_platform(out, err);
+    if (status == WEFT_OK) status = meet(out, err);
     if (status == WEFT_OK) status = open_lender(out, options, err);
     if (status == WEFT_OK) status = make_grid(out, options->full, err);
     if (status == WEFT_OK) status = run_cells(out, options, err);
@@ -252,6 +294,7 @@ void weft_proof_close(weft_proof *self, bool failed) {
     free(self->ends);
     free(self->losses);
     weft_session_close(self->lender);
+    weft_post_close(&self->post, &self->peers);
     weft_platform_close(self->platform, failed);
     weft_run_close(self->run);
     memset(self, 0, sizeof *self);

@@ -27,6 +27,9 @@ typedef struct weft_proof {
     weft_course_spec spec;
     weft_run *run;
     weft_platform *platform;
+    weft_ranks ranks; /* all of them, who compare what they are about to do */
+    weft_post post;
+    weft_peers peers;
     weft_session *lender;
     weft_grid grid;
     int32_t left_out; /* cells whose programs are those of another */

@@ -41,48 +41,55 @@ static void add_plugins(weft_facts *facts, const weft_run *run) {
     }
 }
 
-static weft_status add_run(weft_facts *facts, const weft_engine *engine, weft_error *err) {
+static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_device_info *device, weft_error *err) {
     char hex[65];
     const weft_status status = hash_program(hex, err);
     if (status != WEFT_OK) return status;
     weft_facts_add(facts, "weft", "%s, sha256 %s", WEFT_VERSION, hex);
     weft_facts_add(facts, "weft's compiler", "%s", __VERSION__);
-    add_plugins(facts, engine->run);
-    weft_config_each_same(engine->run->config, add_key, facts);
-    weft_facts_add(facts, "the device's instruction set", "%s", engine->device_info.isa);
-    weft_facts_add(facts, "the device's backend", "%s", engine->device_info.backend);
+    add_plugins(facts, run);
+    weft_config_each_same(run->config, add_key, facts);
+    weft_facts_add(facts, "the device's instruction set", "%s", device->isa);
+    weft_facts_add(facts, "the device's backend", "%s", device->backend);
     return WEFT_OK;
 }
 
 /* Facts that are ready on this rank, unless something failed; then nothing is compared, on no rank. */
-static weft_status compare(const weft_engine *engine, weft_facts *facts, weft_status status, const char *what,
+static weft_status compare(const weft_peers *peers, weft_facts *facts, weft_status status, const char *what,
                            weft_error *err) {
-    if (engine->own_platform == NULL || weft_peers_alone(&engine->peers)) return status; /* one of several engines */
-    status = weft_peers_agree(&engine->peers, status, err);
-    return status == WEFT_OK ? weft_facts_compare(facts, &engine->peers, what, err) : status;
+    if (weft_peers_alone(peers)) return status;
+    status = weft_peers_agree(peers, status, err);
+    return status == WEFT_OK ? weft_facts_compare(facts, peers, what, err) : status;
 }
 
-weft_status weft_coherence_run(const weft_engine *engine, weft_status status, weft_error *err) {
+const weft_peers *weft_coherence_peers(const weft_engine *engine) {
+    return engine->own_platform == NULL ? NULL : &engine->peers;
+}
+
+weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, const weft_device_info *device,
+                               weft_status status, weft_error *err) {
     weft_facts facts = {0};
+    if (weft_peers_alone(peers)) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
-    if (status == WEFT_OK) status = add_run(&facts, engine, err);
-    status = compare(engine, &facts, status, "host, plugins, configuration or device", err);
+    if (status == WEFT_OK) status = add_run(&facts, run, device, err);
+    status = compare(peers, &facts, status, "host, plugins, configuration or device", err);
     weft_facts_drop(&facts);
     return status;
 }
 
 /* ---- data and programs ---- */
 
-weft_status weft_coherence_data(const weft_engine *engine, uint64_t fingerprint, weft_status status, weft_error *err) {
+weft_status weft_coherence_data(const weft_peers *peers, uint64_t fingerprint, weft_status status, weft_error *err) {
     weft_facts facts = {0};
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) weft_facts_add(&facts, "the rows of the data", "%016" PRIx64, fingerprint);
-    status = compare(engine, &facts, status, "data", err);
+    status = compare(peers, &facts, status, "data", err);
     weft_facts_drop(&facts);
     return status;
 }
 
-weft_status weft_coherence_programs(const weft_engine *engine, weft_status status, weft_error *err) {
+weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *engine, weft_status status,
+                                    weft_error *err) {
     const weft_stage *train = &engine->train, *evaluate = &engine->evaluate;
     weft_facts facts = {0};
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
@@ -90,7 +97,7 @@ weft_status weft_coherence_programs(const weft_engine *engine, weft_status statu
         weft_facts_add(&facts, "programs of training, all ranks'", "%016" PRIx64, train->identity);
     if (status == WEFT_OK && evaluate->program != NULL)
         weft_facts_add(&facts, "programs of evaluation, all ranks'", "%016" PRIx64, evaluate->identity);
-    status = compare(engine, &facts, status, "programs", err);
+    status = compare(peers, &facts, status, "programs", err);
     weft_facts_drop(&facts);
     return status;
 }

@@ -5,10 +5,15 @@
 
 #include "train/engine.h"
 
-/* Each takes the status of what went before on this rank, so that a failure on one rank alone ends all. An engine that
- * has a seat on somebody else's platform compares nothing. [collective] */
-weft_status weft_coherence_run(const weft_engine *engine, weft_status status, weft_error *err);
-weft_status weft_coherence_data(const weft_engine *engine, uint64_t fingerprint, weft_status status, weft_error *err);
-weft_status weft_coherence_programs(const weft_engine *engine, weft_status status, weft_error *err);
+/* Each takes the status of what went before on this rank, so that a failure on one rank alone ends all. peers: all
+ * ranks of the platform; NULL: nothing is compared. [collective] */
+weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, const weft_device_info *device,
+                               weft_status status, weft_error *err);
+weft_status weft_coherence_data(const weft_peers *peers, uint64_t fingerprint, weft_status status, weft_error *err);
+weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *engine, weft_status status,
+                                    weft_error *err);
+
+/* The peers of an engine that has the platform to itself; NULL: it has a seat among others. */
+const weft_peers *weft_coherence_peers(const weft_engine *engine);
 
 #endif

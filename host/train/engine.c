@@ -95,7 +95,9 @@ weft_status weft_engine_open_at(weft_engine **out, const weft_run *run, const we
     if (status == WEFT_OK && engine->own_platform != NULL && engine->ranks.comm != NULL)
         status = weft_guard_arrange(&engine->peers, &engine->ranks.info, err);
     if (status != WEFT_OK) engine->failed = true;
-    if (status == WEFT_OK) status = weft_coherence_run(engine, open_optimizer(engine, err), err);
+    if (status == WEFT_OK)
+        status = weft_coherence_run(weft_coherence_peers(engine), run, &engine->device_info,
+                                    open_optimizer(engine, err), err);
     if (status == WEFT_OK) *out = engine;
     else weft_engine_close(engine);
     return status;
@@ -272,7 +274,7 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_engine_spec *spe
         status = compile_stage(engine, &engine->generate, &one, 1, err);
     }
     if (status == WEFT_OK) status = note_all_products(engine, err);
-    status = weft_coherence_programs(engine, status, err);
+    status = weft_coherence_programs(weft_coherence_peers(engine), engine, status, err);
     if (status == WEFT_OK) weft_engine_plan_bytes(engine);
     return status;
 }

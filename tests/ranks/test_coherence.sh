@@ -11,7 +11,7 @@ cat >wrapper <<'SH'
 #!/bin/sh
 if [ "$PMI_RANK" = 2 ]; then exec sh ./other; else exec sh ./usual; fi
 SH
-differ() { # differ WHAT USUAL OTHER: 3 ranks end with status 1 and nothing was trained
+begin() { # begin WHAT USUAL OTHER: 3 ranks, which end with status 1 and train nothing
     echo "exec $2" >usual
     echo "exec $3" >other
     status=0
@@ -19,8 +19,11 @@ differ() { # differ WHAT USUAL OTHER: 3 ranks end with status 1 and nothing was 
     timeout 60 $(launcher mpich 3) sh ./wrapper >out.txt 2>err.txt </dev/null || status=$?
     [ "$status" = 1 ] || fail "$1: exit status $status"
     [ ! -e one/model ] || fail "$1: something was trained"
+}
+differ() { # differ WHAT USUAL OTHER: begin, and rank 0 says it of rank 2
+    begin "$@"
     [ "$(grep -c "as shown above; nothing was trained" err.txt)" = 1 ] || fail "$1: it is not said once"
-    grep -qx '\[0\] weft train: rank 2 and rank 0 differ in .*' err.txt || fail "$1: rank 2 is not named"
+    grep -qx '\[0\] weft [a-z]*: rank 2 and rank 0 differ in .*' err.txt || fail "$1: rank 2 is not named"
 }
 row() { # row NAME FIRST OTHER: the table has it
     grep -qE "^\[0\] $1 +$2 +$3\$" err.txt || fail "there is no row \"$1 $2 $3\""
@@ -56,6 +59,23 @@ sed -i 's/WEFT_PLUGIN(strategy, 1, "ddp"/WEFT_PLUGIN(strategy, 1, "moody"/' mood
 build strategy moody "${CC:-cc}" moody.c
 differ "another program" "$run strategy.plugin=moody" "$run strategy.plugin=moody"
 row "programs of training, all ranks'" '[0-9a-f]{16}' '[0-9a-f]{16}'
+
+# A proof, too: what the configuration names, what the cells need, and what they compile.
+proof="$weft prove $dir/run.ini --steps 1 strategy.plugin=single"
+differ "another rate in a proof" "$proof" "$proof optimizer.lr=0.5"
+row '\[optimizer\] lr' 0.001 0.5
+mkdir few few/plugins # the program looks for plugins beside itself
+cp "$weft" few/
+for plugin in "$WEFT_BUILD"/plugins/*.so; do ln -s "$plugin" few/plugins/; done
+rm few/plugins/weft-strategy-fsdp.so
+differ "no fsdp for a proof" "$proof" "env WEFT_PLUGIN_PATH= few/$(basename "$weft") ${proof#"$weft "}"
+row 'cells of fsdp' '[0-9]+' -
+sed 's/^#define QUEUE 1$/#define QUEUE 2/' "$WEFT_SOURCE"/plugins/strategy/ddp/ddp.c >queue.c
+build strategy ddp "${CC:-cc}" queue.c
+mkdir queue
+mv plugins/weft-strategy-ddp.so queue/
+begin "another ddp in a proof" "$proof" "env WEFT_PLUGIN_PATH=$dir/queue:$WEFT_BUILD/plugins $proof"
+says '^\[[0-2]\] weft prove: ddp.*: this rank compiles programs [0-9a-f]+, and the one that compiled them for all [0-9a-f]+'
 
 # Alike: the keys that may differ do.
 # shellcheck disable=SC2046  # words on purpose
