@@ -33,27 +33,34 @@ build() { # build KIND ID compiler-and-argument...: a plugin of the scratch dire
     "$@" -std=c11 -D_GNU_SOURCE -fPIC -shared -fvisibility=hidden -I"$WEFT_SOURCE/sdk/include" \
         -Wl,--version-script="$WEFT_SOURCE/sdk/cmake/weft-plugin.map" -o "plugins/weft-$kind-$id.so"
 }
-environment() { # environment /proc/N, a line per variable
-    { tr '\0' '\n' <"$1/environ"; } 2>/dev/null
+processes() { # processes NAME: the /proc/N of this test's processes of that name
+    for process in $(grep -lzxF -- "TEST_DIRECTORY=$dir" /proc/[0-9]*/environ 2>/dev/null); do
+        process=${process%/environ}
+        [ "$(cat "$process/comm" 2>/dev/null)" != "$1" ] || echo "$process"
+    done
 }
 rank_of() { # rank_of R: the process of rank R, once it has begun
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-        for process in /proc/[0-9]*; do
-            [ "$(readlink "$process/exe" 2>/dev/null)" = "$(readlink -f "$weft")" ] || continue
-            [ "$(cat "$process/comm" 2>/dev/null)" = weft ] || continue
-            environment "$process" | grep -qxE "TEST_DIRECTORY=$dir" || continue
-            environment "$process" | grep -qxE "(PMI_RANK|OMPI_COMM_WORLD_RANK)=$1" || continue
+    for _ in $(seq 100); do
+        for process in $(processes weft); do
+            grep -qzxE -- "(PMI_RANK|OMPI_COMM_WORLD_RANK)=$1" "$process/environ" 2>/dev/null || continue
             echo "${process#/proc/}"
             return 0
         done
-        sleep 0.5
+        sleep 0.1
     done
     return 1
 }
+watched() { # until the watcher of ranks under a launcher watches: before, it has no descriptor 3
+    for _ in $(seq 100); do
+        for process in $(processes weft-watch); do [ ! -e "$process/fd/3" ] || return 0; done
+        sleep 0.1
+    done
+    fail "nobody watches"
+}
 steps() { # steps N: until N steps are done
-    for _ in $(seq 120); do
+    for _ in $(seq 600); do
         [ -e one/metrics.jsonl ] && [ "$(wc -l <one/metrics.jsonl)" -ge "$1" ] && return 0
-        sleep 0.25
+        sleep 0.1
     done
     fail "$1 steps are not done"
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Two hosts, each a network namespace with a name of its own and a cable between them: 2 + 2 ranks train to the same bits as
-# 4 on one, through the network; and where a rank of the second one dies or is stopped, rank 0's side says so.
+# 4 on one, through the network; and where a rank dies or is stopped, rank 0's side says so.
 set -eu
 # shellcheck source=tests/ranks/rig.sh
 . "$WEFT_SOURCE/tests/ranks/rig.sh"
@@ -59,19 +59,20 @@ for strategy in ddp fsdp; do
 done
 echo "two hosts train to the bits of one"
 
-for signal in KILL STOP; do
+for case in "KILL 3" "STOP 3" "KILL 0"; do
+    signal=${case% *} rank=${case#* }
     rm -rf one
     hosts train.steps=100000 >out.txt 2>err.txt </dev/null &
     started=$!
     steps 3
-    kill -$signal "$(rank_of 3)"
+    kill "-$signal" "$(rank_of "$rank")"
     limit=$(($(date +%s) + 10))
     while kill -0 "$started" 2>/dev/null; do
         [ "$(date +%s)" -lt "$limit" ] || fail "SIG$signal: not all have ended after 10 seconds"
         sleep 0.1
     done
     ! wait "$started" || fail "SIG$signal: the exit status is 0"
-    says "^weft: rank 3 (died by signal 9|is gone without a word.*|hangs: it has been stopped .* s,) (in|after) step [0-9]+.*: the other ranks are stopped"
+    says "^weft: rank $rank (died by signal 9|is gone without a word.*|hangs: it has been stopped .* s,) (in|after) step [0-9]+.*: the other ranks are stopped"
     [ "$(grep -c "the other ranks are stopped" err.txt)" = 1 ] || fail "SIG$signal: several watchers speak"
 done
-echo "a rank of another host that dies or is stopped is named"
+echo "a rank of either host that dies or is stopped is named"

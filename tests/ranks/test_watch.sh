@@ -1,23 +1,47 @@
 #!/bin/sh
 # A rank that is killed, one that is stopped, one that waits for ever, and one that only takes its time: what the watcher
-# says, and that nobody is left. With --ranks and under a launcher, with each MPI that this build has.
+# says, that nobody is left, and that the run goes on from there. With --ranks and under a launcher, with each MPI that
+# this build has.
 set -eu
 # shellcheck source=tests/ranks/rig.sh
 . "$WEFT_SOURCE/tests/ranks/rig.sh"
-trap 'kill -KILL $(rank_of "[0-9]") 2>/dev/null || true; rm -rf "$dir"' EXIT INT TERM
+slow=$(mktemp -d)
+cleanup() {
+    for dir in "$dir" "$slow"; do
+        for process in $(processes weft); do kill -KILL "${process#/proc/}" || true; done
+        rm -rf "$dir"
+    done
+}
+trap cleanup EXIT INT TERM
 
-begin() { # begin HOW ID argument...: 3 ranks that train for long; HOW: ranks or bare
+# ---- takes its time: the optimizer of rank 1 computes for longer than the others' patience, which is 30 seconds. What is
+# below goes on meanwhile.
+sed 's/^    sgd_hp \*out = hp;/&\
+    if (atoi(getenv("PMI_RANK")) == 1 \&\& step->update == 2) sleep(32);/; 1i #include <unistd.h>\
+#include <stdlib.h>' "$WEFT_SOURCE"/plugins/optimizer/sgd/sgd.c >slow.c
+sed -i 's/WEFT_PLUGIN(optimizer, 1, "sgd"/WEFT_PLUGIN(optimizer, 1, "slow"/' slow.c
+patient=
+if has mpich; then
+    build optimizer slow "${CC:-cc}" slow.c
+    before=$(date +%s)
+    TEST_DIRECTORY="$slow" "$weft" train run.ini --ranks 2 comm.plugin=mpi-mpich optimizer.plugin=slow "run.out=$slow/out" \
+        >"$slow/log" 2>&1 </dev/null &
+    patient=$!
+fi
+
+command=train
+begin() { # begin HOW ID argument...: 3 ranks that train for long, or prove; HOW: ranks or bare
     how=$1 id=$2
     shift 2
     : >out.txt
     : >err.txt
     rm -rf one
     if [ "$how" = ranks ]; then
-        "$weft" train run.ini --ranks 3 "comm.plugin=mpi-$id" train.steps=100000 train.global_batch=6 "$@" \
+        "$weft" $command run.ini --ranks 3 "comm.plugin=mpi-$id" train.steps=100000 train.global_batch=6 "$@" \
             >out.txt 2>err.txt </dev/null &
     else
         # shellcheck disable=SC2046  # words on purpose
-        $(launcher "$id" 3) "$weft" train run.ini "comm.plugin=mpi-$id" train.steps=100000 train.global_batch=6 "$@" \
+        $(launcher "$id" 3) "$weft" $command run.ini "comm.plugin=mpi-$id" train.steps=100000 train.global_batch=6 "$@" \
             >out.txt 2>err.txt </dev/null &
     fi
     started=$!
@@ -33,11 +57,7 @@ ends_within() { # ends_within SECONDS WHAT: what was begun ends, with a failure,
     [ "$status" != 0 ] || fail "$2: the exit status is 0"
     [ "$how" = bare ] || [ "$status" = 1 ] || fail "$2: the exit status is $status"
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        left=$(for p in /proc/[0-9]*; do
-            grep -qs "^State:.Z" "$p/status" && continue
-            environment "$p" | grep -qxE "TEST_DIRECTORY=$dir" || continue
-            [ "$(cat "$p/comm" 2>/dev/null)" != weft ] || echo "$p"
-        done)
+        left=$(processes weft) # a dead one has no environment
         [ -n "$left" ] || return 0
         sleep 0.2
     done
@@ -47,6 +67,10 @@ place='in step [0-9]+, at event [0-9]+, [A-Z]+[^:]*|after step [0-9]+'
 
 for id in mpich openmpi; do
     has "$id" || continue
+    # A rank that is stopped is given 5 seconds, or the ranks' patience if it is shorter: once each.
+    seconds=5
+    set --
+    [ "$id" = mpich ] || { seconds=2 && set -- run.patience=2; }
     for how in ranks bare; do
         for rank in 0 2; do
             begin "$how" "$id"
@@ -55,16 +79,47 @@ for id in mpich openmpi; do
             ends_within 10 "kill -9 of rank $rank ($how, $id)"
             says "^weft[a-z ]*: rank $rank (died by signal 9|is gone without a word.*) ($place): the other ranks"
         done
-        begin "$how" "$id"
+        begin "$how" "$id" "$@"
         steps 3
         kill -STOP "$(rank_of 1)"
         ends_within 10 "kill -STOP of rank 1 ($how, $id)"
-        says "^weft[a-z ]*: rank 1 hangs: it has been stopped by a signal for 5 s, ($place): the other ranks"
+        says "^weft[a-z ]*: rank 1 hangs: it has been stopped by a signal for $seconds s, ($place): the other ranks"
         echo "ranks that die or are stopped are named ($how, mpi-$id)"
     done
 done
 
 has mpich || exit 0
+
+# ---- a proof is watched as a run is
+command=prove
+begin bare mpich --steps 10000
+watched
+kill -KILL "$(rank_of 2)"
+ends_within 10 "kill -9 of a rank that proves"
+says "^weft: rank 2 (died by signal 9|is gone without a word.*) ($place|before step 1): the other ranks"
+command=train
+
+# ---- goes on: other ranks, of another strategy, come to the bits of a run that nobody has killed
+long='train.steps=120 train.global_batch=6 checkpoint.every=10'
+# shellcheck disable=SC2086  # words on purpose
+"$weft" train run.ini $long strategy.plugin=single run.out=whole >out.txt 2>err.txt </dev/null || fail "one rank"
+# shellcheck disable=SC2086
+begin ranks mpich $long strategy.plugin=fsdp
+steps 1
+victim=$(rank_of 1)
+while [ ! -e one/checkpoints/step-20 ] && kill -0 "$started"; do sleep 0.02; done
+kill -KILL "$victim"
+ends_within 10 "kill -9 of a run that is taken up again"
+says "^weft train: rank 1 (died by signal 9|is gone without a word.*) ($place): the other ranks"
+[ ! -e one/model ] || fail "the run had come to its end"
+# shellcheck disable=SC2086
+"$weft" train run.ini --ranks 2 comm.plugin=mpi-mpich $long --resume >out.txt 2>err.txt </dev/null || fail "it goes on"
+grep -qE 'resumed from .*step-[2-9]0' out.txt err.txt || fail "it does not go on from the newest checkpoint"
+for file in model/model checkpoints/step-120/state/exp_avg checkpoints/step-120/state/exp_avg_sq; do
+    cmp "whole/$file.safetensors" "one/$file.safetensors" || fail "not the bits of a run that nobody has killed: $file"
+done
+echo "a run that is killed goes on with the same bits"
+
 if ! command -v mpicc.mpich >mpicc; then
     echo "skipped: there is no mpicc.mpich to build a communicator that waits for ever"
     exit 0
@@ -87,15 +142,6 @@ ends_within 30 "a wait for ever"
 says '^weft train: the ranks hang: nobody has gone on for [2-9] s and nobody computes; rank 0 waits [^;]*; rank 1 waits [^;]*; rank 2 waits '
 echo "a wait for ever is a hang"
 
-# ---- takes its time: the optimizer of rank 1 computes for three times as long as the others' patience
-sed 's/^    sgd_hp \*out = hp;/&\
-    if (atoi(getenv("PMI_RANK")) == 1 \&\& step->update == 2) sleep(9);/; 1i #include <unistd.h>\
-#include <stdlib.h>' "$WEFT_SOURCE"/plugins/optimizer/sgd/sgd.c >slow.c
-sed -i 's/WEFT_PLUGIN(optimizer, 1, "sgd"/WEFT_PLUGIN(optimizer, 1, "slow"/' slow.c
-build optimizer slow "${CC:-cc}" slow.c
-rm -rf one
-before=$(date +%s)
-"$weft" train run.ini --ranks 2 comm.plugin=mpi-mpich optimizer.plugin=slow run.patience=3 >out.txt 2>err.txt ||
-    fail "an operator that takes its time is taken for a hang"
-[ $(($(date +%s) - before)) -ge 9 ] || fail "the planted operator took no time"
+[ -z "$patient" ] || wait "$patient" || { cat "$slow/log"; fail "an operator that takes its time is taken for a hang"; }
+[ $(($(date +%s) - before)) -ge 32 ] || fail "the planted operator took no time"
 echo "what computes may take its time"
