@@ -152,7 +152,7 @@ void weft_watch_close(weft_watch *self) {
     memset(self, 0, sizeof *self);
 }
 
-/* Whoever connects is known by its process. */
+/* Whoever connects is known by its process. The connection of one that is over would wake the watcher for ever. */
 static void take_links(weft_watch *self) {
     struct ucred who;
     socklen_t size = sizeof who;
@@ -161,7 +161,8 @@ static void take_links(weft_watch *self) {
         int32_t i = 0;
         if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) who.pid = -1;
         while (i < self->n && atomic_load(&self->pulses[i].pid) != (int32_t)who.pid) i++;
-        if (i < self->n && self->links[i] < 0 && attend(self, file, i)) self->links[i] = file;
+        if (i < self->n && self->links[i] < 0 && !weft_ranks_are_over(&self->ranks[i], 1) && attend(self, file, i))
+            self->links[i] = file;
         else (void)close(file);
     }
 }
