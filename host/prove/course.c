@@ -94,6 +94,20 @@ static weft_status train(runner *self, int64_t steps, weft_error *err) {
     return status;
 }
 
+/* A cell was compiled by one rank for all, as if it ran on the first ranks: over as many machines the programs are the
+ * same wherever it runs. */
+static weft_status check_programs(const weft_session *session, const weft_cell *cell, const weft_seat *seat,
+                                  weft_error *err) {
+    const uint64_t identity = session->engine->train.identity;
+    if (identity == cell->identity || weft_platform_nodes(seat->platform, seat->base, seat->world) !=
+                                          weft_platform_nodes(seat->platform, 0, seat->world))
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PEER,
+                          "this rank compiles programs %016llx, and the one that compiled them for all %016llx: a "
+                          "plugin is another file here",
+                          (unsigned long long)identity, (unsigned long long)cell->identity);
+}
+
 weft_status weft_course_run(weft_course_end *out, double *losses, weft_course *course, bool keep,
                             const weft_course_spec *spec, const weft_cell *cell, const weft_seat *seat,
                             weft_error *err) {
@@ -105,13 +119,7 @@ weft_status weft_course_run(weft_course_end *out, double *losses, weft_course *c
     self.now = calloc((size_t)course->n_marks + 1, sizeof *self.now);
     if (self.now == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d marks", (int)course->n_marks);
     status = weft_course_open(&self.session, spec, cell, seat, err);
-    if (status == WEFT_OK && self.session->engine->train.identity != cell->identity)
-        status =
-            weft_error_set(err, WEFT_E_PEER,
-                           "this rank compiles programs %016llx, and the one that compiled them for all %016llx: a "
-                           "plugin is another file here",
-                           (unsigned long long)self.session->engine->train.identity,
-                           (unsigned long long)cell->identity);
+    if (status == WEFT_OK) status = check_programs(self.session, cell, seat, err);
     if (status == WEFT_OK) status = train(&self, spec->steps, err);
     out->seconds = weft_clock_seconds() - begin;
     weft_session_close(self.session);
