@@ -17,11 +17,12 @@ a ratio is the median of the pairs' ratios.
 A step of Weft is the time from the line that tells the step before to the line that tells this one. Memory is the
 largest peak of resident memory (VmHWM) of a rank. Bytes sent are what the ranks count themselves, the most of one rank
 in a step, and so is the hidden part of the time that sums take to travel. The model that a run leaves is hashed; 1x2,
-ddp and fsdp have to agree.
+ddp and fsdp have to agree. Right after its steps `weft plan --time` predicts the step of each of these three, from
+rates that it measures then.
 
 After each size come its bars. At 134 M and 518 M: ddp at least 0.9 times as fast as 1x2; a step of fsdp at most 1.1
 times one of ddp; ordered at most 1.1 times fast; ddp 1.3 times as fast as PyTorch's, fsdp 1.6 times as fast as FSDP2
-with at most 0.7 (134 M) and 0.8 (518 M) of its memory.
+with at most 0.7 (134 M) and 0.8 (518 M) of its memory; predicted over measured between 0.8 and 1.2.
 
 --memory runs fsdp on 1, 2 and 4 ranks of one thread, with four leaves, too: what is held has to fall as 1/N.
 
@@ -70,6 +71,7 @@ def weft_sides():
 
 
 WEFT_SIDES = weft_sides()
+PREDICTED = ("1x2", "ddp", "fsdp")
 TORCH_SIDES = {"torch ddp": "ddp", "torch fsdp2": "fsdp2"}
 
 
@@ -82,6 +84,7 @@ def parse_arguments():
     parser.add_argument("--warmup", type=int, default=1, help="steps before them, 1 by default and at least")
     parser.add_argument("--sides", help="only these beside 1x2: " + ", ".join(every[1:]))
     parser.add_argument("--memory", action="store_true", help="fsdp on 1, 2 and 4 ranks, too")
+    parser.add_argument("--no-plan", action="store_true", help="leave the predictions out")
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
     parser.add_argument("--quick", action="store_true", help="one small batch and one pair, to see that all works")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
@@ -159,11 +162,20 @@ def run_weft(weft, directory, side, steps, warmup, more=()):
     return result
 
 
-def planned_lines(weft, directory, side, more=()):
-    """What each rank takes from the device, as `weft plan` says it: one rank alone leaves no ranks.json."""
-    command = [weft, "plan", directory / "run.ini", "--json", "--ranks", str(side.ranks), *side.keys, *more]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    return [rank["lines"] for rank in json.loads(done.stdout)["ranks"]]
+def plan(weft, directory, side, *more):
+    command = [weft, "plan", directory / "run.ini", "--json", "--ranks", str(side.ranks),
+               f"device.threads={side.threads}", *side.keys, *more]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE,
+                          check=False)
+    if done.returncode != 0:
+        common.fail(f"weft plan {' '.join((*side.keys, *more))} failed:\n" + done.stderr[-2000:])
+    return json.loads(done.stdout)
+
+
+def run_and_predict(weft, directory, side, steps, warmup):
+    result = run_weft(weft, directory, side, steps, warmup)
+    result["predicted_seconds"] = plan(weft, directory, side, "--time")["time"]["step_seconds"]
+    return result
 
 
 # ---- PyTorch ----
@@ -203,7 +215,8 @@ def sides_of(directory, weft, python, size, options):
     sides = {}
     for name, side in WEFT_SIDES.items():
         if name in options.sides:
-            sides[name] = lambda side=side: run_weft(weft, directory, side, steps, options.warmup)
+            run = run_and_predict if name in PREDICTED and not options.no_plan else run_weft
+            sides[name] = lambda side=side, run=run: run(weft, directory, side, steps, options.warmup)
     for name, wrap in TORCH_SIDES.items():
         if python and name in options.sides:
             sides[name] = lambda wrap=wrap: run_torch(python, directory, size, wrap, steps, options.warmup)
@@ -239,6 +252,9 @@ def summarize_side(size, runs, name):
         side[key] = max(values, default=None)
     hidden = [result["reduce_hidden"] for result in results if result.get("reduce_hidden") is not None]
     side["reduce_hidden"] = statistics.median(hidden) if hidden else None
+    predicted = [result["predicted_seconds"] / statistics.median(result["step_seconds"]) for result in results
+                 if "predicted_seconds" in result]
+    side["predicted_over_measured"] = statistics.median(predicted) if predicted else None
     return side
 
 
@@ -276,8 +292,8 @@ def measure_memory(directory, weft, size):
         side = Side(n, 1, tuple(STRATEGIES["fsdp"]))
         print(f"{size.name}: memory of fsdp on {n} rank{'s' if n > 1 else ''}", file=sys.stderr, flush=True)
         result = run_weft(weft, directory, side, 1, 1, more)
-        every = [rank["lines"] for rank in result["ranks"]] if n > 1 else planned_lines(weft, directory, side, more)
-        lines = max(every, key=held)
+        every = result["ranks"] if n > 1 else plan(weft, directory, side, *more)["ranks"]
+        lines = max((rank["lines"] for rank in every), key=held)
         rows.append({"ranks": n, "held": held(lines), "slots": lines["arena"], "fixed": lines["fixed"],
                      "taken": sum(lines.values()), "resident_peak": result["resident_peak"], "hash": result["hash"]})
     return rows
@@ -286,12 +302,16 @@ def measure_memory(directory, weft, size):
 # ---- the bars ----
 
 
+def shown(value, form, factor=1.0):
+    return "-" if value is None else format(factor * value, form)
+
+
 def at_least(text, ratio, least):
-    return bar(text, "-" if ratio is None else f"{ratio:.3f}", None if ratio is None else ratio >= least)
+    return bar(text, shown(ratio, ".3f"), None if ratio is None else ratio >= least)
 
 
 def at_most(text, ratio, most):
-    return bar(text, "-" if ratio is None else f"{ratio:.3f}", None if ratio is None else ratio <= most)
+    return bar(text, shown(ratio, ".3f"), None if ratio is None else ratio <= most)
 
 
 def faster(runs, fast, slow):
@@ -308,6 +328,15 @@ def hash_bar(sides):
                len(hashes) == 1)
 
 
+def prediction_bars(sides):
+    bars = []
+    for name in PREDICTED:
+        ratio = sides.get(name, {}).get("predicted_over_measured")
+        bars.append(bar(f"{name}: predicted over measured between 0.8 and 1.2", shown(ratio, ".3f"),
+                        None if ratio is None else 0.8 <= ratio <= 1.2))
+    return bars
+
+
 def speed_bars(name, summary, runs):
     sides = summary["sides"]
     share = None
@@ -322,7 +351,7 @@ def speed_bars(name, summary, runs):
     bars += [at_least("ddp 1.3 times as fast as PyTorch's DDP", faster(runs, "ddp", "torch ddp"), 1.3),
              at_least("fsdp 1.6 times as fast as FSDP2", faster(runs, "fsdp", "torch fsdp2"), 1.6),
              at_most(f"memory of a rank of fsdp at most {most} of FSDP2's", share, most)]
-    return bars
+    return bars + prediction_bars(sides)
 
 
 def memory_bars(rows):
@@ -350,18 +379,16 @@ def judge(name, summary, runs):
 # ---- tables ----
 
 
-def shown(value, form, factor=1.0):
-    return "-" if value is None else format(factor * value, form)
-
-
 def print_sides(summary):
-    print(f"{summary['size']}, {summary['rows']} x {summary['context']}: {summary['parameters'] / 1e6:.1f} M parameters")
+    print(f"{summary['size']}, {summary['rows']} x {summary['context']}: {summary['parameters']:,} parameters")
     print(f"  {'':12}{'ms a step':>12}{'tokens/s':>12}{'x 1x2':>9}{'MB a rank':>11}{'MB sent':>10}"
-          f"{'sums hidden':>13}{'loss':>9}  model")
+          f"{'sums hidden':>13}{'predicted':>11}{'loss':>9}  model")
     for name, side in summary["sides"].items():
         print(f"  {name:12}{1e3 * side['step_seconds']:12.1f}{side['tokens_per_second']:12.1f}"
-              f"{side['times_1x2']:9.3f}{side['resident_peak'] / 1e6:11.0f}{shown(side['sent_per_step'], '.1f', 1e-6):>10}"
-              f"{shown(side['reduce_hidden'], '.1f', 100.0):>11} %{side['loss']:9.4f}  {(side['hash'] or '-')[:12]}")
+              f"{side['times_1x2']:9.3f}{side['resident_peak'] / 1e6:11.0f}"
+              f"{shown(side['sent_per_step'], '.1f', 1e-6):>10}"
+              f"{shown(side['reduce_hidden'], '.1f', 100.0):>11} %{shown(side['predicted_over_measured'], '.2f'):>11}"
+              f"{side['loss']:9.4f}  {(side['hash'] or '-')[:12]}")
     print()
 
 
