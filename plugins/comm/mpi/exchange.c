@@ -86,22 +86,31 @@ static MPI_Op sum_op(const operands *o) {
     return o->dtype == WEFT_F32 ? MPI_SUM : o->comm->add_bf16;
 }
 
-/* MPI knows no rows that are apart, so pieces of them are summed row by row. */
-static int start_rows(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
-    int32_t r;
+/* From each other place its part of this one's row, and to each the part of its row; the rows are apart in the sum's
+ * memory. No SEND or RECV has this tag. */
+static int start_pairs(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
+    const int32_t size = o->group->size, place = o->group->place;
+    const int bytes = count * (int)o->size, tag = o->comm->info.max_tag + 1;
+    int32_t k;
     int code = MPI_SUCCESS;
-    for (r = 0; r < o->group->size && code == MPI_SUCCESS; r++) {
-        const char *from = o->from + (r * o->n + at) * o->size;
+    for (k = 1; k < size && code == MPI_SUCCESS; k++) {
         MPI_Request *request = ranks_request(o->comm, handle);
         if (request == NULL) return MPI_ERR_NO_MEM;
-        code = MPI_Ireduce(from, o->to + at * o->size, count, sum_type(o), sum_op(o), r, o->group->mpi, request);
+        code = MPI_Irecv(handle->sum.rows + ((k - 1) * o->n + at) * o->size, bytes, MPI_BYTE, (place + k) % size, tag,
+                         o->group->mpi, request);
+    }
+    for (k = 1; k < size && code == MPI_SUCCESS; k++) {
+        const int32_t to = (place + size - k) % size;
+        MPI_Request *request = ranks_request(o->comm, handle);
+        if (request == NULL) return MPI_ERR_NO_MEM;
+        code = MPI_Isend(o->from + (to * o->n + at) * o->size, bytes, MPI_BYTE, to, tag, o->group->mpi, request);
     }
     return code;
 }
 
 static int start_reduce_scatter(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = NULL;
-    if (count != o->n) return start_rows(handle, o, at, count);
+    if (handle->sum.rows != NULL) return start_pairs(handle, o, at, count);
     request = ranks_request(o->comm, handle);
     if (request == NULL) return MPI_ERR_NO_MEM;
     return MPI_Ireduce_scatter_block(o->from, o->to, count, sum_type(o), sum_op(o), o->group->mpi, request);
@@ -221,6 +230,24 @@ static weft_status view(operands *o, char **out, void **copy, weft_ref ref, int6
     return *copy == NULL ? no_memory(kind, bytes, err) : WEFT_OK;
 }
 
+/* Pieces go so as well: MPI knows no rows that are apart. */
+static int goes_by_pairs(const operands *o, const exchange_kind *kind) {
+    const int64_t row = o->n * o->size;
+    if (!kind->is_sum || kind->from != ALL || o->group->size == 1) return 0;
+    return row >= RANKS_PAIRS_BYTES || row * o->group->size > RANKS_MOST_BYTES;
+}
+
+static weft_status make_sum(weft_comm_handle *handle, const operands *o, weft_error *err) {
+    ranks_sum *sum = &handle->sum;
+    sum->n = o->n;
+    sum->dtype = o->dtype;
+    sum->n_rows = o->group->size - 1;
+    sum->bytes = sum->n_rows * o->n * o->size;
+    sum->own = o->from + o->group->place * o->n * o->size;
+    sum->to = o->to;
+    return ranks_sum_take(o->comm, sum, err);
+}
+
 /* Fills o->to and o->from. Beside a copy on a device of its own memory, a sum in place needs one too: MPI would take
  * the first row for the result, whichever is this rank's. */
 static weft_status bring(weft_comm_handle *handle, operands *o, const weft_exchange *what, const exchange_kind *kind,
@@ -241,6 +268,7 @@ static weft_status bring(weft_comm_handle *handle, operands *o, const weft_excha
         status = kernels->read(o->comm->device, what->stream, handle->to, what->to, to_bytes, err);
     }
     if (handle->from != NULL) o->in_place = 0; /* the copies are apart */
+    if (status == WEFT_OK && goes_by_pairs(o, kind)) return make_sum(handle, o, err);
     if (status == WEFT_OK && o->in_place && kind->from == ALL) {
         handle->result = o->to;
         handle->to = o->comm->host->alloc(o->comm->host, (size_t)to_bytes, 64);

@@ -19,6 +19,7 @@ weft_comm_handle *ranks_handle_take(weft_comm *comm) {
     handle->to = NULL;
     handle->from = NULL;
     handle->result = NULL;
+    handle->sum.rows = NULL;
     handle->next = comm->under_way;
     comm->under_way = handle;
     return handle;
@@ -30,6 +31,7 @@ void ranks_handle_give_back(weft_comm *comm, weft_comm_handle *handle) {
     *at = handle->next;
     comm->host->release(comm->host, handle->to);
     comm->host->release(comm->host, handle->from);
+    ranks_sum_give_back(comm, &handle->sum);
     handle->next = comm->pool;
     comm->pool = handle;
 }
@@ -42,6 +44,7 @@ void ranks_handles_free(weft_comm *comm) {
         comm->host->release(comm->host, handle->requests);
         comm->host->release(comm->host, handle);
     }
+    comm->host->release(comm->host, comm->spare);
 }
 
 MPI_Request *ranks_request(weft_comm *comm, weft_comm_handle *handle) {
@@ -78,6 +81,7 @@ static int advance(weft_comm_handle *handle) {
 /* All requests have ended: brings the result where it belongs, and lets the handle go. */
 static weft_status finish(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     weft_status status = WEFT_OK;
+    if (handle->code == MPI_SUCCESS && handle->sum.rows != NULL) ranks_sum_run(&handle->sum);
     if (handle->code != MPI_SUCCESS) {
         status = ranks_error(err, WEFT_E_PEER, handle->code, handle->name);
     } else if (handle->expected > 0) {
