@@ -203,29 +203,51 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
                                fast ? "reduce_scatter" : "all_to_all", &transfer, err);
 }
 
-static weft_status add(const weft_stepper *self, weft_ref to, weft_ref from, int64_t n, weft_error *err) {
-    const weft_add args = {
-        .struct_size = (uint32_t)sizeof args, .a = to, .b = from, .y = to, .n = n, .dtype = WEFT_F32};
+static weft_status add(const weft_stepper *self, weft_ref to, weft_ref a, weft_ref b, int64_t n, weft_error *err) {
+    const weft_add args = {.struct_size = (uint32_t)sizeof args, .a = a, .b = b, .y = to, .n = n, .dtype = WEFT_F32};
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->engine->kernels, add, err, self->engine->device, NULL, &args);
     return status;
 }
 
-/* A term joins the sums of its hop. */
-static weft_status take_term(weft_stepper *self, const weft_event *event, weft_ref row, int64_t n, int32_t lo,
-                             int32_t hi, weft_error *err) {
+/* A row that became the sum on top and is not copied yet: it may be added to the next one where it lies. */
+typedef struct fresh_row {
+    weft_ref ref;
+    int32_t slot; /* of the sum; -1: none */
+} fresh_row;
+
+static weft_status settle(const weft_stepper *self, const weft_event *event, fresh_row *fresh, int64_t n,
+                          weft_error *err) {
     const weft_engine *engine = self->engine;
+    const weft_ref from = fresh->ref;
+    weft_ref to = {NULL, 0};
+    weft_status status = WEFT_OK;
+    if (fresh->slot < 0) return WEFT_OK;
+    to = sum_at(self, event, event->leaf < 0 ? 1 : 0, fresh->slot);
+    fresh->slot = -1;
+    if (to.buffer == from.buffer && to.offset == from.offset) return WEFT_OK; /* the only leaf: it is the sum */
+    WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, 4 * n);
+    return status;
+}
+
+/* A term joins the sums of its hop. */
+static weft_status take_term(weft_stepper *self, const weft_event *event, fresh_row *fresh, weft_ref row, int64_t n,
+                             const weft_term *term, weft_error *err) {
     const int hop = event->leaf < 0 ? 1 : 0;
     weft_fold *fold = &self->travel->folds[2 * event->unit + hop];
-    const weft_fold_step step = weft_fold_push(fold, lo, hi);
+    const weft_fold_step step = weft_fold_push(fold, term->lo, term->hi);
     const weft_ref to = sum_at(self, event, hop, step.slot);
+    const bool joins_fresh = step.add && fresh->slot == step.slot;
+    const weft_ref sum = joins_fresh ? fresh->ref : to;
     weft_status status = WEFT_OK;
-    if (to.buffer == row.buffer && to.offset == row.offset) return WEFT_OK; /* the only leaf: it is the sum */
-    if (step.add) status = add(self, to, row, n, err);
-    else WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, row, 4 * n);
+    if (joins_fresh) fresh->slot = -1;
+    else status = settle(self, event, fresh, n, err);
+    if (status == WEFT_OK && step.add) status = add(self, to, sum, row, n, err);
+    if (!step.add) *fresh = (fresh_row){row, step.slot};
     for (int32_t i = 0; i < step.merges && status == WEFT_OK; i++) {
         const int32_t last = fold->top + step.merges - 1 - i;
-        status = add(self, sum_at(self, event, hop, last - 1), sum_at(self, event, hop, last), n, err);
+        const weft_ref below = sum_at(self, event, hop, last - 1);
+        status = add(self, below, below, sum_at(self, event, hop, last), n, err);
     }
     return status;
 }
@@ -239,20 +261,21 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
     const weft_term *rows = &terms->terms[terms->first[index]];
     const exchange_view v = view_of(self, event, slots);
     const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
+    const int64_t size = v.dtype == WEFT_BF16 ? 2 : 4, n = v.ranks == 1 ? v.whole : v.row;
+    fresh_row fresh = {{NULL, 0}, -1};
     weft_status status = finish(context, event, slots, err);
     for (int32_t i = 0; i < terms->n[index] && status == WEFT_OK; i++) {
-        const int64_t size = v.dtype == WEFT_BF16 ? 2 : 4;
         weft_ref row = v.ranks == 1 ? source_of(self, event, slots)
                                     : weft_ref_at(v.come, size * v.row * (fast ? 0 : rows[i].row));
         if (v.ranks > 1 && v.dtype == WEFT_BF16) {
             status = convert(self, v.wide, WEFT_F32, row, WEFT_BF16, v.row, err);
             row = v.wide;
         }
-        if (status == WEFT_OK)
-            status = take_term(self, event, row, v.ranks == 1 ? v.whole : v.row, rows[i].lo, rows[i].hi, err);
+        if (status == WEFT_OK) status = take_term(self, event, &fresh, row, n, &rows[i], err);
+        if (status == WEFT_OK && v.dtype == WEFT_BF16) status = settle(self, event, &fresh, n, err); /* `wide` is one */
         if (fast && v.ranks > 1) break; /* the library has added the rows up */
     }
-    return status;
+    return status == WEFT_OK ? settle(self, event, &fresh, n, err) : status;
 }
 
 /* ---- copies that STEP left stale ---- */
