@@ -2,8 +2,17 @@
 #include "train/compute.h"
 
 #include "plugin/enter.h"
+#include "train/gather.h"
 
 #include <stdlib.h>
+
+/* Placements are the same in all stages. */
+static bool is_gathered(const weft_engine *engine, int32_t unit) {
+    const weft_job *jobs[] = {engine->train.job, engine->evaluate.job, engine->generate.job};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        if (jobs[i] != NULL) return weft_gather_is_due(&jobs[i]->spec, unit);
+    return false;
+}
 
 /* Do products read a copy of this parameter that lies here for the whole run? Not of one that is gathered, which is
  * rounded on its way, nor of one that another rank computes with, nor of one that is looked up and nothing else: a
@@ -12,7 +21,7 @@ static bool is_copied(const weft_engine *engine, const weft_parameter *parameter
     const weft_span *span = &engine->holds[WEFT_HOLD_PARAMETERS]->spans[parameter->group];
     return engine->dtype != WEFT_F32 && weft_parameter_is_matrix(parameter) &&
            engine->in_products[parameter - engine->declared->parameters] &&
-           span->n == engine->layout->groups[parameter->group].numel;
+           span->n == engine->layout->groups[parameter->group].numel && !is_gathered(engine, parameter->unit);
 }
 
 /* Of one parameter's copy, on the layout's grid. */

@@ -72,11 +72,15 @@ static int64_t lay_out(const weft_engine *engine, const weft_cut *cut, int32_t u
     return at;
 }
 
+bool weft_gather_is_due(const weft_job_spec *job, int32_t unit) {
+    return job->view.units[unit].placement.parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
+}
+
 int64_t weft_gather_bytes(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int64_t *sent) {
     const weft_cut cut = weft_cut_of(job, unit);
     part parts[2];
     *sent = 0;
-    if (job->view.units[unit].placement.parameters != WEFT_SHARDED || cut.group == 1) return 0;
+    if (!weft_gather_is_due(job, unit)) return 0;
     const int64_t bytes = lay_out(engine, &cut, unit, parts);
     for (int g = 0; g < 2; g++)
         *sent += (cut.group - 1) * (weft_dtype_bytes(engine->dtype) * parts[g].shard + 4 * parts[g].row);

@@ -12,6 +12,9 @@
 
 #include "train/step.h"
 
+/* True if ranks keep parts of the unit, so that it is computed with from a slot. One of them may keep all of it: a unit
+ * of one cell of the grid. */
+bool weft_gather_is_due(const weft_job_spec *job, int32_t unit);
 /* Bytes of a unit's slot; *sent: that this rank sends in one GATHER. Both 0 where the unit is not cut. */
 int64_t weft_gather_bytes(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int64_t *sent);
 

@@ -42,6 +42,20 @@ if [ "${WEFT_SANITIZED:-OFF}" != ON ]; then
     says out "fsdp hybrid 2, last"
 fi
 
+# In bf16, what is gathered travels rounded and what lies whole is copied, or, a table that is looked up alone, rounded as
+# it is read.
+says_equal() { # says_equal arguments...: every cell of the small grid
+    status=0
+    "$weft" prove "$@" >"$dir/out" 2>"$dir/err" || status=$?
+    [ "$status" = 0 ] || fail "status $status: weft prove $*"
+    says out " equal, 0 not covered, 0 different"
+}
+says_equal "$WEFT_SOURCE/configs/prove.ini" --ranks 4 --steps 2 train.precision=bf16
+cp -r "$WEFT_SOURCE/configs" "$dir/configs"
+sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$WEFT_SOURCE/configs/prove/config.json" \
+    >"$dir/configs/prove/config.json"
+says_equal "$dir/configs/prove.ini" --ranks 4 --steps 2 train.precision=bf16
+
 # One rank needs no launcher. More threads change nothing.
 prove 0 --steps 2
 says out "8 cells of 2 steps with reduce = ordered: 8 equal"
