@@ -1,8 +1,11 @@
 /* host/command/plan.c: `weft plan`: what a run will take and do, before it runs. */
-#include "command/cli.h"
+#include "command/ranks.h"
 
 #include "launch/ranks.h"
+#include "launch/voice.h"
 #include "report/contrast.h"
+#include "report/forecast.h"
+#include "report/rates.h"
 #include "report/stages.h"
 #include "report/summary.h"
 #include "report/survey.h"
@@ -18,6 +21,8 @@ static const weft_flag flags[] = {
     {"ranks", "N", false, "Plan for N ranks, of which this process is none."},
     {"nodes", "M", false, "Plan for ranks on M machines, as many on each; 1 by default."},
     {"diff", "OTHER.ini", false, "Show what another configuration would change instead; overrides count for both."},
+    {"time", NULL, false, "Start the ranks, measure this machine for some seconds, and predict a step's time."},
+    {"rates", "FILE", false, "Predict it from what an earlier --time --json has measured."},
     {"print-program", NULL, false, "Print every event of the step program with its buffers."},
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in."},
     {"print-links", NULL, false, "Print how many bytes each rank sends to each other one in a step."},
@@ -40,47 +45,47 @@ static int64_t padding_bytes(const weft_engine *e) {
     return 4 * (e->layout->numel - weft_declared_numel(e->declared, false));
 }
 
-static void print_memory(const weft_session *session) {
+static void print_memory(const weft_session *session, FILE *to) {
     const weft_engine_bytes *b = &session->engine->bytes;
     char text[WEFT_UNIT_SIZE], whole[WEFT_UNIT_SIZE];
-    (void)printf("memory at the highest moment\n");
+    (void)fprintf(to, "memory at the highest moment\n");
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
-        (void)printf("  %-14s %12s  %18s bytes\n", weft_memory_category_name(i), weft_unit_bytes(text, b->category[i]),
-                     weft_unit_count(whole, b->category[i]));
-    (void)printf("  %-14s %12s  %18s bytes\n", "gaps", weft_unit_bytes(text, b->spare),
-                 weft_unit_count(whole, b->spare));
-    (void)printf("  %-14s %12s  %18s bytes\n", "total", weft_unit_bytes(text, b->total),
-                 weft_unit_count(whole, b->total));
+        (void)fprintf(to, "  %-14s %12s  %18s bytes\n", weft_memory_category_name(i),
+                      weft_unit_bytes(text, b->category[i]), weft_unit_count(whole, b->category[i]));
+    (void)fprintf(to, "  %-14s %12s  %18s bytes\n", "gaps", weft_unit_bytes(text, b->spare),
+                  weft_unit_count(whole, b->spare));
+    (void)fprintf(to, "  %-14s %12s  %18s bytes\n", "total", weft_unit_bytes(text, b->total),
+                  weft_unit_count(whole, b->total));
 }
 
-static void print_model(const weft_session *session, const weft_wrapped *wrapped) {
+static void print_model(const weft_session *session, const weft_wrapped *wrapped, FILE *to) {
     const weft_engine *e = session->engine;
     const int64_t all = weft_declared_numel(e->declared, false), trained = weft_declared_numel(e->declared, true);
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
-    (void)printf("model       %s parameters, %s trained (%.4g %%), %d segments\n", weft_unit_count(a, all),
-                 weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments);
-    (void)printf("wrapping    %d of %d modules wrapped (%.2f %%) by policy %s, in %d unit%s\n", (int)wrapped->n_wrapped,
-                 (int)e->declared->n_modules, weft_wrapped_percent(wrapped, e->declared),
-                 session->run->parts[WEFT_PART_POLICY].loaded->plugin->id, (int)e->layout->n_units,
-                 e->layout->n_units == 1 ? "" : "s");
-    (void)printf("layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
-                 weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
-    (void)printf("batch       %lld rows = %d %s of %d rows x %d places\n",
-                 (long long)session->run->settings.train.global_batch, e->spec.leaves,
-                 e->spec.leaves == 1 ? "leaf" : "leaves", e->spec.rows, e->spec.lengths[e->spec.n_lengths - 1]);
-    weft_world_print(session, 12, stdout);
-    weft_sums_print(session, 12, stdout);
-    (void)printf("program     %d events in a step, %d buffers\n", e->train.program->n_events,
-                 e->train.program->n_slots);
+    (void)fprintf(to, "model       %s parameters, %s trained (%.4g %%), %d segments\n", weft_unit_count(a, all),
+                  weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments);
+    (void)fprintf(to, "wrapping    %d of %d modules wrapped (%.2f %%) by policy %s, in %d unit%s\n",
+                  (int)wrapped->n_wrapped, (int)e->declared->n_modules, weft_wrapped_percent(wrapped, e->declared),
+                  session->run->parts[WEFT_PART_POLICY].loaded->plugin->id, (int)e->layout->n_units,
+                  e->layout->n_units == 1 ? "" : "s");
+    (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
+                  weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
+    (void)fprintf(to, "batch       %lld rows = %d %s of %d rows x %d places\n",
+                  (long long)session->run->settings.train.global_batch, e->spec.leaves,
+                  e->spec.leaves == 1 ? "leaf" : "leaves", e->spec.rows, e->spec.lengths[e->spec.n_lengths - 1]);
+    weft_world_print(session, 12, to);
+    weft_sums_print(session, 12, to);
+    (void)fprintf(to, "program     %d events in a step, %d buffers\n", e->train.program->n_events,
+                  e->train.program->n_slots);
 }
 
-static void print_schedule(const weft_session *session) {
-    (void)printf("schedule    %lld steps, warm-up %lld\n", (long long)session->steps,
-                 (long long)session->schedule.warmup);
+static void print_schedule(const weft_session *session, FILE *to) {
+    (void)fprintf(to, "schedule    %lld steps, warm-up %lld\n", (long long)session->steps,
+                  (long long)session->schedule.warmup);
     for (int i = 0; i < SCHEDULE_POINTS; i++) {
         const int64_t step = schedule_step(session, i);
         if (step == 0) continue;
-        (void)printf("  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
+        (void)fprintf(to, "  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
     }
     weft_schedule_warn(session);
 }
@@ -168,6 +173,8 @@ typedef struct planned {
     weft_stages stages;
     weft_hold *hold; /* of the rank that --print-sharding is about; NULL: not asked for */
     int32_t rank;
+    weft_rates rates;
+    weft_forecast forecast; /* world 0: not asked for */
 } planned;
 
 static json_t *plan_object(const planned *self) {
@@ -185,6 +192,7 @@ static json_t *plan_object(const planned *self) {
 
 static weft_status print_json(const planned *self, weft_error *err) {
     json_t *object = plan_object(self), *links = NULL;
+    FILE *to = weft_voice_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
     if (weft_args_has(self->args, "print-program"))
         (void)json_object_set_new(object, "program", program_array(&self->session->engine->train));
@@ -194,24 +202,30 @@ static weft_status print_json(const planned *self, weft_error *err) {
     if (self->hold != NULL)
         (void)json_object_set_new(object, "sharding",
                                   weft_sharding_object(self->session->engine, self->hold, self->rank));
-    (void)json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    (void)putchar('\n');
+    if (self->forecast.world > 0) {
+        (void)json_object_set_new(object, "time", weft_forecast_object(&self->forecast));
+        (void)json_object_set_new(object, "rates", weft_rates_object(&self->rates));
+    }
+    (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    (void)fputc('\n', to);
     json_decref(object);
     return WEFT_OK;
 }
 
 static weft_status print_text(const planned *self, weft_error *err) {
     const weft_engine *e = self->session->engine;
+    FILE *to = weft_voice_plain();
     weft_status status = WEFT_OK;
-    print_model(self->session, &self->wrapped);
-    if (e->ranks.world == 1) print_memory(self->session);
-    else weft_survey_print(self->survey, stdout);
-    weft_stages_print(&self->stages, stdout);
-    if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, stdout, err);
-    print_schedule(self->session);
-    if (self->hold != NULL) weft_sharding_print(e, self->hold, self->rank, stdout);
-    if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, e->declared, e->layout, stdout);
-    if (weft_args_has(self->args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, stdout);
+    print_model(self->session, &self->wrapped, to);
+    if (e->ranks.world == 1) print_memory(self->session, to);
+    else weft_survey_print(self->survey, to);
+    weft_stages_print(&self->stages, to);
+    if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
+    if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
+    print_schedule(self->session, to);
+    if (self->hold != NULL) weft_sharding_print(e, self->hold, self->rank, to);
+    if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, e->declared, e->layout, to);
+    if (weft_args_has(self->args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, to);
     return status;
 }
 
@@ -232,7 +246,21 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     return status;
 }
 
+/* What the machine can do: measured now, or read; and what follows. */
+static weft_status forecast(planned *self, weft_error *err) {
+    weft_engine *engine = self->session->engine;
+    const char *path = weft_args_value(self->args, "rates");
+    weft_status status = WEFT_OK;
+    if (path == NULL && !weft_args_has(self->args, "time")) return WEFT_OK;
+    if (path != NULL) status = weft_rates_read(&self->rates, path, engine, err);
+    else status = weft_rates_measure(&self->rates, engine, err);
+    if (status != WEFT_OK || engine->ranks.rank > 0) return status;
+    return weft_forecast_make(&self->forecast, &self->rates, engine, self->survey, err);
+}
+
 static void close_plan(planned *self) {
+    weft_forecast_free(&self->forecast);
+    weft_rates_free(&self->rates);
     weft_hold_destroy(self->hold);
     weft_stages_free(&self->stages);
     weft_survey_destroy(self->survey);
@@ -269,26 +297,45 @@ static weft_status print_difference(const weft_args *args, weft_error *err) {
 
 static weft_status print_plan(planned *self, weft_error *err) {
     weft_status status = open_plan(self, weft_args_config(self->args), err);
-    if (status == WEFT_OK) status = weft_args_has(self->args, "json") ? print_json(self, err) : print_text(self, err);
+    if (status == WEFT_OK) status = forecast(self, err);
+    if (status == WEFT_OK && self->session->engine->ranks.rank == 0) /* which says it for all */
+        status = weft_args_has(self->args, "json") ? print_json(self, err) : print_text(self, err);
     close_plan(self);
     return status;
+}
+
+/* --time needs ranks that are there, and one configuration. */
+static weft_status judge_flags(const weft_args *args, int64_t asked, int64_t nodes, weft_error *err) {
+    const bool time = weft_args_has(args, "time"), rates = weft_args_has(args, "rates");
+    if (nodes > 1 && time)
+        return weft_error_set(err, WEFT_E_USER,
+                              "--time measures the ranks that are there, and --nodes says where they would be: give "
+                              "--rates FILE of an earlier --time --json instead of --time");
+    if (nodes > 1 && asked == 0)
+        return weft_error_set(err, WEFT_E_USER, "--nodes says on how many machines the ranks lie: give --ranks N too");
+    if (time && rates)
+        return weft_error_set(err, WEFT_E_USER,
+                              "--time measures and --rates reads what was measured: give one of them");
+    if ((time || rates) && weft_args_has(args, "diff"))
+        return weft_error_set(err, WEFT_E_USER,
+                              "--diff compares what needs no measuring: leave --%s out, or plan each by itself",
+                              time ? "time" : "rates");
+    return WEFT_OK;
 }
 
 static weft_exit run_plan(const weft_args *args, weft_error *err) {
     planned self = {.args = args};
     int64_t asked = 0, nodes = 1, rank = 0;
+    weft_exit launched = WEFT_EXIT_DONE;
     weft_status status = WEFT_OK;
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) ||
         !weft_args_i64(args, &nodes, "nodes", "[1,65536]", 1, err) ||
-        !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err))
+        !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || judge_flags(args, asked, nodes, err) != WEFT_OK)
         return WEFT_EXIT_USAGE;
-    if (nodes > 1 && asked == 0) {
-        (void)weft_error_set(err, WEFT_E_USER, "--nodes says on how many machines the ranks lie: give --ranks N too");
-        return WEFT_EXIT_USAGE;
-    }
-    weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
     weft_world_plan_nodes((int32_t)nodes);
     self.rank = (int32_t)rank;
+    if (!weft_args_has(args, "time")) weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
+    else if (!weft_command_is_rank(&launched, args, (int32_t)asked, err)) return launched;
     if (weft_args_has(args, "diff")) status = print_difference(args, err);
     else status = print_plan(&self, err);
     return weft_exit_from(status);

@@ -33,7 +33,6 @@ typedef struct weft_segment_sizes {
     bool has_backward;
     bool backward_reads_carry; /* BACKWARD reads the carry that came in; FORWARD and RECOMPUTE always do */
     bool carry_gradient;       /* its BACKWARD hands a gradient down */
-    double forward_seconds, backward_seconds; /* of the pricer's simulation; 0: unknown */
 } weft_segment_sizes;
 
 /* Of one rank; what does not happen under the unit's placement is 0. */
@@ -164,10 +163,9 @@ typedef struct weft_price {
     int64_t permanent[WEFT_N_MEMORY_CATEGORIES]; /* what lies outside the arena for the whole run: parameters, sums of
                                                     gradients, optimizer state, tables; 0 until the caller adds it */
     int32_t peak_event;
-    double seconds; /* simulated; 0: unknown */
 } weft_price;
 /* Of a placed program. */
-void weft_program_price(weft_price *out, const weft_program *program, const weft_job_spec *job);
+void weft_program_price(weft_price *out, const weft_program *program);
 
 /* Called for each slot of an event with the name of its use, a unit's for its leaf gradient, in the order of
  * weft_event_slots. The program is placed. */

@@ -87,18 +87,18 @@ static int64_t sent_by(const weft_rank_report *rank) {
     return sum;
 }
 
-static void print_hidden(const weft_overlap *overlap, FILE *to) {
+static void print_hidden(const weft_overlap *overlap, int32_t kind, FILE *to) {
     char text[32] = "-";
-    if (overlap->under_way[WEFT_OVERLAP_REDUCE] > 0.0)
-        (void)snprintf(text, sizeof text, "%.1f %%", weft_overlap_hidden(overlap, WEFT_OVERLAP_REDUCE));
-    (void)fprintf(to, " %14s\n", text);
+    if (overlap->under_way[kind] > 0.0)
+        (void)snprintf(text, sizeof text, "%.1f %%", weft_overlap_hidden(overlap, kind));
+    (void)fprintf(to, " %14s", text);
 }
 
 void weft_ranks_print(const weft_ranks_report *self, FILE *to) {
     char text[WEFT_UNIT_SIZE];
     if (self->world == 1) return;
-    (void)fprintf(to, "%-10s %17s %17s %13s %13s %18s %14s\n", "rank", "planned, bytes", "taken, bytes", "resident now",
-                  "at most", "sent a step, bytes", "reduce hidden");
+    (void)fprintf(to, "%-10s %17s %17s %13s %13s %18s %14s %14s\n", "rank", "planned, bytes", "taken, bytes",
+                  "resident now", "at most", "sent a step, bytes", "reduce hidden", "gather hidden");
     for (int32_t r = 0; r < self->world; r++) {
         const weft_rank_report *rank = &self->ranks[r];
         (void)fprintf(to, "  %-8d %17s", (int)r, weft_unit_count(text, rank->planned));
@@ -106,7 +106,9 @@ void weft_ranks_print(const weft_ranks_report *self, FILE *to) {
         (void)fprintf(to, " %13s", weft_unit_bytes(text, rank->resident));
         (void)fprintf(to, " %13s", weft_unit_bytes(text, rank->peak));
         (void)fprintf(to, " %18s", weft_unit_count(text, per_step(sent_by(rank), rank->steps)));
-        print_hidden(&rank->overlap, to);
+        print_hidden(&rank->overlap, WEFT_OVERLAP_REDUCE, to);
+        print_hidden(&rank->overlap, WEFT_OVERLAP_GATHER, to);
+        (void)fputc('\n', to);
     }
 }
 
@@ -116,8 +118,8 @@ static json_t *overlap_object(const weft_overlap *overlap) {
     json_t *object = json_object();
     for (int32_t kind = 0; kind < WEFT_N_OVERLAP; kind++)
         (void)json_object_set_new(object, weft_overlap_name(kind),
-                                  json_pack("{s:f, s:f}", "under_way", overlap->under_way[kind], "busy",
-                                            overlap->busy[kind]));
+                                  json_pack("{s:f, s:f, s:f}", "under_way", overlap->under_way[kind], "busy",
+                                            overlap->busy[kind], "hidden", weft_overlap_hidden(overlap, kind)));
     return object;
 }
 

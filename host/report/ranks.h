@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_REPORT_RANKS_H
 #define WEFT_HOST_REPORT_RANKS_H
 
-#include "train/overlap.h"
+#include "program/overlap.h"
 #include "train/session.h"
 
 /* Of one rank. Bytes, but for the last ones. */

@@ -224,7 +224,7 @@ static weft_status compile_stage(weft_engine *engine, weft_stage *stage, const w
     if (status == WEFT_OK) status = place_job(engine, stage, leaves, err);
     if (status == WEFT_OK) status = compile_programs(engine, stage, err);
     if (status == WEFT_OK) status = weft_program_place(stage->program, &stage->job->spec, err);
-    if (status == WEFT_OK) weft_program_price(&stage->price, stage->program, &stage->job->spec);
+    if (status == WEFT_OK) weft_program_price(&stage->price, stage->program);
     return status;
 }
 

@@ -56,33 +56,49 @@ static void to_peer(sender *self, int32_t kind, int32_t peer, int64_t sent) {
 }
 
 /* A second hop carries sums, which are fp32 always. */
-static int64_t reduce_bytes(const sender *self, const weft_event *event) {
-    const int64_t sent = self->job->units[event->unit].reduce_sent[event->scope];
-    const bool narrow = self->job->view.reduce_dtype == WEFT_BF16 && event->scope != WEFT_SCOPE_ACROSS;
+static int64_t reduce_bytes(const weft_job_spec *job, const weft_event *event) {
+    const int64_t sent = job->units[event->unit].reduce_sent[event->scope];
+    const bool narrow = job->view.reduce_dtype == WEFT_BF16 && event->scope != WEFT_SCOPE_ACROSS;
     return narrow && event->leaf < 0 ? 2 * sent : sent;
 }
 
-/* An owner's update, to the rank that has a copy. */
+/* An owner's update, for the rank that has a copy. */
+static int64_t copy_bytes(const weft_engine *engine, const weft_job_spec *job, int32_t unit) {
+    const weft_group *group = weft_sums_group(engine, unit);
+    return group == NULL || weft_job_spec_borrower(job, unit) < 0 ? 0 : 4 * group->numel;
+}
+
+int64_t weft_sent_bytes(const weft_engine *engine, const weft_job_spec *job, const weft_event *event) {
+    const weft_unit_sizes *sizes = event->unit >= 0 ? &job->units[event->unit] : NULL;
+    const bool owned = sizes != NULL && job->view.units[event->unit].placement.parameters == WEFT_OWNED;
+    switch (event->kind) {
+    case WEFT_EVENT_GATHER: return event->what == WEFT_WHAT_SUM ? sizes->sum_sent : sizes->gather_sent;
+    case WEFT_EVENT_REDUCE: return event->scope == WEFT_SCOPE_RANK ? 0 : reduce_bytes(job, event);
+    case WEFT_EVENT_REFRESH: return owned ? copy_bytes(engine, job, event->unit) : sizes->refresh_sent;
+    case WEFT_EVENT_SEND:
+    case WEFT_EVENT_RECV: return sizes != NULL ? sizes->gradient : job->segments[event->segment].carry;
+    default: return 0;
+    }
+}
+
 static void send_copy(sender *self, int32_t unit) {
     const int32_t other = weft_job_spec_borrower(self->job, unit);
-    const weft_group *group = weft_sums_group(self->engine, unit);
-    if (other < 0 || group == NULL || self->job->view.units[unit].placement.owner != self->rank) return;
-    to_peer(self, WEFT_TRAFFIC_REFRESH, other, 4 * group->numel);
+    if (other < 0 || self->job->view.units[unit].placement.owner != self->rank) return;
+    to_peer(self, WEFT_TRAFFIC_REFRESH, other, copy_bytes(self->engine, self->job, unit));
 }
 
 static void on_collective(sender *self, const weft_event *event) {
-    const weft_unit_sizes *sizes = &self->job->units[event->unit];
     const weft_placement *placement = &self->job->view.units[event->unit].placement;
     const weft_cut cut = weft_cut_of(self->job, event->unit);
     const bool whole = placement->gradients == WEFT_REPLICATED;
     const int32_t kind = weft_traffic_of(event);
-    if (kind == WEFT_TRAFFIC_GATHER) to_group(self, kind, cut, WEFT_SCOPE_NODE, sizes->gather_sent);
-    else if (kind == WEFT_TRAFFIC_SUM)
-        to_group(self, kind, cut, whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS, sizes->sum_sent);
+    const int64_t sent = weft_sent_bytes(self->engine, self->job, event);
+    if (kind == WEFT_TRAFFIC_GATHER) to_group(self, kind, cut, WEFT_SCOPE_NODE, sent);
+    else if (kind == WEFT_TRAFFIC_SUM) to_group(self, kind, cut, whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS, sent);
     else if (event->kind == WEFT_EVENT_REDUCE && event->scope != WEFT_SCOPE_RANK)
-        to_group(self, kind, cut, event->scope, reduce_bytes(self, event));
+        to_group(self, kind, cut, event->scope, sent);
     else if (event->kind == WEFT_EVENT_REFRESH && placement->parameters == WEFT_OWNED) send_copy(self, event->unit);
-    else if (event->kind == WEFT_EVENT_REFRESH) to_group(self, kind, cut, WEFT_SCOPE_NODE, sizes->refresh_sent);
+    else if (event->kind == WEFT_EVENT_REFRESH) to_group(self, kind, cut, WEFT_SCOPE_NODE, sent);
 }
 
 /* Sums of squares of a group's cells, or of the tensors that one rank owns; and the losses. */
@@ -105,9 +121,7 @@ static void on_norm(sender *self) {
 }
 
 static void on_send(sender *self, const weft_event *event) {
-    const int64_t bytes = event->what == WEFT_WHAT_LEAF_GRADIENT ? self->job->units[event->unit].gradient
-                                                                 : self->job->segments[event->segment].carry;
-    to_peer(self, WEFT_TRAFFIC_SEND, event->peer, bytes);
+    to_peer(self, WEFT_TRAFFIC_SEND, event->peer, weft_sent_bytes(self->engine, self->job, event));
 }
 
 /* Of all that is sent, what leaves the node. */

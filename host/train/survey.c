@@ -97,7 +97,7 @@ static weft_status find_kind(surveyor *self, placed **out, int stage, weft_progr
     kind->partials = -1;
     kind->shared = all_shared(program);
     status = weft_program_place(program, &stage_of(self->engine, stage)->job->spec, err);
-    if (status == WEFT_OK) weft_program_price(&kind->price, program, &stage_of(self->engine, stage)->job->spec);
+    if (status == WEFT_OK) weft_program_price(&kind->price, program);
     *out = kind;
     return status;
 }

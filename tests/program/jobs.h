@@ -60,8 +60,6 @@ static inline void tiny_segment(tiny_job *job, const tiny_options *options, int3
     sizes->forward_work_untaped = 500 + 10 * s;
     sizes->recompute_work = 200 + 10 * s;
     sizes->backward_work = 700 + 10 * s;
-    sizes->forward_seconds = 0.5;
-    sizes->backward_seconds = 1.0;
     view->backward = sizes->has_backward;
     view->carry_bytes = sizes->carry;
     view->tape_bytes = sizes->tape;

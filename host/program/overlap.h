@@ -1,6 +1,7 @@
-/* host/train/overlap.h: how much of the time of exchanges a rank spends on other work, from its trace. */
-#ifndef WEFT_HOST_TRAIN_OVERLAP_H
-#define WEFT_HOST_TRAIN_OVERLAP_H
+/* host/program/overlap.h: how much of the time of exchanges a rank spends on other work: in a run, from its trace; in a
+ * simulation (simulate.h), as it would be. */
+#ifndef WEFT_HOST_PROGRAM_OVERLAP_H
+#define WEFT_HOST_PROGRAM_OVERLAP_H
 
 #include "program/execute.h"
 
@@ -17,7 +18,8 @@ typedef struct weft_overlap {
     double busy[WEFT_N_OVERLAP];
 } weft_overlap;
 
-const char *weft_overlap_name(int32_t kind); /* "reduce" */
+const char *weft_overlap_name(int32_t kind);      /* "reduce" */
+int32_t weft_overlap_of(const weft_event *event); /* -1: nothing that travels */
 
 /* Adds the pass that the trace recorded last, of this program. */
 void weft_overlap_add(weft_overlap *overlap, const weft_trace *trace, const weft_program *program);

@@ -1,13 +1,12 @@
-/* host/train/overlap.c: see overlap.h. */
-#include "train/overlap.h"
+/* host/program/overlap.c: see overlap.h. */
+#include "program/overlap.h"
 
 const char *weft_overlap_name(int32_t kind) {
     static const char *const names[WEFT_N_OVERLAP] = {"gather", "reduce", "other"};
     return names[kind];
 }
 
-/* -1: nothing that travels. */
-static int32_t kind_of(const weft_event *event) {
+int32_t weft_overlap_of(const weft_event *event) {
     switch (event->kind) {
     case WEFT_EVENT_GATHER: return event->what == WEFT_WHAT_SUM ? WEFT_OVERLAP_REDUCE : WEFT_OVERLAP_GATHER;
     case WEFT_EVENT_REDUCE: return event->scope == WEFT_SCOPE_RANK ? -1 : WEFT_OVERLAP_REDUCE;
@@ -27,7 +26,7 @@ void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_pr
     for (int32_t i = 0; i < program->n_events && base >= 0; i++) {
         const weft_event *event = &program->events[i];
         const bool ends = event->kind == WEFT_EVENT_WAIT;
-        const int32_t begun = ends ? event->waits : i, kind = kind_of(&program->events[begun]);
+        const int32_t begun = ends ? event->waits : i, kind = weft_overlap_of(&program->events[begun]);
         const weft_trace_entry *start = weft_trace_entry_at(trace, base + begun);
         const weft_trace_entry *now = weft_trace_entry_at(trace, base + i);
         if (kind < 0) continue;

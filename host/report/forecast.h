@@ -1,0 +1,31 @@
+/* host/report/forecast.h: how long a step will take: what was measured of a machine, and what follows for each rank. */
+#ifndef WEFT_HOST_REPORT_FORECAST_H
+#define WEFT_HOST_REPORT_FORECAST_H
+
+#include "train/cost.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+
+enum { WEFT_FORECAST_ASSUMED = 5 };
+
+typedef struct weft_forecast {
+    const weft_rates *rates;
+    weft_rank_time *ranks; /* [world] */
+    int32_t world;
+    double step_seconds;
+    int64_t tokens; /* places of a step's leaves, padding too */
+    char assumed[WEFT_FORECAST_ASSUMED][400];
+    int32_t n_assumed;
+} weft_forecast;
+
+/* rates must outlive it. To be freed also after a failure. */
+weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, const weft_engine *engine,
+                               const weft_survey *survey, weft_error *err);
+void weft_forecast_free(weft_forecast *self);
+
+void weft_forecast_print(const weft_forecast *self, FILE *to);
+json_t *weft_forecast_object(const weft_forecast *self); /* NULL: no memory */
+
+#endif

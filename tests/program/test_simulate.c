@@ -1,0 +1,340 @@
+/* tests/program/test_simulate.c: programs played by the clock take the time that pencil and paper give.
+ *
+ * Programs of a few events are written here; those of pipelines come from strategies. Costs are whole seconds. */
+#include "suite.h"
+
+#include "program/simulate.h"
+#include "program/stages.h"
+
+enum { MOST = 128 };
+
+/* Ranks of ddp whose events the test writes. */
+typedef struct written {
+    tiny_job job;
+    int32_t world;
+    weft_program *programs[TEAM_MAX];
+    weft_event_cost costs[TEAM_MAX][MOST];
+    weft_simulation_spec spec;
+    weft_rank_time times[TEAM_MAX];
+    double seconds;
+} written;
+
+static void begin(written *w, int32_t world) {
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 1, .world = world};
+    weft_error err = WEFT_ERROR_INIT;
+    strategy by;
+    memset(w, 0, sizeof *w);
+    load_strategy(&by, "ddp", NULL);
+    tiny_make(&w->job, &options);
+    place_job(&w->job, &by);
+    w->world = world;
+    for (int32_t r = 0; r < world; r++)
+        ck_assert_int_eq(weft_program_create(&w->programs[r], &w->job.spec, r, &err), WEFT_OK);
+    w->spec.job = &w->job.spec;
+    w->spec.ranks_per_node = world;
+    w->spec.together = w->spec.room = world;
+}
+
+static void end(written *w) {
+    for (int32_t r = 0; r < w->world; r++) weft_program_destroy(w->programs[r]);
+}
+
+/* Appends an event that is a copy of this one; of: its unit or segment. */
+static int32_t say(written *w, int32_t rank, int32_t kind, int32_t of, int32_t queue, weft_event_cost cost) {
+    const bool unit = kind == WEFT_EVENT_REDUCE;
+    weft_event event = {(uint32_t)sizeof event, 0, kind, unit ? of : -1, unit ? -1 : of, rank, -1, queue, -1, -1, -1, 0};
+    int32_t at = -1;
+    if (unit) event.scope = WEFT_SCOPE_ALL;
+    at = weft_program_emit(w->programs[rank], &event);
+    ck_assert(at >= 0 && at < MOST);
+    w->costs[rank][at] = cost;
+    return at;
+}
+
+static void wait_for(written *w, int32_t rank, int32_t what) {
+    const weft_event event = {(uint32_t)sizeof event, 0, WEFT_EVENT_WAIT, -1, -1, -1, -1, 0, what, -1, -1, 0};
+    ck_assert_int_ge(weft_program_emit(w->programs[rank], &event), 0);
+}
+
+static weft_event_cost works(double seconds) {
+    const weft_event_cost cost = {.own = {seconds, seconds}};
+    return cost;
+}
+
+static weft_event_cost travels(double seconds, double after) {
+    const weft_event_cost cost = {.travel = seconds, .after = {after, after}};
+    return cost;
+}
+
+static void play(written *w) {
+    const weft_event_cost *costs[TEAM_MAX];
+    weft_error err = WEFT_ERROR_INIT;
+    for (int32_t r = 0; r < w->world; r++) costs[r] = w->costs[r];
+    w->spec.programs = (const weft_program *const *)w->programs;
+    w->spec.costs = costs;
+    ck_assert_msg(weft_programs_simulate(w->times, &w->seconds, &w->spec, &err) == WEFT_OK, "%s", err.text);
+    for (int32_t r = 0; r < w->world; r++)
+        ck_assert_double_eq_tol(w->times[r].compute + w->times[r].exposed + w->times[r].idle, w->seconds, 1e-9);
+}
+
+static void holds(const written *w, int32_t rank, double compute, double exposed, double idle) {
+    ck_assert_double_eq_tol(w->times[rank].compute, compute, 1e-9);
+    ck_assert_double_eq_tol(w->times[rank].exposed, exposed, 1e-9);
+    ck_assert_double_eq_tol(w->times[rank].idle, idle, 1e-9);
+}
+
+/* BACKWARD of 1 s; a REDUCE of `travel` s, which then takes 1 s to add; beside it a BACKWARD of 4 s. */
+static void two_backwards(written *w, int32_t queue, double travel) {
+    begin(w, 2);
+    for (int32_t r = 0; r < 2; r++) {
+        int32_t reduce = -1;
+        (void)say(w, r, WEFT_EVENT_BACKWARD, 1, 0, works(1));
+        reduce = say(w, r, WEFT_EVENT_REDUCE, 1, queue, travels(travel, 1));
+        (void)say(w, r, WEFT_EVENT_BACKWARD, 0, 0, works(4));
+        if (queue > 0) wait_for(w, r, reduce);
+    }
+}
+
+START_TEST(what_travels_by_itself_hides_behind_work) {
+    written w;
+    two_backwards(&w, 1, 3);
+    w.spec.own_progress = true;
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 6, 1e-9);
+    for (int32_t r = 0; r < 2; r++) {
+        holds(&w, r, 6, 0, 0);
+        ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[r].overlap, WEFT_OVERLAP_REDUCE), 80, 1e-6);
+    }
+    end(&w);
+}
+END_TEST
+
+START_TEST(what_takes_longer_than_the_work_beside_it_is_exposed) {
+    written w;
+    two_backwards(&w, 1, 6);
+    w.spec.own_progress = true;
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 8, 1e-9);
+    holds(&w, 0, 6, 2, 0);
+    ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[0].overlap, WEFT_OVERLAP_REDUCE), 100 * 4.0 / 7, 1e-6);
+    end(&w);
+}
+END_TEST
+
+START_TEST(what_the_caller_has_to_move_is_exposed) {
+    written w;
+    two_backwards(&w, 1, 3);
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 9, 1e-9);
+    holds(&w, 1, 6, 3, 0);
+    ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[1].overlap, WEFT_OVERLAP_REDUCE), 50, 1e-6);
+    end(&w);
+}
+END_TEST
+
+START_TEST(what_ends_in_its_place_hides_nothing) {
+    for (int own = 0; own < 2; own++) {
+        written w;
+        two_backwards(&w, 0, 3);
+        w.spec.own_progress = own == 1;
+        play(&w);
+        ck_assert_double_eq_tol(w.seconds, 9, 1e-9);
+        holds(&w, 0, 6, 3, 0);
+        ck_assert_double_eq_tol(weft_overlap_hidden(&w.times[0].overlap, WEFT_OVERLAP_REDUCE), 0, 1e-6);
+        end(&w);
+    }
+}
+END_TEST
+
+START_TEST(one_ranks_exchanges_travel_one_after_the_other) {
+    written w;
+    int32_t reduces[2][2];
+    begin(&w, 2);
+    w.spec.own_progress = true;
+    for (int32_t r = 0; r < 2; r++) {
+        reduces[r][0] = say(&w, r, WEFT_EVENT_REDUCE, 1, 1, travels(3, 0));
+        reduces[r][1] = say(&w, r, WEFT_EVENT_REDUCE, 2, 2, travels(3, 0));
+        (void)say(&w, r, WEFT_EVENT_BACKWARD, 0, 0, works(1));
+        for (int32_t i = 0; i < 2; i++) wait_for(&w, r, reduces[r][i]);
+    }
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 6, 1e-9);
+    holds(&w, 0, 1, 5, 0);
+    end(&w);
+}
+END_TEST
+
+START_TEST(who_comes_first_waits) {
+    written w;
+    begin(&w, 3);
+    for (int32_t r = 0; r < 3; r++) {
+        (void)say(&w, r, WEFT_EVENT_BACKWARD, 0, 0, works(1 + r));
+        (void)say(&w, r, WEFT_EVENT_REDUCE, 0, 0, travels(2, 0));
+        (void)say(&w, r, WEFT_EVENT_BACKWARD, 1, 0, works(r == 0 ? 5 : 1));
+    }
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 10, 1e-9);
+    holds(&w, 0, 6, 2, 2);
+    holds(&w, 1, 3, 2, 1 + 4);
+    holds(&w, 2, 4, 2, 4);
+    end(&w);
+}
+END_TEST
+
+/* What takes 1 s alone and 2 s beside the other: rank 1 works for 1 s, rank 0 for 3 s' worth. */
+START_TEST(ranks_at_work_slow_each_other_down) {
+    const weft_event_cost slow = {.own = {1, 2}}, long_one = {.own = {3, 6}};
+    written w;
+    begin(&w, 2);
+    (void)say(&w, 0, WEFT_EVENT_BACKWARD, 0, 0, long_one);
+    (void)say(&w, 1, WEFT_EVENT_BACKWARD, 0, 0, slow);
+    play(&w);
+    holds(&w, 1, 2, 0, 2);
+    holds(&w, 0, 4, 0, 0); /* a third of it in the 2 s beside rank 1, and 2 s alone */
+    end(&w);
+}
+END_TEST
+
+START_TEST(ranks_without_processors_of_their_own_share) {
+    written w;
+    begin(&w, 4);
+    w.spec.together = w.spec.room = 2;
+    for (int32_t r = 0; r < 4; r++) (void)say(&w, r, WEFT_EVENT_BACKWARD, 0, 0, works(3));
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 6, 1e-9);
+    w.spec.ranks_per_node = 2; /* on two machines */
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 3, 1e-9);
+    end(&w);
+}
+END_TEST
+
+/* The measuring shared processors, too: what was measured has that in it already. */
+START_TEST(what_was_measured_crowded_is_not_slowed_down_twice) {
+    const weft_event_cost crowded = {.own = {1, 2}};
+    written w;
+    begin(&w, 4);
+    w.spec.room = 2;
+    for (int32_t r = 0; r < 4; r++) (void)say(&w, r, WEFT_EVENT_BACKWARD, 0, 0, crowded);
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 2, 1e-9);
+    w.spec.ranks_per_node = 2;
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 1, 1e-9);
+    end(&w);
+}
+END_TEST
+
+/* ---- programs of strategies ---- */
+
+/* forward and backward of each segment, and what a carry takes. */
+static void price(written *w, double forward, double backward, double travel) {
+    for (int32_t r = 0; r < w->world; r++)
+        for (int32_t i = 0; i < w->programs[r]->n_events; i++) {
+            const int32_t kind = w->programs[r]->events[i].kind;
+            ck_assert_int_lt(i, MOST);
+            if (kind == WEFT_EVENT_FORWARD) w->costs[r][i] = works(forward);
+            if (kind == WEFT_EVENT_BACKWARD) w->costs[r][i] = works(backward);
+            if (kind == WEFT_EVENT_SEND || kind == WEFT_EVENT_RECV) w->costs[r][i] = travels(travel, 0);
+        }
+}
+
+static void compile(written *w, strategy *by, int32_t world, int32_t leaves) {
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = leaves, .world = world};
+    memset(w, 0, sizeof *w);
+    tiny_make(&w->job, &options);
+    place_job(&w->job, by);
+    w->world = world;
+    for (int32_t r = 0; r < world; r++) w->programs[r] = compile_rank(&w->job, by, r);
+    w->spec.job = &w->job.spec;
+    w->spec.ranks_per_node = w->spec.together = w->spec.room = world;
+}
+
+/* gpipe of S even stages and M leaves idles (S - 1) of M + S - 1 parts of its time. */
+START_TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
+    static const struct {
+        const char *firsts;
+        int32_t stages;
+    } cuts[] = {{"0 3", 2}, {"0 2 4", 3}, {"0 1 2 3 4 5", 6}};
+    for (int c = 0; c < 3; c++)
+        for (int32_t leaves = 1; leaves <= 4; leaves++) {
+            const double stages = cuts[c].stages, slots = leaves + stages - 1;
+            strategy by;
+            written w;
+            load_stages(&by, cuts[c].firsts, true, true);
+            compile(&w, &by, cuts[c].stages, leaves);
+            price(&w, 1, 2, 0);
+            play(&w);
+            ck_assert_double_eq_tol(w.seconds, slots * 3 * TINY_SEGMENTS / stages, 1e-9);
+            for (int32_t r = 0; r < w.world; r++)
+                ck_assert_double_eq_tol(w.times[r].idle / w.seconds, (stages - 1) / slots, 1e-9);
+            end(&w);
+        }
+}
+END_TEST
+
+/* One leaf after the other: one rank works at a time, and every carry is waited for. */
+START_TEST(stages_one_after_the_other_add_up) {
+    strategy by;
+    written w;
+    load_stages(&by, "0 3", false, false);
+    compile(&w, &by, 2, 2);
+    price(&w, 1, 2, 1);
+    play(&w);
+    ck_assert_double_ge(w.seconds, 2 * (TINY_SEGMENTS * 3 + 2));
+    holds(&w, 1, 18, w.times[1].exposed, w.seconds - 18 - w.times[1].exposed);
+    ck_assert_double_eq_tol(w.times[1].exposed, 2 + 2, 1e-9); /* a carry comes, a gradient goes, of each leaf */
+    ck_assert_double_ge(w.times[1].idle, 18);
+    end(&w);
+}
+END_TEST
+
+START_TEST(one_rank_does_one_thing_after_the_other) {
+    strategy by;
+    written w;
+    load_strategy(&by, "single", NULL);
+    compile(&w, &by, 1, 3);
+    price(&w, 1, 2, 100);
+    play(&w);
+    ck_assert_double_eq_tol(w.seconds, 3 * 3 * TINY_SEGMENTS, 1e-9);
+    holds(&w, 0, w.seconds, 0, 0);
+    end(&w);
+}
+END_TEST
+
+/* Programs that wait for one another are not played for ever. */
+START_TEST(a_program_without_its_other_half_is_refused) {
+    const weft_event_cost *costs[2];
+    weft_error err = WEFT_ERROR_INIT;
+    written w;
+    begin(&w, 2);
+    (void)say(&w, 0, WEFT_EVENT_REDUCE, 0, 0, travels(1, 0));
+    (void)say(&w, 1, WEFT_EVENT_BACKWARD, 0, 0, works(1));
+    for (int32_t r = 0; r < 2; r++) costs[r] = w.costs[r];
+    w.spec.programs = (const weft_program *const *)w.programs;
+    w.spec.costs = costs;
+    ck_assert_int_eq(weft_programs_simulate(w.times, &w.seconds, &w.spec, &err), WEFT_E_HOST);
+    ck_assert_ptr_nonnull(strstr(err.text, "wait for one another"));
+    end(&w);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("simulate");
+    TCase *cases = tcase_create("time");
+    tcase_add_test(cases, what_travels_by_itself_hides_behind_work);
+    tcase_add_test(cases, what_takes_longer_than_the_work_beside_it_is_exposed);
+    tcase_add_test(cases, what_the_caller_has_to_move_is_exposed);
+    tcase_add_test(cases, what_ends_in_its_place_hides_nothing);
+    tcase_add_test(cases, one_ranks_exchanges_travel_one_after_the_other);
+    tcase_add_test(cases, who_comes_first_waits);
+    tcase_add_test(cases, ranks_at_work_slow_each_other_down);
+    tcase_add_test(cases, ranks_without_processors_of_their_own_share);
+    tcase_add_test(cases, what_was_measured_crowded_is_not_slowed_down_twice);
+    tcase_add_test(cases, the_bubble_of_gpipe_is_the_one_of_the_books);
+    tcase_add_test(cases, stages_one_after_the_other_add_up);
+    tcase_add_test(cases, one_rank_does_one_thing_after_the_other);
+    tcase_add_test(cases, a_program_without_its_other_half_is_refused);
+    suite_add_tcase(suite, cases);
+    return run_suite(suite);
+}
