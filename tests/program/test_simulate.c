@@ -258,16 +258,16 @@ START_TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
     } cuts[] = {{"0 3", 2}, {"0 2 4", 3}, {"0 1 2 3 4 5", 6}};
     for (int c = 0; c < 3; c++)
         for (int32_t leaves = 1; leaves <= 4; leaves++) {
-            const double stages = cuts[c].stages, slots = leaves + stages - 1;
+            const double depth = cuts[c].stages, slots = leaves + depth - 1;
             strategy by;
             written w;
             load_stages(&by, cuts[c].firsts, true, true);
             compile(&w, &by, cuts[c].stages, leaves);
             price(&w, 1, 2, 0);
             play(&w);
-            ck_assert_double_eq_tol(w.seconds, slots * 3 * TINY_SEGMENTS / stages, 1e-9);
+            ck_assert_double_eq_tol(w.seconds, slots * 3 * TINY_SEGMENTS / depth, 1e-9);
             for (int32_t r = 0; r < w.world; r++)
-                ck_assert_double_eq_tol(w.times[r].idle / w.seconds, (stages - 1) / slots, 1e-9);
+                ck_assert_double_eq_tol(w.times[r].idle / w.seconds, (depth - 1) / slots, 1e-9);
             end(&w);
         }
 }
