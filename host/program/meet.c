@@ -73,8 +73,8 @@ static bool key_of(key *out, const weft_event *event, const weft_job_spec *job, 
 }
 
 /* turns: how often the rank has met under each key. */
-static void meet(weft_meetings *self, table *known, table *turns, const weft_job_spec *job,
-                 const weft_program *program, int32_t rank) {
+static void meet(weft_meetings *self, table *known, table *turns, const weft_job_spec *job, const weft_program *program,
+                 int32_t rank) {
     for (int32_t i = 0; i < program->n_events; i++) {
         int32_t size = 0;
         key k;

@@ -6,8 +6,8 @@
  * communicator has to do that, the whole transfer is counted at the end of the exchange, where the rank waits for it.
  *
  * Ranks of one machine that work at the same moment slow each other down: between the time that a piece of work takes
- * alone and the one that it takes beside `together` ranks the number of ranks at work decides, in proportion; more ranks
- * than there is room for share what there is. */
+ * alone and the one that it takes beside `together` ranks the number of ranks at work decides, in proportion; more
+ * ranks than there is room for share what there is. */
 #ifndef WEFT_HOST_PROGRAM_SIMULATE_H
 #define WEFT_HOST_PROGRAM_SIMULATE_H
 

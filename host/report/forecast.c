@@ -20,14 +20,16 @@ static void note_assumptions(weft_forecast *self, const weft_survey *survey) {
     const int32_t room = weft_rates_room(rates);
     assume(self, "every leaf has %d rows of %d places; reading the data is not counted", (int)rates->rows,
            (int)rates->places);
-    assume(self, "each rank computes with %d thread%s, as the %d that were measured on each machine", (int)rates->threads,
-           rates->threads == 1 ? "" : "s", (int)rates->ranks_per_node);
+    assume(self, "each rank computes with %d thread%s, as the %d that were measured on each machine",
+           (int)rates->threads, rates->threads == 1 ? "" : "s", (int)rates->ranks_per_node);
     if (survey->ranks_per_node > room)
-        assume(self, "%d ranks are on a machine whose %d processors are enough for %d at a time: ranks that work at "
-                     "once beyond that share them evenly",
+        assume(self,
+               "%d ranks are on a machine whose %d processors are enough for %d at a time: ranks that work at "
+               "once beyond that share them evenly",
                (int)survey->ranks_per_node, (int)rates->processors, (int)room);
     if (survey->world > 1 && !rates->own_progress)
-        assume(self, "an exchange is counted in full where its rank waits for it: %s moves bytes only when it is called",
+        assume(self,
+               "an exchange is counted in full where its rank waits for it: %s moves bytes only when it is called",
                rates->comm);
     if (survey->nodes > 1 && rates->ranks == rates->ranks_per_node)
         assume(self, "exchanges between machines are as fast as those that were measured on one");
@@ -79,7 +81,8 @@ static void print_rows(const weft_forecast *self, FILE *to) {
     for (int32_t first = 0; first < self->world; first = last + 1) {
         const weft_rank_time *rank = &self->ranks[first];
         char name[32];
-        for (last = first; last + 1 < self->world && are_alike(rank, &self->ranks[last + 1], self->step_seconds);) last++;
+        for (last = first; last + 1 < self->world && are_alike(rank, &self->ranks[last + 1], self->step_seconds);)
+            last++;
         (void)snprintf(name, sizeof name, first == last ? "%d" : "%d-%d", (int)first, (int)last);
         (void)fprintf(to, "  %-10s %12.2f %12.2f %12.2f", name, milliseconds(rank->compute),
                       milliseconds(rank->exposed), milliseconds(rank->idle));

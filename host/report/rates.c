@@ -15,9 +15,9 @@ static json_t *segments_array(const weft_rates *rates) {
     json_t *segments = json_array();
     for (int32_t s = 0; s < rates->n_segments; s++) {
         const weft_segment_rate *segment = &rates->segments[s];
-        (void)json_array_append_new(segments,
-                                    json_pack("{s:s, s:o, s:o}", "name", segment->name, "forward",
-                                              work_array(&segment->forward), "backward", work_array(&segment->backward)));
+        (void)json_array_append_new(segments, json_pack("{s:s, s:o, s:o}", "name", segment->name, "forward",
+                                                        work_array(&segment->forward), "backward",
+                                                        work_array(&segment->backward)));
     }
     return segments;
 }
@@ -126,7 +126,8 @@ static weft_status judge(const weft_rates *rates, const char *path, const weft_e
     const weft_strategy_job *job = &engine->train.job->spec.view;
     const int32_t places = engine->spec.lengths[engine->spec.n_lengths - 1];
     bool same = rates->n_segments == job->n_segments;
-    for (int32_t s = 0; s < job->n_segments && same; s++) same = strcmp(rates->segments[s].name, job->segments[s].name) == 0;
+    for (int32_t s = 0; s < job->n_segments && same; s++)
+        same = strcmp(rates->segments[s].name, job->segments[s].name) == 0;
     if (!same)
         return weft_error_set(err, WEFT_E_USER,
                               "%s has the rates of a model with other segments: measure this one with weft plan --time "

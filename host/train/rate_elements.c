@@ -54,8 +54,7 @@ static weft_status work(void *context, weft_error *err) {
     const flat *self = context;
     const weft_engine *engine = self->engine;
     const weft_ref a = region(self, REGION_WEIGHT), b = region(self, REGION_OTHER);
-    const weft_add sum = {
-        .struct_size = (uint32_t)sizeof sum, .a = a, .b = b, .y = a, .n = self->n, .dtype = WEFT_F32};
+    const weft_add sum = {.struct_size = (uint32_t)sizeof sum, .a = a, .b = b, .y = a, .n = self->n, .dtype = WEFT_F32};
     const weft_square_sum square = squares(self);
     weft_status status = WEFT_OK;
     switch (self->kind) {

@@ -23,8 +23,7 @@ static weft_status time_here(const weft_engine *engine, double *out, weft_rated_
     while (status == WEFT_OK && n < MOST_TIMES && (n < least || sum < enough_seconds)) {
         const double begin = weft_clock_seconds();
         status = work(context, err);
-        if (status == WEFT_OK)
-            WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
         seconds[n] = weft_clock_seconds() - begin;
         sum += seconds[n++];
     }
@@ -99,8 +98,7 @@ static weft_status fill(const weft_engine *engine, weft_buffer *buffer, int64_t 
     for (int64_t at = 0; at < bytes && status == WEFT_OK; at += (int64_t)sizeof *words * WORDS) {
         const int64_t left = bytes - at, all = (int64_t)sizeof *words * WORDS;
         const weft_ref to = {buffer, at};
-        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, to, words,
-                         left < all ? left : all);
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, to, words, left < all ? left : all);
     }
     free(words);
     return status;

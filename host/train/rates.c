@@ -34,7 +34,8 @@ double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes) {
 
 /* Of the machine. A launcher that binds its ranks lets each see its own alone. */
 static int32_t processors(const weft_engine *engine) {
-    const int64_t seen = weft_world_allowed(), ranks = engine->ranks.info.local_size > 0 ? engine->ranks.info.local_size : 1;
+    const int64_t seen = weft_world_allowed(),
+                  ranks = engine->ranks.info.local_size > 0 ? engine->ranks.info.local_size : 1;
     const long all = sysconf(_SC_NPROCESSORS_ONLN);
     return (int32_t)(seen < all && seen * ranks <= all ? seen * ranks : seen);
 }

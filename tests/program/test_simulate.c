@@ -42,7 +42,8 @@ static void end(written *w) {
 /* Appends an event that is a copy of this one; of: its unit or segment. */
 static int32_t say(written *w, int32_t rank, int32_t kind, int32_t of, int32_t queue, weft_event_cost cost) {
     const bool unit = kind == WEFT_EVENT_REDUCE;
-    weft_event event = {(uint32_t)sizeof event, 0, kind, unit ? of : -1, unit ? -1 : of, rank, -1, queue, -1, -1, -1, 0};
+    weft_event event = {
+        (uint32_t)sizeof event, 0, kind, unit ? of : -1, unit ? -1 : of, rank, -1, queue, -1, -1, -1, 0};
     int32_t at = -1;
     if (unit) event.scope = WEFT_SCOPE_ALL;
     at = weft_program_emit(w->programs[rank], &event);
