@@ -1,5 +1,5 @@
 /* host/program/overlap.h: how much of the time of exchanges a rank spends on other work: in a run, from its trace; in a
- * simulation (simulate.h), as it would be. */
+ * simulation (timeline.h), as it would be. */
 #ifndef WEFT_HOST_PROGRAM_OVERLAP_H
 #define WEFT_HOST_PROGRAM_OVERLAP_H
 

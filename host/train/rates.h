@@ -7,7 +7,7 @@
 #ifndef WEFT_HOST_TRAIN_RATES_H
 #define WEFT_HOST_TRAIN_RATES_H
 
-#include "program/simulate.h"
+#include "program/timeline.h"
 #include "train/engine.h"
 
 /* Work on flat regions, in seconds per element. */

@@ -1,5 +1,5 @@
-/* host/program/simulate.c: see simulate.h. Time goes from one moment at which some rank ends something to the next. */
-#include "program/simulate.h"
+/* host/program/timeline.c: see timeline.h. Time goes from one moment at which some rank ends something to the next. */
+#include "program/timeline.h"
 
 #include "program/meet.h"
 

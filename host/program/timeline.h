@@ -1,4 +1,4 @@
-/* host/program/simulate.h: the step programs of all ranks played by the clock.
+/* host/program/timeline.h: the step programs of all ranks played by the clock.
  *
  * Each rank does its events in their order. What an event costs its rank, and how long what travels takes once all of
  * its ranks have started it, comes from the caller; from the programs comes who waits for whom. An exchange of another
@@ -8,8 +8,8 @@
  * Ranks of one machine that work at the same moment slow each other down: between the time that a piece of work takes
  * alone and the one that it takes beside `together` ranks the number of ranks at work decides, in proportion; more
  * ranks than there is room for share what there is. */
-#ifndef WEFT_HOST_PROGRAM_SIMULATE_H
-#define WEFT_HOST_PROGRAM_SIMULATE_H
+#ifndef WEFT_HOST_PROGRAM_TIMELINE_H
+#define WEFT_HOST_PROGRAM_TIMELINE_H
 
 #include "program/overlap.h"
 

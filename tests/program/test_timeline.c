@@ -1,9 +1,9 @@
-/* tests/program/test_simulate.c: programs played by the clock take the time that pencil and paper give.
+/* tests/program/test_timeline.c: programs played by the clock take the time that pencil and paper give.
  *
  * Programs of a few events are written here; those of pipelines come from strategies. Costs are whole seconds. */
 #include "suite.h"
 
-#include "program/simulate.h"
+#include "program/timeline.h"
 #include "program/stages.h"
 
 enum { MOST = 128 };
@@ -321,7 +321,7 @@ START_TEST(a_program_without_its_other_half_is_refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("simulate");
+    Suite *suite = suite_create("timeline");
     TCase *cases = tcase_create("time");
     tcase_add_test(cases, what_travels_by_itself_hides_behind_work);
     tcase_add_test(cases, what_takes_longer_than_the_work_beside_it_is_exposed);
