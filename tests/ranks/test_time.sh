@@ -65,7 +65,7 @@ adds_up() { # adds_up RANKS FILE
         /"compute"/ { c = $2 + 0 }
         /"exposed"/ { e = $2 + 0 }
         /"idle"/ { n++; d = c + e + $2 - step; if (d > 1e-6 || d < -1e-6 || c <= 0) bad = 1 }
-        /_hidden"/ && $2 !~ /null/ { if ($2 < -1e-9 || $2 > 100) bad = 1 }
+        /_hidden"/ && $2 !~ /null/ { if ($2 + 0 < -1e-9 || $2 + 0 > 100) bad = 1 }
         END { exit !(step > 0 && n == ranks && !bad) }' "$2" || { cat "$2"; failed "times of $1 ranks do not add up"; }
 }
 predicts() { # predicts RANKS [section.key=value ...]
@@ -79,7 +79,7 @@ predicts() { # predicts RANKS [section.key=value ...]
 hides() { # hides KIND LEAST MOST WHAT
     awk -v kind="\"$1\":" -v least="$2" -v most="$3" '
         $1 == kind && $2 == "{" { on = 1 }
-        on && /"hidden"/ { n++; if ($2 < least || $2 > most) bad = 1; on = 0 }
+        on && /"hidden"/ { n++; if ($2 + 0 < least + 0 || $2 + 0 > most + 0) bad = 1; on = 0 }
         END { exit !(n > 0 && !bad) }' out/ranks.json || { cat out/ranks.json; failed "hidden: $4"; }
 }
 runs() { # runs RANKS [section.key=value ...]
