@@ -15,7 +15,7 @@ typedef struct flat {
     int32_t kind;              /* weft_rate_kind that is timed */
 } flat;
 
-enum { SMALL = 4096, AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_RANGE = 192, AT_HP = 320 };
+enum { AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_RANGE = 192, AT_HP = 320 };
 
 static weft_ref region(const flat *self, int32_t index) {
     const weft_ref out = {self->buffer, 4 * self->n * index};
@@ -92,7 +92,7 @@ static weft_status set_up_update(const flat *self, weft_error *err) {
     const int64_t bytes = engine->optimizer_plugin->hp_size(engine->optimizer);
     void *hp = calloc(1, (size_t)bytes + 1);
     weft_status status = WEFT_OK;
-    if (hp == NULL || bytes > SMALL - AT_HP)
+    if (hp == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the %lld bytes of the optimizer's numbers",
                                 (long long)bytes);
     if (status == WEFT_OK)
@@ -120,12 +120,13 @@ static int64_t length_of(const weft_engine *engine) {
 weft_status weft_rate_elements(weft_rates *out, weft_engine *engine, weft_error *err) {
     flat self = {.engine = engine, .n = length_of(engine)};
     const int64_t regions = 4 * self.n * N_REGIONS;
+    const int64_t small = (AT_HP + engine->optimizer_plugin->hp_size(engine->optimizer) + 63) / 64 * 64;
     const weft_square_sum square = squares(&self);
     const int64_t scratch = engine->kernels->square_sum_workspace(engine->device, &square);
-    weft_status status = weft_rater_take(engine, &self.buffer, regions + SMALL + scratch, err);
+    weft_status status = weft_rater_take(engine, &self.buffer, regions + small + scratch, err);
     self.small.buffer = self.workspace.buffer = self.buffer;
     self.small.offset = regions;
-    self.workspace.offset = regions + SMALL;
+    self.workspace.offset = regions + small;
     if (status == WEFT_OK) status = set_up_update(&self, err);
     for (self.kind = 0; self.kind < WEFT_N_RATES && status == WEFT_OK; self.kind++) {
         weft_work *rate = &out->elements[self.kind];
