@@ -127,6 +127,7 @@ static void fill_units(weft_job *job, const weft_layout *layout, int64_t state_b
         weft_unit_view *view = &job->unit_views[u];
         view->struct_size = (uint32_t)sizeof *view;
         view->name = layout->units[u].name;
+        view->flags = layout->units[u].is_root ? WEFT_UNIT_IS_ROOT : 0;
         view->placement.struct_size = (uint32_t)sizeof view->placement;
         for (int g = 0; g < 2; g++) {
             const int32_t index = layout->units[u].groups[g];

@@ -60,13 +60,19 @@ strategies "fp32" <<'ROWS'
 4 strategy.plugin=fsdp
 3 strategy.plugin=ddp
 4 strategy.plugin=fsdp strategy.shard=hybrid strategy.shard_group=2
+4 strategy.plugin=fsdp strategy.root=replicated strategy.prefetch=2
+4 strategy.plugin=fsdp strategy.root=replicated strategy.shard=hybrid strategy.shard_group=2
 3 strategy.plugin=mp strategy.schedule=1f1b
 ROWS
 # Masters of all parameters, where frozen ones lose bits in the type that is saved.
 strategies "bf16" checkpoint.dtype=bf16 train.trainable=last:1 <<'ROWS'
 4 strategy.plugin=fsdp strategy.shard=optimizer
 3 strategy.plugin=fsdp
+3 strategy.plugin=fsdp strategy.root=replicated
 2 strategy.plugin=mp
+ROWS
+strategies "computed in bf16" train.precision=bf16 <<'ROWS'
+3 strategy.plugin=fsdp strategy.root=replicated
 ROWS
 
 # ---- a run on 4, then 2, then 1 rank, killed and stopped ----

@@ -35,6 +35,9 @@ if has mpich; then
     holds 3 $MPI strategy.plugin=fsdp strategy.shard=optimizer strategy.reduce_dtype=bf16 train.precision=bf16
     holds 2 $MPI strategy.plugin=ddp strategy.reduce=fast strategy.reduce_at=last train.trainable=last:1
     holds 3 $MPI strategy.plugin=fsdp strategy.shard=gradients strategy.reduce_at=last strategy.reduce_dtype=bf16
+    holds 3 $MPI strategy.plugin=fsdp strategy.root=replicated
+    holds 3 $MPI strategy.plugin=fsdp strategy.root=replicated train.precision=bf16
+    holds 4 $MPI strategy.plugin=fsdp strategy.root=replicated strategy.shard=hybrid strategy.shard_group=2
     "$weft" plan run.ini strategy.plugin=fsdp --ranks 3 --json --print-links >other.json
     "$WEFT_BUILD/tests/rank_plan" other.json out/ranks.json >log 2>&1 && failed "another plan passes for this one"
 fi
@@ -48,6 +51,7 @@ grep -Eq '^parameters on rank 3$' sharding.txt || failed "sharding of a rank"
 grep -Eq '^  all +[0-9,]+ +[0-9,]+ +[0-9.]+ %$' sharding.txt || failed "sharding adds up"
 { cat run.ini && printf '[strategy]\nplugin = fsdp\n'; } >other.ini
 { cat run.ini && printf '[strategy]\nplugin = ddp\n'; } >one.ini
+{ cat run.ini && printf '[strategy]\nroot = replicated\n'; } >whole.ini
 "$weft" plan one.ini --diff other.ini --ranks 3 strategy.reduce=tree >diff.txt || failed "a difference"
 grep -Eq '^strategy.plugin +ddp +fsdp$' diff.txt || failed "the key that differs"
 grep -Eq '^memory optimizer +[0-9,]+ +[0-9,]+ +-[0-9.]+ %$' diff.txt || failed "less memory under fsdp"
@@ -57,6 +61,14 @@ grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ ' diff.txt || failed "more gathers"
     grep -q '\[strategy\] shard, prefetch: without effect under strategy ddp' || failed "keys of another strategy"
 "$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3 | grep -q '^sums .*not covered' || failed "not covered"
 "$weft" plan run.ini strategy.plugin=ddp --ranks 3 | grep -q '^sums .*; covered by the contract' || failed "covered"
+# A replicated root is held whole and refreshed, not gathered.
+for rest in "" "strategy.shard=hybrid strategy.shard_group=2"; do
+    # shellcheck disable=SC2086  # words on purpose
+    "$weft" plan run.ini --diff whole.ini --ranks 4 strategy.plugin=fsdp $rest >diff.txt || failed "two roots $rest" diff.txt
+    grep -Eq '^memory parameters +[0-9,]+ +[0-9,]+ +\+[0-9.]+ %$' diff.txt || failed "a root held whole is larger $rest" diff.txt
+    grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ +-' diff.txt || failed "a root held whole is not gathered $rest" diff.txt
+    grep -Eq '^events REFRESH +0 +4$' diff.txt || failed "a root held whole is made whole again $rest" diff.txt
+done
 refused() { # refused TEXT command...
     text=$1
     shift

@@ -55,6 +55,17 @@ cp -r "$WEFT_SOURCE/configs" "$dir/configs"
 sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$WEFT_SOURCE/configs/prove/config.json" \
     >"$dir/configs/prove/config.json"
 says_equal "$dir/configs/prove.ini" --ranks 4 --steps 2 train.precision=bf16
+# A root that is held whole: handed on to the cells of fsdp, whose programs are others then.
+prove 0 --ranks 4 --steps 2 strategy.plugin=fsdp strategy.root=replicated --json
+says out '"different": 0'
+programs_of_full() {
+    tr -d '\n ' <out | grep -o '"strategy":"fsdp","settings":"full","policy":"block"[^}]*"program":"[0-9a-f]*"' | grep -o '[0-9a-f]*"$' | sort -u
+}
+programs_of_full >replicated
+prove 0 --ranks 4 --steps 2 strategy.plugin=fsdp --json
+programs_of_full >sharded
+[ -s sharded ] && [ -s replicated ] || fail "the small grid holds no fsdp full of policy block"
+[ -z "$(comm -12 sharded replicated)" ] || fail "root = replicated runs the programs of root = sharded"
 
 # One rank needs no launcher. More threads change nothing.
 prove 0 --steps 2
