@@ -70,9 +70,15 @@ programs_of_full >sharded
 # One rank needs no launcher. More threads change nothing.
 prove 0 --steps 2
 says out "8 cells of 2 steps with reduce = ordered: 8 equal"
-one=$(awk 'NR == 2 { print $8 }' out)
+hash_of() { # hash_of N: that of row N of the table, behind "1 x 12" and the word of checkpointing
+    awk -v row="$1" 'NR == row + 1 { print $9 }' out
+}
+one=$(hash_of 1)
+echo "$one" | grep -Eqx '[0-9a-f]{12}' || fail "no hash in the first row: $one"
 prove 0 --steps 2 device.threads=2
-says out "$one"
+[ "$(hash_of 1)" = "$one" ] || fail "two threads come to something else than $one"
+prove 0 --steps 2 run.seed=6
+[ "$(hash_of 1)" != "$one" ] || fail "another seed comes to $one too"
 
 # What the contract does not cover is said with its reason, and fails nothing.
 prove 0 --ranks 2 --steps 2 strategy.plugin=ddp strategy.reduce_at=last
