@@ -9,11 +9,14 @@
 
 static const weft_flag flags[] = {
     {"grid", "small|full", false, "small: all pairs of settings, in a few dozen cells (the default); full: all cells."},
-    {"ranks", "N", false, "Up to N ranks a cell: start them here, or check that a launcher started as many."},
+    {"ranks", "N", false,
+     "Up to N ranks a cell: start them here, or check that a launcher started as many; 4 if they can be started here."},
     {"steps", "N", false, "Optimizer steps of each cell; those of the configuration, at most 50, by default."},
     {"json", NULL, false, "Print an object instead of a table."},
     {NULL, NULL, false, NULL},
 };
+
+enum { OFFERED = 4 }; /* ranks, where nobody says how many */
 
 static weft_status report(const weft_proof *proof, bool json, weft_error *err) {
     FILE *to = weft_voice_plain();
@@ -35,6 +38,7 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
     weft_proof proof;
     weft_exit launched = WEFT_EXIT_DONE;
     int64_t asked = 0;
+    bool is_rank = true;
     weft_status status = WEFT_OK;
     if (grid != NULL && !options.full && strcmp(grid, "small") != 0) {
         (void)weft_error_set(err, WEFT_E_USER, "--grid %.40s: only --grid small and --grid full exist", grid);
@@ -44,7 +48,9 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
         !weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err))
         return WEFT_EXIT_USAGE;
     weft_services_log_level(WEFT_LOG_WARN);
-    if (!weft_command_is_rank(&launched, args, (int32_t)asked, err)) return launched;
+    if (asked > 0) is_rank = weft_command_is_rank(&launched, args, (int32_t)asked, err);
+    else is_rank = weft_command_offers_ranks(&launched, options.alone, sizeof options.alone, args, OFFERED, err);
+    if (!is_rank) return launched;
     status = weft_prove(&proof, weft_args_config(args), overrides, n, &options, err);
     if (status != WEFT_OK) {
         weft_proof_close(&proof, true);

@@ -21,14 +21,31 @@ static weft_exit start_ranks(const weft_launch *ranks, weft_error *err) {
     return WEFT_EXIT_FAILED;
 }
 
-bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_error *err) {
+/* As in weft_command_is_rank, once the command has said what it wants. */
+static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
+    *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), overrides, n, err));
+    if (*status != WEFT_EXIT_DONE) return false;
+    if (ranks->must_launch) *status = start_ranks(ranks, err);
+    return !ranks->must_launch;
+}
+
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_error *err) {
     weft_launch ranks;
     weft_launch_want(WEFT_RANKS_TRAINED, asked);
     if (asked < 2) return true; /* the run finds its world by itself */
-    *status = weft_exit_from(weft_run_ranks(&ranks, weft_args_config(args), overrides, n, err));
-    if (*status != WEFT_EXIT_DONE) return false;
-    if (ranks.must_launch) *status = start_ranks(&ranks, err);
-    return !ranks.must_launch;
+    return find_ranks(status, &ranks, args, err);
+}
+
+bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
+                               weft_error *err) {
+    weft_launch ranks;
+    bool is_rank = false;
+    *why = '\0';
+    weft_launch_want(WEFT_RANKS_OFFERED, n);
+    is_rank = find_ranks(status, &ranks, args, err);
+    if (is_rank && ranks.world.size == 1) (void)snprintf(why, size, "%s", ranks.why);
+    weft_launch_want(WEFT_RANKS_TRAINED, 0); /* what was found is found again */
+    return is_rank;
 }

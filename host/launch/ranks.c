@@ -166,6 +166,11 @@ static weft_status no_starter(const search *self, const char *why, weft_error *e
 
 /* ---- the answer ---- */
 
+/* The command runs on several ranks. */
+static bool takes_ranks(void) {
+    return wanted.use == WEFT_RANKS_TRAINED || wanted.use == WEFT_RANKS_OFFERED;
+}
+
 static void take_place(weft_world *out, const place *at) {
     out->rank = out->local_rank = (int32_t)at->rank;
     out->size = out->local_size = (int32_t)at->size;
@@ -176,12 +181,12 @@ static void take_place(weft_world *out, const place *at) {
 static weft_status join(const search *self, weft_launch *out, const place *at, weft_error *err) {
     const char *family = family_of(self);
     take_place(&out->world, at);
-    if (wanted.use != WEFT_RANKS_TRAINED)
+    if (!takes_ranks())
         return weft_error_set(err, WEFT_E_USER,
                               "this command runs on one rank, and it is rank %lld of the %lld that a launcher started "
                               "(%s): start it alone",
                               (long long)at->rank, (long long)at->size, at->rank_name);
-    if (wanted.asked > 0 && wanted.asked != at->size)
+    if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 0 && wanted.asked != at->size)
         return weft_error_set(err, WEFT_E_PEER,
                               "--ranks asks for %d, and the launcher started %lld (%s): give both the same number",
                               (int)wanted.asked, (long long)at->size, at->size_name);
@@ -238,8 +243,25 @@ static weft_status stay_alone(const search *self, weft_launch *out, weft_error *
 
 /* The one rank of a launcher is a rank where several were asked for, which is then refused, or its communicator was. */
 static bool joins_alone(const search *self, const place *at) {
-    if (wanted.use != WEFT_RANKS_TRAINED) return false;
-    return wanted.asked > 1 || (self->named != NULL && is_meant(self, at->by));
+    if (!takes_ranks()) return false;
+    return (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) || (self->named != NULL && is_meant(self, at->by));
+}
+
+/* Ranks that are started if they can be. */
+static weft_status offer(const search *self, weft_launch *out, const place *at, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    if (at->by != NULL) {
+        (void)snprintf(out->why, sizeof out->why, "a launcher has started one rank alone (%s = 1)", at->size_name);
+    } else if (self->named != NULL && strcmp(self->named, "self") == 0) {
+        (void)snprintf(out->why, sizeof out->why,
+                       "[comm] plugin = self is a world of one rank; take it out, or set it to " WEFT_RANKS_FAMILY);
+    } else {
+        weft_status status = launch(self, out, &why);
+        if (status == WEFT_OK) return WEFT_OK;
+        if (getenv(WEFT_STARTED) != NULL) return weft_error_set(err, status, "%s", why.text);
+        (void)snprintf(out->why, sizeof out->why, "%.500s", why.text);
+    }
+    return stay_alone(self, out, err);
 }
 
 static weft_status decide(const search *self, weft_launch *out, weft_error *err) {
@@ -248,6 +270,7 @@ static weft_status decide(const search *self, weft_launch *out, weft_error *err)
     if (status != WEFT_OK) return status;
     if (at.by != NULL && (at.size > 1 || joins_alone(self, &at))) return join(self, out, &at, err);
     if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch(self, out, err);
+    if (wanted.use == WEFT_RANKS_OFFERED) return offer(self, out, &at, err);
     status = stay_alone(self, out, err);
     if (wanted.use == WEFT_RANKS_PLANNED && wanted.asked > 0) {
         out->world.size = wanted.asked;

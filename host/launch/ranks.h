@@ -21,7 +21,8 @@ int32_t weft_world_allowed(void);
 typedef enum weft_launch_use {
     WEFT_RANKS_NONE = 0,    /* a command of one rank */
     WEFT_RANKS_PLANNED = 1, /* --ranks is a number to plan for */
-    WEFT_RANKS_TRAINED = 2  /* --ranks is the world to be in */
+    WEFT_RANKS_TRAINED = 2, /* --ranks is the world to be in */
+    WEFT_RANKS_OFFERED = 3  /* nobody said how many: as many as are asked for here if they can be started, else one */
 } weft_launch_use;
 
 /* What the command that runs wants; NONE and 0 at first. asked: of --ranks; 0: not given. [main] */
@@ -31,7 +32,8 @@ typedef struct weft_launch {
     weft_world world;
     bool must_launch; /* this process starts the ranks and is none of them: world.size of them, with `launch` */
     char launch[512]; /* "/usr/bin/mpiexec -n {ranks}" */
-    char why[512];    /* which communicator, why, and why others not; "": there was nothing to choose */
+    char why[512];    /* which communicator, why, and why others not; of ranks that were offered and are not started:
+                       * why not; "": there was nothing to choose */
 } weft_launch;
 
 /* config: with its keys of [comm] unread. */

@@ -139,10 +139,18 @@ static void add_replicas(builder *b, int32_t ranks) {
         if (ranks % group == 0) add_fsdp(b, ranks, HYBRID, group);
 }
 
+bool weft_grid_takes_stages(const weft_grid_spec *spec, int32_t ranks) {
+    return ranks <= spec->segments && (ranks <= MOST_STAGES || ranks == spec->world);
+}
+
+bool weft_grid_takes_replicas(const weft_grid_spec *spec, int32_t ranks) {
+    return spec->leaves % ranks == 0;
+}
+
 static void add_ranks(builder *b, int32_t ranks) {
     const weft_grid_spec *spec = b->spec;
-    if (spec->has_mp && ranks <= spec->segments && (ranks <= MOST_STAGES || ranks == spec->world)) add_mp(b, ranks);
-    if (spec->leaves % ranks == 0) add_replicas(b, ranks);
+    if (spec->has_mp && weft_grid_takes_stages(spec, ranks)) add_mp(b, ranks);
+    if (weft_grid_takes_replicas(spec, ranks)) add_replicas(b, ranks);
     if (spec->own != NULL) {
         const weft_cell cell = cell_of(b, OWN, spec->own, ranks);
         add_policies(b, &cell);

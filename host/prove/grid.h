@@ -69,6 +69,10 @@ typedef struct weft_grid {
     int32_t n, room;
 } weft_grid;
 
+/* Which strategies have cells on so many ranks, of those that there are. */
+bool weft_grid_takes_stages(const weft_grid_spec *spec, int32_t ranks);
+bool weft_grid_takes_replicas(const weft_grid_spec *spec, int32_t ranks);
+
 /* All cells; the first is `single` with the configuration's policy. */
 weft_status weft_grid_create(weft_grid *out, const weft_grid_spec *spec, weft_error *err);
 void weft_grid_free(weft_grid *self);

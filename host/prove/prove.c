@@ -130,17 +130,18 @@ static weft_status compare_grids(const weft_proof *self, weft_status status, wef
     return status;
 }
 
-static weft_status make_grid(weft_proof *self, bool full, weft_error *err) {
+static weft_status make_grid(weft_proof *self, const weft_prove_options *options, weft_error *err) {
     weft_grid_spec *spec = calloc(1, sizeof *spec);
     weft_status status = WEFT_OK;
     if (spec == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the grid");
     weft_prove_spec(spec, self->missing, sizeof self->missing, self->run, self->lender,
                     weft_platform_size(self->platform));
     (void)snprintf(self->reduce, sizeof self->reduce, "%s", weft_prove_reduce(self->run));
+    weft_omitted_find(&self->omitted, spec, self->missing, options->alone, self->run->settings.train.micro_batch);
     status = compare_grids(self, weft_grid_create(&self->grid, spec, err), err);
     if (status == WEFT_OK) status = compile_all(self, err);
     if (status == WEFT_OK) self->left_out = weft_grid_drop_twins(&self->grid);
-    if (status == WEFT_OK && !full) status = weft_grid_cover(&self->grid, err);
+    if (status == WEFT_OK && !options->full) status = weft_grid_cover(&self->grid, err);
     free(spec);
     return status;
 }
@@ -282,7 +283,7 @@ weft_status weft_prove(weft_proof *out, const char *path, const char *const *ove
     status = open_platform(out, err);
     if (status == WEFT_OK) status = meet(out, err);
     if (status == WEFT_OK) status = open_lender(out, options, err);
-    if (status == WEFT_OK) status = make_grid(out, options->full, err);
+    if (status == WEFT_OK) status = make_grid(out, options, err);
     if (status == WEFT_OK) status = run_cells(out, options, err);
     out->seconds = weft_clock_seconds() - begin;
     return status;

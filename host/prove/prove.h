@@ -6,6 +6,7 @@
 #define WEFT_HOST_PROVE_PROVE_H
 
 #include "prove/course.h"
+#include "prove/omitted.h"
 
 typedef enum weft_verdict {
     WEFT_VERDICT_EQUAL = 0,
@@ -16,9 +17,10 @@ typedef enum weft_verdict {
 } weft_verdict;
 
 typedef struct weft_prove_options {
-    bool full;     /* the whole grid, or all pairs of settings */
-    int64_t steps; /* 0: those of the configuration, at most WEFT_PROVE_STEPS */
-    bool progress; /* by rank 0 on stderr: a line that is renewed on a terminal, elsewhere one now and then */
+    bool full;       /* the whole grid, or all pairs of settings */
+    int64_t steps;   /* 0: those of the configuration, at most WEFT_PROVE_STEPS */
+    bool progress;   /* by rank 0 on stderr: a line that is renewed on a terminal, elsewhere one now and then */
+    char alone[512]; /* of one rank: why there are no more; "": no more were asked for */
 } weft_prove_options;
 
 enum { WEFT_PROVE_STEPS = 50 };
@@ -34,6 +36,7 @@ typedef struct weft_proof {
     weft_grid grid;
     int32_t left_out; /* cells whose programs are those of another */
     char missing[96]; /* strategies that there are no plugins of: "mp"; "": none */
+    weft_omitted omitted;
     char reduce[16];
     weft_course course;
     weft_course_end *ends; /* [grid.n] */

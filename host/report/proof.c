@@ -83,8 +83,7 @@ static void print_notes(const weft_proof *proof, FILE *to) {
     for (int32_t i = 0; i < proof->grid.n; i++)
         if (weft_proof_verdict(proof, i) == WEFT_VERDICT_NOT_COVERED && first_with(proof, i) == i)
             (void)fprintf(to, "[%d] %s\n", (int)note_of(proof, i), proof->grid.cells[i].coverage.why);
-    if (proof->missing[0] != '\0')
-        (void)fprintf(to, "left out: strategy %s, which there is no plugin of\n", proof->missing);
+    for (int32_t i = 0; i < proof->omitted.n; i++) (void)fprintf(to, "left out: %s\n", proof->omitted.text[i]);
     if (proof->left_out > 0)
         (void)fprintf(to, "left out: %d cells whose programs are those of another\n", (int)proof->left_out);
 }
@@ -152,15 +151,22 @@ static json_t *cell_object(const weft_proof *proof, int32_t i) {
     return object;
 }
 
+static json_t *omitted_array(const weft_omitted *omitted) {
+    json_t *array = json_array();
+    for (int32_t i = 0; i < omitted->n; i++) (void)json_array_append_new(array, json_string(omitted->text[i]));
+    return array;
+}
+
 weft_status weft_proof_print_json(const weft_proof *proof, FILE *to, weft_error *err) {
     json_t *cells = json_array(), *object = NULL;
     for (int32_t i = 0; i < proof->grid.n; i++) (void)json_array_append_new(cells, cell_object(proof, i));
-    object = json_pack("{s:s, s:i, s:I, s:o, s:i, s:i, s:i, s:i, s:i, s:s, s:f}", "reduce", proof->reduce, "ranks",
+    object = json_pack("{s:s, s:i, s:I, s:o, s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:f}", "reduce", proof->reduce, "ranks",
                        (int)weft_platform_size(proof->platform), "steps", (json_int_t)proof->spec.steps, "cells", cells,
                        "equal", (int)proof->count[WEFT_VERDICT_EQUAL], "not_covered",
                        (int)proof->count[WEFT_VERDICT_NOT_COVERED], "different",
                        (int)proof->count[WEFT_VERDICT_DIFFERENT], "not_trained", (int)proof->count[WEFT_VERDICT_IDLE],
-                       "left_out", (int)proof->left_out, "missing", proof->missing, "seconds", proof->seconds);
+                       "left_out", (int)proof->left_out, "missing", proof->missing, "omitted",
+                       omitted_array(&proof->omitted), "seconds", proof->seconds);
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the object that is printed");
     (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     (void)fputc('\n', to);

@@ -67,17 +67,44 @@ programs_of_full >sharded
 [ -s sharded ] && [ -s replicated ] || fail "the small grid holds no fsdp full of policy block"
 [ -z "$(comm -12 sharded replicated)" ] || fail "root = replicated runs the programs of root = sharded"
 
+# Where nobody says how many ranks, 4 are started. What is left out is told, with what to do.
+prove 0 --steps 1
+says out "38 cells of 1 step with reduce = ordered: 38 equal"
+prove 0 --ranks 1 --steps 1
+says out "left out: mp, ddp, fsdp: they take several ranks, and one was asked for; give --ranks 4"
+prove 0 --steps 1 comm.plugin=self
+says out "left out: mp, ddp, fsdp: [comm] plugin = self is a world of one rank; take it out, or set it to mpi"
+prove 0 --ranks 4 --steps 1 train.global_batch=4
+says out "left out: ddp, fsdp on 3, 4 ranks: 2 leaves a step cannot be shared evenly by so many; for N ranks set"
+prove 0 --ranks 4 --steps 1 train.global_batch=4 --json
+says out '"ddp, fsdp on 3, 4 ranks: 2 leaves a step'
+mkdir -p lone/plugins # a build without MPI
+cp "$weft" lone/weft
+for file in "$WEFT_BUILD"/plugins/*.so; do
+    case $file in *-comm-mpi*) ;; *) ln -s "$file" lone/plugins/ ;; esac
+done
+with=$weft
+weft=lone/weft
+prove 0 --steps 1
+says out "left out: mp, ddp, fsdp: there is no communicator mpi-* that could start ranks: install an MPI"
+weft=$with
+if [ -e "$(communicator mpich)" ]; then
+    # shellcheck disable=SC2046  # words on purpose
+    $(launcher mpich 1) "$weft" prove "$WEFT_SOURCE/configs/prove.ini" --steps 1 >out 2>err || fail "a launcher's one rank"
+    says out "left out: mp, ddp, fsdp: a launcher has started one rank alone (PMI_SIZE = 1)"
+fi
+
 # One rank needs no launcher. More threads change nothing.
-prove 0 --steps 2
+prove 0 --ranks 1 --steps 2
 says out "8 cells of 2 steps with reduce = ordered: 8 equal"
 hash_of() { # hash_of N: that of row N of the table, behind "1 x 12" and the word of checkpointing
     awk -v row="$1" 'NR == row + 1 { print $9 }' out
 }
 one=$(hash_of 1)
 echo "$one" | grep -Eqx '[0-9a-f]{12}' || fail "no hash in the first row: $one"
-prove 0 --steps 2 device.threads=2
+prove 0 --ranks 1 --steps 2 device.threads=2
 [ "$(hash_of 1)" = "$one" ] || fail "two threads come to something else than $one"
-prove 0 --steps 2 run.seed=6
+prove 0 --ranks 1 --steps 2 run.seed=6
 [ "$(hash_of 1)" != "$one" ] || fail "another seed comes to $one too"
 
 # What the contract does not cover is said with its reason, and fails nothing.
@@ -93,13 +120,13 @@ says out "reduce = fast takes whatever order the library adds in"
 pin() { # pin KIND ID
     echo "$1:$2=$(sha256sum "$WEFT_BUILD/plugins/weft-$1-$2.so" | cut -c1-64)"
 }
-prove 0 --steps 2 plugins.pin="$(pin strategy single),$(pin policy block),$(pin optimizer adamw)"
+prove 0 --ranks 1 --steps 2 plugins.pin="$(pin strategy single),$(pin policy block),$(pin optimizer adamw)"
 says out "8 cells of 2 steps with reduce = ordered: 8 equal"
 prove 0 --ranks 2 --steps 1 strategy.plugin=fsdp plugins.pin="$(pin strategy fsdp)"
 says out "0 different"
-prove 1 --steps 2 plugins.pin="policy:block=$(sha256sum "$WEFT_BUILD/plugins/weft-policy-size.so" | cut -c1-64)"
+prove 1 --ranks 1 --steps 2 plugins.pin="policy:block=$(sha256sum "$WEFT_BUILD/plugins/weft-policy-size.so" | cut -c1-64)"
 says err "It is another build"
-prove 1 --steps 2 plugins.pin="$(pin policy size)"
+prove 1 --ranks 1 --steps 2 plugins.pin="$(pin policy size)"
 says err "pins policy:size, which this run does not use"
 
 # For programs.
@@ -121,7 +148,7 @@ says out "DIFFERENT from step 1 on: exp_avg of model.layers.0.mlp"
 grep "ddp\|fsdp" out | grep -q equal && fail "a rank that takes other leaves adds onto other sums"
 
 # Nothing trained proves nothing.
-prove 1 --steps 2 optimizer.plugin=sgd optimizer.lr=0
+prove 1 --ranks 1 --steps 2 optimizer.plugin=sgd optimizer.lr=0
 says err "nothing was trained, so nothing is proved"
 prove 2 --grid medium
 says err "only --grid small and --grid full exist"
