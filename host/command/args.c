@@ -170,6 +170,10 @@ const char *weft_args_extra(const weft_args *self, size_t i) {
     return i < self->n_extra ? self->extra[i] : NULL;
 }
 
+bool weft_args_declares(const weft_args *self, const char *flag) {
+    return find_flag(self->command, flag, strlen(flag)) < count_flags(self->command);
+}
+
 bool weft_args_has(const weft_args *self, const char *flag) {
     return self->given[find_flag(self->command, flag, strlen(flag))];
 }

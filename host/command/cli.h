@@ -58,6 +58,8 @@ const char *weft_args_config(const weft_args *self); /* path of the INI file, as
 const char *const *weft_args_overrides(const weft_args *self, size_t *n);
 const char *weft_args_extra(const weft_args *self, size_t i); /* a plain argument; NULL past the end */
 
+bool weft_args_declares(const weft_args *self, const char *flag); /* the command has such a flag, given or not */
+
 /* A flag that the command declares. */
 bool weft_args_has(const weft_args *self, const char *flag);
 const char *weft_args_value(const weft_args *self, const char *flag); /* NULL: not given, or without a value */

@@ -6,14 +6,15 @@
 #include "train/names.h"
 
 /* This process starts the ranks; they have said what there is to say. */
-static weft_exit start_ranks(const weft_launch *ranks, weft_error *err) {
+static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, weft_error *err) {
     const int32_t n = ranks->world.size;
     int ended = 0;
     if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
     if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
     if (ended == WEFT_EXIT_STOPPED) {
-        (void)weft_error_set(err, WEFT_E_STOPPED, "the %d ranks were stopped by a signal: --resume goes on", (int)n);
+        (void)weft_error_set(err, WEFT_E_STOPPED, "the %d ranks were stopped by a signal%s", (int)n,
+                             weft_args_declares(args, "resume") ? ": --resume goes on" : "; nothing is kept");
         return WEFT_EXIT_STOPPED;
     }
     (void)weft_error_set(err, WEFT_E_PEER, "the %d ranks ended with status %d; what they said stands above", (int)n,
@@ -27,7 +28,7 @@ static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *a
     const char *const *overrides = weft_args_overrides(args, &n);
     *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), overrides, n, err));
     if (*status != WEFT_EXIT_DONE) return false;
-    if (ranks->must_launch) *status = start_ranks(ranks, err);
+    if (ranks->must_launch) *status = start_ranks(ranks, args, err);
     return !ranks->must_launch;
 }
 

@@ -56,6 +56,17 @@ gives 1 "$weft" train run.ini --ranks 2 comm.plugin="$dir/plugins/weft-comm-mpi-
 says "[1] weft train: $no_world"
 echo "ranks are started"
 
+# ---- stopped: what goes on is said by the command that can
+mv launcher kept
+printf '#!/bin/sh\nexit 75\n' >launcher
+chmod +x launcher
+gives 75 "$weft" train run.ini --ranks 2 --quiet
+says "weft train: the 2 ranks were stopped by a signal: --resume goes on"
+gives 75 "$weft" prove run.ini --ranks 2
+says "weft prove: the 2 ranks were stopped by a signal; nothing is kept"
+mv kept launcher
+echo "stopped ranks are told of"
+
 # ---- started by a launcher
 gives 1 ./launcher -n 2 "$weft" train run.ini
 says "[0] weft: [comm] plugin = mpi is mpi-fake: its launcher set FAKE_RANK"
