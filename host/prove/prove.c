@@ -52,6 +52,9 @@ static weft_status open_lender(weft_proof *self, const weft_prove_options *optio
     if (status != WEFT_OK) return status;
     self->spec.lender = self->lender;
     self->spec.steps = options->steps > 0 ? options->steps : WEFT_PROVE_STEPS;
+    if (options->steps > self->lender->steps)
+        weft_omitted_say(&self->omitted, "steps %lld to %lld: the run has %lld of them",
+                         (long long)self->lender->steps + 1, (long long)options->steps, (long long)self->lender->steps);
     if (self->spec.steps > self->lender->steps) self->spec.steps = self->lender->steps;
     return WEFT_OK;
 }

@@ -130,6 +130,12 @@ bool weft_part_bool(const weft_part *part, const char *key, bool *out) {
     return at != NULL;
 }
 
+bool weft_part_text(const weft_part *part, const char *key, const char **out) {
+    const void *at = part_key(part, key, WEFT_KEY_STR);
+    if (at != NULL) memcpy(out, at, sizeof *out);
+    return at != NULL;
+}
+
 bool weft_part_path(const weft_part *part, uint64_t i, const char **out) {
     const weft_plugin *plugin = part->loaded != NULL ? part->loaded->plugin : NULL;
     for (uint64_t k = 0; plugin != NULL && k < plugin->n_keys; k++) {

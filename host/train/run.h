@@ -65,6 +65,8 @@ weft_status weft_run_located(const weft_run *run, int32_t part, weft_status stat
 bool weft_part_f64(const weft_part *part, const char *key, double *out);
 bool weft_part_i64(const weft_part *part, const char *key, int64_t *out);
 bool weft_part_bool(const weft_part *part, const char *key, bool *out);
+/* A STR key; the text is the configuration's. */
+bool weft_part_text(const weft_part *part, const char *key, const char **out);
 /* The chosen name of an ENUM key, in a buffer of the function's own; NULL: no such key. [main] */
 const char *weft_part_choice(const weft_part *part, const char *key);
 

@@ -94,6 +94,13 @@ if [ -e "$(communicator mpich)" ]; then
     says out "left out: mp, ddp, fsdp: a launcher has started one rank alone (PMI_SIZE = 1)"
 fi
 
+# No more steps than the run has.
+prove 0 --ranks 1 --steps 9 train.steps=6
+says out "8 cells of 6 steps"
+says out "left out: steps 7 to 9: the run has 6 of them"
+prove 0 --ranks 1 --steps 6 train.steps=6
+grep -q "left out: steps" out && fail "all steps are run"
+
 # One rank needs no launcher. More threads change nothing.
 prove 0 --ranks 1 --steps 2
 says out "8 cells of 2 steps with reduce = ordered: 8 equal"
