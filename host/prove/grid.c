@@ -9,7 +9,8 @@ enum { SINGLE, MP, DDP, FSDP, OWN };
 static const char *const shards[] = {"optimizer", "gradients", "full", "hybrid"};
 enum { OPTIMIZER, GRADIENTS, FULL, HYBRID };
 
-static const char *const schedules[] = {"naive", "gpipe", "1f1b"};
+enum { NAIVE, GPIPE, ONE_ONE, N_SCHEDULES };
+static const char *const schedules[N_SCHEDULES] = {"naive", "gpipe", "1f1b"};
 static const char *const reduce_ats[] = {"each", "last"};
 
 enum { MOST_PREFETCH = 2, MOST_STAGES = 4 };
@@ -105,13 +106,18 @@ static weft_cell cell_of(const builder *b, int32_t strategy, const char *name, i
     return cell;
 }
 
+bool weft_grid_takes_map(const weft_grid_spec *spec, int32_t ranks) {
+    return spec->device_map[0] != '\0' && (spec->map_ranks == 0 || spec->map_ranks == ranks);
+}
+
 static void add_mp(builder *b, int32_t ranks) {
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < N_SCHEDULES; i++) {
+        const bool own = weft_grid_takes_map(b->spec, ranks) && (i != ONE_ONE || b->spec->map_1f1b);
         weft_cell cell = cell_of(b, MP, "mp", ranks);
         cell.level[WEFT_AXIS_SCHEDULE] = i;
-        weft_grid_say(&cell.keys, "strategy.device_map=auto");
+        weft_grid_say(&cell.keys, "strategy.device_map=%s", own ? b->spec->device_map : "auto");
         weft_grid_say(&cell.keys, "strategy.schedule=%s", schedules[i]);
-        (void)snprintf(cell.settings, sizeof cell.settings, "%s", schedules[i]);
+        (void)snprintf(cell.settings, sizeof cell.settings, "%s%s", schedules[i], own ? ", own map" : "");
         add_policies(b, &cell);
     }
 }

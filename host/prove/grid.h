@@ -50,7 +50,7 @@ typedef struct weft_grid_policy {
     weft_grid_keys keys; /* none: the configuration's own */
 } weft_grid_policy;
 
-enum { WEFT_GRID_POLICIES = 4 };
+enum { WEFT_GRID_POLICIES = 4, WEFT_GRID_MAP = WEFT_OVERRIDE_SIZE - 32 };
 
 typedef struct weft_grid_spec {
     int32_t world, leaves, segments;
@@ -59,6 +59,11 @@ typedef struct weft_grid_spec {
     bool has_mp, has_ddp, has_fsdp;
     const char *own;       /* the configuration's strategy, where it is none of these; else NULL */
     weft_grid_keys common; /* what all strategies are told: reduce, reduce_dtype */
+    /* The configuration's device_map for mp; "": auto. map_ranks: it is for so many ranks; 0: for any. map_1f1b: it was
+     * written for that schedule too, which not every map is. */
+    char device_map[WEFT_GRID_MAP];
+    int32_t map_ranks;
+    bool map_1f1b;
     weft_grid_keys fsdp;   /* what fsdp is told of the configuration's: root, reshard_after_forward */
     bool at_last;          /* reduce_at is an axis; else it is the configuration's */
     char reduce_at[16];
@@ -72,6 +77,9 @@ typedef struct weft_grid {
 /* Which strategies have cells on so many ranks, of those that there are. */
 bool weft_grid_takes_stages(const weft_grid_spec *spec, int32_t ranks);
 bool weft_grid_takes_replicas(const weft_grid_spec *spec, int32_t ranks);
+
+/* Whether cells of mp on so many ranks take the configuration's device_map, but for some of 1f1b. */
+bool weft_grid_takes_map(const weft_grid_spec *spec, int32_t ranks);
 
 /* All cells; the first is `single` with the configuration's policy. */
 weft_status weft_grid_create(weft_grid *out, const weft_grid_spec *spec, weft_error *err);

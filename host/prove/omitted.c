@@ -51,6 +51,24 @@ static void find_stages(weft_omitted *out, const weft_grid_spec *spec) {
         weft_omitted_say(out, "mp on %s ranks: of its longer pipelines only that of all ranks is tried", ranks);
 }
 
+static bool has_map(const weft_grid_spec *spec, int32_t ranks) {
+    return !weft_grid_takes_stages(spec, ranks) || weft_grid_takes_map(spec, ranks);
+}
+
+static void find_map(weft_omitted *out, const weft_grid_spec *spec) {
+    char ranks[160];
+    if (!spec->has_mp || spec->map_ranks == 0) return;
+    list_ranks(ranks, spec, has_map);
+    if (spec->device_map[0] == '\0')
+        weft_omitted_say(out, "the configuration's device_map, which has more than %d letters: mp runs with auto",
+                         WEFT_GRID_MAP - 1);
+    else if (ranks[0] != '\0')
+        weft_omitted_say(out, "the configuration's device_map on %s ranks: it is for %d; mp runs with auto there", ranks,
+                         (int)spec->map_ranks);
+    if (spec->device_map[0] != '\0' && !spec->map_1f1b && spec->map_ranks <= spec->world)
+        weft_omitted_say(out, "the configuration's device_map under 1f1b, which it is not set for: mp runs with auto there");
+}
+
 static void find_replicas(weft_omitted *out, const weft_grid_spec *spec, int64_t micro_batch) {
     char ranks[160], names[32];
     list_ranks(ranks, spec, weft_grid_takes_replicas);
@@ -71,5 +89,6 @@ void weft_omitted_find(weft_omitted *out, const weft_grid_spec *spec, const char
         weft_omitted_say(out, "%s: %s", names,
                          alone[0] != '\0' ? alone : "they take several ranks, and one was asked for; give --ranks 4");
     find_stages(out, spec);
+    find_map(out, spec);
     find_replicas(out, spec, micro_batch);
 }

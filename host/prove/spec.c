@@ -1,6 +1,8 @@
 /* host/prove/spec.c: see spec.h. */
 #include "prove/spec.h"
 
+#include <stdlib.h>
+
 /* ---- policies ---- */
 
 static weft_grid_policy *add_policy(weft_grid_spec *out, const char *label) {
@@ -86,6 +88,25 @@ static bool is_known(const char *id) {
     return strcmp(id, "single") == 0 || strcmp(id, "mp") == 0 || strcmp(id, "ddp") == 0 || strcmp(id, "fsdp") == 0;
 }
 
+/* Ranks of "embed,layers.0-12 = 0; layers.13-21,head = 1": each gets a segment, so the highest tells. 0: no map. */
+static int32_t ranks_of_map(const char *map) {
+    int32_t ranks = 0;
+    for (const char *at = strchr(map, '='); at != NULL; at = strchr(at + 1, '=')) {
+        const long rank = strtol(at + 1, NULL, 10);
+        if (rank >= ranks && rank < INT32_MAX) ranks = (int32_t)rank + 1;
+    }
+    return ranks;
+}
+
+static void choose_map(weft_grid_spec *out, const weft_part *part) {
+    const char *map = NULL, *schedule = weft_part_choice(part, "schedule");
+    if (strcmp(part->loaded->plugin->id, "mp") != 0 || !weft_part_text(part, "device_map", &map)) return;
+    if (strcmp(map, "auto") == 0) return;
+    out->map_ranks = ranks_of_map(map);
+    out->map_1f1b = out->map_ranks == 0 || (schedule != NULL && strcmp(schedule, "1f1b") == 0);
+    if (strlen(map) < sizeof out->device_map) (void)snprintf(out->device_map, sizeof out->device_map, "%s", map);
+}
+
 static void choose_strategies(weft_grid_spec *out, char *missing, size_t size, const weft_run *run) {
     const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
     const char *at = NULL;
@@ -102,6 +123,7 @@ static void choose_strategies(weft_grid_spec *out, char *missing, size_t size, c
         if (weft_part_bool(part, "reshard_after_forward", &reshard))
             weft_grid_say(&out->fsdp, "strategy.reshard_after_forward=%s", reshard ? "yes" : "no");
     }
+    choose_map(out, part);
     at = weft_part_choice(part, "reduce_at");
     (void)snprintf(out->reduce_at, sizeof out->reduce_at, "%s", at == NULL ? "each" : at);
 }

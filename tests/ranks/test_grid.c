@@ -55,6 +55,33 @@ START_TEST(axes_that_do_not_apply) {
 }
 END_TEST
 
+/* Cells of mp on so many ranks with a key. */
+static int32_t count_keys(const weft_grid *grid, int32_t ranks, const char *key) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < grid->n; i++)
+        for (int32_t k = 0; k < grid->cells[i].keys.n; k++)
+            n += grid->cells[i].ranks == ranks && strcmp(grid->cells[i].keys.text[k], key) == 0;
+    return n;
+}
+
+START_TEST(the_users_map) {
+    weft_grid_spec spec = spec_of(3, 12, false);
+    weft_error err = WEFT_ERROR_INIT;
+    weft_grid grid;
+    for (int32_t pass = 0; pass < 2; pass++) {
+        (void)snprintf(spec.device_map, sizeof spec.device_map, "%s", pass == 0 ? "a=0;b=1" : "sequential");
+        spec.map_ranks = pass == 0 ? 2 : 0;
+        spec.map_1f1b = pass != 0;
+        ck_assert_int_eq(weft_grid_create(&grid, &spec, &err), WEFT_OK);
+        ck_assert_int_eq(count_keys(&grid, 2, "strategy.device_map=a=0;b=1"), pass == 0 ? 16 : 0);
+        ck_assert_int_eq(count_keys(&grid, 2, "strategy.device_map=auto"), pass == 0 ? 8 : 0);
+        ck_assert_int_eq(count_keys(&grid, 3, "strategy.device_map=auto"), pass == 0 ? 24 : 0);
+        ck_assert_int_eq(count_keys(&grid, 3, "strategy.device_map=sequential"), pass == 0 ? 0 : 24);
+        weft_grid_free(&grid);
+    }
+}
+END_TEST
+
 /* Some cell of the grid has these two settings. */
 static bool has_pair(const weft_grid *grid, const weft_cell *cell, int a, int b) {
     for (int32_t i = 0; i < grid->n; i++)
@@ -124,6 +151,7 @@ int main(void) {
     TCase *tests = tcase_create("grid");
     tcase_add_test(tests, numbers);
     tcase_add_test(tests, axes_that_do_not_apply);
+    tcase_add_test(tests, the_users_map);
     tcase_add_test(tests, the_small_grid_has_all_pairs);
     tcase_add_test(tests, cells_with_the_same_programs_are_one);
     tcase_add_test(tests, every_cell_has_ranks_of_its_own);

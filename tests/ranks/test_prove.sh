@@ -94,6 +94,14 @@ if [ -e "$(communicator mpich)" ]; then
     says out "left out: mp, ddp, fsdp: a launcher has started one rank alone (PMI_SIZE = 1)"
 fi
 
+# The user's own map is tried where it is for as many ranks.
+prove 0 --ranks 3 --steps 1 strategy.plugin=mp strategy.device_map="embed,layers.0 = 0; layers.1-2,head = 1"
+says out "mp naive, own map"
+says out "0 different"
+says out "left out: the configuration's device_map on 3 ranks: it is for 2; mp runs with auto there"
+says out "left out: the configuration's device_map under 1f1b"
+grep -q "^ *3  mp .*own map" out && fail "a map for 2 ranks on 3"
+
 # No more steps than the run has.
 prove 0 --ranks 1 --steps 9 train.steps=6
 says out "8 cells of 6 steps"
