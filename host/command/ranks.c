@@ -3,13 +3,35 @@
 
 #include "launch/start.h"
 #include "plugin/services.h"
+#include "train/engine.h"
 #include "train/names.h"
+
+/* What every rank would meet with before it hears of the others is met with here, and told once: mistakes in the
+ * configuration, and in the files of tokenizer and model. */
+static weft_status judge(const weft_args *args, int32_t n, weft_error *err) {
+    size_t n_overrides = 0;
+    const char *const *overrides = weft_args_overrides(args, &n_overrides);
+    weft_run *run = NULL;
+    weft_text text = {0};
+    weft_engine *engine = NULL;
+    weft_status status = WEFT_OK;
+    weft_launch_want(WEFT_RANKS_PLANNED, n);
+    weft_services_log_level(WEFT_LOG_ERROR); /* what is no mistake is for the ranks to tell */
+    status = weft_run_open(&run, weft_args_config(args), overrides, n_overrides, WEFT_NEEDS_ALL, err);
+    if (status == WEFT_OK) status = weft_text_open(&text, run, err);
+    if (status == WEFT_OK) status = weft_engine_open(&engine, run, err);
+    weft_engine_close(engine);
+    weft_text_close(&text);
+    weft_run_close(run);
+    return status;
+}
 
 /* This process starts the ranks; they have said what there is to say. */
 static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, weft_error *err) {
     const int32_t n = ranks->world.size;
     int ended = 0;
     if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
+    if (judge(args, n, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
     if (ended == WEFT_EXIT_STOPPED) {

@@ -56,6 +56,24 @@ gives 1 "$weft" train run.ini --ranks 2 comm.plugin="$dir/plugins/weft-comm-mpi-
 says "[1] weft train: $no_world"
 echo "ranks are started"
 
+# ---- a mistake that every rank would meet with is told once, and no rank is started
+once() { # once TEXT argument...: the choice of the communicator, and this
+    text=$1
+    shift
+    gives 1 "$weft" train run.ini run.out=three --ranks 3 "$@"
+    grep -qF -- "weft train: $text" err.txt || fail "nobody says \"$text\""
+    lines 2
+}
+once "command line: [optimizer] lr = fast" optimizer.lr=fast
+mv model/config.json kept.json
+once "$dir/model/config.json" run.seed=1
+mv kept.json model/config.json
+mv model/tokenizer.json kept.json
+once "" run.seed=1
+grep -q "tokenizer.json" err.txt || fail "the tokenizer is missing"
+mv kept.json model/tokenizer.json
+echo "mistakes are told once"
+
 # ---- stopped: what goes on is said by the command that can
 mv launcher kept
 printf '#!/bin/sh\nexit 75\n' >launcher
