@@ -2,6 +2,7 @@
 #include "config/nearest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,10 @@ size_t weft_edit_distance(const char *a, const char *b) {
     return rows[n % 3][m];
 }
 
+static bool is_number(const char *text) {
+    return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
 void weft_nearest_offer(weft_nearest *self, const char *name, size_t n) {
     const size_t allowed = n < 6 ? 1 : n / 3;
     char copy[LONGEST + 1];
@@ -44,6 +49,7 @@ void weft_nearest_offer(weft_nearest *self, const char *name, size_t n) {
     if (n > LONGEST || n == 0) return;
     memcpy(copy, name, n);
     copy[n] = '\0';
+    if (is_number(copy) && is_number(self->word)) return;
     distance = weft_edit_distance(self->word, copy);
     if (distance > allowed || (*self->best != '\0' && distance >= self->distance)) return;
     memcpy(self->best, copy, n + 1);

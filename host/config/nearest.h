@@ -16,7 +16,7 @@ typedef struct weft_nearest {
 } weft_nearest;
 
 /* name: n letters; longer ones than fit are not near anything. The first of equally near names stays. Case does not
- * count, nor do blank, `-` and `_` among themselves. */
+ * count, nor do blank, `-` and `_` among themselves. No number is near another: 4 is no slip of 3. */
 void weft_nearest_offer(weft_nearest *self, const char *name, size_t n);
 
 /* "; did you mean NAME?", or nothing. */

@@ -62,11 +62,21 @@ static weft_status outside(const weft_key *key, const weft_bounds *range, weft_e
     return weft_error_set(err, WEFT_E_USER, "is outside %s: give %s", key->range, advice);
 }
 
+/* A whole number may have a suffix, and this text has one that there is not: "20K". */
+static bool has_odd_suffix(const char *text) {
+    const size_t n = strspn(text, "0123456789");
+    return n > 0 && text[n + strspn(text + n, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] == '\0';
+}
+
 static weft_status no_number(const char *text, const weft_bounds *range, weft_error *err) {
     char advice[240];
-    const char *what = *text == '\0' ? "empty" : range->type == WEFT_KEY_I64 ? "not a whole number" : "not a number";
+    const bool whole = range->type == WEFT_KEY_I64;
+    const char *what = *text == '\0' ? "empty" : whole ? "not a whole number" : "not a number";
     weft_bounds_advise(range, advice, sizeof advice);
-    return weft_error_set(err, WEFT_E_USER, "is %s: give %s", what, advice);
+    return weft_error_set(err, WEFT_E_USER, "is %s: give %s%s", what, advice,
+                          whole && has_odd_suffix(text) ? "; its suffix may be k, M, G or T, by thousands, and Ki, Mi, "
+                                                          "Gi or Ti, by 1024"
+                                                        : "");
 }
 
 /* "none" and "auto" where the range allows them: -1, +1; 0 otherwise. */

@@ -147,6 +147,8 @@ static const struct {
     {WEFT_KEY_I64, "", "-9223372036854775808", NULL, "is outside"},
     {WEFT_KEY_I64, "[1,inf)", "", NULL, "is empty: give"},
     {WEFT_KEY_I64, "[1,inf)", "2.5", NULL, "is not a whole number"},
+    {WEFT_KEY_I64, "[1,inf)", "20K", NULL,
+     "is not a whole number: give a whole number of 1 or more; its suffix may be k, M"},
     {WEFT_KEY_F64, "(0,inf) | none", "-1", NULL, "is outside (0,inf) | none: give a positive number, or none"},
     {WEFT_KEY_F64, "(0,1]", "ten", NULL, "is not a number: give a number above 0 and at most 1"},
     {WEFT_KEY_F64, "(0,1]", "1e-3", "0.001", NULL},
@@ -197,6 +199,16 @@ static const struct {
     {WEFT_KEY_PATH, "", "../x", "/x", NULL},
     {WEFT_KEY_PATH, "", "../../../x", "/x", NULL},
 };
+
+START_TEST(no_number_is_a_slip_of_another) {
+    weft_nearest near = {"4", "", 0};
+    weft_nearest_offer(&near, "3", 1);
+    weft_nearest_offer(&near, "1", 1);
+    ck_assert_str_eq(near.best, "");
+    weft_nearest_offer(&near, "4k", 2);
+    ck_assert_str_eq(near.best, "4k");
+}
+END_TEST
 
 START_TEST(values_are_judged_by_their_key) {
     const weft_key key = {(uint32_t)sizeof key, 0, values[_i].type, 0, "key", NULL, values[_i].range, "", "Help."};
@@ -302,5 +314,6 @@ int main(void) {
     tcase_add_test(tests, values_arrive_as_their_c_type);
     tcase_add_test(tests, a_step_behind_a_link_stays);
     tcase_add_test(tests, near_names_are_near);
+    tcase_add_test(tests, no_number_is_a_slip_of_another);
     return run_suite(suite);
 }

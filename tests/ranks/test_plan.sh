@@ -69,6 +69,15 @@ for rest in "" "strategy.shard=hybrid strategy.shard_group=2"; do
     grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ +-' diff.txt || failed "a root held whole is not gathered $rest" diff.txt
     grep -Eq '^events REFRESH +0 +4$' diff.txt || failed "a root held whole is made whole again $rest" diff.txt
 done
+while read -r stage name; do # DeepSpeed's numbers are names of the same
+    "$weft" plan run.ini --ranks 4 strategy.plugin=fsdp strategy.shard="$stage" --json >stage.json || failed "stage $stage" stage.json
+    "$weft" plan run.ini --ranks 4 strategy.plugin=fsdp strategy.shard="$name" --json >name.json || failed "shard = $name" name.json
+    cmp -s stage.json name.json || failed "shard = $stage is not $name"
+done <<'ROWS'
+1 optimizer
+2 gradients
+3 full
+ROWS
 refused() { # refused TEXT command...
     text=$1
     shift
@@ -77,5 +86,7 @@ refused() { # refused TEXT command...
     fi
 }
 refused "4 ranks cannot lie on 3 nodes" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 3
+refused "shard = 4 is not one of: optimizer,gradients,full,hybrid,1,2,3" "$weft" plan run.ini strategy.plugin=fsdp strategy.shard=4
+grep -q "did you mean" log && failed "4 is taken for another number" log
 refused "--rank 4 is not there: ranks are 0 to 3" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --print-sharding --rank 4
 [ "$failures" = 0 ]

@@ -6,7 +6,7 @@
 
 /* clang-format off */
 #define FSDP_KEYS(K)                                                                                                   \
-    K(ENUM, shard, "full", "full,optimizer,gradients,hybrid,3,1,2", "", WEFT_SAME,                                     \
+    K(ENUM, shard, "full", "optimizer,gradients,full,hybrid,1,2,3", "", WEFT_SAME,                                     \
       "What is cut: optimizer (1), gradients too (2), parameters too (full, 3), those in a group of ranks (hybrid).")  \
     K(I64, shard_group, "auto", "[1,inf) | auto", "ranks", WEFT_SAME,                                                  \
       "Ranks that share one copy under shard = hybrid; auto: those of a node.")                                        \
@@ -23,13 +23,13 @@
 WEFT_KEYS_STRUCT(fsdp_config, FSDP_KEYS)
 
 typedef enum fsdp_shard {
-    FSDP_FULL,
     FSDP_OPTIMIZER,
     FSDP_GRADIENTS,
+    FSDP_FULL,
     FSDP_HYBRID,
-    FSDP_STAGE_3,
     FSDP_STAGE_1,
-    FSDP_STAGE_2
+    FSDP_STAGE_2,
+    FSDP_STAGE_3
 } fsdp_shard;
 
 /* shard without aliases. */
