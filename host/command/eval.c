@@ -26,9 +26,10 @@ static void print_lines(const weft_evaluation *e, const weft_session *session, i
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
     const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
     (void)printf("model        %s\n", session->run->settings.model.path);
-    (void)printf("measured on  %s: %s documents, %s target tokens in %s\n",
+    (void)printf("measured on  %s: %s, %s in %s\n",
                  split == WEFT_SPLIT_ALL ? "all of [data] path" : "the validation documents",
-                 weft_unit_count(a, (int64_t)info->documents), weft_unit_count(b, e->tokens),
+                 weft_unit_counted(a, (int64_t)info->documents, "document"),
+                 weft_unit_counted(b, e->tokens, "target token"),
                  weft_unit_seconds((char[WEFT_UNIT_SIZE]){0}, e->seconds));
     (void)printf("loss         %.6f (mean over target tokens)\n", e->loss);
     (void)printf("perplexity   %.4f\n", e->perplexity);

@@ -70,9 +70,10 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
                   e->layout->n_units == 1 ? "" : "s");
     (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
                   weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
-    (void)fprintf(to, "batch       %lld rows = %d %s of %d rows x %d places\n",
-                  (long long)session->run->settings.train.global_batch, e->spec.leaves,
-                  e->spec.leaves == 1 ? "leaf" : "leaves", e->spec.rows, e->spec.lengths[e->spec.n_lengths - 1]);
+    (void)fprintf(to, "batch       %s = %d %s of %s x %s\n",
+                  weft_unit_counted(a, session->run->settings.train.global_batch, "row"), e->spec.leaves,
+                  e->spec.leaves == 1 ? "leaf" : "leaves", weft_unit_counted(b, e->spec.rows, "row"),
+                  weft_unit_counted(c, e->spec.lengths[e->spec.n_lengths - 1], "place"));
     weft_world_print(session, 12, to);
     weft_sums_print(session, 12, to);
     (void)fprintf(to, "program     %d events in a step, %d buffers\n", e->train.program->n_events,
@@ -80,8 +81,8 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
 }
 
 static void print_schedule(const weft_session *session, FILE *to) {
-    (void)fprintf(to, "schedule    %lld steps, warm-up %lld\n", (long long)session->steps,
-                  (long long)session->schedule.warmup);
+    (void)fprintf(to, "schedule    %lld step%s, warm-up %lld\n", (long long)session->steps,
+                  session->steps == 1 ? "" : "s", (long long)session->schedule.warmup);
     for (int i = 0; i < SCHEDULE_POINTS; i++) {
         const int64_t step = schedule_step(session, i);
         if (step == 0) continue;

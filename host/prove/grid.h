@@ -64,8 +64,8 @@ typedef struct weft_grid_spec {
     char device_map[WEFT_GRID_MAP];
     int32_t map_ranks;
     bool map_1f1b;
-    weft_grid_keys fsdp;   /* what fsdp is told of the configuration's: root, reshard_after_forward */
-    bool at_last;          /* reduce_at is an axis; else it is the configuration's */
+    weft_grid_keys fsdp; /* what fsdp is told of the configuration's: root, reshard_after_forward */
+    bool at_last;        /* reduce_at is an axis; else it is the configuration's */
     char reduce_at[16];
 } weft_grid_spec;
 

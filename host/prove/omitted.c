@@ -25,8 +25,7 @@ static void list_ranks(char text[160], const weft_grid_spec *spec,
     text[0] = '\0';
     for (int32_t ranks = 2; ranks <= spec->world; ranks++) {
         if (passes(spec, ranks)) continue;
-        if (found++ < SHOWN_RANKS)
-            n += (size_t)snprintf(text + n, 160 - n, "%s%d", n == 0 ? "" : ", ", (int)ranks);
+        if (found++ < SHOWN_RANKS) n += (size_t)snprintf(text + n, 160 - n, "%s%d", n == 0 ? "" : ", ", (int)ranks);
     }
     if (found > SHOWN_RANKS) (void)snprintf(text + n, 160 - n, " and %d more", (int)(found - SHOWN_RANKS));
 }
@@ -63,10 +62,11 @@ static void find_map(weft_omitted *out, const weft_grid_spec *spec) {
         weft_omitted_say(out, "the configuration's device_map, which has more than %d letters: mp runs with auto",
                          WEFT_GRID_MAP - 1);
     else if (ranks[0] != '\0')
-        weft_omitted_say(out, "the configuration's device_map on %s ranks: it is for %d; mp runs with auto there", ranks,
-                         (int)spec->map_ranks);
+        weft_omitted_say(out, "the configuration's device_map on %s ranks: it is for %d; mp runs with auto there",
+                         ranks, (int)spec->map_ranks);
     if (spec->device_map[0] != '\0' && !spec->map_1f1b && spec->map_ranks <= spec->world)
-        weft_omitted_say(out, "the configuration's device_map under 1f1b, which it is not set for: mp runs with auto there");
+        weft_omitted_say(out,
+                         "the configuration's device_map under 1f1b, which it is not set for: mp runs with auto there");
 }
 
 static void find_replicas(weft_omitted *out, const weft_grid_spec *spec, int64_t micro_batch) {

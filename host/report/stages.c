@@ -212,10 +212,10 @@ void weft_stages_print(const weft_stages *self, FILE *to) {
     for (int32_t rank = 0; rank < self->n; rank++)
         (void)fprintf(to, "  %9d %11s  %s\n", (int)rank, weft_unit_bytes(text, self->rows[rank].total),
                       self->rows[rank].segments);
-    (void)fprintf(to, "  imbalance %.1f %%: rank %d takes so much more than the mean", self->imbalance,
-                  (int)self->largest);
+    (void)fprintf(to, "  imbalance: rank %d takes %.1f %% more than the mean", (int)self->largest, self->imbalance);
     if (self->layer[0] != '\0')
         (void)fprintf(to, "; with %s on rank %d instead of %d it would be about %.1f %%", self->layer, (int)self->to,
                       (int)self->from, self->imbalance_then);
+    else (void)fprintf(to, "; no layer on a neighbour instead makes it less");
     (void)fprintf(to, "\n");
 }

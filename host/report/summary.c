@@ -60,17 +60,18 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     (void)fprintf(to, "model      %s, %s parameters, %s trained (%.4g %%)\n", session->run->settings.model.path,
                   weft_unit_count(a, all), weft_unit_count(b, trained), 100.0 * (double)trained / (double)all);
-    (void)fprintf(to, "data       %s documents, %s rows, %s targets an epoch",
-                  weft_unit_count(a, (int64_t)session->train_info.documents),
-                  weft_unit_count(b, (int64_t)session->train_info.rows),
-                  weft_unit_count(c, (int64_t)session->train_info.targets));
+    (void)fprintf(to, "data       %s, %s, %s an epoch",
+                  weft_unit_counted(a, (int64_t)session->train_info.documents, "document"),
+                  weft_unit_counted(b, (int64_t)session->train_info.rows, "row"),
+                  weft_unit_counted(c, (int64_t)session->train_info.targets, "target"));
     if (session->validation_info.rows > 0)
-        (void)fprintf(to, "; validation %s documents, %s targets",
-                      weft_unit_count(a, (int64_t)session->validation_info.documents),
-                      weft_unit_count(b, (int64_t)session->validation_info.targets));
-    (void)fprintf(to, "\nbatch      %lld rows = %d %s of %lld, %s steps = %.3g epochs\n",
-                  (long long)train->global_batch, engine->spec.leaves, engine->spec.leaves == 1 ? "leaf" : "leaves",
-                  (long long)train->micro_batch, weft_unit_count(a, session->steps),
+        (void)fprintf(to, "; validation %s, %s",
+                      weft_unit_counted(a, (int64_t)session->validation_info.documents, "document"),
+                      weft_unit_counted(b, (int64_t)session->validation_info.targets, "target"));
+    (void)fprintf(to, "\nbatch      %s = %d %s of %lld, %s = %.3g epochs\n",
+                  weft_unit_counted(a, train->global_batch, "row"), engine->spec.leaves,
+                  engine->spec.leaves == 1 ? "leaf" : "leaves", (long long)train->micro_batch,
+                  weft_unit_counted(b, session->steps, "step"),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
     weft_world_print(session, 11, to);
     weft_batches_print(session, to);
@@ -93,8 +94,9 @@ static void print_times(const weft_train_summary *s, FILE *to) {
     const double named = s->compute_seconds + s->data_seconds + s->evaluate_seconds + s->checkpoint_seconds;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE];
     const double busy = s->compute_seconds + s->data_seconds;
-    (void)fprintf(to, "trained    %s steps on %s targets in %s (%s targets/s while training)\n",
-                  weft_unit_count(a, s->steps), weft_unit_count(b, s->tokens), weft_unit_seconds(c, whole),
+    (void)fprintf(to, "trained    %s on %s in %s (%s targets/s while training)\n",
+                  weft_unit_counted(a, s->steps, "step"), weft_unit_counted(b, s->tokens, "target"),
+                  weft_unit_seconds(c, whole),
                   weft_unit_count(d, busy > 0.0 ? (int64_t)((double)s->tokens / busy) : 0));
     time_line(to, "compute", s->compute_seconds, whole);
     time_line(to, "data", s->data_seconds, whole);

@@ -17,6 +17,14 @@ char *weft_unit_count(char text[WEFT_UNIT_SIZE], int64_t value) {
     return text;
 }
 
+char *weft_unit_counted(char text[WEFT_UNIT_SIZE], int64_t value, const char *noun) {
+    size_t n = 0;
+    (void)weft_unit_count(text, value);
+    n = strlen(text);
+    (void)snprintf(text + n, WEFT_UNIT_SIZE - n, " %s%s", noun, value == 1 ? "" : "s");
+    return text;
+}
+
 char *weft_unit_bytes(char text[WEFT_UNIT_SIZE], int64_t bytes) {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double value = (double)bytes;

@@ -9,6 +9,8 @@
 
 /* "1,234,567" */
 char *weft_unit_count(char text[WEFT_UNIT_SIZE], int64_t value);
+/* "1 document", "2,356 documents"; the noun takes an s. */
+char *weft_unit_counted(char text[WEFT_UNIT_SIZE], int64_t value, const char *noun);
 /* "12.3 MiB"; whole bytes below 1 KiB. */
 char *weft_unit_bytes(char text[WEFT_UNIT_SIZE], int64_t bytes);
 /* "850 ms", "12.3 s", "3 min 20 s", "2 h 05 min". */

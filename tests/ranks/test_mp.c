@@ -319,9 +319,22 @@ START_TEST(ranges_are_named) {
     weft_stages_print(&stages, to);
     ck_assert_int_eq(fclose(to), 0);
     ck_assert_ptr_nonnull(strstr(text, "layers.1.mlp, layers.2, head\n"));
-    ck_assert_ptr_nonnull(strstr(text, "  imbalance "));
+    ck_assert_ptr_nonnull(strstr(text, "  imbalance: rank "));
+    ck_assert_ptr_nonnull(strstr(text, " % more than the mean; "));
     weft_stages_free(&stages);
     fresh_model_remove(&model);
+}
+END_TEST
+
+START_TEST(no_advice_is_said) {
+    weft_stage_row ranks[2] = {{.segments = "embed", .total = 1000}, {.segments = "head", .total = 600}};
+    const weft_stages stages = {.rows = ranks, .n = 2, .imbalance = 25.0, .imbalance_then = 25.0};
+    char text[1024] = "";
+    FILE *to = fmemopen(text, sizeof text, "w");
+    weft_stages_print(&stages, to);
+    ck_assert_int_eq(fclose(to), 0);
+    ck_assert_ptr_nonnull(strstr(text, "  imbalance: rank 0 takes 25.0 % more than the mean; no layer on a neighbour "
+                                       "instead makes it less\n"));
 }
 END_TEST
 
@@ -358,6 +371,7 @@ static Suite *all_tests(void) {
     tcase_add_loop_test(maps, bad_map, 0, sizeof bad_maps / sizeof *bad_maps);
     tcase_add_test(maps, too_many_ranks);
     tcase_add_test(report, ranges_are_named);
+    tcase_add_test(report, no_advice_is_said);
     tcase_add_test(report, advice_helps);
     suite_add_tcase(suite, cells);
     suite_add_tcase(suite, maps);

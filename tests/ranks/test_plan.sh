@@ -61,6 +61,7 @@ grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ ' diff.txt || failed "more gathers"
     grep -q '\[strategy\] shard, prefetch: without effect under strategy ddp' || failed "keys of another strategy"
 "$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3 | grep -q '^sums .*not covered' || failed "not covered"
 "$weft" plan run.ini strategy.plugin=ddp --ranks 3 | grep -q '^sums .*; covered by the contract' || failed "covered"
+"$weft" plan run.ini | grep -qx 'batch       12 rows = 12 leaves of 1 row x 32 places' || failed "one row is no rows"
 # A replicated root is held whole and refreshed, not gathered.
 for rest in "" "strategy.shard=hybrid strategy.shard_group=2"; do
     # shellcheck disable=SC2086  # words on purpose
