@@ -123,18 +123,31 @@ static void describe_world(const weft_engine *engine, weft_job *job) {
     if (weft_part_i64(strategy, "prefetch", &prefetch)) job->spec.prefetch = (int32_t)prefetch;
 }
 
+/* "1, 2, 3, 4, 6 or 12": the numbers that divide n, of many the first and n itself. */
+static void list_divisors(char text[160], int32_t n) {
+    enum { SHOWN = 12 };
+    int32_t shown = 0;
+    size_t at = 0;
+    text[0] = '\0';
+    for (int32_t d = 1; d < n && shown < SHOWN; d++)
+        if (n % d == 0) at += (size_t)snprintf(text + at, 160 - at, "%s%d", shown++ == 0 ? "" : ", ", (int)d);
+    (void)snprintf(text + at, 160 - at, "%s%d", shown == 0 ? "" : shown == SHOWN ? " ... or " : " or ", (int)n);
+}
+
 /* A of R replicas: every replica takes as many leaves as the next. */
 static weft_status share_leaves(const weft_engine *engine, weft_job *job, int32_t leaves, weft_error *err) {
     weft_strategy_job *view = &job->spec.view;
     const weft_train_settings *train = &engine->run->settings.train;
+    char fitting[160];
     view->leaves = view->mode == WEFT_MODE_TRAIN ? leaves / view->replicas : 1;
     if (view->mode != WEFT_MODE_TRAIN || leaves % view->replicas == 0) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "[train] global_batch = %lld in micro-batches of %lld are %d leaves, which %d replicas cannot "
-        "share evenly: choose a global_batch that is a multiple of %lld",
-        (long long)train->global_batch, (long long)train->micro_batch, (int)leaves, (int)view->replicas,
-        (long long)train->micro_batch * view->replicas);
+    list_divisors(fitting, leaves);
+    return weft_error_set(err, WEFT_E_USER,
+                          "[train] global_batch = %lld in micro-batches of %lld %s %d %s, which %d replicas cannot "
+                          "share evenly: start %s rank%s, or choose a global_batch that is a multiple of %lld",
+                          (long long)train->global_batch, (long long)train->micro_batch, leaves == 1 ? "is" : "are",
+                          (int)leaves, leaves == 1 ? "leaf" : "leaves", (int)view->replicas, fitting,
+                          leaves == 1 ? "" : "s", (long long)train->micro_batch * view->replicas);
 }
 
 static weft_status make_job(weft_engine *engine, weft_stage *stage, int32_t leaves, weft_error *err) {
