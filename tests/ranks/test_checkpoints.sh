@@ -75,6 +75,19 @@ strategies "computed in bf16" train.precision=bf16 <<'ROWS'
 3 strategy.plugin=fsdp strategy.root=replicated
 ROWS
 
+# A unit may hold parameters of two types, and frozen ones beside trained ones.
+cp -r single/model mixed
+rm mixed/model.safetensors
+"$WEFT_BUILD/tests/rank_mix" single/model/model.safetensors mixed/model.safetensors 2>log || failed "a model of two types" log
+strategies "two types, some frozen" model.path=mixed model.start=weights checkpoint.dtype=fp32 \
+    train.trainable='model.layers.*.mlp.*,model.layers.1.self_attn.q_proj.weight,model.norm.weight' <<'ROWS'
+3 strategy.plugin=ddp
+4 strategy.plugin=fsdp
+3 strategy.plugin=fsdp strategy.shard=optimizer
+4 strategy.plugin=fsdp strategy.root=replicated
+2 strategy.plugin=mp
+ROWS
+
 # ---- a run on 4, then 2, then 1 rank, killed and stopped ----
 
 wait_for() { # wait_for PATH: while $process lives
