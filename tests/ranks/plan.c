@@ -2,9 +2,12 @@
  *
  *     rank_plan PLAN.json RANKS.json
  *
- * Every number must be the same: bytes taken, line by line, bytes sent in a step by kind and by link. What is in use at
+ *     rank_plan share ONE.json MANY.json
+ *
+ * In the first case, every number must be the same: bytes taken, line by line, bytes sent in a step by kind and by link. What is in use at
  * the highest moment must not be more than planned, and not much less: the padding of a unit that is cut is touched
- * late. Says how many numbers it compared. */
+ * late. In the second, what a rank of many holds of parameters, gradients and optimizer state must be its share of what one
+ * rank holds, to 1 % of padding. Says how many numbers it compared. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
@@ -66,18 +69,37 @@ static void compare(const json_t *plan, const json_t *run) {
         same("a link", rank, steps * link_of(plan, rank, (json_int_t)to), json_integer_value(value));
 }
 
+/* Plans of the same under fsdp, on one rank and on many. */
+static void compare_shares(const json_t *one, const json_t *many) {
+    static const char *const lines[] = {"parameters", "gradients", "optimizer"};
+    const json_int_t world = number(many, "world");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const json_int_t whole = number(json_object_get(row_of(one, 0), "lines"), lines[i]);
+        for (json_int_t rank = 0; rank < world; rank++) {
+            const json_int_t share = number(json_object_get(row_of(many, rank), "lines"), lines[i]);
+            compared++;
+            if (whole > 0 && share * world >= whole && share * world <= whole + whole / 100) continue;
+            different++;
+            (void)fprintf(stderr, "rank %lld of %lld, %s: %lld bytes of %lld\n", rank, world, lines[i], share, whole);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     json_error_t why;
-    json_t *plan = argc == 3 ? json_load_file(argv[1], 0, &why) : NULL;
-    json_t *run = argc == 3 ? json_load_file(argv[2], 0, &why) : NULL;
+    const bool shares = argc == 4 && strcmp(argv[1], "share") == 0;
+    json_t *plan = argc == 3 + shares ? json_load_file(argv[1 + shares], 0, &why) : NULL;
+    json_t *run = argc == 3 + shares ? json_load_file(argv[2 + shares], 0, &why) : NULL;
     const json_t *one;
     size_t i;
-    if (plan == NULL || run == NULL || json_array_size(run) != (size_t)number(plan, "world")) {
+    if (plan == NULL || run == NULL || (!shares && json_array_size(run) != (size_t)number(plan, "world"))) {
         (void)fprintf(stderr, "rank_plan PLAN.json RANKS.json: both of one world\n");
         return 2;
     }
-    json_array_foreach(run, i, one) compare(plan, one);
-    (void)printf("%d numbers of %d ranks\n", compared, (int)json_array_size(run));
+    if (shares) compare_shares(plan, run);
+    else json_array_foreach(run, i, one) compare(plan, one);
+    (void)printf("%d numbers of %d ranks\n", compared,
+                 (int)(shares ? number(run, "world") : (json_int_t)json_array_size(run)));
     json_decref(plan);
     json_decref(run);
     return different == 0 ? 0 : 1;

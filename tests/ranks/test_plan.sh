@@ -43,6 +43,26 @@ if has mpich; then
 fi
 
 # ---- plans alone
+
+# A model of 134 million parameters, which nobody has the weights of: what a rank of fsdp holds falls as 1/N, and 1024
+# ranks are planned in seconds.
+make_model huge 768 192 3072 12 36000
+huge() { # huge N argument...: the plan of N ranks, into huge.N
+    n=$1
+    shift
+    "$weft" plan run.ini model.path=huge strategy.plugin=fsdp --ranks "$n" --json "$@" >"huge.$n" 2>log || failed "a plan of $n ranks" log
+}
+for n in 1 2 4 8; do
+    huge $n train.global_batch=8
+    "$WEFT_BUILD/tests/rank_plan" share huge.1 huge.$n >said 2>&1 || failed "$n ranks do not hold 1/$n each" said
+done
+huge 8 train.global_batch=8 strategy.shard=optimizer
+"$WEFT_BUILD/tests/rank_plan" share huge.1 huge.8 >said 2>&1 && failed "parameters that every rank holds pass for a share"
+limit=60
+[ "${WEFT_SANITIZED:-OFF}" != ON ] || limit=600
+timeout $limit "$weft" plan run.ini model.path=huge strategy.plugin=fsdp train.global_batch=1024 --ranks 1024 --nodes 128 >plan.txt 2>log ||
+    failed "1024 ranks are not planned within $limit s" log
+
 "$weft" plan run.ini strategy.plugin=fsdp train.global_batch=1024 --ranks 1024 --nodes 128 >plan.txt
 grep -Eq ' nothing$' plan.txt || failed "of 1024 ranks some update nothing of a small model"
 grep -q 'to other nodes' plan.txt || failed "what leaves a node is told"
