@@ -14,7 +14,9 @@
 #define WEFT_RUN_KEYS(K)                                                                                               \
     K(PATH, out, "", "", "", WEFT_SAME, "Directory of the run's results; `weft train` needs it.")                      \
     K(I64, seed, "1", "[0,inf)", "", WEFT_SAME, "Seed of initialisation, split, order and sampling.")                  \
-    K(I64, patience, "30", "[1,1M]", "seconds", 0, "How long ranks may all wait for one another before they hang.")
+    K(I64, patience, "30", "[1,1M]", "seconds", 0, "How long ranks may all wait for one another before they hang.")    \
+    K(STR, log_ranks, "0", "0 | all | 0,2,...", "", WEFT_HOST_FORMS,                                                   \
+      "Ranks of several that print their lines, rank 0 always; the others print errors alone.")
 
 #define WEFT_MODEL_KEYS(K)                                                                                             \
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \
@@ -132,6 +134,9 @@ weft_status weft_settings_declare(weft_config *config, weft_error *err);
 
 /* Fills [plugins] alone: where plugins are, which can be asked before the other keys are judged. */
 weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err);
+
+/* Fills [run] alone: which ranks print their lines is asked before the first line. */
+weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, weft_error *err);
 
 /* Fills all sections of the host and holds the rules across their keys, but those of training. */
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err);

@@ -5,7 +5,6 @@
 #include "plugin/services.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,7 +61,7 @@ static FILE *open_voice(voice *self, int mode) {
     return stream;
 }
 
-void weft_voice_set(int32_t rank) {
+void weft_voice_set(int32_t rank, bool speaks) {
     static voice out = {STDOUT_FILENO, false}, err = {STDERR_FILENO, false};
     FILE *stream = NULL;
     if (prefix[0] != '\0') return;
@@ -70,7 +69,7 @@ void weft_voice_set(int32_t rank) {
     (void)fflush(stdout);
     stream = open_voice(&err, _IOLBF);
     if (stream != NULL) stderr = stream;
-    if (rank > 0) {
+    if (!speaks) {
         weft_services_log_level(WEFT_LOG_ERROR);
         (void)freopen("/dev/null", "w", stdout);
         return;

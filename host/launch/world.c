@@ -73,7 +73,7 @@ void weft_world_set(const weft_world *world) {
     if (current.size == 1) return;
     weft_crash_rank(current.rank);
     weft_pulse_begin(current.rank);
-    weft_voice_set(current.rank);
+    weft_voice_set(current.rank, current.rank == 0 || current.speaks);
     weft_signals_rank(current.rank);
 }
 

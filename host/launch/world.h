@@ -14,6 +14,7 @@ typedef struct weft_world {
     char launched_by[64];           /* the variable that told the rank, "PMI_RANK"; "": started by itself */
     char comm[64];                  /* id that the family name in [comm] plugin stands for; "": as it is named */
     bool is_planned;                /* size is a number to plan for: no other rank exists */
+    bool speaks;                    /* all its lines are shown, as those of rank 0 always are */
 } weft_world;
 
 /* Machines that a planned world is on, as many ranks on each; 1 at first. [main] */
@@ -22,8 +23,8 @@ int32_t weft_world_planned_nodes(void);
 
 const weft_world *weft_world_get(void); /* one rank before the first set. [any-thread] */
 
-/* Takes the world over: from here on the lines of this process carry its rank, and ranks but 0 print errors alone.
- * [main] */
+/* Takes the world over: from here on the lines of this process carry its rank, and ranks but 0 and those that speak
+ * print errors alone. [main] */
 void weft_world_set(const weft_world *world);
 
 /* What the communicator says. WEFT_E_PEER: another world than the launcher's variables told. [main] */

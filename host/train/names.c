@@ -2,6 +2,7 @@
 #include "train/names.h"
 
 #include "config/number.h"
+#include "launch/speakers.h"
 
 #include <stdlib.h>
 
@@ -127,6 +128,8 @@ static weft_status find_ranks(weft_run *run, weft_launch *out, weft_error *err) 
     if (status == WEFT_OK) status = weft_settings_load_plugins(&run->settings.plugins, run->config, err);
     if (status == WEFT_OK) status = create_registry(run, err);
     if (status == WEFT_OK) status = weft_launch_find(out, run->config, run->plugins, err);
+    if (status == WEFT_OK) status = weft_settings_load_run(&run->settings.run, run->config, err);
+    if (status == WEFT_OK) status = weft_speakers_judge(&out->world, run->settings.run.log_ranks, run->config, err);
     if (out->world.launched_by[0] != '\0') weft_world_set(&out->world); /* a rank that fails says which it is */
     return status;
 }

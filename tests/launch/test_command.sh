@@ -97,6 +97,11 @@ gives 1 ./launcher -n 2 "$weft" train run.ini --ranks 2 comm.plugin=self
 grep -q "self cannot join the 2 ranks that the launcher of mpi-fake started" err.txt || fail "another communicator"
 gives 1 ./launcher -n 2 "$weft" eval run.ini
 grep -q "^\[1\] weft eval: this command runs on one rank, and it is rank 1 of the 2" err.txt || fail "eval of two"
+gives 1 ./launcher -n 2 "$weft" train run.ini run.log_ranks=0,x
+says "[1] weft train: command line: [run] log_ranks = 0,x is no list of ranks: give 0, all, or numbers with commas between them (0,2)"
+gives 1 "$weft" train run.ini --ranks 2 run.log_ranks=2 # told once, before any rank is started
+says "weft train: command line: [run] log_ranks = 2 names rank 2, and this run has ranks 0 to 1: take it out, or give all"
+lines 1
 echo "launched ranks find themselves"
 
 # ---- one rank, and no rank

@@ -18,11 +18,12 @@ enum { SECONDS = 20 }; /* that anything may take */
 
 /* ---- the actors: "act WHAT DIRECTORY N", and where there is a rank, the rank ---- */
 
-static void join_world(void) {
+static void join_world(bool speaks) {
     const weft_world world = {.rank = atoi(getenv("FAKE_RANK")), .size = atoi(getenv("FAKE_SIZE"))};
     weft_world sized = world;
     sized.local_rank = world.rank;
     sized.local_size = world.size;
+    sized.speaks = speaks;
     weft_world_set(&sized);
 }
 
@@ -47,7 +48,7 @@ static int act_waiting(const char *what, const char *directory, int rank) {
         say_ready(directory);
         (void)pause();
     }
-    join_world();
+    join_world(false);
     weft_pulse_patience(1);
     weft_pulse_event(7, 3, "REDUCE root all leaf 0");
     say_ready(directory);
@@ -60,8 +61,8 @@ static int act_rank(const char *what, const char *directory) {
     const int rank = atoi(getenv("FAKE_RANK"));
     if (strcmp(what, "never begins") == 0 || strcmp(what, "all wait") == 0 || strcmp(what, "one computes") == 0)
         return act_waiting(what, directory, rank);
-    join_world();
-    if (strcmp(what, "speak to all") == 0) {
+    join_world(strcmp(what, "speak, 2 too") == 0 && rank == 2);
+    if (strncmp(what, "speak", 5) == 0) {
         (void)printf("a table");
         (void)printf(" of %s\nand more\n", getenv("FAKE_SIZE"));
         (void)fprintf(stderr, "weft: a mistake\n");
@@ -165,6 +166,20 @@ START_TEST(lines_carry_their_rank_and_others_than_rank_0_only_say_errors) {
         (void)snprintf(line, sizeof line, "[%d] input -1\n", rank); /* nothing to read, and nothing to wait for */
         ck_assert_msg(strstr(r.log, line) != NULL, "%s", r.log);
     }
+    for (const char *at = r.log; *at != '\0'; at = strchr(at, '\n') + 1) ck_assert_msg(*at == '[', "%s", r.log);
+    run_free(&r);
+}
+END_TEST
+
+START_TEST(a_rank_that_speaks_prints_as_rank_0_does) {
+    run r;
+    run_begin(&r, "speak, 2 too", 3);
+    run_end(&r);
+    ck_assert_int_eq(r.status, 0);
+    ck_assert_ptr_nonnull(strstr(r.log, "[0] a table of 3\n"));
+    ck_assert_ptr_nonnull(strstr(r.log, "[2] a table of 3\n"));
+    ck_assert_ptr_nonnull(strstr(r.log, "[2] and more\n"));
+    ck_assert_ptr_null(strstr(r.log, "[1] a table"));
     for (const char *at = r.log; *at != '\0'; at = strchr(at, '\n') + 1) ck_assert_msg(*at == '[', "%s", r.log);
     run_free(&r);
 }
@@ -304,6 +319,7 @@ int main(int argc, char **argv) {
     tests = tcase_create("start");
     tcase_set_timeout(tests, 3 * SECONDS);
     tcase_add_test(tests, lines_carry_their_rank_and_others_than_rank_0_only_say_errors);
+    tcase_add_test(tests, a_rank_that_speaks_prints_as_rank_0_does);
     tcase_add_test(tests, the_ranks_status_is_the_parents);
     tcase_add_test(tests, a_crash_names_the_rank);
     tcase_add_loop_test(tests, a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone, 0, 3);
