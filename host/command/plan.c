@@ -64,10 +64,7 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     (void)fprintf(to, "model       %s parameters, %s trained (%.4g %%), %d segments\n", weft_unit_count(a, all),
                   weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments);
-    (void)fprintf(to, "wrapping    %d of %d modules wrapped (%.2f %%) by policy %s, in %d unit%s\n",
-                  (int)wrapped->n_wrapped, (int)e->declared->n_modules, weft_wrapped_percent(wrapped, e->declared),
-                  session->run->parts[WEFT_PART_POLICY].loaded->plugin->id, (int)e->layout->n_units,
-                  e->layout->n_units == 1 ? "" : "s");
+    weft_wrapped_print_line(wrapped, e->declared, e->layout, weft_run_id(session->run, WEFT_PART_POLICY), 12, to);
     (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
                   weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
     (void)fprintf(to, "batch       %s = %d %s of %s x %s\n",

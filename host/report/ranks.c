@@ -16,7 +16,7 @@ static weft_status make_room(weft_ranks_report *self, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of %d ranks", (int)self->world);
 }
 
-static void report_self(weft_ranks_report *self, const weft_session *session, const weft_overlap *overlap) {
+static void report_self(weft_ranks_report *self, const weft_session *session, const weft_rank_notes *notes) {
     const weft_engine *engine = session->engine;
     weft_rank_report *own = &self->ranks[engine->ranks.rank];
     const weft_traffic *sent = engine->ranks.sent;
@@ -26,7 +26,11 @@ static void report_self(weft_ranks_report *self, const weft_session *session, co
     own->live = weft_trace_high_water(session->stepper->trace);
     own->resident = weft_resident_now();
     own->peak = weft_resident_peak();
-    own->overlap = *overlap;
+    own->overlap = notes->overlap;
+    own->local_rank = engine->ranks.info.local_rank;
+    memcpy(own->device, engine->device_info.name, sizeof own->device);
+    own->first_step = notes->first_step;
+    own->first = notes->first;
     if (sent == NULL) return;
     own->steps = sent->steps;
     memcpy(own->sent, sent->sent, sizeof own->sent);
@@ -34,8 +38,7 @@ static void report_self(weft_ranks_report *self, const weft_session *session, co
            (size_t)self->world * sizeof *self->to);
 }
 
-/* Rows of `bytes` each, one per rank, to rank 0. */
-static weft_status bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err) {
+weft_status weft_ranks_bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err) {
     const size_t world = (size_t)peers->world;
     char *base = rows;
     weft_parcel *parcels = calloc(2 * world, sizeof *parcels);
@@ -54,7 +57,7 @@ static weft_status bring(const weft_peers *peers, void *rows, int64_t bytes, wef
     return status;
 }
 
-weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_overlap *overlap,
+weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_rank_notes *notes,
                                weft_error *err) {
     const weft_engine *engine = session->engine;
     weft_status status = WEFT_OK;
@@ -62,10 +65,11 @@ weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *sessi
     out->world = engine->ranks.world;
     status = weft_peers_agree(&engine->peers, make_room(out, err), err);
     if (status != WEFT_OK) return status;
-    report_self(out, session, overlap);
+    report_self(out, session, notes);
     if (out->world == 1) return WEFT_OK;
-    status = bring(&engine->peers, out->ranks, (int64_t)sizeof *out->ranks, err);
-    if (status == WEFT_OK) status = bring(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
+    status = weft_ranks_bring(&engine->peers, out->ranks, (int64_t)sizeof *out->ranks, err);
+    if (status == WEFT_OK)
+        status = weft_ranks_bring(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
     return status;
 }
 
@@ -141,15 +145,32 @@ static json_t *rank_object(const weft_ranks_report *self, int32_t r) {
                      overlap_object(&rank->overlap));
 }
 
-weft_status weft_ranks_save(const weft_ranks_report *self, const char *path, weft_error *err) {
-    json_t *ranks = json_array();
+/* What a rank is, and what it took after its first step; NULL where this process made none. */
+static void add_rest(json_t *object, const weft_rank_report *rank) {
+    json_t *first = NULL;
+    if (rank->first_step > 0)
+        first = json_pack("{s:I, s:I, s:I, s:I}", "step", (json_int_t)rank->first_step, "taken",
+                          (json_int_t)rank->first.taken, "resident", (json_int_t)rank->first.resident, "resident_peak",
+                          (json_int_t)rank->first.resident_peak);
+    (void)json_object_set_new(object, "local_rank", json_integer(rank->local_rank));
+    (void)json_object_set_new(object, "device", json_string(rank->device));
+    (void)json_object_set_new(object, "after_first_step", first == NULL ? json_null() : first);
+}
+
+weft_status weft_ranks_save(const weft_ranks_report *self, json_t *run, const char *path, weft_error *err) {
+    json_t *ranks = json_array(), *whole = NULL;
     char *text = NULL;
     weft_status status = WEFT_OK;
-    for (int32_t r = 0; r < self->world; r++) (void)json_array_append_new(ranks, rank_object(self, r));
-    text = ranks == NULL ? NULL : json_dumps(ranks, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    for (int32_t r = 0; r < self->world; r++) {
+        json_t *one = rank_object(self, r);
+        add_rest(one, &self->ranks[r]);
+        (void)json_array_append_new(ranks, one);
+    }
+    whole = json_pack("{s:o, s:o}", "run", run, "ranks", ranks);
+    text = whole == NULL ? NULL : json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     if (text == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", path);
     else status = weft_file_replace(path, text, strlen(text), err);
     free(text);
-    json_decref(ranks);
+    json_decref(whole);
     return status;
 }

@@ -4,7 +4,8 @@
 #define WEFT_HOST_REPORT_RANKS_H
 
 #include "program/overlap.h"
-#include "train/session.h"
+#include "report/moment.h"
+#include "report/world.h"
 
 /* Of one rank. Bytes, but for the last ones. */
 typedef struct weft_rank_report {
@@ -15,6 +16,10 @@ typedef struct weft_rank_report {
     int64_t steps;                      /* that were counted */
     int64_t sent[WEFT_N_TRAFFIC];
     weft_overlap overlap;
+    int32_t local_rank; /* on its machine */
+    char device[64];
+    int64_t first_step; /* that this process has made; 0: none */
+    weft_moment first;  /* after it */
 } weft_rank_report;
 
 typedef struct weft_ranks_report {
@@ -23,13 +28,23 @@ typedef struct weft_ranks_report {
     int64_t *to;             /* [world][world] by sender; NULL where there is one rank */
 } weft_ranks_report;
 
+/* What a rank has noted while it ran. */
+typedef struct weft_rank_notes {
+    weft_overlap overlap; /* of its exchanges with its work */
+    int64_t first_step;
+    weft_moment first;
+} weft_rank_notes;
+
 /* To be freed also after a failure. [collective] */
-weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_overlap *overlap,
+weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_rank_notes *notes,
                                weft_error *err);
 void weft_ranks_report_free(weft_ranks_report *self);
 
-/* Both of rank 0. Nothing is printed of a rank alone. */
+/* Rows of `bytes` each, one per rank, to rank 0. [collective] */
+weft_status weft_ranks_bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err);
+
+/* Both of rank 0. Nothing is printed of a rank alone. run: of weft_run_object, which stands in front; taken over. */
 void weft_ranks_print(const weft_ranks_report *self, FILE *to);
-weft_status weft_ranks_save(const weft_ranks_report *self, const char *path, weft_error *err);
+weft_status weft_ranks_save(const weft_ranks_report *self, json_t *run, const char *path, weft_error *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include "report/clock.h"
 #include "report/stages.h"
 #include "report/units.h"
-#include "report/world.h"
+#include "report/wrapping.h"
 
 #include <malloc.h>
 
@@ -52,14 +52,26 @@ static void print_stages(const weft_engine *engine, FILE *to) {
     weft_survey_destroy(survey);
 }
 
-void weft_train_header_print(const weft_session *session, FILE *to) {
+/* The same. */
+static void print_wrapping(const weft_session *session, FILE *to) {
+    const weft_engine *engine = session->engine;
+    weft_wrapped wrapped;
+    if (weft_wrapped_make(&wrapped, engine->declared, engine->layout, NULL) == WEFT_OK)
+        weft_wrapped_print_line(&wrapped, engine->declared, engine->layout, weft_run_id(session->run, WEFT_PART_POLICY),
+                                11, to);
+    weft_wrapped_free(&wrapped);
+}
+
+void weft_train_header_print(const weft_session *session, const weft_moment *planned, FILE *to) {
     const weft_engine *engine = session->engine;
     const weft_train_settings *train = &session->run->settings.train;
     const int64_t all = weft_declared_numel(engine->declared, false),
                   trained = weft_declared_numel(engine->declared, true);
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    weft_run_print(session, NULL, 11, to);
     (void)fprintf(to, "model      %s, %s parameters, %s trained (%.4g %%)\n", session->run->settings.model.path,
                   weft_unit_count(a, all), weft_unit_count(b, trained), 100.0 * (double)trained / (double)all);
+    print_wrapping(session, to);
     (void)fprintf(to, "data       %s, %s, %s an epoch",
                   weft_unit_counted(a, (int64_t)session->train_info.documents, "document"),
                   weft_unit_counted(b, (int64_t)session->train_info.rows, "row"),
@@ -79,7 +91,7 @@ void weft_train_header_print(const weft_session *session, FILE *to) {
     (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
                   engine->device_info.backend, engine->device_info.threads,
                   engine->device_info.threads == 1 ? "" : "s");
-    (void)fprintf(to, "memory     %s planned (weft plan shows it)\n", weft_unit_bytes(a, engine->bytes.total));
+    weft_moments_print_planned(planned, session, 11, to);
     print_stages(engine, to);
     (void)fflush(to);
 }
@@ -95,7 +107,7 @@ static void print_times(const weft_train_summary *s, FILE *to) {
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE];
     const double busy = s->compute_seconds + s->data_seconds;
     (void)fprintf(to, "trained    %s on %s in %s (%s targets/s while training)\n",
-                  weft_unit_counted(a, s->steps, "step"), weft_unit_counted(b, s->tokens, "target"),
+                  weft_unit_counted(a, s->result.steps, "step"), weft_unit_counted(b, s->tokens, "target"),
                   weft_unit_seconds(c, whole),
                   weft_unit_count(d, busy > 0.0 ? (int64_t)((double)s->tokens / busy) : 0));
     time_line(to, "compute", s->compute_seconds, whole);
@@ -109,15 +121,18 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
     const weft_engine *engine = session->engine;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE], e[WEFT_UNIT_SIZE];
     const int64_t live = weft_trace_high_water(session->stepper->trace);
+    char who[24] = "";
+    if (engine->ranks.world > 1) (void)snprintf(who, sizeof who, "rank %d: ", (int)engine->ranks.rank);
     (void)fprintf(to, "\n");
     print_times(s, to);
     if (s->evaluations > 1)
         (void)fprintf(to, "loss       %.4f -> %.4f on validation\n", s->first_eval_loss, s->last_eval_loss);
     else if (s->evaluations == 1) (void)fprintf(to, "loss       %.4f on validation\n", s->last_eval_loss);
-    (void)fprintf(to, "memory     %s planned, %s taken; of the arena of %s, %s were live at most; libraries %s\n",
-                  weft_unit_bytes(a, engine->bytes.total), weft_unit_bytes(b, engine->account.most),
+    (void)fprintf(to, "memory     %s%s planned, %s taken; of the arena of %s, %s were live at most; libraries %s\n",
+                  who, weft_unit_bytes(a, engine->bytes.total), weft_unit_bytes(b, engine->account.most),
                   weft_unit_bytes(c, engine->bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),
                   weft_unit_bytes(e, weft_library_bytes()));
+    weft_run_print(session, &s->result, 11, to);
     weft_world_print(session, 11, to);
     (void)fprintf(to, "model      %s\n", s->model_path);
 }

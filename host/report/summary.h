@@ -2,12 +2,14 @@
 #ifndef WEFT_HOST_REPORT_SUMMARY_H
 #define WEFT_HOST_REPORT_SUMMARY_H
 
-#include "train/session.h"
+#include "report/moment.h"
+#include "report/world.h"
 
 /* Times are apart, so that a slow disk does not look like slow training. */
 typedef struct weft_train_summary {
     double begin; /* weft_clock_seconds at the start of the process's work */
-    int64_t steps, tokens;
+    weft_run_result result;
+    int64_t tokens;
     double compute_seconds, data_seconds, evaluate_seconds, checkpoint_seconds;
     int64_t evaluations;
     double first_eval_loss, last_eval_loss; /* where there are any */
@@ -17,7 +19,8 @@ typedef struct weft_train_summary {
 /* A warning where the schedule is surely not meant so. */
 void weft_schedule_warn(const weft_session *session);
 
-void weft_train_header_print(const weft_session *session, FILE *to);
+/* planned: of weft_moments_collect. */
+void weft_train_header_print(const weft_session *session, const weft_moment *planned, FILE *to);
 void weft_train_summary_print(const weft_train_summary *summary, const weft_session *session, FILE *to);
 
 /* Peak resident memory of this process so far, bytes (VmHWM); 0: unknown. */

@@ -1,10 +1,6 @@
 /* host/report/world.c: see world.h. */
 #include "report/world.h"
 
-#include <stdlib.h>
-
-enum { SHOWN_RANKS = 16, SHOWN_LEAVES = 8 };
-
 static const weft_plugin *strategy_of(const weft_run *run) {
     return run->parts[WEFT_PART_STRATEGY].loaded->plugin;
 }
@@ -13,17 +9,72 @@ static const weft_key *key_at(const weft_plugin *plugin, uint64_t i) {
     return (const weft_key *)((const char *)plugin->keys + i * plugin->key_stride);
 }
 
+/* Keys of another strategy, which it takes, say nothing. */
+static bool is_told(const weft_key *key, const char *value) {
+    return (key->flags & (WEFT_IDLE | WEFT_REMOVED)) == 0 && value != NULL;
+}
+
 static void print_settings(const weft_run *run, FILE *to) {
     const weft_plugin *plugin = strategy_of(run);
     const char *separator = ": ";
     for (uint64_t i = 0; i < plugin->n_keys; i++) {
         const weft_key *key = key_at(plugin, i);
         const char *value = weft_config_shown(run->config, "strategy", key->name);
-        if ((key->flags & (WEFT_IDLE | WEFT_REMOVED)) != 0 || value == NULL) continue;
+        if (!is_told(key, value)) continue;
         (void)fprintf(to, "%s%s %s", separator, key->name, value);
         separator = ", ";
     }
 }
+
+/* ---- the run ---- */
+
+static bool lr_of(const weft_session *session, double *out) {
+    return weft_part_f64(&session->run->parts[WEFT_PART_OPTIMIZER], "lr", out);
+}
+
+static const char *precision_of(const weft_session *session) {
+    return session->run->settings.train.precision == WEFT_PRECISION_BF16 ? "bf16" : "fp32";
+}
+
+void weft_run_print(const weft_session *session, const weft_run_result *result, int width, FILE *to) {
+    double lr = 0.0;
+    (void)fprintf(to, "%-*sprecision %s", width, "run", precision_of(session));
+    for (int32_t part = 0; part < WEFT_N_PARTS; part++) {
+        const char *id = weft_run_id(session->run, part);
+        if (id != NULL) (void)fprintf(to, ", %s %s", weft_part_name(part), id);
+        if (part == WEFT_PART_OPTIMIZER && lr_of(session, &lr)) (void)fprintf(to, " lr %g", lr);
+    }
+    if (result != NULL && result->steps > 0)
+        (void)fprintf(to, "; %lld step%s, loss %.4f -> %.4f in training, lr %.3g in the last", (long long)result->steps,
+                      result->steps == 1 ? "" : "s", result->first_loss, result->last_loss, result->last_lr);
+    (void)fputc('\n', to);
+}
+
+static json_t *settings_object(const weft_run *run) {
+    const weft_plugin *plugin = strategy_of(run);
+    json_t *object = json_object();
+    for (uint64_t i = 0; i < plugin->n_keys; i++) {
+        const weft_key *key = key_at(plugin, i);
+        const char *value = weft_config_shown(run->config, "strategy", key->name);
+        if (is_told(key, value)) (void)json_object_set_new(object, key->name, json_string(value));
+    }
+    return object;
+}
+
+json_t *weft_run_object(const weft_session *session, const weft_run_result *result) {
+    const weft_strategy_job *job = &session->engine->train.job->spec.view;
+    json_t *plugins = json_object();
+    double lr = 0.0;
+    for (int32_t part = 0; part < WEFT_N_PARTS; part++)
+        (void)json_object_set_new(plugins, weft_part_name(part), json_string(weft_run_id(session->run, part)));
+    return json_pack("{s:i, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:I, s:f, s:f, s:f}", "world", (int)job->world, "nodes",
+                     (int)job->nodes, "replicas", (int)job->replicas, "leaves", (int)job->leaves, "precision",
+                     precision_of(session), "plugins", plugins, "strategy", settings_object(session->run), "lr",
+                     lr_of(session, &lr) ? json_real(lr) : json_null(), "steps", (json_int_t)result->steps,
+                     "first_loss", result->first_loss, "last_loss", result->last_loss, "last_lr", result->last_lr);
+}
+
+/* ---- the world ---- */
 
 void weft_world_print(const weft_session *session, int width, FILE *to) {
     const weft_engine *engine = session->engine;
@@ -46,36 +97,7 @@ void weft_sums_print(const weft_session *session, int width, FILE *to) {
     else (void)fprintf(to, "not covered by the contract of equal bits: %s\n", stage->coverage.why);
 }
 
-/* A leaf's rows follow one another. */
-static void print_rows(const weft_engine *engine, int32_t rank, FILE *to) {
-    const int32_t rows = engine->spec.rows;
-    const char *separator = "";
-    int32_t shown = 0;
-    for (int32_t leaf = 0; leaf < engine->train.program->leaves; leaf++) {
-        if (engine->train.losses[leaf].rank != rank) continue;
-        if (shown++ == SHOWN_LEAVES) {
-            (void)fprintf(to, ", ...");
-            break;
-        }
-        if (rows == 1) (void)fprintf(to, "%s%d", separator, (int)leaf);
-        else (void)fprintf(to, "%s%d-%d", separator, (int)(leaf * rows), (int)((leaf + 1) * rows - 1));
-        separator = ", ";
-    }
-}
-
-void weft_batches_print(const weft_session *session, FILE *to) {
-    const weft_engine *engine = session->engine;
-    const weft_strategy_job *job = &engine->train.job->spec.view;
-    const int32_t ranks = job->world < SHOWN_RANKS ? job->world : SHOWN_RANKS;
-    if (job->replicas == 1) return;
-    for (int32_t rank = 0; rank < ranks; rank++) {
-        (void)fprintf(to, "  rank %-4d %d of the %d rows of a step: ", (int)rank,
-                      (int)(job->leaves * engine->spec.rows), (int)(job->leaves * engine->spec.rows * job->replicas));
-        print_rows(engine, rank, to);
-        (void)fputc('\n', to);
-    }
-    if (ranks < job->world) (void)fprintf(to, "  and so on for %d more\n", (int)(job->world - ranks));
-}
+/* ---- keys ---- */
 
 void weft_idle_keys_say(const weft_run *run) {
     const weft_plugin *plugin = strategy_of(run);

@@ -1,6 +1,8 @@
 /* host/report/wrapping.c: see wrapping.h. */
 #include "report/wrapping.h"
 
+#include "report/units.h"
+
 #include <stdlib.h>
 
 static void merge(int32_t *unit, int32_t other) {
@@ -46,6 +48,25 @@ double weft_wrapped_percent(const weft_wrapped *self, const weft_declared *decla
 }
 
 /* ---- print ---- */
+
+/* Elements of parameters in units that a policy made. */
+static int64_t elements_wrapped(const weft_declared *declared, const weft_layout *layout) {
+    int64_t sum = 0;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (!layout->units[declared->parameters[p].unit].is_root) sum += declared->parameters[p].numel;
+    return sum;
+}
+
+void weft_wrapped_print_line(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout,
+                             const char *policy, int width, FILE *to) {
+    const int64_t all = weft_declared_numel(declared, false), wrapped = elements_wrapped(declared, layout);
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "%-*s%d of %d modules wrapped (%.2f %%) by policy %s, in %d unit%s", width, "wrapping",
+                  (int)self->n_wrapped, (int)declared->n_modules, weft_wrapped_percent(self, declared), policy,
+                  (int)layout->n_units, layout->n_units == 1 ? "" : "s");
+    (void)fprintf(to, "; %s of %s parameters (%.2f %%), the root unit has %s\n", weft_unit_count(a, wrapped),
+                  weft_unit_count(b, all), 100.0 * (double)wrapped / (double)all, weft_unit_count(c, all - wrapped));
+}
 
 static const char *tag(const weft_wrapped *self, const weft_declared *declared, int32_t m) {
     if (self->is_wrapped[m]) return "--wrap-module";

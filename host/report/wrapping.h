@@ -22,6 +22,10 @@ void weft_wrapped_free(weft_wrapped *self);
 /* Of all modules, in percent. */
 double weft_wrapped_percent(const weft_wrapped *self, const weft_declared *declared);
 
+/* Modules, units and parameters in one line. width: of the word in front; policy: id of the one that wrapped. */
+void weft_wrapped_print_line(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout,
+                             const char *policy, int width, FILE *to);
+
 /* Each module with its tag (top_module, module group, --wrap-module, --unwrap-module) and its unit; then the totals. */
 void weft_wrapped_print(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout, FILE *to);
 

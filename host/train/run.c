@@ -30,6 +30,10 @@ const char *weft_part_fallback(int32_t part) {
     return parts[part].fallback;
 }
 
+const char *weft_run_id(const weft_run *run, int32_t part) {
+    return run->parts[part].loaded != NULL ? run->parts[part].loaded->plugin->id : NULL;
+}
+
 weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err) {
     if (status != WEFT_OK) (void)weft_config_locate(run->config, parts[part].kind, err);
     return status;

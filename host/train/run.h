@@ -49,6 +49,9 @@ typedef struct weft_run {
 const char *weft_part_name(int32_t part);     /* "model" */
 const char *weft_part_fallback(int32_t part); /* the plugin that nobody has to name; NULL: it must be named */
 
+/* Id of the part's plugin; NULL: it is not loaded. */
+const char *weft_run_id(const weft_run *run, int32_t part);
+
 /* The kind's table of a loaded part: weft_run_table(run, WEFT_PART_DATA, data). */
 #define weft_run_table(run, part, kind) weft_loaded_table((run)->parts[part].loaded, kind)
 

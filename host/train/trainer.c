@@ -3,12 +3,12 @@
 
 #include "checkpoint/checkpoint.h"
 #include "launch/signals.h"
+#include "launch/world.h"
 #include "report/clock.h"
 #include "report/progress.h"
 #include "report/ranks.h"
 #include "report/summary.h"
 #include "report/tree.h"
-#include "report/world.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,10 +24,10 @@ typedef struct trainer {
     int64_t evaluate_every, save_every; /* steps; 0: never */
     uint64_t saved_step;                /* the newest checkpoint's; UINT64_MAX: none by this process */
     bool stops;                         /* a signal has asked for it, on whichever rank: alike on all */
-    bool quiet;                         /* as asked for, and every rank but the first */
+    bool quiet;                         /* as asked for, and every rank but those that speak */
     weft_progress *progress;
     weft_train_summary summary;
-    weft_overlap overlap; /* of this rank's exchanges with its work */
+    weft_rank_notes notes;
 } trainer;
 
 static const weft_peers *peers_of(const trainer *self) {
@@ -191,6 +191,30 @@ static void show_step(trainer *self, int64_t step, const weft_step_result *resul
     weft_progress_step(self->progress, step, &row);
 }
 
+static void note_result(weft_run_result *out, const weft_step_result *step) {
+    out->last_loss = step->n_targets > 0 ? step->loss_sum / (double)step->n_targets : 0.0;
+    out->last_lr = step->lr;
+    if (out->steps++ == 0) out->first_loss = out->last_loss;
+}
+
+/* After the first step everything has been touched that a step touches. */
+static weft_status note_memory(trainer *self, weft_error *err) {
+    const weft_ranks *ranks = &self->session->engine->ranks;
+    char line[200];
+    weft_moment *moments = NULL;
+    weft_status status = WEFT_OK;
+    self->notes.first_step = (int64_t)self->state.step;
+    if (ranks->world == 1) return WEFT_OK;
+    status = weft_moments_collect(&moments, self->session, err);
+    if (status == WEFT_OK) {
+        self->notes.first = moments[ranks->rank];
+        weft_moments_describe(line, sizeof line, moments, self->session, self->notes.first_step);
+        weft_progress_line(self->progress, "%s", line);
+    }
+    free(moments);
+    return status;
+}
+
 /* The end of a piece of work, at which ranks that were asked to stop tell the others. */
 static weft_status meet(trainer *self, weft_status status, weft_error *err) {
     if (status == WEFT_OK && weft_signals_stop()) status = WEFT_E_STOPPED;
@@ -209,11 +233,11 @@ static weft_status one_step(trainer *self, weft_error *err) {
                                             weft_session_lr(self->session, step), self->session->clip, err);
     if (status == WEFT_E_NUMERIC) status = agree(self, status, err); /* all have met it, and one tells */
     if (status != WEFT_OK) return status;
-    weft_overlap_add(&self->overlap, self->session->stepper->trace, self->session->engine->train.program);
+    weft_overlap_add(&self->notes.overlap, self->session->stepper->trace, self->session->engine->train.program);
     seconds = weft_clock_seconds() - begin;
     self->state.step = (uint64_t)step;
     self->state.tokens += (uint64_t)result.n_targets;
-    self->summary.steps++;
+    note_result(&self->summary.result, &result);
     self->summary.tokens += result.n_targets;
     self->summary.data_seconds += result.data_seconds;
     self->summary.compute_seconds += seconds - result.data_seconds;
@@ -224,6 +248,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     }
     status = meet(self, weft_output_metrics(self->output, (uint64_t)step, &result, err), err);
     show_step(self, step, &result, seconds);
+    if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);
     return status == WEFT_OK ? after_step(self, err) : status;
 }
 
@@ -254,10 +279,11 @@ static weft_status loop(trainer *self, weft_error *err) {
 /* What each rank took and sent, as a file of rank 0. */
 static weft_status report_ranks(const trainer *self, weft_ranks_report *report, weft_error *err) {
     char path[4096];
-    weft_status status = weft_ranks_collect(report, self->session, &self->overlap, err);
+    weft_status status = weft_ranks_collect(report, self->session, &self->notes, err);
     if (status != WEFT_OK || report->world == 1) return status;
     status = weft_output_path(self->output, path, sizeof path, "ranks.json", err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = weft_ranks_save(report, path, err);
+    if (status == WEFT_OK && weft_peers_first(peers_of(self)))
+        status = weft_ranks_save(report, weft_run_object(self->session, &self->summary.result), path, err);
     return agree(self, status, err);
 }
 
@@ -273,7 +299,7 @@ static weft_status finish(trainer *self, weft_error *err) {
     if (status == WEFT_OK && !self->quiet) {
         self->summary.model_path = path;
         weft_train_summary_print(&self->summary, self->session, stdout);
-        weft_ranks_print(&ranks, stdout);
+        if (weft_peers_first(peers_of(self))) weft_ranks_print(&ranks, stdout);
     }
     weft_ranks_report_free(&ranks);
     return status;
@@ -305,9 +331,13 @@ static weft_status open_output(trainer *self, weft_error *err) {
 
 static weft_status begin(trainer *self, weft_error *err) {
     weft_session *session = self->session;
+    weft_moment *planned = NULL;
     weft_status status =
         weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
-    if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, stdout);
+    status = agree(self, status, err);
+    if (status == WEFT_OK) status = weft_moments_collect(&planned, session, err);
+    if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, stdout);
+    free(planned);
     if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
         warn_of_no_evaluation(self);
         weft_schedule_warn(session);
@@ -317,10 +347,18 @@ static weft_status begin(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
+/* Of the step that comes next. */
+static weft_status print_tables(trainer *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (!self->quiet)
+        status = weft_tables_print(self->session, self->options->tables, (int64_t)self->state.step + 1, stdout, err);
+    return agree(self, status, err);
+}
+
 static weft_status run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_status status = WEFT_OK;
-    self->quiet = self->options->quiet || !weft_peers_first(peers_of(self));
+    self->quiet = self->options->quiet || !(weft_peers_first(peers_of(self)) || weft_world_get()->speaks);
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
     status = open_output(self, err);
@@ -328,6 +366,7 @@ static weft_status run(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);
+    if (status == WEFT_OK) status = print_tables(self, err);
     if (status == WEFT_OK) {
         weft_signals_install();
         status = loop(self, err);

@@ -2,6 +2,7 @@
 #ifndef WEFT_HOST_TRAIN_TRAINER_H
 #define WEFT_HOST_TRAIN_TRAINER_H
 
+#include "report/tables.h"
 #include "train/output.h"
 #include "train/session.h"
 
@@ -9,6 +10,7 @@ typedef struct weft_train_options {
     weft_output_mode mode;
     bool inexact; /* resume although facts differ */
     bool quiet;
+    uint32_t tables; /* mask of weft_shown */
 } weft_train_options;
 
 /* Trains to the end, or until a signal: then what was done is saved and WEFT_E_STOPPED returned. */

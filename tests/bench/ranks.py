@@ -116,7 +116,7 @@ def model_hash(directory):
 
 def rank_records(path):
     """What ranks.json says of the ranks, the most of one: memory, bytes in a step, seconds of sums on their way."""
-    ranks = json.loads(path.read_text())
+    ranks = json.loads(path.read_text())["ranks"]
     reduce = [rank["seconds"]["reduce"] for rank in ranks]
     under_way = sum(one["under_way"] for one in reduce)
     return {"resident_peak": max(rank["resident_peak"] for rank in ranks),

@@ -239,7 +239,7 @@ wrapped() { # wrapped N SUMMARY OVERRIDE...: the totals, N modules with the tag 
     n=$1 summary=$2 && shift 2
     "$weft" plan run.ini --print-wrapping "$@" >wrapped.txt && "$weft" plan run.ini --json --print-wrapping "$@" >wrapped.json &&
         cat wrapped.txt || return 1
-    grep -Eq "^wrapping +$n of [0-9]+ modules wrapped \([0-9.]+ %\) by policy $summary\$" wrapped.txt || return 1
+    grep -Eq "^wrapping +$n of [0-9]+ modules wrapped \([0-9.]+ %\) by policy $summary; [0-9,]+ of [0-9,]+ parameters \([0-9.]+ %\), the root unit has [0-9,]+\$" wrapped.txt || return 1
     [ "$(grep -c '^  --wrap-module' wrapped.txt)" = "$n" ] && [ "$(grep -c '"wrapped": true' wrapped.json)" = "$n" ] || return 1
     [ "$(grep -Ec '^  (top_module|module group|--(un)?wrap-module) ' wrapped.txt)" = "$(grep -c '"path":' wrapped.json)" ] || return 1
     grep -Eq "^Total modules: $(grep -c '"path":' wrapped.json), wrapped modules: [0-9.]+%\$" wrapped.txt

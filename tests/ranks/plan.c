@@ -89,7 +89,8 @@ int main(int argc, char **argv) {
     json_error_t why;
     const bool shares = argc == 4 && strcmp(argv[1], "share") == 0;
     json_t *plan = argc == 3 + shares ? json_load_file(argv[1 + shares], 0, &why) : NULL;
-    json_t *run = argc == 3 + shares ? json_load_file(argv[2 + shares], 0, &why) : NULL;
+    json_t *whole = argc == 3 + shares ? json_load_file(argv[2 + shares], 0, &why) : NULL;
+    const json_t *run = shares ? whole : json_object_get(whole, "ranks");
     const json_t *one;
     size_t i;
     if (plan == NULL || run == NULL || (!shares && json_array_size(run) != (size_t)number(plan, "world"))) {
@@ -101,6 +102,6 @@ int main(int argc, char **argv) {
     (void)printf("%d numbers of %d ranks\n", compared,
                  (int)(shares ? number(run, "world") : (json_int_t)json_array_size(run)));
     json_decref(plan);
-    json_decref(run);
+    json_decref(whole);
     return different == 0 ? 0 : 1;
 }

@@ -1,0 +1,113 @@
+/* host/report/batches.c: which rows each rank takes, and how they begin; see world.h. */
+#include "report/world.h"
+
+#include "plugin/enter.h"
+
+#include <stdlib.h>
+
+enum { SHOWN_RANKS = 16, SHOWN_LEAVES = 8, SHOWN_IDS = 8 };
+
+/* A leaf's rows follow one another. */
+static void print_rows(const weft_engine *engine, int32_t rank, FILE *to) {
+    const int32_t rows = engine->spec.rows;
+    const char *separator = "";
+    int32_t shown = 0;
+    for (int32_t leaf = 0; leaf < engine->train.program->leaves; leaf++) {
+        if (engine->train.losses[leaf].rank != rank) continue;
+        if (shown++ == SHOWN_LEAVES) {
+            (void)fprintf(to, ", ...");
+            break;
+        }
+        if (rows == 1) (void)fprintf(to, "%s%d", separator, (int)leaf);
+        else (void)fprintf(to, "%s%d-%d", separator, (int)(leaf * rows), (int)((leaf + 1) * rows - 1));
+        separator = ", ";
+    }
+}
+
+/* The first of the leaves that a rank takes to the end; -1: another one of its replica does. */
+static int32_t first_leaf(const weft_engine *engine, int32_t rank) {
+    for (int32_t leaf = 0; leaf < engine->train.program->leaves; leaf++)
+        if (engine->train.losses[leaf].rank == rank) return leaf;
+    return -1;
+}
+
+/* Ranks of one replica work on the same rows. */
+static void print_batch(const weft_engine *engine, int32_t rank, FILE *to) {
+    const weft_strategy_job *job = &engine->train.job->spec.view;
+    char who[32] = "all ranks";
+    if (job->replicas > 1 || job->world == 1) (void)snprintf(who, sizeof who, "rank %-4d", (int)rank);
+    (void)fprintf(to, "  %s %d of the %d rows of a step: ", who, (int)(job->leaves * engine->spec.rows),
+                  (int)(job->leaves * engine->spec.rows * job->replicas));
+    print_rows(engine, rank, to);
+}
+
+/* Each tells of itself, and rank 0 of all that fit. */
+static int32_t end_told(const weft_engine *engine) {
+    const int32_t world = engine->train.job->spec.view.world;
+    if (engine->ranks.rank > 0) return engine->ranks.rank + 1;
+    return world < SHOWN_RANKS ? world : SHOWN_RANKS;
+}
+
+static void print_rest(const weft_engine *engine, FILE *to) {
+    const int32_t left = engine->train.job->spec.view.world - SHOWN_RANKS;
+    if (engine->ranks.rank == 0 && left > 0) (void)fprintf(to, "  and so on for %d more\n", (int)left);
+}
+
+void weft_batches_print(const weft_session *session, FILE *to) {
+    const weft_engine *engine = session->engine;
+    if (engine->train.job->spec.view.replicas == 1) return;
+    for (int32_t rank = engine->ranks.rank; rank < end_told(engine); rank++) {
+        print_batch(engine, rank, to);
+        (void)fputc('\n', to);
+    }
+    print_rest(engine, to);
+}
+
+/* out: the first ids of a leaf's first row; n: how many there are. */
+static weft_status read_sample(const weft_session *session, int32_t out[SHOWN_IDS], int32_t *n, uint64_t row,
+                               weft_error *err) {
+    const size_t places = (size_t)session->data_info.lengths[session->data_info.n_lengths - 1];
+    const weft_leaf_request request = {
+        .struct_size = (uint32_t)sizeof request, .split = WEFT_SPLIT_TRAIN, .rows = 1, .first_row = row};
+    weft_leaf leaf = {.struct_size = (uint32_t)sizeof leaf};
+    weft_status status = WEFT_OK;
+    leaf.ids = calloc(5 * places, sizeof *leaf.ids);
+    if (leaf.ids == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a row of %zu places", places);
+    leaf.targets = leaf.ids + places;
+    leaf.starts = leaf.ids + 2 * places;
+    leaf.positions = leaf.ids + 3 * places;
+    leaf.weights = (float *)(void *)(leaf.ids + 4 * places);
+    WEFT_PLUGIN_CALL(status, session->data_plugin, leaf, err, session->data, &leaf, &request);
+    if (status == WEFT_OK) *n = leaf.length < SHOWN_IDS ? leaf.length : SHOWN_IDS;
+    if (status == WEFT_OK) memcpy(out, leaf.ids, (size_t)*n * sizeof *out);
+    free(leaf.ids);
+    return status;
+}
+
+static weft_status print_sample(const weft_session *session, int64_t step, int32_t rank, FILE *to, weft_error *err) {
+    const weft_engine *engine = session->engine;
+    const int32_t leaf = first_leaf(engine, rank);
+    const uint64_t leaves = (uint64_t)engine->train.program->leaves;
+    const uint64_t row = ((uint64_t)(step - 1) * leaves + (uint64_t)leaf) * (uint64_t)engine->spec.rows;
+    int32_t ids[SHOWN_IDS], n = 0;
+    const weft_status status = leaf < 0 ? WEFT_OK : read_sample(session, ids, &n, row, err);
+    for (int32_t i = 0; i < n; i++) (void)fprintf(to, "%s %d", i == 0 ? "; ids" : "", (int)ids[i]);
+    (void)fputc('\n', to);
+    return status;
+}
+
+weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *to, weft_error *err) {
+    const weft_engine *engine = session->engine;
+    const bool together = engine->train.job->spec.view.replicas == 1;
+    int32_t rank = together ? engine->train.losses[0].rank : engine->ranks.rank;
+    const int32_t end = together ? rank + 1 : end_told(engine);
+    weft_status status = WEFT_OK;
+    (void)fprintf(to, "mini-batches of step %lld, and the ids with which the first row of each begins\n",
+                  (long long)step);
+    for (; rank < end && status == WEFT_OK; rank++) {
+        print_batch(engine, rank, to);
+        status = print_sample(session, step, rank, to, err);
+    }
+    if (!together) print_rest(engine, to);
+    return status;
+}

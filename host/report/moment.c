@@ -1,0 +1,66 @@
+/* host/report/moment.c: see moment.h. */
+#include "report/moment.h"
+
+#include "report/ranks.h"
+#include "report/summary.h"
+#include "report/units.h"
+
+#include <stdlib.h>
+
+void weft_moment_take(weft_moment *out, const weft_session *session) {
+    out->planned = session->engine->bytes.total;
+    out->taken = session->engine->account.most;
+    out->resident = weft_resident_now();
+    out->resident_peak = weft_resident_peak();
+}
+
+weft_status weft_moments_collect(weft_moment **out, const weft_session *session, weft_error *err) {
+    const weft_engine *engine = session->engine;
+    weft_moment *rows = calloc((size_t)engine->ranks.world, sizeof *rows);
+    weft_status status = WEFT_OK;
+    *out = rows;
+    if (rows == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what %d ranks take", (int)engine->ranks.world);
+    else weft_moment_take(&rows[engine->ranks.rank], session);
+    status = weft_peers_agree(&engine->peers, status, err);
+    if (status != WEFT_OK || engine->ranks.world == 1) return status;
+    return weft_ranks_bring(&engine->peers, rows, (int64_t)sizeof *rows, err);
+}
+
+void weft_moments_print_planned(const weft_moment *moments, const weft_session *session, int width, FILE *to) {
+    const weft_ranks *ranks = &session->engine->ranks;
+    int32_t most = ranks->rank;
+    bool alike = ranks->rank == 0;
+    char text[WEFT_UNIT_SIZE];
+    for (int32_t r = 1; ranks->rank == 0 && r < ranks->world; r++) {
+        alike = alike && moments[r].planned == moments[0].planned;
+        if (moments[r].planned > moments[most].planned) most = r;
+    }
+    (void)fprintf(to, "%-*s%s planned", width, "memory", weft_unit_bytes(text, moments[most].planned));
+    if (ranks->world > 1 && alike) (void)fprintf(to, " on each rank");
+    else if (ranks->world > 1)
+        (void)fprintf(to, " on rank %d%s", (int)most, ranks->rank == 0 ? ", which takes the most" : "");
+    (void)fprintf(to, " (weft plan shows it)\n");
+}
+
+void weft_moments_describe(char *out, size_t size, const weft_moment *moments, const weft_session *session,
+                           int64_t step) {
+    const weft_ranks *ranks = &session->engine->ranks;
+    int32_t least = ranks->rank, most = ranks->rank, peak = ranks->rank;
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    for (int32_t r = 1; ranks->rank == 0 && r < ranks->world; r++) {
+        if (moments[r].resident < moments[least].resident) least = r;
+        if (moments[r].resident > moments[most].resident) most = r;
+        if (moments[r].resident_peak > moments[peak].resident_peak) peak = r;
+    }
+    (void)weft_unit_bytes(a, moments[least].resident);
+    (void)weft_unit_bytes(b, moments[most].resident);
+    (void)weft_unit_bytes(c, moments[peak].resident_peak);
+    if (ranks->rank > 0)
+        (void)snprintf(out, size, "memory     %s resident after step %lld, %s at most, on rank %d", b, (long long)step,
+                       c, (int)ranks->rank);
+    else
+        (void)snprintf(out, size,
+                       "memory     %s (rank %d) to %s (rank %d) resident after step %lld, %s at most (rank %d)", a,
+                       (int)least, b, (int)most, (long long)step, c, (int)peak);
+}

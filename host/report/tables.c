@@ -1,0 +1,31 @@
+/* host/report/tables.c: see tables.h. */
+#include "report/tables.h"
+
+#include "report/survey.h"
+#include "report/world.h"
+#include "report/wrapping.h"
+
+static weft_status print_wrapping(const weft_engine *engine, FILE *to, weft_error *err) {
+    weft_wrapped wrapped;
+    const weft_status status = weft_wrapped_make(&wrapped, engine->declared, engine->layout, err);
+    if (status == WEFT_OK) weft_wrapped_print(&wrapped, engine->declared, engine->layout, to);
+    weft_wrapped_free(&wrapped);
+    return status;
+}
+
+static weft_status print_sharding(const weft_engine *engine, FILE *to, weft_error *err) {
+    weft_hold *hold = NULL;
+    const weft_status status = weft_survey_hold(&hold, engine, engine->ranks.rank, err);
+    if (status == WEFT_OK) weft_sharding_print(engine, hold, engine->ranks.rank, to);
+    weft_hold_destroy(hold);
+    return status;
+}
+
+weft_status weft_tables_print(const weft_session *session, uint32_t tables, int64_t step, FILE *to, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if ((tables & WEFT_SHOWN_WRAPPING) != 0) status = print_wrapping(session->engine, to, err);
+    if (status == WEFT_OK && (tables & WEFT_SHOWN_SHARDING) != 0) status = print_sharding(session->engine, to, err);
+    if (status == WEFT_OK && (tables & WEFT_SHOWN_SAMPLES) != 0) status = weft_samples_print(session, step, to, err);
+    (void)fflush(to);
+    return status;
+}
