@@ -5,8 +5,8 @@
 #include "config/config.h"
 #include "launch/world.h"
 
-/* Sets world->speaks. list: the value of [run] log_ranks; one that is no list, or names a rank that the world of several
- * does not have, is WEFT_E_USER. */
+/* Sets world->speaks. list: the value of [run] log_ranks. WEFT_E_USER: it is none, or names a rank that the world of
+ * several does not have. */
 weft_status weft_speakers_judge(weft_world *world, const char *list, const weft_config *config, weft_error *err);
 
 #endif
