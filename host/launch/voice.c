@@ -6,14 +6,21 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* A line goes out in one piece, so that those of several ranks do not mix; on a terminal as it comes, for it may be
+ * one that renews itself. */
 typedef struct voice {
     int descriptor;
-    bool within; /* a line */
+    bool within;     /* a line */
+    bool holds;      /* until it ends */
+    char line[4096]; /* its beginning */
+    size_t n;
 } voice;
 
+static voice out = {.descriptor = STDOUT_FILENO}, err = {.descriptor = STDERR_FILENO};
 static char prefix[16];
 static FILE *plain; /* stdout before it was given a voice; NULL: it has none */
 
@@ -28,17 +35,32 @@ static bool put(int descriptor, const char *text, size_t n) {
     return true;
 }
 
-/* A line that fits goes out in one piece, so that those of several ranks do not mix. */
-static bool put_line(voice *self, const char *text, size_t n) {
-    char line[4096];
-    const size_t before = self->within ? 0 : strlen(prefix);
-    self->within = text[n - 1] != '\n';
-    memcpy(line, prefix, before);
-    if (before + n <= sizeof line) {
-        memcpy(line + before, text, n);
-        return put(self->descriptor, line, before + n);
+static bool let_go(voice *self) {
+    const size_t n = self->n;
+    self->n = 0;
+    return put(self->descriptor, self->line, n);
+}
+
+/* text: a line or a part of one, with nothing behind its end. */
+static bool put_part(voice *self, const char *text, size_t n) {
+    const bool ends = text[n - 1] == '\n';
+    if (!self->within) {
+        self->n = strlen(prefix);
+        memcpy(self->line, prefix, self->n);
     }
-    return put(self->descriptor, line, before) && put(self->descriptor, text, n);
+    self->within = !ends;
+    if (self->n + n > sizeof self->line) return let_go(self) && put(self->descriptor, text, n);
+    memcpy(self->line + self->n, text, n);
+    self->n += n;
+    return (self->holds && !ends) || let_go(self);
+}
+
+/* Lines that nobody has ended. */
+static void let_go_of_all(void) {
+    (void)fflush(stdout);
+    (void)fflush(stderr);
+    (void)let_go(&out);
+    (void)let_go(&err);
 }
 
 static ssize_t speak(void *cookie, const char *text, size_t n) {
@@ -47,7 +69,7 @@ static ssize_t speak(void *cookie, const char *text, size_t n) {
     while (at < n) {
         const char *end = memchr(text + at, '\n', n - at);
         const size_t length = end == NULL ? n - at : (size_t)(end - text) + 1 - at;
-        if (!put_line(self, text + at, length)) return 0; /* which the stream remembers as its error */
+        if (!put_part(self, text + at, length)) return 0; /* which the stream remembers as its error */
         at += length;
     }
     return (ssize_t)n;
@@ -57,16 +79,17 @@ static ssize_t speak(void *cookie, const char *text, size_t n) {
 static FILE *open_voice(voice *self, int mode) {
     const cookie_io_functions_t functions = {.write = speak};
     FILE *stream = fopencookie(self, "w", functions);
+    self->holds = isatty(self->descriptor) == 0;
     if (stream != NULL) (void)setvbuf(stream, NULL, mode, 0);
     return stream;
 }
 
 void weft_voice_set(int32_t rank, bool speaks) {
-    static voice out = {STDOUT_FILENO, false}, err = {STDERR_FILENO, false};
     FILE *stream = NULL;
     if (prefix[0] != '\0') return;
     (void)snprintf(prefix, sizeof prefix, "[%d] ", (int)rank);
     (void)fflush(stdout);
+    (void)atexit(let_go_of_all);
     stream = open_voice(&err, _IOLBF);
     if (stream != NULL) stderr = stream;
     if (!speaks) {
