@@ -123,8 +123,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     if (status == WEFT_OK) {
         status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, err);
-        status =
-            weft_coherence_data(weft_coherence_peers(session->engine), session->data_info.fingerprint, status, err);
+        status = weft_coherence_data(weft_coherence_peers(session->engine), session, status, err);
     }
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {

@@ -9,6 +9,7 @@
 #include "report/ranks.h"
 #include "report/summary.h"
 #include "report/tree.h"
+#include "train/coherence.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,6 +40,12 @@ static weft_status agree(const trainer *self, weft_status status, weft_error *er
     return weft_peers_agree(peers_of(self), status, err);
 }
 
+/* What the run starts from where no checkpoint is: the same on all ranks. */
+static weft_status load_model(trainer *self, weft_error *err) {
+    const weft_status status = weft_coherence_weights(peers_of(self), self->session->run, WEFT_OK, err);
+    return status == WEFT_OK ? agree(self, weft_engine_load(self->session->engine, err), err) : status;
+}
+
 /* --resume where no checkpoint is. A run that was stopped before it saved anything begins anew, so that a job can be
  * queued again as it is. One that came to its end has a result, which a second beginning would replace. */
 static weft_status begin_anew(trainer *self, const char *checkpoints, weft_error *err) {
@@ -53,15 +60,14 @@ static weft_status begin_anew(trainer *self, const char *checkpoints, weft_error
     status = agree(self, status, err);
     if (status != WEFT_OK) return status;
     weft_progress_line(self->progress, "nothing was saved in %s yet: starting at step 0", checkpoints);
-    return agree(self, weft_engine_load(self->session->engine, err), err);
+    return load_model(self, err);
 }
 
 static weft_status start_weights(trainer *self, weft_error *err) {
     char directory[4096], path[4096];
     bool saved = false;
     weft_status status = WEFT_OK;
-    if (self->options->mode != WEFT_OUTPUT_RESUME)
-        return agree(self, weft_engine_load(self->session->engine, err), err);
+    if (self->options->mode != WEFT_OUTPUT_RESUME) return load_model(self, err);
     status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
     saved = status == WEFT_OK && weft_tree_has(directory, "step-");
     if (status == WEFT_OK) status = weft_peers_share(peers_of(self), &saved, (int64_t)sizeof saved, err);

@@ -53,6 +53,20 @@ tail -n 20 games.txt >elsewhere/games.txt
 differ "other data" "$weft train $dir/here.ini --overwrite" "env -C elsewhere $weft train $dir/here.ini --overwrite"
 row 'the rows of the data' '[0-9a-f]{16}' '[0-9a-f]{16}'
 
+# The same path and another model behind it: other weights, or a constant that changes no program.
+$weft train run.ini run.out=made >out.txt 2>err.txt || fail "no weights are made"
+cp made/model/model.safetensors model/
+sed 's#^path *= model$#path = /proc/self/cwd/model#; s/^start *= fresh$/start = weights/' run.ini >here.ini
+cp -r model games.txt elsewhere/
+printf '\001' | dd of=elsewhere/model/model.safetensors bs=1 conv=notrunc \
+    seek=$(($(wc -c <elsewhere/model/model.safetensors) - 3)) 2>dd.txt
+differ "other weights" "$weft train $dir/here.ini --overwrite" "env -C elsewhere $weft train $dir/here.ini --overwrite"
+row 'model.safetensors' '[0-9]+ bytes, sha256 of blocks [0-9a-f]+\.\.\.' '[0-9]+ bytes, sha256 of blocks [0-9a-f]+\.\.\.'
+sed -i 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.25/' elsewhere/model/config.json
+grep -q '"rms_norm_eps": 0.25' elsewhere/model/config.json || fail "config.json has no rms_norm_eps"
+differ "another config.json" "$weft train $dir/here.ini --overwrite" "env -C elsewhere $weft train $dir/here.ini --overwrite"
+row "the model's config.json" 'sha256 [0-9a-f]+(\.\.\.)?' 'sha256 [0-9a-f]+(\.\.\.)?'
+
 # A strategy that emits something else on rank 2, out of one and the same file.
 sed 's/^#define QUEUE 1$/#define QUEUE (atoi(getenv("PMI_RANK")) == 2 ? 2 : 1)/; 1i #include <stdlib.h>' \
     "$WEFT_SOURCE"/plugins/strategy/ddp/ddp.c >moody.c
