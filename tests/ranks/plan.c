@@ -4,10 +4,10 @@
  *
  *     rank_plan share ONE.json MANY.json
  *
- * In the first case, every number must be the same: bytes taken, line by line, bytes sent in a step by kind and by link. What is in use at
- * the highest moment must not be more than planned, and not much less: the padding of a unit that is cut is touched
- * late. In the second, what a rank of many holds of parameters, gradients and optimizer state must be its share of what one
- * rank holds, to 1 % of padding. Says how many numbers it compared. */
+ * In the first case, every number must be the same: bytes taken, line by line, bytes sent in a step by kind and by
+ * link. What is in use at the highest moment must not be more than planned, and not much less: the padding of a unit
+ * that is cut is touched late. In the second, what a rank of many holds of parameters, gradients and optimizer state
+ * must be its share of what one rank holds, to 1 % of padding. Says how many numbers it compared. */
 #include <jansson.h>
 #include <stdbool.h>
 #include <string.h>
