@@ -163,6 +163,7 @@ static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_de
         const int64_t numel = (p->numel + layout->grid - 1) / layout->grid * layout->grid;
         if (is_used_below(set, reads[i].parameter, s)) {
             view->tied_bytes += 4 * numel;
+            if (p->trainable) view->flags |= WEFT_SEGMENT_TRAINS_TIED;
             continue;
         }
         view->parameter_bytes += 4 * numel;

@@ -18,16 +18,6 @@ static int64_t leaves_under_way(const mp_config *keys, const weft_strategy_job *
     return 1;
 }
 
-/* Is what the segment has of an earlier one's storage trained? */
-static int trains_copy(const weft_strategy_job *job, int32_t s) {
-    const weft_segment_view *v = weft_job_segment(job, s);
-    int32_t i, below;
-    for (i = 0; i < v->n_units; i++)
-        for (below = 0; below < s && weft_job_trains(job, v->units[i]); below++)
-            if (weft_job_reads(job, below, v->units[i])) return 1;
-    return 0;
-}
-
 /* least[rank][end]: the largest of ranks 0 .. rank where they share segments [0, end), each at least one; from: where
  * the last of them begins. Row by row, so that the row before is all that is needed. */
 static void next_row(const mp_config *keys, const weft_strategy_job *job, int32_t rank, const int64_t *before,
@@ -41,7 +31,7 @@ static void next_row(const mp_config *keys, const weft_strategy_job *job, int32_
             const weft_segment_view *v = weft_job_segment(job, begin);
             int64_t most;
             bytes += segment_bytes(v, leaves);
-            copies += v->tied_bytes * (trains_copy(job, begin) ? 1 + parts : 1);
+            copies += v->tied_bytes * ((v->flags & WEFT_SEGMENT_TRAINS_TIED) != 0 ? 1 + parts : 1);
             if (v->gradient_bytes > gradient) gradient = v->gradient_bytes;
             most = bytes + gradient + (begin > 0 ? copies : 0);
             if (before[begin] > most) most = before[begin];

@@ -145,9 +145,11 @@ typedef struct weft_unit_view {
     weft_placement placement; /* set when compile is called */
 } weft_unit_view;
 
+#define WEFT_SEGMENT_TRAINS_TIED 1u /* some of tied_bytes is trained */
+
 typedef struct weft_segment_view {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags; /* WEFT_SEGMENT_TRAINS_TIED */
     const char *name;
     const int32_t *units; /* that it reads, ascending */
     int32_t n_units;
