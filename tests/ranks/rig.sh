@@ -1,24 +1,13 @@
-# What the tests of this directory share; to be sourced. ctest sets WEFT_BUILD and WEFT_SOURCE. A scratch directory with a
-# model of two layers, a text and run.ini is the working directory; weft is the program.
-weft=$WEFT_BUILD/weft
-dir=$(mktemp -d)
-cd "$dir"
+# What tests share that kill ranks or make them differ, beyond tests/common/shell.sh; to be sourced. The scratch directory
+# has a model of two layers, a text and run.ini.
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
 export WEFT_PLUGIN_PATH="$dir/plugins:$WEFT_BUILD/plugins"
-# The libraries of MPI keep some memory to the end, and say so under a sanitizer.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 fail() {
     echo "FAILED: $1" >&2
     tail -c 3000 out.txt err.txt >&2
     exit 1
-}
-has() { # has ID: this build has the communicator mpi-ID
-    [ -e "$WEFT_BUILD/plugins/weft-comm-mpi-$1.so" ] && return 0
-    echo "skipped: this build has no communicator mpi-$1"
-    return 1
-}
-launcher() { # launcher ID N: the command that starts N ranks, of the plugin's note
-    strings -n 8 "$WEFT_BUILD/plugins/weft-comm-mpi-$1.so" | sed -n "s/^launch=\(.*\){ranks}/\1$2/p" | head -n 1
 }
 says() { # says PATTERN: within 5 seconds a line of stderr matches; what watches may outlive the launcher a little
     for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -66,15 +55,9 @@ steps() { # steps N: until N steps are done
 }
 export TEST_DIRECTORY="$dir"
 
-mkdir plugins model
-cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json model/
-cat >model/config.json <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 56,
- "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
- "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true,
- "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
-JSON
-head -n 40 "$WEFT_SOURCE/configs/chess/train.txt" >games.txt
+mkdir plugins
+make_model model 32 8 56 2 512
+make_text 40
 cat >run.ini <<'INI'
 [run]
 out = one

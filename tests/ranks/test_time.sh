@@ -3,19 +3,11 @@
 # how much of its exchanges was hidden behind work. Whether a prediction is near is the bench's matter, not this test's.
 # ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
-weft=$WEFT_BUILD/weft
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT INT TERM
-cd "$dir"
-failures=0
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
 export WEFT_PLUGIN_PATH=$WEFT_BUILD/plugins
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # MPI's libraries keep some memory to the end
 export OMP_NUM_THREADS=1
 
-failed() { # failed WHAT
-    failures=$((failures + 1))
-    echo "FAILED: $1"
-}
 refused() { # refused TEXT command...
     text=$1
     shift
@@ -25,37 +17,13 @@ refused() { # refused TEXT command...
     fi
 }
 
-mkdir model
-cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json model/
-cat >model/config.json <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 40, "intermediate_size": 88,
- "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10, "vocab_size": 521,
- "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true,
- "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"}
-JSON
-head -n 60 "$WEFT_SOURCE/configs/chess/train.txt" >games.txt
-cat >run.ini <<'INI'
-[model]
-plugin = llama
-path   = model
-start  = fresh
-[tokenizer]
-padded = yes
-[data]
-path     = games.txt
-document = line
-context  = 32
-[train]
-steps        = 3
-global_batch = 12
-micro_batch  = 1
+make_run <<'INI'
+steps = 3
 [optimizer]
 plugin = adamw
 lr     = 1e-3
 [device]
 threads = 1
-[run]
-out = out
 INI
 
 # The parts of each rank's time add up to the step's, and what is hidden is a share.
@@ -80,12 +48,12 @@ hides() { # hides KIND LEAST MOST WHAT
     awk -v kind="\"$1\":" -v least="$2" -v most="$3" '
         $1 == kind && $2 == "{" { on = 1 }
         on && /"hidden"/ { n++; if ($2 + 0 < least + 0 || $2 + 0 > most + 0) bad = 1; on = 0 }
-        END { exit !(n > 0 && !bad) }' out/ranks.json || { cat out/ranks.json; failed "hidden: $4"; }
+        END { exit !(n > 0 && !bad) }' out/ranks.json || failed "hidden: $4" out/ranks.json
 }
 runs() { # runs RANKS [section.key=value ...]
     n=$1
     shift
-    "$weft" train run.ini "$@" --ranks "$n" --overwrite >log 2>&1 || { cat log; failed "train $n $*"; }
+    "$weft" train run.ini "$@" --ranks "$n" --overwrite >log 2>&1 || failed "train $n $*" log
 }
 
 # ---- one rank needs no communicator
@@ -113,7 +81,7 @@ sed 's/"layers.2.mlp"/"layers.9.mlp"/' one.json >other.json
 refused "a model with other segments" "$weft" plan run.ini --rates other.json
 
 # ---- several ranks
-if [ -f "$WEFT_BUILD/plugins/weft-comm-mpi-mpich.so" ]; then
+if has mpich; then
     MPI=comm.plugin=mpi-mpich
     predicts 2 $MPI strategy.plugin=ddp
     cp time.json two.json
@@ -136,7 +104,5 @@ if [ -f "$WEFT_BUILD/plugins/weft-comm-mpi-mpich.so" ]; then
     hides gather 0 0 "a GATHER that ends in its place"
     runs 2 $MPI strategy.plugin=mp
     hides reduce 0 0 "sums of one rank"
-else
-    echo "skipped: this build has no mpi-mpich, whose packages configs/packages.sh tests installs"
 fi
 [ "$failures" = 0 ]
