@@ -86,7 +86,10 @@ grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ ' diff.txt || failed "more gathers"
 for rest in "" "strategy.shard=hybrid strategy.shard_group=2"; do
     # shellcheck disable=SC2086  # words on purpose
     "$weft" plan run.ini --diff whole.ini --ranks 4 strategy.plugin=fsdp $rest >diff.txt || failed "two roots $rest" diff.txt
-    grep -Eq '^memory parameters +[0-9,]+ +[0-9,]+ +\+[0-9.]+ %$' diff.txt || failed "a root held whole is larger $rest" diff.txt
+    # shellcheck disable=SC2086
+    "$weft" plan whole.ini --ranks 4 strategy.plugin=fsdp $rest --print-sharding --rank 3 >sharding.txt || failed "sharding $rest"
+    grep -Eq '^  root +([0-9,]+) +\1 +100.00 %$' sharding.txt || failed "the root is not held whole $rest" sharding.txt
+    grep -Eq '^  model.layers.0 .* [2-5][0-9]\.[0-9]+ %$' sharding.txt || failed "the root alone is held whole $rest" sharding.txt
     grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ +-' diff.txt || failed "a root held whole is not gathered $rest" diff.txt
     grep -Eq '^events REFRESH +0 +4$' diff.txt || failed "a root held whole is made whole again $rest" diff.txt
 done
