@@ -63,6 +63,15 @@ static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
     return weft_error_prefix(err, "step %llu: the loss is not finite; ", (unsigned long long)self->step);
 }
 
+/* Before the first event: a FORWARD, or what travels, may come before COUNT and needs to know its leaf. */
+static weft_status count_leaves(weft_stepper *self, const weft_stage *stage, weft_error *err) {
+    weft_status status = WEFT_OK;
+    self->stage = stage;
+    status = weft_step_count(self, err);
+    if (status != WEFT_OK) self->engine->failed = true;
+    return status;
+}
+
 weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err) {
     weft_engine *engine = self->engine;
@@ -76,7 +85,8 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     self->data_seconds = 0.0;
     weft_crash_step(step);
     engine->ranks.counts = true;
-    status = weft_step_run_events(self, stage, err);
+    status = count_leaves(self, stage, err);
+    if (status == WEFT_OK) status = weft_step_run_events(self, stage, err);
     engine->ranks.counts = false;
     if (engine->ranks.sent != NULL) engine->ranks.sent->steps++;
     if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
