@@ -87,21 +87,13 @@ static void follow(const weft_program *valid, weft_program *program, int32_t i, 
 }
 
 /* to: where the event is put again, -1: nowhere; after it was taken out, unless it stays. */
-static void replace(const mutating *self, mutation how, int32_t i, bool stays, int32_t to) {
-    const mutant m = {copy_program(self->valid), how, i, NULL};
-    const weft_event event = m.program->events[i];
+static void replace(weft_program *program, const weft_program *valid, int32_t i, bool stays, int32_t to) {
+    const weft_event event = program->events[i];
     const int32_t waits = event.waits - (!stays && event.waits > i);
-    if (!stays) remove_event(m.program, i);
-    if (to >= 0) insert_event(m.program, to, event);
-    if (to >= 0 && event.kind == WEFT_EVENT_WAIT) m.program->events[to].waits = waits + (waits >= to);
-    if (to >= 0 && !stays) follow(self->valid, m.program, i, to);
-    self->judge(self->context, &m);
-}
-
-static void swap_with_next(const mutating *self, int32_t i) {
-    const mutant m = {copy_program(self->valid), MUTATION_SWAP, i, NULL};
-    swap_events(m.program, i, i + 1);
-    self->judge(self->context, &m);
+    if (!stays) remove_event(program, i);
+    if (to >= 0) insert_event(program, to, event);
+    if (to >= 0 && event.kind == WEFT_EVENT_WAIT) program->events[to].waits = waits + (waits >= to);
+    if (to >= 0 && !stays) follow(valid, program, i, to);
 }
 
 /* --- operands --- */
@@ -112,20 +104,10 @@ typedef struct field {
     int32_t from, to;
 } field;
 
-static void change_field(const mutating *self, int32_t i, const field *f, int32_t value) {
-    const mutant m = {copy_program(self->valid), MUTATION_OPERAND, i, f->name};
-    char *at = (char *)&m.program->events[i] + f->offset;
-    int32_t old = 0;
-    memcpy(&old, at, sizeof old);
-    memcpy(at, &value, sizeof value);
-    /* A larger struct_size is a later SDK's event: as good as this one. */
-    if (value == old || (f->offset == 0 && (value > old || value < 0))) weft_program_destroy(m.program);
-    else self->judge(self->context, &m);
-}
+enum { N_FIELDS = 12 };
 
-static void change_operands(const mutating *self, int32_t i) {
-    const weft_strategy_job *view = self->view;
-    const field fields[] = {
+static void list_fields(field *out, const weft_program *valid, const weft_strategy_job *view) {
+    const field fields[N_FIELDS] = {
         {"struct_size", offsetof(weft_event, struct_size), 0, (int32_t)sizeof(weft_event) - 1},
         {"flags", offsetof(weft_event, flags), 0, 2},
         {"kind", offsetof(weft_event, kind), -1, WEFT_EVENT_REFRESH + 2},
@@ -134,15 +116,59 @@ static void change_operands(const mutating *self, int32_t i) {
         {"leaf", offsetof(weft_event, leaf), -2, view->leaves * view->replicas + 1},
         {"peer", offsetof(weft_event, peer), -2, view->world + 1},
         {"queue", offsetof(weft_event, queue), -2, 5},
-        {"waits", offsetof(weft_event, waits), -2, self->valid->n_events + 1},
+        {"waits", offsetof(weft_event, waits), -2, valid->n_events + 1},
         {"what", offsetof(weft_event, what), -2, WEFT_WHAT_LEAF_GRADIENT + 2},
         {"scope", offsetof(weft_event, scope), -2, WEFT_SCOPE_ACROSS + 2},
         {"reserved", offsetof(weft_event, reserved), -1, 1},
     };
-    for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
-        change_field(self, i, &fields[f], INT32_MIN);
-        change_field(self, i, &fields[f], INT32_MAX);
-        for (int32_t value = fields[f].from; value <= fields[f].to; value++) change_field(self, i, &fields[f], value);
+    memcpy(out, fields, sizeof fields);
+}
+
+/* False where nothing changes, or into what is as good: a larger struct_size is a later SDK's event. */
+static bool change_field(weft_event *event, const weft_program *valid, const weft_strategy_job *view, const char *name,
+                         int32_t value) {
+    field fields[N_FIELDS];
+    list_fields(fields, valid, view);
+    for (int f = 0; f < N_FIELDS; f++) {
+        int32_t old = 0;
+        if (strcmp(fields[f].name, name) != 0) continue;
+        memcpy(&old, (char *)event + fields[f].offset, sizeof old);
+        if (value == old || (fields[f].offset == 0 && (value > old || value < 0))) return false;
+        memcpy((char *)event + fields[f].offset, &value, sizeof value);
+        return true;
+    }
+    return false;
+}
+
+weft_program *mutate_alike(const weft_program *valid, const weft_strategy_job *view, const mutant *m) {
+    const int32_t i = m->event;
+    weft_program *program = copy_program(valid);
+    bool changed = i < valid->n_events && (m->how == MUTATION_OPERAND || m->to <= valid->n_events);
+    if (changed && m->how == MUTATION_SWAP) changed = i + 1 < valid->n_events;
+    if (changed && m->how == MUTATION_MOVE) changed = m->to < valid->n_events;
+    if (changed && m->how == MUTATION_SWAP) swap_events(program, i, i + 1);
+    else if (changed && m->how == MUTATION_OPERAND)
+        changed = change_field(&program->events[i], valid, view, m->field, m->to);
+    else if (changed) replace(program, valid, i, m->how == MUTATION_DUPLICATION, m->to);
+    if (changed) return program;
+    weft_program_destroy(program);
+    return NULL;
+}
+
+static void judge_one(const mutating *self, mutation how, int32_t i, const char *name, int32_t to) {
+    mutant m = {NULL, how, i, name, to};
+    m.program = mutate_alike(self->valid, self->view, &m);
+    if (m.program != NULL) self->judge(self->context, &m);
+}
+
+static void change_operands(const mutating *self, int32_t i) {
+    field fields[N_FIELDS];
+    list_fields(fields, self->valid, self->view);
+    for (int f = 0; f < N_FIELDS; f++) {
+        judge_one(self, MUTATION_OPERAND, i, fields[f].name, INT32_MIN);
+        judge_one(self, MUTATION_OPERAND, i, fields[f].name, INT32_MAX);
+        for (int32_t value = fields[f].from; value <= fields[f].to; value++)
+            judge_one(self, MUTATION_OPERAND, i, fields[f].name, value);
     }
 }
 
@@ -150,12 +176,12 @@ void each_mutant(const weft_program *valid, const weft_strategy_job *view, uint3
                  void (*judge)(void *context, const mutant *m), void *context) {
     const mutating self = {valid, view, judge, context};
     for (int32_t i = 0; i < valid->n_events; i++) {
-        if (kinds & 1u << MUTATION_DELETION) replace(&self, MUTATION_DELETION, i, false, -1);
+        if (kinds & 1u << MUTATION_DELETION) judge_one(&self, MUTATION_DELETION, i, NULL, -1);
         for (int32_t to = 0; to <= valid->n_events && (kinds & 1u << MUTATION_DUPLICATION); to++)
-            replace(&self, MUTATION_DUPLICATION, i, true, to);
-        if ((kinds & 1u << MUTATION_SWAP) && i + 1 < valid->n_events) swap_with_next(&self, i);
+            judge_one(&self, MUTATION_DUPLICATION, i, NULL, to);
+        if ((kinds & 1u << MUTATION_SWAP) && i + 1 < valid->n_events) judge_one(&self, MUTATION_SWAP, i, NULL, i + 1);
         for (int32_t to = 0; to < valid->n_events && (kinds & 1u << MUTATION_MOVE); to++)
-            if (to != i) replace(&self, MUTATION_MOVE, i, false, to);
+            if (to != i) judge_one(&self, MUTATION_MOVE, i, NULL, to);
         if (kinds & 1u << MUTATION_OPERAND) change_operands(&self, i);
     }
 }

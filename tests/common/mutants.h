@@ -22,12 +22,16 @@ typedef struct mutant {
     mutation how;
     int32_t event;     /* of the valid program */
     const char *field; /* of an operand: "leaf"; NULL otherwise */
+    int32_t to;        /* where it has come to lie, -1: nowhere; of an operand: the value */
 } mutant;
 
 /* Every mutant of a valid program of the kinds in the mask 1 << mutation. A WAIT goes on meaning the event that it
  * meant, wherever that has come to lie. */
 void each_mutant(const weft_program *valid, const weft_strategy_job *view, uint32_t kinds,
                  void (*judge)(void *context, const mutant *m), void *context);
+
+/* The same change of another program; NULL: there it changes nothing. */
+weft_program *mutate_alike(const weft_program *valid, const weft_strategy_job *view, const mutant *m);
 
 /* True if the checker refuses the programs of all ranks; the sentence must then name rank and event, or say what the
  * end of a program lacks. */

@@ -113,6 +113,36 @@ void row_data_random(row_data *out, int32_t rows, int32_t length, int32_t vocabu
     free(ids);
 }
 
+static weft_status ragged_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+                                weft_error *err) {
+    const ragged_data *self = (const ragged_data *)(const void *)data;
+    (void)err;
+    out->rows = request->rows;
+    out->length = request->first_row % 3 == 0 ? self->shorter : self->longer;
+    out->n_targets = out->rows * (out->length - (int64_t)(request->first_row % 5));
+    return WEFT_OK;
+}
+
+static weft_status ragged_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+                               weft_error *err) {
+    const uint32_t vocabulary = (uint32_t)((const ragged_data *)(const void *)data)->vocabulary;
+    (void)ragged_shape(data, out, request, err);
+    for (int32_t i = 0; i < out->rows * out->length; i++) {
+        const int32_t place = i % out->length;
+        const weft_random4 bits = weft_random(7, (uint32_t)request->split, request->first_row, (uint64_t)i);
+        out->ids[i] = (int32_t)(bits.v[0] % vocabulary);
+        out->targets[i] = (int32_t)(bits.v[1] % vocabulary);
+        out->weights[i] = place < (int32_t)(request->first_row % 5) ? 0.0f : 1.0f;
+        out->starts[i] = 0;
+        out->positions[i] = place;
+    }
+    return WEFT_OK;
+}
+
+const weft_data_plugin ragged_data_plugin = {.struct_size = (uint32_t)sizeof(weft_data_plugin),
+                                             .shape = ragged_shape,
+                                             .leaf = ragged_leaf};
+
 /* ---- models ---- */
 
 void fresh_model_make(fresh_model *out, const fresh_shape *shape) {
@@ -152,6 +182,11 @@ weft_engine_spec train_rig_spec(const row_data *data, int32_t leaves, bool evalu
 }
 
 void train_rig_open(train_rig *out, const char *directory, row_data *data, const char *const *overrides, size_t n) {
+    train_rig_open_at(out, NULL, directory, data, overrides, n);
+}
+
+void train_rig_open_at(train_rig *out, const weft_seat *seat, const char *directory, row_data *data,
+                       const char *const *overrides, size_t n) {
     char path[4096], model[4200];
     const char *all[32] = {model, "model.plugin=llama"};
     const train_rig empty = {.data_plugin = &row_data_plugin, .data = (weft_data *)(void *)data};
@@ -164,7 +199,7 @@ void train_rig_open(train_rig *out, const char *directory, row_data *data, const
     for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
     *out = empty;
     ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_open(&out->engine, out->run, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_engine_open_at(&out->engine, out->run, seat, &err) == WEFT_OK, "%s", err.text);
 }
 
 void train_rig_start(train_rig *rig, const weft_engine_spec *spec) {

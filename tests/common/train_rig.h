@@ -25,6 +25,13 @@ void row_data_golden(row_data *out, const char *name);
 /* Full rows of ids below `vocabulary`, from the seed alone; each row holds two documents. */
 void row_data_random(row_data *out, int32_t rows, int32_t length, int32_t vocabulary, uint64_t seed);
 
+/* Leaves of two lengths as a data plugin, made from their row alone: every third is short, and the first places of some
+ * have no weight. */
+typedef struct ragged_data {
+    int32_t shorter, longer, vocabulary;
+} ragged_data;
+extern const weft_data_plugin ragged_data_plugin; /* its weft_data is a ragged_data */
+
 /* A LLaMA to start afresh: a directory with nothing but its config.json. */
 typedef struct fresh_model {
     char path[64];
@@ -50,6 +57,9 @@ weft_engine_spec train_rig_spec(const row_data *data, int32_t leaves, bool evalu
 /* The run and the engine, without programs. directory: of the model; "llama-..." is a golden one. n overrides of
  * "section.key=value". */
 void train_rig_open(train_rig *out, const char *directory, row_data *data, const char *const *overrides, size_t n);
+/* The same in a seat of a platform; NULL: in one of its own. */
+void train_rig_open_at(train_rig *out, const weft_seat *seat, const char *directory, row_data *data,
+                       const char *const *overrides, size_t n);
 /* Programs, memory, weights, stepper. */
 void train_rig_start(train_rig *rig, const weft_engine_spec *spec);
 void train_rig_close(train_rig *rig);

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <weft/random.h>
 
 enum { SHORT = 8, LONG = 20, LEAVES = 6, STEPS = 3, VOCABULARY = 61, LAYERS = 3, ARGS = 24 };
 
@@ -21,37 +20,6 @@ static char self_path[4096];
 static const char *cell_model;
 static const char *cell_args[ARGS];
 static size_t n_cell_args;
-
-/* ---- data: every third row is short, and the first places of some have no weight ---- */
-
-static weft_status ragged_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
-                                weft_error *err) {
-    (void)data;
-    (void)err;
-    out->rows = request->rows;
-    out->length = request->first_row % 3 == 0 ? SHORT : LONG;
-    out->n_targets = out->rows * (out->length - (int64_t)(request->first_row % 5));
-    return WEFT_OK;
-}
-
-static weft_status ragged_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
-                               weft_error *err) {
-    (void)ragged_shape(data, out, request, err);
-    for (int32_t i = 0; i < out->rows * out->length; i++) {
-        const int32_t place = i % out->length;
-        const weft_random4 bits = weft_random(7, (uint32_t)request->split, request->first_row, (uint64_t)i);
-        out->ids[i] = (int32_t)(bits.v[0] % VOCABULARY);
-        out->targets[i] = (int32_t)(bits.v[1] % VOCABULARY);
-        out->weights[i] = place < (int32_t)(request->first_row % 5) ? 0.0f : 1.0f;
-        out->starts[i] = 0;
-        out->positions[i] = place;
-    }
-    return WEFT_OK;
-}
-
-static const weft_data_plugin ragged = {.struct_size = (uint32_t)sizeof ragged,
-                                        .shape = ragged_shape,
-                                        .leaf = ragged_leaf};
 
 /* ---- a rank ---- */
 
@@ -75,12 +43,14 @@ static void check_survey(const weft_engine *engine) {
 
 START_TEST(rank) {
     const weft_engine_spec spec = cell_spec();
+    ragged_data data = {SHORT, LONG, VOCABULARY};
     weft_error err = WEFT_ERROR_INIT;
     train_rig rig;
     char hex[65];
     double loss = 0.0;
     train_rig_open(&rig, cell_model, NULL, cell_args, n_cell_args);
-    rig.data_plugin = &ragged;
+    rig.data_plugin = &ragged_data_plugin;
+    rig.data = (weft_data *)(void *)&data;
     train_rig_start(&rig, &spec);
     train_rig_steps(&rig, STEPS);
     loss = train_rig_evaluate(&rig);

@@ -1,0 +1,313 @@
+/* tests/ranks/mutated.h: one rank of those that train mutants of their programs, for test_mutants.c.
+ *
+ * Between the strategy and the checker one event of one rank's program is changed, or the same event of all ranks. What
+ * the checker lets through is placed and run by the engine with the real communicator, two optimizer steps from the
+ * same start, in memory of poison; what the rank then has of parameters and optimizer states, and each step's loss and
+ * norm, make its hash. All ranks go through the same mutants in the same order and tell one another their hashes after
+ * each, so that none begins the next before all have ended. One that does not get there in time says at which. */
+#ifndef WEFT_TESTS_RANKS_MUTATED_H
+#define WEFT_TESTS_RANKS_MUTATED_H
+
+#include "mutants.h"
+#include "suite.h"
+#include "train/sums.h"
+#include "train_rig.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 4, STEPS = 2, ROOM = 4, SHORT = 5, LONG = 8, VOCABULARY = 23 };
+
+/* Programs of several ranks. */
+typedef struct setting {
+    const char *name;
+    int32_t world, leaves;
+    const char *keys[6];
+} setting;
+
+typedef struct tally {
+    int64_t refused, same, equal; /* same: as a program that was run before */
+} tally;
+
+/* What the ranks come to. */
+typedef struct outcome {
+    uint64_t hash[RANKS_MAX];
+} outcome;
+
+typedef struct bench {
+    const setting *how;
+    train_rig rig;
+    ragged_data data;
+    int32_t rank;                          /* this process */
+    weft_program *valid[RANKS_MAX];        /* of all ranks */
+    const weft_program *mutant[RANKS_MAX]; /* the same with one changed, or all */
+    int32_t changed;                       /* whose program is; -1: everyone's */
+    weft_coverage coverage;
+    weft_slot_ref own_arena, arena, own_partials, partials; /* the engine's, and larger ones for any mutant */
+    float *start;
+    outcome expected;
+    uint64_t *seen; /* identities of what was run, by open addressing; 0: free */
+    size_t n_seen;
+    tally tally;
+} bench;
+
+/* ---- too late ---- */
+
+static char under_way[300];
+static int patience = 30; /* seconds for a mutant */
+
+static void give_up(int number) {
+    static const char late[] = "accepted, and its ranks never get to the end: ";
+    (void)number;
+    if (write(STDOUT_FILENO, late, sizeof late - 1) < 0 || write(STDOUT_FILENO, under_way, strlen(under_way)) < 0 ||
+        write(STDOUT_FILENO, "\n", 1) < 0)
+        _exit(3);
+    (void)sleep(1); /* the launcher forgets what it has not yet passed on when a rank ends badly */
+    _exit(2);
+}
+
+/* ---- a run ---- */
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ at[i]) * 0x100000001B3u;
+    return hash;
+}
+
+static uint64_t hash_device(const bench *b, uint64_t hash, weft_ref ref, int64_t numel) {
+    const weft_engine *engine = b->rig.engine;
+    weft_error err = WEFT_ERROR_INIT;
+    float *values = malloc((size_t)numel * sizeof *values + 1);
+    ck_assert_ptr_nonnull(values);
+    ck_assert_msg(engine->kernels->read(engine->device, NULL, values, ref, 4 * numel, &err) == WEFT_OK, "%s", err.text);
+    hash = hash_bytes(hash, values, (size_t)numel * sizeof *values);
+    free(values);
+    return hash;
+}
+
+/* The bytes of NaN: what is read without having been written shows. */
+static void poison(const bench *b, weft_slot_ref slot) {
+    const weft_engine *engine = b->rig.engine;
+    weft_error err = WEFT_ERROR_INIT;
+    if (slot.bytes < 4) return;
+    ck_assert_msg(engine->kernels->fill(engine->device, NULL, slot.ref, 0xFFC0DEADu, slot.bytes / 4, &err) == WEFT_OK,
+                  "%s", err.text);
+}
+
+static void begin_anew(const bench *b) {
+    weft_engine *engine = b->rig.engine;
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t n = engine->holds[WEFT_HOLD_PARAMETERS]->numel, states = engine->holds[WEFT_HOLD_STATES]->numel;
+    engine->updates = 0;
+    poison(b, b->arena);
+    poison(b, b->partials);
+    poison(b, engine->gradients);
+    ck_assert_int_eq(engine->kernels->write(engine->device, NULL, engine->parameters.ref, b->start, 4 * n, &err),
+                     WEFT_OK);
+    for (int64_t i = 0; i < engine->n_states; i++)
+        ck_assert_int_eq(engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, states, &err), WEFT_OK);
+}
+
+static uint64_t train(bench *b) {
+    weft_engine *engine = b->rig.engine;
+    weft_error err = WEFT_ERROR_INIT;
+    uint64_t hash = 0xCBF29CE484222325u;
+    begin_anew(b);
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        weft_step_result result = {0};
+        const weft_status status = weft_stepper_train(b->rig.stepper, &result, step, 1e-3, 0.5, &err);
+        if (status != WEFT_OK) printf("rank %d fails in %s: %s\n", (int)b->rank, under_way, err.text);
+        ck_assert_int_eq(status, WEFT_OK);
+        hash = hash_bytes(hash, &result.loss_sum, sizeof result.loss_sum);
+        hash = hash_bytes(hash, &result.norm, sizeof result.norm);
+    }
+    hash = hash_device(b, hash, engine->parameters.ref, engine->holds[WEFT_HOLD_PARAMETERS]->numel);
+    for (int64_t i = 0; i < engine->n_states; i++)
+        hash = hash_device(b, hash, engine->state[i].ref, engine->holds[WEFT_HOLD_STATES]->numel);
+    return hash;
+}
+
+/* The engine with other programs, of which this rank has its own. [collective] */
+static outcome run(bench *b) {
+    weft_engine *engine = b->rig.engine;
+    const weft_stage own = engine->train;
+    weft_program *program = copy_program(b->mutant[b->rank]);
+    weft_error err = WEFT_ERROR_INIT;
+    outcome out = {{0}};
+    uint64_t hash = 0;
+    ck_assert_msg(weft_program_place(program, &own.job->spec, &err) == WEFT_OK, "%s", err.text);
+    engine->train.program = program;
+    ck_assert_msg(weft_sums_plan(engine, &engine->train, b->mutant, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_sums_losses(&engine->train, b->mutant, b->how->world, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_le(program->arena, b->arena.bytes);
+    ck_assert_int_le(4 * engine->train.partials, b->partials.bytes);
+    engine->arena = b->arena;
+    engine->partials = b->partials;
+    ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, b->rig.data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
+                  err.text);
+    (void)alarm((unsigned)patience);
+    hash = train(b);
+    ck_assert_msg(weft_platform_share(engine->ranks.platform, out.hash, &hash, sizeof hash, &err) == WEFT_OK, "%s",
+                  err.text);
+    (void)alarm(0);
+    weft_stepper_destroy(b->rig.stepper);
+    b->rig.stepper = NULL;
+    engine->arena = b->own_arena;
+    engine->partials = b->own_partials;
+    weft_terms_destroy(engine->train.terms);
+    free(engine->train.sums);
+    free(engine->train.losses);
+    engine->train = own;
+    weft_program_destroy(program);
+    return out;
+}
+
+/* ---- mutants ---- */
+
+static void describe(const bench *b, const mutant *m) {
+    char event[160], who[24] = "all ranks";
+    const weft_job_spec *job = &b->rig.engine->train.job->spec;
+    weft_event_describe(event, sizeof event, &b->valid[b->changed < 0 ? 0 : b->changed]->events[m->event], job);
+    if (b->changed >= 0) (void)snprintf(who, sizeof who, "rank %d", (int)b->changed);
+    (void)snprintf(under_way, sizeof under_way, "%s, %s, %s of event %d, %s, %s %d", b->how->name, who,
+                   mutation_names[m->how], (int)m->event, event, m->field == NULL ? "to" : m->field, (int)m->to);
+}
+
+/* True if no program like it was run before. */
+static bool is_new(bench *b, uint64_t identity) {
+    enum { PLACES = 1 << 16 };
+    size_t at = identity % PLACES;
+    identity += identity == 0;
+    for (; b->seen[at] != 0; at = (at + 1) % PLACES)
+        if (b->seen[at] == identity) return false;
+    ck_assert_uint_lt(b->n_seen, PLACES / 2);
+    b->seen[at] = identity;
+    b->n_seen++;
+    return true;
+}
+
+/* All ranks say the same of all hashes, so that rank 0 speaks. */
+static void expect_equal(bench *b, const weft_coverage *coverage) {
+    const outcome found = run(b);
+    for (int32_t rank = 0; rank < b->how->world; rank++) {
+        if (found.hash[rank] == b->expected.hash[rank]) continue;
+        if (b->rank == 0) printf("accepted, and rank %d trains something else: %s\n", (int)rank, under_way);
+        (void)fflush(stdout);
+        ck_abort();
+    }
+    if (coverage->covered != b->coverage.covered && b->rank == 0)
+        printf("accepted, trains the same and is said to be %scovered: %s\n", coverage->covered ? "" : "not ",
+               under_way);
+    ck_assert_int_eq(coverage->covered, b->coverage.covered);
+}
+
+static void judge_set(bench *b, const mutant *m) {
+    const weft_job_spec *job = &b->rig.engine->train.job->spec;
+    weft_coverage coverage;
+    if (are_refused(b->mutant, job, &coverage)) {
+        b->tally.refused++;
+    } else if (!is_new(b, weft_programs_identity(b->mutant, job))) {
+        b->tally.same++;
+    } else {
+        describe(b, m);
+        expect_equal(b, &coverage);
+        b->tally.equal++;
+    }
+}
+
+/* Takes the mutant over. */
+static void judge_one_rank(void *context, const mutant *m) {
+    bench *b = context;
+    for (int32_t rank = 0; rank < b->how->world; rank++) b->mutant[rank] = b->valid[rank];
+    b->mutant[b->changed] = m->program;
+    judge_set(b, m);
+    weft_program_destroy(m->program);
+}
+
+/* Takes the mutant over, which is rank 0's; the others' are changed alike. */
+static void judge_all_ranks(void *context, const mutant *m) {
+    bench *b = context;
+    weft_program *others[RANKS_MAX] = {m->program};
+    bool all = true;
+    for (int32_t rank = 0; rank < b->how->world; rank++) {
+        if (rank > 0) others[rank] = mutate_alike(b->valid[rank], &b->rig.engine->train.job->spec.view, m);
+        b->mutant[rank] = others[rank];
+        all = all && others[rank] != NULL;
+    }
+    if (all) judge_set(b, m);
+    for (int32_t rank = 0; rank < b->how->world; rank++) weft_program_destroy(others[rank]);
+}
+
+/* ---- one setting ---- */
+
+static void compile_all(bench *b) {
+    const weft_run *run_of = b->rig.run;
+    const weft_stage *stage = &b->rig.engine->train;
+    weft_error err = WEFT_ERROR_INIT;
+    for (int32_t rank = 0; rank < b->how->world; rank++) {
+        ck_assert_msg(
+            weft_program_compile(&b->valid[rank], run_of->host, weft_run_table(run_of, WEFT_PART_STRATEGY, strategy),
+                                 run_of->parts[WEFT_PART_STRATEGY].config, &stage->job->spec, rank, &err) == WEFT_OK,
+            "%s", err.text);
+        b->mutant[rank] = b->valid[rank];
+    }
+    ck_assert_uint_eq(weft_programs_identity(b->mutant, &stage->job->spec), stage->identity);
+}
+
+static void take_room(bench *b, weft_slot_ref *out, int64_t bytes, int32_t line) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_account_take(&b->rig.engine->account, out, bytes, line, &err) == WEFT_OK, "%s", err.text);
+}
+
+static void bench_open(bench *b, const setting *how, const char *model, weft_platform *platform) {
+    const char *keys[16] = {"model.start=fresh", "device.threads=1", "comm.plugin=mpi-mpich", "optimizer.plugin=adamw"};
+    const weft_seat seat = weft_platform_seat(platform);
+    const ragged_data data = {SHORT, LONG, VOCABULARY};
+    weft_engine_spec spec = {
+        .training = true, .leaves = how->leaves, .rows = 1, .n_lengths = 2, .lengths = {SHORT, LONG}};
+    weft_engine *engine = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    size_t n = 4;
+    memset(b, 0, sizeof *b);
+    b->how = how;
+    b->data = data;
+    b->rank = weft_platform_rank(platform);
+    while (n < 10 && how->keys[n - 4] != NULL) {
+        keys[n] = how->keys[n - 4];
+        n++;
+    }
+    train_rig_open_at(&b->rig, &seat, model, NULL, keys, n);
+    b->rig.data_plugin = &ragged_data_plugin;
+    b->rig.data = (weft_data *)(void *)&b->data;
+    train_rig_start(&b->rig, &spec);
+    weft_stepper_destroy(b->rig.stepper);
+    b->rig.stepper = NULL;
+    engine = b->rig.engine;
+    compile_all(b);
+    b->coverage = engine->train.coverage;
+    b->own_arena = engine->arena;
+    b->own_partials = engine->partials;
+    take_room(b, &b->arena, b->own_arena.bytes * ROOM, WEFT_ACCOUNT_ARENA);
+    take_room(b, &b->partials, (b->own_partials.bytes + 4096) * ROOM, WEFT_ACCOUNT_GRADIENTS);
+    b->start = malloc((size_t)(4 * engine->holds[WEFT_HOLD_PARAMETERS]->numel) + 1);
+    b->seen = calloc(1 << 16, sizeof *b->seen);
+    ck_assert(b->start != NULL && b->seen != NULL);
+    ck_assert_int_eq(engine->kernels->read(engine->device, NULL, b->start, engine->parameters.ref,
+                                           4 * engine->holds[WEFT_HOLD_PARAMETERS]->numel, &err),
+                     WEFT_OK);
+    (void)snprintf(under_way, sizeof under_way, "%s as it is", how->name);
+    (void)is_new(b, engine->train.identity);
+    b->expected = run(b);
+}
+
+static void bench_close(bench *b) {
+    weft_account_give(&b->rig.engine->account, &b->partials, WEFT_ACCOUNT_GRADIENTS);
+    weft_account_give(&b->rig.engine->account, &b->arena, WEFT_ACCOUNT_ARENA);
+    for (int32_t rank = 0; rank < b->how->world; rank++) weft_program_destroy(b->valid[rank]);
+    train_rig_close(&b->rig);
+    free(b->start);
+    free(b->seen);
+}
+
+#endif

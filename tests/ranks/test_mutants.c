@@ -1,0 +1,206 @@
+/* tests/ranks/test_mutants.c: what the checker lets through of the programs of several ranks trains the same bits.
+ *
+ * Every single deletion, duplication (to any place), swap of neighbours, move (to any place) and changed operand of
+ * every rank's program, and the same of all ranks at once where their programs are alike, is refused with a sentence that names the event, or
+ * run by the real engine with a real communicator (mutated.h) to the hash of the unchanged programs. The counts are
+ * printed for each strategy. The same is done on names instead of numbers, for many more jobs, in
+ * tests/program/test_ranks.c.
+ *
+ * The ranks are launches of this program under MPICH. */
+#include "mutated.h"
+
+#include "launch/ranks.h"
+
+#include <sys/wait.h>
+
+static char self_path[4096];
+static const char *rank_model, *rank_does;
+
+/* What is exact only as a tree is here as one. */
+static const setting settings[] = {
+    {"ddp", 2, 4, {"strategy.plugin=ddp"}},
+    {"ddp, reduce_at = last", 2, 4, {"strategy.plugin=ddp", "strategy.reduce_at=last", "strategy.reduce=tree"}},
+    {"fsdp optimizer",
+     2,
+     4,
+     {"strategy.plugin=fsdp", "strategy.shard=optimizer", "train.activation_checkpointing=yes"}},
+    {"fsdp gradients", 2, 4, {"strategy.plugin=fsdp", "strategy.shard=gradients", "strategy.reduce=tree"}},
+    {"fsdp full", 2, 4, {"strategy.plugin=fsdp", "strategy.shard=full", "strategy.prefetch=1"}},
+    {"mp naive", 2, 2, {"strategy.plugin=mp", "strategy.schedule=naive"}},
+    {"mp, one leaf", 2, 1, {"strategy.plugin=mp"}},
+    {"mp gpipe", 2, 2, {"strategy.plugin=mp", "strategy.schedule=gpipe", "train.activation_checkpointing=yes"}},
+    {"mp 1f1b", 2, 2, {"strategy.plugin=mp", "strategy.schedule=1f1b"}},
+    {"ddp", 3, 3, {"strategy.plugin=ddp"}},
+    {"mp 1f1b", 3, 2, {"strategy.plugin=mp", "strategy.schedule=1f1b"}},
+    {"fsdp hybrid", 4, 4, {"strategy.plugin=fsdp", "strategy.shard=hybrid", "strategy.shard_group=2"}},
+    {"fsdp hybrid, last",
+     4,
+     4,
+     {"strategy.plugin=fsdp", "strategy.shard=hybrid", "strategy.shard_group=2", "strategy.reduce_at=last",
+      "strategy.reduce=tree", "strategy.prefetch=0"}},
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+/* ---- a rank ---- */
+
+static const uint32_t kinds = (1u << N_MUTATIONS) - 1;
+
+static void mutate(bench *b) {
+    const weft_strategy_job *view = &b->rig.engine->train.job->spec.view;
+    for (b->changed = 0; b->changed < b->how->world; b->changed++)
+        each_mutant(b->valid[b->changed], view, kinds, judge_one_rank, b);
+    b->changed = -1;
+    if (view->replicas > 1) each_mutant(b->valid[0], view, kinds, judge_all_ranks, b);
+    if (b->rank == 0)
+        printf("counts %-22s %d ranks: %7lld refused, %5lld the same as another, %5lld run to the same hash\n",
+               b->how->name, (int)b->how->world, (long long)b->tally.refused, (long long)b->tally.same,
+               (long long)b->tally.equal);
+    (void)fflush(stdout);
+    ck_assert(b->tally.refused > 0 && b->tally.equal > 0);
+}
+
+static weft_event *find(weft_program *program, int32_t kind) {
+    for (int32_t i = 0; i < program->n_events; i++)
+        if (program->events[i].kind == kind) return &program->events[i];
+    ck_abort();
+    return NULL;
+}
+
+/* This test's own eyes: what the checker was not asked about. */
+static void plant(bench *b) {
+    weft_coverage coverage = b->coverage;
+    weft_program *of = b->valid[1];
+    (void)snprintf(under_way, sizeof under_way, "planted");
+    patience = 2;
+    if (strcmp(rank_does, "standstill") == 0) remove_event(of, (int32_t)(find(of, WEFT_EVENT_NORM) - of->events));
+    else
+        for (int32_t rank = 0; rank < b->how->world; rank++)
+            for (int32_t i = 0; i < b->valid[rank]->n_events; i++) /* leaves 1 and 2 change places, and rounds */
+                if (b->valid[rank]->events[i].leaf == 1 || b->valid[rank]->events[i].leaf == 2)
+                    b->valid[rank]->events[i].leaf = 3 - b->valid[rank]->events[i].leaf;
+    expect_equal(b, &coverage);
+}
+
+START_TEST(rank) {
+    static const char *const keys[] = {"model.plugin=llama", "device.threads=1", "comm.plugin=mpi-mpich",
+                                       "optimizer.plugin=adamw", "strategy.plugin=ddp"};
+    const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA) & ~WEFT_NEEDS(WEFT_PART_TOKENIZER);
+    const bool plants = strcmp(rank_does, "mutants") != 0;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_run *run_of = NULL;
+    weft_platform *platform = NULL;
+    char path[4200];
+    const char *all[] = {path, keys[0], keys[1], keys[2], keys[3], keys[4]};
+    (void)signal(SIGALRM, give_up); /* here, for Check has set a handler of its own */
+    (void)snprintf(path, sizeof path, "model.path=%s", rank_model);
+    ck_assert_msg(weft_run_open(&run_of, NULL, all, 6, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_platform_open(&platform, run_of, &err) == WEFT_OK, "%s", err.text);
+    for (size_t i = 0; i < (plants ? 1 : N_SETTINGS); i++) {
+        bench b;
+        if (settings[i].world != weft_platform_size(platform)) continue;
+        bench_open(&b, &settings[i], rank_model, platform);
+        if (plants) plant(&b);
+        else mutate(&b);
+        bench_close(&b);
+    }
+    weft_platform_close(platform, false);
+    weft_run_close(run_of);
+}
+END_TEST
+
+static int run_rank(char **argv) {
+    Suite *suite = suite_create("rank");
+    TCase *tcase = tcase_create("rank");
+    SRunner *runner = NULL;
+    int failed = 0;
+    (void)unsetenv("CK_RUN_CASE"); /* it chose among the cases of the process that launched this one */
+    weft_launch_want(WEFT_RANKS_TRAINED, 0);
+    rank_model = argv[1];
+    rank_does = argv[2];
+    tcase_add_test(tcase, rank);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    (void)fflush(stdout);
+    if (failed != 0) (void)sleep(1); /* as in give_up */
+    return failed != 0;
+}
+
+/* ---- the launches ---- */
+
+/* Returns whether all ranks ended well; said: all lines but those of counts, which are printed. */
+static bool launch(char *said, size_t size, int ranks, const char *does) {
+    const fresh_shape shape = {.hidden = 8,
+                               .mlp = 12,
+                               .layers = 1,
+                               .heads = 2,
+                               .kv_heads = 2,
+                               .vocabulary = VOCABULARY,
+                               .context = LONG,
+                               .tied = true};
+    fresh_model model;
+    char command[8192], line[1000];
+    FILE *from = NULL;
+    said[0] = '\0';
+    fresh_model_make(&model, &shape);
+    (void)snprintf(command, sizeof command, "timeout 300 mpiexec.mpich -n %d '%s' %s %s 2>&1", ranks, self_path,
+                   model.path, does);
+    from = popen(command, "r");
+    ck_assert_ptr_nonnull(from);
+    while (fgets(line, sizeof line, from) != NULL) {
+        const char *found = strstr(line, "counts ");
+        if (found != NULL) printf("  %s", found + 7);
+        else (void)snprintf(said + strlen(said), size - strlen(said), "%s", line);
+    }
+    (void)fflush(stdout);
+    fresh_model_remove(&model);
+    return pclose(from) == 0;
+}
+
+static bool has_mpich(void) {
+    char path[4200];
+    (void)snprintf(path, sizeof path, "%s/plugins/weft-comm-mpi-mpich.so", getenv("WEFT_BUILD"));
+    if (access(path, R_OK) == 0 && system("command -v mpiexec.mpich >/dev/null") == 0) return true;
+    printf("ranks.mutants: there is no MPICH here; mutants of several ranks are skipped\n");
+    return false;
+}
+
+START_TEST(every_mutant_is_refused_or_trains_the_same_bits) {
+    char said[8000];
+    if (!has_mpich()) return;
+    ck_assert_msg(launch(said, sizeof said, _i, "mutants"), "%d ranks: %s", _i, said);
+}
+END_TEST
+
+START_TEST(another_order_of_the_sum_shows) {
+    char said[8000];
+    if (!has_mpich()) return;
+    ck_assert(!launch(said, sizeof said, 2, "order"));
+    ck_assert_msg(strstr(said, "trains something else: planted") != NULL, "%s", said);
+}
+END_TEST
+
+START_TEST(a_standstill_shows) {
+    char said[8000];
+    if (!has_mpich()) return;
+    ck_assert(!launch(said, sizeof said, 2, "standstill"));
+    ck_assert_msg(strstr(said, "never get to the end: planted") != NULL, "%s", said);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
+    Suite *suite = suite_create("mutants of ranks");
+    TCase *tests = tcase_create("mutants");
+    if (argc == 3) return run_rank(argv);
+    if (n < 0) return 1;
+    tcase_set_timeout(tests, 320);
+    tcase_add_loop_test(tests, every_mutant_is_refused_or_trains_the_same_bits, 2, 5);
+    tcase_add_test(tests, another_order_of_the_sum_shows);
+    tcase_add_test(tests, a_standstill_shows);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
