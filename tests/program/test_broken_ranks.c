@@ -284,6 +284,19 @@ static void part_summed_where_it_is_made(team *t) {
     sum.unit = ROOT;
     insert_event(p, send + 1, sum);
 }
+static void part_sent_before_it_is_whole(team *t) {
+    weft_program *p = t->programs[2];
+    move(p, at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_LEAF_GRADIENT, 0)), at(p, segment(WEFT_EVENT_BACKWARD, HEAD, 0)));
+}
+static void sent_twice(team *t) {
+    weft_program *p = t->programs[0];
+    const int32_t send = at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0));
+    insert_event(p, send + 1, p->events[send]);
+}
+static void norm_of_a_sum_under_way(team *t) {
+    weft_program *p = t->programs[1];
+    move(p, wait_of(p, at(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM))), at(p, plain(WEFT_EVENT_NORM)));
+}
 static void send_ends_in_its_place(team *t) {
     weft_program *p = t->programs[0];
     const int32_t send = at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0));
@@ -441,6 +454,16 @@ static const struct {
      PIPE,
      part_summed_where_it_is_made,
      {"rank 2, event", "REDUCE root", "the unit's sum is rank 0's"}},
+    {"a tied part is sent before it is whole",
+     PIPE,
+     part_sent_before_it_is_whole,
+     {"rank 2, event", "SEND root leaf gradient leaf 0",
+      "head reads unit root and has had no BACKWARD for leaf 0 here"}},
+    {"a carry is sent twice", PIPE, sent_twice, {"rank 0, event", "SEND embed carry leaf 0", "has done this already"}},
+    {"NORM reads a sum that is still under way",
+     DDP,
+     norm_of_a_sum_under_way,
+     {"rank 1, event", "NORM", "which exchanges the sum of unit layers.1, has not been waited for"}},
     {"a SEND that ends in its place",
      PIPE,
      send_ends_in_its_place,

@@ -203,6 +203,109 @@ START_TEST(every_mutant_of_one_rank_is_refused_or_comes_to_the_same) {
 }
 END_TEST
 
+/* ---- the same change of all ranks, and several changes ---- */
+
+enum { DRAWS = 6000 };
+
+/* A change that may be none; a field's value is one that may mean something. */
+static mutant draw_mutant(const team *ranks, uint64_t *state) {
+    static const char *const fields[] = {"kind", "unit", "segment", "leaf", "peer", "queue", "waits", "what", "scope"};
+    uint32_t bits[4];
+    mutant m = {0};
+    for (int i = 0; i < 4; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        bits[i] = (uint32_t)(*state >> 33);
+    }
+    m.how = (mutation)(bits[0] % N_MUTATIONS);
+    m.event = (int32_t)(bits[1] % (uint32_t)ranks->programs[0]->n_events);
+    m.to = (int32_t)(bits[2] % (uint32_t)ranks->programs[0]->n_events);
+    if (m.how == MUTATION_DELETION) m.to = -1;
+    if (m.how != MUTATION_OPERAND) return m;
+    m.field = fields[bits[3] % (sizeof fields / sizeof *fields)];
+    m.to = strcmp(m.field, "waits") == 0 ? m.to : (int32_t)(bits[2] % 9) - 1;
+    return m;
+}
+
+/* only: -1: all ranks. Returns whether something has changed. */
+static bool change(team *ranks, const mutant *m, int32_t only) {
+    bool any = false;
+    for (int32_t rank = 0; rank < ranks->world; rank++) {
+        weft_program *changed = NULL;
+        if (only >= 0 && rank != only) continue;
+        changed = mutate_alike(ranks->programs[rank], &ranks->job.spec.view, m);
+        if (changed == NULL) continue;
+        weft_program_destroy(ranks->programs[rank]);
+        ranks->programs[rank] = changed;
+        any = true;
+    }
+    return any;
+}
+
+static bool too_long(const team *ranks) {
+    for (int32_t rank = 0; rank < ranks->world; rank++)
+        if (ranks->programs[rank]->n_events > PLAY_EVENTS) return true;
+    return false;
+}
+
+/* One to three changes, each of one rank or of all. */
+static void judge_changes(team *ranks, const bench *valid, uint64_t *state, counts *into) {
+    const int32_t n = 1 + (int32_t)(*state >> 60) % 3;
+    weft_coverage coverage;
+    outcome found;
+    mutant m = {0};
+    for (int32_t i = 0; i < n; i++) {
+        m = draw_mutant(ranks, state);
+        (void)change(ranks, &m, (*state >> 40) % 2 == 0 ? -1 : (int32_t)((*state >> 50) % (uint64_t)ranks->world));
+    }
+    if (too_long(ranks) || are_refused((const weft_program *const *)ranks->programs, &ranks->job.spec, &coverage)) {
+        into->refused++;
+        return;
+    }
+    found = play_team(ranks);
+    if (found.stuck || found.torn != 0 || (coverage.covered && found.hash != valid->expected.hash)) {
+        for (int32_t rank = 0; rank < ranks->world; rank++)
+            weft_program_print(ranks->programs[rank], &ranks->job.spec, stdout);
+        fflush(stdout);
+        ck_abort_msg("accepted, and %s; the last change: %s of event %d %s",
+                     found.stuck       ? "never ends"
+                     : found.torn != 0 ? "reads what is being written"
+                                       : "comes to something else",
+                     mutation_names[m.how], (int)m.event, m.field == NULL ? "" : m.field);
+    }
+    into->equal++;
+}
+
+START_TEST(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same) {
+    const setting *how = &settings[_i];
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN,
+                                  .reduce = how->two_hops ? WEFT_REDUCE_TREE : WEFT_REDUCE_ORDERED,
+                                  .leaves = 2,
+                                  .frozen = _i % 4 == 2 ? 2 : 0,
+                                  .tied = _i % 3 != 0,
+                                  .checkpointing = _i % 2 == 0,
+                                  .prefetch = (_i + 1) % 3};
+    const char *draws = getenv("WEFT_DRAWS");
+    uint64_t state = (uint64_t)_i + 1;
+    counts all = {0, 0};
+    bench b;
+    memset(&b, 0, sizeof b);
+    set_up(&b.ranks, how, &options);
+    b.expected = play_team(&b.ranks);
+    for (int32_t i = 0; i < (draws == NULL ? DRAWS : atoi(draws)); i++) {
+        team ranks = b.ranks;
+        for (int32_t rank = 0; rank < ranks.world; rank++) ranks.programs[rank] = copy_program(b.ranks.programs[rank]);
+        judge_changes(&ranks, &b, &state, &all);
+        team_free(&ranks);
+    }
+    printf("%s %s, %d ranks, one to three changes: %lld refused, %lld equal\n",
+           how->name == NULL ? "stages" : how->name, how->keys == NULL ? "" : how->keys, (int)how->world,
+           (long long)all.refused, (long long)all.equal);
+    fflush(stdout);
+    ck_assert(all.refused > 0 && all.equal > 0);
+    team_free(&b.ranks);
+}
+END_TEST
+
 /* ---- what play.h sees ---- */
 
 START_TEST(the_play_sees_what_the_checker_is_there_for) {
@@ -244,6 +347,7 @@ int main(void) {
     tcase_add_loop_test(valid, programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_does, 0, N_SETTINGS);
     tcase_add_test(valid, the_play_sees_what_the_checker_is_there_for);
     tcase_add_loop_test(mutants, every_mutant_of_one_rank_is_refused_or_comes_to_the_same, 0, N_SETTINGS);
+    tcase_add_loop_test(mutants, changes_of_all_ranks_and_several_are_refused_or_come_to_the_same, 0, N_SETTINGS);
     suite_add_tcase(suite, valid);
     suite_add_tcase(suite, mutants);
     return run_suite(suite);
