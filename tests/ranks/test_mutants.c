@@ -1,10 +1,10 @@
 /* tests/ranks/test_mutants.c: what the checker lets through of the programs of several ranks trains the same bits.
  *
  * Every single deletion, duplication (to any place), swap of neighbours, move (to any place) and changed operand of
- * every rank's program, and the same of all ranks at once where their programs are alike, is refused with a sentence that names the event, or
- * run by the real engine with a real communicator (mutated.h) to the hash of the unchanged programs. The counts are
- * printed for each strategy. The same is done on names instead of numbers, for many more jobs, in
- * tests/program/test_ranks.c.
+ * every rank's program, and the same of all ranks at once where their programs are alike, is refused with a sentence
+ * that names the event, or run by the real engine with a real communicator (mutated.h) to the hash of the unchanged
+ * programs. The counts are printed for each strategy. The same is done on names instead of numbers, for many more jobs,
+ * in tests/program/test_ranks.c.
  *
  * The ranks are launches of this program under MPICH. */
 #include "mutated.h"
