@@ -108,12 +108,14 @@ static int start_pairs(weft_comm_handle *handle, const operands *o, int64_t at, 
     return code;
 }
 
+/* Here pieces are of a group of one alone. */
 static int start_reduce_scatter(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = NULL;
     if (handle->sum.rows != NULL) return start_pairs(handle, o, at, count);
     request = ranks_request(o->comm, handle);
     if (request == NULL) return MPI_ERR_NO_MEM;
-    return MPI_Ireduce_scatter_block(o->from, o->to, count, sum_type(o), sum_op(o), o->group->mpi, request);
+    return MPI_Ireduce_scatter_block(o->from + at * o->size, o->to + at * o->size, count, sum_type(o), sum_op(o),
+                                     o->group->mpi, request);
 }
 
 static int start_all_reduce(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
