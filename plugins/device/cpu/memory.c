@@ -1,8 +1,7 @@
 /* memory.c: buffers, streams and marks, and bytes that move in and out.
  *
- * A buffer is an anonymous mapping of its own. Large ones begin and end on huge pages and ask for them: a step walks
- * through hundreds of megabytes, and with pages of 4 KiB the walk is spent on page tables. The end counts, too: scratch
- * that fills most of a core's cache lies there, and pieces of it that the system scatters push each other out.
+ * A buffer is an anonymous mapping of its own. Large ones begin on a huge page and ask for more of them: a step walks
+ * through hundreds of megabytes, and with pages of 4 KiB the walk is spent on page tables.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -31,9 +30,8 @@ static bool map_aligned(weft_buffer *b, int64_t bytes, int64_t alignment) {
 }
 
 weft_status cpu_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
-    const bool huge = bytes >= 2 * HUGE_PAGE && bytes < INT64_MAX / 2;
-    const int64_t rounded = bytes > 0 && bytes < INT64_MAX / 2 ? cpu_round_up(bytes, huge ? HUGE_PAGE : CPU_PAGE)
-                                                               : CPU_PAGE;
+    const int64_t rounded = bytes > 0 && bytes < INT64_MAX / 2 ? cpu_round_up(bytes, CPU_PAGE) : CPU_PAGE;
+    const bool huge = rounded >= 2 * HUGE_PAGE;
     weft_buffer *b = NULL;
     if (bytes < 0 || bytes >= INT64_MAX / 2) {
         return weft_error_set(err, WEFT_E_HOST, "Device cpu was asked for a buffer of %lld bytes.", (long long)bytes);
