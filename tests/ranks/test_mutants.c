@@ -193,10 +193,12 @@ END_TEST
 
 int main(int argc, char **argv) {
     const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
-    Suite *suite = suite_create("mutants of ranks");
-    TCase *tests = tcase_create("mutants");
+    Suite *suite = NULL;
+    TCase *tests = NULL;
     if (argc == 3) return run_rank(argv);
     if (n < 0) return 1;
+    suite = suite_create("mutants of ranks");
+    tests = tcase_create("mutants");
     tcase_set_timeout(tests, 320);
     tcase_add_loop_test(tests, every_mutant_is_refused_or_trains_the_same_bits, 2, 5);
     tcase_add_test(tests, another_order_of_the_sum_shows);
