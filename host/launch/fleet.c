@@ -124,9 +124,9 @@ bool weft_fleet_follow(weft_watch *watch, char *why, size_t size, int socket) {
 
 typedef struct follower {
     int file;           /* NEVER: the place is free */
-    hello first;        /* n 0: has not said it yet */
+    hello first;        /* judged once `in` is there */
     int32_t at;         /* in watch->ranks: its ranks */
-    weft_rank_view *in; /* [first.n] what comes */
+    weft_rank_view *in; /* [first.n] what comes; NULL: has not greeted */
     size_t got;         /* bytes, of first or of in */
     int64_t silent;     /* milliseconds */
 } follower;
@@ -141,7 +141,7 @@ typedef struct chief {
 
 static void drop(chief *self, follower *one, bool lost) {
     weft_rank_view *ranks = &self->watch->ranks[one->at];
-    for (int32_t i = 0; lost && one->first.n > 0 && i < one->first.n; i++)
+    for (int32_t i = 0; lost && one->in != NULL && i < one->first.n; i++) /* what did not greet has no ranks */
         if (!weft_ranks_are_over(&ranks[i], 1)) ranks[i].condition = WEFT_RANK_LOST;
     (void)close(one->file);
     free(one->in);
@@ -184,7 +184,6 @@ static bool take(chief *self, follower *one) {
     const ssize_t n = recv(one->file, to + one->got, all - one->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     if (n <= 0) {
-        if (!greeted) one->first.n = 0;
         drop(self, one, true);
         return false;
     }
@@ -194,7 +193,6 @@ static bool take(chief *self, follower *one) {
     one->got = 0;
     if (greeted) memcpy(&self->watch->ranks[one->at], one->in, all);
     else if (!greet(self, one)) {
-        one->first.n = 0;
         drop(self, one, false);
         return false;
     }
