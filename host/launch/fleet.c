@@ -220,10 +220,10 @@ static void tell_all(const chief *self, const char *why) {
 }
 
 static bool open_chief(chief *self) {
-    self->n = self->watch->total;
     self->used = self->watch->n;
-    self->followers = calloc((size_t)self->n, sizeof *self->followers);
-    for (int32_t i = 0; self->followers != NULL && i < self->n; i++) self->followers[i].file = NEVER;
+    self->followers = calloc((size_t)self->watch->total, sizeof *self->followers);
+    self->n = self->followers != NULL ? self->watch->total : 0;
+    for (int32_t i = 0; i < self->n; i++) self->followers[i].file = NEVER;
     return self->followers != NULL && weft_watch_attend(self->watch, self->listener);
 }
 
@@ -231,7 +231,7 @@ bool weft_fleet_lead(weft_watch *watch, char *why, size_t size, int socket, cons
     chief self = {.watch = watch, .address = address, .listener = socket};
     bool stop = false;
     (void)snprintf(why, size, "no memory to watch the ranks of other machines");
-    if (!open_chief(&self)) return true;
+    stop = !open_chief(&self); /* the watchers of the others see their connection end, and stop theirs */
     while (!stop && !weft_ranks_are_over(watch->ranks, self.used)) {
         int64_t ms = 0;
         weft_watch_wait(watch);
