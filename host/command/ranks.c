@@ -2,6 +2,7 @@
 #include "command/ranks.h"
 
 #include "launch/start.h"
+#include "launch/watch.h"
 #include "plugin/services.h"
 #include "train/engine.h"
 #include "train/names.h"
@@ -57,6 +58,7 @@ static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *a
 bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_error *err) {
     weft_launch ranks;
     weft_launch_want(WEFT_RANKS_TRAINED, asked);
+    weft_watch_resumes(weft_args_declares(args, "resume"));
     if (asked < 2) return true; /* the run finds its world by itself */
     return find_ranks(status, &ranks, args, err);
 }

@@ -18,6 +18,17 @@ static void append(char *text, size_t size, const char *format, ...) {
     va_end(args);
 }
 
+static bool can_resume;
+
+void weft_watch_resumes(bool resumes) {
+    can_resume = resumes;
+}
+
+void weft_watch_explain(char *out, size_t size, const char *why) {
+    (void)snprintf(out, size, "%s: the other ranks were stopped%s", why,
+                   can_resume ? "; --resume goes on from the newest checkpoint" : "");
+}
+
 void weft_rank_place(char *out, size_t size, const weft_rank_view *rank) {
     char when[64];
     (void)snprintf(when, sizeof when, "%s%s %llu", rank->evaluates ? "in the evaluation " : "",

@@ -56,8 +56,7 @@ static void say_stop(const char *why) {
     struct pollfd launcher = {LAUNCHER, POLLIN, 0};
     char text[1800];
     (void)poll(&launcher, 1, GIVEN);
-    (void)snprintf(text, sizeof text, "%s: the other ranks are stopped; --resume goes on from the newest checkpoint",
-                   why);
+    weft_watch_explain(text, sizeof text, why);
     say(text);
 }
 

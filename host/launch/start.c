@@ -206,6 +206,7 @@ static void watch(parent *self) {
 static weft_status wait_for(parent *self, int *status, weft_error *err) {
     int ended = 0;
     pid_t done = 0;
+    char text[1800];
     while (done == 0) {
         weft_watch_wait(&self->watch);
         pass_on(self);
@@ -214,10 +215,10 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
         if (done < 0 && errno == EINTR) done = 0;
     }
     if (done < 0) return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was lost: %s", strerror(errno));
-    if (self->why[0] != '\0')
-        return weft_error_set(err, WEFT_E_PEER,
-                              "%s: the other ranks were stopped; --resume goes on from the newest checkpoint",
-                              self->why);
+    if (self->why[0] != '\0') {
+        weft_watch_explain(text, sizeof text, self->why);
+        return weft_error_set(err, WEFT_E_PEER, "%s", text);
+    }
     if (WIFSIGNALED(ended))
         return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was ended by signal %d (%s)", WTERMSIG(ended),
                               strsignal(WTERMSIG(ended)));

@@ -58,6 +58,11 @@ typedef struct weft_watch_times {
 /* What to say of n ranks; false: nothing, go on. */
 bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32_t n, const weft_watch_times *times);
 
+/* What to say once the others are stopped. resumes: the command has --resume; false at first, and a watcher that is
+ * forked has it from its rank. [main] */
+void weft_watch_explain(char *out, size_t size, const char *why);
+void weft_watch_resumes(bool resumes);
+
 typedef struct weft_watch {
     weft_pulse *pulses;    /* [n] */
     weft_rank_view *ranks; /* [total]: those of this machine, then those that other watchers tell of (fleet.h) */

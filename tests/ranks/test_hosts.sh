@@ -72,7 +72,7 @@ for case in "KILL 3" "STOP 3" "KILL 0"; do
         sleep 0.1
     done
     ! wait "$started" || fail "SIG$signal: the exit status is 0"
-    says "^weft: rank $rank (died by signal 9|is gone without a word.*|hangs: it has been stopped .* s,) (in|after) step [0-9]+.*: the other ranks are stopped"
-    [ "$(grep -c "the other ranks are stopped" err.txt)" = 1 ] || fail "SIG$signal: several watchers speak"
+    says "^weft: rank $rank (died by signal 9|is gone without a word.*|hangs: it has been stopped .* s,) (in|after) step [0-9]+.*: the other ranks were stopped"
+    [ "$(grep -c "the other ranks were stopped" err.txt)" = 1 ] || fail "SIG$signal: several watchers speak"
 done
 echo "a rank of either host that dies or is stopped is named"

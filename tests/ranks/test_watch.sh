@@ -77,7 +77,7 @@ for id in mpich openmpi; do
             steps 3
             kill -KILL "$(rank_of "$rank")"
             ends_within 10 "kill -9 of rank $rank ($how, $id)"
-            says "^weft[a-z ]*: rank $rank (died by signal 9|is gone without a word.*) ($place): the other ranks"
+            says "^weft[a-z ]*: rank $rank (died by signal 9|is gone without a word.*) ($place): the other ranks were stopped; --resume"
         done
         begin "$how" "$id" "$@"
         steps 3
@@ -97,6 +97,7 @@ watched
 kill -KILL "$(rank_of 2)"
 ends_within 10 "kill -9 of a rank that proves"
 says "^weft: rank 2 (died by signal 9|is gone without a word.*) ($place|before step 1): the other ranks"
+! grep -q -- --resume err.txt || fail "a proof is told to go on with --resume, which it has not"
 command=train
 
 # ---- goes on: other ranks, of another strategy, come to the bits of a run that nobody has killed
