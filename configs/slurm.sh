@@ -1,6 +1,7 @@
 #!/bin/sh
 # A Slurm job of two machines with four ranks each:   sbatch configs/slurm.sh run.ini [section.key=value ...]
-# Queued again after a failure it goes on from the newest checkpoint.
+# Queued again by Slurm after a failure it goes on from the newest checkpoint. When its time has run out, submit it again
+# with --resume behind the rest: to Slurm that is another job.
 #SBATCH --job-name=weft
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
@@ -13,5 +14,8 @@ config=$1
 shift
 resume=
 [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || resume=--resume
+case " $* " in *" --resume"*) resume= ;; esac # it is there already
 # MPICH takes its ranks from PMI-2, Open MPI from PMIx; `srun --mpi=list` says what there is.
-exec srun --mpi="${WEFT_SRUN_MPI:-pmi2}" --cpu-bind=cores weft train "$config" --ranks "$SLURM_NTASKS" $resume "$@"
+# srun does not take the processors of a task from sbatch since Slurm 22.05.
+exec srun --mpi="${WEFT_SRUN_MPI:-pmi2}" --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
+    weft train "$config" --ranks "$SLURM_NTASKS" $resume "$@"
