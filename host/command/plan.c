@@ -18,7 +18,7 @@
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
-    {"ranks", "N", false, "Plan for N ranks, of which this process is none."},
+    {"ranks", "N", false, "Plan for N ranks; nothing is started without --time."},
     {"nodes", "M", false, "Plan for ranks on M machines, as many on each; 1 by default."},
     {"diff", "OTHER.ini", false, "Show what another configuration would change instead; overrides count for both."},
     {"time", NULL, false, "Start the ranks, measure this machine for some seconds, and predict a step's time."},
