@@ -28,6 +28,9 @@ processes() { # processes NAME: the /proc/N of this test's processes of that nam
         [ "$(cat "$process/comm" 2>/dev/null)" != "$1" ] || echo "$process"
     done
 }
+end_ranks() { # whatever a case that failed has left: its ranks would train for long
+    for process in $(processes weft); do kill -KILL "${process#/proc/}" || true; done
+}
 rank_of() { # rank_of R: the process of rank R, once it has begun
     for _ in $(seq 100); do
         for process in $(processes weft); do

@@ -6,6 +6,7 @@ set -eu
 . "$WEFT_SOURCE/tests/ranks/rig.sh"
 a=weft-a-$$ b=weft-b-$$
 cleanup() {
+    end_ranks
     ip netns del "$a" 2>/dev/null || true
     ip netns del "$b" 2>/dev/null || true
     rm -rf "$dir"

@@ -8,7 +8,7 @@ set -eu
 slow=$(mktemp -d)
 cleanup() {
     for dir in "$dir" "$slow"; do
-        for process in $(processes weft); do kill -KILL "${process#/proc/}" || true; done
+        end_ranks
         rm -rf "$dir"
     done
 }
