@@ -43,7 +43,8 @@ void weft_pulse_begin(int32_t rank);
 bool weft_pulse_is_watched(void);
 
 /* n records in memory that other processes of this machine can share; *file: a descriptor for weft_pulse_path. NULL:
- * the system gives none. */
+ * the system gives none. Both stay as long as the process: others open the memory by the descriptor's number, which is
+ * in the name of the watcher's socket, too. */
 weft_pulse *weft_pulse_create(int32_t *file, int32_t n);
 /* How another process of this user opens the descriptor of a process. */
 void weft_pulse_path(char *out, size_t size, int32_t pid, int32_t file);

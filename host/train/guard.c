@@ -9,6 +9,7 @@
 /* What every rank says: its machine, its process, and if it is the lowest one there, the memory's descriptor. */
 typedef struct table {
     int32_t *nodes, *pids, *files; /* [world] */
+    weft_pulse *own;               /* of the lowest one: the memory itself; NULL: it belongs to another rank */
 } table;
 
 static weft_status fill(table *self, const weft_peers *peers, const weft_comm_info *info, int32_t file,
@@ -25,7 +26,7 @@ static weft_pulse *find_records(const table *self, const weft_comm_info *info, c
     while (self->nodes[lowest] != info->node) lowest++;
     if (self->files[lowest] < 0) return NULL;
     weft_pulse_path(path, size, self->pids[lowest], self->files[lowest]);
-    return weft_pulse_map(path, info->local_size);
+    return self->own != NULL ? self->own : weft_pulse_map(path, info->local_size);
 }
 
 /* The watchers of other machines are told where rank 0's is. */
@@ -65,13 +66,13 @@ static weft_status join(const table *self, const weft_peers *peers, const weft_c
 
 weft_status weft_guard_arrange(const weft_peers *peers, const weft_comm_info *info, weft_error *err) {
     const size_t bytes = (size_t)peers->world * sizeof(int32_t);
-    table self = {malloc(bytes), malloc(bytes), malloc(bytes)};
+    table self = {malloc(bytes), malloc(bytes), malloc(bytes), NULL};
     weft_status status = WEFT_OK;
     int32_t file = -1;
     bool all = false;
     if (peers->world != info->size) weft_sidecar_dismiss(); /* an engine of some ranks */
     else if (info->size > 1) status = weft_peers_all(peers, &all, weft_sidecar_waits(), err);
-    if (all && info->local_rank == 0) (void)weft_pulse_create(&file, info->local_size);
+    if (all && info->local_rank == 0) self.own = weft_pulse_create(&file, info->local_size);
     if (status == WEFT_OK && (self.nodes == NULL || self.pids == NULL || self.files == NULL))
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the processes of %d ranks", (int)peers->world);
     if (all) status = weft_peers_agree(peers, status, err);
