@@ -42,10 +42,11 @@ static json_t *exchanges_object(const weft_rates *rates) {
 }
 
 json_t *weft_rates_object(const weft_rates *rates) {
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "ranks", (int)rates->ranks,
-                     "ranks_per_node", (int)rates->ranks_per_node, "processors", (int)rates->processors, "threads",
-                     (int)rates->threads, "rows", (int)rates->rows, "places", (int)rates->places, "device",
-                     rates->device, "comm", rates->comm, "precision", rates->precision, "own_progress",
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "ranks",
+                     (int)rates->ranks, "ranks_per_node", (int)rates->ranks_per_node, "processors",
+                     (int)rates->processors, "threads", (int)rates->threads, "rows", (int)rates->rows, "places",
+                     (int)rates->places, "device", rates->device, "comm", rates->comm, "precision", rates->precision,
+                     "optimizer", rates->optimizer, "trainable", rates->trainable, "own_progress",
                      (int)rates->own_progress, "segments", segments_array(rates), "seconds_per_element",
                      elements_object(rates), "exchanges", exchanges_object(rates));
 }
@@ -109,16 +110,37 @@ static bool read_exchanges(weft_rates *out, const json_t *in) {
 
 static bool read_rates(weft_rates *out, const json_t *in) {
     const json_t *elements = json_object_get(in, "seconds_per_element");
+    const char *trainable = json_string_value(json_object_get(in, "trainable"));
+    if (trainable != NULL) out->trainable = strdup(trainable);
     for (int32_t kind = 0; kind < WEFT_N_RATES; kind++)
         if (!read_work(&out->elements[kind], json_object_get(elements, weft_rate_name(kind)))) return false;
     out->own_progress = json_is_true(json_object_get(in, "own_progress"));
-    return read_int(&out->ranks, in, "ranks", 1) && read_int(&out->ranks_per_node, in, "ranks_per_node", 1) &&
-           read_int(&out->processors, in, "processors", 1) && read_int(&out->threads, in, "threads", 0) &&
-           read_int(&out->rows, in, "rows", 1) && read_int(&out->places, in, "places", 1) &&
-           read_text(out->device, sizeof out->device, in, "device") &&
+    return out->trainable != NULL && read_int(&out->ranks, in, "ranks", 1) &&
+           read_int(&out->ranks_per_node, in, "ranks_per_node", 1) && read_int(&out->processors, in, "processors", 1) &&
+           read_int(&out->threads, in, "threads", 0) && read_int(&out->rows, in, "rows", 1) &&
+           read_int(&out->places, in, "places", 1) && read_text(out->device, sizeof out->device, in, "device") &&
            read_text(out->comm, sizeof out->comm, in, "comm") &&
-           read_text(out->precision, sizeof out->precision, in, "precision") && read_segments(out, in) &&
+           read_text(out->precision, sizeof out->precision, in, "precision") &&
+           read_text(out->optimizer, sizeof out->optimizer, in, "optimizer") && read_segments(out, in) &&
            read_exchanges(out, in);
+}
+
+/* The rates are of what this engine trains, with the optimizer and the threads that it has. */
+static weft_status judge_training(const weft_rates *rates, const char *path, const weft_engine *engine,
+                                  weft_error *err) {
+    const char *optimizer = weft_run_id(engine->run, WEFT_PART_OPTIMIZER),
+               *trainable = engine->run->settings.train.trainable;
+    if (strcmp(rates->optimizer, optimizer) != 0 || strcmp(rates->trainable, trainable) != 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of optimizer %s and trainable = %s, and this run has %s and %s: "
+                              "measure it with weft plan --time --json",
+                              path, rates->optimizer, rates->trainable, optimizer, trainable);
+    if (rates->threads != engine->device_info.threads)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of ranks with [device] threads = %d, and this run's have %d: measure "
+                              "them with weft plan --time --json, or say the number in the configuration",
+                              path, (int)rates->threads, (int)engine->device_info.threads);
+    return WEFT_OK;
 }
 
 /* The rates are of this engine's model, leaf and precision, and of exchanges if it has any. */
@@ -145,7 +167,7 @@ static weft_status judge(const weft_rates *rates, const char *path, const weft_e
                               "%s has the rates of one rank, and no exchange was measured: measure 2 ranks or more "
                               "with weft plan --ranks 2 --time --json",
                               path);
-    return WEFT_OK;
+    return judge_training(rates, path, engine, err);
 }
 
 weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine *engine, weft_error *err) {

@@ -8,8 +8,9 @@
 
 json_t *weft_rates_object(const weft_rates *rates); /* NULL: no memory */
 
-/* The object `rates` of a file that `weft plan --time --json` has written. What was measured of another model, leaf or
- * precision than the engine's is refused. To be freed also after a failure. */
+/* The object `rates` of a file that `weft plan --time --json` has written. What was measured of another model, leaf,
+ * precision, optimizer, trainable or number of threads than the engine's is refused. To be freed also after a
+ * failure. */
 weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine *engine, weft_error *err);
 
 #endif

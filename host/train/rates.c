@@ -52,10 +52,12 @@ static weft_status describe(weft_rates *out, const weft_engine *engine, weft_err
     (void)snprintf(out->device, sizeof out->device, "%s, %s", engine->device_info.name, engine->device_info.isa);
     if (ranks->world > 1) (void)snprintf(out->comm, sizeof out->comm, "%s", ranks->info.backend);
     (void)snprintf(out->precision, sizeof out->precision, "%s", weft_dtype_name(engine->dtype));
+    (void)snprintf(out->optimizer, sizeof out->optimizer, "%s", weft_run_id(engine->run, WEFT_PART_OPTIMIZER));
+    out->trainable = strdup(engine->run->settings.train.trainable);
     out->own_progress = ranks->info.progress == WEFT_PROGRESS_OWN;
     out->n_segments = declared->n_segments;
     out->segments = calloc((size_t)out->n_segments, sizeof *out->segments);
-    if (out->segments == NULL)
+    if (out->segments == NULL || out->trainable == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the rates of %d segments", (int)out->n_segments);
     for (int32_t s = 0; s < out->n_segments; s++)
         (void)snprintf(out->segments[s].name, sizeof out->segments[s].name, "%s",
@@ -76,5 +78,6 @@ weft_status weft_rates_measure(weft_rates *out, weft_engine *engine, weft_error 
 
 void weft_rates_free(weft_rates *self) {
     free(self->segments);
+    free(self->trainable);
     memset(self, 0, sizeof *self);
 }

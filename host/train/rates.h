@@ -45,6 +45,8 @@ typedef struct weft_rates {
     int32_t rows, places;          /* of the leaf */
     char device[128], comm[64];    /* comm "": one rank, and no exchange was measured */
     char precision[8];             /* "fp32" */
+    char optimizer[64];            /* its plugin's id */
+    char *trainable;               /* as [train] has it */
     bool own_progress;             /* weft_comm_progress */
     weft_segment_rate *segments;
     int32_t n_segments;

@@ -72,6 +72,10 @@ refused "--time measures and --rates reads" "$weft" plan run.ini --time --rates 
 refused "--nodes says where they would be" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 2 --time
 refused "leave --rates out" "$weft" plan run.ini --rates one.json --diff run.ini
 refused "leaves of 1 x 32 places in fp32, and this run's have 2 x 32" "$weft" plan run.ini --rates one.json train.micro_batch=2
+refused "of optimizer adamw and trainable = all, and this run has sgd and all" \
+    "$weft" plan run.ini --rates one.json optimizer.plugin=sgd
+refused "this run has adamw and last:1" "$weft" plan run.ini --rates one.json train.trainable=last:1
+refused "threads = 1, and this run's have 2" "$weft" plan run.ini --rates one.json device.threads=2
 refused "in bf16" "$weft" plan run.ini --rates one.json train.precision=bf16
 refused "no exchange was measured" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 --rates one.json
 refused "there.json" "$weft" plan run.ini --rates there.json
