@@ -39,7 +39,7 @@ static weft_exchange pair(weft_buffer *to, weft_buffer *from, int64_t n, int32_t
 
 #define MESSAGES 6
 static const int64_t lengths[MESSAGES] = {3, 70001, 1, 262144, 17, 5};
-static const int32_t tags[MESSAGES] = {4, 0, 32767, 9, 4, 4}; /* three have tag 4: they keep their order */
+static const int32_t tags[MESSAGES] = {4, 0, 32766, 9, 4, 4}; /* three have tag 4: they keep their order */
 
 /* Each rank sends to the next one and receives from the one before, first what was sent last, and of a tag in order. */
 void case_pairs(ranks *r) {

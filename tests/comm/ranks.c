@@ -59,7 +59,7 @@ static void open_ranks(ranks *r, const weft_comm_plugin *table, const weft_devic
     r->size = info.size;
     must(info.rank >= 0 && info.rank < info.size);
     must(info.local_rank == info.rank && info.local_size == info.size && info.node == 0 && info.nodes == 1);
-    must(info.progress == (table->poke == NULL ? WEFT_PROGRESS_OWN : WEFT_PROGRESS_CALLER) && info.max_tag >= 32767);
+    must(info.progress == (table->poke == NULL ? WEFT_PROGRESS_OWN : WEFT_PROGRESS_CALLER) && info.max_tag >= 32766);
     must(strncmp(info.backend, "MPICH 4.", 8) == 0 || strncmp(info.backend, "MPICH 5.", 8) == 0 ||
          strncmp(info.backend, "Open MPI ", 9) == 0 || strcmp(info.backend, "none") == 0);
     must_be_ok(kernels->create(&r->device, weft_services(), NULL, 0, &err), err);

@@ -127,7 +127,7 @@ static weft_status find_world(weft_comm *comm, weft_error *err) {
     info->size = comm->world->size;
     info->progress = WEFT_PROGRESS_CALLER;
     (void)MPI_Comm_get_attr(world, MPI_TAG_UB, &most_tag, &found);
-    info->max_tag = (found ? *most_tag : 32768) - 1; /* the last one is this plugin's own */
+    info->max_tag = (found ? *most_tag : 32767) - 1; /* MPI's last one is this plugin's own */
     name_library(info->backend, sizeof info->backend);
     code = find_machines(comm, info);
     if (code == MPI_SUCCESS) code = MPI_Op_create(ranks_add_bf16, 1, &comm->add_bf16);

@@ -58,7 +58,7 @@ typedef struct weft_comm_info {
     int32_t local_rank, local_size; /* the same among the ranks of this machine */
     int32_t node, nodes;            /* machines, numbered by their lowest ranks, and how many there are */
     int32_t progress;               /* weft_comm_progress */
-    int32_t max_tag;                /* of SEND and RECV: at least 32767 */
+    int32_t max_tag;                /* of SEND and RECV: at least 32766 */
     char backend[64];               /* "MPICH 4.0.2" */
 } weft_comm_info;
 
