@@ -22,6 +22,8 @@ static weft_status hash_program(char hex[65], weft_error *err) {
         return weft_error_set(err, WEFT_E_SYSTEM, "the program's own file cannot be read: %s", strerror(errno));
     status = weft_hash_start(&hash, err);
     while (status == WEFT_OK && (n = fread(block, 1, sizeof block, file)) > 0) weft_hash_put(&hash, block, n);
+    if (status == WEFT_OK && ferror(file))
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the program's own file cannot be read: %s", strerror(errno));
     if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);
     weft_hash_free(&hash);
