@@ -148,6 +148,7 @@ weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *
                                     weft_error *err) {
     const weft_stage *train = &engine->train, *evaluate = &engine->evaluate;
     weft_facts facts = {0};
+    if (weft_peers_alone(peers)) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK && train->program != NULL)
         weft_facts_add(&facts, "programs of training, all ranks'", "%016" PRIx64, train->identity);
