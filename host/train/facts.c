@@ -28,14 +28,15 @@ void weft_facts_drop(weft_facts *self) {
 
 /* Names and values are one line each. */
 void weft_facts_add(weft_facts *self, const char *name, const char *format, ...) {
-    char value[4096];
+    char *value = NULL;
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(value, sizeof value, format, args);
+    if (vasprintf(&value, format, args) < 0) value = NULL;
     va_end(args);
-    for (char *at = value; *at != '\0'; at++)
+    for (char *at = value; at != NULL && *at != '\0'; at++)
         if (*at == '\t' || *at == '\n') *at = ' ';
-    (void)fprintf(self->file, "%s\t%s\n", name, value);
+    if (value == NULL || fprintf(self->file, "%s\t%s\n", name, value) < 0) self->failed = true;
+    free(value);
 }
 
 /* ---- differences ---- */
@@ -198,7 +199,8 @@ weft_status weft_facts_compare(weft_facts *self, const weft_peers *peers, const 
     char *first = NULL, *own = NULL;
     int32_t number = 0, *numbers = NULL;
     weft_status status = WEFT_OK;
-    if (fclose(self->file) != 0) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks compare");
+    if (fclose(self->file) != 0 || self->failed)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks compare");
     self->file = NULL;
     status = weft_peers_agree(peers, status, err);
     if (weft_peers_alone(peers) || status != WEFT_OK) goto done;

@@ -12,7 +12,8 @@
 typedef struct weft_facts {
     char *text;
     size_t bytes;
-    FILE *file; /* to write into */
+    FILE *file;  /* to write into */
+    bool failed; /* no memory for a fact; kept until the comparison */
 } weft_facts;
 
 weft_status weft_facts_begin(weft_facts *self, weft_error *err);
