@@ -10,8 +10,6 @@ typedef struct weft_moment {
     int64_t resident, resident_peak; /* of the process, now and at most */
 } weft_moment;
 
-void weft_moment_take(weft_moment *out, const weft_session *session);
-
 /* out: [world], to be freed, also after a failure; whole on rank 0, the others have their own alone. [collective] */
 weft_status weft_moments_collect(weft_moment **out, const weft_session *session, weft_error *err);
 

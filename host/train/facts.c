@@ -69,7 +69,9 @@ static bool find_line(line *out, const char *text, const line *like) {
     return false;
 }
 
-weft_status weft_facts_differences(char **out, const char *first, const char *other, weft_error *err) {
+/* What differs of `other` from `first`, as lines "name<TAB>value of first<TAB>value of other"; what only one of them
+ * has is "-" in the other. *out: the caller's to free; "" where nothing differs. */
+static weft_status differences(char **out, const char *first, const char *other, weft_error *err) {
     size_t bytes = 0;
     line a, b;
     FILE *file = open_memstream(out, &bytes);
@@ -93,16 +95,17 @@ static void print_value(FILE *file, const char *value, int length, int width) {
     else (void)fprintf(file, "  %-*.*s", width, length, value);
 }
 
-void weft_facts_print(FILE *file, const char *differences, const char *ranks) {
+/* Differences as columns. */
+static void print(FILE *file, const char *lines, const char *ranks) {
     line l;
     int name = 0, value = (int)strlen("rank 0");
-    for (const char *at = differences; next_line(&l, at); at = l.next) {
+    for (const char *at = lines; next_line(&l, at); at = l.next) {
         const int first = (int)strcspn(l.value, "\t");
         if (l.name_length > name) name = l.name_length;
         if (first > value) value = first < MOST_VALUE ? first : MOST_VALUE;
     }
     (void)fprintf(file, "%-*s  %-*s  %s\n", name, "", value, "rank 0", ranks);
-    for (const char *at = differences; next_line(&l, at); at = l.next) {
+    for (const char *at = lines; next_line(&l, at); at = l.next) {
         const int first = (int)strcspn(l.value, "\t");
         (void)fprintf(file, "%-*.*s", name, l.name_length, l.name);
         print_value(file, l.value, first, value);
@@ -172,7 +175,7 @@ static weft_status show(const char *own, const weft_peers *peers, int32_t rank, 
     else if (peers->rank == rank) memcpy(text, own, (size_t)bytes);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = peers->share(peers->context, text, bytes, rank, err);
-    if (status == WEFT_OK && peers->rank == 0) weft_facts_print(stderr, text, ranks);
+    if (status == WEFT_OK && peers->rank == 0) print(stderr, text, ranks);
     free(text);
     return status;
 }
@@ -209,7 +212,7 @@ weft_status weft_facts_compare(weft_facts *self, const weft_peers *peers, const 
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = share_first(&first, self, peers, err);
     if (status != WEFT_OK) goto done;
-    status = weft_facts_differences(&own, first, self->text, err);
+    status = differences(&own, first, self->text, err);
     if (status == WEFT_OK) status = number_of(&number, own, err);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = peers->gather(peers->context, numbers, number, err);

@@ -21,13 +21,6 @@ void weft_facts_add(weft_facts *self, const char *name, const char *format, ...)
 
 void weft_facts_drop(weft_facts *self); /* a zeroed one is fine */
 
-/* What differs of `other` from `first`, as lines "name<TAB>value of first<TAB>value of other"; what only one of them
- * has is "-" in the other. *out: the caller's to free; "" where nothing differs. */
-weft_status weft_facts_differences(char **out, const char *first, const char *other, weft_error *err);
-
-/* Differences as columns. */
-void weft_facts_print(FILE *file, const char *differences, const char *ranks);
-
 /* Compares all ranks' facts, to which none can be added then. Where they differ rank 0 prints the differences to stderr
  * and has the sentence; the other ranks fail without one. what: "its plugins or its configuration". [collective] */
 weft_status weft_facts_compare(weft_facts *self, const weft_peers *peers, const char *what, weft_error *err);

@@ -26,9 +26,3 @@ int32_t weft_traffic_of(const weft_event *event) {
     default: return WEFT_TRAFFIC_OTHER;
     }
 }
-
-int64_t weft_traffic_total(const weft_traffic *traffic) {
-    int64_t sum = 0;
-    for (int32_t kind = WEFT_TRAFFIC_OTHER + 1; kind < WEFT_N_TRAFFIC; kind++) sum += traffic->sent[kind];
-    return sum;
-}

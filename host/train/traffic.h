@@ -30,6 +30,5 @@ typedef struct weft_traffic {
 
 const char *weft_traffic_name(int32_t kind); /* "reduce all" */
 int32_t weft_traffic_of(const weft_event *event);
-int64_t weft_traffic_total(const weft_traffic *traffic);
 
 #endif
