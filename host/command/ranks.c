@@ -8,7 +8,8 @@
 #include "train/names.h"
 
 /* What every rank would meet with before it hears of the others is met with here, and told once: mistakes in the
- * configuration, and in the files of tokenizer and model. */
+ * configuration, and in the files of tokenizer and model. What is wanted and how much is told are not set back: all
+ * that this process does after it is to start the ranks and to watch them. */
 static weft_status judge(const weft_args *args, int32_t n, weft_error *err) {
     size_t n_overrides = 0;
     const char *const *overrides = weft_args_overrides(args, &n_overrides);
