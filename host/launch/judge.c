@@ -1,6 +1,8 @@
 /* host/launch/judge.c: what the watcher makes of the ranks that it sees (watch.h). */
 #include "launch/watch.h"
 
+#include "report/words.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -8,15 +10,6 @@ enum {
     NAMED = 4,           /* ranks of which a sentence speaks one by one */
     STOPPED_BY_USER = 75 /* exit status */
 };
-
-static void append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *format, ...) {
-    const size_t n = strlen(text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text + n, size - n, format, args);
-    va_end(args);
-}
 
 static bool can_resume;
 
@@ -40,9 +33,10 @@ void weft_rank_place(char *out, size_t size, const weft_rank_view *rank) {
 }
 
 static void say_end(char *out, size_t size, int32_t status) {
-    if (status >= 0 && WIFSIGNALED(status)) append(out, size, "died by signal %d", WTERMSIG(status));
-    else if (status >= 0 && WIFEXITED(status)) append(out, size, "ended with status %d", WEXITSTATUS(status));
-    else append(out, size, "is gone without a word, as after kill -9 or when memory runs out,");
+    if (status >= 0 && WIFSIGNALED(status)) weft_words_append(out, size, "died by signal %d", WTERMSIG(status));
+    else if (status >= 0 && WIFEXITED(status))
+        weft_words_append(out, size, "ended with status %d", WEXITSTATUS(status));
+    else weft_words_append(out, size, "is gone without a word, as after kill -9 or when memory runs out,");
 }
 
 bool weft_rank_has_failed(const weft_rank_view *rank) {
@@ -86,9 +80,9 @@ static void say_failed(char *out, size_t size, const weft_rank_view *rank) {
     char place[256];
     weft_rank_place(place, sizeof place, rank);
     (void)snprintf(out, size, "rank %d ", (int)rank->rank);
-    if (rank->condition == WEFT_RANK_ENDED) append(out, size, "ended with status %d", (int)rank->status);
+    if (rank->condition == WEFT_RANK_ENDED) weft_words_append(out, size, "ended with status %d", (int)rank->status);
     else say_end(out, size, rank->status);
-    append(out, size, " %s", place);
+    weft_words_append(out, size, " %s", place);
 }
 
 static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, int32_t n, const weft_rank_view *rank,
@@ -98,7 +92,7 @@ static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, in
     if (known && (all_over || times->left < WEFT_WATCH_SOON)) return false;
     if (!all_over && (times->left < times->settle || (rank->followed && times->left < WEFT_WATCH_SETTLE))) return false;
     say_failed(out, size, rank);
-    if (known) append(out, size, ", and others did not follow");
+    if (known) weft_words_append(out, size, ", and others did not follow");
     return true;
 }
 
@@ -130,10 +124,10 @@ static bool judge_stopped(char *out, size_t size, const weft_rank_view *ranks, i
 static void say_rank(char *out, size_t size, const weft_rank_view *rank) {
     char place[256];
     weft_rank_place(place, sizeof place, rank);
-    append(out, size, "; rank %d ", (int)rank->rank);
-    if (rank->condition == WEFT_RANK_UNBORN) append(out, size, "has not begun");
-    else if (rank->condition == WEFT_RANK_ENDED) append(out, size, "has ended %s", place);
-    else append(out, size, "waits %s", place);
+    weft_words_append(out, size, "; rank %d ", (int)rank->rank);
+    if (rank->condition == WEFT_RANK_UNBORN) weft_words_append(out, size, "has not begun");
+    else if (rank->condition == WEFT_RANK_ENDED) weft_words_append(out, size, "has ended %s", place);
+    else weft_words_append(out, size, "waits %s", place);
 }
 
 /* Each waits for others, and nobody is left for whom. */
@@ -145,7 +139,7 @@ static bool judge_waiting(char *out, size_t size, const weft_rank_view *ranks, i
     (void)snprintf(out, size, "the ranks hang: nobody has gone on for %lld s and nobody computes",
                    (long long)(quiet / 1000));
     for (int32_t i = 0; i < n && i < NAMED; i++) say_rank(out, size, &ranks[i]);
-    if (n > NAMED) append(out, size, "; and %d more", (int)(n - NAMED));
+    if (n > NAMED) weft_words_append(out, size, "; and %d more", (int)(n - NAMED));
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "launch/ranks.h"
 
 #include "config/number.h"
+#include "report/words.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -113,15 +114,6 @@ static const char *hindrance(const weft_noted *one, char *text, size_t size) {
     return text;
 }
 
-static void append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *format, ...) {
-    const size_t n = strlen(text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text + n, size - n, format, args);
-    va_end(args);
-}
-
 /* The first that can start ranks, and in `why` what became of the others. NULL: none. */
 static const weft_noted *find_starter(const search *self, char *why, size_t size) {
     const weft_noted *found = NULL;
@@ -132,7 +124,7 @@ static const weft_noted *find_starter(const search *self, char *why, size_t size
         if (!is_meant(self, one)) continue;
         reason = found != NULL ? "it comes later" : hindrance(one, text, sizeof text);
         if (reason == NULL) found = one;
-        else append(why, size, "%s%s: %.400s", why[0] == '\0' ? "" : "; ", one->id, reason);
+        else weft_words_append(why, size, "%s%s: %.400s", why[0] == '\0' ? "" : "; ", one->id, reason);
     }
     return found;
 }
@@ -140,7 +132,8 @@ static const weft_noted *find_starter(const search *self, char *why, size_t size
 /* The family has no member. */
 static weft_status no_member(const search *self, const char *family, weft_error *err) {
     char all[600] = "";
-    for (size_t i = 0; i < self->n; i++) append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
+    for (size_t i = 0; i < self->n; i++)
+        weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
     if (strcmp(family, WEFT_RANKS_FAMILY) != 0)
         return weft_config_reject(self->config, "comm", "plugin", err,
                                   "is no communicator and no family of some; there are: %s",

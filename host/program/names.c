@@ -1,6 +1,8 @@
 /* host/program/names.c: words for events, slots and categories. */
 #include "program/job.h"
 
+#include "report/words.h"
+
 static const char *const kinds[] = {
     [WEFT_EVENT_COUNT] = "COUNT",     [WEFT_EVENT_GATHER] = "GATHER",       [WEFT_EVENT_RELEASE] = "RELEASE",
     [WEFT_EVENT_FORWARD] = "FORWARD", [WEFT_EVENT_RECOMPUTE] = "RECOMPUTE", [WEFT_EVENT_BACKWARD] = "BACKWARD",
@@ -31,32 +33,22 @@ const char *weft_scope_name(int32_t scope) {
     return scope >= WEFT_SCOPE_RANK && scope <= WEFT_SCOPE_ACROSS ? scopes[scope] : scopes[0];
 }
 
-/* Appends to text, which has room for `size` bytes and stays terminated. */
-static void append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *format, ...) {
-    const size_t used = strlen(text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text + used, size - used, format, args);
-    va_end(args);
-}
-
 /* Events come from plugins: an index may be anything. */
 void weft_event_describe(char *text, size_t size, const weft_event *event, const weft_job_spec *job) {
     if (size == 0) return;
     text[0] = '\0';
     if (event->kind < WEFT_EVENT_COUNT || event->kind > WEFT_EVENT_REFRESH)
-        append(text, size, "event of unknown kind %d", (int)event->kind);
-    else append(text, size, "%s", kinds[event->kind]);
+        weft_words_append(text, size, "event of unknown kind %d", (int)event->kind);
+    else weft_words_append(text, size, "%s", kinds[event->kind]);
     if (job != NULL && event->segment >= 0 && event->segment < job->view.n_segments)
-        append(text, size, " %s", job->view.segments[event->segment].name);
-    else if (event->segment != -1) append(text, size, " segment %d", (int)event->segment);
+        weft_words_append(text, size, " %s", job->view.segments[event->segment].name);
+    else if (event->segment != -1) weft_words_append(text, size, " segment %d", (int)event->segment);
     if (job != NULL && event->unit >= 0 && event->unit < job->view.n_units)
-        append(text, size, " %s", job->view.units[event->unit].name);
-    else if (event->unit != -1) append(text, size, " unit %d", (int)event->unit);
-    if (event->what != -1) append(text, size, " %s", weft_what_name(event->what));
-    if (event->scope != -1) append(text, size, " %s", weft_scope_name(event->scope));
-    if (event->leaf != -1) append(text, size, " leaf %d", (int)event->leaf);
-    if (event->peer != -1) append(text, size, " peer %d", (int)event->peer);
-    if (event->waits != -1) append(text, size, " for event %d", (int)event->waits);
+        weft_words_append(text, size, " %s", job->view.units[event->unit].name);
+    else if (event->unit != -1) weft_words_append(text, size, " unit %d", (int)event->unit);
+    if (event->what != -1) weft_words_append(text, size, " %s", weft_what_name(event->what));
+    if (event->scope != -1) weft_words_append(text, size, " %s", weft_scope_name(event->scope));
+    if (event->leaf != -1) weft_words_append(text, size, " leaf %d", (int)event->leaf);
+    if (event->peer != -1) weft_words_append(text, size, " peer %d", (int)event->peer);
+    if (event->waits != -1) weft_words_append(text, size, " for event %d", (int)event->waits);
 }

@@ -2,6 +2,7 @@
 #include "train/facts.h"
 
 #include "report/hash.h"
+#include "report/words.h"
 
 #include <stdlib.h>
 
@@ -137,15 +138,6 @@ static weft_status number_of(int32_t *out, const char *text, weft_error *err) {
     return status;
 }
 
-static void append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *format, ...) {
-    const size_t n = strlen(text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text + n, size - n, format, args);
-    va_end(args);
-}
-
 /* "rank 3" or "ranks 1, 3, 5 and 60 more": those with this number; 0: all that have one. */
 static void name_ranks(char *out, size_t size, const int32_t *numbers, int32_t world, int32_t number) {
     int32_t n = 0, named = 0;
@@ -153,9 +145,9 @@ static void name_ranks(char *out, size_t size, const int32_t *numbers, int32_t w
     (void)snprintf(out, size, "rank%s", n == 1 ? "" : "s");
     for (int32_t rank = 1; rank < world && named < MOST_NAMED; rank++) {
         if (numbers[rank] == 0 || (number != 0 && numbers[rank] != number)) continue;
-        append(out, size, "%s %d", named++ == 0 ? "" : ",", (int)rank);
+        weft_words_append(out, size, "%s %d", named++ == 0 ? "" : ",", (int)rank);
     }
-    if (n > named) append(out, size, " and %d more", (int)(n - named));
+    if (n > named) weft_words_append(out, size, " and %d more", (int)(n - named));
 }
 
 static bool seen_before(const int32_t *numbers, int32_t rank) {
