@@ -40,3 +40,9 @@ double weft_overlap_hidden(const weft_overlap *self, int32_t kind) {
     if (self->under_way[kind] <= 0.0) return 0.0;
     return 100.0 * (1.0 - self->busy[kind] / self->under_way[kind]);
 }
+
+void weft_overlap_print(const weft_overlap *self, int32_t kind, FILE *to) {
+    char text[32] = "-";
+    if (self->under_way[kind] > 0.0) (void)snprintf(text, sizeof text, "%.1f %%", weft_overlap_hidden(self, kind));
+    (void)fprintf(to, " %14s", text);
+}

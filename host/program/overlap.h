@@ -25,5 +25,7 @@ int32_t weft_overlap_of(const weft_event *event); /* -1: nothing that travels */
 void weft_overlap_add(weft_overlap *overlap, const weft_trace *trace, const weft_program *program);
 /* Of the time of this kind of exchange, in percent, what the rank did not spend on it; 0 where there was none. */
 double weft_overlap_hidden(const weft_overlap *overlap, int32_t kind);
+/* The same as a column of a table; "-" where there was none. */
+void weft_overlap_print(const weft_overlap *overlap, int32_t kind, FILE *to);
 
 #endif

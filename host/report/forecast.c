@@ -60,13 +60,6 @@ static double milliseconds(double seconds) {
     return 1e3 * seconds;
 }
 
-static void print_hidden(const weft_overlap *overlap, int32_t kind, FILE *to) {
-    char text[32] = "-";
-    if (overlap->under_way[kind] > 0.0)
-        (void)snprintf(text, sizeof text, "%.1f %%", weft_overlap_hidden(overlap, kind));
-    (void)fprintf(to, " %14s", text);
-}
-
 /* Figures that are printed alike. */
 static bool are_alike(const weft_rank_time *a, const weft_rank_time *b, double step) {
     const double near = 1e-4 * step;
@@ -86,8 +79,8 @@ static void print_rows(const weft_forecast *self, FILE *to) {
         (void)snprintf(name, sizeof name, first == last ? "%d" : "%d-%d", (int)first, (int)last);
         (void)fprintf(to, "  %-10s %12.2f %12.2f %12.2f", name, milliseconds(rank->compute),
                       milliseconds(rank->exposed), milliseconds(rank->idle));
-        print_hidden(&rank->overlap, WEFT_OVERLAP_REDUCE, to);
-        print_hidden(&rank->overlap, WEFT_OVERLAP_GATHER, to);
+        weft_overlap_print(&rank->overlap, WEFT_OVERLAP_REDUCE, to);
+        weft_overlap_print(&rank->overlap, WEFT_OVERLAP_GATHER, to);
         (void)fputc('\n', to);
     }
 }

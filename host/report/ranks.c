@@ -91,13 +91,6 @@ static int64_t sent_by(const weft_rank_report *rank) {
     return sum;
 }
 
-static void print_hidden(const weft_overlap *overlap, int32_t kind, FILE *to) {
-    char text[32] = "-";
-    if (overlap->under_way[kind] > 0.0)
-        (void)snprintf(text, sizeof text, "%.1f %%", weft_overlap_hidden(overlap, kind));
-    (void)fprintf(to, " %14s", text);
-}
-
 void weft_ranks_print(const weft_ranks_report *self, FILE *to) {
     char text[WEFT_UNIT_SIZE];
     if (self->world == 1) return;
@@ -110,8 +103,8 @@ void weft_ranks_print(const weft_ranks_report *self, FILE *to) {
         (void)fprintf(to, " %13s", weft_unit_bytes(text, rank->resident));
         (void)fprintf(to, " %13s", weft_unit_bytes(text, rank->peak));
         (void)fprintf(to, " %18s", weft_unit_count(text, per_step(sent_by(rank), rank->steps)));
-        print_hidden(&rank->overlap, WEFT_OVERLAP_REDUCE, to);
-        print_hidden(&rank->overlap, WEFT_OVERLAP_GATHER, to);
+        weft_overlap_print(&rank->overlap, WEFT_OVERLAP_REDUCE, to);
+        weft_overlap_print(&rank->overlap, WEFT_OVERLAP_GATHER, to);
         (void)fputc('\n', to);
     }
 }
