@@ -12,6 +12,13 @@ failed() { # failed WHAT [FILE...]: told, with what is in the files, and counted
     shift
     for file in "$@"; do sed 's/^/    /' "$file"; done
 }
+refused() { # refused TEXT COMMAND...: it fails and says so, in the file log
+    text=$1
+    shift
+    if "$@" >log 2>&1 || ! grep -qF -- "$text" log; then
+        failed "$*: does not say $text" log
+    fi
+}
 communicator() { # communicator ID: its file
     echo "$WEFT_BUILD/plugins/weft-comm-mpi-$1.so"
 }

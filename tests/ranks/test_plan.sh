@@ -102,13 +102,6 @@ done <<'ROWS'
 2 gradients
 3 full
 ROWS
-refused() { # refused TEXT command...
-    text=$1
-    shift
-    if "$@" >log 2>&1 || ! grep -qF -- "$text" log; then
-        failed "$*: does not say $text" log
-    fi
-}
 refused "4 ranks cannot lie on 3 nodes" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 3
 refused "shard = 4 is not one of: optimizer,gradients,full,hybrid,1,2,3" "$weft" plan run.ini strategy.plugin=fsdp strategy.shard=4
 grep -q "did you mean" log && failed "4 is taken for another number" log

@@ -8,15 +8,6 @@ set -eu
 export WEFT_PLUGIN_PATH=$WEFT_BUILD/plugins
 export OMP_NUM_THREADS=1
 
-refused() { # refused TEXT command...
-    text=$1
-    shift
-    if "$@" >log 2>&1 || ! grep -qF -- "$text" log; then
-        cat log
-        failed "$*: does not say $text"
-    fi
-}
-
 make_run <<'INI'
 steps = 3
 [optimizer]
