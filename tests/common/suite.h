@@ -3,16 +3,29 @@
 #define WEFT_TEST_SUITE_H
 
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Runs all of it and gives the exit status. */
-static inline int run_suite(Suite *suite) {
-    SRunner *runner = srunner_create(suite);
+static inline int run_runner(SRunner *runner, enum print_output output) {
     int failed = 0;
-    srunner_run_all(runner, CK_ENV);
+    srunner_run_all(runner, output);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed == 0 ? 0 : 1;
+}
+
+/* Runs all of it and gives the exit status. */
+static inline int run_suite(Suite *suite) {
+    return run_runner(srunner_create(suite), CK_ENV);
+}
+
+/* The same of a rank that another test's process has launched: in this very process, and all of it, whatever case was
+ * chosen there. */
+static inline int run_rank_suite(Suite *suite) {
+    SRunner *runner = srunner_create(suite);
+    (void)unsetenv("CK_RUN_CASE");
+    srunner_set_fork_status(runner, CK_NOFORK);
+    return run_runner(runner, CK_NORMAL);
 }
 
 /* For loops over every place: Check's own assertions write to a file each time. */

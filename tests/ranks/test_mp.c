@@ -64,20 +64,12 @@ END_TEST
 static int run_rank(int argc, char **argv) {
     Suite *suite = suite_create("rank");
     TCase *tcase = tcase_create("rank");
-    SRunner *runner = NULL;
-    int failed = 0;
-    (void)unsetenv("CK_RUN_CASE"); /* it chose among the cases of the process that launched this one */
     weft_launch_want(WEFT_RANKS_TRAINED, 0);
     cell_model = argv[1];
     for (int i = 2; i < argc && n_cell_args < ARGS; i++) cell_args[n_cell_args++] = argv[i];
     tcase_add_test(tcase, rank);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_rank_suite(suite);
 }
 
 /* ---- cells ---- */

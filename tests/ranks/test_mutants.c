@@ -125,22 +125,16 @@ END_TEST
 static int run_rank(char **argv) {
     Suite *suite = suite_create("rank");
     TCase *tcase = tcase_create("rank");
-    SRunner *runner = NULL;
     int failed = 0;
-    (void)unsetenv("CK_RUN_CASE"); /* it chose among the cases of the process that launched this one */
     weft_launch_want(WEFT_RANKS_TRAINED, 0);
     rank_model = argv[1];
     rank_does = argv[2];
     tcase_add_test(tcase, rank);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    failed = run_rank_suite(suite);
     (void)fflush(stdout);
     if (failed != 0) (void)sleep(1); /* as in give_up */
-    return failed != 0;
+    return failed;
 }
 
 /* ---- the launches ---- */
