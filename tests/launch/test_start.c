@@ -7,7 +7,6 @@
 #include "launch/start.h"
 #include "plugin/crash.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -147,6 +146,18 @@ static pid_t ready(int rank) {
     ck_abort_msg("rank %d is not ready", rank);
 }
 
+/* True once a process runs no more. Who was orphaned is a zombie until process 1 waits for it, and not every one does. */
+static bool is_gone(pid_t pid) {
+    char path[32], state = 'Z';
+    FILE *file = NULL;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    file = fopen(path, "r");
+    if (file == NULL) return true;
+    (void)fscanf(file, "%*d (%*[^)]) %c", &state);
+    (void)fclose(file);
+    return state == 'Z' || state == 'X';
+}
+
 static void run_free(run *self) {
     free(self->log);
 }
@@ -254,7 +265,7 @@ START_TEST(a_parent_that_is_killed_leaves_no_rank_behind) {
     run_end(&r);
     for (int i = 0; i < SECONDS * 200 && gone < 2; i++, wait_a_little()) {
         gone = 0;
-        for (int rank = 0; rank < 2; rank++) gone += kill(ranks[rank], 0) != 0 && errno == ESRCH;
+        for (int rank = 0; rank < 2; rank++) gone += is_gone(ranks[rank]);
     }
     ck_assert_int_eq(gone, 2);
     run_free(&r);
@@ -279,17 +290,20 @@ START_TEST(ranks_hang_when_all_wait_and_not_while_one_computes) {
     run_end(&r);
     ck_assert_msg(r.status == waits[_i].status, "%d: %s", r.status, r.log);
     ck_assert_msg(strstr(r.log, waits[_i].says) != NULL, "%s", r.log);
-    for (int rank = 0; rank < 2; rank++) ck_assert(kill(ranks[rank], 0) != 0 && errno == ESRCH);
+    for (int rank = 0; rank < 2; rank++) ck_assert(is_gone(ranks[rank]));
     run_free(&r);
 }
 END_TEST
 
+/* How a rank was killed is lost where the launcher asked for it before the watcher could, on an older kernel or in the
+ * first moments. */
 static const struct {
     int number;
-    const char *says;
-} blows[] = {{SIGKILL, "rank 1 died by signal 9 in step 7, at event 3, REDUCE root all leaf 0: the other ranks were"},
-             {SIGSTOP,
-              "rank 1 hangs: it has been stopped by a signal for 1 s, in step 7, at event 3, REDUCE root all"}};
+    const char *says, *or_says, *place;
+} blows[] = {{SIGKILL, "rank 1 died by signal 9 in", "rank 1 is gone without a word, as after kill -9",
+              " in step 7, at event 3, REDUCE root all leaf 0: the other ranks were"},
+             {SIGSTOP, "rank 1 hangs: it has been stopped by a signal for 1 s, in", NULL,
+              " in step 7, at event 3, REDUCE root all leaf 0: the other ranks were"}};
 
 START_TEST(a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along) {
     run r;
@@ -299,8 +313,11 @@ START_TEST(a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along)
     ck_assert_int_eq(kill(ranks[1], blows[_i].number), 0);
     run_end(&r);
     ck_assert_msg(r.status == 99, "%d: %s", r.status, r.log);
-    ck_assert_msg(strstr(r.log, blows[_i].says) != NULL, "%s", r.log);
-    for (int rank = 0; rank < 2; rank++) ck_assert(kill(ranks[rank], 0) != 0 && errno == ESRCH);
+    ck_assert_msg(strstr(r.log, blows[_i].says) != NULL ||
+                      (blows[_i].or_says != NULL && strstr(r.log, blows[_i].or_says) != NULL),
+                  "%s", r.log);
+    ck_assert_msg(strstr(r.log, blows[_i].place) != NULL, "%s", r.log);
+    for (int rank = 0; rank < 2; rank++) ck_assert(is_gone(ranks[rank]));
     run_free(&r);
 }
 END_TEST
