@@ -60,7 +60,7 @@ static void print_roof_head(const weft_roof *roof, const weft_profile_step *step
 static void print_row(const weft_profile_row *row, const weft_profile_step *step, const weft_roof *roof, FILE *to) {
     const bool matrix = row->flops > 0.0;
     const double work = matrix ? row->flops : row->bytes;
-    const double top = roof == NULL ? 0.0 : matrix ? roof->products : roof->bandwidth;
+    const double top = roof == NULL ? 0.0 : weft_roof_of(roof, row);
     char name[64];
     (void)snprintf(name, sizeof name, "%s %s", row->operation, row->part);
     (void)fprintf(to, "%-26s %6lld %11.3f %6.1f %%", name, (long long)row->calls, 1e3 * row->seconds,
@@ -140,10 +140,11 @@ static json_t *roof_object(const weft_roof *roof, int64_t steps) {
     for (int32_t i = 0; i < roof->n_rows; i++) {
         const weft_roof_row *row = &roof->rows[i];
         (void)json_array_append_new(
-            array, json_pack("{s:I, s:I, s:I, s:b, s:b, s:f, s:f, s:f}", "m", (json_int_t)row->shape.m, "n",
-                             (json_int_t)row->shape.n, "k", (json_int_t)row->shape.k, "transpose_a",
-                             (int)row->shape.transpose_a, "transpose_b", (int)row->shape.transpose_b, "calls_per_step",
-                             (double)row->calls / (double)steps, "flops", row->flops, "seconds", row->seconds));
+            array, json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:f, s:f, s:f}", "operation", row->operation, "part",
+                             row->part, "m", (json_int_t)row->shape.m, "n", (json_int_t)row->shape.n, "k",
+                             (json_int_t)row->shape.k, "transpose_a", (int)row->shape.transpose_a, "transpose_b",
+                             (int)row->shape.transpose_b, "calls_per_step", (double)row->calls / (double)steps, "flops",
+                             row->flops, "seconds", row->seconds));
     }
     return json_pack("{s:f, s:f, s:f, s:o}", "register_flops_per_second", roof->peak, "bytes_per_second",
                      roof->bandwidth, "flops_per_second", roof->products, "products", array);

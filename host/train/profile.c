@@ -49,13 +49,18 @@ static bool same_shape(const weft_product_shape *a, const weft_product_shape *b)
            a->transpose_b == b->transpose_b;
 }
 
-static void note_product(weft_profile *self, const weft_product_shape *shape) {
-    int32_t i = 0;
-    while (i < self->n_products && !same_shape(&self->products[i].shape, shape)) i++;
-    if (i == WEFT_PROFILE_PRODUCTS) return;
-    if (i == self->n_products) self->n_products++;
-    self->products[i].shape = *shape;
-    self->products[i].calls++;
+static void note_product(weft_profile *self, const weft_call_info *info, const weft_product_shape *shape) {
+    weft_profile_product *product = self->products;
+    const weft_profile_product *end = product + self->n_products;
+    while (product < end && (product->operation != info->operation || product->part != info->part ||
+                             !same_shape(&product->shape, shape)))
+        product++;
+    if (product == self->products + WEFT_PROFILE_PRODUCTS) return;
+    if (product == end) self->n_products++;
+    product->operation = info->operation;
+    product->part = info->part;
+    product->shape = *shape;
+    product->calls++;
 }
 
 static void on_call(void *context, const weft_graph *graph, const weft_call *call, double seconds) {
@@ -70,7 +75,7 @@ static void on_call(void *context, const weft_graph *graph, const weft_call *cal
     if (info.recompute) step->recompute_flops += info.flops;
     else step->flops += info.flops;
     for (int32_t i = 0; i < info.n_products && self->keep && !info.recompute; i++)
-        note_product(self, &info.products[i]);
+        note_product(self, &info, &info.products[i]);
 }
 
 static weft_profile_row *own_row(weft_profile_step *step, const char *operation) {

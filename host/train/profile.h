@@ -30,6 +30,7 @@ typedef struct weft_profile_step {
 
 /* A product of the steps that were kept, without recomputed ones. */
 typedef struct weft_profile_product {
+    const char *operation, *part; /* of its row */
     weft_product_shape shape;
     int64_t calls;
 } weft_profile_product;

@@ -26,6 +26,8 @@ static weft_status measure_row(weft_roof_row *row, const weft_engine *engine, co
                                     .transpose_a = shape->transpose_a,
                                     .transpose_b = shape->transpose_b,
                                     .dtype = engine->dtype};
+    row->operation = product->operation;
+    row->part = product->part;
     row->shape = *shape;
     row->calls = product->calls;
     row->flops = 2.0 * (double)shape->m * (double)shape->n * (double)shape->k;
@@ -57,4 +59,16 @@ weft_status weft_roof_measure(weft_roof *out, const weft_engine *engine, const w
     if (status == WEFT_OK) status = device->bandwidth(engine->device, &out->bandwidth, err);
     if (status == WEFT_OK) status = measure_products(out, engine, device, profile, err);
     return weft_plugin_leave(before, status, err);
+}
+
+double weft_roof_of(const weft_roof *roof, const weft_profile_row *row) {
+    double flops = 0.0, seconds = 0.0;
+    if (row->flops <= 0.0) return roof->bandwidth;
+    for (int32_t i = 0; i < roof->n_rows; i++) {
+        const weft_roof_row *product = &roof->rows[i];
+        if (product->operation != row->operation || product->part != row->part) continue;
+        flops += (double)product->calls * product->flops;
+        seconds += (double)product->calls * product->seconds;
+    }
+    return seconds > 0.0 ? flops / seconds : roof->products;
 }

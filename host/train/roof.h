@@ -5,6 +5,7 @@
 #include "train/profile.h"
 
 typedef struct weft_roof_row {
+    const char *operation, *part; /* as in a profile's row */
     weft_product_shape shape;
     int64_t calls;  /* in all steps that the profile kept */
     double flops;   /* of one */
@@ -20,6 +21,10 @@ typedef struct weft_roof {
     int32_t n_rows;
     weft_roof_row rows[WEFT_PROFILE_PRODUCTS];
 } weft_roof;
+
+/* What a row of a profile could reach at most, in operations or bytes per second: a row of products by its own
+ * products, attention, which is none, by all of the step's. 0: that is not known. */
+double weft_roof_of(const weft_roof *roof, const weft_profile_row *row);
 
 /* Takes some seconds. A device that cannot measure itself is refused by name. */
 weft_status weft_roof_measure(weft_roof *out, const weft_engine *engine, const weft_profile *profile, weft_error *err);

@@ -173,13 +173,14 @@ def pair_ratio(slow, fast):
 
 
 def bar(text, value, holds):
-    """holds: None where what it needs was not measured."""
+    """holds: None where it is not judged, for the reason "why", or because what it needs was not measured."""
     return {"bar": text, "value": value, "holds": holds}
 
 
 def print_bars(summary, pairs):
-    said = {True: "holds", False: "MISSED", None: "not judged: what it needs was not measured"}
+    said = {True: "holds", False: "MISSED"}
     print(f"  bars, from {pairs} pairs:" if summary["bars"] else "  no bar is set for this run")
     for one in summary["bars"]:
-        print(f"    {one['bar']:74}{one['value']:>14}  {said[one['holds']]}")
+        why = one.get("why", "what it needs was not measured")
+        print(f"    {one['bar']:74}{one['value']:>14}  {said.get(one['holds'], 'not judged: ' + why)}")
     print(flush=True)

@@ -37,7 +37,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 32000
 COLD_BAR, WARM_BAR = 1.5, 2.0  # times `cat`; seconds
-# hidden, MLP, layers, heads: 254 M and 518 M parameters
+# hidden, MLP, layers, heads: 255 M and 518 M parameters
 SHAPES = {"fp32": (1024, 2752, 15, 16), "bf16": (1280, 3456, 22, 20), "fp16": (1280, 3456, 22, 20)}
 TYPES = {"fp32": ("F32", "float32", 4), "bf16": ("BF16", "bfloat16", 2), "fp16": ("F16", "float16", 2)}
 PRECISIONS = ("fp32", "bf16")
@@ -162,8 +162,8 @@ def drop(path):
     os.close(descriptor)
     share = cached_share(path)
     if share > 0.01:
-        sys.exit(f"start.py: {100 * share:.0f} % of {path} stay in the kernel's cache, so nothing cold can be measured: "
-                 "--dir names a folder on a disk")
+        sys.exit(f"start.py: {100 * share:.0f} % of {path} stay in the kernel's cache, so nothing cold can be "
+                 "measured: --dir names a folder on a disk")
 
 
 def warm(path):
@@ -173,8 +173,8 @@ def warm(path):
         share = cached_share(path)
         if share > 0.999:
             return
-    sys.exit(f"start.py: {100 * share:.0f} % of {path} are in the kernel's cache after it was read, so nothing warm can "
-             "be measured: free some memory")
+    sys.exit(f"start.py: {100 * share:.0f} % of {path} are in the kernel's cache after it was read, so nothing warm "
+             "can be measured: free some memory")
 
 
 def run_cat(path):
@@ -230,7 +230,8 @@ def summarize(kind, precision, path, runs):
                "medians": {name: median(same) for name, same in runs.items()},
                "load_medians": {name: median(same, "load_seconds") for name, same in runs.items()
                                    if name.startswith("weft")},
-               "update_seconds": median(weft, "update_seconds"), "pages": weft[0]["weight_pages"], "pages_absent": max(run["weight_pages_absent"] for run in weft),
+               "update_seconds": median(weft, "update_seconds"), "pages": weft[0]["weight_pages"],
+               "pages_absent": max(run["weight_pages_absent"] for run in weft),
                "cold_ratio": median(runs["weft cold"]) / median(runs["cat cold"]),
                "pair_ratio": statistics.median(ratios)}
     summary["passes"] = bool(summary["cold_ratio"] <= COLD_BAR and summary["medians"]["weft warm"] <= WARM_BAR
@@ -250,7 +251,8 @@ def print_summary(summary, rounds):
     print(f"  warm: {summary['medians']['weft warm']:.3f} s (bar {WARM_BAR})")
     print(f"  pages of the weights that were absent before the first step: {summary['pages_absent']} of "
           f"{summary['pages']}")
-    print(f"  the first UPDATE, which touches the optimizer's state for the first time: {summary['update_seconds']:.3f} s")
+    print("  the first UPDATE, which touches the optimizer's state for the first time: "
+          f"{summary['update_seconds']:.3f} s")
     print(f"  {'holds' if summary['passes'] else 'MISSED'}\n", flush=True)
 
 
