@@ -2,6 +2,7 @@
 """Measures training on two ranks of one thread beside one rank of two threads, and beside PyTorch in the same run.
 
     tests/bench/ranks.py [--sizes 24,134,518] [--pairs 3] [--sides ddp,fsdp] [--memory] [--json FILE]
+    tests/bench/ranks.py --sizes 24 --leaves 8 --no-torch
     tests/bench/ranks.py --quick
 
 The models and the batch are those of roof.py. A micro-batch is half of the batch, so that one rank has two leaves and
@@ -12,6 +13,7 @@ a ratio is the median of the pairs' ratios.
     1x2                      Weft, strategy single, one rank of two threads
     ddp, fsdp                Weft, two ranks of one thread, reduce = ordered; fsdp is shard = full
     ddp fast ... fsdp tree   the same with reduce = fast and tree
+    ddp tree last ...        with more leaves than ranks: those with reduce_at = last, too
     torch ddp, torch fsdp2   PyTorch's over gloo, eager, fused AdamW, clipping; fully_shard around layers and the whole
 
 A step of Weft is the time from the line that tells the step before to the line that tells this one. Memory is the
@@ -20,9 +22,12 @@ in a step, and so is the hidden part of the time that sums take to travel. The m
 ddp and fsdp have to agree. Right after its steps `weft plan --time` predicts the step of each of these three, from
 rates that it measures then.
 
-After each size come its bars. At 134 M and 518 M: ddp at least 0.9 times as fast as 1x2; a step of fsdp at most 1.1
-times one of ddp; ordered at most 1.1 times fast; ddp 1.3 times as fast as PyTorch's, fsdp 1.6 times as fast as FSDP2
-with at most 0.7 (134 M) and 0.8 (518 M) of its memory; predicted over measured between 0.8 and 1.2.
+After each size come its bars: ordered at most 1.1 times fast; predicted over measured between 0.8 and 1.2. At 134 M
+and 518 M, too: ddp at least 0.9 times as fast as 1x2; a step of fsdp at most 1.1 times one of ddp; ddp 1.3 times as
+fast as PyTorch's, fsdp 1.6 times as fast as FSDP2 with at most 0.7 (134 M) and 0.8 (518 M) of its memory.
+
+--leaves N cuts a step into N micro-batches instead of two, so that a rank adds up several leaves and the ways of adding
+differ in what they send: that is their price. Of its bars only that of bits is set.
 
 --memory runs fsdp on 1, 2 and 4 ranks of one thread, with four leaves, too: what is held has to fall as 1/N.
 
@@ -61,28 +66,39 @@ class Side:
     keys: tuple
 
 
+def label(strategy, reduce):
+    return strategy if reduce == "ordered" else f"{strategy} {reduce}"
+
+
 def weft_sides():
     sides = {"1x2": Side(1, 2, ("strategy.plugin=single",))}
     for reduce in REDUCES:
         for name, keys in STRATEGIES.items():
-            label = name if reduce == "ordered" else f"{name} {reduce}"
-            sides[label] = Side(2, 1, (*keys, f"strategy.reduce={reduce}"))
+            sides[label(name, reduce)] = Side(2, 1, (*keys, f"strategy.reduce={reduce}"))
     return sides
 
 
+def last_sides():
+    """A rank adds up its leaves by itself and sends the sum, which is not the sum that ordered promises."""
+    return {f"{name} {reduce} last": Side(2, 1, (*keys, f"strategy.reduce={reduce}", "strategy.reduce_at=last"))
+            for reduce in ("fast", "tree") for name, keys in STRATEGIES.items()}
+
+
 WEFT_SIDES = weft_sides()
+LAST_SIDES = last_sides()
 PREDICTED = ("1x2", "ddp", "fsdp")
 TORCH_SIDES = {"torch ddp": "ddp", "torch fsdp2": "fsdp2"}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = [*WEFT_SIDES, *TORCH_SIDES]
+    every = [*WEFT_SIDES, *LAST_SIDES, *TORCH_SIDES]
     parser.add_argument("--sizes", default="24,134,518", help="of %s, separated by commas" % ", ".join(SIZES))
     parser.add_argument("--pairs", type=int, default=3, help="how often each side runs, 3 by default")
     parser.add_argument("--steps", type=int, help="measured steps of one run, instead of the size's own")
     parser.add_argument("--warmup", type=int, default=1, help="steps before them, 1 by default and at least")
     parser.add_argument("--sides", help="only these beside 1x2: " + ", ".join(every[1:]))
+    parser.add_argument("--leaves", type=int, default=2, help="micro-batches of a step, 2 by default")
     parser.add_argument("--memory", action="store_true", help="fsdp on 1, 2 and 4 ranks, too")
     parser.add_argument("--no-plan", action="store_true", help="leave the predictions out")
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
@@ -96,6 +112,8 @@ def parse_arguments():
         parser.error("--sides %s: there are %s" % (unknown[0], ", ".join(every[1:])))
     if options.pairs < 1 or options.warmup < 1 or (options.steps is not None and options.steps < 1):
         parser.error("--pairs, --steps and --warmup are at least 1")
+    if options.leaves < 2 or any(SIZES[name].rows % options.leaves for name in options.sizes.split(",")):
+        parser.error("--leaves is at least 2 and divides the rows of each size")
     if options.quick:
         options.pairs, options.steps, options.warmup, options.memory = 1, 3, 1, True
     return options
@@ -213,7 +231,7 @@ def sides_of(directory, weft, python, size, options):
     """What a pair runs, in order: name -> function."""
     steps = options.steps or size.steps
     sides = {}
-    for name, side in WEFT_SIDES.items():
+    for name, side in {**WEFT_SIDES, **(LAST_SIDES if options.leaves > 2 else {})}.items():
         if name in options.sides:
             run = run_and_predict if name in PREDICTED and not options.no_plan else run_weft
             sides[name] = lambda side=side, run=run: run(weft, directory, side, steps, options.warmup)
@@ -260,8 +278,7 @@ def summarize_side(size, runs, name):
 
 def price(runs, sides, strategy, reduce):
     """What a reproducible sum costs over fast: times, bytes and memory as ratios. None: not measured."""
-    name = strategy if reduce == "ordered" else f"{strategy} {reduce}"
-    fast = f"{strategy} fast"
+    name, fast = label(strategy, reduce), label(strategy, "fast")
     if name not in runs or fast not in runs:
         return None
     return {"strategy": strategy, "reduce": reduce, "time": pair_ratio(runs[name], runs[fast]),
@@ -272,7 +289,8 @@ def price(runs, sides, strategy, reduce):
 def summarize(size, runs):
     """Everything that is printed of a size."""
     sides = {name: summarize_side(size, runs, name) for name in runs}
-    prices = [price(runs, sides, strategy, reduce) for strategy in STRATEGIES for reduce in ("ordered", "tree")]
+    prices = [price(runs, sides, strategy, reduce) for strategy in STRATEGIES
+              for reduce in ("ordered", "tree", "tree last", "fast last")]
     return {"size": size.name, "rows": size.rows, "context": size.context, "parameters": size.parameters(),
             "sides": sides, "prices": [one for one in prices if one]}
 
@@ -328,8 +346,9 @@ def hash_bar(sides):
                len(hashes) == 1)
 
 
-def prediction_bars(sides):
-    bars = []
+def every_size_bars(sides, runs):
+    bars = [at_most(f"{strategy}: a step with ordered at most 1.1 times one with fast",
+                    faster(runs, label(strategy, "fast"), strategy), 1.1) for strategy in STRATEGIES]
     for name in PREDICTED:
         ratio = sides.get(name, {}).get("predicted_over_measured")
         bars.append(bar(f"{name}: predicted over measured between 0.8 and 1.2", shown(ratio, ".3f"),
@@ -345,13 +364,10 @@ def speed_bars(name, summary, runs):
     most = 0.7 if name == "134" else 0.8
     bars = [at_least("ddp at least 0.9 times as fast as 1x2", faster(runs, "ddp", "1x2"), 0.9),
             at_most("a step of fsdp at most 1.1 times one of ddp", faster(runs, "ddp", "fsdp"), 1.1)]
-    for strategy in STRATEGIES:
-        bars.append(at_most(f"{strategy}: a step with ordered at most 1.1 times one with fast",
-                            faster(runs, f"{strategy} fast", strategy), 1.1))
     bars += [at_least("ddp 1.3 times as fast as PyTorch's DDP", faster(runs, "ddp", "torch ddp"), 1.3),
              at_least("fsdp 1.6 times as fast as FSDP2", faster(runs, "fsdp", "torch fsdp2"), 1.6),
              at_most(f"memory of a rank of fsdp at most {most} of FSDP2's", share, most)]
-    return bars + prediction_bars(sides)
+    return bars
 
 
 def memory_bars(rows):
@@ -368,10 +384,12 @@ def memory_bars(rows):
     return bars
 
 
-def judge(name, summary, runs):
+def judge(name, summary, runs, leaves):
     """name: of SIZES, or another, for which no bar of speed is set."""
     bars = [hash_bar(summary["sides"])]
-    if name in ("134", "518"):
+    if name in SIZES and leaves == 2:
+        bars += every_size_bars(summary["sides"], runs)
+    if name in ("134", "518") and leaves == 2:
         bars += speed_bars(name, summary, runs)
     return bars + (memory_bars(summary["memory"]) if "memory" in summary else [])
 
@@ -381,10 +399,10 @@ def judge(name, summary, runs):
 
 def print_sides(summary):
     print(f"{summary['size']}, {summary['rows']} x {summary['context']}: {summary['parameters']:,} parameters")
-    print(f"  {'':12}{'ms a step':>12}{'tokens/s':>12}{'x 1x2':>9}{'MB a rank':>11}{'MB sent':>10}"
+    print(f"  {'':14}{'ms a step':>12}{'tokens/s':>12}{'x 1x2':>9}{'MB a rank':>11}{'MB sent':>10}"
           f"{'sums hidden':>13}{'predicted':>11}{'loss':>9}  model")
     for name, side in summary["sides"].items():
-        print(f"  {name:12}{1e3 * side['step_seconds']:12.1f}{side['tokens_per_second']:12.1f}"
+        print(f"  {name:14}{1e3 * side['step_seconds']:12.1f}{side['tokens_per_second']:12.1f}"
               f"{side['times_1x2']:9.3f}{side['resident_peak'] / 1e6:11.0f}"
               f"{shown(side['sent_per_step'], '.1f', 1e-6):>10}"
               f"{shown(side['reduce_hidden'], '.1f', 100.0):>11} %{shown(side['predicted_over_measured'], '.2f'):>11}"
@@ -415,12 +433,12 @@ def print_memory(summary):
 
 
 def measure_size(directory, weft, python, name, size, options):
-    common.prepare(directory, weft, size, size.rows // 2)
+    common.prepare(directory, weft, size, size.rows // options.leaves)
     runs = measure(directory, weft, python, size, options)
     summary = summarize(size, runs)
     if options.memory:
         summary["memory"] = measure_memory(directory, weft, size)
-    summary["bars"] = judge(name, summary, runs)
+    summary["bars"] = judge(name, summary, runs, options.leaves)
     print_sides(summary)
     print_prices(summary)
     print_memory(summary)
