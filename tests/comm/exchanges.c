@@ -155,17 +155,21 @@ static weft_exchange_fn *function(const ranks *r, kind k) {
     return of[k];
 }
 
-static void begin(ranks *r, one *e) {
+static void prepare(ranks *r, one *e) {
     const int64_t bytes = e->n * weft_dtype_bytes(e->dtype);
     const int rows = e->kind == ALL_TO_ALL || e->kind == REDUCE_SCATTER;
     const int whole = e->kind == ALL_GATHER || e->kind == ALL_TO_ALL || (e->kind == REDUCE_SCATTER && e->in_place);
-    weft_exchange what = {.struct_size = (uint32_t)sizeof what, .group = e->group->group, .n = e->n};
-    weft_error err = WEFT_ERROR_INIT;
     buffer_make(r, &e->to, whole ? e->group->n * bytes : bytes);
     if (!e->in_place && e->kind != BROADCAST) buffer_make(r, &e->from, rows ? e->group->n * bytes : bytes);
     fill_before(e);
     buffer_write(r, &e->to);
     if (e->from.expected != NULL) buffer_write(r, &e->from);
+}
+
+static void launch(ranks *r, one *e) {
+    const int64_t bytes = e->n * weft_dtype_bytes(e->dtype);
+    weft_exchange what = {.struct_size = (uint32_t)sizeof what, .group = e->group->group, .n = e->n};
+    weft_error err = WEFT_ERROR_INIT;
     what.dtype = e->dtype;
     what.peer = e->kind == BROADCAST ? e->root : 0;
     what.to = e->to.ref;
@@ -173,6 +177,11 @@ static void begin(ranks *r, one *e) {
     if (e->in_place && e->kind == ALL_GATHER) what.from.offset += e->group->place * bytes;
     if (e->in_place && e->kind == REDUCE_SCATTER) what.to.offset += e->group->place * bytes;
     must_be_ok(function(r, e->kind)(r->comm, &e->handle, &what, &err), err);
+}
+
+static void begin(ranks *r, one *e) {
+    prepare(r, e);
+    launch(r, e);
 }
 
 static void end(ranks *r, one *e) {
@@ -309,6 +318,79 @@ void case_large(ranks *r) {
     if (r->kernels->host_view == NULL) return;
     begin(r, &now);
     wait_for(r, &now);
+}
+
+/* Exchanges of two groups, which half of the ranks begin in the other order and end before they begin the next: neither
+ * may wait for what only the other one gives back. */
+void case_crossing(ranks *r) {
+    one e[2] = {{.kind = REDUCE_SCATTER, .n = 1000003, .dtype = WEFT_F32},
+                {.kind = REDUCE_SCATTER, .n = 1000003, .dtype = WEFT_F32, .round = 3}};
+    int i;
+    make_groups(r);
+    for (i = 0; i < 2; i++) {
+        e[i].group = &r->groups[i];
+        prepare(r, &e[i]);
+    }
+    launch(r, &e[r->rank % 2]);
+    if (r->rank % 2 == 0) launch(r, &e[1]);
+    wait_for(r, &e[1]);
+    if (r->rank % 2 == 1) launch(r, &e[0]);
+    wait_for(r, &e[0]);
+}
+
+/* --- memory --- */
+
+/* Bytes that this process has had at once, at most, since the last call that could begin anew: not every system lets
+ * a process do that, and then what a case takes less than one before it is not seen. */
+static int64_t most_memory(void) {
+    char line[256];
+    long long kib = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    must(file != NULL);
+    while (kib < 0 && fgets(line, sizeof line, file) != NULL) (void)sscanf(line, "VmHWM: %lld", &kib);
+    (void)fclose(file);
+    must(kib >= 0);
+    file = fopen("/proc/self/clear_refs", "w");
+    if (file != NULL) {
+        (void)fputs("5", file);
+        (void)fclose(file);
+    }
+    return kib * 1024;
+}
+
+/* What an exchange takes beside its operands does not grow with them. The first one has MPI take what it keeps. */
+static void take_little(ranks *r, one e, int64_t n) {
+    const int64_t bound = (int64_t)8 << 20;
+    weft_error err = WEFT_ERROR_INIT;
+    int64_t before, more;
+    e.n = 1000003 / r->size;
+    begin(r, &e);
+    wait_for(r, &e);
+    e.n = n;
+    prepare(r, &e);
+    (void)most_memory();
+    before = most_memory();
+    launch(r, &e);
+    must_be_ok(r->table->wait(r->comm, e.handle, &err), err);
+    more = most_memory() - before;
+    if (more > bound) fail(__LINE__, "%lld bytes more", (long long)more);
+    end(r, &e);
+}
+
+/* Rows that end within a piece, and within an element's worth of bytes of one. */
+void case_memory(ranks *r) {
+    const some world = {NULL, r->size, r->rank, {0}};
+    const int64_t n = ((int64_t)64 << 20) / 4 / r->size / 65536 * 65536;
+    const one e = {.kind = REDUCE_SCATTER, .group = &world};
+    one now = e;
+    if (r->kernels->host_view == NULL) return; /* copies are as large as the operands */
+    now.dtype = WEFT_F32;
+    take_little(r, now, n + 1);
+    take_little(r, now, n - 1);
+    now.in_place = 1;
+    take_little(r, now, n + 32771);
+    now.dtype = WEFT_BF16;
+    take_little(r, now, n + 1);
 }
 
 /* --- figures --- */

@@ -70,9 +70,9 @@ static void run_cases(ranks *r, const char *names) {
     static const struct {
         const char *name;
         void (*run)(ranks *r);
-    } cases[] = {{"exchanges", case_exchanges}, {"several", case_several}, {"pairs", case_pairs},
-                 {"wrong", case_wrong_calls},   {"large", case_large},     {"rounding", case_rounding},
-                 {"speed", case_speed}};
+    } cases[] = {{"exchanges", case_exchanges}, {"several", case_several},   {"pairs", case_pairs},
+                 {"wrong", case_wrong_calls},   {"large", case_large},       {"rounding", case_rounding},
+                 {"speed", case_speed},         {"crossing", case_crossing}, {"memory", case_memory}};
     size_t i, ran = 0;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (strstr(names, cases[i].name) == NULL) continue;

@@ -23,11 +23,13 @@ exchanges() { # exchanges ID N...: on N ranks each, and on two or three in piece
     for n in "$@"; do
         cases=exchanges,several,pairs,wrong,rounding
         [ "$n" != 2 ] || cases=$cases,large
+        [ "$n" -gt 4 ] || cases=$cases,crossing
         start "$n" "$id" $cases "$(communicator "$id")" || failed "$id, $n ranks" out
         quiet "$id, $n ranks"
     done
     for n in 2 3; do
-        start $n "$id" exchanges,several,pairs "$WEFT_BUILD/tests/weft-comm-mpi-$id-pieces.so" ||
+        start $n "$id" memory "$(communicator "$id")" || failed "$id, $n ranks, memory" out
+        start $n "$id" exchanges,several,pairs,crossing "$WEFT_BUILD/tests/weft-comm-mpi-$id-pieces.so" ||
             failed "$id, $n ranks, in pieces" out
     done
 }

@@ -8,7 +8,7 @@
 
 typedef struct operands {
     weft_comm *comm;
-    const weft_comm_group *group;
+    weft_comm_group *group;
     char *to, *from; /* in the host's memory; NULL: none, or in place */
     int64_t n;
     int64_t size; /* bytes of an element */
@@ -86,36 +86,12 @@ static MPI_Op sum_op(const operands *o) {
     return o->dtype == WEFT_F32 ? MPI_SUM : o->comm->add_bf16;
 }
 
-/* From each other place its part of this one's row, and to each the part of its row; the rows are apart in the sum's
- * memory. No SEND or RECV has this tag. */
-static int start_pairs(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
-    const int32_t size = o->group->size, place = o->group->place;
-    const int bytes = count * (int)o->size, tag = o->comm->info.max_tag + 1;
-    int32_t k;
-    int code = MPI_SUCCESS;
-    for (k = 1; k < size && code == MPI_SUCCESS; k++) {
-        MPI_Request *request = ranks_request(o->comm, handle);
-        if (request == NULL) return MPI_ERR_NO_MEM;
-        code = MPI_Irecv(handle->sum.rows + ((k - 1) * o->n + at) * o->size, bytes, MPI_BYTE, (place + k) % size, tag,
-                         o->group->mpi, request);
-    }
-    for (k = 1; k < size && code == MPI_SUCCESS; k++) {
-        const int32_t to = (place + size - k) % size;
-        MPI_Request *request = ranks_request(o->comm, handle);
-        if (request == NULL) return MPI_ERR_NO_MEM;
-        code = MPI_Isend(o->from + (to * o->n + at) * o->size, bytes, MPI_BYTE, to, tag, o->group->mpi, request);
-    }
-    return code;
-}
-
-/* Here pieces are of a group of one alone. */
+/* In place only in a group of one: with more, what is in place was given a result of its own. */
 static int start_reduce_scatter(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
-    MPI_Request *request = NULL;
-    if (handle->sum.rows != NULL) return start_pairs(handle, o, at, count);
-    request = ranks_request(o->comm, handle);
+    MPI_Request *request = ranks_request(o->comm, handle);
+    const void *from = o->in_place && o->group->size == 1 ? MPI_IN_PLACE : o->from + at * o->size;
     if (request == NULL) return MPI_ERR_NO_MEM;
-    return MPI_Ireduce_scatter_block(o->from + at * o->size, o->to + at * o->size, count, sum_type(o), sum_op(o),
-                                     o->group->mpi, request);
+    return MPI_Ireduce_scatter_block(from, o->to + at * o->size, count, sum_type(o), sum_op(o), o->group->mpi, request);
 }
 
 static int start_all_reduce(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
@@ -232,22 +208,11 @@ static weft_status view(operands *o, char **out, void **copy, weft_ref ref, int6
     return *copy == NULL ? no_memory(kind, bytes, err) : WEFT_OK;
 }
 
-/* Pieces go so as well: MPI knows no rows that are apart. */
+/* So does what is too large for one call: of a sum MPI knows no rows that are apart. */
 static int goes_by_pairs(const operands *o, const exchange_kind *kind) {
     const int64_t row = o->n * o->size;
     if (!kind->is_sum || kind->from != ALL || o->group->size == 1) return 0;
     return row >= RANKS_PAIRS_BYTES || row * o->group->size > RANKS_MOST_BYTES;
-}
-
-static weft_status make_sum(weft_comm_handle *handle, const operands *o, weft_error *err) {
-    ranks_sum *sum = &handle->sum;
-    sum->n = o->n;
-    sum->dtype = o->dtype;
-    sum->n_rows = o->group->size - 1;
-    sum->bytes = sum->n_rows * o->n * o->size;
-    sum->own = o->from + o->group->place * o->n * o->size;
-    sum->to = o->to;
-    return ranks_sum_take(o->comm, sum, err);
 }
 
 /* Fills o->to and o->from. Beside a copy on a device of its own memory, a sum in place needs one too: MPI would take
@@ -270,8 +235,7 @@ static weft_status bring(weft_comm_handle *handle, operands *o, const weft_excha
         status = kernels->read(o->comm->device, what->stream, handle->to, what->to, to_bytes, err);
     }
     if (handle->from != NULL) o->in_place = 0; /* the copies are apart */
-    if (status == WEFT_OK && goes_by_pairs(o, kind)) return make_sum(handle, o, err);
-    if (status == WEFT_OK && o->in_place && kind->from == ALL) {
+    if (status == WEFT_OK && o->in_place && kind->from == ALL && o->group->size > 1 && !goes_by_pairs(o, kind)) {
         handle->result = o->to;
         handle->to = o->comm->host->alloc(o->comm->host, (size_t)to_bytes, 64);
         o->to = handle->to;
@@ -289,6 +253,17 @@ static int64_t most(const operands *o, const exchange_kind *kind) {
     return count < 1 ? 1 : count;
 }
 
+static weft_status start_pieces(weft_comm_handle *handle, const operands *o, const exchange_kind *kind,
+                                weft_error *err) {
+    const int64_t piece = most(o, kind);
+    int64_t at;
+    int code = MPI_SUCCESS;
+    for (at = 0; at < o->n && code == MPI_SUCCESS; at += piece) {
+        code = kind->start(handle, o, at, (int)(o->n - at < piece ? o->n - at : piece));
+    }
+    return code == MPI_SUCCESS ? WEFT_OK : ranks_error(err, WEFT_E_PEER, code, kind->name);
+}
+
 static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, const exchange_kind *kind,
                          weft_error *err) {
     operands o = {comm,        what->group == NULL ? comm->world : what->group,
@@ -297,27 +272,24 @@ static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exc
                   what->dtype, what->peer,
                   what->tag,   0};
     weft_comm_handle *handle = NULL;
-    int64_t at, piece;
-    int code = MPI_SUCCESS;
+    int by_pairs;
     weft_status status = check_call(&o, what, kind, err);
     if (status == WEFT_OK) status = check_place(&o, what, kind, err);
     if (status != WEFT_OK) return status;
+    by_pairs = goes_by_pairs(&o, kind);
     handle = ranks_handle_take(comm);
     if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of %s.", kind->name);
     handle->name = kind->name;
     status = bring(handle, &o, what, kind, err);
+    if (status == WEFT_OK && by_pairs) status = ranks_pairs_start(handle, o.group, o.to, o.from, o.n, o.dtype, err);
     if (status != WEFT_OK) {
         ranks_handle_give_back(comm, handle);
         return status;
     }
-    piece = most(&o, kind);
-    for (at = 0; at < o.n && code == MPI_SUCCESS; at += piece) {
-        code = kind->start(handle, &o, at, (int)(o.n - at < piece ? o.n - at : piece));
-    }
-    /* The handle stays under way: MPI may hold on to some of its pieces. */
-    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_PEER, code, kind->name);
-    *out = handle;
-    return WEFT_OK;
+    /* Where it fails the handle stays under way: MPI may hold on to some of its pieces. */
+    if (!by_pairs) status = start_pieces(handle, &o, kind, err);
+    if (status == WEFT_OK) *out = handle;
+    return status;
 }
 
 #define CALL(name)                                                                                                     \

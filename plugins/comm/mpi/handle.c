@@ -19,7 +19,7 @@ weft_comm_handle *ranks_handle_take(weft_comm *comm) {
     handle->to = NULL;
     handle->from = NULL;
     handle->result = NULL;
-    handle->sum.rows = NULL;
+    handle->pairs.group = NULL;
     handle->next = comm->under_way;
     comm->under_way = handle;
     return handle;
@@ -31,7 +31,6 @@ void ranks_handle_give_back(weft_comm *comm, weft_comm_handle *handle) {
     *at = handle->next;
     comm->host->release(comm->host, handle->to);
     comm->host->release(comm->host, handle->from);
-    ranks_sum_give_back(comm, &handle->sum);
     handle->next = comm->pool;
     comm->pool = handle;
 }
@@ -42,9 +41,10 @@ void ranks_handles_free(weft_comm *comm) {
         weft_comm_handle *handle = comm->pool;
         comm->pool = handle->next;
         comm->host->release(comm->host, handle->requests);
+        comm->host->release(comm->host, handle->pairs.ways);
         comm->host->release(comm->host, handle);
     }
-    comm->host->release(comm->host, comm->spare);
+    comm->host->release(comm->host, comm->places);
 }
 
 MPI_Request *ranks_request(weft_comm *comm, weft_comm_handle *handle) {
@@ -63,6 +63,7 @@ MPI_Request *ranks_request(weft_comm *comm, weft_comm_handle *handle) {
 
 /* Asks MPI, which lets every exchange of this rank go on. True: all of this one has ended, well or not. */
 static int advance(weft_comm_handle *handle) {
+    if (handle->pairs.group != NULL) return handle->pairs.is_done;
     while (handle->n_done < handle->n_requests) {
         MPI_Status status;
         int ended = 0, bytes = 0;
@@ -81,7 +82,6 @@ static int advance(weft_comm_handle *handle) {
 /* All requests have ended: brings the result where it belongs, and lets the handle go. */
 static weft_status finish(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (handle->code == MPI_SUCCESS && handle->sum.rows != NULL) ranks_sum_run(&handle->sum);
     if (handle->code != MPI_SUCCESS) {
         status = ranks_error(err, WEFT_E_PEER, handle->code, handle->name);
     } else if (handle->expected > 0) {
@@ -100,17 +100,19 @@ static weft_status finish(weft_comm *comm, weft_comm_handle *handle, weft_error 
 }
 
 int32_t ranks_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    ranks_pairs_advance(comm);
     if (!advance(handle)) return 0;
     return finish(comm, handle, err) == WEFT_OK ? 1 : -1;
 }
 
 weft_status ranks_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    while (!advance(handle)) (void)sched_yield();
+    for (ranks_pairs_advance(comm); !advance(handle); ranks_pairs_advance(comm)) (void)sched_yield();
     return finish(comm, handle, err);
 }
 
 /* One question is enough: MPI moves all that it has to do when it is asked for anything that has not ended. */
 void ranks_poke(weft_comm *comm) {
     weft_comm_handle *handle = comm->under_way;
+    ranks_pairs_advance(comm);
     while (handle != NULL && advance(handle)) handle = handle->next;
 }

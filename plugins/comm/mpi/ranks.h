@@ -3,7 +3,8 @@
  *   world.c     MPI begins and ends; the world, its machines, its groups
  *   exchange.c  one call each: checked, cut into pieces, handed to MPI
  *   handle.c    what is under way: operands in the host's memory, test, wait, poke
- *   sum.c       sums that are formed here: of rows that came from rank to rank, and of bf16, which MPI does not know
+ *   sum.c       how two numbers are added; of bf16 MPI does not know it
+ *   pairs.c     a reduce-scatter that goes straight from rank to rank, piece by piece, and is added here
  *   plugin.c    the note and the table
  *
  * The same sources are built against each MPI that there is. No exchange uses a call of MPI that waits: MPI waits in a
@@ -23,27 +24,50 @@
 #define RANKS_MOST_BYTES ((int64_t)1 << 30)
 #endif
 
-/* Rows of a reduce-scatter with at least so many bytes go straight from rank to rank and are added here, in one pass
- * over memory: that takes a third of the time of MPI's own sum. Below that its fewer messages count. */
+/* Rows of a reduce-scatter with at least so many bytes go straight from rank to rank and are added here (pairs.c): that
+ * takes a third of the time of MPI's own sum. Below that its fewer messages count. */
 #ifndef RANKS_PAIRS_BYTES
 #define RANKS_PAIRS_BYTES ((int64_t)64 << 10)
 #endif
+
+/* Such rows are cut into pieces, which come through places of a piece each: all the memory that a communicator takes
+ * for them, however long the rows are and however many such exchanges are under way. With pieces of a quarter two ranks
+ * of MPICH take half as long again. */
+#ifndef RANKS_PIECE_BYTES
+#define RANKS_PIECE_BYTES ((int64_t)1 << 20)
+#endif
+#define RANKS_PLACES 4
+#define RANKS_AHEAD  4 /* pieces that are on their way to one rank */
 
 struct weft_comm_group {
     weft_comm *comm;
     weft_comm_group *next; /* in comm->groups */
     MPI_Comm mpi;
     int32_t size, place;
+    weft_comm_handle *pairs; /* exchanges by pieces, in their order; the first one is at work */
 };
 
-/* A sum that waits for its rows: to[n] = own[n] + the rows in their order. */
-typedef struct ranks_sum {
-    const void *own;
-    void *to;         /* may be own */
-    char *rows;       /* [n_rows][n]; NULL: there is no sum */
-    int64_t n, bytes; /* bytes: of all rows */
-    int32_t n_rows, dtype;
-} ranks_sum;
+/* To and from one other rank. */
+typedef struct ranks_way {
+    MPI_Request sent[RANKS_AHEAD];
+    int64_t begun, ended; /* pieces to it */
+    int is_heard;         /* something came from it */
+} ranks_way;
+
+/* to[n] = own[n] + the row of each other rank, in the order of their places from this one's on, around. */
+typedef struct ranks_pairs {
+    weft_comm_group *group; /* NULL: the exchange does not go so */
+    weft_comm_handle *next; /* in group->pairs */
+    const char *from;       /* (size of the group, n) */
+    char *to;               /* may be from's own row */
+    int64_t n;
+    int32_t dtype;
+    int is_done, room;                  /* room: of ways */
+    ranks_way *ways;                    /* [size - 1], to and from the place k + 1 further on */
+    int64_t asked, added;               /* pieces, of all rows: first of each row, then the second of each, ... */
+    MPI_Request requests[RANKS_PLACES]; /* of the pieces from added on; piece i has i % RANKS_PLACES */
+    char *places[RANKS_PLACES];
+} ranks_pairs;
 
 struct weft_comm_handle {
     weft_comm_handle *next; /* in comm->pool or comm->under_way */
@@ -58,7 +82,7 @@ struct weft_comm_handle {
     void *result;     /* where `to` goes in the host's memory; NULL: to the device */
     weft_ref device_to;
     weft_stream *stream;
-    ranks_sum sum;
+    ranks_pairs pairs;
 };
 
 struct weft_comm {
@@ -69,8 +93,9 @@ struct weft_comm {
     weft_comm_group *world, *groups; /* the world is the last of the groups */
     weft_comm_handle *pool, *under_way;
     MPI_Op add_bf16;
-    char *spare; /* memory for rows that the last sum left: fresh pages would cost as much as the exchange */
-    int64_t spare_bytes;
+    char *places;             /* [RANKS_PLACES] of a piece each; NULL: none was needed yet */
+    char *free[RANKS_PLACES]; /* those that nothing comes to */
+    int n_free;
 };
 
 /* "<what>: <MPI's own words>". */
@@ -97,10 +122,14 @@ int32_t ranks_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 weft_status ranks_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 void ranks_poke(weft_comm *comm);
 
-/* sum.c */
+/* sum.c: to[n] = a[n] + b[n]; to may be a. */
+void ranks_add(void *to, const void *a, const void *b, int64_t n, int32_t dtype);
 void ranks_add_bf16(void *from, void *to, int *n, MPI_Datatype *type);
-void ranks_sum_run(const ranks_sum *sum);
-weft_status ranks_sum_take(weft_comm *comm, ranks_sum *sum, weft_error *err); /* memory for its rows */
-void ranks_sum_give_back(weft_comm *comm, ranks_sum *sum);
+
+/* pairs.c */
+/* The handle has its name and its copies, and joins the exchanges of its group; no memory is WEFT_E_MEMORY. */
+weft_status ranks_pairs_start(weft_comm_handle *handle, weft_comm_group *group, char *to, const char *from, int64_t n,
+                              int32_t dtype, weft_error *err);
+void ranks_pairs_advance(weft_comm *comm); /* all of them, as far as they can */
 
 #endif

@@ -105,6 +105,7 @@ static weft_comm_group *new_group(weft_comm *comm, MPI_Comm mpi) {
     if (group == NULL) return NULL;
     group->comm = comm;
     group->mpi = mpi;
+    group->pairs = NULL;
     (void)MPI_Comm_size(mpi, &group->size);
     (void)MPI_Comm_rank(mpi, &group->place);
     group->next = comm->groups;
