@@ -22,7 +22,8 @@ void weft_watch_explain(char *out, size_t size, const char *why) {
                    can_resume ? "; --resume goes on from the newest checkpoint" : "");
 }
 
-void weft_rank_place(char *out, size_t size, const weft_rank_view *rank) {
+/* "in step 12, at event 33, REDUCE model.layers.1 leaf 2" */
+static void say_place(char *out, size_t size, const weft_rank_view *rank) {
     char when[64];
     (void)snprintf(when, sizeof when, "%s%s %llu", rank->evaluates ? "in the evaluation " : "",
                    rank->evaluates || rank->event < 0 ? "after step" : "in step", (unsigned long long)rank->step);
@@ -78,7 +79,7 @@ static const weft_rank_view *find(const weft_rank_view *ranks, int32_t n, int32_
 
 static void say_failed(char *out, size_t size, const weft_rank_view *rank) {
     char place[256];
-    weft_rank_place(place, sizeof place, rank);
+    say_place(place, sizeof place, rank);
     (void)snprintf(out, size, "rank %d ", (int)rank->rank);
     if (rank->condition == WEFT_RANK_ENDED) weft_words_append(out, size, "ended with status %d", (int)rank->status);
     else say_end(out, size, rank->status);
@@ -100,7 +101,7 @@ static bool judge_lost(char *out, size_t size, const weft_rank_view *ranks, int3
     const weft_rank_view *rank = find(ranks, n, WEFT_RANK_LOST);
     char place[256];
     if (rank == NULL) return false;
-    weft_rank_place(place, sizeof place, rank);
+    say_place(place, sizeof place, rank);
     (void)snprintf(out, size, "the machine of rank %d is out of reach, where it was last seen %s", (int)rank->rank,
                    place);
     return true;
@@ -113,7 +114,7 @@ static bool judge_stopped(char *out, size_t size, const weft_rank_view *ranks, i
     if (count(ranks, n, WEFT_RANK_STOPPED) == n) return false;
     for (int32_t i = 0; i < n; i++) {
         if (ranks[i].condition != WEFT_RANK_STOPPED || ranks[i].stopped < soon) continue;
-        weft_rank_place(place, sizeof place, &ranks[i]);
+        say_place(place, sizeof place, &ranks[i]);
         (void)snprintf(out, size, "rank %d hangs: it has been stopped by a signal for %lld s, %s", (int)ranks[i].rank,
                        (long long)(ranks[i].stopped / 1000), place);
         return true;
@@ -123,7 +124,7 @@ static bool judge_stopped(char *out, size_t size, const weft_rank_view *ranks, i
 
 static void say_rank(char *out, size_t size, const weft_rank_view *rank) {
     char place[256];
-    weft_rank_place(place, sizeof place, rank);
+    say_place(place, sizeof place, rank);
     weft_words_append(out, size, "; rank %d ", (int)rank->rank);
     if (rank->condition == WEFT_RANK_UNBORN) weft_words_append(out, size, "has not begun");
     else if (rank->condition == WEFT_RANK_ENDED) weft_words_append(out, size, "has ended %s", place);

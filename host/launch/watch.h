@@ -41,9 +41,6 @@ typedef struct weft_rank_view {
     char text[WEFT_PULSE_TEXT];
 } weft_rank_view;
 
-/* "in step 12, at event 33, REDUCE model.layers.1 leaf 2" */
-void weft_rank_place(char *out, size_t size, const weft_rank_view *rank);
-
 /* It did not come to a good end. */
 bool weft_rank_has_failed(const weft_rank_view *rank);
 

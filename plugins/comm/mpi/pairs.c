@@ -84,8 +84,8 @@ static void ask(weft_comm_handle *handle) {
         const int64_t i = p->asked % RANKS_PLACES;
         if (!is_heard(handle, now.k)) return;
         p->places[i] = comm->free[comm->n_free - 1];
-        note(handle, MPI_Irecv(p->places[i], now.bytes, MPI_BYTE, peer(p, now.k), tag(p), p->group->mpi,
-                               &p->requests[i]));
+        note(handle,
+             MPI_Irecv(p->places[i], now.bytes, MPI_BYTE, peer(p, now.k), tag(p), p->group->mpi, &p->requests[i]));
         if (handle->code != MPI_SUCCESS) return;
         comm->n_free--;
         p->asked++;
