@@ -1,32 +1,15 @@
 /* host/launch/ancestor.c: see ancestor.h. */
 #include "launch/ancestor.h"
 
+#include "launch/proc.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-static int parent_of(int pid) {
-    char path[64], line[256];
-    int parent = 0;
-    FILE *file = NULL;
-    (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
-    file = fopen(path, "re");
-    while (file != NULL && parent == 0 && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "PPid: %d", &parent) != 1) parent = 0;
-    if (file != NULL) (void)fclose(file);
-    return parent;
-}
-
-static bool is_same_file(const char *a, const char *b) {
-    struct stat one, other;
-    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
 
 /* "...\nlaunch=/usr/bin/mpiexec -n {ranks}\n...": the path. */
 static bool read_launcher(char out[PATH_MAX], const char *note) {
@@ -41,13 +24,11 @@ static bool read_launcher(char out[PATH_MAX], const char *note) {
 }
 
 static int find_launcher(const char *note) {
-    char launcher[PATH_MAX], path[64];
-    int pid = parent_of(getpid());
+    char launcher[PATH_MAX];
+    int pid = (int)getppid();
     if (!read_launcher(launcher, note)) return 0;
-    for (; pid > 1; pid = parent_of(pid)) {
-        (void)snprintf(path, sizeof path, "/proc/%d/exe", pid);
-        if (is_same_file(path, launcher)) return pid;
-    }
+    for (; pid > 1; pid = weft_proc_read(pid).parent)
+        if (weft_proc_runs(pid, launcher)) return pid;
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* host/launch/start.c: see start.h. */
 #include "launch/start.h"
 
+#include "launch/proc.h"
 #include "launch/watch.h"
 
 #include <dirent.h>
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -90,20 +90,6 @@ typedef struct process {
     pid_t pid, parent;
 } process;
 
-/* The parent's number stands behind the name, which is in parentheses and may hold any. */
-static pid_t parent_of(pid_t pid) {
-    char path[64];
-    size_t n = 0;
-    char *text = NULL, *at = NULL;
-    long parent = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    text = read_all(path, &n);
-    at = text == NULL ? NULL : strrchr(text, ')');
-    if (at != NULL && strlen(at) > 4) parent = strtol(at + 3, NULL, 10);
-    free(text);
-    return (pid_t)parent;
-}
-
 static size_t list_processes(process *all, size_t most) {
     DIR *directory = opendir("/proc");
     const struct dirent *entry = NULL;
@@ -112,7 +98,7 @@ static size_t list_processes(process *all, size_t most) {
         const long pid = strtol(entry->d_name, NULL, 10);
         if (pid <= 0) continue;
         all[n].pid = (pid_t)pid;
-        all[n++].parent = parent_of((pid_t)pid);
+        all[n++].parent = (pid_t)weft_proc_read((int32_t)pid).parent;
     }
     if (directory != NULL) (void)closedir(directory);
     return n;
@@ -129,21 +115,13 @@ static bool is_below(const process *all, size_t n, pid_t pid, pid_t ancestor) {
     return false;
 }
 
-static bool runs_this_program(pid_t pid) {
-    struct stat ours, theirs;
-    char path[64];
-    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-    return stat("/proc/self/exe", &ours) == 0 && stat(path, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
-           ours.st_ino == theirs.st_ino;
-}
-
 /* To every rank below the launcher, also to those that have not begun. How many there are. */
 static size_t tell_ranks(pid_t launcher, int number) {
     process *all = calloc(PROCESSES_MAX, sizeof *all);
     const size_t n = all == NULL ? 0 : list_processes(all, PROCESSES_MAX);
     size_t told = 0;
     for (size_t i = 0; i < n; i++) {
-        if (!is_below(all, n, all[i].pid, launcher) || !runs_this_program(all[i].pid)) continue;
+        if (!is_below(all, n, all[i].pid, launcher) || !weft_proc_runs((int32_t)all[i].pid, "/proc/self/exe")) continue;
         told += kill(all[i].pid, number) == 0;
     }
     free(all);

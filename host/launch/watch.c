@@ -1,6 +1,7 @@
 /* host/launch/watch.c: see watch.h. What is seen of processes of this machine; what follows from it is judge.c's. */
 #include "launch/watch.h"
 
+#include "launch/proc.h"
 #include "plugin/crash.h"
 
 #include <errno.h>
@@ -23,26 +24,6 @@ static int64_t now_us(clockid_t clock) {
 
 /* ---- one process ---- */
 
-/* The letter of its state and, of a dead one that nobody has asked for yet, its exit status. ' ': there is none. */
-static char read_state(int32_t pid, int32_t *status) {
-    char path[64], text[1024];
-    FILE *file = NULL;
-    const char *at = NULL, *last = NULL;
-    size_t n = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    file = fopen(path, "re");
-    if (file == NULL) return ' ';
-    n = fread(text, 1, sizeof text - 1, file);
-    (void)fclose(file);
-    while (n > 0 && text[n - 1] == '\n') n--;
-    text[n] = '\0';
-    at = strrchr(text, ')'); /* the name in front of it may hold anything */
-    last = strrchr(text, ' ');
-    if (at == NULL || strlen(at) < 3 || last == NULL) return ' ';
-    *status = at[2] == 'Z' ? (int32_t)strtol(last, NULL, 10) : -1;
-    return at[2];
-}
-
 /* Linux 6.15 and later keep the exit status for whoever holds the process's descriptor (PIDFD_GET_INFO). */
 static bool read_exit(int32_t *status, int file) {
     struct {
@@ -64,10 +45,9 @@ static void sleep_ms(long ms) {
 /* True: the process has ended, or does so within 2 seconds. Its connection closes a little before. */
 static bool has_ended(int32_t pid, int file) {
     struct pollfd end = {file, POLLIN, 0};
-    int32_t status = -1;
     if (file >= 0) return poll(&end, 1, 2000) == 1;
     for (int i = 0; i < 400; i++, sleep_ms(5)) {
-        const char state = read_state(pid, &status);
+        const char state = weft_proc_read(pid).state;
         if (state == ' ' || state == 'Z' || state == 'X') return true;
     }
     return false;
@@ -76,10 +56,12 @@ static bool has_ended(int32_t pid, int file) {
 /* How a process that is gone has ended: its parent takes note first, which takes a moment. A signal that it had noted
  * itself is as good. */
 static int32_t ask_end(const weft_pulse *pulse, int file) {
+    weft_proc seen;
     int32_t status = -1;
     for (int i = 0; i < 40; i++, sleep_ms(5)) {
         if (file >= 0 && read_exit(&status, file)) return status;
-        if (read_state(atomic_load(&pulse->pid), &status) == 'Z') return status;
+        seen = weft_proc_read(atomic_load(&pulse->pid));
+        if (seen.state == 'Z') return seen.status;
         if (file < 0) break;
     }
     status = atomic_load(&pulse->crash) & ~WEFT_CRASH_IN_COMM;
@@ -193,12 +175,11 @@ static void look_at(weft_watch *self, int32_t i, int64_t ms, bool woken) {
     int *file = &self->files[i];
     const int32_t pid = atomic_load(&pulse->pid);
     const int64_t now = now_us(CLOCK_REALTIME);
-    int32_t status = -1;
     char state = ' ';
     if (pid == 0 || view->condition == WEFT_RANK_ENDED || view->condition == WEFT_RANK_GONE) return;
     if (*file < 0) *file = (int)syscall(SYS_pidfd_open, pid, 0);
     if (*file >= 0) (void)attend(self, *file, i); /* once: a second time it is refused */
-    state = read_state(pid, &status);
+    state = weft_proc_read(pid).state;
     read_pulse(view, pulse);
     view->stopped = state == 'T' ? view->stopped + (int32_t)ms : 0;
     if (atomic_load(&pulse->state) == WEFT_PULSE_ENDED) {
