@@ -146,7 +146,8 @@ static pid_t ready(int rank) {
     ck_abort_msg("rank %d is not ready", rank);
 }
 
-/* True once a process runs no more. Who was orphaned is a zombie until process 1 waits for it, and not every one does. */
+/* True once a process runs no more. Who was orphaned is a zombie until process 1 waits for it, and not every one does.
+ * */
 static bool is_gone(pid_t pid) {
     char path[32], state = 'Z';
     FILE *file = NULL;
