@@ -17,6 +17,7 @@
 #include <weft/device.h>
 
 #include "instruction_set.h"
+#include "suite.h"
 
 #define CANARY      64
 #define CANARY_BYTE 0x5A
@@ -358,21 +359,17 @@ static inline void expect_cells(const char *name, const float *got, const double
     }
 }
 
-static int run_suite(const char *name, void (*fill)(TCase *)) {
+static int run_device_suite(const char *name, void (*fill)(TCase *)) {
     Suite *suite = suite_create(name);
     TCase *tests = tcase_create(name);
     SRunner *runner = NULL;
-    int failed = 0;
     tcase_add_unchecked_fixture(tests, load_plugin, unload_plugin);
     tcase_set_timeout(tests, 600);
     fill(tests);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);
     srunner_set_fork_status(runner, CK_NOFORK); /* a team of OpenMP threads does not survive fork */
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_runner(runner, CK_NORMAL);
 }
 
 #endif

@@ -345,5 +345,5 @@ static void fill(TCase *tests) {
 }
 
 int main(void) {
-    return run_suite("device.attention", fill);
+    return run_device_suite("device.attention", fill);
 }

@@ -1001,5 +1001,5 @@ static void fill(TCase *tests) {
 }
 
 int main(void) {
-    return run_suite("device.kernels", fill);
+    return run_device_suite("device.kernels", fill);
 }

@@ -564,5 +564,5 @@ static void fill(TCase *tests) {
 }
 
 int main(void) {
-    return run_suite("device.products", fill);
+    return run_device_suite("device.products", fill);
 }
