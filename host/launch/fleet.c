@@ -176,6 +176,13 @@ static bool greet(chief *self, follower *one) {
     return true;
 }
 
+/* Other machines' words are not taken on trust: a text ends where its room does. */
+static void take_views(const chief *self, const follower *one) {
+    weft_rank_view *ranks = &self->watch->ranks[one->at];
+    memcpy(ranks, one->in, (size_t)one->first.n * sizeof *ranks);
+    for (int32_t i = 0; i < one->first.n; i++) ranks[i].text[sizeof ranks[i].text - 1] = '\0';
+}
+
 /* One piece of what a follower sends; false: nothing more for now. */
 static bool take(chief *self, follower *one) {
     const bool greeted = one->in != NULL;
@@ -191,7 +198,7 @@ static bool take(chief *self, follower *one) {
     one->got += (size_t)n;
     if (one->got < all) return true;
     one->got = 0;
-    if (greeted) memcpy(&self->watch->ranks[one->at], one->in, all);
+    if (greeted) take_views(self, one);
     else if (!greet(self, one)) {
         drop(self, one, false);
         return false;
