@@ -91,9 +91,23 @@ static weft_status differences(char **out, const char *first, const char *other,
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for what differs among ranks");
 }
 
-static void print_value(FILE *file, const char *value, int length, int width) {
-    if (length > MOST_VALUE) (void)fprintf(file, "  %.*s...", MOST_VALUE - 3, value);
-    else (void)fprintf(file, "  %-*.*s", width, length, value);
+/* Where to begin so that two values are seen to differ: the start, or a little before that place. */
+static int begin_at(const char *a, int a_length, const char *b, int b_length) {
+    const int before = 12;
+    int alike = 0;
+    if (a_length <= MOST_VALUE && b_length <= MOST_VALUE) return 0;
+    while (alike < a_length && alike < b_length && a[alike] == b[alike]) alike++;
+    return alike < MOST_VALUE - 3 ? 0 : alike - before;
+}
+
+/* "...from there on, and as much as there is room for..." */
+static void print_value(FILE *file, const char *value, int length, int from, int width) {
+    char text[MOST_VALUE + 1];
+    const char *before = from > 0 ? "..." : "";
+    const int room = MOST_VALUE - (int)strlen(before), rest = length - from;
+    if (rest > room) (void)snprintf(text, sizeof text, "%s%.*s...", before, room - 3, value + from);
+    else (void)snprintf(text, sizeof text, "%s%.*s", before, rest, value + from);
+    (void)fprintf(file, "  %-*s", width, text);
 }
 
 /* Differences as columns. */
@@ -107,10 +121,11 @@ static void print(FILE *file, const char *lines, const char *ranks) {
     }
     (void)fprintf(file, "%-*s  %-*s  %s\n", name, "", value, "rank 0", ranks);
     for (const char *at = lines; next_line(&l, at); at = l.next) {
-        const int first = (int)strcspn(l.value, "\t");
+        const int first = (int)strcspn(l.value, "\t"), other = l.value_length - first - 1;
+        const int from = begin_at(l.value, first, l.value + first + 1, other);
         (void)fprintf(file, "%-*.*s", name, l.name_length, l.name);
-        print_value(file, l.value, first, value);
-        print_value(file, l.value + first + 1, l.value_length - first - 1, 0);
+        print_value(file, l.value, first, from, value);
+        print_value(file, l.value + first + 1, other, from, 0);
         (void)fputc('\n', file);
     }
 }

@@ -40,6 +40,11 @@ row '\[train\] global_batch' 6 3
 row '\[strategy\] reduce_at' each last
 ! grep -q threads err.txt || fail "a key that may differ is compared"
 
+# A difference behind 6,000 characters that are alike.
+long=$(printf 'a_key_of_some_sort,%.0s' $(seq 320))
+differ "a long value" "$run model.ignore=${long}this_one,an_end" "$run model.ignore=${long}that"
+row '\[model\] ignore' '\.\.\.some_sort,this_one,an_end' '\.\.\.some_sort,that'
+
 mkdir elsewhere elsewhere/plugins
 cp games.txt elsewhere/
 cp "$WEFT_BUILD/plugins/weft-policy-block.so" elsewhere/plugins/
