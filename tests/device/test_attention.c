@@ -216,6 +216,7 @@ START_TEST(attention_over_a_cache) {
     attention_check(shape(2, 1, 4, 4, 48, 100, 128, 0), dtypes[_i], "one place after a hundred");
     attention_check(shape(1, 5, 2, 1, 8, 61, 70, 0), dtypes[_i], "five places across a block's end");
     attention_check(shape(1, 70, 2, 2, 32, 90, 160, 100), dtypes[_i], "a cache with a document's start");
+    attention_check(shape(1, 330, 2, 1, 24, 70, 400, 150), dtypes[_i], "more blocks than go together after a cache");
 }
 END_TEST
 

@@ -3,36 +3,46 @@
  *
  * A block's scores stand transposed, a column per query: maximum, sum and exponentials then run over whole vectors of
  * queries, and the keys are read where they lie. The products of blocks are loops of our own: at head sizes 8 to 128
- * they run at 198-243 GFLOP/s on a core where oneDNN's calls give 115-216 (Zen 5; as AVX2 105-121 and 91-116). Every
- * block of queries is a task by itself, so the order of its sums is that of the keys, whoever computes it.
+ * they run at 198-243 GFLOP/s on a core where oneDNN's calls give 115-216 (Zen 5; as AVX2 105-121 and 91-116). A few
+ * blocks of queries are a task, and the order of a block's sums is that of the keys, whoever computes it.
  */
 #include <math.h>
 #include <omp.h>
 
 #include "attention.h"
 
-/* One thread's scratch. */
+/* Blocks of queries that take in a block of keys one after another: its values are packed once for all of them. */
+#define GROUP 4
+
+/* One thread's scratch for one block of queries. */
 typedef struct forward {
-    float *q;                 /* (d, CPU_BLOCK): queries times scale, transposed */
-    float *s;                 /* (CPU_BLOCK keys, CPU_BLOCK) */
-    float *k, *v, *o;         /* (CPU_BLOCK, padded); k only where keys are widened */
+    float *q;                 /* (inner, CPU_BLOCK): queries times scale, transposed */
+    float *o;                 /* (CPU_BLOCK, padded) */
     float *max, *sum, *decay; /* (CPU_BLOCK) */
+    float *s;                 /* (CPU_BLOCK keys, CPU_BLOCK); from here on the group's */
+    float *k;                 /* (CPU_BLOCK, inner_ld); none in fp32, where keys are read where they lie */
+    float *v;                 /* (CPU_BLOCK, padded) */
 } forward;
 
+/* f: (GROUP), or NULL to count. */
 static int64_t lay_out(const attention *a, forward *f, char *base) {
-    const int64_t q = cpu_floats(a->args->head_dim * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
+    const int64_t q = cpu_floats(a->inner * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
-    if (f != NULL) {
-        f->q = (float *)(void *)base;
-        f->s = (float *)(void *)(base + q);
-        f->v = (float *)(void *)(base + q + s);
-        f->o = (float *)(void *)(base + q + s + rows);
-        f->max = (float *)(void *)(base + q + s + 2 * rows);
-        f->sum = (float *)(void *)(base + q + s + 2 * rows + column);
-        f->decay = (float *)(void *)(base + q + s + 2 * rows + 2 * column);
-        f->k = (float *)(void *)(base + q + s + 2 * rows + 3 * column);
+    const int64_t keys = a->bytes == 4 ? 0 : cpu_floats(CPU_BLOCK * a->inner_ld);
+    const int64_t own = q + rows + 3 * column, shared = s + rows + keys;
+    int64_t i = 0;
+    for (i = 0; f != NULL && i < GROUP; i++) {
+        char *at = base + shared + i * own;
+        f[i].s = (float *)(void *)base;
+        f[i].v = (float *)(void *)(base + s);
+        f[i].k = (float *)(void *)(base + s + rows);
+        f[i].q = (float *)(void *)at;
+        f[i].o = (float *)(void *)(at + q);
+        f[i].max = (float *)(void *)(at + q + rows);
+        f[i].sum = (float *)(void *)(at + q + rows + column);
+        f[i].decay = (float *)(void *)(at + q + rows + 2 * column);
     }
-    return q + s + (a->bytes == 4 ? 2 : 3) * rows + 3 * column;
+    return shared + GROUP * own;
 }
 
 int64_t cpu_attention_workspace(const weft_device *device, const weft_attention *args) {
@@ -40,29 +50,50 @@ int64_t cpu_attention_workspace(const weft_device *device, const weft_attention 
     return device->threads * lay_out(&a, NULL, NULL);
 }
 
-/* o, max and sum take in the keys [key, key + keys). */
-static void take_keys(const attention *a, query_block *b, const forward *f, int64_t key, int64_t keys) {
+/* o, max and sum take in the keys [key, key + keys), which lie at k, and whose values are packed. */
+static void take_keys(const attention *a, query_block *b, const forward *f, const float *k, int64_t k_ld, int64_t key,
+                      int64_t keys) {
     const cpu_loops *loops = a->device->loops;
-    const int64_t at = attention_key_at(a, b->batch, key, b->head / (a->args->heads / a->args->kv_heads));
     const int64_t sees = attention_sees(a, b, key);
-    int64_t k_ld = 0;
-    const float *k = attention_wide(a, a->k, at, keys, f->k, &k_ld);
-    const cpu_small scores = {f->s, k, f->q, CPU_BLOCK, k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, a->args->head_dim, 0};
+    const cpu_small scores = {f->s, k, f->q, CPU_BLOCK, k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, a->inner, 0};
     const cpu_small values = {f->o, f->s, f->v, a->padded, 1, CPU_BLOCK, a->padded, b->n, a->padded, keys, 1};
     const cpu_scores p = attention_scores(b, f->s, key, keys);
     int64_t i = 0;
-    attention_by_keys(loops, &scores, sees);
+    attention_by_keys(a, &scores, sees);
+    attention_scale(a, f->s, keys);
     loops->softmax(&p, f->max, f->sum, f->decay);
-    for (i = 0; i < b->n; i++) loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);
-    a->cells->pack(f->v, cpu_from(a->v, at, a->bytes), a->k_ld, keys, a->args->head_dim, 1.0f);
+    for (i = 0; i < b->n; i++) {
+        if (f->decay[i] != 1) loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);
+    }
     attention_over_keys(loops, &values, sees);
+}
+
+/* The keys from `key` on, for all blocks of the group that see some of them; those behind them are fetched meanwhile, a
+ * few at a time. */
+static void share_keys(const attention *a, query_block *b, const forward *f, int64_t blocks, int64_t key) {
+    const query_block *last = &b[blocks - 1];
+    const int64_t at = attention_key_at(a, last->batch, key, last->head / (a->args->heads / a->args->kv_heads));
+    const int64_t left = last->high - key, keys = cpu_min(CPU_BLOCK, left), ahead = cpu_min(CPU_BLOCK, left - keys);
+    const int64_t next = at + CPU_BLOCK * a->k_ld;
+    const bool there = a->bytes == (int64_t)sizeof(float);
+    const float *k = there ? (const float *)a->k + at : f->k;
+    int64_t i = 0;
+    if (!there) attention_pack(a, f->k, cpu_from(a->k, at, a->bytes), a->k_ld, keys, 1.0f);
+    a->cells->pack(f->v, cpu_from(a->v, at, a->bytes), a->k_ld, keys, a->args->head_dim, 1.0f);
+    for (i = 0; i < blocks; i++) {
+        const int64_t row = cpu_cut(ahead, blocks, i), rows = cpu_cut(ahead, blocks, i + 1) - row;
+        attention_fetch(a, a->k, next + row * a->k_ld, rows, a->k_ld);
+        attention_fetch(a, a->v, next + row * a->k_ld, rows, a->k_ld);
+        if (key + CPU_BLOCK > b[i].low && key < b[i].high) {
+            take_keys(a, &b[i], &f[i], k, there ? a->k_ld : a->inner_ld, key, cpu_min(CPU_BLOCK, b[i].high - key));
+        }
+    }
 }
 
 static void begin_queries(const attention *a, const query_block *b, const forward *f) {
     const void *q = cpu_from(a->q, attention_query_at(a, b->batch, b->from, b->head), a->bytes);
     int64_t i = 0;
-    a->cells->pack(f->o, q, a->q_ld, b->n, a->args->head_dim, (float)a->args->scale);
-    a->device->loops->transpose(f->q, f->o, b->n, a->args->head_dim);
+    attention_turn(a, f->q, f->o, q, a->q_ld, b->n, (float)a->args->scale);
     memset(f->o, 0, (size_t)(CPU_BLOCK * a->padded) * sizeof *f->o);
     for (i = 0; i < CPU_BLOCK; i++) {
         f->max[i] = -INFINITY;
@@ -85,19 +116,24 @@ static void end_queries(const attention *a, const query_block *b, const forward 
     }
 }
 
-/* Head after head, whose keys then stay in the cache. Later blocks of a row see more keys: they come first, so that the
- * last tasks to be shared out are short. */
+/* Head after head, whose keys then stay in the cache. Later queries of a row see more keys: they come first, so that
+ * the last tasks to be shared out are short. */
 static void run_task(const attention *a, int64_t task, const forward *f) {
-    const int64_t blocks = cpu_ceil_div(a->args->length, CPU_BLOCK);
-    const int64_t column = task / blocks, block = blocks - 1 - task % blocks;
-    query_block b;
-    int64_t key = 0;
-    attention_queries(a, &b, column / a->args->heads, column % a->args->heads, block * CPU_BLOCK);
-    begin_queries(a, &b, f);
-    for (key = b.low / CPU_BLOCK * CPU_BLOCK; key < b.high; key += CPU_BLOCK) {
-        take_keys(a, &b, f, key, cpu_min(CPU_BLOCK, b.high - key));
+    const int64_t groups = cpu_ceil_div(a->args->length, GROUP * CPU_BLOCK);
+    const int64_t column = task / groups, from = (groups - 1 - task % groups) * GROUP * CPU_BLOCK;
+    const int64_t blocks = cpu_min(GROUP, cpu_ceil_div(a->args->length - from, CPU_BLOCK));
+    const int64_t high = a->args->past + cpu_min(a->args->length, from + GROUP * CPU_BLOCK);
+    query_block b[GROUP];
+    int64_t key = 0, low = high, i = 0;
+    for (i = 0; i < blocks; i++) {
+        attention_queries(a, &b[i], column / a->args->heads, column % a->args->heads, from + i * CPU_BLOCK);
+        begin_queries(a, &b[i], &f[i]);
+        low = cpu_min(low, b[i].low);
     }
-    end_queries(a, &b, f);
+    for (key = low / CPU_BLOCK * CPU_BLOCK; key < high; key += CPU_BLOCK) {
+        share_keys(a, b, f, blocks, key);
+    }
+    for (i = 0; i < blocks; i++) end_queries(a, &b[i], &f[i]);
 }
 
 CPU_KERNEL(attention, weft_attention) {
@@ -109,13 +145,13 @@ CPU_KERNEL(attention, weft_attention) {
     bytes = lay_out(&a, NULL, NULL);
     a.scratch = cpu_need_workspace(&c, args->workspace, device->threads * bytes);
     if (c.status != WEFT_OK) return c.status;
-    tasks = args->batch * args->heads * cpu_ceil_div(args->length, CPU_BLOCK);
+    tasks = args->batch * args->heads * cpu_ceil_div(args->length, GROUP * CPU_BLOCK);
 #pragma omp parallel num_threads(device->threads)
     {
-        forward f;
-        (void)lay_out(&a, &f, a.scratch + omp_get_thread_num() * bytes);
+        forward f[GROUP];
+        (void)lay_out(&a, f, a.scratch + omp_get_thread_num() * bytes);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, &f);
+        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, f);
     }
     return WEFT_OK;
 }

@@ -3,7 +3,8 @@
  * With p = exp(s - lse), ds = p (do v^T - delta), delta = sum(do o) per query:
  *     dv = p^T do,  dk = ds^T (scale q),  dq = scale ds k.
  * A task is one key-value head of one batch row with all queries that share it, head after head and block after block:
- * dk and dv have one writer, and their sums one order. They are summed up in fp32 in the thread's scratch.
+ * dk and dv have one writer, and their sums one order. They are summed up in fp32 in the thread's scratch, where keys
+ * and values are packed as well, once, as blocks of queries come to see them.
  */
 #include <math.h>
 #include <omp.h>
@@ -12,27 +13,29 @@
 
 /* One thread's scratch. */
 typedef struct backward {
-    float *q_across, *do_across; /* (d, CPU_BLOCK): scale q and do, transposed */
+    float *q_across, *do_across; /* (inner, CPU_BLOCK): scale q and do, transposed */
     float *s, *ds;               /* (CPU_BLOCK keys, CPU_BLOCK) */
-    float *q, *d_o, *k, *v, *dq; /* (CPU_BLOCK, padded); q times scale; v only where values are widened */
-    float *dk, *dv;              /* (S, padded) */
+    float *q, *d_o, *dq;         /* (CPU_BLOCK, padded); q times scale */
+    float *k, *dk, *dv;          /* (S, padded) */
+    float *k_in, *v_in;          /* (S, inner_ld); k_in lies on k where that is the same */
     float *lse, *delta;          /* (CPU_BLOCK) */
 } backward;
 
 static int64_t lay_out(const attention *a, backward *f, char *base) {
-    const int64_t across = cpu_floats(a->args->head_dim * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
+    const int64_t across = cpu_floats(a->inner * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
-    const int64_t all = cpu_floats(a->rows * a->padded);
-    float **const slots[] = {&f->q_across, &f->do_across, &f->s,  &f->ds, &f->q,   &f->d_o,  &f->k,
-                             &f->v,        &f->dq,        &f->dk, &f->dv, &f->lse, &f->delta};
-    const int64_t bytes[] = {across, across, s,   s,      rows,  rows, rows, a->bytes == 4 ? 0 : rows,
-                             rows,   all,    all, column, column};
+    const int64_t all = cpu_floats(a->rows * a->padded), in = cpu_floats(a->rows * a->inner_ld);
+    float **const slots[] = {&f->q_across, &f->do_across, &f->s,  &f->ds,  &f->q,     &f->d_o,  &f->dq,
+                             &f->k,        &f->dk,        &f->dv, &f->lse, &f->delta, &f->v_in, &f->k_in};
+    const int64_t bytes[] = {across, across, s,   s,      rows,   rows, rows,
+                             all,    all,    all, column, column, in,   a->pairs ? in : 0};
     int64_t at = 0;
     size_t i = 0;
     for (i = 0; i < sizeof bytes / sizeof *bytes; i++) {
         if (base != NULL) *slots[i] = (float *)(void *)(base + at);
         at += bytes[i];
     }
+    if (base != NULL && !a->pairs) f->k_in = f->k;
     return at;
 }
 
@@ -46,31 +49,50 @@ int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_a
     return device->threads * scratch_bytes(&a);
 }
 
+/* Some of the rows that the next block of queries brings with it, by their first elements. They are fetched a few at a
+ * time, between products: asked for all at once they would keep the processor waiting for its queue of misses. */
+typedef struct ahead {
+    int64_t query, key, rows;
+} ahead;
+
+/* Those that are fetched while b's queries meet the block of keys from `key` on. */
+static ahead ahead_of(const attention *a, const query_block *b, int64_t key) {
+    const int64_t first = b->low / CPU_BLOCK, blocks = cpu_ceil_div(b->high, CPU_BLOCK) - first;
+    const int64_t rows = cpu_min(CPU_BLOCK, cpu_max(0, a->args->length - b->from - CPU_BLOCK));
+    const int64_t low = cpu_cut(rows, blocks, key / CPU_BLOCK - first);
+    const int64_t place = b->from + CPU_BLOCK + low, kv_head = b->head / (a->args->heads / a->args->kv_heads);
+    const ahead next = {attention_query_at(a, b->batch, place, b->head),
+                        attention_key_at(a, b->batch, a->args->past + place, kv_head),
+                        cpu_cut(rows, blocks, key / CPU_BLOCK - first + 1) - low};
+    return next;
+}
+
 /* What the queries of b give to the keys [key, key + keys), and what they take from them. */
 static void take_keys(const attention *a, query_block *b, const backward *f, int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
-    const int64_t at = attention_key_at(a, b->batch, key, b->head / (a->args->heads / a->args->kv_heads));
     const int64_t sees = attention_sees(a, b, key);
-    const int64_t d = a->args->head_dim, w = a->padded;
-    int64_t k_ld = 0, v_ld = 0;
-    const float *k = attention_wide(a, a->k, at, keys, f->k, &k_ld);
-    const float *v = attention_wide(a, a->v, at, keys, f->v, &v_ld);
-    const cpu_small scores = {f->s, k, f->q_across, CPU_BLOCK, k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
-    const cpu_small slopes = {f->ds, v, f->do_across, CPU_BLOCK, v_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
+    const int64_t w = a->padded, in = a->inner_ld;
+    const float *k = f->k_in + key * in, *v = f->v_in + key * in;
+    const cpu_small scores = {f->s, k, f->q_across, CPU_BLOCK, in, 1, CPU_BLOCK, keys, CPU_BLOCK, a->inner, 0};
+    const cpu_small slopes = {f->ds, v, f->do_across, CPU_BLOCK, in, 1, CPU_BLOCK, keys, CPU_BLOCK, a->inner, 0};
     const cpu_small to_v = {f->dv + key * w, f->s, f->d_o, w, CPU_BLOCK, 1, w, keys, w, b->n, 1};
     const cpu_small to_k = {f->dk + key * w, f->ds, f->q, w, CPU_BLOCK, 1, w, keys, w, b->n, 1};
-    const cpu_small to_q = {f->dq, f->ds, f->k, w, 1, CPU_BLOCK, w, b->n, w, keys, 1};
+    const cpu_small to_q = {f->dq, f->ds, f->k + key * w, w, 1, CPU_BLOCK, w, b->n, w, keys, 1};
     const cpu_scores p = attention_scores(b, f->s, key, keys);
-    attention_by_keys(loops, &scores, sees);
+    const ahead next = ahead_of(a, b, key);
+    attention_fetch(a, a->q, next.query, next.rows, a->q_ld);
+    attention_by_keys(a, &scores, sees);
+    attention_scale(a, f->s, keys);
     loops->probabilities(&p, f->lse);
+    attention_fetch(a, a->d_out, next.query, next.rows, a->q_ld);
     if (a->dv != NULL) attention_over_queries(loops, &to_v, sees);
-    attention_by_keys(loops, &slopes, sees);
+    attention_fetch(a, a->out, next.query, next.rows, a->q_ld);
+    attention_by_keys(a, &slopes, sees);
     loops->score_gradient(f->ds, f->s, f->delta, keys);
+    attention_fetch(a, a->k, next.key, next.rows, a->k_ld);
     if (a->dk != NULL) attention_over_queries(loops, &to_k, sees);
-    if (a->dq != NULL) {
-        if (k != f->k) a->cells->pack(f->k, k, k_ld, keys, d, 1.0f);
-        attention_over_keys(loops, &to_q, sees);
-    }
+    attention_fetch(a, a->v, next.key, next.rows, a->k_ld);
+    if (a->dq != NULL) attention_over_keys(loops, &to_q, sees);
 }
 
 static void begin_queries(const attention *a, const query_block *b, const backward *f) {
@@ -80,8 +102,8 @@ static void begin_queries(const attention *a, const query_block *b, const backwa
     int64_t i = 0;
     a->cells->pack(f->q, q, a->q_ld, b->n, d, scale);
     a->cells->pack(f->d_o, d_o, a->q_ld, b->n, d, 1.0f);
-    a->device->loops->transpose(f->q_across, f->q, b->n, d);
-    a->device->loops->transpose(f->do_across, f->d_o, b->n, d);
+    attention_turn(a, f->q_across, f->dq, q, a->q_ld, b->n, scale);
+    attention_turn(a, f->do_across, f->dq, d_o, a->q_ld, b->n, 1.0f);
     memset(f->dq, 0, (size_t)(CPU_BLOCK * a->padded) * sizeof *f->dq);
     for (i = 0; i < CPU_BLOCK; i++) {
         const float lse = i < b->n ? a->lse[attention_lse_at(a, b->batch, b->from + i, b->head)] : 0;
@@ -89,6 +111,15 @@ static void begin_queries(const attention *a, const query_block *b, const backwa
         f->lse[i] = lse == -INFINITY ? 0 : lse; /* saw no key: everything is masked */
         f->delta[i] = i < b->n ? a->cells->dot(d_row, row, d) : 0;
     }
+}
+
+/* Keys and values [from, to) of a head into the thread's scratch. */
+static void take_rows(const attention *a, const backward *f, int64_t batch, int64_t kv_head, int64_t from, int64_t to) {
+    const int64_t at = attention_key_at(a, batch, from, kv_head);
+    const void *k = cpu_from(a->k, at, a->bytes), *v = cpu_from(a->v, at, a->bytes);
+    a->cells->pack(f->k + from * a->padded, k, a->k_ld, to - from, a->args->head_dim, 1.0f);
+    if (a->pairs) attention_pack(a, f->k_in + from * a->inner_ld, k, a->k_ld, to - from, 1.0f);
+    attention_pack(a, f->v_in + from * a->inner_ld, v, a->k_ld, to - from, 1.0f);
 }
 
 static void run_queries(const attention *a, const backward *f, int64_t batch, int64_t head, int64_t from) {
@@ -120,11 +151,16 @@ static void end_head(const attention *a, void *to, const float *sums, int64_t ba
 static void run_task(const attention *a, int64_t task, const backward *f) {
     const int64_t kv_heads = a->args->kv_heads, group = a->args->heads / kv_heads;
     const int64_t batch = task / kv_heads, kv_head = task % kv_heads;
-    int64_t head = 0, from = 0;
+    int64_t head = 0, from = 0, taken = 0;
     memset(f->dk, 0, (size_t)(a->rows * a->padded) * sizeof *f->dk);
     memset(f->dv, 0, (size_t)(a->rows * a->padded) * sizeof *f->dv);
     for (head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        for (from = 0; from < a->args->length; from += CPU_BLOCK) run_queries(a, f, batch, head, from);
+        for (from = 0; from < a->args->length; from += CPU_BLOCK) {
+            const int64_t high = a->args->past + cpu_min(a->args->length, from + CPU_BLOCK);
+            if (high > taken) take_rows(a, f, batch, kv_head, taken, high);
+            taken = cpu_max(taken, high);
+            run_queries(a, f, batch, head, from);
+        }
     }
     end_head(a, a->dk, f->dk, batch, kv_head);
     end_head(a, a->dv, f->dv, batch, kv_head);

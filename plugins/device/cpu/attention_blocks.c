@@ -9,6 +9,10 @@ attention attention_of(const weft_device *device, const weft_attention *args) {
     a.k_ld = args->kv_heads * args->head_dim;
     a.bytes = cpu_cell_bytes(args->dtype);
     a.cells = cpu_cells_of(device, args->dtype);
+    a.pairs = args->dtype == WEFT_BF16 && device->panels_bf16 != NULL;
+    a.small = a.pairs ? device->panels_bf16->small : device->loops->small;
+    a.inner = a.pairs ? cpu_ceil_div(args->head_dim, 2) : args->head_dim;
+    a.inner_ld = cpu_round_up(cpu_max(a.inner, 1), CPU_WIDTH);
     return a;
 }
 
@@ -90,14 +94,36 @@ cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys)
     return p;
 }
 
-const float *attention_wide(const attention *a, const void *from, int64_t at, int64_t keys, float *panel, int64_t *ld) {
-    if (a->bytes == (int64_t)sizeof(float)) {
-        *ld = a->k_ld;
-        return (const float *)from + at;
+void attention_pack(const attention *a, float *out, const void *from, int64_t ld, int64_t rows, float factor) {
+    const size_t bytes = (size_t)(a->args->head_dim * a->bytes), room = (size_t)a->inner_ld * sizeof *out;
+    int64_t i = 0;
+    if (!a->pairs) {
+        a->cells->pack(out, from, ld, rows, a->args->head_dim, factor);
+        return;
     }
-    a->cells->pack(panel, cpu_from(from, at, a->bytes), a->k_ld, keys, a->args->head_dim, 1.0f);
-    *ld = a->padded;
-    return panel;
+    for (i = 0; i < rows; i++, out += a->inner_ld) {
+        memcpy(out, cpu_from(from, i * ld, a->bytes), bytes);
+        memset((char *)out + bytes, 0, room - bytes);
+    }
+}
+
+void attention_turn(const attention *a, float *out, float *packed, const void *from, int64_t ld, int64_t rows,
+                    float factor) {
+    attention_pack(a, packed, from, ld, rows, factor);
+    a->device->loops->transpose(out, packed, rows, a->inner);
+}
+
+void attention_scale(const attention *a, float *s, int64_t keys) {
+    if (a->pairs) a->device->loops->scale(s, keys * CPU_BLOCK, (float)a->args->scale);
+}
+
+void attention_fetch(const attention *a, const void *from, int64_t at, int64_t rows, int64_t ld) {
+    const int64_t bytes = a->args->head_dim * a->bytes;
+    int64_t i = 0, j = 0;
+    for (i = 0; i < rows; i++) {
+        const char *row = cpu_from(from, at + i * ld, a->bytes);
+        for (j = 0; j < bytes; j += 64) __builtin_prefetch(row + j, 0, 2);
+    }
 }
 
 /* Rows [i, i + CPU_WIDTH) of p, as far as there are any. */
@@ -109,10 +135,10 @@ static cpu_small band(const cpu_small *p, int64_t i) {
     return rows;
 }
 
-void attention_by_keys(const cpu_loops *loops, const cpu_small *p, int64_t sees) {
+void attention_by_keys(const attention *a, const cpu_small *p, int64_t sees) {
     int64_t key = 0;
     if (sees + 1 >= p->m) {
-        loops->small(p);
+        a->small(p);
         return;
     }
     for (key = 0; key < p->m; key += CPU_WIDTH) {
@@ -121,7 +147,7 @@ void attention_by_keys(const cpu_loops *loops, const cpu_small *p, int64_t sees)
         rows.b += query;
         rows.c += query;
         rows.n -= query;
-        loops->small(&rows);
+        a->small(&rows);
     }
 }
 

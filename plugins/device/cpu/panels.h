@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include "loops.h"
+
 #define PANEL_LANES   16
 #define PANEL_ROWS    8                 /* of the block of sums in registers */
 #define PANEL_COLUMNS (3 * PANEL_LANES) /* of it: 24 sums, 3 of b, 1 of a */
@@ -40,6 +42,8 @@ typedef struct panel_block {
 typedef struct cpu_panels {
     void (*pack)(uint32_t *panel, const panel_source *from);
     void (*multiply)(const panel_block *p);
+    /* Small products of pairs of bf16: a and b are words, and so counts the inner dimension. NULL in fp32. */
+    void (*small)(const cpu_small *p);
     int64_t values; /* of a word: 1 for fp32, 2 for bf16 */
 } cpu_panels;
 

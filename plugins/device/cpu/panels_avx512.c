@@ -220,8 +220,14 @@ static void multiply_bf16(const panel_block *p) {
     multiply(p, 2);
 }
 
-const cpu_panels cpu_panels_f32_avx512 = {pack_f32, multiply_f32, 1};
-const cpu_panels cpu_panels_bf16_avx512 = {pack_bf16, multiply_bf16, 2};
+INLINE vec pair_step(vec left, vec right, vec sum) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)left, (__m512bh)right);
+}
+#define SMALL_STEP pair_step
+#include "loops_small.h"
+
+const cpu_panels cpu_panels_f32_avx512 = {pack_f32, multiply_f32, NULL, 1};
+const cpu_panels cpu_panels_bf16_avx512 = {pack_bf16, multiply_bf16, loop_small, 2};
 #else
 typedef int panels_avx512_has_no_code_here;
 #endif
