@@ -66,6 +66,8 @@ static void fill_visible(int64_t i, void *context) {
     if (atomic_load(&job->failed)) return;
     status = job->source(job->context, p->parameter, p->first, p->n, view, &err);
     memset(view + p->n, 0, (size_t)p->padding * sizeof(float));
+    if (status == WEFT_OK && job->region->filled != NULL)
+        job->region->filled(job->region->context, p->parameter, p->first, p->n, view);
     if (status == WEFT_OK || atomic_exchange(&job->failed, true)) return;
     job->status = status;
     if (job->err != NULL) *job->err = err;

@@ -16,6 +16,10 @@ typedef weft_status weft_region_fetch(void *context, int32_t parameter, int64_t 
  * ranks; cuts lie on the grid. */
 typedef int32_t weft_region_writer(void *context, int32_t parameter, int64_t first, int64_t *end);
 
+/* Told of n elements of a parameter that have just been filled and lie in the device's memory at `values`, while they
+ * are in a processor's cache; by several threads. */
+typedef void weft_region_filled(void *context, int32_t parameter, int64_t first, int64_t n, const float *values);
+
 typedef struct weft_region {
     const weft_declared *declared;
     const weft_layout *layout;
@@ -26,7 +30,8 @@ typedef struct weft_region {
     const bool *apart;          /* [n_groups] with hold: the group lies on several ranks, or on another one */
     weft_region_fetch *fetch;   /* how to read what is apart; NULL: it is not read */
     weft_region_writer *writer; /* with peers */
-    void *context;              /* of both */
+    weft_region_filled *filled; /* where the host sees the device's memory; NULL: nobody */
+    void *context;              /* of the three */
     const weft_peers *peers;    /* who keep the region together; NULL: this rank alone */
 } weft_region;
 

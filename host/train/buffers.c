@@ -299,10 +299,11 @@ static weft_status clear_states(weft_engine *engine, weft_error *err) {
     return status;
 }
 
-/* The states are cleared while the disk works. */
+/* The states are cleared while the disk works, and the compute copy is made as the weights come. */
 static weft_status load_files(weft_engine *engine, weft_error *err) {
     const char *directory = engine->run->settings.model.path;
-    const weft_region region = weft_engine_parameters(engine);
+    weft_region region = weft_engine_parameters(engine);
+    const bool followed = weft_compute_copy_follow(&region, engine);
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, directory, err);
     if (status != WEFT_OK) return status;
@@ -310,19 +311,19 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     status = clear_states(engine, err);
     if (status == WEFT_OK) status = weft_weights_load_files(&region, files, directory, err);
     weft_safetensors_close(files);
+    if (status == WEFT_OK && !followed) status = weft_compute_copy_refresh(engine, false, err);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
 }
 
 static weft_status make_fresh(weft_engine *engine, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
-    const weft_status status = clear_states(engine, err);
+    weft_status status = clear_states(engine, err);
     engine->stored_dtype = WEFT_F32;
-    if (status != WEFT_OK) return status;
-    return weft_weights_init(&region, (uint64_t)engine->run->settings.run.seed, err);
+    if (status == WEFT_OK) status = weft_weights_init(&region, (uint64_t)engine->run->settings.run.seed, err);
+    return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }
 
 weft_status weft_engine_load(weft_engine *engine, weft_error *err) {
     const bool fresh = engine->run->settings.model.start == WEFT_START_FRESH;
-    const weft_status status = fresh ? make_fresh(engine, err) : load_files(engine, err);
-    return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
+    return fresh ? make_fresh(engine, err) : load_files(engine, err);
 }

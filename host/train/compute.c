@@ -1,6 +1,7 @@
 /* host/train/compute.c: see compute.h. */
 #include "train/compute.h"
 
+#include "model/convert.h"
 #include "plugin/enter.h"
 #include "train/gather.h"
 
@@ -58,6 +59,20 @@ weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
         at += copy_bytes(engine, &declared->parameters[i]);
     }
     return WEFT_OK;
+}
+
+static void follow(void *context, int32_t parameter, int64_t first, int64_t n, const float *values) {
+    const weft_fetcher *fetcher = context;
+    const weft_engine *engine = fetcher->engine;
+    const weft_ref to = weft_ref_at(engine->compute_refs[parameter], first * weft_dtype_bytes(engine->dtype));
+    if (!is_copied(engine, &engine->declared->parameters[parameter])) return;
+    (void)weft_convert(engine->kernels->host_view(engine->device, to), engine->dtype, values, WEFT_F32, n);
+}
+
+bool weft_compute_copy_follow(weft_region *masters, const weft_engine *engine) {
+    if (engine->kernels->host_view == NULL) return false;
+    masters->filled = follow;
+    return true;
 }
 
 weft_status weft_compute_copy_refresh(const weft_engine *engine, bool trained_only, weft_error *err) {

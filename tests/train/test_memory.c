@@ -7,6 +7,7 @@
 #include "golden.h"
 #include "suite.h"
 #include "train/arrival.h"
+#include "train/compute.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -199,6 +200,19 @@ START_TEST(an_evaluation_takes_what_it_needs_alone) {
 END_TEST
 
 /* Before the weights are loaded no page of them is there, and after that each one: masters and compute copy. */
+/* The copy that a load has made is the one that the device would make of the masters. */
+static void expect_copy_of_masters(weft_engine *engine) {
+    const size_t bytes = (size_t)weft_compute_copy_bytes(engine);
+    const void *view = bytes == 0 ? NULL : engine->kernels->host_view(engine->device, engine->compute.ref);
+    char *loaded = malloc(bytes + 1);
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_ptr_nonnull(loaded);
+    if (bytes > 0) memcpy(loaded, view, bytes);
+    ck_assert_int_eq(weft_compute_copy_refresh(engine, false, &err), WEFT_OK);
+    ck_assert(bytes == 0 || memcmp(loaded, view, bytes) == 0);
+    free(loaded);
+}
+
 /* Drawn weights, and weights of a file: a map of one would leave pages to the first step. */
 START_TEST(loading_puts_every_page_of_the_weights_in_place) {
     const fresh_shape shape = {256, 512, 2, 4, 4, 2000, 64, false};
@@ -227,6 +241,8 @@ START_TEST(loading_puts_every_page_of_the_weights_in_place) {
     ck_assert_msg(weft_engine_load(rig.engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(weft_weight_pages(&pages, &absent, rig.engine, &err), WEFT_OK);
     ck_assert_int_eq(absent, 0);
+    ck_assert_int_eq(rig.engine->compute.bytes > 0, _i % 2 == 1);
+    expect_copy_of_masters(rig.engine);
     train_rig_close(&rig);
     fresh_model_remove(&model);
     row_data_free(&data);
