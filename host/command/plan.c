@@ -221,7 +221,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
     print_schedule(self->session, to);
-    if (self->hold != NULL) weft_sharding_print(e, self->hold, self->rank, to);
+    if (self->hold != NULL) weft_sharding_print(e, self->hold, self->rank, 0, to);
     if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, e->declared, e->layout, to);
     if (weft_args_has(self->args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, to);
     return status;

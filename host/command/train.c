@@ -11,7 +11,7 @@ static const weft_flag flags[] = {
     {"ranks", "N", false, "Train on N ranks: start them on this machine, or check that a launcher started as many."},
     {"quiet", NULL, false, "Print warnings and errors only."},
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in, before the first step."},
-    {"print-sharding", NULL, false, "Print how much of each parameter the rank keeps."},
+    {"print-sharding", NULL, false, "Print how much of the first and last 15 units and parameters the rank keeps."},
     {"print-batches", NULL, false, "Print which rows of the first step each rank takes, and how they begin."},
     {NULL, NULL, false, NULL},
 };

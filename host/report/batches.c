@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { SHOWN_RANKS = 16, SHOWN_LEAVES = 8, SHOWN_IDS = 8 };
+enum { SHOWN_RANKS = 16, SHOWN_LEAVES = 8, SHOWN_IDS = 64 };
 
 /* A leaf's rows follow one another. */
 static void print_rows(const weft_engine *engine, int32_t rank, FILE *to) {
@@ -32,13 +32,19 @@ static int32_t first_leaf(const weft_engine *engine, int32_t rank) {
 }
 
 /* Ranks of one replica work on the same rows. */
+static void print_who(const weft_engine *engine, int32_t rank, FILE *to) {
+    const weft_strategy_job *job = &engine->train.job->spec.view;
+    if (job->replicas > 1 || job->world == 1) (void)fprintf(to, "rank %d: ", (int)rank);
+    else (void)fprintf(to, "all ranks: ");
+}
+
 static void print_batch(const weft_engine *engine, int32_t rank, FILE *to) {
     const weft_strategy_job *job = &engine->train.job->spec.view;
-    char who[32] = "all ranks";
-    if (job->replicas > 1 || job->world == 1) (void)snprintf(who, sizeof who, "rank %-4d", (int)rank);
-    (void)fprintf(to, "  %s %d of the %d rows of a step: ", who, (int)(job->leaves * engine->spec.rows),
+    print_who(engine, rank, to);
+    (void)fprintf(to, "Mini-batch size: %d of the %d rows of a step: ", (int)(job->leaves * engine->spec.rows),
                   (int)(job->leaves * engine->spec.rows * job->replicas));
     print_rows(engine, rank, to);
+    (void)fputc('\n', to);
 }
 
 /* Each tells of itself, and rank 0 of all that fit. */
@@ -57,13 +63,13 @@ void weft_batches_print(const weft_session *session, FILE *to) {
     const weft_engine *engine = session->engine;
     if (engine->train.job->spec.view.replicas == 1) return;
     for (int32_t rank = engine->ranks.rank; rank < end_told(engine); rank++) {
+        (void)fputs("  ", to);
         print_batch(engine, rank, to);
-        (void)fputc('\n', to);
     }
     print_rest(engine, to);
 }
 
-/* out: the first ids of a leaf's first row; n: how many there are. */
+/* out: the first ids of a row; n: how many it has. */
 static weft_status read_sample(const weft_session *session, int32_t out[SHOWN_IDS], int32_t *n, uint64_t row,
                                weft_error *err) {
     const size_t places = (size_t)session->data_info.lengths[session->data_info.n_lengths - 1];
@@ -78,10 +84,17 @@ static weft_status read_sample(const weft_session *session, int32_t out[SHOWN_ID
     leaf.positions = leaf.ids + 3 * places;
     leaf.weights = (float *)(void *)(leaf.ids + 4 * places);
     WEFT_PLUGIN_CALL(status, session->data_plugin, leaf, err, session->data, &leaf, &request);
-    if (status == WEFT_OK) *n = leaf.length < SHOWN_IDS ? leaf.length : SHOWN_IDS;
-    if (status == WEFT_OK) memcpy(out, leaf.ids, (size_t)*n * sizeof *out);
+    if (status == WEFT_OK) *n = leaf.length;
+    for (int32_t i = 0; i < *n && i < SHOWN_IDS; i++) out[i] = leaf.ids[i];
     free(leaf.ids);
     return status;
+}
+
+static void print_ids(const int32_t *ids, int32_t n, FILE *to) {
+    (void)fprintf(to, "1st data in mini-batch: [");
+    for (int32_t i = 0; i < n && i < SHOWN_IDS; i++) (void)fprintf(to, "%s%d", i == 0 ? "" : ", ", (int)ids[i]);
+    if (n > SHOWN_IDS) (void)fprintf(to, ", ...] of %d ids\n", (int)n);
+    else (void)fprintf(to, "]\n");
 }
 
 static weft_status print_sample(const weft_session *session, int64_t step, int32_t rank, FILE *to, weft_error *err) {
@@ -90,10 +103,14 @@ static weft_status print_sample(const weft_session *session, int64_t step, int32
     const uint64_t leaves = (uint64_t)engine->train.program->leaves;
     const uint64_t row = ((uint64_t)(step - 1) * leaves + (uint64_t)leaf) * (uint64_t)engine->spec.rows;
     int32_t ids[SHOWN_IDS], n = 0;
-    const weft_status status = leaf < 0 ? WEFT_OK : read_sample(session, ids, &n, row, err);
-    for (int32_t i = 0; i < n; i++) (void)fprintf(to, "%s %d", i == 0 ? "; ids" : "", (int)ids[i]);
-    (void)fputc('\n', to);
-    return status;
+    weft_status status = WEFT_OK;
+    if (leaf < 0) return WEFT_OK;
+    status = read_sample(session, ids, &n, row, err);
+    if (status != WEFT_OK) return status;
+    (void)fprintf(to, "Step %lld: ", (long long)step);
+    print_who(engine, rank, to);
+    print_ids(ids, n, to);
+    return WEFT_OK;
 }
 
 weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *to, weft_error *err) {
@@ -102,9 +119,8 @@ weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *
     int32_t rank = together ? engine->train.losses[0].rank : engine->ranks.rank;
     const int32_t end = together ? rank + 1 : end_told(engine);
     weft_status status = WEFT_OK;
-    (void)fprintf(to, "mini-batches of step %lld, and the ids with which the first row of each begins\n",
-                  (long long)step);
     for (; rank < end && status == WEFT_OK; rank++) {
+        (void)fprintf(to, "Step %lld: ", (long long)step);
         print_batch(engine, rank, to);
         status = print_sample(session, step, rank, to, err);
     }

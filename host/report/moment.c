@@ -43,24 +43,27 @@ void weft_moments_print_planned(const weft_moment *moments, const weft_session *
     (void)fprintf(to, " (weft plan shows it)\n");
 }
 
+static double gib(int64_t bytes) {
+    return (double)bytes / 1073741824.0;
+}
+
+void weft_moment_describe(char *out, size_t size, const weft_moment *own, const weft_session *session, int64_t step) {
+    (void)snprintf(out, size,
+                   "Step %lld: Current memory usage: %.2f GiB, Peak memory usage: %.2f GiB, Total memory: %.2f GiB",
+                   (long long)step, gib(own->resident), gib(own->resident_peak),
+                   gib(session->engine->device_info.memory));
+}
+
 void weft_moments_describe(char *out, size_t size, const weft_moment *moments, const weft_session *session,
                            int64_t step) {
-    const weft_ranks *ranks = &session->engine->ranks;
-    int32_t least = ranks->rank, most = ranks->rank, peak = ranks->rank;
+    int32_t least = 0, most = 0, peak = 0;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
-    for (int32_t r = 1; ranks->rank == 0 && r < ranks->world; r++) {
+    for (int32_t r = 1; r < session->engine->ranks.world; r++) {
         if (moments[r].resident < moments[least].resident) least = r;
         if (moments[r].resident > moments[most].resident) most = r;
         if (moments[r].resident_peak > moments[peak].resident_peak) peak = r;
     }
-    (void)weft_unit_bytes(a, moments[least].resident);
-    (void)weft_unit_bytes(b, moments[most].resident);
-    (void)weft_unit_bytes(c, moments[peak].resident_peak);
-    if (ranks->rank > 0)
-        (void)snprintf(out, size, "memory     %s resident after step %lld, %s at most, on rank %d", b, (long long)step,
-                       c, (int)ranks->rank);
-    else
-        (void)snprintf(out, size,
-                       "memory     %s (rank %d) to %s (rank %d) resident after step %lld, %s at most (rank %d)", a,
-                       (int)least, b, (int)most, (long long)step, c, (int)peak);
+    (void)snprintf(out, size, "memory     %s (rank %d) to %s (rank %d) resident after step %lld, %s at most (rank %d)",
+                   weft_unit_bytes(a, moments[least].resident), (int)least, weft_unit_bytes(b, moments[most].resident),
+                   (int)most, (long long)step, weft_unit_bytes(c, moments[peak].resident_peak), (int)peak);
 }

@@ -16,7 +16,9 @@ weft_status weft_moments_collect(weft_moment **out, const weft_session *session,
 /* What is planned: by rank 0 the most, with its rank; by any other rank its own. width: of the word in front. */
 void weft_moments_print_planned(const weft_moment *moments, const weft_session *session, int width, FILE *to);
 
-/* The same of what is resident after a step, as a line without its end. size: at least 200. */
+/* What this rank takes after a step, as a line without its end. own: of moments; size: at least 200. */
+void weft_moment_describe(char *out, size_t size, const weft_moment *own, const weft_session *session, int64_t step);
+/* By rank 0: which ranks take the least and the most. The same size. */
 void weft_moments_describe(char *out, size_t size, const weft_moment *moments, const weft_session *session,
                            int64_t step);
 

@@ -1,6 +1,6 @@
 /* host/report/sharding.c: how much of each parameter a rank keeps; see survey.h. */
+#include "program/terms.h"
 #include "report/survey.h"
-#include "report/units.h"
 
 static int64_t kept_of(const weft_hold *hold, const weft_parameter *p) {
     int64_t begin = 0, end = 0, at = 0;
@@ -22,27 +22,77 @@ static void add_up(const weft_engine *engine, const weft_hold *hold, int32_t uni
     }
 }
 
-static void print_line(FILE *to, const char *indent, const char *name, int64_t all, int64_t kept) {
-    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
-    (void)fprintf(to, "  %s%-*s %16s %16s %8.2f %%\n", indent, (int)(50 - strlen(indent)), name,
-                  weft_unit_count(a, all), weft_unit_count(b, kept), percent(kept, all));
+/* ---- print ---- */
+
+static bool is_sharded(const weft_engine *engine, int32_t unit) {
+    const weft_job_spec *job = &engine->train.job->spec;
+    return job->view.units[unit].placement.parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
 }
 
-void weft_sharding_print(const weft_engine *engine, const weft_hold *hold, int32_t rank, FILE *to) {
-    int64_t all = 0, kept = 0;
-    (void)fprintf(to, "parameters on rank %d\n  %-50s %16s %16s %10s\n", (int)rank, "unit, parameter", "elements",
-                  "kept here", "share");
-    for (int32_t u = 0; u < engine->layout->n_units; u++) {
-        add_up(engine, hold, u, &all, &kept);
-        print_line(to, "", engine->layout->units[u].name, all, kept);
-        for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-            const weft_parameter *p = &engine->declared->parameters[i];
-            if (p->unit == u) print_line(to, "  ", p->name, p->numel, kept_of(hold, p));
-        }
-    }
-    add_up(engine, hold, -1, &all, &kept);
-    print_line(to, "", "all", all, kept);
+static bool any_sharded(const weft_engine *engine) {
+    for (int32_t u = 0; u < engine->layout->n_units; u++)
+        if (is_sharded(engine, u)) return true;
+    return false;
 }
+
+/* What is not sharded is here whole, unless it is said. */
+static void print_line(FILE *to, bool sharded, const char *kind, const char *name, int64_t all, int64_t kept) {
+    (void)fprintf(to, "[%s Mode] %s: %s, Total Parameter Count: %lld", sharded ? "FSDP" : "Non-FSDP", kind, name,
+                  (long long)all);
+    if (sharded || kept != all)
+        (void)fprintf(to, ", %sParameter Count on device: %lld (%.2f%%)", sharded ? "Sharded " : "", (long long)kept,
+                      percent(kept, all));
+    (void)fputc('\n', to);
+}
+
+/* What is printed, of which rank, and where to. */
+typedef struct listing {
+    const weft_engine *engine;
+    const weft_hold *hold;
+    int32_t rank, ends;
+    FILE *to;
+} listing;
+
+/* Whether line i of n is one of those in the middle; the first of them stands for all. */
+static bool is_left_out(const listing *self, const char *noun, int32_t i, int32_t n) {
+    if (self->ends == 0 || i < self->ends || i >= n - self->ends) return false;
+    if (i == self->ends)
+        (void)fprintf(self->to, "... and %d more %s: weft plan --ranks %d --print-sharding --rank %d shows all\n",
+                      (int)(n - 2 * self->ends), noun, (int)self->engine->ranks.world, (int)self->rank);
+    return true;
+}
+
+static void print_units(const listing *self) {
+    const weft_layout *layout = self->engine->layout;
+    int64_t all = 0, kept = 0;
+    for (int32_t u = 0; u < layout->n_units; u++) {
+        if (is_left_out(self, "units", u, layout->n_units)) continue;
+        add_up(self->engine, self->hold, u, &all, &kept);
+        print_line(self->to, is_sharded(self->engine, u), "Unit", layout->units[u].name, all, kept);
+    }
+}
+
+static void print_parameters(const listing *self) {
+    const weft_declared *declared = self->engine->declared;
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        if (is_left_out(self, "parameters", i, declared->n_parameters)) continue;
+        print_line(self->to, is_sharded(self->engine, p->unit), "Model Layer", p->name, p->numel,
+                   kept_of(self->hold, p));
+    }
+}
+
+void weft_sharding_print(const weft_engine *engine, const weft_hold *hold, int32_t rank, int32_t ends, FILE *to) {
+    const listing list = {engine, hold, rank, ends, to};
+    int64_t all = 0, kept = 0;
+    (void)fprintf(to, "parameters on rank %d\n", (int)rank);
+    print_units(&list);
+    print_parameters(&list);
+    add_up(engine, hold, -1, &all, &kept);
+    print_line(to, any_sharded(engine), "Model", engine->declared->modules[0]->class_name, all, kept);
+}
+
+/* ---- the object ---- */
 
 static json_t *share_object(const char *name, int64_t all, int64_t kept) {
     return json_pack("{s:s, s:I, s:I, s:f}", "name", name, "elements", (json_int_t)all, "kept", (json_int_t)kept,

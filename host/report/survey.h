@@ -16,8 +16,9 @@ json_t *weft_survey_array(const weft_survey *survey);
 /* [{"from": 0, "to": [1, 3], "bytes": 4096}]: to each rank from the first to the last. NULL: no memory. */
 json_t *weft_survey_links_array(const weft_survey *survey);
 
-/* Parameter by parameter and unit by unit, how much of it a rank keeps. */
-void weft_sharding_print(const weft_engine *engine, const weft_hold *hold, int32_t rank, FILE *to);
+/* Of each unit, each parameter and the whole model how much of it a rank keeps, a line each; of units and of parameters
+ * the first and the last `ends`, 0: all. */
+void weft_sharding_print(const weft_engine *engine, const weft_hold *hold, int32_t rank, int32_t ends, FILE *to);
 json_t *weft_sharding_object(const weft_engine *engine, const weft_hold *hold, int32_t rank);
 
 #endif

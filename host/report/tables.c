@@ -5,6 +5,8 @@
 #include "report/world.h"
 #include "report/wrapping.h"
 
+enum { SHOWN_ENDS = 15 };
+
 static weft_status print_wrapping(const weft_engine *engine, FILE *to, weft_error *err) {
     weft_wrapped wrapped;
     const weft_status status = weft_wrapped_make(&wrapped, engine->declared, engine->layout, err);
@@ -16,7 +18,7 @@ static weft_status print_wrapping(const weft_engine *engine, FILE *to, weft_erro
 static weft_status print_sharding(const weft_engine *engine, FILE *to, weft_error *err) {
     weft_hold *hold = NULL;
     const weft_status status = weft_survey_hold(&hold, engine, engine->ranks.rank, err);
-    if (status == WEFT_OK) weft_sharding_print(engine, hold, engine->ranks.rank, to);
+    if (status == WEFT_OK) weft_sharding_print(engine, hold, engine->ranks.rank, SHOWN_ENDS, to);
     weft_hold_destroy(hold);
     return status;
 }

@@ -7,7 +7,7 @@
 /* A mask of these. */
 typedef enum weft_shown {
     WEFT_SHOWN_WRAPPING = 1, /* every module with its unit */
-    WEFT_SHOWN_SHARDING = 2, /* how much of each parameter this rank keeps */
+    WEFT_SHOWN_SHARDING = 2, /* how much of the first and last parameters this rank keeps */
     WEFT_SHOWN_SAMPLES = 4   /* rows of the step, and the ids with which they begin */
 } weft_shown;
 

@@ -25,7 +25,7 @@ void weft_sums_print(const weft_session *session, int width, FILE *to);
 /* Which rows of each step every rank takes: rank 0 tells of all, any other of itself; nothing where there is one
  * replica. */
 void weft_batches_print(const weft_session *session, FILE *to);
-/* The same of one step, with the ids with which each rank's first row begins; also where there is one replica. */
+/* The same of one step, with the ids of each rank's first row; also where there is one replica. */
 weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *to, weft_error *err);
 
 /* One line about keys that are set and belong to another strategy; nothing where there are none. */

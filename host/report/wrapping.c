@@ -69,11 +69,11 @@ void weft_wrapped_print_line(const weft_wrapped *self, const weft_declared *decl
 }
 
 static const char *tag(const weft_wrapped *self, const weft_declared *declared, int32_t m) {
-    if (self->is_wrapped[m]) return "--wrap-module";
-    if (declared->modules[m]->parent < 0) return "top_module";
+    if (self->is_wrapped[m]) return "--fsdp_wrap_module:";
+    if (declared->modules[m]->parent < 0) return "top_module:";
     for (int32_t child = m + 1; child < declared->n_modules; child++)
-        if (declared->modules[child]->parent == m) return "module group";
-    return "--unwrap-module";
+        if (declared->modules[child]->parent == m) return "module group:";
+    return "--unwrap-module:";
 }
 
 static int title(char *out, size_t size, const weft_module *module) {
@@ -89,11 +89,11 @@ void weft_wrapped_print(const weft_wrapped *self, const weft_declared *declared,
     }
     for (int32_t m = 0; m < declared->n_modules; m++) {
         (void)title(text, sizeof text, declared->modules[m]);
-        (void)fprintf(to, "  %-16s %-*s  ", tag(self, declared, m), width, text);
+        (void)fprintf(to, "%-19s %-*s  ", tag(self, declared, m), width, text);
         if (self->unit[m] == WEFT_WRAPPED_NONE) (void)fprintf(to, "tied\n");
         else if (self->unit[m] == WEFT_WRAPPED_SEVERAL) (void)fprintf(to, "several units\n");
         else (void)fprintf(to, "unit %s\n", layout->units[self->unit[m]].name);
     }
-    (void)fprintf(to, "Total modules: %d, wrapped modules: %.2f%%\n", (int)declared->n_modules,
+    (void)fprintf(to, "Total modules: %d, FSDP wrapped modules: %.2f%%\n", (int)declared->n_modules,
                   weft_wrapped_percent(self, declared));
 }

@@ -26,7 +26,8 @@ double weft_wrapped_percent(const weft_wrapped *self, const weft_declared *decla
 void weft_wrapped_print_line(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout,
                              const char *policy, int width, FILE *to);
 
-/* Each module with its tag (top_module, module group, --wrap-module, --unwrap-module) and its unit; then the totals. */
+/* Each module with its tag (top_module, module group, --fsdp_wrap_module, --unwrap-module) and its unit; then the
+ * totals. */
 void weft_wrapped_print(const weft_wrapped *self, const weft_declared *declared, const weft_layout *layout, FILE *to);
 
 #endif

@@ -210,10 +210,13 @@ static weft_status note_memory(trainer *self, weft_error *err) {
     weft_moment *moments = NULL;
     weft_status status = WEFT_OK;
     self->notes.first_step = (int64_t)self->state.step;
-    if (ranks->world == 1) return WEFT_OK;
     status = weft_moments_collect(&moments, self->session, err);
     if (status == WEFT_OK) {
         self->notes.first = moments[ranks->rank];
+        weft_moment_describe(line, sizeof line, &self->notes.first, self->session, self->notes.first_step);
+        weft_progress_line(self->progress, "%s", line);
+    }
+    if (status == WEFT_OK && ranks->world > 1 && ranks->rank == 0) {
         weft_moments_describe(line, sizeof line, moments, self->session, self->notes.first_step);
         weft_progress_line(self->progress, "%s", line);
     }

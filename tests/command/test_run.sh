@@ -240,9 +240,10 @@ wrapped() { # wrapped N SUMMARY OVERRIDE...: the totals, N modules with the tag 
     "$weft" plan run.ini --print-wrapping "$@" >wrapped.txt && "$weft" plan run.ini --json --print-wrapping "$@" >wrapped.json &&
         cat wrapped.txt || return 1
     grep -Eq "^wrapping +$n of [0-9]+ modules wrapped \([0-9.]+ %\) by policy $summary; [0-9,]+ of [0-9,]+ parameters \([0-9.]+ %\), the root unit has [0-9,]+\$" wrapped.txt || return 1
-    [ "$(grep -c '^  --wrap-module' wrapped.txt)" = "$n" ] && [ "$(grep -c '"wrapped": true' wrapped.json)" = "$n" ] || return 1
-    [ "$(grep -Ec '^  (top_module|module group|--(un)?wrap-module) ' wrapped.txt)" = "$(grep -c '"path":' wrapped.json)" ] || return 1
-    grep -Eq "^Total modules: $(grep -c '"path":' wrapped.json), wrapped modules: [0-9.]+%\$" wrapped.txt
+    [ "$(grep -c '^--fsdp_wrap_module: ' wrapped.txt)" = "$n" ] && [ "$(grep -c '"wrapped": true' wrapped.json)" = "$n" ] || return 1
+    [ "$(grep -Ec '^(top_module|module group|--fsdp_wrap_module|--unwrap-module): ' wrapped.txt)" = "$(grep -c '"path":' wrapped.json)" ] || return 1
+    all=$(grep -c '"path":' wrapped.json)
+    grep -qx "Total modules: $all, FSDP wrapped modules: $(awk "BEGIN { printf \"%.2f\", 100 * $n / $all }")%" wrapped.txt
 }
 check "wrapping by block" wrapped 2 'block, in 3 units'
 check "wrapping by class" wrapped 4 'class, in 5 units' policy.plugin=class policy.classes=LlamaAttention,mlp

@@ -68,7 +68,15 @@ grep -Eq ' nothing$' plan.txt || failed "of 1024 ranks some update nothing of a 
 grep -q 'to other nodes' plan.txt || failed "what leaves a node is told"
 "$weft" plan run.ini strategy.plugin=fsdp --ranks 4 --print-sharding --rank 3 >sharding.txt
 grep -Eq '^parameters on rank 3$' sharding.txt || failed "sharding of a rank"
-grep -Eq '^  all +[0-9,]+ +[0-9,]+ +[0-9.]+ %$' sharding.txt || failed "sharding adds up"
+grep -Eq '^\[FSDP Mode\] Model: LlamaForCausalLM, Total Parameter Count: [0-9]+, Sharded Parameter Count on device: [0-9]+ \([0-9.]+%\)$' sharding.txt ||
+    failed "what the rank keeps of the whole" sharding.txt
+# What is whole on a rank, and what is not on it at all.
+"$weft" plan run.ini strategy.plugin=fsdp strategy.shard=optimizer --ranks 4 --print-sharding >sharding.txt
+grep -Eqx '\[Non-FSDP Mode\] Model Layer: model.norm.weight, Total Parameter Count: [0-9]+' sharding.txt || failed "a whole one" sharding.txt
+grep -q '^\[FSDP' sharding.txt && failed "parameters that every rank holds are told as cut" sharding.txt
+"$weft" plan run.ini strategy.plugin=mp --ranks 2 --print-sharding >sharding.txt
+grep -Eqx '\[Non-FSDP Mode\] Model Layer: model.layers.2.mlp.up_proj.weight, Total Parameter Count: [0-9]+, Parameter Count on device: 0 \(0.00%\)' sharding.txt ||
+    failed "one of another rank" sharding.txt
 { cat run.ini && printf '[strategy]\nplugin = fsdp\n'; } >other.ini
 { cat run.ini && printf '[strategy]\nplugin = ddp\n'; } >one.ini
 { cat run.ini && printf '[strategy]\nroot = replicated\n'; } >whole.ini
@@ -88,8 +96,8 @@ for rest in "" "strategy.shard=hybrid strategy.shard_group=2"; do
     "$weft" plan run.ini --diff whole.ini --ranks 4 strategy.plugin=fsdp $rest >diff.txt || failed "two roots $rest" diff.txt
     # shellcheck disable=SC2086
     "$weft" plan whole.ini --ranks 4 strategy.plugin=fsdp $rest --print-sharding --rank 3 >sharding.txt || failed "sharding $rest"
-    grep -Eq '^  root +([0-9,]+) +\1 +100.00 %$' sharding.txt || failed "the root is not held whole $rest" sharding.txt
-    grep -Eq '^  model.layers.0 .* [2-5][0-9]\.[0-9]+ %$' sharding.txt || failed "the root alone is held whole $rest" sharding.txt
+    grep -Eq '^\[Non-FSDP Mode\] Unit: root, Total Parameter Count: [0-9]+$' sharding.txt || failed "the root is not held whole $rest" sharding.txt
+    grep -Eq '^\[FSDP Mode\] Unit: model.layers.0, .* \([2-5][0-9]\.[0-9]+%\)$' sharding.txt || failed "the root alone is held whole $rest" sharding.txt
     grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ +-' diff.txt || failed "a root held whole is not gathered $rest" diff.txt
     grep -Eq '^events REFRESH +0 +4$' diff.txt || failed "a root held whole is made whole again $rest" diff.txt
 done
