@@ -1,5 +1,5 @@
-/* loops_small.h: the text of the small products (struct cpu_small), included over simd.h. SMALL_STEP(left, right, sum) is
- * what one value of the inner dimension, or one word of a pair of bf16, adds to a vector of sums. */
+/* loops_small.h: the text of the small products (struct cpu_small), included over simd.h. SMALL_STEP(left, right, sum)
+ * is what one value of the inner dimension, or one word of a pair of bf16, adds to a vector of sums. */
 
 #define SMALL_ROWS 6
 
