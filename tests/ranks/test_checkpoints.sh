@@ -4,7 +4,7 @@
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-has mpich || exit 0
+has mpich || exit 77
 export WEFT_PLUGIN_PATH=$WEFT_BUILD/plugins
 
 make_run <<'INI'
