@@ -104,6 +104,29 @@ says "weft train: command line: [run] log_ranks = 2 names rank 2, and this run h
 lines 1
 echo "launched ranks find themselves"
 
+# ---- started by srun, of which the ranks of Open MPI know by PMIx and by Slurm
+if has openmpi; then
+    launched() { # launched R argument...: weft as the process of rank R of 2
+        rank=$1
+        shift
+        gives 1 env PMIX_RANK="$rank" SLURM_STEP_NUM_TASKS=2 "$weft" "$@"
+    }
+    launched 1 train run.ini --ranks 3
+    says "[1] weft train: --ranks asks for 3, and the launcher started 2 (SLURM_STEP_NUM_TASKS): give both the same number"
+    lines 1
+    launched 1 eval run.ini
+    says "[1] weft eval: this command runs on one rank, and it is rank 1 of the 2 that a launcher started (PMIX_RANK): start it alone"
+    for rank in 0 1; do
+        launched "$rank" train run.ini run.log_ranks=0,x
+        says "[$rank] weft train: command line: [run] log_ranks = 0,x is no list of ranks: give 0, all, or numbers with commas between them (0,2)"
+    done
+    launched 0 train run.ini
+    says "[0] weft: [comm] plugin = mpi is mpi-openmpi: its launcher set PMIX_RANK"
+    launched 2 train run.ini
+    says "weft train: the environment says PMIX_RANK=2 and SLURM_STEP_NUM_TASKS=2, which is no rank of a world: start the ranks with their launcher, or unset both"
+    echo "ranks of srun find themselves"
+fi
+
 # ---- one rank, and no rank
 gives 0 "$weft" train run.ini --ranks 1
 gives 0 ./launcher -n 1 "$weft" train run.ini run.out=two
