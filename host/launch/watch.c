@@ -70,9 +70,10 @@ static int32_t ask_end(const weft_pulse *pulse, int file) {
 
 /* ---- all of them ---- */
 
+/* True: it wakes the watcher, from now on or already. */
 static bool attend(const weft_watch *self, int file, int64_t rank) {
     struct epoll_event event = {.events = EPOLLIN, .data = {.u64 = (uint64_t)rank}};
-    return epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) == 0;
+    return epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) == 0 || errno == EEXIST;
 }
 
 bool weft_watch_attend(const weft_watch *self, int file) {
@@ -168,7 +169,8 @@ static void read_pulse(weft_rank_view *view, const weft_pulse *pulse) {
     view->text[sizeof view->text - 1] = '\0';
 }
 
-/* A rank, ms after the last look; woken: its process has ended. */
+/* A rank, ms after the last look; woken: its process has ended. That it is seen to have ended does not say that it was
+ * the first: where it will wake the watcher, it is left until then, and comes in its order. */
 static void look_at(weft_watch *self, int32_t i, int64_t ms, bool woken) {
     weft_rank_view *view = &self->ranks[i];
     const weft_pulse *pulse = &self->pulses[i];
@@ -176,16 +178,20 @@ static void look_at(weft_watch *self, int32_t i, int64_t ms, bool woken) {
     const int32_t pid = atomic_load(&pulse->pid);
     const int64_t now = now_us(CLOCK_REALTIME);
     char state = ' ';
+    bool wakes = false, over = false;
     if (pid == 0 || view->condition == WEFT_RANK_ENDED || view->condition == WEFT_RANK_GONE) return;
     if (*file < 0) *file = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (*file >= 0) (void)attend(self, *file, i); /* once: a second time it is refused */
+    wakes = *file >= 0 && attend(self, *file, i);
     state = weft_proc_read(pid).state;
+    over = state == ' ' || state == 'Z' || state == 'X';
     read_pulse(view, pulse);
     view->stopped = state == 'T' ? view->stopped + (int32_t)ms : 0;
     if (atomic_load(&pulse->state) == WEFT_PULSE_ENDED) {
         view->condition = WEFT_RANK_ENDED;
         view->status = atomic_load(&pulse->status);
-    } else if (state == ' ' || state == 'Z' || state == 'X' || (woken && has_ended(pid, *file))) {
+    } else if (over && !woken && wakes) {
+        return;
+    } else if (over || (woken && has_ended(pid, *file))) {
         view->status = ask_end(pulse, *file);
         view->condition = WEFT_RANK_GONE;
         view->followed = (atomic_load(&pulse->crash) & WEFT_CRASH_IN_COMM) != 0;
