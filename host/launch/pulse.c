@@ -87,12 +87,23 @@ uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path) {
            (uint32_t)snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "weft-watch:%.80s", path);
 }
 
+/* The kernel closes what a dead process had open from the highest number down, and the launcher and other ranks, who
+ * see their connections close, end others at once: the watcher is to hear of it before them. */
+enum { HIGH = 512 };
+
+static void raise_descriptor(int file) {
+    const int high = fcntl(file, F_DUPFD_CLOEXEC, HIGH);
+    if (high >= 0) (void)close(file); /* few descriptors are allowed: it stays where it is */
+}
+
 /* Without it the watcher sees the end all the same, a little later. */
 void weft_pulse_link(const char *path) {
     struct sockaddr_un address;
     const uint32_t size = weft_pulse_address(&address, path);
     const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (file >= 0 && connect(file, (const struct sockaddr *)&address, size) != 0) (void)close(file);
+    if (file < 0) return;
+    if (connect(file, (const struct sockaddr *)&address, size) == 0) raise_descriptor(file);
+    else (void)close(file);
 }
 
 void weft_pulse_move(weft_pulse *to) {
