@@ -2,7 +2,11 @@
  * than hashing a small grid cell. */
 #include "report/hash.h"
 
+#include <errno.h>
 #include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static weft_status no_hash(weft_error *err) {
     return weft_error_set(err, WEFT_E_SYSTEM, "libcrypto gives no SHA-256, which checkpoints need");
@@ -47,5 +51,34 @@ weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error
     if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);
     weft_hash_free(&hash);
+    return status;
+}
+
+/* All that the descriptor has, into a hash that has begun. chunk: room for n bytes. */
+static weft_status put_file(weft_hash *self, int descriptor, const char *name, char *chunk, size_t n, weft_error *err) {
+    off_t at = 0;
+    ssize_t got = 1;
+    while (got != 0) {
+        got = pread(descriptor, chunk, n, at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", name, strerror(errno));
+        weft_hash_put(self, chunk, (size_t)got);
+        at += got;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_hash_file(char hex[65], int descriptor, const char *name, weft_error *err) {
+    enum { CHUNK = 1 << 20 };
+    weft_hash hash = {0};
+    unsigned char digest[WEFT_HASH_BYTES];
+    char *chunk = malloc(CHUNK);
+    weft_status status = chunk == NULL ? weft_error_set(err, WEFT_E_MEMORY, "%s: no memory to hash it", name) : WEFT_OK;
+    if (status == WEFT_OK) status = weft_hash_start(&hash, err);
+    if (status == WEFT_OK) status = put_file(&hash, descriptor, name, chunk, CHUNK, err);
+    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
+    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    weft_hash_free(&hash);
+    free(chunk);
     return status;
 }

@@ -26,4 +26,8 @@ void weft_hash_hex(char hex[65], const unsigned char digest[WEFT_HASH_BYTES]);
 /* Of one text: start, put, finish, hex. */
 weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err);
 
+/* Of a file from its first byte to its end, piece by piece and not through a map, so that the process does not look as
+ * large as the file. name: in messages. */
+weft_status weft_hash_file(char hex[65], int descriptor, const char *name, weft_error *err);
+
 #endif

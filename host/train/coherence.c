@@ -4,30 +4,22 @@
 #include "model/safetensors.h"
 #include "report/hash.h"
 #include "train/facts.h"
+#include "train/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <unistd.h>
 
 /* ---- the run ---- */
 
 static weft_status hash_program(char hex[65], weft_error *err) {
-    unsigned char digest[WEFT_HASH_BYTES];
-    static char block[1 << 16];
-    weft_hash hash = {0};
-    size_t n = 0;
-    FILE *file = fopen("/proc/self/exe", "re");
+    static const char name[] = "the program's own file";
+    const int descriptor = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     weft_status status = WEFT_OK;
-    if (file == NULL)
-        return weft_error_set(err, WEFT_E_SYSTEM, "the program's own file cannot be read: %s", strerror(errno));
-    status = weft_hash_start(&hash, err);
-    while (status == WEFT_OK && (n = fread(block, 1, sizeof block, file)) > 0) weft_hash_put(&hash, block, n);
-    if (status == WEFT_OK && ferror(file))
-        status = weft_error_set(err, WEFT_E_SYSTEM, "the program's own file cannot be read: %s", strerror(errno));
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
-    if (status == WEFT_OK) weft_hash_hex(hex, digest);
-    weft_hash_free(&hash);
-    (void)fclose(file);
+    if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be opened: %s", name, strerror(errno));
+    status = weft_hash_file(hex, descriptor, name, err);
+    (void)close(descriptor);
     return status;
 }
 
@@ -100,46 +92,16 @@ weft_status weft_coherence_data(const weft_peers *peers, const weft_session *ses
     return status;
 }
 
-/* Of blocks that are spread evenly over a file, its header and its end among them: reading all of it on every rank
- * would cost a start as much as the weights themselves. */
-static weft_status hash_blocks(char hex[65], const weft_tensor_file *file, weft_error *err) {
-    enum { BLOCKS = 64, BLOCK = 4096 };
-    unsigned char digest[WEFT_HASH_BYTES], block[BLOCK];
-    weft_hash hash = {0};
-    const size_t last = file->bytes > BLOCK ? file->bytes - BLOCK : 0;
-    weft_status status = weft_hash_start(&hash, err);
-    for (size_t i = 0; i < BLOCKS && status == WEFT_OK; i++) {
-        const ssize_t n = pread(file->descriptor, block, BLOCK, (off_t)(last * i / (BLOCKS - 1)));
-        if (n < 0) status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", file->path, strerror(errno));
-        else weft_hash_put(&hash, block, (size_t)n);
-    }
-    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
-    if (status == WEFT_OK) weft_hash_hex(hex, digest);
-    weft_hash_free(&hash);
-    return status;
-}
-
-static weft_status add_weights(weft_facts *facts, const char *directory, weft_error *err) {
-    weft_safetensors *files = NULL;
-    weft_status status = weft_safetensors_open_directory(&files, directory, err);
-    for (int32_t i = 0; status == WEFT_OK && i < files->n_files; i++) {
-        const char *slash = strrchr(files->files[i].path, '/');
-        char hex[65];
-        status = hash_blocks(hex, &files->files[i], err);
-        if (status == WEFT_OK)
-            weft_facts_add(facts, slash == NULL ? files->files[i].path : slash + 1, "%zu bytes, sha256 of blocks %s",
-                           files->files[i].bytes, hex);
-    }
-    weft_safetensors_close(files);
-    return status;
-}
-
 weft_status weft_coherence_weights(const weft_peers *peers, const weft_run *run, weft_status status, weft_error *err) {
     weft_facts facts = {0};
+    weft_safetensors *files = NULL;
     if (weft_peers_alone(peers) || run->settings.model.start == WEFT_START_FRESH) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
-    if (status == WEFT_OK) status = add_weights(&facts, run->settings.model.path, err);
-    status = compare(peers, &facts, status, "the model's weights", err);
+    if (status == WEFT_OK) status = weft_safetensors_open_directory(&files, run->settings.model.path, err);
+    status = weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK) status = weft_files_add(&facts, peers, files->files, files->n_files, err);
+    if (status == WEFT_OK) status = weft_facts_compare(&facts, peers, "the model's weights", err);
+    weft_safetensors_close(files);
     weft_facts_drop(&facts);
     return status;
 }

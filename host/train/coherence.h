@@ -11,7 +11,7 @@ weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, con
                                weft_status status, weft_error *err);
 weft_status weft_coherence_data(const weft_peers *peers, const weft_session *session, weft_status status,
                                 weft_error *err);
-/* Of the files that the run starts from, names, sizes and a sample of their bytes; nothing under start = fresh. */
+/* Of the files that the run starts from, names, sizes and all bytes, as files.h says; nothing under start = fresh. */
 weft_status weft_coherence_weights(const weft_peers *peers, const weft_run *run, weft_status status, weft_error *err);
 weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *engine, weft_status status,
                                     weft_error *err);

@@ -58,17 +58,32 @@ tail -n 20 games.txt >elsewhere/games.txt
 differ "other data" "$weft train $dir/here.ini --overwrite" "env -C elsewhere $weft train $dir/here.ini --overwrite"
 row 'the rows of the data' '[0-9a-f]{16}' '[0-9a-f]{16}'
 
-# The same path and another model behind it: other weights, or a constant that changes no program.
-$weft train run.ini run.out=made >out.txt 2>err.txt || fail "no weights are made"
-cp made/model/model.safetensors model/
-sed 's#^path *= model$#path = /proc/self/cwd/model#; s/^start *= fresh$/start = weights/' run.ini >here.ini
-cp -r model games.txt elsewhere/
-printf '\001' | dd of=elsewhere/model/model.safetensors bs=1 conv=notrunc \
-    seek=$(($(wc -c <elsewhere/model/model.safetensors) - 3)) 2>dd.txt
+# The same path and another file of weights behind it: a copy, and one in which a single byte differs.
+make_model wide 64 16 112 2 512
+$weft train run.ini run.out=made model.path=wide >out.txt 2>err.txt || fail "no weights are made"
+cp made/model/model.safetensors wide/
+sed 's#^path *= model$#path = /proc/self/cwd/wide#; s/^start *= fresh$/start = weights/' run.ini >here.ini
+cp -r wide games.txt elsewhere/
+# shellcheck disable=SC2046  # words on purpose
+timeout 60 $(launcher mpich 3) sh -c "if [ \$PMI_RANK = 2 ]; then cd elsewhere; fi; exec $weft train $dir/here.ini --overwrite" \
+    >out.txt 2>err.txt </dev/null || fail "ranks with equal copies of the weights do not train"
+[ -e one/model/model.safetensors ] || fail "nothing was trained from copies"
+rm -r one
+flip() { # flip FILE PLACE: one byte becomes another
+    byte=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
+    # shellcheck disable=SC2059  # the format is the byte
+    printf "\\$(printf %03o $((255 - byte)))" | dd of="$1" bs=1 conv=notrunc seek="$2" 2>dd.txt
+}
+# In a gap between 64 blocks of 4 KiB that are spread evenly over the file: no sample of it stands for the whole.
+bytes=$(wc -c <elsewhere/wide/model.safetensors)
+gap=$(((bytes - 4096) / 63 - 4096))
+[ "$gap" -gt 8 ] || fail "the weights are too few for a gap"
+flip elsewhere/wide/model.safetensors $(((bytes - 4096) * 31 / 63 + 4096 + gap / 2))
 differ "other weights" "$weft train $dir/here.ini --overwrite" "env -C elsewhere $weft train $dir/here.ini --overwrite"
-row 'model.safetensors' '[0-9]+ bytes, sha256 of blocks [0-9a-f]+\.\.\.' '[0-9]+ bytes, sha256 of blocks [0-9a-f]+\.\.\.'
-sed -i 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.25/' elsewhere/model/config.json
-grep -q '"rms_norm_eps": 0.25' elsewhere/model/config.json || fail "config.json has no rms_norm_eps"
+row 'model.safetensors' '[0-9]+ bytes, sha256 [0-9a-f]+\.\.\.' '[0-9]+ bytes, sha256 [0-9a-f]+\.\.\.'
+# A constant of the model that changes no program.
+sed -i 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.25/' elsewhere/wide/config.json
+grep -q '"rms_norm_eps": 0.25' elsewhere/wide/config.json || fail "config.json has no rms_norm_eps"
 differ "another config.json" "$weft train $dir/here.ini --overwrite" "env -C elsewhere $weft train $dir/here.ini --overwrite"
 row "the model's config.json" 'sha256 [0-9a-f]+(\.\.\.)?' 'sha256 [0-9a-f]+(\.\.\.)?'
 
