@@ -93,6 +93,18 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
     return status;
 }
 
+/* Before the run's facts are compared: those of another model differ as well, and no flag accepts it. */
+static weft_status check_model(const weft_engine *engine, const char *path, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    const weft_status status = weft_weights_check(engine->declared, path, &why);
+    if (status == WEFT_OK) return WEFT_OK;
+    if (status != WEFT_E_DATA) return weft_error_set(err, status, "%s", why.text);
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s. This checkpoint is of another model: resume with the [model] path that it was made "
+                          "with, or start in another [run] out",
+                          why.text);
+}
+
 /* What this rank keeps. */
 static weft_status restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                            weft_error *err) {
@@ -101,6 +113,7 @@ static weft_status restore(weft_engine *engine, const char *path, weft_identitie
     weft_record record = {0};
     weft_status status = weft_path_join(file, path, "state/run.json", err);
     if (status == WEFT_OK) status = weft_record_load(&record, file, err);
+    if (status == WEFT_OK) status = check_model(engine, path, err);
     if (status == WEFT_OK) status = weft_record_compare(&record, identities, inexact, engine->run->host, path, err);
     if (status == WEFT_OK) status = weft_weights_load(&parameters, path, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)

@@ -182,6 +182,14 @@ weft_status weft_weights_load_files(const weft_region *region, weft_safetensors 
     return load(region, files, directory, err);
 }
 
+weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err) {
+    weft_safetensors *files = NULL;
+    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    if (status == WEFT_OK) status = judge(files, declared, directory, err);
+    weft_safetensors_close(files);
+    return status;
+}
+
 weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err) {
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, directory, err);

@@ -33,6 +33,9 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
  * the deviation, rounded once. So the weights depend on seed and model alone. */
 weft_status weft_weights_init(const weft_region *region, uint64_t seed, weft_error *err);
 
+/* Only proves that the directory's files have each parameter in its shape, and nothing else; reads their headers. */
+weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err);
+
 /* The type in which a directory's files hold most of their elements. */
 weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
 
