@@ -118,7 +118,8 @@ static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
     if (weft_mistake_made(&ctx->first)) return;
     if (ctx->wrapping->unit_of[parameter] != UNCLAIMED)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the wrap policy claims %s twice: for unit %s, and then for unit %s",
+                          "the wrap policy claims %s twice: for unit %s, and then for unit %s; each parameter is for "
+                          "one unit, and claim_rest takes only what has none yet",
                           declared->parameters[parameter].name, unit_name(ctx, ctx->wrapping->unit_of[parameter]),
                           unit_name(ctx, unit));
     else ctx->wrapping->unit_of[parameter] = unit;
@@ -140,17 +141,18 @@ static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
 
 static void check_whole(weft_wrap_ctx *ctx) {
     int32_t first = -1, n = 0;
+    char more[32] = "";
     for (int32_t p = ctx->declared->n_parameters - 1; p >= 0; p--) {
         if (ctx->wrapping->unit_of[p] != UNCLAIMED) continue;
         first = p;
         n++;
     }
+    if (n > 1) (void)snprintf(more, sizeof more, " and %d more", (int)n - 1);
     if (n > 0)
-        weft_mistake_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the wrap policy leaves out %s and %d more of %d parameters: each is claimed for a unit, or for "
-            "WEFT_UNIT_ROOT",
-            ctx->declared->parameters[first].name, (int)n - 1, (int)ctx->declared->n_parameters);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the wrap policy leaves out %s%s of %d parameters: claim_rest for WEFT_UNIT_ROOT, at its "
+                          "end, takes what is for no unit",
+                          ctx->declared->parameters[first].name, more, (int)ctx->declared->n_parameters);
 }
 
 /* ---- the whole ---- */

@@ -36,14 +36,32 @@ static weft_status open_optimizer(weft_engine *engine, weft_error *err) {
     return status;
 }
 
+/* What failed is what a key asks for. */
+static weft_status blame_key(const weft_run *run, const char *section, const char *key, weft_status status,
+                             const weft_error *why, const char *advice, weft_error *err) {
+    (void)weft_config_reject(run->config, section, key, err, "cannot be used: %s%s", why->text, advice);
+    if (err != NULL) err->code = (int32_t)status;
+    return status;
+}
+
 static weft_status select_trained(weft_engine *engine, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     const weft_run *run = engine->run;
     const weft_status status = weft_declared_select(engine->declared, run->settings.train.trainable, &why);
+    return status == WEFT_OK ? WEFT_OK : blame_key(run, "train", "trainable", status, &why, "", err);
+}
+
+static weft_status lay_out(weft_engine *engine, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    const weft_run *run = engine->run;
+    const weft_status status = weft_layout_create(&engine->layout, engine->declared, run->host,
+                                                  weft_run_table(run, WEFT_PART_POLICY, policy),
+                                                  run->parts[WEFT_PART_POLICY].config, &why);
     if (status == WEFT_OK) return WEFT_OK;
-    (void)weft_config_reject(run->config, "train", "trainable", err, "cannot be used: %s", why.text);
-    if (err != NULL) err->code = (int32_t)status;
-    return status;
+    if (status == WEFT_E_PLUGIN)
+        return blame_key(run, "policy", "plugin", status, &why,
+                         ". Have the policy corrected, or choose another one: weft plugins list has them", err);
+    return weft_run_located(run, WEFT_PART_POLICY, weft_error_set(err, status, "%s", why.text), err);
 }
 
 static weft_status open_model(weft_engine *engine, weft_error *err) {
@@ -60,11 +78,7 @@ static weft_status open_model(weft_engine *engine, weft_error *err) {
                                   path, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) status = select_trained(engine, err);
-    if (status != WEFT_OK) return status;
-    status = weft_layout_create(&engine->layout, engine->declared, run->host,
-                                weft_run_table(run, WEFT_PART_POLICY, policy), run->parts[WEFT_PART_POLICY].config,
-                                err);
-    return weft_run_located(run, WEFT_PART_POLICY, status, err);
+    return status == WEFT_OK ? lay_out(engine, err) : status;
 }
 
 static void take_seat(weft_engine *engine, const weft_seat *seat) {

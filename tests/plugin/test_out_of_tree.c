@@ -383,6 +383,22 @@ START_TEST(a_policy_of_sixty_lines_is_used_and_changes_no_bit) {
 }
 END_TEST
 
+START_TEST(a_policy_that_leaves_something_out_is_named_with_its_file) {
+    char command[4000];
+    run("export PKG_CONFIG_PATH=$(dirname $(find %s -name weft.pc)) && "
+        "sed '/WEFT_UNIT_ROOT, WEFT_ALL_MODULES/d' %s/tests/plugin/policy_runs.c >holes.c && "
+        "cc -std=c11 $(pkg-config --cflags weft) holes.c -o holes.so $(pkg-config --libs weft)",
+        installed, workshop_source());
+    (void)snprintf(command, sizeof command,
+                   "cd %s && %s/bin/weft plan %s/configs/chess.ini policy.plugin=./holes.so 2>&1 || true", scratch,
+                   installed, workshop_source());
+    expect_output(command,
+                  "command line: [policy] plugin = ./holes.so cannot be used: the wrap policy leaves out "
+                  "model.norm.weight of 47 parameters: claim_rest for WEFT_UNIT_ROOT, at its end, takes what is for no "
+                  "unit. Have the policy corrected, or choose another one: weft plugins list has them\n");
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("out of tree");
     TCase *tests = tcase_create("out of tree");
@@ -393,6 +409,7 @@ int main(void) {
     tcase_add_test(tests, the_moved_program_finds_its_plugins_and_the_new_one);
     tcase_add_test(tests, the_moved_program_trains_and_resumes_with_it);
     tcase_add_test(tests, a_policy_of_sixty_lines_is_used_and_changes_no_bit);
+    tcase_add_test(tests, a_policy_that_leaves_something_out_is_named_with_its_file);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
