@@ -272,6 +272,8 @@ static weft_status facts_of(json_t **out, const weft_args *args, const char *pat
     weft_status status = open_plan(&self, path, err);
     if (status == WEFT_OK) status = weft_contrast_facts(out, self.session, self.survey, err);
     close_plan(&self);
+    /* an error that does not begin with its file says which of the two it is of */
+    if (status != WEFT_OK && strncmp(err->text, path, strlen(path)) != 0) (void)weft_error_prefix(err, "%s: ", path);
     return status;
 }
 

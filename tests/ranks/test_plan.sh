@@ -85,6 +85,15 @@ grep -Eq '^strategy.plugin +ddp +fsdp$' diff.txt || failed "the key that differs
 grep -Eq '^memory optimizer +[0-9,]+ +[0-9,]+ +-[0-9.]+ %$' diff.txt || failed "less memory under fsdp"
 grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ ' diff.txt || failed "more gathers"
 "$weft" plan run.ini --diff run.ini --ranks 3 strategy.plugin=ddp | grep -qx "nothing differs" || failed "one file twice"
+for pair in "one.ini odd.ini" "odd.ini one.ini"; do
+    # shellcheck disable=SC2086  # words on purpose
+    set -- $pair
+    sed 's/^global_batch = 12/global_batch = 10/' one.ini >odd.ini
+    refused "weft plan: odd.ini: [train] global_batch = 10 " "$weft" plan "$1" --diff "$2" --ranks 3 # of two, which
+    sed 's/^micro_batch/micro_bacth/' one.ini >odd.ini
+    refused "weft plan: odd.ini:" "$weft" plan "$1" --diff "$2" --ranks 3
+    ! grep -q "odd.ini: odd.ini" log || failed "a file is named twice" log
+done
 "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full strategy.prefetch=2 --ranks 2 2>&1 >/dev/null |
     grep -q '\[strategy\] shard, prefetch: without effect under strategy ddp' || failed "keys of another strategy"
 "$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3 | grep -q '^sums .*not covered' || failed "not covered"
