@@ -99,18 +99,24 @@ void weft_sums_print(const weft_session *session, int width, FILE *to) {
 
 /* ---- keys ---- */
 
-void weft_idle_keys_say(const weft_run *run) {
-    const weft_plugin *plugin = strategy_of(run);
+static void say_idle(const weft_run *run, int32_t part) {
+    const weft_plugin *plugin = run->parts[part].loaded->plugin;
+    const char *kind = weft_part_name(part);
     char names[400] = "";
     size_t n = 0;
     int count = 0;
     for (uint64_t i = 0; i < plugin->n_keys; i++) {
         const weft_key *key = key_at(plugin, i);
-        if ((key->flags & WEFT_IDLE) == 0 || !weft_config_has_key(run->config, "strategy", key->name)) continue;
+        if ((key->flags & WEFT_IDLE) == 0 || !weft_config_has_key(run->config, kind, key->name)) continue;
         if (n + strlen(key->name) + 3 > sizeof names) break;
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", count++ > 0 ? ", " : "", key->name);
     }
     if (count > 0)
-        weft_log(run->host, WEFT_LOG_INFO, "[strategy] %s: without effect under strategy %s, whose %s not", names,
+        weft_log(run->host, WEFT_LOG_INFO, "[%s] %s: without effect under %s %s, whose %s not", kind, names, kind,
                  plugin->id, count == 1 ? "key it is" : "keys they are");
+}
+
+void weft_idle_keys_say(const weft_run *run) {
+    say_idle(run, WEFT_PART_POLICY);
+    say_idle(run, WEFT_PART_STRATEGY);
 }

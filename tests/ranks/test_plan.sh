@@ -94,6 +94,16 @@ for pair in "one.ini odd.ini" "odd.ini one.ini"; do
     refused "weft plan: odd.ini:" "$weft" plan "$1" --diff "$2" --ranks 3
     ! grep -q "odd.ini: odd.ini" log || failed "a file is named twice" log
 done
+# Keys of another policy: a file changes it by one word. What is no policy's key stays a mistake.
+{ cat run.ini && printf '[policy]\nplugin = class\nclasses = layer\n'; } >class.ini
+for policy in block whole size; do
+    "$weft" plan class.ini policy.plugin=$policy 2>log >plan.txt || failed "policy $policy beside classes" log
+    grep -q "\[policy\] classes: without effect under policy $policy, whose key it is not" log || failed "classes of $policy" log
+done
+"$weft" plan class.ini policy.size=3M 2>&1 >/dev/null | grep -q '\[policy\] size: without effect under policy class' ||
+    failed "a size of policy class"
+"$weft" plan class.ini 2>&1 >/dev/null | grep -q 'without effect' && failed "a policy's own key has effect"
+refused "command line: [policy] has no key classe; did you mean classes?" "$weft" plan class.ini policy.plugin=whole policy.classe=layer
 "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full strategy.prefetch=2 --ranks 2 2>&1 >/dev/null |
     grep -q '\[strategy\] shard, prefetch: without effect under strategy ddp' || failed "keys of another strategy"
 "$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3 | grep -q '^sums .*not covered' || failed "not covered"
