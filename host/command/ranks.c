@@ -3,13 +3,22 @@
 
 #include "launch/start.h"
 #include "launch/watch.h"
+#include "model/weights.h"
 #include "plugin/services.h"
 #include "train/engine.h"
 #include "train/names.h"
 
+/* The ranks of a plan load nothing, and where a run is resumed a checkpoint may take the weights' place. */
+static bool reads_weights(const weft_args *args, const weft_run *run) {
+    const bool plans = weft_args_declares(args, "time");
+    const bool resumes = weft_args_declares(args, "resume") && weft_args_has(args, "resume");
+    return run->settings.model.start != WEFT_START_FRESH && !plans && !resumes;
+}
+
 /* What every rank would meet with before it hears of the others is met with here, and told once: mistakes in the
- * configuration, and in the files of tokenizer and model. What is wanted and how much is told are not set back: all
- * that this process does after it is to start the ranks and to watch them. */
+ * configuration, and in the files of tokenizer and model: of its weights, unless a checkpoint may take their place.
+ * What is wanted and how much is told are not set back: all that this process does after it is to start the ranks and
+ * to watch them. */
 static weft_status judge(const weft_args *args, int32_t n, weft_error *err) {
     size_t n_overrides = 0;
     const char *const *overrides = weft_args_overrides(args, &n_overrides);
@@ -22,6 +31,8 @@ static weft_status judge(const weft_args *args, int32_t n, weft_error *err) {
     status = weft_run_open(&run, weft_args_config(args), overrides, n_overrides, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
     if (status == WEFT_OK) status = weft_engine_open(&engine, run, err);
+    if (status == WEFT_OK && reads_weights(args, run))
+        status = weft_weights_check(engine->declared, run->settings.model.path, err);
     weft_engine_close(engine);
     weft_text_close(&text);
     weft_run_close(run);

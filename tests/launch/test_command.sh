@@ -72,6 +72,10 @@ mv model/tokenizer.json kept.json
 once "" run.seed=1
 grep -q "tokenizer.json" err.txt || fail "the tokenizer is missing"
 mv kept.json model/tokenizer.json
+once "$dir/model: " model.start=weights
+printf '\002\0\0\0\0\0\0\0{}' >model/model.safetensors
+once "$dir/model: its tensors do not fit the model that $dir/model/config.json describes: " model.start=weights
+rm model/model.safetensors
 echo "mistakes are told once"
 
 # ---- stopped: what goes on is said by the command that can
