@@ -193,13 +193,20 @@ static const struct {
     const char *map, *says;
 } bad_maps[] = {
     {1, "embed,layers.0-1,head = 0", "gives segment layers.2.attn and others to no rank (2 of 8"},
-    {1, "embed,layers.0-2,head,layers.1.mlp = 0", "places segment layers.1.mlp twice"},
+    {1, "embed,layers.0-2,head,layers.1.mlp = 0", "twice: \"embed,layers.0-2,head,layers.1.mlp = 0\" names it twice"},
+    {1, "embed,layers.0-2,head = 0; layers.1.mlp = 0",
+     "places segment layers.1.mlp twice: by \"embed,layers.0-2,head = 0\", and by \"layers.1.mlp = 0\""},
     {1, "embed,layers.0-1;layers.2,head = 0", "has \"embed,layers.0-1\": an entry is names = rank"},
     {1, "embed,layers.0-2,head = one", "an entry is names = rank"},
     {1, "embed,layers.0-3,head = 0",
      "names layers.3, and no segment is called so: did you mean layers.2? The "
      "segments are embed, layers.0-2, head"},
     {1, "embd,layers.0-2,head = 0", "did you mean embed?"},
+    {1, "embed,layer.1,head = 0", "did you mean layers.1? The segments are embed, layers.0-2, head"},
+    {1, "embed,layers.0.q_proj,head = 0",
+     "no segment is called so. The segments of layers.0 are layers.0.attn, layers.0.mlp"},
+    {1, "embed,layers.0-2.atn,head = 0",
+     "did you mean layers.0-2.attn? The segments of layers.0-2 are layers.0-2.attn, layers.0-2.mlp"},
     {1, "tower = 0", "names tower, and no segment is called so. The segments are"},
     {1, "embed,layers.0-2.attn.q_proj,head = 0", "segment layers.0.attn is the smallest that can be placed"},
     {1, "embed,layers.2-0,head = 0", "the range layers.2-0, which ends before it begins"},

@@ -119,32 +119,107 @@ static int distance(piece a, piece b) {
     return row[b.n];
 }
 
+/* Letters between two names of as many parts, each close to the other's; NAME: they are not. */
+static int apart(piece name, piece of) {
+    int sum = 0;
+    while (name.n > 0 && of.n > 0) {
+        const piece part = cut_at(name, '.', &name);
+        const int letters = distance(part, cut_at(of, '.', &of));
+        if (letters > part.n / 3 + 1) return NAME;
+        sum += letters;
+    }
+    return name.n > 0 || of.n > 0 ? NAME : sum;
+}
+
 /* The name, or beginning of one, that is closest, of several the last; n 0: none is close. */
 static piece nearest(const weft_strategy_job *job, piece name) {
     piece best = {"", 0};
-    int least = name.n / 3 + 1, i;
+    int least = NAME - 1, i;
     int32_t s;
     for (s = 0; s < job->n_segments; s++) {
         const char *segment = weft_job_segment(job, s)->name;
         for (i = 1; i <= (int)strlen(segment); i++) {
             const piece candidate = {segment, i};
             if (segment[i] != '.' && segment[i] != '\0') continue;
-            if (distance(name, candidate) > least) continue;
+            if (apart(name, candidate) > least) continue;
             best = candidate;
-            least = distance(name, candidate);
+            least = apart(name, candidate);
         }
     }
     return best;
 }
 
+/* The part of a segment that is next where the name, which it begins with, ends. */
+static piece part_behind(piece name, const char *segment) {
+    piece of = {segment, (int)strlen(segment)};
+    while (name.n > 0) {
+        cut_at(name, '.', &name);
+        cut_at(of, '.', &of);
+    }
+    return cut_at(of, '.', &of);
+}
+
+/* The longest beginning of a name that segments have, if those are told apart by words behind it; n 0: none. */
+static piece known_part(const weft_strategy_job *job, piece name) {
+    int32_t s;
+    while (name.n > 0) {
+        while (name.n > 0 && name.at[name.n - 1] != '.') name.n--;
+        name.n -= name.n > 0; /* the point */
+        for (s = 0; s < job->n_segments && name.n > 0; s++) {
+            const char *segment = weft_job_segment(job, s)->name;
+            if (matches(name, segment) == 1 && number_of(part_behind(name, segment)) < 0) return name;
+        }
+    }
+    return name;
+}
+
+/* The words that segments have behind a beginning, each once. */
+static void list_parts(const weft_strategy_job *job, piece beginning, char *out, size_t size) {
+    size_t n = 0;
+    int32_t s, before;
+    for (s = 0; s < job->n_segments && n < size; s++) {
+        const char *segment = weft_job_segment(job, s)->name;
+        const piece part = part_behind(beginning, segment);
+        if (matches(beginning, segment) != 1) continue;
+        for (before = 0; before < s; before++) {
+            const char *other = weft_job_segment(job, before)->name;
+            const piece seen = part_behind(beginning, other);
+            if (matches(beginning, other) == 1 && part_matches(seen, part)) break;
+        }
+        if (before < s) continue;
+        n += (size_t)snprintf(out + n, size - n, "%s%.*s.%.*s", n == 0 ? "" : ", ", beginning.n, beginning.at, part.n,
+                              part.at);
+    }
+}
+
+/* Of the words behind a beginning the one that is closest; n 0: none is close. */
+static piece nearest_part(const weft_strategy_job *job, piece beginning, piece word) {
+    piece best = {"", 0};
+    int least = word.n / 3 + 1;
+    int32_t s;
+    for (s = 0; s < job->n_segments; s++) {
+        const char *segment = weft_job_segment(job, s)->name;
+        const piece part = part_behind(beginning, segment);
+        if (matches(beginning, segment) != 1 || distance(word, part) > least) continue;
+        best = part;
+        least = distance(word, part);
+    }
+    return best;
+}
+
 static weft_status unknown(const reader *self, piece name) {
-    char names[400];
-    const piece close = nearest(self->job, name);
-    list_names(self->job, names, sizeof names);
+    char names[400], meant[2 * NAME + 32] = ".";
+    const piece known = known_part(self->job, name);
+    const int behind = known.n > 0 ? known.n + 1 : 0; /* the point is known as well */
+    const piece rest = {name.at + behind, name.n - behind};
+    const piece close = known.n > 0 ? nearest_part(self->job, known, rest) : nearest(self->job, name);
+    if (known.n > 0) list_parts(self->job, known, names, sizeof names);
+    else list_names(self->job, names, sizeof names);
+    if (close.n > 0)
+        (void)snprintf(meant, sizeof meant, ": did you mean %.*s%.*s?", behind, name.at, close.n, close.at);
     return weft_error_set(self->err, WEFT_E_USER,
-                          "device_map names %.*s, and no segment is called so%s%.*s%s The segments are %s", name.n,
-                          name.at, close.n > 0 ? ": did you mean " : ".", close.n, close.at, close.n > 0 ? "?" : "",
-                          names);
+                          "device_map names %.*s, and no segment is called so%s The segments%s%.*s are %s", name.n,
+                          name.at, meant, known.n > 0 ? " of " : "", known.n, known.at, names);
 }
 
 static weft_status too_fine(const reader *self, piece name, const char *segment) {
@@ -157,6 +232,9 @@ static weft_status too_fine(const reader *self, piece name, const char *segment)
 
 static weft_status place(const reader *self, int32_t s, int32_t rank, const char *entry) {
     const char *before = self->placed_by[s];
+    if (before == entry)
+        return weft_error_set(self->err, WEFT_E_USER, "device_map places segment %s twice: \"%.*s\" names it twice",
+                              weft_job_segment(self->job, s)->name, (int)strcspn(entry, ";"), entry);
     if (before != NULL)
         return weft_error_set(self->err, WEFT_E_USER,
                               "device_map places segment %s twice: by \"%.*s\", and by \"%.*s\"",
