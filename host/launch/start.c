@@ -181,6 +181,13 @@ static void watch(parent *self) {
     if (self->why[0] != '\0' && now_ms() - self->stopped_ms > WEFT_WATCH_SOON) (void)kill(self->launcher, SIGKILL);
 }
 
+/* A rank that the last look left for the next one: it may be what the launcher ended of. */
+static void look_once_more(parent *self) {
+    if (self->told > 0 || self->why[0] != '\0') return;
+    weft_watch_wait(&self->watch);
+    watch(self);
+}
+
 static weft_status wait_for(parent *self, int *status, weft_error *err) {
     int ended = 0;
     pid_t done = 0;
@@ -193,6 +200,7 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
         if (done < 0 && errno == EINTR) done = 0;
     }
     if (done < 0) return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was lost: %s", strerror(errno));
+    if (ended != 0) look_once_more(self);
     if (self->why[0] != '\0') {
         weft_watch_explain(text, sizeof text, self->why);
         return weft_error_set(err, WEFT_E_PEER, "%s", text);

@@ -112,6 +112,10 @@ def parse_arguments():
         parser.error("--sides %s: there are %s" % (unknown[0], ", ".join(every[1:])))
     if options.pairs < 1 or options.warmup < 1 or (options.steps is not None and options.steps < 1):
         parser.error("--pairs, --steps and --warmup are at least 1")
+    if options.leaves != 2 and (options.quick or options.memory):
+        parser.error("--quick and --memory have leaves of their own: leave --leaves out")
+    if options.leaves == 2 and any(name in LAST_SIDES for name in options.sides[1:]) and options.sides != every:
+        parser.error("with two leaves a rank has one, and reduce_at = last is each: say --leaves")
     if options.leaves < 2 or any(SIZES[name].rows % options.leaves for name in options.sizes.split(",")):
         parser.error("--leaves is at least 2 and divides the rows of each size")
     if options.quick:
