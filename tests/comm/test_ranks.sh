@@ -51,10 +51,11 @@ the_other() { # the_other ID OTHER: ranks of ID, started by the launcher of OTHE
     says 3 "$2" "$(communicator "$1")" 3 "status 7: 3 ranks were asked for, and this one finds itself in a world of 1, alone"
 }
 
-goes_on() { # goes_on PROCESS SECONDS: it still does after as long; the launcher does not wait until a killed one is gone
-    for _ in $(seq $(($2 * 10))); do
+goes_on() { # goes_on PROCESS TIME: it still does then; the launcher does not wait until a killed one is gone
+    while :; do
         state=$(sed -n 's/^State:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null || true)
         case $state in '' | Z*) return 1 ;; esac
+        [ "$(date +%s)" -le "$2" ] || return 0
         sleep 0.1
     done
 }
@@ -66,7 +67,7 @@ death() {
     [ $((after - before)) -le 10 ] || failed "$1: a rank dies, and the others end after $((after - before)) s"
     [ "$(ls "$1" | wc -l)" = 3 ] || failed "$1: not three ranks began" out
     for process in "$1"/*; do
-        goes_on "$(basename "$process")" 5 && failed "$1: a rank dies, and rank $(basename "$process") goes on" out
+        goes_on "$(basename "$process")" $((before + 10)) && failed "$1: a rank dies, and rank $(basename "$process") goes on" out
     done
     return 0
 }
