@@ -52,12 +52,8 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
     else is_rank = weft_command_offers_ranks(&launched, options.alone, sizeof options.alone, args, OFFERED, err);
     if (!is_rank) return launched;
     status = weft_prove(&proof, weft_args_config(args), overrides, n, &options, err);
-    if (status != WEFT_OK) {
-        weft_proof_close(&proof, true);
-        return weft_exit_from(status);
-    }
-    status = report(&proof, json, err);
-    weft_proof_close(&proof, false);
+    if (status == WEFT_OK) status = report(&proof, json, err);
+    weft_proof_close(&proof);
     return weft_exit_from(status);
 }
 

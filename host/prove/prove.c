@@ -28,6 +28,7 @@ static weft_status meet(weft_proof *self, weft_error *err) {
     status = weft_post_open(&self->post, &self->peers, &self->ranks, platform->kernels, platform->device, err);
     if (status == WEFT_OK && platform->comm != NULL)
         status = weft_guard_arrange(&self->peers, &platform->comm_info, err);
+    self->failed = status != WEFT_OK;
     return status == WEFT_OK ? weft_coherence_run(&self->peers, self->run, &platform->device_info, status, err)
                              : status;
 }
@@ -97,6 +98,7 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
     if (mine == NULL || all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells");
     for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
         status = compile(&mine[i / size], self, &self->grid.cells[i], err);
+    status = weft_peers_agree(&self->peers, status, err);
     if (status == WEFT_OK) status = weft_platform_share(self->platform, all, mine, rows * (int64_t)sizeof *mine, err);
     for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) {
         const compiled *from = &all[i % size * rows + i / size];
@@ -136,15 +138,20 @@ static weft_status compare_grids(const weft_proof *self, weft_status status, wef
 static weft_status make_grid(weft_proof *self, const weft_prove_options *options, weft_error *err) {
     weft_grid_spec *spec = calloc(1, sizeof *spec);
     weft_status status = WEFT_OK;
-    if (spec == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the grid");
-    weft_prove_spec(spec, self->missing, sizeof self->missing, self->run, self->lender,
-                    weft_platform_size(self->platform));
+    if (spec == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the grid");
+    if (status == WEFT_OK) {
+        weft_prove_spec(spec, self->missing, sizeof self->missing, self->run, self->lender,
+                        weft_platform_size(self->platform));
+        weft_omitted_find(&self->omitted, spec, self->missing, options->alone, self->run->settings.train.micro_batch);
+        status = weft_grid_create(&self->grid, spec, err);
+    }
     (void)snprintf(self->reduce, sizeof self->reduce, "%s", weft_prove_reduce(self->run));
-    weft_omitted_find(&self->omitted, spec, self->missing, options->alone, self->run->settings.train.micro_batch);
-    status = compare_grids(self, weft_grid_create(&self->grid, spec, err), err);
+    status = compare_grids(self, status, err);
     if (status == WEFT_OK) status = compile_all(self, err);
-    if (status == WEFT_OK) self->left_out = weft_grid_drop_twins(&self->grid);
-    if (status == WEFT_OK && !options->full) status = weft_grid_cover(&self->grid, err);
+    if (status != WEFT_OK) goto done;
+    self->left_out = weft_grid_drop_twins(&self->grid);
+    if (!options->full) status = weft_peers_agree(&self->peers, weft_grid_cover(&self->grid, err), err);
+done:
     free(spec);
     return status;
 }
@@ -188,10 +195,11 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
     const int32_t size = weft_platform_size(self->platform);
     char(*hashes)[72] = calloc((size_t)size, sizeof *hashes);
     weft_status status = WEFT_OK;
-    if (hashes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d hashes", (int)size);
-    status = weft_course_create(&self->course, self->lender, self->spec.steps, err);
+    if (hashes == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %d hashes", (int)size);
+    if (status == WEFT_OK) status = weft_course_create(&self->course, self->lender, self->spec.steps, err);
     if (status == WEFT_OK)
         status = run_cell(self, &self->ends[0], self->losses, 0, weft_platform_rank(self->platform), err);
+    status = weft_peers_agree(&self->peers, status, err);
     if (status == WEFT_OK)
         status = weft_platform_share(self->platform, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
     for (int32_t rank = 1; rank < size && status == WEFT_OK; rank++)
@@ -202,7 +210,7 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
                                     "nothing that they do together can be the same",
                                     (int)rank, hashes[rank], hashes[0]);
     free(hashes);
-    return status;
+    return weft_peers_agree(&self->peers, status, err);
 }
 
 enum { PLAIN_SECONDS = 10 };
@@ -268,8 +276,12 @@ static weft_status run_cells(weft_proof *self, const weft_prove_options *options
     if (wave == NULL || self->ends == NULL || self->losses == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what %zu cells come to", n);
     show_progress(self, options, 0, false);
+    status = weft_peers_agree(&self->peers, status, err);
     if (status == WEFT_OK) status = run_reference(self, err);
-    if (status == WEFT_OK) status = run_waves(self, wave, wave + n, options, err);
+    if (status == WEFT_OK) {
+        status = run_waves(self, wave, wave + n, options, err);
+        self->failed = status != WEFT_OK;
+    }
     for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) self->count[weft_proof_verdict(self, i)]++;
     free(wave);
     return status;
@@ -292,14 +304,14 @@ weft_status weft_prove(weft_proof *out, const char *path, const char *const *ove
     return status;
 }
 
-void weft_proof_close(weft_proof *self, bool failed) {
+void weft_proof_close(weft_proof *self) {
     weft_course_free(&self->course);
     weft_grid_free(&self->grid);
     free(self->ends);
     free(self->losses);
     weft_session_close(self->lender);
     weft_post_close(&self->post, &self->peers);
-    weft_platform_close(self->platform, failed);
+    weft_platform_close(self->platform, self->failed);
     weft_run_close(self->run);
     memset(self, 0, sizeof *self);
 }

@@ -43,12 +43,13 @@ typedef struct weft_proof {
     double *losses;        /* [grid.n][steps] */
     int32_t count[WEFT_N_VERDICTS];
     double seconds;
+    bool failed; /* something went wrong while ranks may have waited for one another */
 } weft_proof;
 
 /* Runs it; the result is the same on all ranks. To be closed also after a failure. [collective] */
 weft_status weft_prove(weft_proof *out, const char *path, const char *const *overrides, size_t n_overrides,
                        const weft_prove_options *options, weft_error *err);
-void weft_proof_close(weft_proof *self, bool failed);
+void weft_proof_close(weft_proof *self);
 
 weft_verdict weft_proof_verdict(const weft_proof *self, int32_t cell);
 /* WEFT_E_USER and a sentence where a covered cell differs or a cell has not trained. */
