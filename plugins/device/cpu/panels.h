@@ -24,19 +24,26 @@ typedef struct panel_source {
     int along;
 } panel_source;
 
-/* c (rows, columns) = or += sum + a b. Row i's word w of a lies i * a_row + w * a_step words behind a, which may be
- * a slab of a panel or the matrix itself. */
+/* Memory that is needed soon: `lines` lines of the cache in each of `rows` rows, which are ld bytes apart. */
+typedef struct panel_ahead {
+    const char *at;
+    int64_t ld, rows, lines; /* rows 0: there is none */
+} panel_ahead;
+
+/* c (rows, columns) = or += sum + a b. a is a panel, or the matrix itself: word w of row i lies at
+ * i / PANEL_LANES * a_slab + i % PANEL_LANES * a_row + w * a_step words behind it. */
 typedef struct panel_block {
     const void *a;
     const uint32_t *b; /* a panel */
-    int64_t a_row, a_step;
-    int64_t room, words;   /* of b: distance of slabs; length of the inner dimension */
-    int64_t rows, columns; /* rows: at most PANEL_LANES */
-    const float *sum;      /* (rows, columns) with distance sum_ld, or NULL */
-    void *c;               /* (rows, columns) with distance ldc */
+    int64_t a_slab, a_row, a_step;
+    int64_t room, words; /* of b: distance of slabs; length of the inner dimension */
+    int64_t rows, columns;
+    const float *sum; /* (rows, columns) with distance sum_ld, or NULL */
+    void *c;          /* (rows, columns) with distance ldc */
     int64_t sum_ld, ldc;
     int accumulate; /* c += */
     int narrow;     /* c is bf16, rounded once; else fp32 */
+    panel_ahead ahead;
 } panel_block;
 
 typedef struct cpu_panels {

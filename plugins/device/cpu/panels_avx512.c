@@ -97,9 +97,23 @@ static void pack_across_bf16(uint32_t *slab, int64_t room, const uint16_t *from,
     }
 }
 
-/* In fp32 only lanes whose values lie side by side come here (panels_of). */
+/* fp32 lanes that lie side by side: row by row, as memory has them. */
+static void pack_across_f32(uint32_t *panel, const panel_source *from) {
+    const int64_t room = panel_room(from->k);
+    int64_t k, i;
+    for (k = 0; k < from->k; k++) {
+        const uint32_t *row = (const uint32_t *)from->at + k * from->ld;
+        for (i = 0; i < from->lanes; i += 16)
+            _mm512_storeu_si512(panel + i * room + k * 16, load_32(row + i, from->lanes - i));
+    }
+}
+
 static void pack_f32(uint32_t *panel, const panel_source *from) {
     int64_t i;
+    if (!from->along) {
+        pack_across_f32(panel, from);
+        return;
+    }
     for (i = 0; i < from->lanes; i += 16) pack_along(panel + i * panel_room(from->k), from, i, 1);
 }
 
@@ -117,6 +131,8 @@ static void pack_bf16(uint32_t *panel, const panel_source *from) {
 }
 
 /* ---- multiplying ---- */
+
+#define AHEAD_WORDS 16 /* of the inner dimension, for which one line is fetched ahead */
 
 /* Stores one vector of finished sums; n: of its columns that are there. */
 INLINE void finish(const panel_block *p, vec v, int64_t row, int64_t column, int64_t n) {
@@ -160,7 +176,8 @@ INLINE void finish_plain(const panel_block *p, vec sum[PANEL_ROWS][3], int64_t i
 
 /* One block of sums in registers, from row i and column j on; `vectors` and `values` are constants where this is
  * called. Rows past the end are the last one again. */
-INLINE void block(const panel_block *p, int64_t i, int64_t j, const int vectors, const int values) {
+INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld, const int vectors,
+                  const int values) {
     const char *a[PANEL_ROWS];
     const uint32_t *b = p->b + j * p->room;
     const int64_t step = p->a_step * 4;
@@ -170,7 +187,8 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const int vectors,
     int r, q;
 #pragma GCC unroll 8
     for (r = 0; r < PANEL_ROWS; r++) {
-        a[r] = (const char *)p->a + (i + r < p->rows ? i + r : p->rows - 1) * p->a_row * 4;
+        const int64_t row = i + r < p->rows ? i + r : p->rows - 1;
+        a[r] = (const char *)p->a + (row / PANEL_LANES * p->a_slab + row % PANEL_LANES * p->a_row) * 4;
 #pragma GCC unroll 3
         for (q = 0; q < vectors; q++) {
             sum[r][q] = vec_set(0.0f);
@@ -180,6 +198,10 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const int vectors,
     }
     for (k = 0; k < p->words; k++, at += step) {
         __m512i right[3];
+        if (k % AHEAD_WORDS == 0) {
+            _mm_prefetch(ahead, _MM_HINT_T1);
+            ahead += ahead_ld;
+        }
 #pragma GCC unroll 3
         for (q = 0; q < vectors; q++) right[q] = _mm512_loadu_si512(b + (q * p->room + k) * 16);
 #pragma GCC unroll 8
@@ -202,14 +224,28 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const int vectors,
     }
 }
 
+/* b's columns stay in the cache while all rows meet them. Each block fetches a part of what comes next, line by line
+ * down the rows; when all is fetched, the first line again, which costs nothing. */
 INLINE void multiply(const panel_block *p, const int values) {
-    int64_t i, j;
-    for (i = 0; i < p->rows; i += PANEL_ROWS) {
-        for (j = 0; j + 2 * PANEL_LANES < p->columns; j += PANEL_COLUMNS) block(p, i, j, 3, values);
-        if (j + PANEL_LANES < p->columns) {
-            block(p, i, j, 2, values);
-        } else if (j < p->columns) {
-            block(p, i, j, 1, values);
+    const int64_t once = (p->words + AHEAD_WORDS - 1) / AHEAD_WORDS;
+    int64_t i, j, row = 0, line = 0;
+    for (j = 0; j < p->columns; j += PANEL_COLUMNS) {
+        for (i = 0; i < p->rows; i += PANEL_ROWS) {
+            const int more = row < p->ahead.rows && line < p->ahead.lines;
+            const char *ahead = more ? p->ahead.at + row * p->ahead.ld + line * 64 : (const char *)p->a;
+            const int64_t ahead_ld = more ? p->ahead.ld : 0;
+            if (j + 2 * PANEL_LANES < p->columns) {
+                block(p, i, j, ahead, ahead_ld, 3, values);
+            } else if (j + PANEL_LANES < p->columns) {
+                block(p, i, j, ahead, ahead_ld, 2, values);
+            } else {
+                block(p, i, j, ahead, ahead_ld, 1, values);
+            }
+            row += once;
+            if (row >= p->ahead.rows) {
+                row = 0;
+                line++;
+            }
         }
     }
 }

@@ -3,12 +3,13 @@
  * A library's own threading cuts the inner dimension when it sees fit, and the number of threads is part of what it
  * looks at. So the product is cut here, into tiles that depend on (m, n, k) alone, and each tile is made on one thread
  * (product_tile.h): within our parallel region every thread tells OpenMP that a team below it has one member. A product
- * with too few tiles to share out is cut along k as well; the parts lie in the workspace and are added in order.
+ * with too few tiles to share out is cut along k as well; the parts lie in the workspace and are added in order. What
+ * runs on panels and is not cut along k is one tile, which all threads make together (product_panels.c).
  *
- * Measured on one core of a Zen 5 (register peak 250 GFLOP/s) at LLaMA's shapes, oneDNN 2.6.3: tiles of 264 x 384 reach
- * 215-240, 144 x 144 the same but for n across (NT) 200-220, 96 x 96 180-240, 48 x 48 110-230. Tiles whose sides are
- * no multiples of oneDNN's own (48 x 8 on AVX-512, 24 x 4 or 16 x 6 on AVX2) lose up to a tenth at their edges. On
- * panels a tile has many rows, over which packing b is shared out: n across runs at 210-230.
+ * Measured on one core of a Zen 5 (register peak 250 GFLOP/s) at LLaMA's shapes in the cache, oneDNN 2.6.3: tiles of
+ * 264 x 384 reach 215-240, 144 x 144 the same but for n across (NT) 200-220, 96 x 96 180-240, 48 x 48 110-230. Tiles
+ * whose sides are no multiples of oneDNN's own (48 x 8 on AVX-512, 24 x 4 or 16 x 6 on AVX2) lose up to a tenth at
+ * their edges. Where few tiles can be just TILES they are: nine on two threads lose a tenth.
  */
 #include <omp.h>
 
@@ -19,12 +20,11 @@
 #define UNIT_K    2 /* bf16 is multiplied in pairs */
 #define TILE_M    (11 * UNIT_M)
 #define TILE_N    (8 * UNIT_N)
-#define PANEL_M   (44 * UNIT_M) /* of a tile on panels */
-#define SIDE_MIN  96            /* a tile is not halved below this */
-#define WORK_MIN  4e6           /* multiplications of a tile that are worth a hand-over between threads */
-#define TILES     8             /* wanted, so that a few threads end at the same time */
-#define TILES_MIN 4             /* with fewer the inner dimension is cut as well, */
-#define PART_K    512           /* into parts no shorter than this */
+#define SIDE_MIN  96  /* a tile is not halved below this */
+#define WORK_MIN  4e6 /* multiplications of a tile that are worth a hand-over between threads */
+#define TILES     8   /* wanted, so that a few threads end at the same time */
+#define TILES_MIN 4   /* with fewer the inner dimension is cut as well, */
+#define PART_K    512 /* into parts no shorter than this */
 
 typedef struct grid {
     int64_t m, n, k; /* pieces along each */
@@ -41,19 +41,15 @@ static bool fewer(const grid *g, int64_t tiles) {
     return g->m < tiles && g->n < tiles && g->m * g->n < tiles;
 }
 
-static grid grid_of(const weft_device *device, const product *p) {
+static grid grid_of(const product *p) {
     const int64_t rows = cpu_max(p->m, 1), columns = cpu_max(p->n, 1);
     const double work = (double)rows * (double)columns * (double)p->k; /* sizes go up to 2^40 each */
-    const cpu_panels *panels = panels_of(device, p);
-    const bool tall = panels != NULL; /* packing b is shared out over a tile's rows, a is packed bit by bit if at all */
-    grid g = {cpu_ceil_div(rows, tall ? PANEL_M : TILE_M), cpu_ceil_div(columns, TILE_N), 1};
+    grid g = {cpu_ceil_div(rows, TILE_M), cpu_ceil_div(columns, TILE_N), 1};
     bool more = true;
     while (more && fewer(&g, TILES) && work / (double)(g.m * g.n) > WORK_MIN) {
-        if (tall) {
-            more = cut_more(&g.n, columns) || cut_more(&g.m, rows);
-        } else {
-            more = rows / g.m >= columns / g.n ? cut_more(&g.m, rows) : cut_more(&g.n, columns);
-        }
+        const bool even_m = (g.m + 1) * g.n == TILES, even_n = g.m * (g.n + 1) == TILES;
+        const bool by_m = even_m != even_n ? even_m : rows / g.m >= columns / g.n;
+        more = by_m ? cut_more(&g.m, rows) : cut_more(&g.n, columns);
     }
     if (fewer(&g, TILES_MIN) && p->k >= 2 * PART_K && work > WORK_MIN) {
         g.k = cpu_min(p->k / PART_K, cpu_ceil_div(TILES_MIN, g.m * g.n));
@@ -83,10 +79,17 @@ static tile_sizes sizes_of(const weft_device *device, const product *p, const gr
     return panels != NULL ? panels_sizes(panels, p, m, n) : library_sizes(device, p, m, n, g->k == 1);
 }
 
+/* On panels all threads make the product together, unless its inner dimension is cut. */
+static const cpu_panels *panels_of_all(const weft_device *device, const product *p, const grid *g) {
+    return g->k == 1 ? panels_of(device, p) : NULL;
+}
+
 int64_t product_workspace(const weft_device *device, const product *p) {
-    const grid g = grid_of(device, p);
-    const tile_sizes s = sizes_of(device, p, &g);
+    const grid g = grid_of(p);
+    const cpu_panels *panels = panels_of_all(device, p, &g);
+    const tile_sizes s = panels != NULL ? panels_sizes(panels, p, p->m, p->n) : sizes_of(device, p, &g);
     if (p->m <= 0 || p->n <= 0 || p->k <= 0) return 0;
+    if (panels != NULL) return device->threads * s.a + s.b + s.c;
     return device->threads * (s.a + s.b + s.c) + (g.k > 1 ? cpu_floats(g.k * p->m * p->n) : 0);
 }
 
@@ -139,6 +142,17 @@ static dnnl_status_t run_tiles(const weft_device *device, const product *p, cons
     return (dnnl_status_t)failed;
 }
 
+/* workspace: a thread's scratch after another's, then what they share. */
+static void run_together(const weft_device *device, const cpu_panels *panels, const product *p, char *workspace) {
+    const tile_sizes sizes = panels_sizes(panels, p, p->m, p->n);
+    const tile whole = {0, p->m, 0, p->n, 0, p->k};
+    const tile_target to = {p->c, p->ldc, p->dtype_c, p->mode};
+    const double work = (double)p->m * (double)p->n * (double)p->k;
+    char *b = workspace + device->threads * sizes.a;
+    const tile_scratch s = {sizes.a > 0 ? workspace : NULL, b, sizes.c > 0 ? (float *)(void *)(b + sizes.b) : NULL};
+    panels_product(panels, p, &whole, &s, &to, work > WORK_MIN ? device->threads : 1);
+}
+
 /* parts: (g->k, m, n). c = part 0 + part 1 + ..., or c + that sum. */
 static void add_parts(const weft_device *device, const product *p, const grid *g, float *parts) {
     const int64_t size = p->m * p->n, bytes = weft_dtype_bytes(p->dtype_c);
@@ -160,12 +174,17 @@ static void clear(const product *p) {
 
 weft_status product_run(const weft_device *device, const product *p, void *workspace, const char *kernel,
                         weft_error *err) {
-    const grid g = grid_of(device, p);
+    const grid g = grid_of(p);
+    const cpu_panels *panels = panels_of_all(device, p, &g);
     dnnl_status_t status = dnnl_success;
     float *parts = NULL;
     if (p->m <= 0 || p->n <= 0) return WEFT_OK;
     if (p->k <= 0) {
         clear(p);
+        return WEFT_OK;
+    }
+    if (panels != NULL) {
+        run_together(device, panels, p, workspace);
         return WEFT_OK;
     }
     if (g.k > 1) {

@@ -1,17 +1,31 @@
-/* product_panels.c: a tile of a product on panels (panels.h): b's part is packed, STEP words of the inner dimension at
- * a time, and met by a's rows as they lie, or PACKED at a time packed too where their words do not lie side by side.
+/* product_panels.c: a product on panels (panels.h), by one thread or by a team.
  *
- * An element is one chain over a step, and steps are added in order: which tile it falls into changes no bit. Sums of
- * more than one step wait in c itself, or in the tile's scratch where c is bf16 or has a value that comes last.
+ * The threads pack b together, CHUNK columns and STEP words of the inner dimension at a time; then they take strips of
+ * a's rows in turn, as they lie, or packed where their words do not lie side by side, and fetch ahead what the next
+ * strip needs. b lies twice, so that one step is packed while another thread still works on the step before.
+ *
+ * An element is one chain over a step, and steps are added in order: who makes it, and how the rest is cut, changes no
+ * bit. Sums of more than one step wait in c itself, or in scratch where c is bf16 or has a value that comes last.
+ *
+ * Measured on one core of a Zen 5 (register peak 231 GFLOP/s) at LLaMA's shapes with operands that lie in no cache: 205
+ * to 215 in all layouts, where tiles of oneDNN 2.6.3 reach 190 to 212, the less the larger a power of two divides the
+ * distance of rows. Fetching ahead is worth a twentieth.
  */
+#include <omp.h>
+
 #include "product_tile.h"
 
-#define STEP   ((int64_t)512) /* words */
-#define PACKED (2 * PANEL_LANES)
+#define STEP    512                  /* words */
+#define CHUNK   (16 * PANEL_COLUMNS) /* columns of b that are packed at once */
+#define STRIP   (4 * PANEL_LANES)    /* rows of a that meet them, */
+#define UNITS   8                    /* or fewer, so that a few threads end at the same time */
+#define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, at least */
+#define WAITING 1056                 /* rows of sums in scratch */
+#define LINE    64                   /* bytes of the cache */
 
 const cpu_panels *panels_of(const weft_device *device, const product *p) {
     if (p->dtype == WEFT_BF16) return device->panels_bf16;
-    return !p->transpose_a && p->transpose_b && p->m >= PANEL_LANES ? device->panels_f32 : NULL;
+    return p->m >= PANEL_LANES ? device->panels_f32 : NULL;
 }
 
 static int64_t words_of(const cpu_panels *panels, int64_t k) {
@@ -22,19 +36,51 @@ static int64_t step_of(const cpu_panels *panels, int64_t k) {
     const int64_t words = words_of(panels, k);
     return cpu_round_up(cpu_ceil_div(words, cpu_ceil_div(words, STEP)), PANEL_LANES) * panels->values;
 }
-bool panels_read_a(const cpu_panels *panels, const product *p) {
+/* a is read where it lies: words of its rows lie side by side, and none holds a value of the next row. */
+static bool reads_a(const cpu_panels *panels, const product *p) {
     return !p->transpose_a && p->lda % panels->values == 0 && p->k % panels->values == 0;
 }
-static bool sums_wait_in_c(const tile_target *to) {
-    return to->dtype == WEFT_F32 && to->mode != PRODUCT_ADD;
+static bool sums_wait_in_c(int32_t dtype, product_mode mode) {
+    return dtype == WEFT_F32 && mode != PRODUCT_ADD;
+}
+/* Of a chunk: as even as they come. */
+static int64_t columns_of(int64_t n) {
+    return cpu_round_up(cpu_ceil_div(n, cpu_ceil_div(n, CHUNK)), PANEL_COLUMNS);
 }
 
 tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n) {
     const int64_t all = words_of(panels, p->k), words = cpu_min(all, STEP); /* as long as a step can be */
-    const bool steps = all > STEP, apart = p->dtype_c == WEFT_BF16 || p->mode == PRODUCT_ADD;
-    const tile_sizes s = {panels_read_a(panels, p) ? 0 : panel_bytes(PACKED, words), panel_bytes(n, words),
-                          steps && apart ? cpu_floats(m * n) : 0};
+    const bool waits = all > STEP && !sums_wait_in_c(p->dtype_c, p->mode);
+    const tile_sizes s = {reads_a(panels, p) ? 0 : panel_bytes(STRIP, words), 2 * panel_bytes(columns_of(n), words),
+                          waits ? cpu_floats(cpu_min(m, WAITING) * columns_of(n)) : 0};
     return s;
+}
+
+/* ---- what all threads see ---- */
+
+/* Rows and columns whose sums are made together, and their cut into units of strip rows and 1 / pieces of the columns.
+ */
+typedef struct chunk {
+    int64_t m0, m1, n0, n1, strip, pieces, units;
+} chunk;
+
+typedef struct panel_job {
+    const cpu_panels *panels;
+    const product *p;
+    const tile *t;
+    const tile_scratch *s; /* a: one after the other for each thread */
+    const tile_target *to; /* of the tile */
+    int64_t step, a_bytes; /* values; of a thread's scratch */
+    int64_t taken[2];      /* units of this turn and of the next one; a turn is a step of a chunk */
+} panel_job;
+
+static void cut_units(chunk *c) {
+    const int64_t rows = c->m1 - c->m0, columns = c->n1 - c->n0;
+    c->strip = STRIP;
+    while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < UNITS) c->strip /= 2;
+    c->pieces = cpu_ceil_div(UNITS, cpu_ceil_div(rows, c->strip));
+    c->pieces = cpu_max(1, cpu_min(c->pieces, columns / COLUMNS));
+    c->units = cpu_ceil_div(rows, c->strip) * c->pieces;
 }
 
 /* An operand's lanes [from, from + lanes) and its inner dimension [k0, k1). */
@@ -48,53 +94,152 @@ static panel_source source(const void *operand, int64_t bytes, int64_t ld, bool 
     return s;
 }
 
-/* The block's rows of a, from the tile's row i on, from k0 to k1. */
-static void take_a(panel_block *block, const cpu_panels *panels, const product *p, const tile *t, uint32_t *packed,
-                   int64_t i, int64_t k0, int64_t k1) {
-    const int64_t bytes = weft_dtype_bytes(p->dtype), rows = cpu_min(PACKED, t->m1 - t->m0 - i);
-    const panel_source from = source(p->a, bytes, p->lda, !p->transpose_a, t->m0 + i, rows, k0, k1);
-    if (panels_read_a(panels, p)) {
+static panel_source source_of_a(const panel_job *job, const chunk *c, int64_t row, int64_t k0, int64_t k1) {
+    const product *p = job->p;
+    return source(p->a, weft_dtype_bytes(p->dtype), p->lda, !p->transpose_a, row, cpu_min(c->strip, c->m1 - row), k0,
+                  k1);
+}
+
+static uint32_t *panel_b(const panel_job *job, int64_t turn) {
+    const int64_t words = cpu_min(words_of(job->panels, job->p->k), STEP);
+    return cpu_at(job->s->b, turn % 2 * panel_bytes(columns_of(job->t->n1 - job->t->n0), words), 1);
+}
+
+/* One thread's part of the chunk's columns of b. */
+static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_t k0, int64_t k1, int thread,
+                   int threads) {
+    const product *p = job->p;
+    const int64_t both = 2 * PANEL_LANES, columns = c->n1 - c->n0, n = cpu_ceil_div(columns, both);
+    const int64_t from = both * cpu_cut(n, threads, thread);
+    const int64_t lanes = cpu_min(columns, both * cpu_cut(n, threads, thread + 1)) - from;
+    const panel_source b =
+        source(p->b, weft_dtype_bytes(p->dtype), p->ldb, p->transpose_b, c->n0 + from, lanes, k0, k1);
+    if (lanes > 0) job->panels->pack(panel + from * panel_room(words_of(job->panels, k1 - k0)), &b);
+}
+
+/* ---- a unit ---- */
+
+static void take_a(panel_block *block, const panel_job *job, const chunk *c, uint32_t *packed, int64_t row, int64_t k0,
+                   int64_t k1) {
+    const panel_source from = source_of_a(job, c, row, k0, k1);
+    if (reads_a(job->panels, job->p)) {
         block->a = from.at;
-        block->a_row = p->lda / panels->values;
+        block->a_row = job->p->lda / job->panels->values;
+        block->a_slab = PANEL_LANES * block->a_row;
         block->a_step = 1;
         return;
     }
-    if (i % PACKED == 0) panels->pack(packed, &from);
-    block->a = packed + i % PACKED * block->room;
+    job->panels->pack(packed, &from);
+    block->a = packed;
     block->a_row = 1;
+    block->a_slab = PANEL_LANES * block->room;
     block->a_step = PANEL_LANES;
 }
 
-/* Where the sums of a step come from and go to, from the tile's row i on. */
-static void take_c(panel_block *block, const tile *t, const tile_scratch *s, const tile_target *to, int64_t i,
-                   bool first, bool last) {
-    const int64_t columns = t->n1 - t->n0;
-    const bool in_c = last || sums_wait_in_c(to);
-    block->c = in_c ? cpu_at(to->c, i * to->ldc, weft_dtype_bytes(to->dtype)) : (void *)(s->c + i * columns);
-    block->ldc = in_c ? to->ldc : columns;
-    block->sum = !first && !sums_wait_in_c(to) ? s->c + i * columns : NULL;
-    block->sum_ld = columns;
-    block->accumulate = sums_wait_in_c(to) ? !first || to->mode != PRODUCT_SET : last && to->mode != PRODUCT_SET;
+/* What of a the strip from `row` on needs. */
+static void look_ahead(panel_block *block, const panel_job *job, const chunk *c, int64_t row, int64_t k0, int64_t k1) {
+    const int64_t bytes = weft_dtype_bytes(job->p->dtype);
+    const panel_source from = source_of_a(job, c, row, k0, k1);
+    const int64_t rows = from.along ? from.lanes : from.k, width = from.along ? from.k : from.lanes;
+    const panel_ahead ahead = {from.at, from.ld * bytes, rows, cpu_ceil_div(width * bytes, LINE)};
+    if (row < c->m1) block->ahead = ahead;
+}
+
+/* Where the sums of a step come from and go to. row and column: of the tile. */
+static void take_c(panel_block *block, const panel_job *job, const chunk *c, int64_t row, int64_t column, bool first,
+                   bool last) {
+    const tile_target *to = job->to;
+    const int64_t width = columns_of(job->t->n1 - job->t->n0), bytes = weft_dtype_bytes(to->dtype);
+    const bool wait_in_c = sums_wait_in_c(to->dtype, to->mode), in_c = last || wait_in_c;
+    float *sums = job->s->c == NULL ? NULL : job->s->c + (row - c->m0) * width + column - c->n0;
+    block->c = in_c ? cpu_at(to->c, (row - job->t->m0) * to->ldc + column - job->t->n0, bytes) : (void *)sums;
+    block->ldc = in_c ? to->ldc : width;
+    block->sum = !first && !wait_in_c ? sums : NULL;
+    block->sum_ld = width;
+    block->accumulate = wait_in_c ? !first || to->mode != PRODUCT_SET : last && to->mode != PRODUCT_SET;
     block->narrow = in_c && to->dtype == WEFT_BF16;
+}
+
+static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel, int64_t unit, int64_t k0, int64_t k1,
+                     int thread, int threads) {
+    const int64_t row = c->m0 + unit / c->pieces * c->strip, piece = unit % c->pieces, wide = c->n1 - c->n0;
+    const int64_t n = cpu_ceil_div(wide, PANEL_COLUMNS), room = panel_room(words_of(job->panels, k1 - k0));
+    const int64_t from = PANEL_COLUMNS * cpu_cut(n, c->pieces, piece);
+    const int64_t to = cpu_min(wide, PANEL_COLUMNS * cpu_cut(n, c->pieces, piece + 1));
+    panel_block block = {.b = panel + from * room,
+                         .room = room,
+                         .words = words_of(job->panels, k1 - k0),
+                         .rows = cpu_min(c->strip, c->m1 - row),
+                         .columns = to - from};
+    take_a(&block, job, c, cpu_at(job->s->a, thread * job->a_bytes, 1), row, k0, k1);
+    look_ahead(&block, job, c, c->m0 + (unit + threads) / c->pieces * c->strip, k0, k1);
+    take_c(&block, job, c, row, c->n0 + from, k0 == job->t->k0, k1 == job->t->k1);
+    job->panels->multiply(&block);
+}
+
+/* ---- all of it ---- */
+
+static int64_t take(int64_t *taken) {
+    int64_t unit = 0;
+#pragma omp atomic capture
+    unit = (*taken)++;
+    return unit;
+}
+
+/* All steps of a chunk, by one of the threads; turn: how many steps there were before. A turn's counter is used again
+ * two turns later, and set back in between, when nobody is left in the turn before. */
+static void run_chunk(panel_job *job, const chunk *c, int64_t turn, int thread, int threads) {
+    int64_t k0 = 0, unit = 0;
+    for (k0 = job->t->k0; k0 < job->t->k1; k0 += job->step, turn++) {
+        const int64_t k1 = cpu_min(job->t->k1, k0 + job->step);
+        uint32_t *panel = panel_b(job, turn);
+        pack_b(job, c, panel, k0, k1, thread, threads);
+        if (threads > 1) {
+#pragma omp barrier
+        }
+        if (thread == 0) job->taken[(turn + 1) % 2] = 0;
+        while ((unit = take(&job->taken[turn % 2])) < c->units) run_unit(job, c, panel, unit, k0, k1, thread, threads);
+    }
+}
+
+/* The tile, by one of the threads. */
+static void run_job(panel_job *job, int thread, int threads) {
+    const tile *t = job->t;
+    const int64_t wide = columns_of(t->n1 - t->n0), steps = cpu_ceil_div(t->k1 - t->k0, job->step);
+    const int64_t high = job->s->c == NULL ? t->m1 - t->m0 : WAITING;
+    chunk c = {0};
+    int64_t turn = 0;
+    for (c.m0 = t->m0; c.m0 < t->m1; c.m0 = c.m1) {
+        c.m1 = cpu_min(t->m1, c.m0 + high);
+        for (c.n0 = t->n0; c.n0 < t->n1; c.n0 = c.n1, turn += steps) {
+            c.n1 = cpu_min(t->n1, c.n0 + wide);
+            cut_units(&c);
+            run_chunk(job, &c, turn, thread, threads);
+        }
+    }
+}
+
+static panel_job job_of(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
+                        const tile_target *to) {
+    const panel_job job = {.panels = panels,
+                           .p = p,
+                           .t = t,
+                           .s = s,
+                           .to = to,
+                           .step = step_of(panels, t->k1 - t->k0),
+                           .a_bytes = panels_sizes(panels, p, t->m1 - t->m0, t->n1 - t->n0).a};
+    return job;
 }
 
 void panels_tile(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
                  const tile_target *to) {
-    const int64_t bytes = weft_dtype_bytes(p->dtype), step = step_of(panels, t->k1 - t->k0);
-    int64_t k0 = 0, i = 0;
-    for (k0 = t->k0; k0 < t->k1; k0 += step) {
-        const int64_t k1 = cpu_min(t->k1, k0 + step), columns = t->n1 - t->n0;
-        const panel_source b = source(p->b, bytes, p->ldb, p->transpose_b, t->n0, columns, k0, k1);
-        panel_block block = {.b = s->b,
-                             .room = panel_room(words_of(panels, k1 - k0)),
-                             .words = words_of(panels, k1 - k0),
-                             .columns = columns};
-        panels->pack(s->b, &b);
-        for (i = 0; i < t->m1 - t->m0; i += PANEL_LANES) {
-            block.rows = cpu_min(PANEL_LANES, t->m1 - t->m0 - i);
-            take_a(&block, panels, p, t, s->a, i, k0, k1);
-            take_c(&block, t, s, to, i, k0 == t->k0, k1 == t->k1);
-            panels->multiply(&block);
-        }
-    }
+    panel_job job = job_of(panels, p, t, s, to);
+    run_job(&job, 0, 1);
+}
+
+void panels_product(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
+                    const tile_target *to, int threads) {
+    panel_job job = job_of(panels, p, t, s, to);
+#pragma omp parallel num_threads(threads)
+    run_job(&job, omp_get_thread_num(), omp_get_num_threads());
 }

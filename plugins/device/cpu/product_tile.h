@@ -33,12 +33,12 @@ tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m,
 tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n);
 /* The panels that a product goes through here, or NULL: it is left to the library. */
 const cpu_panels *panels_of(const weft_device *device, const product *p);
-/* a is read where it lies: words of its rows lie side by side, and none holds a value of the next row. */
-bool panels_read_a(const cpu_panels *panels, const product *p);
-
 dnnl_status_t library_tile(const weft_device *device, const product *p, const tile *t, const tile_scratch *s,
                            const tile_target *to);
 void panels_tile(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
                  const tile_target *to);
+/* By all threads at once, each with its own scratch for a. */
+void panels_product(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
+                    const tile_target *to, int threads);
 
 #endif
