@@ -88,6 +88,13 @@ static weft_status compile(compiled *out, const weft_proof *self, const weft_cel
     return weft_error_prefix(err, "%s: ", text);
 }
 
+/* weft_platform_share, of which this rank may drop out alone. */
+static weft_status share(weft_proof *self, void *all, const void *mine, int64_t bytes, weft_error *err) {
+    const weft_status status = weft_platform_share(self->platform, all, mine, bytes, err);
+    self->failed = self->failed || status != WEFT_OK;
+    return status;
+}
+
 /* The ranks share the work: cell i is compiled by rank i % size. */
 static weft_status compile_all(weft_proof *self, weft_error *err) {
     const int32_t size = weft_platform_size(self->platform), rank = weft_platform_rank(self->platform);
@@ -99,7 +106,7 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
     for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
         status = compile(&mine[i / size], self, &self->grid.cells[i], err);
     status = weft_peers_agree(&self->peers, status, err);
-    if (status == WEFT_OK) status = weft_platform_share(self->platform, all, mine, rows * (int64_t)sizeof *mine, err);
+    if (status == WEFT_OK) status = share(self, all, mine, rows * (int64_t)sizeof *mine, err);
     for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) {
         const compiled *from = &all[i % size * rows + i / size];
         self->grid.cells[i].identity = from->identity;
@@ -177,7 +184,7 @@ static weft_status share_ends(weft_proof *self, const char *mine, weft_error *er
     char *all = malloc(bytes * (size_t)size);
     weft_status status = WEFT_OK;
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what cells came to");
-    status = weft_platform_share(self->platform, all, mine, (int64_t)bytes, err);
+    status = share(self, all, mine, (int64_t)bytes, err);
     for (int32_t rank = 0; rank < size && status == WEFT_OK; rank++) {
         weft_course_end end;
         memcpy(&end, all + bytes * (size_t)rank, sizeof end);
@@ -200,8 +207,8 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
     if (status == WEFT_OK)
         status = run_cell(self, &self->ends[0], self->losses, 0, weft_platform_rank(self->platform), err);
     status = weft_peers_agree(&self->peers, status, err);
-    if (status == WEFT_OK)
-        status = weft_platform_share(self->platform, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
+    if (status == WEFT_OK) status = share(self, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
+    if (status != WEFT_OK) goto done;
     for (int32_t rank = 1; rank < size && status == WEFT_OK; rank++)
         if (strcmp(hashes[rank], hashes[0]) != 0)
             status = weft_error_set(err, WEFT_E_USER,
@@ -209,8 +216,10 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
                                     "%.12s...: the two compute differently (another processor, library or file), so "
                                     "nothing that they do together can be the same",
                                     (int)rank, hashes[rank], hashes[0]);
+    status = weft_peers_agree(&self->peers, status, err);
+done:
     free(hashes);
-    return weft_peers_agree(&self->peers, status, err);
+    return status;
 }
 
 enum { PLAIN_SECONDS = 10 };
@@ -311,7 +320,7 @@ void weft_proof_close(weft_proof *self) {
     free(self->losses);
     weft_session_close(self->lender);
     weft_post_close(&self->post, &self->peers);
-    weft_platform_close(self->platform, self->failed);
+    weft_platform_close(self->platform, self->failed || self->post.broken);
     weft_run_close(self->run);
     memset(self, 0, sizeof *self);
 }

@@ -324,7 +324,7 @@ void weft_engine_close(weft_engine *engine) {
     if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
     weft_post_close(&engine->post, &engine->peers);
     weft_ranks_leave(&engine->ranks);
-    weft_platform_close(engine->own_platform, engine->failed);
+    weft_platform_close(engine->own_platform, engine->failed || engine->post.broken);
     for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {
         weft_hold_destroy(engine->holds[what]);
         free(engine->apart[what]);

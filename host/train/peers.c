@@ -50,6 +50,11 @@ static weft_transfer transfer_of(const weft_post *self, int64_t to, int64_t from
     return transfer;
 }
 
+static weft_status note(weft_post *self, weft_status status) {
+    self->broken = self->broken || status != WEFT_OK;
+    return status;
+}
+
 static weft_status gather(void *context, int32_t *out, int32_t mine, weft_error *err) {
     weft_post *self = context;
     const int64_t n = (int64_t)sizeof mine;
@@ -57,10 +62,11 @@ static weft_status gather(void *context, int32_t *out, int32_t mine, weft_error 
     weft_transfer transfer;
     weft_status status = reserve(self, ALIGNMENT + n * ranks->world, err);
     if (status == WEFT_OK) status = put(self, 0, &mine, n, err);
-    if (status != WEFT_OK) return status;
+    if (status != WEFT_OK) return note(self, status);
     transfer = transfer_of(self, ALIGNMENT, 0, n, 0);
     status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
-    return status == WEFT_OK ? get(self, out, ALIGNMENT, n * ranks->world, err) : status;
+    if (status == WEFT_OK) status = get(self, out, ALIGNMENT, n * ranks->world, err);
+    return note(self, status);
 }
 
 static weft_status share(void *context, void *bytes, int64_t n, int32_t from, weft_error *err) {
@@ -69,10 +75,11 @@ static weft_status share(void *context, void *bytes, int64_t n, int32_t from, we
     weft_transfer transfer;
     weft_status status = reserve(self, n, err);
     if (status == WEFT_OK && ranks->rank == from) status = put(self, 0, bytes, n, err);
-    if (status != WEFT_OK) return status;
+    if (status != WEFT_OK) return note(self, status);
     transfer = transfer_of(self, 0, 0, n, from);
     status = weft_ranks_exchange(ranks, ranks->plugin->broadcast, "broadcast", &transfer, err);
-    return status == WEFT_OK ? get(self, bytes, 0, n, err) : status;
+    if (status == WEFT_OK) status = get(self, bytes, 0, n, err);
+    return note(self, status);
 }
 
 /* ---- swapping ---- */
@@ -113,7 +120,7 @@ static weft_status swap(void *context, const weft_parcel *in, const weft_parcel 
         status = weft_ranks_wait(self->ranks, &self->handles[i], err);
     for (int32_t r = 0; r < world && status == WEFT_OK; offset += aligned(in[r].n), r++)
         if (in[r].n > 0) status = get(self, in[r].bytes, offset, in[r].n, err);
-    return status;
+    return note(self, status);
 }
 
 weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *ranks, const weft_device_plugin *kernels,
@@ -128,6 +135,7 @@ weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *r
     post->ranks = ranks;
     post->kernels = kernels;
     post->device = device;
+    post->broken = false;
     post->handles = calloc(2 * (size_t)ranks->world, sizeof(weft_comm_handle *));
     *out = peers;
     if (peers.codes == NULL || post->handles == NULL)

@@ -13,6 +13,7 @@ typedef struct weft_post {
     weft_buffer *buffer;
     int64_t bytes;
     weft_comm_handle **handles; /* [2 * world] */
+    bool broken;                /* an exchange has failed: the others may wait for this rank */
 } weft_post;
 
 /* post lives as long as the peers do. */

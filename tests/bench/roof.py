@@ -149,6 +149,10 @@ def roof_scaling(one, all_threads):
             for key in ("register_flops_per_second", "flops_per_second")}
 
 
+def least_seconds(results):
+    return min(min(result["step_seconds"]) for result in results)
+
+
 def of_pair_roofs(flops, results, roofs):
     """The median over the pairs of a pair's speed over that pair's own roof."""
     return statistics.median(flops / statistics.median(result["step_seconds"]) / roof["flops_per_second"]
@@ -200,6 +204,7 @@ def summarize(size, runs):
         summary["times_fp32"] = pair_ratio(runs["fp32"], weft)
     if "one thread" in runs:
         summary["scaling"] = pair_ratio(runs["one thread"], weft)
+        summary["scaling_of_least"] = least_seconds(runs["one thread"]) / least_seconds(weft)
     if "one thread" in runs and "fp32" not in runs:
         summary["roof_scaling"] = roof_scaling(runs["one thread"], weft)
     return summary
@@ -286,7 +291,8 @@ def print_sides(summary):
     if "times_fp32" in summary:
         print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32")
     if "scaling" in summary:
-        print(f"  all threads are {summary['scaling']:.2f} times one")
+        print(f"  all threads are {summary['scaling']:.2f} times one, "
+              f"the least of all steps {summary['scaling_of_least']:.2f} times")
     if "roof_scaling" in summary:
         roofs = summary["roof_scaling"]
         print(f"  beside it: the registers {roofs['register_flops_per_second']:.2f} times, "

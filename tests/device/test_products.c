@@ -279,7 +279,7 @@ START_TEST(products_leave_the_callers_team_as_it_was) {
 END_TEST
 
 START_TEST(products_of_nothing) {
-    const float c[6] = {1, 2, 3, 4, 5, 6};
+    const float c[6] = {1, 2, 3, 4, 5, 6}, rows[96] = {0};
     run r = {.device = devices[1]};
     weft_matmul args = {.struct_size = sizeof args, .m = 2, .n = 3, .k = 0, .lda = 1, .ldb = 3, .ldc = 3};
     args.dtype_a = args.dtype_b = all_types[_i].ab;
@@ -295,6 +295,13 @@ START_TEST(products_of_nothing) {
     for (int i = 6; i < 12; i++) HOLDS(r.results[i] == 0);
     args.m = 0;
     RUN(&r, matmul, &args);
+    args.a = put_cells(&r, rows, 96, args.dtype_a);
+    args.k = args.lda = 3;
+    args.n = 0;
+    for (args.m = 0; args.m <= 32; args.m += 16) {
+        ck_assert_int_eq(table->matmul_workspace(r.device, &args), 0);
+        RUN(&r, matmul, &args);
+    }
     end_run(&r);
     free(r.results);
 }

@@ -8,8 +8,8 @@
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
  * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
- * Two rules keep the bits apart from the number of threads: how work is cut depends on the shape alone, and what
- * several cuts add up is added in their order by whoever comes last, never as they finish.
+ * Two rules keep the bits apart from the number of threads: what is added up as one chain depends on the shape alone,
+ * and what several chains come to is added in their order by whoever comes last, never as they finish.
  */
 #ifndef WEFT_DEVICE_CPU_H
 #define WEFT_DEVICE_CPU_H

@@ -225,7 +225,7 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead,
 }
 
 /* b's columns stay in the cache while all rows meet them. Each block fetches a part of what comes next, line by line
- * down the rows; when all is fetched, the first line again, which costs nothing. */
+ * down the rows; when all is fetched, a word that is in use anyway. */
 INLINE void multiply(const panel_block *p, const int values) {
     const int64_t once = (p->words + AHEAD_WORDS - 1) / AHEAD_WORDS;
     int64_t i, j, row = 0, line = 0;

@@ -49,7 +49,7 @@ static grid grid_of(const product *p) {
     while (more && fewer(&g, TILES) && work / (double)(g.m * g.n) > WORK_MIN) {
         const bool even_m = (g.m + 1) * g.n == TILES, even_n = g.m * (g.n + 1) == TILES;
         const bool by_m = even_m != even_n ? even_m : rows / g.m >= columns / g.n;
-        more = by_m ? cut_more(&g.m, rows) : cut_more(&g.n, columns);
+        more = (by_m && cut_more(&g.m, rows)) || cut_more(&g.n, columns) || (!by_m && cut_more(&g.m, rows));
     }
     if (fewer(&g, TILES_MIN) && p->k >= 2 * PART_K && work > WORK_MIN) {
         g.k = cpu_min(p->k / PART_K, cpu_ceil_div(TILES_MIN, g.m * g.n));
@@ -76,7 +76,7 @@ static tile_sizes sizes_of(const weft_device *device, const product *p, const gr
     const int64_t m = UNIT_M * cpu_ceil_div(cpu_ceil_div(p->m, UNIT_M), g->m);
     const int64_t n = UNIT_N * cpu_ceil_div(cpu_ceil_div(p->n, UNIT_N), g->n);
     const cpu_panels *panels = panels_of(device, p);
-    return panels != NULL ? panels_sizes(panels, p, m, n) : library_sizes(device, p, m, n, g->k == 1);
+    return panels != NULL ? panels_sizes(panels, p, m, n, false) : library_sizes(device, p, m, n, g->k == 1);
 }
 
 /* On panels all threads make the product together, unless its inner dimension is cut. */
@@ -87,8 +87,9 @@ static const cpu_panels *panels_of_all(const weft_device *device, const product 
 int64_t product_workspace(const weft_device *device, const product *p) {
     const grid g = grid_of(p);
     const cpu_panels *panels = panels_of_all(device, p, &g);
-    const tile_sizes s = panels != NULL ? panels_sizes(panels, p, p->m, p->n) : sizes_of(device, p, &g);
+    tile_sizes s = {0, 0, 0};
     if (p->m <= 0 || p->n <= 0 || p->k <= 0) return 0;
+    s = panels != NULL ? panels_sizes(panels, p, p->m, p->n, true) : sizes_of(device, p, &g);
     if (panels != NULL) return device->threads * s.a + s.b + s.c;
     return device->threads * (s.a + s.b + s.c) + (g.k > 1 ? cpu_floats(g.k * p->m * p->n) : 0);
 }
@@ -144,7 +145,7 @@ static dnnl_status_t run_tiles(const weft_device *device, const product *p, cons
 
 /* workspace: a thread's scratch after another's, then what they share. */
 static void run_together(const weft_device *device, const cpu_panels *panels, const product *p, char *workspace) {
-    const tile_sizes sizes = panels_sizes(panels, p, p->m, p->n);
+    const tile_sizes sizes = panels_sizes(panels, p, p->m, p->n, true);
     const tile whole = {0, p->m, 0, p->n, 0, p->k};
     const tile_target to = {p->c, p->ldc, p->dtype_c, p->mode};
     const double work = (double)p->m * (double)p->n * (double)p->k;

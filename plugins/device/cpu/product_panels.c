@@ -4,12 +4,13 @@
  * a's rows in turn, as they lie, or packed where their words do not lie side by side, and fetch ahead what the next
  * strip needs. b lies twice, so that one step is packed while another thread still works on the step before.
  *
- * An element is one chain over a step, and steps are added in order: who makes it, and how the rest is cut, changes no
- * bit. Sums of more than one step wait in c itself, or in scratch where c is bf16 or has a value that comes last.
+ * An element is one chain over a step, and steps are added in order: who makes a step of it, and how the rest is cut,
+ * changes no bit. Sums of more than one step wait in c itself, or in scratch where c is bf16 or has a value that comes
+ * last.
  *
- * Measured on one core of a Zen 5 (register peak 231 GFLOP/s) at LLaMA's shapes with operands that lie in no cache: 205
- * to 215 in all layouts, where tiles of oneDNN 2.6.3 reach 190 to 212, the less the larger a power of two divides the
- * distance of rows. Fetching ahead is worth a twentieth.
+ * Measured on one core of a Zen 5 (register peak 231 GFLOP/s that day) at LLaMA's shapes with operands that lie in no
+ * cache: 205 to 215 in all layouts, where tiles of oneDNN 2.6.3 reach 190 to 212, the less the larger a power of two
+ * divides the distance of rows. Fetching ahead is worth a twentieth.
  */
 #include <omp.h>
 
@@ -17,9 +18,9 @@
 
 #define STEP    512                  /* words */
 #define CHUNK   (16 * PANEL_COLUMNS) /* columns of b that are packed at once */
-#define STRIP   (4 * PANEL_LANES)    /* rows of a that meet them, */
-#define UNITS   8                    /* or fewer, so that a few threads end at the same time */
-#define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, at least */
+#define STRIP   (4 * PANEL_LANES)    /* rows of a that meet them */
+#define UNITS   8                    /* wanted in a turn: strips get shorter for it, then columns fewer */
+#define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about */
 #define WAITING 1056                 /* rows of sums in scratch */
 #define LINE    64                   /* bytes of the cache */
 
@@ -43,14 +44,15 @@ static bool reads_a(const cpu_panels *panels, const product *p) {
 static bool sums_wait_in_c(int32_t dtype, product_mode mode) {
     return dtype == WEFT_F32 && mode != PRODUCT_ADD;
 }
-/* Of a chunk: as even as they come. */
+/* Of a chunk: as even as they come. n > 0. */
 static int64_t columns_of(int64_t n) {
     return cpu_round_up(cpu_ceil_div(n, cpu_ceil_div(n, CHUNK)), PANEL_COLUMNS);
 }
 
-tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n) {
+/* For one of up to CHUNK columns, or for this one. */
+tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n, bool whole) {
     const int64_t all = words_of(panels, p->k), words = cpu_min(all, STEP); /* as long as a step can be */
-    const bool waits = all > STEP && !sums_wait_in_c(p->dtype_c, p->mode);
+    const bool waits = whole && all > STEP && !sums_wait_in_c(p->dtype_c, p->mode);
     const tile_sizes s = {reads_a(panels, p) ? 0 : panel_bytes(STRIP, words), 2 * panel_bytes(columns_of(n), words),
                           waits ? cpu_floats(cpu_min(m, WAITING) * columns_of(n)) : 0};
     return s;
@@ -74,11 +76,12 @@ typedef struct panel_job {
     int64_t taken[2];      /* units of this turn and of the next one; a turn is a step of a chunk */
 } panel_job;
 
-static void cut_units(chunk *c) {
-    const int64_t rows = c->m1 - c->m0, columns = c->n1 - c->n0;
+/* As many as there are threads at least, if they can be had: who makes an element is all the same to it. */
+static void cut_units(chunk *c, int threads) {
+    const int64_t rows = c->m1 - c->m0, columns = c->n1 - c->n0, wanted = cpu_max(UNITS, threads);
     c->strip = STRIP;
-    while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < UNITS) c->strip /= 2;
-    c->pieces = cpu_ceil_div(UNITS, cpu_ceil_div(rows, c->strip));
+    while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < wanted) c->strip /= 2;
+    c->pieces = cpu_ceil_div(wanted, cpu_ceil_div(rows, c->strip));
     c->pieces = cpu_max(1, cpu_min(c->pieces, columns / COLUMNS));
     c->units = cpu_ceil_div(rows, c->strip) * c->pieces;
 }
@@ -213,7 +216,7 @@ static void run_job(panel_job *job, int thread, int threads) {
         c.m1 = cpu_min(t->m1, c.m0 + high);
         for (c.n0 = t->n0; c.n0 < t->n1; c.n0 = c.n1, turn += steps) {
             c.n1 = cpu_min(t->n1, c.n0 + wide);
-            cut_units(&c);
+            cut_units(&c, threads);
             run_chunk(job, &c, turn, thread, threads);
         }
     }
@@ -227,7 +230,7 @@ static panel_job job_of(const cpu_panels *panels, const product *p, const tile *
                            .s = s,
                            .to = to,
                            .step = step_of(panels, t->k1 - t->k0),
-                           .a_bytes = panels_sizes(panels, p, t->m1 - t->m0, t->n1 - t->n0).a};
+                           .a_bytes = panels_sizes(panels, p, t->m1 - t->m0, t->n1 - t->n0, false).a};
     return job;
 }
 

@@ -1,4 +1,4 @@
-/* product_tile.h: one tile of a product on one thread, in the two ways that there are: by the matrix library
+/* product_tile.h: one tile of a product, in the two ways that there are: by the matrix library
  * (product_library.c: fp32, and bf16 widened on its way in) and on panels (product_panels.c). */
 #ifndef WEFT_DEVICE_CPU_PRODUCT_TILE_H
 #define WEFT_DEVICE_CPU_PRODUCT_TILE_H
@@ -19,7 +19,8 @@ typedef struct tile_target {
     product_mode mode;
 } tile_target;
 
-/* A thread's scratch: panels of a and b, and the tile itself. Bytes, and where they lie (NULL: none). */
+/* Scratch: panels of a and b, and the tile itself. Bytes, and where they lie (NULL: none). Where threads make a tile
+ * together, each has as much for a, one after another, and the rest is everybody's. */
 typedef struct tile_sizes {
     int64_t a, b, c;
 } tile_sizes;
@@ -30,14 +31,14 @@ typedef struct tile_scratch {
 
 /* Enough for any tile of up to m x n. whole: a tile spans the inner dimension and goes to p's own c. */
 tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m, int64_t n, bool whole);
-tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n);
+tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n, bool whole);
 /* The panels that a product goes through here, or NULL: it is left to the library. */
 const cpu_panels *panels_of(const weft_device *device, const product *p);
 dnnl_status_t library_tile(const weft_device *device, const product *p, const tile *t, const tile_scratch *s,
                            const tile_target *to);
 void panels_tile(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
                  const tile_target *to);
-/* By all threads at once, each with its own scratch for a. */
+/* By all threads together. */
 void panels_product(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
                     const tile_target *to, int threads);
 
