@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include "config/nearest.h"
 #include "launch/world.h"
@@ -145,6 +146,14 @@ static void print_error(const weft_command *command, weft_exit status, const wef
     if (status == WEFT_EXIT_USAGE) print_usage(stderr, command);
 }
 
+/* MPICH's launcher forgets what it has not passed on yet when a rank ends badly: the last words of that very rank, and
+ * those of the ranks that it ends for it. */
+static void let_launcher_read(weft_exit status) {
+    const struct timespec moment = {0, 300000000};
+    const weft_world *world = weft_world_get();
+    if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
+}
+
 static weft_exit run(const weft_command *command, int argc, char **argv) {
     weft_error err = WEFT_ERROR_INIT;
     weft_args *args = NULL;
@@ -157,6 +166,7 @@ static weft_exit run(const weft_command *command, int argc, char **argv) {
     weft_args_free(args);
     flush_output();
     print_error(command, status, &err);
+    let_launcher_read(status);
     return status;
 }
 
