@@ -140,6 +140,15 @@ START_TEST(products_of_rows_that_collide) {
 }
 END_TEST
 
+/* Sums of several steps of the inner dimension that wait in scratch, for more rows than it holds, by columns that each
+ * thread takes for itself and, with more threads, by all together. */
+START_TEST(products_whose_sums_wait) {
+    matmul_check(all_types[_i], 1100, 200, 1040, 0, 1, 0);
+    matmul_check(all_types[_i], 70, 400, 2200, 0, 1, 0);
+    matmul_check(all_types[_i], 70, 400, 2200, 1, 0, 0);
+}
+END_TEST
+
 /* The inner dimension of the product is cut: the workspace has room for two parts or more beside each thread's own. */
 static void check_cut(types of, int64_t m, int64_t n, int64_t k, int form, int64_t pad) {
     const matmul_case t = {
@@ -557,6 +566,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_of_odd_shapes, 0, 3);
     tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, 0, 3);
     tcase_add_loop_test(tests, products_of_rows_that_collide, 0, 3);
+    tcase_add_loop_test(tests, products_whose_sums_wait, 0, 3);
     tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, 3);
     tcase_add_loop_test(tests, products_of_long_inner_dimensions, 0, 3);
     tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, 0, 3);

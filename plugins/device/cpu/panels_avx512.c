@@ -5,7 +5,7 @@
  * instruction for bf16 takes values below 2^-126 for zero.
  */
 #if defined(__x86_64__)
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,prfchw")
 #define LOOPS_AVX512
 #include "panels.h"
 #include "simd.h"
@@ -193,7 +193,7 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead,
         for (q = 0; q < vectors; q++) {
             sum[r][q] = vec_set(0.0f);
             if (i + r < p->rows)
-                _mm_prefetch((const char *)p->c + ((i + r) * p->ldc + j + 16 * q) * (p->narrow ? 2 : 4), _MM_HINT_T0);
+                __builtin_prefetch((const char *)p->c + ((i + r) * p->ldc + j + 16 * q) * (p->narrow ? 2 : 4), 1, 3);
         }
     }
     for (k = 0; k < p->words; k++, at += step) {

@@ -4,7 +4,7 @@
  * looks at. So the product is cut here, into tiles that depend on (m, n, k) alone, and each tile is made on one thread
  * (product_tile.h): within our parallel region every thread tells OpenMP that a team below it has one member. A product
  * with too few tiles to share out is cut along k as well; the parts lie in the workspace and are added in order. What
- * runs on panels and is not cut along k is one tile, which all threads make together (product_panels.c).
+ * runs on panels and is not cut along k is shared out differently (product_team.c).
  *
  * Measured on one core of a Zen 5 (register peak 250 GFLOP/s) at LLaMA's shapes in the cache, oneDNN 2.6.3: tiles of
  * 264 x 384 reach 215-240, 144 x 144 the same but for n across (NT) 200-220, 96 x 96 180-240, 48 x 48 110-230. Tiles
@@ -89,8 +89,8 @@ int64_t product_workspace(const weft_device *device, const product *p) {
     const cpu_panels *panels = panels_of_all(device, p, &g);
     tile_sizes s = {0, 0, 0};
     if (p->m <= 0 || p->n <= 0 || p->k <= 0) return 0;
-    s = panels != NULL ? panels_sizes(panels, p, p->m, p->n, true) : sizes_of(device, p, &g);
-    if (panels != NULL) return device->threads * s.a + s.b + s.c;
+    if (panels != NULL) return team_workspace(panels, p, device->threads);
+    s = sizes_of(device, p, &g);
     return device->threads * (s.a + s.b + s.c) + (g.k > 1 ? cpu_floats(g.k * p->m * p->n) : 0);
 }
 
@@ -143,17 +143,6 @@ static dnnl_status_t run_tiles(const weft_device *device, const product *p, cons
     return (dnnl_status_t)failed;
 }
 
-/* workspace: a thread's scratch after another's, then what they share. */
-static void run_together(const weft_device *device, const cpu_panels *panels, const product *p, char *workspace) {
-    const tile_sizes sizes = panels_sizes(panels, p, p->m, p->n, true);
-    const tile whole = {0, p->m, 0, p->n, 0, p->k};
-    const tile_target to = {p->c, p->ldc, p->dtype_c, p->mode};
-    const double work = (double)p->m * (double)p->n * (double)p->k;
-    char *b = workspace + device->threads * sizes.a;
-    const tile_scratch s = {sizes.a > 0 ? workspace : NULL, b, sizes.c > 0 ? (float *)(void *)(b + sizes.b) : NULL};
-    panels_product(panels, p, &whole, &s, &to, work > WORK_MIN ? device->threads : 1);
-}
-
 /* parts: (g->k, m, n). c = part 0 + part 1 + ..., or c + that sum. */
 static void add_parts(const weft_device *device, const product *p, const grid *g, float *parts) {
     const int64_t size = p->m * p->n, bytes = weft_dtype_bytes(p->dtype_c);
@@ -185,7 +174,7 @@ weft_status product_run(const weft_device *device, const product *p, void *works
         return WEFT_OK;
     }
     if (panels != NULL) {
-        run_together(device, panels, p, workspace);
+        team_product(panels, p, workspace, device->threads);
         return WEFT_OK;
     }
     if (g.k > 1) {

@@ -2,7 +2,7 @@
  *
  * The threads pack b together, CHUNK columns and STEP words of the inner dimension at a time; then they take strips of
  * a's rows in turn, as they lie, or packed where their words do not lie side by side, and fetch ahead what the next
- * strip needs. b lies twice, so that one step is packed while another thread still works on the step before.
+ * strip needs. b lies twice for a team, so that who is ready packs the next step while others still work on this one.
  *
  * An element is one chain over a step, and steps are added in order: who makes a step of it, and how the rest is cut,
  * changes no bit. Sums of more than one step wait in c itself, or in scratch where c is bf16 or has a value that comes
@@ -10,17 +10,20 @@
  *
  * Measured on one core of a Zen 5 (register peak 231 GFLOP/s that day) at LLaMA's shapes with operands that lie in no
  * cache: 205 to 215 in all layouts, where tiles of oneDNN 2.6.3 reach 190 to 212, the less the larger a power of two
- * divides the distance of rows. Fetching ahead is worth a twentieth.
+ * divides the distance of rows. Fetching ahead is worth a twentieth. On two cores weight gradients of 134 M take 1 to 4
+ * parts in a hundred less time since what is left to pack and the last strips are taken in small pieces, and all
+ * products 1 to 2 less with steps of 1,024 words than with 512, because c is read and written less often.
  */
 #include <omp.h>
 
 #include "product_tile.h"
 
-#define STEP    512                  /* words */
+#define STEP    1024                 /* words */
 #define CHUNK   (16 * PANEL_COLUMNS) /* columns of b that are packed at once */
 #define STRIP   (4 * PANEL_LANES)    /* rows of a that meet them */
 #define UNITS   8                    /* wanted in a turn: strips get shorter for it, then columns fewer */
-#define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about */
+#define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about, and of what a thread packs at a time */
+#define FINE    4                    /* units of each of the last strips, which threads end with */
 #define WAITING 1056                 /* rows of sums in scratch */
 #define LINE    64                   /* bytes of the cache */
 #define COLLIDE 1024                 /* floats: rows so far apart fall on few lines of the cache */
@@ -42,7 +45,7 @@ static int64_t step_of(const cpu_panels *panels, int64_t k) {
     return cpu_round_up(cpu_ceil_div(words, cpu_ceil_div(words, STEP)), PANEL_LANES) * panels->values;
 }
 /* a is read where it lies: words of its rows lie side by side, and none holds a value of the next row. */
-static bool reads_a(const cpu_panels *panels, const product *p) {
+bool panels_read_a(const cpu_panels *panels, const product *p) {
     return !p->transpose_a && p->lda % panels->values == 0 && p->k % panels->values == 0;
 }
 static bool sums_wait_in_c(int32_t dtype, product_mode mode) {
@@ -53,21 +56,20 @@ static int64_t columns_of(int64_t n) {
     return cpu_round_up(cpu_ceil_div(n, cpu_ceil_div(n, CHUNK)), PANEL_COLUMNS);
 }
 
-/* For one of up to CHUNK columns, or for this one. */
 tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n, bool whole) {
     const int64_t all = words_of(panels, p->k), words = cpu_min(all, STEP); /* as long as a step can be */
     const bool waits = whole && all > STEP && !sums_wait_in_c(p->dtype_c, p->mode);
-    const tile_sizes s = {reads_a(panels, p) ? 0 : panel_bytes(STRIP, words), 2 * panel_bytes(columns_of(n), words),
+    const tile_sizes s = {panels_read_a(panels, p) ? 0 : panel_bytes(STRIP, words), panel_bytes(columns_of(n), words),
                           waits ? cpu_floats(cpu_min(m, WAITING) * columns_of(n)) : 0};
     return s;
 }
 
 /* ---- what all threads see ---- */
 
-/* Rows and columns whose sums are made together, and their cut into units of strip rows and 1 / pieces of the columns.
- */
+/* Rows and columns whose sums are made together, and their cut into units: `coarse` strips of so many rows, each in
+ * pieces of the columns, and the last ones in finer pieces. */
 typedef struct chunk {
-    int64_t m0, m1, n0, n1, strip, pieces, units;
+    int64_t m0, m1, n0, n1, strip, coarse, pieces, fine, units;
 } chunk;
 
 typedef struct panel_job {
@@ -77,17 +79,33 @@ typedef struct panel_job {
     const tile_scratch *s; /* a: one after the other for each thread */
     const tile_target *to; /* of the tile */
     int64_t step, a_bytes; /* values; of a thread's scratch */
-    int64_t taken[2];      /* units of this turn and of the next one; a turn is a step of a chunk */
+    int64_t packed[2];     /* parts of b that are taken to be packed, for this turn and for the next one: */
+    int64_t taken[2];      /* and units; a turn is a step of a chunk */
 } panel_job;
 
 /* As many as there are threads at least, if they can be had: who makes an element is all the same to it. */
 static void cut_units(chunk *c, int threads) {
-    const int64_t rows = c->m1 - c->m0, columns = c->n1 - c->n0, wanted = cpu_max(UNITS, threads);
+    const int64_t rows = c->m1 - c->m0, most = cpu_max(1, (c->n1 - c->n0) / COLUMNS), wanted = cpu_max(UNITS, threads);
+    int64_t strips = 0;
     c->strip = STRIP;
     while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < wanted) c->strip /= 2;
-    c->pieces = cpu_ceil_div(wanted, cpu_ceil_div(rows, c->strip));
-    c->pieces = cpu_max(1, cpu_min(c->pieces, columns / COLUMNS));
-    c->units = cpu_ceil_div(rows, c->strip) * c->pieces;
+    strips = cpu_ceil_div(rows, c->strip);
+    c->pieces = cpu_min(cpu_ceil_div(wanted, strips), most);
+    c->fine = cpu_min(c->pieces * FINE, most);
+    c->coarse = threads > 1 ? cpu_max(0, strips - threads) : strips;
+    c->units = c->coarse * c->pieces + (strips - c->coarse) * c->fine;
+}
+
+/* Where a unit lies: the first row of its strip, and which of how many pieces of the columns it is. */
+typedef struct unit_place {
+    int64_t row, piece, pieces;
+} unit_place;
+
+static unit_place place_of(const chunk *c, int64_t unit) {
+    const int64_t rest = unit - c->coarse * c->pieces;
+    const unit_place coarse = {c->m0 + unit / c->pieces * c->strip, unit % c->pieces, c->pieces};
+    const unit_place fine = {c->m0 + (c->coarse + rest / c->fine) * c->strip, rest % c->fine, c->fine};
+    return rest < 0 ? coarse : fine;
 }
 
 /* An operand's lanes [from, from + lanes) and its inner dimension [k0, k1). */
@@ -107,21 +125,18 @@ static panel_source source_of_a(const panel_job *job, const chunk *c, int64_t ro
                   k1);
 }
 
-static uint32_t *panel_b(const panel_job *job, int64_t turn) {
-    const int64_t words = cpu_min(words_of(job->panels, job->p->k), STEP);
-    return cpu_at(job->s->b, turn % 2 * panel_bytes(columns_of(job->t->n1 - job->t->n0), words), 1);
+static uint32_t *panel_b(const panel_job *job, int64_t turn, int threads) {
+    const int64_t words = cpu_min(words_of(job->panels, job->p->k), STEP), copy = threads > 1 ? turn % 2 : 0;
+    return cpu_at(job->s->b, copy * panel_bytes(columns_of(job->t->n1 - job->t->n0), words), 1);
 }
 
-/* One thread's part of the chunk's columns of b. */
-static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_t k0, int64_t k1, int thread,
-                   int threads) {
+/* The chunk's columns of b from the given one on, up to COLUMNS of them. */
+static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_t from, int64_t k0, int64_t k1) {
     const product *p = job->p;
-    const int64_t both = 2 * PANEL_LANES, columns = c->n1 - c->n0, n = cpu_ceil_div(columns, both);
-    const int64_t from = both * cpu_cut(n, threads, thread);
-    const int64_t lanes = cpu_min(columns, both * cpu_cut(n, threads, thread + 1)) - from;
+    const int64_t lanes = cpu_min(c->n1 - c->n0 - from, COLUMNS);
     const panel_source b =
         source(p->b, weft_dtype_bytes(p->dtype), p->ldb, p->transpose_b, c->n0 + from, lanes, k0, k1);
-    if (lanes > 0) job->panels->pack(panel + from * panel_room(words_of(job->panels, k1 - k0)), &b);
+    job->panels->pack(panel + from * panel_room(words_of(job->panels, k1 - k0)), &b);
 }
 
 /* ---- a unit ---- */
@@ -129,7 +144,7 @@ static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_
 static void take_a(panel_block *block, const panel_job *job, const chunk *c, uint32_t *packed, int64_t row, int64_t k0,
                    int64_t k1) {
     const panel_source from = source_of_a(job, c, row, k0, k1);
-    if (reads_a(job->panels, job->p)) {
+    if (panels_read_a(job->panels, job->p)) {
         block->a = from.at;
         block->a_row = job->p->lda / job->panels->values;
         block->a_slab = PANEL_LANES * block->a_row;
@@ -169,43 +184,41 @@ static void take_c(panel_block *block, const panel_job *job, const chunk *c, int
 
 static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel, int64_t unit, int64_t k0, int64_t k1,
                      int thread, int threads) {
-    const int64_t row = c->m0 + unit / c->pieces * c->strip, piece = unit % c->pieces, wide = c->n1 - c->n0;
-    const int64_t n = cpu_ceil_div(wide, PANEL_COLUMNS), room = panel_room(words_of(job->panels, k1 - k0));
-    const int64_t from = PANEL_COLUMNS * cpu_cut(n, c->pieces, piece);
-    const int64_t to = cpu_min(wide, PANEL_COLUMNS * cpu_cut(n, c->pieces, piece + 1));
+    const unit_place at = place_of(c, unit);
+    const int64_t wide = c->n1 - c->n0, n = cpu_ceil_div(wide, PANEL_COLUMNS);
+    const int64_t from = PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece);
+    const int64_t to = cpu_min(wide, PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece + 1));
+    const int64_t room = panel_room(words_of(job->panels, k1 - k0));
     panel_block block = {.b = panel + from * room,
                          .room = room,
                          .words = words_of(job->panels, k1 - k0),
-                         .rows = cpu_min(c->strip, c->m1 - row),
+                         .rows = cpu_min(c->strip, c->m1 - at.row),
                          .columns = to - from};
-    take_a(&block, job, c, cpu_at(job->s->a, thread * job->a_bytes, 1), row, k0, k1);
-    look_ahead(&block, job, c, c->m0 + (unit + threads) / c->pieces * c->strip, k0, k1);
-    take_c(&block, job, c, row, c->n0 + from, k0 == job->t->k0, k1 == job->t->k1);
+    take_a(&block, job, c, cpu_at(job->s->a, thread * job->a_bytes, 1), at.row, k0, k1);
+    look_ahead(&block, job, c, place_of(c, unit + threads).row, k0, k1);
+    take_c(&block, job, c, at.row, c->n0 + from, k0 == job->t->k0, k1 == job->t->k1);
     job->panels->multiply(&block);
 }
 
 /* ---- all of it ---- */
 
-static int64_t take(int64_t *taken) {
-    int64_t unit = 0;
-#pragma omp atomic capture
-    unit = (*taken)++;
-    return unit;
-}
-
-/* All steps of a chunk, by one of the threads; turn: how many steps there were before. A turn's counter is used again
- * two turns later, and set back in between, when nobody is left in the turn before. */
+/* All steps of a chunk, by one of the threads; turn: how many steps there were before. A turn's counters are used
+ * again two turns later, and set back in between: that of packing before the barrier, which others may leave to pack
+ * for the next turn, and that of units behind it, when nobody is left in the turn before. */
 static void run_chunk(panel_job *job, const chunk *c, int64_t turn, int thread, int threads) {
-    int64_t k0 = 0, unit = 0;
+    int64_t k0 = 0, part = 0, unit = 0;
     for (k0 = job->t->k0; k0 < job->t->k1; k0 += job->step, turn++) {
         const int64_t k1 = cpu_min(job->t->k1, k0 + job->step);
-        uint32_t *panel = panel_b(job, turn);
-        pack_b(job, c, panel, k0, k1, thread, threads);
+        uint32_t *panel = panel_b(job, turn, threads);
+        while ((part = COLUMNS * tile_take(&job->packed[turn % 2])) < c->n1 - c->n0)
+            pack_b(job, c, panel, part, k0, k1);
+        if (thread == 0) job->packed[(turn + 1) % 2] = 0;
         if (threads > 1) {
 #pragma omp barrier
         }
         if (thread == 0) job->taken[(turn + 1) % 2] = 0;
-        while ((unit = take(&job->taken[turn % 2])) < c->units) run_unit(job, c, panel, unit, k0, k1, thread, threads);
+        while ((unit = tile_take(&job->taken[turn % 2])) < c->units)
+            run_unit(job, c, panel, unit, k0, k1, thread, threads);
     }
 }
 
@@ -244,9 +257,10 @@ void panels_tile(const cpu_panels *panels, const product *p, const tile *t, cons
     run_job(&job, 0, 1);
 }
 
-void panels_product(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
-                    const tile_target *to, int threads) {
-    panel_job job = job_of(panels, p, t, s, to);
+void panels_together(const cpu_panels *panels, const product *p, const tile_scratch *s, int threads) {
+    const tile whole = {0, p->m, 0, p->n, 0, p->k};
+    const tile_target to = {p->c, p->ldc, p->dtype_c, p->mode};
+    panel_job job = job_of(panels, p, &whole, s, &to);
 #pragma omp parallel num_threads(threads)
     run_job(&job, omp_get_thread_num(), omp_get_num_threads());
 }

@@ -1,5 +1,6 @@
 /* product_tile.h: one tile of a product, in the two ways that there are: by the matrix library
- * (product_library.c: fp32, and bf16 widened on its way in) and on panels (product_panels.c). */
+ * (product_library.c: fp32, and bf16 widened on its way in) and on panels (product_panels.c); and the whole of one on
+ * panels by a team. */
 #ifndef WEFT_DEVICE_CPU_PRODUCT_TILE_H
 #define WEFT_DEVICE_CPU_PRODUCT_TILE_H
 
@@ -29,17 +30,31 @@ typedef struct tile_scratch {
     float *c;
 } tile_scratch;
 
+/* Who asks is given a number, from 0, that nobody else is given. */
+static inline int64_t tile_take(int64_t *taken) {
+    int64_t one = 0;
+#pragma omp atomic capture
+    one = (*taken)++;
+    return one;
+}
+
 /* Enough for any tile of up to m x n. whole: a tile spans the inner dimension and goes to p's own c. */
 tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m, int64_t n, bool whole);
 tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n, bool whole);
-/* The panels that a product goes through here, or NULL: it is left to the library. */
-const cpu_panels *panels_of(const weft_device *device, const product *p);
 dnnl_status_t library_tile(const weft_device *device, const product *p, const tile *t, const tile_scratch *s,
                            const tile_target *to);
 void panels_tile(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
                  const tile_target *to);
-/* By all threads together. */
-void panels_product(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
-                    const tile_target *to, int threads);
+
+/* The panels that a product goes through here, or NULL: it is left to the library. */
+const cpu_panels *panels_of(const weft_device *device, const product *p);
+/* a is read where it lies, so that several tiles side by side do not pack it several times. */
+bool panels_read_a(const cpu_panels *panels, const product *p);
+/* All of p as one tile, by all threads. Scratch: of panels_sizes, with twice as much for b. */
+void panels_together(const cpu_panels *panels, const product *p, const tile_scratch *s, int threads);
+
+/* All of p on panels, by the device's threads (product_team.c). */
+int64_t team_workspace(const cpu_panels *panels, const product *p, int threads);
+void team_product(const cpu_panels *panels, const product *p, char *workspace, int threads);
 
 #endif
