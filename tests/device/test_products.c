@@ -143,9 +143,10 @@ END_TEST
 /* Sums of several steps of the inner dimension that wait in scratch, for more rows than it holds, by columns that each
  * thread takes for itself and, with more threads, by all together. */
 START_TEST(products_whose_sums_wait) {
-    matmul_check(all_types[_i], 1100, 200, 1040, 0, 1, 0);
-    matmul_check(all_types[_i], 70, 400, 2200, 0, 1, 0);
-    matmul_check(all_types[_i], 70, 400, 2200, 1, 0, 0);
+    const int64_t steps = all_types[_i].ab == WEFT_BF16 ? 2 : 1; /* as long as in fp32 */
+    matmul_check(all_types[_i], 1100, 150, 1040 * steps, 0, 1, 0);
+    matmul_check(all_types[_i], 24, 1540, 2200, 0, 1, 0);
+    matmul_check(all_types[_i], 24, 1540, 2200, 1, 0, 0);
 }
 END_TEST
 

@@ -1,4 +1,5 @@
-/* panels.h: the inner loops of matrix products on packed panels, in one thread; product_panels.c cuts.
+/* panels.h: the inner loops of matrix products on packed panels, in one thread; product_panels.c and product_team.c
+ * cut.
  *
  * The inner dimension is counted in words of 32 bits: a word is one fp32, or two bf16 that follow one another, which
  * the instructions for bf16 multiply and add as a pair (AVX512-BF16: each lane of a sum takes in a[2p] b[2p] +
@@ -43,6 +44,7 @@ typedef struct panel_block {
     int64_t sum_ld, ldc;
     int accumulate; /* c += */
     int narrow;     /* c is bf16, rounded once; else fp32 */
+    int pass;       /* c is written past the caches: fp32, its rows in whole lines of the cache, nothing is added */
     panel_ahead ahead;
 } panel_block;
 

@@ -159,22 +159,30 @@ INLINE vec multiply_word(vec sum, const char *left, __m512i right, const int val
     return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(right), sum);
 }
 
-/* Finished sums of a block that lies within c, which is fp32 and takes nothing else in. */
+/* How the finished sums of a block go into c, where it lies within c, which is fp32, and no sum waits elsewhere. */
+typedef enum way { SET, ADD, PASS } way;
+
 INLINE void finish_plain(const panel_block *p, vec sum[PANEL_ROWS][3], int64_t i, int64_t j, const int vectors,
-                         const int accumulate) {
+                         const way how) {
     float *at = (float *)p->c + i * p->ldc + j;
     int r, q;
 #pragma GCC unroll 8
     for (r = 0; r < PANEL_ROWS; r++, at += p->ldc) {
 #pragma GCC unroll 3
         for (q = 0; q < vectors; q++) {
-            if (accumulate) sum[r][q] += vec_load(at + 16 * q);
-            vec_store(at + 16 * q, sum[r][q]);
+            if (how == ADD) sum[r][q] += vec_load(at + 16 * q);
+            if (how == PASS) {
+                _mm512_stream_ps(at + 16 * q, sum[r][q]);
+            } else {
+                vec_store(at + 16 * q, sum[r][q]);
+            }
         }
     }
 }
 
-/* One block of sums in registers, from row i and column j on; `vectors` and `values` are constants where this is
+/* c is fetched to be written, so that its lines come as this core's own; a processor without prefetchw ignores it.
+ *
+ * One block of sums in registers, from row i and column j on; `vectors` and `values` are constants where this is
  * called. Rows past the end are the last one again. */
 INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld, const int vectors,
                   const int values) {
@@ -192,7 +200,7 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead,
 #pragma GCC unroll 3
         for (q = 0; q < vectors; q++) {
             sum[r][q] = vec_set(0.0f);
-            if (i + r < p->rows)
+            if (i + r < p->rows && !p->pass)
                 __builtin_prefetch((const char *)p->c + ((i + r) * p->ldc + j + 16 * q) * (p->narrow ? 2 : 4), 1, 3);
         }
     }
@@ -212,9 +220,11 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead,
     }
     if (whole && !p->narrow && p->sum == NULL) {
         if (p->accumulate) {
-            finish_plain(p, sum, i, j, vectors, 1);
+            finish_plain(p, sum, i, j, vectors, ADD);
+        } else if (p->pass) {
+            finish_plain(p, sum, i, j, vectors, PASS);
         } else {
-            finish_plain(p, sum, i, j, vectors, 0);
+            finish_plain(p, sum, i, j, vectors, SET);
         }
         return;
     }
@@ -248,6 +258,7 @@ INLINE void multiply(const panel_block *p, const int values) {
             }
         }
     }
+    if (p->pass) _mm_sfence(); /* another thread may read c as soon as it is told to */
 }
 static void multiply_f32(const panel_block *p) {
     multiply(p, 1);

@@ -21,7 +21,6 @@
 #define TILE_M    (11 * UNIT_M)
 #define TILE_N    (8 * UNIT_N)
 #define SIDE_MIN  96  /* a tile is not halved below this */
-#define WORK_MIN  4e6 /* multiplications of a tile that are worth a hand-over between threads */
 #define TILES     8   /* wanted, so that a few threads end at the same time */
 #define TILES_MIN 4   /* with fewer the inner dimension is cut as well, */
 #define PART_K    512 /* into parts no shorter than this */
@@ -79,7 +78,7 @@ static tile_sizes sizes_of(const weft_device *device, const product *p, const gr
     return panels != NULL ? panels_sizes(panels, p, m, n, false) : library_sizes(device, p, m, n, g->k == 1);
 }
 
-/* On panels all threads make the product together, unless its inner dimension is cut. */
+/* On panels the product is shared out by team_product, unless its inner dimension is cut. */
 static const cpu_panels *panels_of_all(const weft_device *device, const product *p, const grid *g) {
     return g->k == 1 ? panels_of(device, p) : NULL;
 }

@@ -22,8 +22,8 @@
 #define CHUNK   (16 * PANEL_COLUMNS) /* columns of b that are packed at once */
 #define STRIP   (4 * PANEL_LANES)    /* rows of a that meet them */
 #define UNITS   8                    /* wanted in a turn: strips get shorter for it, then columns fewer */
-#define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about, and of what a thread packs at a time */
-#define FINE    4                    /* units of each of the last strips, which threads end with */
+#define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about, and of what a thread packs at a time; whole pairs of slabs */
+#define FINE    4                    /* times as many units of the last strips, one for each thread */
 #define WAITING 1056                 /* rows of sums in scratch */
 #define LINE    64                   /* bytes of the cache */
 #define COLLIDE 1024                 /* floats: rows so far apart fall on few lines of the cache */
@@ -67,9 +67,9 @@ tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, i
 /* ---- what all threads see ---- */
 
 /* Rows and columns whose sums are made together, and their cut into units: `coarse` strips of so many rows, each in
- * pieces of the columns, and the last ones in finer pieces. */
+ * pieces of the columns, and the last ones in finer pieces. part: columns that a thread packs at a time. */
 typedef struct chunk {
-    int64_t m0, m1, n0, n1, strip, coarse, pieces, fine, units;
+    int64_t m0, m1, n0, n1, strip, coarse, pieces, fine, units, part;
 } chunk;
 
 typedef struct panel_job {
@@ -79,8 +79,10 @@ typedef struct panel_job {
     const tile_scratch *s; /* a: one after the other for each thread */
     const tile_target *to; /* of the tile */
     int64_t step, a_bytes; /* values; of a thread's scratch */
-    int64_t packed[2];     /* parts of b that are taken to be packed, for this turn and for the next one: */
-    int64_t taken[2];      /* and units; a turn is a step of a chunk */
+    /* Parts of b that are taken to be packed, for this turn and for the next one, and units; a turn is a step of a
+     * chunk. Each write takes the line from all threads, so nothing else lies there. */
+    _Alignas(LINE) int64_t packed[2];
+    int64_t taken[2];
 } panel_job;
 
 /* As many as there are threads at least, if they can be had: who makes an element is all the same to it. */
@@ -91,9 +93,10 @@ static void cut_units(chunk *c, int threads) {
     while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < wanted) c->strip /= 2;
     strips = cpu_ceil_div(rows, c->strip);
     c->pieces = cpu_min(cpu_ceil_div(wanted, strips), most);
+    c->coarse = threads > 1 && strips > threads ? strips - threads : strips;
     c->fine = cpu_min(c->pieces * FINE, most);
-    c->coarse = threads > 1 ? cpu_max(0, strips - threads) : strips;
     c->units = c->coarse * c->pieces + (strips - c->coarse) * c->fine;
+    c->part = threads <= most ? COLUMNS : 2 * PANEL_LANES;
 }
 
 /* Where a unit lies: the first row of its strip, and which of how many pieces of the columns it is. */
@@ -130,10 +133,10 @@ static uint32_t *panel_b(const panel_job *job, int64_t turn, int threads) {
     return cpu_at(job->s->b, copy * panel_bytes(columns_of(job->t->n1 - job->t->n0), words), 1);
 }
 
-/* The chunk's columns of b from the given one on, up to COLUMNS of them. */
+/* A part of the chunk's columns of b, from the given one on. */
 static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_t from, int64_t k0, int64_t k1) {
     const product *p = job->p;
-    const int64_t lanes = cpu_min(c->n1 - c->n0 - from, COLUMNS);
+    const int64_t lanes = cpu_min(c->n1 - c->n0 - from, c->part);
     const panel_source b =
         source(p->b, weft_dtype_bytes(p->dtype), p->ldb, p->transpose_b, c->n0 + from, lanes, k0, k1);
     job->panels->pack(panel + from * panel_room(words_of(job->panels, k1 - k0)), &b);
@@ -167,6 +170,15 @@ static void look_ahead(panel_block *block, const panel_job *job, const chunk *c,
     if (row < c->m1) block->ahead = ahead;
 }
 
+/* A product whose a is transposed is a sum over places: a gradient of weights, as large as these, which waits for the
+ * norm of all. The caches would fetch each line of it from memory to overwrite it, and drop for it what is read again
+ * soon: at 134 M a step is 1 to 3 parts in a hundred shorter without that. */
+static bool passes_caches(const panel_job *job, const panel_block *block, bool whole) {
+    const tile_target *to = job->to;
+    return job->p->transpose_a && whole && to->mode == PRODUCT_SET && to->dtype == WEFT_F32 &&
+           to->ldc % PANEL_LANES == 0 && (uintptr_t)block->c % LINE == 0;
+}
+
 /* Where the sums of a step come from and go to. row and column: of the tile. */
 static void take_c(panel_block *block, const panel_job *job, const chunk *c, int64_t row, int64_t column, bool first,
                    bool last) {
@@ -180,6 +192,7 @@ static void take_c(panel_block *block, const panel_job *job, const chunk *c, int
     block->sum_ld = width;
     block->accumulate = wait_in_c ? !first || to->mode != PRODUCT_SET : last && to->mode != PRODUCT_SET;
     block->narrow = in_c && to->dtype == WEFT_BF16;
+    block->pass = passes_caches(job, block, first && last);
 }
 
 static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel, int64_t unit, int64_t k0, int64_t k1,
@@ -206,12 +219,12 @@ static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel
  * again two turns later, and set back in between: that of packing before the barrier, which others may leave to pack
  * for the next turn, and that of units behind it, when nobody is left in the turn before. */
 static void run_chunk(panel_job *job, const chunk *c, int64_t turn, int thread, int threads) {
-    int64_t k0 = 0, part = 0, unit = 0;
+    int64_t k0 = 0, column = 0, unit = 0;
     for (k0 = job->t->k0; k0 < job->t->k1; k0 += job->step, turn++) {
         const int64_t k1 = cpu_min(job->t->k1, k0 + job->step);
         uint32_t *panel = panel_b(job, turn, threads);
-        while ((part = COLUMNS * tile_take(&job->packed[turn % 2])) < c->n1 - c->n0)
-            pack_b(job, c, panel, part, k0, k1);
+        while ((column = c->part * tile_take(&job->packed[turn % 2])) < c->n1 - c->n0)
+            pack_b(job, c, panel, column, k0, k1);
         if (thread == 0) job->packed[(turn + 1) % 2] = 0;
         if (threads > 1) {
 #pragma omp barrier

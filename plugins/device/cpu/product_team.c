@@ -1,20 +1,21 @@
 /* product_team.c: a product on panels, by all threads.
  *
  * What one thread writes and another reads costs both of them, and most where they share no cache: on a Zen 5 a core
- * writes 600 KB in 6 us, in 7 to 23 where a neighbour has read them before, and in 60 to 90 where the reader's core lies
- * behind another last level of the cache (core to core there and back: 0.1 us, 0.5 to 1.2 us). Which of the two it is,
- * a virtual machine is not told, and it changes under way. So threads share no panels of b where they need not: where a
- * is read in place, each takes columns for itself, with all of a's rows. On two cores LLaMA's forward products take 3
- * to 15 parts in a hundred less time than with b packed for all. Where a is packed, that would be done once for each
- * taking: then all pack b together, and take strips of a (product_panels.c).
+ * writes 600 KB in 6 us, in 7 to 23 where a neighbour has read them before, and in 60 to 90 where the reader's core
+ * lies behind another last level of the cache (core to core there and back: 0.1 us, 0.5 to 1.2 us). Which of the two it
+ * is, a virtual machine is not told, and it changes under way. So threads share no panels of b where they need not:
+ * where a is read in place, each takes columns for itself, with all of a's rows. On two cores LLaMA's forward products
+ * take 3 to 15 parts in a hundred less time than with b packed for all. Where a is packed, that would be done once for
+ * each taking: then all pack b together, and take strips of a (product_panels.c).
+ *
+ * Who takes which columns changes no bit: an element is the same chain of the same steps.
  */
 #include <omp.h>
 
 #include "product_tile.h"
 
-#define GROUP    4   /* blocks of PANEL_COLUMNS columns, at most, that a thread takes at a time */
-#define ENOUGH   4   /* blocks for each thread: with fewer not all end at the same time */
-#define WORK_MIN 4e6 /* multiplications that are worth a hand-over between threads */
+#define GROUP  4 /* blocks of PANEL_COLUMNS columns, at most, that a thread takes at a time */
+#define ENOUGH 4 /* blocks for each thread: with fewer not all end at the same time */
 
 static int64_t blocks_of(const product *p) {
     return cpu_ceil_div(p->n, PANEL_COLUMNS);
@@ -27,55 +28,56 @@ static bool by_columns(const cpu_panels *panels, const product *p, int threads) 
 static tile_sizes sizes_of(const cpu_panels *panels, const product *p, int threads) {
     const bool columns = by_columns(panels, p, threads);
     tile_sizes s = panels_sizes(panels, p, p->m, columns ? cpu_min(p->n, GROUP * PANEL_COLUMNS) : p->n, true);
-    if (!columns) s.b *= 2;
+    if (!columns && threads > 1) s.b *= 2;
     return s;
 }
 
 int64_t team_workspace(const cpu_panels *panels, const product *p, int threads) {
     const tile_sizes s = sizes_of(panels, p, threads);
-    return by_columns(panels, p, threads) ? threads * (s.a + s.b + s.c) : threads * s.a + s.b + s.c;
+    return by_columns(panels, p, threads) ? threads * (s.b + s.c) : threads * s.a + s.b + s.c;
 }
 
-static tile_scratch scratch_at(char *at, int64_t a_bytes, const tile_sizes *s) {
-    const tile_scratch scratch = {a_bytes > 0 ? at : NULL, at + a_bytes,
-                                  s->c > 0 ? (float *)(void *)(at + a_bytes + s->b) : NULL};
-    return scratch;
+/* Of b and of what waits; sizes.a: bytes of a's panels before them. */
+static tile_scratch scratch_at(char *at, const tile_sizes *sizes) {
+    const tile_scratch s = {sizes->a > 0 ? at : NULL, at + sizes->a,
+                            sizes->c > 0 ? (float *)(void *)(at + sizes->a + sizes->b) : NULL};
+    return s;
 }
 
-/* The block that the given taking begins with: ever fewer are taken, so that all threads end at the same time. */
-static int64_t begin_of(int64_t taking, int64_t blocks, int threads) {
-    int64_t at = 0;
-    for (; taking > 0 && at < blocks; taking--) at += cpu_max(1, cpu_min(GROUP, (blocks - at) / (2 * threads)));
-    return at;
+/* Columns for one thread: ever fewer of what is left, so that all threads end at the same time. */
+static int64_t next_taking(int64_t left, int threads) {
+    return cpu_max(1, cpu_min(GROUP, left / (2 * threads)));
 }
 
-/* One thread's part. */
+/* One thread's part. All of them walk along the same takings, and each makes those whose numbers it was given. */
 static void take_columns(const cpu_panels *panels, const product *p, const tile_scratch *s, int64_t *taken,
                          int threads) {
     const int64_t blocks = blocks_of(p);
-    int64_t taking = tile_take(taken), at = 0;
-    for (at = begin_of(taking, blocks, threads); at < blocks; at = begin_of(taking, blocks, threads)) {
-        const int64_t end = begin_of(taking + 1, blocks, threads) * PANEL_COLUMNS;
-        const tile t = {0, p->m, at * PANEL_COLUMNS, cpu_min(p->n, end), 0, p->k};
-        const tile_target to = {cpu_at(p->c, t.n0, weft_dtype_bytes(p->dtype_c)), p->ldc, p->dtype_c, p->mode};
-        panels_tile(panels, p, &t, s, &to);
-        taking = tile_take(taken);
+    int64_t mine = tile_take(taken), taking = 0, at = 0, end = 0;
+    for (; at < blocks; at = end, taking++) {
+        end = at + next_taking(blocks - at, threads);
+        if (taking == mine) {
+            const tile t = {0, p->m, at * PANEL_COLUMNS, cpu_min(p->n, end * PANEL_COLUMNS), 0, p->k};
+            const tile_target to = {cpu_at(p->c, t.n0, weft_dtype_bytes(p->dtype_c)), p->ldc, p->dtype_c, p->mode};
+            panels_tile(panels, p, &t, s, &to);
+            mine = tile_take(taken);
+        }
     }
 }
 
 void team_product(const cpu_panels *panels, const product *p, char *workspace, int threads) {
-    const tile_sizes sizes = sizes_of(panels, p, threads);
     const int team = (double)p->m * (double)p->n * (double)p->k > WORK_MIN ? threads : 1;
+    tile_sizes sizes = sizes_of(panels, p, threads);
     int64_t taken = 0;
     if (by_columns(panels, p, threads)) {
 #pragma omp parallel num_threads(team)
         {
-            const int64_t mine = omp_get_thread_num() * (sizes.a + sizes.b + sizes.c);
-            const tile_scratch s = scratch_at(workspace + mine, sizes.a, &sizes);
+            const tile_scratch s = scratch_at(workspace + omp_get_thread_num() * (sizes.b + sizes.c), &sizes);
             take_columns(panels, p, &s, &taken, omp_get_num_threads());
         }
     } else {
-        const tile_scratch s = scratch_at(workspace, threads * sizes.a, &sizes);
+        sizes.a *= threads;
+        const tile_scratch s = scratch_at(workspace, &sizes);
         panels_together(panels, p, &s, team);
     }
 }
