@@ -150,6 +150,18 @@ START_TEST(products_whose_sums_wait) {
 }
 END_TEST
 
+/* So many rows and so long inside that fp32 goes through panels on every instruction set that has them: by all threads
+ * together, and by columns. Blocks of sums and strips are left with rows of every number. */
+START_TEST(products_of_many_rows) {
+    for (int form = 0; form < 4; form++) {
+        matmul_check(all_types[_i], 517, 61, 531, form & 1, form >> 1, 3);
+        matmul_check(all_types[_i], 580, 23, 520, form & 1, form >> 1, 0);
+    }
+    matmul_check(all_types[_i], 519, 430, 512, 0, 1, 0);
+    matmul_check(all_types[_i], 514, 410, 516, 0, 0, 4);
+}
+END_TEST
+
 /* The inner dimension of the product is cut: the workspace has room for two parts or more beside each thread's own. */
 static void check_cut(types of, int64_t m, int64_t n, int64_t k, int form, int64_t pad) {
     const matmul_case t = {
@@ -221,6 +233,7 @@ START_TEST(products_hand_on_what_is_not_finite) {
         kinds_check(all_types[_i], 37, 53, 29, form, 3);
         kinds_check(all_types[_i], 269, 389, 97, form, 0);
         kinds_check(all_types[_i], 33, 65, 1100, form, 5);
+        kinds_check(all_types[_i], 521, 37, 515, form, 5);
     }
 }
 END_TEST
@@ -568,6 +581,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, 0, 3);
     tcase_add_loop_test(tests, products_of_rows_that_collide, 0, 3);
     tcase_add_loop_test(tests, products_whose_sums_wait, 0, 3);
+    tcase_add_loop_test(tests, products_of_many_rows, 0, 3);
     tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, 3);
     tcase_add_loop_test(tests, products_of_long_inner_dimensions, 0, 3);
     tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, 0, 3);

@@ -9,7 +9,7 @@ attention attention_of(const weft_device *device, const weft_attention *args) {
     a.k_ld = args->kv_heads * args->head_dim;
     a.bytes = cpu_cell_bytes(args->dtype);
     a.cells = cpu_cells_of(device, args->dtype);
-    a.pairs = args->dtype == WEFT_BF16 && device->panels_bf16 != NULL;
+    a.pairs = args->dtype == WEFT_BF16 && cpu_multiplies_bf16(device);
     a.small = a.pairs ? device->panels_bf16->small : device->loops->small;
     a.inner = a.pairs ? cpu_ceil_div(args->head_dim, 2) : args->head_dim;
     a.inner_ld = cpu_round_up(cpu_max(a.inner, 1), CPU_WIDTH);

@@ -40,7 +40,7 @@ struct weft_mark {
 struct weft_device {
     const weft_host *host;
     const cpu_loops *loops;
-    const cpu_panels *panels_f32, *panels_bf16; /* NULL: left to oneDNN; no instructions for bf16 here */
+    const cpu_panels *panels_f32, *panels_bf16; /* for operands of this type; NULL: left to oneDNN */
     int threads;
     bool
         packs; /* oneDNN's kernels read operands in place here, so that products copy what would collide in the cache */
@@ -79,6 +79,10 @@ void cpu_check_indices(cpu_check *c, const char *name, const int32_t *values, co
 
 /* ---- small things ---- */
 
+/* The processor has instructions for it, rather than bf16 being widened. */
+static inline bool cpu_multiplies_bf16(const weft_device *device) {
+    return device->panels_bf16 != NULL && device->panels_bf16->small != NULL;
+}
 /* Loops for activations of this type. */
 static inline const cpu_cells *cpu_cells_of(const weft_device *device, int32_t dtype) {
     return dtype == WEFT_BF16 ? &device->loops->bf16 : &device->loops->f32;

@@ -14,8 +14,7 @@
 #include "loops.h"
 
 #define PANEL_LANES   16
-#define PANEL_ROWS    8                 /* of the block of sums in registers */
-#define PANEL_COLUMNS (3 * PANEL_LANES) /* of it: 24 sums, 3 of b, 1 of a */
+#define PANEL_COLUMNS (3 * PANEL_LANES) /* in which columns are counted where they are shared out */
 
 /* lanes x k values in memory: a lane's values lie side by side and lanes are ld apart (along), or the other way round.
  */
@@ -51,9 +50,13 @@ typedef struct panel_block {
 typedef struct cpu_panels {
     void (*pack)(uint32_t *panel, const panel_source *from);
     void (*multiply)(const panel_block *p);
-    /* Small products of pairs of bf16: a and b are words, and so counts the inner dimension. NULL in fp32. */
+    /* Small products of pairs of bf16: a and b are words, and so counts the inner dimension. NULL where a word is one
+     * value. */
     void (*small)(const cpu_small *p);
-    int64_t values; /* of a word: 1 for fp32, 2 for bf16 */
+    int64_t values;      /* of a word: 1, or 2 where pairs of bf16 are multiplied */
+    int64_t bytes;       /* of a value in memory: where words are fp32 and it is two, bf16 is widened in packing */
+    int64_t strip;       /* rows of a that meet b's columns at a time: whole blocks of sums, and whole slabs */
+    int64_t rows, inner; /* of the smallest fp32 product on which panels are faster than the library */
 } cpu_panels;
 
 /* A transposing pack writes PANEL_LANES words at a time. */
@@ -66,7 +69,8 @@ static inline int64_t panel_bytes(int64_t lanes, int64_t words) {
 }
 
 #if defined(__x86_64__)
-extern const cpu_panels cpu_panels_f32_avx512, cpu_panels_bf16_avx512;
+extern const cpu_panels cpu_panels_f32_avx2, cpu_panels_wide_avx2;
+extern const cpu_panels cpu_panels_f32_avx512, cpu_panels_wide_avx512, cpu_panels_bf16_avx512;
 #endif
 
 #endif

@@ -10,6 +10,24 @@
 #include "panels.h"
 #include "simd.h"
 
+#define BLOCK_ROWS    8
+#define BLOCK_VECTORS 3 /* 8 x 3 sums, 3 of b, 1 of a */
+#define BLOCK_TAIL    BLOCK_ROWS
+
+INLINE vec multiply_word(vec sum, const char *left, vec right, const int values) {
+    int word = 0;
+    __m512i a;
+    memcpy(&word, left, sizeof word);
+    a = _mm512_set1_epi32(word);
+    if (values == 2) return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)right);
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(a), right, sum);
+}
+INLINE void vec_pass(float *p, vec v) {
+    _mm512_stream_ps(p, v);
+}
+
+#include "panels_body.h"
+
 /* ---- packing ---- */
 
 /* The first n values, zeros behind them; n > 0 may be more than a register holds. */
@@ -54,27 +72,31 @@ INLINE void turn(uint32_t *out, const __m512i *lane) {
     }
 }
 
-/* One slab of lanes whose values lie side by side: the words are there already. values: of a word. */
-INLINE void pack_along(uint32_t *slab, const panel_source *from, int64_t first, const int values) {
-    const char *at = (const char *)from->at + first * from->ld * (4 / values);
-    const int64_t lanes = from->lanes - first, row = from->ld * (4 / values), words = (from->k + values - 1) / values;
+/* A lane's words from w on, zeros behind the last. values: of a word; bytes: of a value, which is widened if it is
+ * alone in its word and has two. */
+INLINE __m512i load_words(const char *at, int64_t w, int64_t k, const int values, const int bytes) {
+    if (values == 1 && bytes == 2) return _mm512_castps_si512(panel_values(at, w, k, 2));
+    if (values == 2) return load_16((const uint16_t *)(const void *)at + w * 2, k - w * 2);
+    return load_32((const uint32_t *)(const void *)at + w, k - w);
+}
+
+/* One slab of lanes whose values lie side by side. */
+INLINE void pack_along(uint32_t *slab, const panel_source *from, int64_t first, const int values, const int bytes) {
+    const int64_t row = from->ld * bytes, lanes = from->lanes - first, words = (from->k + values - 1) / values;
+    const char *at = (const char *)from->at + first * row;
     __m512i lane[16];
     int64_t w, i;
     for (w = 0; w < words; w += 16) {
         if (lanes >= 16 && from->k - w * values >= 16 * values) {
 #pragma GCC unroll 16
             for (i = 0; i < 16; i++) {
-                _mm_prefetch(at + (i + 16) * row + w * 4,
-                             _MM_HINT_T0); /* the next slab's; past the end it is nothing */
-                lane[i] = _mm512_loadu_si512(at + i * row + w * 4);
+                /* the next slab's; past the end it is nothing */
+                _mm_prefetch(at + (i + 16) * row + w * values * bytes, _MM_HINT_T0);
+                lane[i] = load_words(at + i * row, w, w * values + 16 * values, values, bytes);
             }
         } else {
-            for (i = 0; i < 16; i++) {
-                const void *p = at + i * row + w * 4;
-                lane[i] = i >= lanes    ? _mm512_setzero_si512()
-                          : values == 2 ? load_16(p, from->k - w * 2)
-                                        : load_32(p, from->k - w);
-            }
+            for (i = 0; i < 16; i++)
+                lane[i] = i < lanes ? load_words(at + i * row, w, from->k, values, bytes) : _mm512_setzero_si512();
         }
         turn(slab + w * 16, lane);
     }
@@ -97,24 +119,19 @@ static void pack_across_bf16(uint32_t *slab, int64_t room, const uint16_t *from,
     }
 }
 
-/* fp32 lanes that lie side by side: row by row, as memory has them. */
-static void pack_across_f32(uint32_t *panel, const panel_source *from) {
-    const int64_t room = panel_room(from->k);
-    int64_t k, i;
-    for (k = 0; k < from->k; k++) {
-        const uint32_t *row = (const uint32_t *)from->at + k * from->ld;
-        for (i = 0; i < from->lanes; i += 16)
-            _mm512_storeu_si512(panel + i * room + k * 16, load_32(row + i, from->lanes - i));
-    }
-}
-
-static void pack_f32(uint32_t *panel, const panel_source *from) {
+INLINE void pack_single(uint32_t *panel, const panel_source *from, const int bytes) {
     int64_t i;
     if (!from->along) {
-        pack_across_f32(panel, from);
+        pack_across(panel, from, bytes);
         return;
     }
-    for (i = 0; i < from->lanes; i += 16) pack_along(panel + i * panel_room(from->k), from, i, 1);
+    for (i = 0; i < from->lanes; i += 16) pack_along(panel + i * panel_room(from->k), from, i, 1, bytes);
+}
+static void pack_f32(uint32_t *panel, const panel_source *from) {
+    pack_single(panel, from, 4);
+}
+static void pack_widened(uint32_t *panel, const panel_source *from) {
+    pack_single(panel, from, 2);
 }
 
 static void pack_bf16(uint32_t *panel, const panel_source *from) {
@@ -122,7 +139,7 @@ static void pack_bf16(uint32_t *panel, const panel_source *from) {
     int64_t i;
     for (i = 0; i < from->lanes; i += step) {
         if (from->along) {
-            pack_along(panel + i * room, from, i, 2);
+            pack_along(panel + i * room, from, i, 2, 2);
         } else {
             pack_across_bf16(panel + i * room, room, (const uint16_t *)from->at + i, from->ld, from->lanes - i,
                              from->k);
@@ -130,139 +147,6 @@ static void pack_bf16(uint32_t *panel, const panel_source *from) {
     }
 }
 
-/* ---- multiplying ---- */
-
-#define AHEAD_WORDS 16 /* of the inner dimension, for which one line is fetched ahead */
-
-/* Stores one vector of finished sums; n: of its columns that are there. */
-INLINE void finish(const panel_block *p, vec v, int64_t row, int64_t column, int64_t n) {
-    const int64_t at = row * p->ldc + column;
-    uint16_t *narrow = (uint16_t *)p->c + at;
-    float *wide = (float *)p->c + at;
-    if (p->sum != NULL) v += vec_get(p->sum + row * p->sum_ld + column, 0, n);
-    if (p->narrow) {
-        if (p->accumulate) v += bf16_get(narrow, 0, n);
-        bf16_put(narrow, v, 0, n);
-    } else {
-        if (p->accumulate) v += vec_get(wide, 0, n);
-        vec_put(wide, v, 0, n);
-    }
-}
-
-/* One word of a, which may lie anywhere, with sixteen of b. */
-INLINE vec multiply_word(vec sum, const char *left, __m512i right, const int values) {
-    int word = 0;
-    __m512i a;
-    memcpy(&word, left, sizeof word);
-    a = _mm512_set1_epi32(word);
-    if (values == 2) return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)right);
-    return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(right), sum);
-}
-
-/* How the finished sums of a block go into c, where it lies within c, which is fp32, and no sum waits elsewhere. */
-typedef enum way { SET, ADD, PASS } way;
-
-INLINE void finish_plain(const panel_block *p, vec sum[PANEL_ROWS][3], int64_t i, int64_t j, const int vectors,
-                         const way how) {
-    float *at = (float *)p->c + i * p->ldc + j;
-    int r, q;
-#pragma GCC unroll 8
-    for (r = 0; r < PANEL_ROWS; r++, at += p->ldc) {
-#pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) {
-            if (how == ADD) sum[r][q] += vec_load(at + 16 * q);
-            if (how == PASS) {
-                _mm512_stream_ps(at + 16 * q, sum[r][q]);
-            } else {
-                vec_store(at + 16 * q, sum[r][q]);
-            }
-        }
-    }
-}
-
-/* c is fetched to be written, so that its lines come as this core's own; a processor without prefetchw ignores it.
- *
- * One block of sums in registers, from row i and column j on; `vectors` and `values` are constants where this is
- * called. Rows past the end are the last one again. */
-INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld, const int vectors,
-                  const int values) {
-    const char *a[PANEL_ROWS];
-    const uint32_t *b = p->b + j * p->room;
-    const int64_t step = p->a_step * 4;
-    const int whole = i + PANEL_ROWS <= p->rows && j + 16 * vectors <= p->columns;
-    vec sum[PANEL_ROWS][3];
-    int64_t k, at = 0;
-    int r, q;
-#pragma GCC unroll 8
-    for (r = 0; r < PANEL_ROWS; r++) {
-        const int64_t row = i + r < p->rows ? i + r : p->rows - 1;
-        a[r] = (const char *)p->a + (row / PANEL_LANES * p->a_slab + row % PANEL_LANES * p->a_row) * 4;
-#pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) {
-            sum[r][q] = vec_set(0.0f);
-            if (i + r < p->rows && !p->pass)
-                __builtin_prefetch((const char *)p->c + ((i + r) * p->ldc + j + 16 * q) * (p->narrow ? 2 : 4), 1, 3);
-        }
-    }
-    for (k = 0; k < p->words; k++, at += step) {
-        __m512i right[3];
-        if (k % AHEAD_WORDS == 0) {
-            _mm_prefetch(ahead, _MM_HINT_T1);
-            ahead += ahead_ld;
-        }
-#pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) right[q] = _mm512_loadu_si512(b + (q * p->room + k) * 16);
-#pragma GCC unroll 8
-        for (r = 0; r < PANEL_ROWS; r++) {
-#pragma GCC unroll 3
-            for (q = 0; q < vectors; q++) sum[r][q] = multiply_word(sum[r][q], a[r] + at, right[q], values);
-        }
-    }
-    if (whole && !p->narrow && p->sum == NULL) {
-        if (p->accumulate) {
-            finish_plain(p, sum, i, j, vectors, ADD);
-        } else if (p->pass) {
-            finish_plain(p, sum, i, j, vectors, PASS);
-        } else {
-            finish_plain(p, sum, i, j, vectors, SET);
-        }
-        return;
-    }
-    for (r = 0; r < PANEL_ROWS && i + r < p->rows; r++) {
-#pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) finish(p, sum[r][q], i + r, j + 16 * q, p->columns - j - 16 * q);
-    }
-}
-
-/* b's columns stay in the cache while all rows meet them. Each block fetches a part of what comes next, line by line
- * down the rows; when all is fetched, a word that is in use anyway. */
-INLINE void multiply(const panel_block *p, const int values) {
-    const int64_t once = (p->words + AHEAD_WORDS - 1) / AHEAD_WORDS;
-    int64_t i, j, row = 0, line = 0;
-    for (j = 0; j < p->columns; j += PANEL_COLUMNS) {
-        for (i = 0; i < p->rows; i += PANEL_ROWS) {
-            const int more = row < p->ahead.rows && line < p->ahead.lines;
-            const char *ahead = more ? p->ahead.at + row * p->ahead.ld + line * 64 : (const char *)p->a;
-            const int64_t ahead_ld = more ? p->ahead.ld : 0;
-            if (j + 2 * PANEL_LANES < p->columns) {
-                block(p, i, j, ahead, ahead_ld, 3, values);
-            } else if (j + PANEL_LANES < p->columns) {
-                block(p, i, j, ahead, ahead_ld, 2, values);
-            } else {
-                block(p, i, j, ahead, ahead_ld, 1, values);
-            }
-            row += once;
-            if (row >= p->ahead.rows) {
-                row = 0;
-                line++;
-            }
-        }
-    }
-    if (p->pass) _mm_sfence(); /* another thread may read c as soon as it is told to */
-}
-static void multiply_f32(const panel_block *p) {
-    multiply(p, 1);
-}
 static void multiply_bf16(const panel_block *p) {
     multiply(p, 2);
 }
@@ -273,8 +157,9 @@ INLINE vec pair_step(vec left, vec right, vec sum) {
 #define SMALL_STEP pair_step
 #include "loops_small.h"
 
-const cpu_panels cpu_panels_f32_avx512 = {pack_f32, multiply_f32, NULL, 1};
-const cpu_panels cpu_panels_bf16_avx512 = {pack_bf16, multiply_bf16, loop_small, 2};
+const cpu_panels cpu_panels_f32_avx512 = {pack_f32, multiply_f32, NULL, 1, 4, 8 * BLOCK_ROWS, PANEL_LANES, 1};
+const cpu_panels cpu_panels_wide_avx512 = {pack_widened, multiply_f32, NULL, 1, 2, 8 * BLOCK_ROWS, 1, 1};
+const cpu_panels cpu_panels_bf16_avx512 = {pack_bf16, multiply_bf16, loop_small, 2, 2, 8 * BLOCK_ROWS, 1, 1};
 #else
 typedef int panels_avx512_has_no_code_here;
 #endif

@@ -49,10 +49,13 @@ static void choose_isa(weft_device *d) {
         d->loops = &cpu_loops_avx512;
         d->packs = false;
         d->panels_f32 = &cpu_panels_f32_avx512;
+        d->panels_bf16 = &cpu_panels_wide_avx512;
         if ((isa & bf16) == bf16 && __builtin_cpu_supports("avx512bf16")) d->panels_bf16 = &cpu_panels_bf16_avx512;
-        name = d->panels_bf16 != NULL ? "avx512-bf16" : "avx512";
+        name = cpu_multiplies_bf16(d) ? "avx512-bf16" : "avx512";
     } else if ((isa & avx2) == avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         d->loops = &cpu_loops_avx2;
+        d->panels_f32 = &cpu_panels_f32_avx2;
+        d->panels_bf16 = &cpu_panels_wide_avx2;
         name = "avx2";
     }
 #endif
@@ -88,7 +91,7 @@ static void destroy(weft_device *device) {
 static void info(const weft_device *device, weft_device_info *out) {
     const dnnl_version_t *v = dnnl_version();
     const uint32_t size = out->struct_size;
-    weft_device_info i = {.struct_size = size, .threads = device->threads, .has_bf16 = device->panels_bf16 != NULL};
+    weft_device_info i = {.struct_size = size, .threads = device->threads, .has_bf16 = cpu_multiplies_bf16(device)};
     memcpy(i.name, device->name, sizeof i.name);
     memcpy(i.isa, device->isa, sizeof i.isa);
     (void)snprintf(i.backend, sizeof i.backend, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);

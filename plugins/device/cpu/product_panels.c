@@ -20,20 +20,21 @@
 
 #define STEP    1024                 /* words */
 #define CHUNK   (16 * PANEL_COLUMNS) /* columns of b that are packed at once */
-#define STRIP   (4 * PANEL_LANES)    /* rows of a that meet them */
 #define UNITS   8                    /* wanted in a turn: strips get shorter for it, then columns fewer */
 #define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about, and of what a thread packs at a time; whole pairs of slabs */
 #define FINE    4                    /* times as many units of the last strips, one for each thread */
 #define WAITING 1056                 /* rows of sums in scratch */
 #define LINE    64                   /* bytes of the cache */
 #define COLLIDE 1024                 /* floats: rows so far apart fall on few lines of the cache */
+#define FEW     512                  /* rows */
 
-/* The library reads fp32 operands that are not transposed where they lie, which is faster than packing b for a few
- * hundred rows (518 M: 1,115 ms a step, 1,211 on panels), unless b's rows collide in the cache. */
+/* The library reads fp32 operands that are not transposed where they lie, which for few rows is faster than packing b
+ * (256 rows by 4 parts in a hundred, 512 the same, 1,024 slower by 2), unless b's rows collide in the cache. */
 const cpu_panels *panels_of(const weft_device *device, const product *p) {
-    const bool plain = !p->transpose_a && !p->transpose_b && p->ldb % COLLIDE != 0;
-    if (p->dtype == WEFT_BF16) return device->panels_bf16;
-    return p->m >= PANEL_LANES && !plain ? device->panels_f32 : NULL;
+    const bool in_place = !p->transpose_a && !p->transpose_b && p->ldb % COLLIDE != 0 && p->m < FEW;
+    const cpu_panels *panels = p->dtype == WEFT_BF16 ? device->panels_bf16 : device->panels_f32;
+    if (panels == NULL || p->m < panels->rows || p->k < panels->inner) return NULL;
+    return p->dtype == WEFT_F32 && in_place ? NULL : panels;
 }
 
 static int64_t words_of(const cpu_panels *panels, int64_t k) {
@@ -44,9 +45,11 @@ static int64_t step_of(const cpu_panels *panels, int64_t k) {
     const int64_t words = words_of(panels, k);
     return cpu_round_up(cpu_ceil_div(words, cpu_ceil_div(words, STEP)), PANEL_LANES) * panels->values;
 }
-/* a is read where it lies: words of its rows lie side by side, and none holds a value of the next row. */
+/* a is read where it lies: words of its rows lie side by side, as they are multiplied, and none holds a value of the
+ * next row. */
 bool panels_read_a(const cpu_panels *panels, const product *p) {
-    return !p->transpose_a && p->lda % panels->values == 0 && p->k % panels->values == 0;
+    const bool as_they_are = panels->values * panels->bytes == (int64_t)sizeof(uint32_t);
+    return as_they_are && !p->transpose_a && p->lda % panels->values == 0 && p->k % panels->values == 0;
 }
 static bool sums_wait_in_c(int32_t dtype, product_mode mode) {
     return dtype == WEFT_F32 && mode != PRODUCT_ADD;
@@ -59,7 +62,8 @@ static int64_t columns_of(int64_t n) {
 tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n, bool whole) {
     const int64_t all = words_of(panels, p->k), words = cpu_min(all, STEP); /* as long as a step can be */
     const bool waits = whole && all > STEP && !sums_wait_in_c(p->dtype_c, p->mode);
-    const tile_sizes s = {panels_read_a(panels, p) ? 0 : panel_bytes(STRIP, words), panel_bytes(columns_of(n), words),
+    const tile_sizes s = {panels_read_a(panels, p) ? 0 : panel_bytes(panels->strip, words),
+                          panel_bytes(columns_of(n), words),
                           waits ? cpu_floats(cpu_min(m, WAITING) * columns_of(n)) : 0};
     return s;
 }
@@ -86,10 +90,10 @@ typedef struct panel_job {
 } panel_job;
 
 /* As many as there are threads at least, if they can be had: who makes an element is all the same to it. */
-static void cut_units(chunk *c, int threads) {
+static void cut_units(const cpu_panels *panels, chunk *c, int threads) {
     const int64_t rows = c->m1 - c->m0, most = cpu_max(1, (c->n1 - c->n0) / COLUMNS), wanted = cpu_max(UNITS, threads);
     int64_t strips = 0;
-    c->strip = STRIP;
+    c->strip = panels->strip;
     while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < wanted) c->strip /= 2;
     strips = cpu_ceil_div(rows, c->strip);
     c->pieces = cpu_min(cpu_ceil_div(wanted, strips), most);
@@ -246,7 +250,7 @@ static void run_job(panel_job *job, int thread, int threads) {
         c.m1 = cpu_min(t->m1, c.m0 + high);
         for (c.n0 = t->n0; c.n0 < t->n1; c.n0 = c.n1, turn += steps) {
             c.n1 = cpu_min(t->n1, c.n0 + wide);
-            cut_units(&c, threads);
+            cut_units(job->panels, &c, threads);
             run_chunk(job, &c, turn, thread, threads);
         }
     }

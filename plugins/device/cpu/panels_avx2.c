@@ -1,0 +1,89 @@
+/* panels_avx2.c: products of packed panels (panels.h) on AVX2 with FMA, in fp32; operands in bf16 are widened as they
+ * are packed. Nothing of this file runs before the processor was asked.
+ */
+#if defined(__x86_64__)
+#pragma GCC target("avx2,fma,prfchw")
+#define LOOPS_AVX2
+#include "panels.h"
+#include "simd.h"
+
+#define BLOCK_ROWS    6
+#define BLOCK_VECTORS 2 /* 6 x 2 sums, 2 of b, 1 of a */
+#define BLOCK_TAIL    4
+
+INLINE vec multiply_word(vec sum, const char *left, vec right, const int values) {
+    float a;
+    (void)values;
+    memcpy(&a, left, sizeof a);
+    return vec_fma(vec_set(a), right, sum);
+}
+INLINE void vec_pass(float *p, vec v) {
+    _mm256_stream_ps(p, v);
+}
+
+#include "panels_body.h"
+
+/* Eight lanes of eight words each, turned. */
+INLINE void turn(uint32_t *out, const vec *lane) {
+    vec r[8], t[8];
+    int i;
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++) {
+        t[2 * i] = _mm256_unpacklo_ps(lane[2 * i], lane[2 * i + 1]);
+        t[2 * i + 1] = _mm256_unpackhi_ps(lane[2 * i], lane[2 * i + 1]);
+    }
+#pragma GCC unroll 2
+    for (i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xEE);
+        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
+    }
+#pragma GCC unroll 4
+    for (i = 0; i < 4; i++) {
+        float *at = (float *)(void *)out + i * PANEL_LANES;
+        vec_store(at, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        vec_store(at + 4 * PANEL_LANES, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    }
+}
+
+/* Half a slab of lanes whose values lie side by side. */
+INLINE void pack_half(uint32_t *slab, const panel_source *from, int64_t first, const int bytes) {
+    const int64_t row = from->ld * bytes, lanes = from->lanes - first;
+    const char *at = (const char *)from->at + first * row;
+    vec lane[8];
+    int64_t w, i;
+    for (w = 0; w < from->k; w += 8) {
+#pragma GCC unroll 8
+        for (i = 0; i < 8; i++) {
+            if (w % (64 / bytes) == 0) _mm_prefetch(at + (i + 8) * row + w * bytes, _MM_HINT_T0);
+            lane[i] = i < lanes ? panel_values(at + i * row, w, from->k, bytes) : vec_set(0.0f);
+        }
+        turn(slab + w * PANEL_LANES, lane);
+    }
+}
+
+INLINE void pack(uint32_t *panel, const panel_source *from, const int bytes) {
+    int64_t i;
+    if (!from->along) {
+        pack_across(panel, from, bytes);
+        return;
+    }
+    for (i = 0; i < from->lanes; i += PANEL_LANES) {
+        uint32_t *slab = panel + i * panel_room(from->k);
+        pack_half(slab, from, i, bytes);
+        pack_half(slab + 8, from, i + 8, bytes);
+    }
+}
+static void pack_f32(uint32_t *panel, const panel_source *from) {
+    pack(panel, from, 4);
+}
+static void pack_widened(uint32_t *panel, const panel_source *from) {
+    pack(panel, from, 2);
+}
+
+const cpu_panels cpu_panels_f32_avx2 = {pack_f32, multiply_f32, NULL, 1, 4, 16 * BLOCK_ROWS, 512, 512};
+const cpu_panels cpu_panels_wide_avx2 = {pack_widened, multiply_f32, NULL, 1, 2, 16 * BLOCK_ROWS, 1, 1};
+#else
+typedef int panels_avx2_has_no_code_here;
+#endif
