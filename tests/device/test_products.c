@@ -141,7 +141,7 @@ START_TEST(products_of_rows_that_collide) {
 END_TEST
 
 /* Sums of several steps of the inner dimension that wait in scratch, for more rows than it holds, by columns that each
- * thread takes for itself and, with more threads, by all together. */
+ * thread takes for itself (where a is read in place) and, with more threads, by all together. */
 START_TEST(products_whose_sums_wait) {
     const int64_t steps = all_types[_i].ab == WEFT_BF16 ? 2 : 1; /* as long as in fp32 */
     matmul_check(all_types[_i], 1100, 150, 1040 * steps, 0, 1, 0);
@@ -180,6 +180,7 @@ START_TEST(products_of_long_inner_dimensions) {
         matmul_check(all_types[_i], 9, 161, 1057, form & 1, form >> 1, 1);
         check_cut(all_types[_i], 64, 66, 1030, form, 2); /* two halves would be odd */
         check_cut(all_types[_i], 64, 64, 1600, form, 2);
+        check_cut(all_types[_i], 530, 10, 1200, form, 1); /* on panels wherever there are any */
     }
 }
 END_TEST

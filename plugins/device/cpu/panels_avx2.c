@@ -82,8 +82,13 @@ static void pack_widened(uint32_t *panel, const panel_source *from) {
     pack(panel, from, 2);
 }
 
-const cpu_panels cpu_panels_f32_avx2 = {pack_f32, multiply_f32, NULL, 1, 4, 16 * BLOCK_ROWS, 512, 512};
-const cpu_panels cpu_panels_wide_avx2 = {pack_widened, multiply_f32, NULL, 1, 2, 16 * BLOCK_ROWS, 1, 1};
+#define STRIP (16 * BLOCK_ROWS)
+_Static_assert(STRIP % PANEL_LANES == 0, "a strip is whole slabs");
+
+const cpu_panels cpu_panels_f32_avx2 = {
+    .pack = pack_f32, .multiply = multiply_f32, .values = 1, .bytes = 4, .strip = STRIP, .rows = 512, .inner = 512};
+const cpu_panels cpu_panels_wide_avx2 = {
+    .pack = pack_widened, .multiply = multiply_f32, .values = 1, .bytes = 2, .strip = STRIP, .rows = 16, .inner = 1};
 #else
 typedef int panels_avx2_has_no_code_here;
 #endif

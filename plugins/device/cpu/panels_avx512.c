@@ -157,9 +157,21 @@ INLINE vec pair_step(vec left, vec right, vec sum) {
 #define SMALL_STEP pair_step
 #include "loops_small.h"
 
-const cpu_panels cpu_panels_f32_avx512 = {pack_f32, multiply_f32, NULL, 1, 4, 8 * BLOCK_ROWS, PANEL_LANES, 1};
-const cpu_panels cpu_panels_wide_avx512 = {pack_widened, multiply_f32, NULL, 1, 2, 8 * BLOCK_ROWS, 1, 1};
-const cpu_panels cpu_panels_bf16_avx512 = {pack_bf16, multiply_bf16, loop_small, 2, 2, 8 * BLOCK_ROWS, 1, 1};
+#define STRIP (8 * BLOCK_ROWS)
+_Static_assert(STRIP % PANEL_LANES == 0, "a strip is whole slabs");
+
+const cpu_panels cpu_panels_f32_avx512 = {
+    .pack = pack_f32, .multiply = multiply_f32, .values = 1, .bytes = 4, .strip = STRIP, .rows = 16, .inner = 1};
+const cpu_panels cpu_panels_wide_avx512 = {
+    .pack = pack_widened, .multiply = multiply_f32, .values = 1, .bytes = 2, .strip = STRIP, .rows = 16, .inner = 1};
+const cpu_panels cpu_panels_bf16_avx512 = {.pack = pack_bf16,
+                                           .multiply = multiply_bf16,
+                                           .small = loop_small,
+                                           .values = 2,
+                                           .bytes = 2,
+                                           .strip = STRIP,
+                                           .rows = 1,
+                                           .inner = 1};
 #else
 typedef int panels_avx512_has_no_code_here;
 #endif

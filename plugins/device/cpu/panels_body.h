@@ -10,8 +10,12 @@
 #define WEFT_DEVICE_CPU_PANELS_BODY_H
 
 #define SLAB_VECTORS (PANEL_LANES / VEC_LANES) /* of a word of a slab */
-#define AHEAD_WORDS  16                        /* of the inner dimension, for which one line is fetched ahead */
-#define AHEAD_ROWS   24                        /* how far ahead packing fetches what lies in no cache */
+#define BLOCK_SLABS  (BLOCK_VECTORS / SLAB_VECTORS)
+#define AHEAD_WORDS  16 /* of the inner dimension, for which one line is fetched ahead */
+#define AHEAD_ROWS   24 /* how far ahead packing fetches what lies in no cache */
+
+_Static_assert(BLOCK_VECTORS % SLAB_VECTORS == 0 && BLOCK_SLABS <= 3, "a block has one to three whole slabs");
+_Static_assert(PANEL_COLUMNS % (BLOCK_VECTORS * VEC_LANES) == 0, "no block reaches into the next columns");
 
 /* ---- packing ---- */
 
@@ -32,7 +36,8 @@ INLINE void pack_across(uint32_t *panel, const panel_source *from, const int byt
             float *out = (float *)(void *)(panel + i * room + k * PANEL_LANES);
             _mm_prefetch(at + AHEAD_ROWS * row + i * bytes, _MM_HINT_T0); /* past the end it is nothing */
 #pragma GCC unroll 2
-            for (q = 0; q < PANEL_LANES; q += VEC_LANES) vec_store(out + q, panel_values(at, i + q, from->lanes, bytes));
+            for (q = 0; q < PANEL_LANES; q += VEC_LANES)
+                vec_store(out + q, panel_values(at, i + q, from->lanes, bytes));
         }
     }
 }
@@ -130,20 +135,18 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead,
     }
     for (r = 0; r < rows && i + r < p->rows; r++) {
 #pragma GCC unroll 3
-        for (q = 0; q < vectors; q++)
-            finish(p, sum[r][q], i + r, j + VEC_LANES * q, p->columns - j - VEC_LANES * q);
+        for (q = 0; q < vectors; q++) finish(p, sum[r][q], i + r, j + VEC_LANES * q, p->columns - j - VEC_LANES * q);
     }
 }
 
-/* As many whole slabs of columns as there are, up to a block's. */
-INLINE void block_of_slabs(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld,
+/* The block of the columns [j, to), or of the first of them: whole slabs, as many as it can be. */
+INLINE void block_of_slabs(const panel_block *p, int64_t i, int64_t j, int64_t to, const char *ahead, int64_t ahead_ld,
                            const int rows, const int values) {
-    const int64_t left = p->columns - j;
-    if (BLOCK_VECTORS >= 3 * SLAB_VECTORS && left > 2 * PANEL_LANES) {
+    const int64_t left = to - j;
+    if (BLOCK_SLABS >= 3 && left > 2 * PANEL_LANES) {
         block(p, i, j, ahead, ahead_ld, rows, BLOCK_VECTORS, values);
-    } else if (BLOCK_VECTORS >= 2 * SLAB_VECTORS && left > PANEL_LANES) {
-        block(p, i, j, ahead, ahead_ld, rows, BLOCK_VECTORS < 2 * SLAB_VECTORS ? BLOCK_VECTORS : 2 * SLAB_VECTORS,
-              values);
+    } else if (BLOCK_SLABS >= 2 && left > PANEL_LANES) {
+        block(p, i, j, ahead, ahead_ld, rows, BLOCK_SLABS == 2 ? BLOCK_VECTORS : 2 * SLAB_VECTORS, values);
     } else {
         block(p, i, j, ahead, ahead_ld, rows, SLAB_VECTORS, values);
     }
@@ -180,9 +183,9 @@ INLINE void multiply(const panel_block *p, const int values) {
             for (j = from; j < to; j += BLOCK_VECTORS * VEC_LANES) {
                 const char *ahead = next_fetch(&f, p->a, &ld);
                 if (BLOCK_TAIL < BLOCK_ROWS && p->rows - i <= BLOCK_TAIL) {
-                    block_of_slabs(p, i, j, ahead, ld, BLOCK_TAIL, values);
+                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_TAIL, values);
                 } else {
-                    block_of_slabs(p, i, j, ahead, ld, BLOCK_ROWS, values);
+                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values);
                 }
             }
         }

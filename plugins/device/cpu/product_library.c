@@ -1,11 +1,11 @@
 /* product_library.c: a tile of a product on oneDNN, as one call on one thread or a few.
  *
  * On AVX2 oneDNN reads operands of smaller products where they lie. Columns of a matrix whose rows are a multiple of
- * 1 KiB apart then fall on the same few lines of the cache: 50-70 GFLOP/s of 120. Such operands are copied into panels
- * with padded rows, PANEL_K of the inner dimension at a time, which gives 95-118. AVX-512 kernels copy by themselves.
+ * 1 KiB apart then fall on the same few lines of the cache: 50-70 GFLOP/s of 120. Such operands are copied with padded
+ * rows, PANEL_K of the inner dimension at a time, which gives 95-118. AVX-512 kernels copy by themselves.
  *
- * bf16 operands always go through panels, where they are widened: oneDNN refuses bf16 where the processor has no
- * instructions for it, and PyTorch falls to a twentieth of its fp32 speed there.
+ * What comes here in bf16 (few rows, and all of it where there are no panels) is widened in such copies: oneDNN refuses
+ * bf16 where the processor has no instructions for it, and PyTorch falls to a twentieth of its fp32 speed there.
  */
 #include "product_tile.h"
 

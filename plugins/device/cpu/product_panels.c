@@ -1,8 +1,9 @@
 /* product_panels.c: a product on panels (panels.h), by one thread or by a team.
  *
  * The threads pack b together, CHUNK columns and STEP words of the inner dimension at a time; then they take strips of
- * a's rows in turn, as they lie, or packed where their words do not lie side by side, and fetch ahead what the next
- * strip needs. b lies twice for a team, so that who is ready packs the next step while others still work on this one.
+ * a's rows in turn, as they lie, or packed where their words do not lie side by side or are widened, and fetch ahead
+ * what the next strip needs. b lies twice for a team, so that who is ready packs the next step while others still work
+ * on this one.
  *
  * An element is one chain over a step, and steps are added in order: who makes a step of it, and how the rest is cut,
  * changes no bit. Sums of more than one step wait in c itself, or in scratch where c is bf16 or has a value that comes
@@ -12,7 +13,8 @@
  * cache: 205 to 215 in all layouts, where tiles of oneDNN 2.6.3 reach 190 to 212, the less the larger a power of two
  * divides the distance of rows. Fetching ahead is worth a twentieth. On two cores weight gradients of 134 M take 1 to 4
  * parts in a hundred less time since what is left to pack and the last strips are taken in small pieces, and all
- * products 1 to 2 less with steps of 1,024 words than with 512, because c is read and written less often.
+ * products 1 to 2 less with steps of 1,024 words than with 512, because c is read and written less often. On AVX2 (123
+ * GFLOP/s) one core reaches 110 to 114 where the library reaches 94 to 103.
  */
 #include <omp.h>
 
@@ -28,13 +30,16 @@
 #define COLLIDE 1024                 /* floats: rows so far apart fall on few lines of the cache */
 #define FEW     512                  /* rows */
 
-/* The library reads fp32 operands that are not transposed where they lie, which for few rows is faster than packing b
- * (256 rows by 4 parts in a hundred, 512 the same, 1,024 slower by 2), unless b's rows collide in the cache. */
+/* The library reads fp32 operands that are not transposed where they lie, unless b's rows collide in the cache. With
+ * few rows that is faster than packing b: on AVX-512 256 rows take 4 parts in a hundred more on panels, 512 as much as
+ * in the library, and 1,024 to 2,048 take 2 to 4 less. */
+static bool better_in_place(const product *p) {
+    return p->dtype == WEFT_F32 && !p->transpose_a && !p->transpose_b && p->ldb % COLLIDE != 0 && p->m < FEW;
+}
 const cpu_panels *panels_of(const weft_device *device, const product *p) {
-    const bool in_place = !p->transpose_a && !p->transpose_b && p->ldb % COLLIDE != 0 && p->m < FEW;
     const cpu_panels *panels = p->dtype == WEFT_BF16 ? device->panels_bf16 : device->panels_f32;
-    if (panels == NULL || p->m < panels->rows || p->k < panels->inner) return NULL;
-    return p->dtype == WEFT_F32 && in_place ? NULL : panels;
+    if (panels == NULL || p->m < panels->rows || p->k < panels->inner || better_in_place(p)) return NULL;
+    return panels;
 }
 
 static int64_t words_of(const cpu_panels *panels, int64_t k) {
