@@ -1,7 +1,7 @@
 /* product_team.c: a product on panels, by all threads.
  *
  * What one thread writes and another reads costs both of them, and most where they share no cache: on a Zen 5 a core
- * writes 600 KB in 6 us, in 7 to 23 where a neighbour has read them before, and in 60 to 90 where the reader's core
+ * writes 600 KB in 6 us, in 7 to 23 where a neighbour has read them before, and in 60 to 95 where the reader's core
  * lies behind another last level of the cache (core to core there and back: 0.1 us, 0.5 to 1.2 us). Which of the two it
  * is, a virtual machine is not told, and it changes under way. So threads share no panels of b where they need not:
  * where a is read in place, each takes columns for itself, with all of a's rows. On two cores LLaMA's forward products
