@@ -11,11 +11,14 @@
 #define BLOCK_VECTORS 2 /* 6 x 2 sums, 2 of b, 1 of a */
 #define BLOCK_TAIL    4
 
-INLINE vec multiply_word(vec sum, const char *left, vec right, const int values) {
-    float a;
+INLINE vec spread_word(const char *at) {
+    float word;
+    memcpy(&word, at, sizeof word);
+    return vec_set(word);
+}
+INLINE void multiply_word(vec *sum, vec left, vec right, const int values) {
     (void)values;
-    memcpy(&a, left, sizeof a);
-    return vec_fma(vec_set(a), right, sum);
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(*sum) : "x"(left), "x"(right));
 }
 INLINE void vec_pass(float *p, vec v) {
     _mm256_stream_ps(p, v);

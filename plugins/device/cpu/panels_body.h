@@ -3,7 +3,10 @@
  *     BLOCK_ROWS, BLOCK_VECTORS   the block of sums that is held in registers: rows, and vectors of each
  *     BLOCK_TAIL                  rows of a smaller block for what is left; BLOCK_ROWS: there is none
  * and define
- *     multiply_word(sum, left, right, values)   sum + one word of a, which may lie anywhere, times a vector of b
+ *     spread_word(at)                           a vector of one word of a, which may lie anywhere
+ *     multiply_word(sum, left, right, values)   adds a word of a times a vector of b. As assembly: gcc 12 takes other
+ *                                               registers for some of the sums in a word than in the next one, and
+ *                                               spends up to an eighth of the time on moving and spilling them
  *     vec_pass(p, v)                            stores a vector past the caches, on a whole line or a half
  */
 #ifndef WEFT_DEVICE_CPU_PANELS_BODY_H
@@ -11,7 +14,10 @@
 
 #define SLAB_VECTORS (PANEL_LANES / VEC_LANES) /* of a word of a slab */
 #define BLOCK_SLABS  (BLOCK_VECTORS / SLAB_VECTORS)
-#define AHEAD_WORDS  16 /* of the inner dimension, for which one line is fetched ahead */
+#define LINE         64 /* bytes of the cache */
+#define AHEAD_WORDS  16 /* of the inner dimension, for which one line is fetched ahead from far */
+#define NEAR_WORDS   12 /* how far ahead in panels lines are fetched from the second cache into the first, */
+#define NEAR_LINES   2  /* and in rows of a that are read in place */
 #define AHEAD_ROWS   24 /* how far ahead packing fetches what lies in no cache */
 
 _Static_assert(BLOCK_VECTORS % SLAB_VECTORS == 0 && BLOCK_SLABS <= 3, "a block has one to three whole slabs");
@@ -81,48 +87,125 @@ INLINE void finish_plain(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS
     }
 }
 
-/* c is fetched to be written, so that its lines come as this core's own; a processor without prefetchw ignores it.
- *
- * One block of sums in registers, from row i and column j on; `rows`, `vectors` and `values` are constants where this
- * is called. Rows past the end are the last one again. */
-INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld, const int rows,
-                  const int vectors, const int values) {
+/* How a block's rows of a lie: side by side in a slab (PACKED), one distance apart (EVEN), or anywhere. */
+typedef enum lie { PACKED, EVEN, ANYWHERE } lie;
+
+/* Where a block has come to. Of a and of b: the words that come next, of each row and of each slab. */
+typedef struct place {
     const char *a[BLOCK_ROWS];
-    const uint32_t *b = p->b + j * p->room;
-    const int64_t step = p->a_step * 4;
-    const int whole = i + rows <= p->rows && j + VEC_LANES * vectors <= p->columns;
-    vec sum[BLOCK_ROWS][BLOCK_VECTORS];
-    int64_t k, at = 0;
+    const uint32_t *b[BLOCK_SLABS];
+    int64_t row, step; /* bytes from row to row where they are EVEN, and from word to word */
+    const char *near;  /* of a: fetched next, where rows are EVEN */
+    const char *c;     /* fetched next */
+    int64_t c_row, c_rows;
+} place;
+
+/* Rows past the end are the last one again, or zeros of the panel. */
+INLINE place place_of(const panel_block *p, int64_t i, int64_t j, const int rows, const int vectors, const lie how) {
+    const int64_t c_bytes = p->narrow ? 2 : 4, left = p->rows - i;
+    place at = {.row = p->a_row * 4,
+                .step = how == PACKED ? PANEL_LANES * 4
+                        : how == EVEN ? 4
+                                      : p->a_step * 4,
+                .c = (const char *)p->c + (i * p->ldc + j) * c_bytes,
+                .c_row = p->ldc * c_bytes,
+                .c_rows = p->pass       ? 0
+                          : left < rows ? left
+                                        : rows};
     int r, q;
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
-        const int64_t row = i + r < p->rows ? i + r : p->rows - 1;
-        a[r] = (const char *)p->a + (row / PANEL_LANES * p->a_slab + row % PANEL_LANES * p->a_row) * 4;
-#pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) {
-            sum[r][q] = vec_set(0.0f);
-            if (q % SLAB_VECTORS == 0 && i + r < p->rows && !p->pass)
-                __builtin_prefetch((const char *)p->c + ((i + r) * p->ldc + j + VEC_LANES * q) * (p->narrow ? 2 : 4), 1,
-                                   3);
-        }
+        const int64_t row = how != ANYWHERE || r < left ? i + r : p->rows - 1;
+        at.a[r] = (const char *)p->a + (row / PANEL_LANES * p->a_slab + row % PANEL_LANES * p->a_row) * 4;
     }
-    for (k = 0; k < p->words; k++, at += step) {
-        vec right[BLOCK_VECTORS];
+#pragma GCC unroll 3
+    for (q = 0; q < vectors / SLAB_VECTORS; q++) at.b[q] = p->b + (j + q * PANEL_LANES) * p->room;
+    return at;
+}
+
+/* A word of row r, `offset` bytes on. */
+INLINE const char *left_word(const place *at, int64_t offset, int r, const lie how) {
+    if (how == PACKED) return at->a[0] + offset + r * 4;
+    if (how == EVEN) return r < 4 ? at->a[0] + offset + r * at->row : at->a[4] + offset + (r - 4) * at->row;
+    return at->a[r] + offset;
+}
+
+/* One word of the inner dimension: the next one, or the one behind it. */
+INLINE void add_word(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const place *at, int64_t word, const int rows,
+                     const int vectors, const int values, const lie how) {
+    const int64_t offset = word * at->step;
+    vec right[BLOCK_VECTORS];
+    int r, q;
+    if (how == PACKED) _mm_prefetch(at->a[0] + offset + NEAR_WORDS * LINE, _MM_HINT_T0);
+#pragma GCC unroll 3
+    for (q = 0; q < vectors; q++) {
+        const uint32_t *slab = at->b[q / SLAB_VECTORS] + word * PANEL_LANES;
+        right[q] = vec_load((const float *)(const void *)slab + q % SLAB_VECTORS * VEC_LANES);
+        if (q % SLAB_VECTORS == 0) _mm_prefetch((const char *)(slab + NEAR_WORDS * PANEL_LANES), _MM_HINT_T0);
+    }
+#pragma GCC unroll 8
+    for (r = 0; r < rows; r++) {
+        const vec left = spread_word(left_word(at, offset, r, how));
+#pragma GCC unroll 3
+        for (q = 0; q < vectors; q++) multiply_word(&sum[r][q], left, right[q], values);
+    }
+}
+INLINE void step_on(place *at, const int rows, const int vectors) {
+    int r, q;
+#pragma GCC unroll 8
+    for (r = 0; r < rows; r++) at->a[r] += 2 * at->step;
+#pragma GCC unroll 3
+    for (q = 0; q < vectors / SLAB_VECTORS; q++) at->b[q] += 2 * PANEL_LANES;
+}
+
+/* c is fetched to be written, row by row, so that its lines come as this core's own; a processor without prefetchw
+ * ignores it. All at once they would keep lines of the panels waiting. */
+INLINE void fetch_c(place *at, const int vectors, const int narrow) {
+    int q;
+    if (at->c_rows <= 0) return;
+#pragma GCC unroll 3
+    for (q = 0; q < vectors; q += SLAB_VECTORS)
+        __builtin_prefetch(at->c + (narrow ? q * VEC_LANES * 2 : q * VEC_LANES * 4), 1, 3);
+    at->c += at->c_row;
+    at->c_rows--;
+}
+
+/* All sums of a block. */
+INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, place *at, const char *ahead,
+                      int64_t ahead_ld, const int rows, const int vectors, const int values, const lie how) {
+    int64_t k = 0;
+    for (; k + 2 <= p->words; k += 2) {
         if (k % AHEAD_WORDS == 0) {
             _mm_prefetch(ahead, _MM_HINT_T1);
             ahead += ahead_ld;
+            at->near = at->a[0] + NEAR_LINES * LINE;
+            fetch_c(at, vectors, p->narrow);
         }
-#pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) {
-            const uint32_t *slab = b + (q / SLAB_VECTORS * p->room + k) * PANEL_LANES;
-            right[q] = vec_load((const float *)(const void *)slab + q % SLAB_VECTORS * VEC_LANES);
+        if (how == EVEN) {
+            _mm_prefetch(at->near, _MM_HINT_T0);
+            at->near += at->row;
         }
-#pragma GCC unroll 8
-        for (r = 0; r < rows; r++) {
-#pragma GCC unroll 3
-            for (q = 0; q < vectors; q++) sum[r][q] = multiply_word(sum[r][q], a[r] + at, right[q], values);
-        }
+        add_word(sum, at, 0, rows, vectors, values, how);
+        add_word(sum, at, 1, rows, vectors, values, how);
+        step_on(at, rows, vectors);
     }
+    if (k < p->words) add_word(sum, at, 0, rows, vectors, values, how);
+}
+
+/* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `values` and `how` are constants where
+ * this is called. */
+INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld, const int rows,
+                  const int vectors, const int values, const lie how) {
+    const int whole = i + rows <= p->rows && j + VEC_LANES * vectors <= p->columns;
+    place at = place_of(p, i, j, rows, vectors, how);
+    vec sum[BLOCK_ROWS][BLOCK_VECTORS], rest[BLOCK_ROWS][BLOCK_VECTORS];
+    int r, q;
+#pragma GCC unroll 8
+    for (r = 0; r < rows; r++) {
+#pragma GCC unroll 3
+        for (q = 0; q < vectors; q++) sum[r][q] = vec_set(0.0f);
+    }
+    add_words(sum, p, &at, ahead, ahead_ld, rows, vectors, values, how);
     if (whole && !p->narrow && p->sum == NULL) {
         if (p->accumulate) {
             finish_plain(p, sum, i, j, rows, vectors, ADD);
@@ -133,22 +216,28 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead,
         }
         return;
     }
+    /* A copy, so that memory for a loop over rows is taken here alone. */
+#pragma GCC unroll 8
+    for (r = 0; r < rows; r++) {
+#pragma GCC unroll 3
+        for (q = 0; q < vectors; q++) rest[r][q] = sum[r][q];
+    }
     for (r = 0; r < rows && i + r < p->rows; r++) {
 #pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) finish(p, sum[r][q], i + r, j + VEC_LANES * q, p->columns - j - VEC_LANES * q);
+        for (q = 0; q < vectors; q++) finish(p, rest[r][q], i + r, j + VEC_LANES * q, p->columns - j - VEC_LANES * q);
     }
 }
 
 /* The block of the columns [j, to), or of the first of them: whole slabs, as many as it can be. */
 INLINE void block_of_slabs(const panel_block *p, int64_t i, int64_t j, int64_t to, const char *ahead, int64_t ahead_ld,
-                           const int rows, const int values) {
+                           const int rows, const int values, const lie how) {
     const int64_t left = to - j;
     if (BLOCK_SLABS >= 3 && left > 2 * PANEL_LANES) {
-        block(p, i, j, ahead, ahead_ld, rows, BLOCK_VECTORS, values);
+        block(p, i, j, ahead, ahead_ld, rows, BLOCK_VECTORS, values, how);
     } else if (BLOCK_SLABS >= 2 && left > PANEL_LANES) {
-        block(p, i, j, ahead, ahead_ld, rows, BLOCK_SLABS == 2 ? BLOCK_VECTORS : 2 * SLAB_VECTORS, values);
+        block(p, i, j, ahead, ahead_ld, rows, BLOCK_SLABS == 2 ? BLOCK_VECTORS : 2 * SLAB_VECTORS, values, how);
     } else {
-        block(p, i, j, ahead, ahead_ld, rows, SLAB_VECTORS, values);
+        block(p, i, j, ahead, ahead_ld, rows, SLAB_VECTORS, values, how);
     }
 }
 
@@ -162,7 +251,7 @@ typedef struct fetch {
 INLINE const char *next_fetch(fetch *f, const void *in_use, int64_t *ld) {
     const panel_ahead *ahead = f->ahead;
     const int more = f->row < ahead->rows && f->line < ahead->lines;
-    const char *at = more ? ahead->at + f->row * ahead->ld + f->line * 64 : (const char *)in_use;
+    const char *at = more ? ahead->at + f->row * ahead->ld + f->line * LINE : (const char *)in_use;
     *ld = more ? ahead->ld : 0;
     f->row += f->once;
     if (f->row >= ahead->rows) {
@@ -183,9 +272,13 @@ INLINE void multiply(const panel_block *p, const int values) {
             for (j = from; j < to; j += BLOCK_VECTORS * VEC_LANES) {
                 const char *ahead = next_fetch(&f, p->a, &ld);
                 if (BLOCK_TAIL < BLOCK_ROWS && p->rows - i <= BLOCK_TAIL) {
-                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_TAIL, values);
+                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_TAIL, values, ANYWHERE);
+                } else if (PANEL_LANES % BLOCK_ROWS == 0 && p->a_step == PANEL_LANES) {
+                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, PACKED);
+                } else if (PANEL_LANES % BLOCK_ROWS == 0 && i + BLOCK_ROWS <= p->rows) {
+                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, EVEN);
                 } else {
-                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values);
+                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, ANYWHERE);
                 }
             }
         }

@@ -14,7 +14,7 @@
 
 #include "product_tile.h"
 
-#define GROUP  4 /* blocks of PANEL_COLUMNS columns, at most, that a thread takes at a time */
+#define GROUP  2 /* blocks of PANEL_COLUMNS columns, at most, that a thread takes at a time */
 #define ENOUGH 4 /* blocks for each thread: with fewer not all end at the same time */
 
 static int64_t blocks_of(const product *p) {
