@@ -31,7 +31,8 @@ typedef struct panel_ahead {
 } panel_ahead;
 
 /* c (rows, columns) = or += sum + a b. a is a panel, or the matrix itself: word w of row i lies at
- * i / PANEL_LANES * a_slab + i % PANEL_LANES * a_row + w * a_step words behind it. */
+ * i / PANEL_LANES * a_slab + i % PANEL_LANES * a_row + w * a_step words behind it. Of the matrix a_step is 1 and a_slab
+ * PANEL_LANES rows; of a panel a_row is 1 and a_step PANEL_LANES. */
 typedef struct panel_block {
     const void *a;
     const uint32_t *b; /* a panel */

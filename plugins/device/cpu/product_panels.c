@@ -9,13 +9,14 @@
  * changes no bit. Sums of more than one step wait in c itself, or in scratch where c is bf16 or has a value that comes
  * last.
  *
- * Measured on one core of a Zen 5 (register peak 231 GFLOP/s that day) at LLaMA's shapes with operands that lie in no
- * cache: 205 to 215 in all layouts, where tiles of oneDNN 2.6.3 reach 190 to 212, the less the larger a power of two
- * divides the distance of rows. Fetching ahead is worth a twentieth. On two cores weight gradients of 134 M take 1 to 4
- * parts in a hundred less time since what is left to pack and the last strips are taken in small pieces, and all
- * products 1 to 2 less with steps of 1,024 words than with 512, because c is read and written less often. On AVX2 (123
- * GFLOP/s) one core reaches 110 to 114 where the library reaches 94 to 103. On one core of a Cascade Lake (152 GFLOP/s)
- * 116 to 135, where the library reaches 112 to 131.
+ * Measured with strips of 64 rows on one core of a Zen 5 (register peak 231 GFLOP/s that day) at LLaMA's shapes with
+ * operands that lie in no cache: 205 to 215 in all layouts, where tiles of oneDNN 2.6.3 reach 190 to 212, the less
+ * the larger a power of two divides the distance of rows. Fetching ahead is worth a twentieth. On two cores weight
+ * gradients of 134 M take 1 to 4 parts in a hundred less time since what is left to pack and the last strips are
+ * taken in small pieces, and all products 1 to 2 less with steps of 1,024 words than with 512, because c is read and
+ * written less often. On AVX2 (123 GFLOP/s) one core reaches 110 to 114 where the library reaches 94 to 103. On one
+ * core of a Cascade Lake (152 GFLOP/s), where strips of 96 rows give weight gradients 2 parts in a hundred: 116 to
+ * 135, where the library reaches 112 to 131.
  */
 #include <omp.h>
 
@@ -23,7 +24,7 @@
 
 #define STEP    1024                 /* words */
 #define CHUNK   (16 * PANEL_COLUMNS) /* columns of b that are packed at once */
-#define UNITS   8                    /* wanted in a turn: strips get shorter for it, then columns fewer */
+#define UNITS   8                    /* a team wants in a turn: strips get shorter for it, then columns fewer */
 #define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about, and of what a thread packs at a time; whole pairs of slabs */
 #define FINE    4                    /* times as many units of the last strips, one for each thread */
 #define WAITING 1056                 /* rows of sums in scratch */
@@ -95,13 +96,15 @@ typedef struct panel_job {
     int64_t taken[2];
 } panel_job;
 
-/* As many as there are threads at least, if they can be had: who makes an element is all the same to it. */
+/* As many as there are threads at least, if they can be had: who makes an element is all the same to it. One thread
+ * has nobody to share with. Strips are whole slabs, so that packing fills them. */
 static void cut_units(const cpu_panels *panels, chunk *c, int threads) {
     const int64_t rows = c->m1 - c->m0, most = cpu_max(1, (c->n1 - c->n0) / COLUMNS);
     const int64_t wanted = threads > 1 ? cpu_max(UNITS, threads) : 1;
     int64_t strips = 0;
     c->strip = panels->strip;
-    while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < wanted) c->strip /= 2;
+    while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < wanted)
+        c->strip = cpu_round_up(c->strip / 2, PANEL_LANES);
     strips = cpu_ceil_div(rows, c->strip);
     c->pieces = cpu_min(cpu_ceil_div(wanted, strips), most);
     c->coarse = threads > 1 && strips > threads ? strips - threads : strips;
