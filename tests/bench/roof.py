@@ -116,9 +116,9 @@ def sides_of(directory, weft, python, size, options):
 
 def measure(directory, weft, python, size, options):
     """All runs of a size: side -> list of results, one per pair."""
-    def say(pair, _name, _result):
-        if sys.stderr.isatty():
-            print(f"{size.name}: pair {pair + 1} of {options.pairs}", end="\r", file=sys.stderr, flush=True)
+    def say(pair, name, result):
+        print(f"{size.name}: pair {pair + 1} of {options.pairs}, {name}: "
+              f"{1e3 * statistics.median(result['step_seconds']):.1f} ms a step", file=sys.stderr, flush=True)
 
     return common.run_pairs(sides_of(directory, weft, python, size, options), options.pairs, say)
 

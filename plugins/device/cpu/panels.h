@@ -15,6 +15,7 @@
 
 #define PANEL_LANES   16
 #define PANEL_COLUMNS (3 * PANEL_LANES) /* in which columns are counted where they are shared out */
+#define PANEL_LINE    64                /* bytes of a line of the caches */
 
 /* lanes x k values in memory: a lane's values lie side by side and lanes are ld apart (along), or the other way round.
  */

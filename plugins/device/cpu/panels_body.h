@@ -14,7 +14,6 @@
 
 #define SLAB_VECTORS (PANEL_LANES / VEC_LANES) /* of a word of a slab */
 #define BLOCK_SLABS  (BLOCK_VECTORS / SLAB_VECTORS)
-#define LINE         64 /* bytes of the cache */
 #define AHEAD_WORDS  16 /* of the inner dimension, for which one line is fetched ahead from far */
 #define NEAR_WORDS   12 /* how far ahead in panels lines are fetched from the second cache into the first, */
 #define NEAR_LINES   2  /* and in rows of a that are read in place */
@@ -104,14 +103,10 @@ typedef struct place {
 INLINE place place_of(const panel_block *p, int64_t i, int64_t j, const int rows, const int vectors, const lie how) {
     const int64_t c_bytes = p->narrow ? 2 : 4, left = p->rows - i;
     place at = {.row = p->a_row * 4,
-                .step = how == PACKED ? PANEL_LANES * 4
-                        : how == EVEN ? 4
-                                      : p->a_step * 4,
+                .step = (how == PACKED ? PANEL_LANES : p->a_step) * 4,
                 .c = (const char *)p->c + (i * p->ldc + j) * c_bytes,
                 .c_row = p->ldc * c_bytes,
-                .c_rows = p->pass       ? 0
-                          : left < rows ? left
-                                        : rows};
+                .c_rows = left < rows ? left : rows};
     int r, q;
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
@@ -120,6 +115,8 @@ INLINE place place_of(const panel_block *p, int64_t i, int64_t j, const int rows
     }
 #pragma GCC unroll 3
     for (q = 0; q < vectors / SLAB_VECTORS; q++) at.b[q] = p->b + (j + q * PANEL_LANES) * p->room;
+    if (how == EVEN) at.step = 4;
+    if (p->pass) at.c_rows = 0;
     return at;
 }
 
@@ -136,7 +133,7 @@ INLINE void add_word(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const place *at, int64_
     const int64_t offset = word * at->step;
     vec right[BLOCK_VECTORS];
     int r, q;
-    if (how == PACKED) _mm_prefetch(at->a[0] + offset + NEAR_WORDS * LINE, _MM_HINT_T0);
+    if (how == PACKED) _mm_prefetch(at->a[0] + offset + NEAR_WORDS * PANEL_LINE, _MM_HINT_T0);
 #pragma GCC unroll 3
     for (q = 0; q < vectors; q++) {
         const uint32_t *slab = at->b[q / SLAB_VECTORS] + word * PANEL_LANES;
@@ -178,7 +175,7 @@ INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, 
         if (k % AHEAD_WORDS == 0) {
             _mm_prefetch(ahead, _MM_HINT_T1);
             ahead += ahead_ld;
-            at->near = at->a[0] + NEAR_LINES * LINE;
+            at->near = at->a[0] + NEAR_LINES * PANEL_LINE;
             fetch_c(at, vectors, p->narrow);
         }
         if (how == EVEN) {
@@ -251,7 +248,7 @@ typedef struct fetch {
 INLINE const char *next_fetch(fetch *f, const void *in_use, int64_t *ld) {
     const panel_ahead *ahead = f->ahead;
     const int more = f->row < ahead->rows && f->line < ahead->lines;
-    const char *at = more ? ahead->at + f->row * ahead->ld + f->line * LINE : (const char *)in_use;
+    const char *at = more ? ahead->at + f->row * ahead->ld + f->line * PANEL_LINE : (const char *)in_use;
     *ld = more ? ahead->ld : 0;
     f->row += f->once;
     if (f->row >= ahead->rows) {

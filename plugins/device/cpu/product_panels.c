@@ -28,7 +28,6 @@
 #define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about, and of what a thread packs at a time; whole pairs of slabs */
 #define FINE    4                    /* times as many units of the last strips, one for each thread */
 #define WAITING 1056                 /* rows of sums in scratch */
-#define LINE    64                   /* bytes of the cache */
 #define COLLIDE 1024                 /* floats: rows so far apart fall on few lines of the cache */
 #define FEW     512                  /* rows */
 
@@ -92,7 +91,7 @@ typedef struct panel_job {
     int64_t step, a_bytes; /* values; of a thread's scratch */
     /* Parts of b that are taken to be packed, for this turn and for the next one, and units; a turn is a step of a
      * chunk. Each write takes the line from all threads, so nothing else lies there. */
-    _Alignas(LINE) int64_t packed[2];
+    _Alignas(PANEL_LINE) int64_t packed[2];
     int64_t taken[2];
 } panel_job;
 
@@ -180,7 +179,7 @@ static void look_ahead(panel_block *block, const panel_job *job, const chunk *c,
     const int64_t bytes = weft_dtype_bytes(job->p->dtype);
     const panel_source from = source_of_a(job, c, row, k0, k1);
     const int64_t rows = from.along ? from.lanes : from.k, width = from.along ? from.k : from.lanes;
-    const panel_ahead ahead = {from.at, from.ld * bytes, rows, cpu_ceil_div(width * bytes, LINE)};
+    const panel_ahead ahead = {from.at, from.ld * bytes, rows, cpu_ceil_div(width * bytes, PANEL_LINE)};
     if (row < c->m1) block->ahead = ahead;
 }
 
@@ -190,7 +189,7 @@ static void look_ahead(panel_block *block, const panel_job *job, const chunk *c,
 static bool passes_caches(const panel_job *job, const panel_block *block, bool whole) {
     const tile_target *to = job->to;
     return job->p->transpose_a && whole && to->mode == PRODUCT_SET && to->dtype == WEFT_F32 &&
-           to->ldc % PANEL_LANES == 0 && (uintptr_t)block->c % LINE == 0;
+           to->ldc % PANEL_LANES == 0 && (uintptr_t)block->c % PANEL_LINE == 0;
 }
 
 /* Where the sums of a step come from and go to. row and column: of the tile. */
