@@ -83,6 +83,8 @@ path   = model
 start  = fresh
 [tokenizer]
 padded = yes
+bos    = no
+eos    = no
 [data]
 path    = text.txt
 context = {size.context}
@@ -97,13 +99,26 @@ lr     = 1e-4
 """)
 
 
-def prepare(directory, weft, size, rows_at_once):
-    """Model, text, its ids for PyTorch, and run.ini."""
+def tokenize(weft, directory, data, *more):
+    done = subprocess.run([weft, "tokenize", directory / "model", *more], input=data, stdout=subprocess.PIPE, check=True)
+    return done.stdout
+
+
+def keep_one_batch(directory, weft, size):
+    """Cuts the text to what fills the rows of one batch, but for a few places: a word that is cut in two may come to
+    more ids than it had before."""
+    ids = tokenize(weft, directory, (directory / "text.txt").read_bytes()).split()[: size.rows * size.context - 7]
+    (directory / "text.txt").write_bytes(tokenize(weft, directory, b" ".join(ids), "--decode"))
+
+
+def prepare(directory, weft, size, rows_at_once, one_batch=False):
+    """Model, text, its ids for PyTorch, and run.ini. one_batch: each step takes the same rows, in whatever order."""
     write_model(directory / "model", size)
     write_text(directory / "text.txt", 400_000)
+    if one_batch:
+        keep_one_batch(directory, weft, size)
     write_run(directory / "run.ini", size, rows_at_once)
-    with open(directory / "text.txt", "rb") as text, open(directory / "ids.txt", "wb") as ids:
-        subprocess.run([weft, "tokenize", directory / "model"], stdin=text, stdout=ids, check=True)
+    (directory / "ids.txt").write_bytes(tokenize(weft, directory, (directory / "text.txt").read_bytes()))
 
 
 # ---- who runs ----

@@ -18,8 +18,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 def own_rows(stream, job):
     each = job["rows"] // job["world"]
-    for ids in stream:
-        yield ids[job["rank"] * each : (job["rank"] + 1) * each]
+    for batch in stream:
+        yield tuple(part[job["rank"] * each : (job["rank"] + 1) * each] for part in batch)
 
 
 def wrap(model, job):

@@ -4,34 +4,49 @@
     torch_step.py '{"model": DIR, "ids": FILE, "rows": 8, "context": 256, ...}'
 
 A step is what a user of transformers writes: forward with labels, backward, clipping, fused AdamW. Prints one object:
-the seconds of each measured step, the loss of the last one, and the process's peak of resident memory."""
+the seconds of each measured step, the loss of the last one, and the process's peak of resident memory. With "write" it
+makes weights and leaves them in the model's directory instead, from which later runs, and Weft, start."""
 
 import json
+import pathlib
 import sys
 import time
 
+import safetensors.torch
 import torch
 import transformers
 
+NO_TARGET = -100
+
 
 def batches(path, rows, context):
-    """Endless (rows, context) tensors of the ids in a file, one row after the other."""
+    """Endless pairs of ids and targets, (rows, context) each, one row after the other: a target is the id that follows.
+    A text that fills no batch is one, with places that have no target at its end."""
     with open(path, encoding="ascii") as file:
         ids = torch.tensor([int(word) for word in file.read().split()])
-    whole = ids[: len(ids) // (rows * context) * rows * context].view(-1, rows, context)
+    places = max(1, (len(ids) - 1) // (rows * context)) * rows * context
+    lacking = max(0, places - (len(ids) - 1))
+    inputs = torch.nn.functional.pad(ids[:-1][:places], (0, lacking), value=0).view(-1, rows, context)
+    targets = torch.nn.functional.pad(ids[1:][:places], (0, lacking), value=NO_TARGET).view(-1, rows, context)
     at = 0
     while True:
-        yield whole[at % len(whole)]
+        yield inputs[at % len(inputs)], targets[at % len(inputs)]
         at += 1
 
 
+def weights_of(job):
+    return pathlib.Path(job["model"]) / "model.safetensors"
+
+
 def make_model(job):
-    """With fresh weights, the same in every process."""
+    """With the weights that lie in its directory, or fresh ones, the same in every process."""
     torch.set_num_threads(job["threads"])
     torch.manual_seed(1)
     config = transformers.AutoConfig.from_pretrained(job["model"])
     config.use_cache = False
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    if weights_of(job).exists():
+        safetensors.torch.load_model(model, weights_of(job))
     model.train()
     return model
 
@@ -40,10 +55,11 @@ def make_optimizer(model):
     return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
 
-def step(model, optimizer, ids, job):
-    """One optimizer step; its loss."""
+def step(model, optimizer, batch, job):
+    """One optimizer step; its loss. Targets are given as they are, so that the last place of a row has one too."""
+    ids, targets = batch
     with torch.autocast("cpu", torch.bfloat16, enabled=job["precision"] == "bf16"):
-        loss = model(input_ids=ids, labels=ids).loss
+        loss = model(input_ids=ids, labels=targets, shift_labels=targets).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
@@ -65,9 +81,9 @@ def measure(model, optimizer, stream, job):
     seconds = []
     loss = 0.0
     for i in range(job["warmup"] + job["steps"]):
-        ids = next(stream)
+        batch = next(stream)
         begin = time.perf_counter()
-        loss = step(model, optimizer, ids, job)
+        loss = step(model, optimizer, batch, job)
         if i >= job["warmup"]:
             seconds.append(time.perf_counter() - begin)
     return {"step_seconds": seconds, "loss": loss, "resident_peak": resident_peak()}
@@ -76,6 +92,9 @@ def measure(model, optimizer, stream, job):
 def main():
     job = json.loads(sys.argv[1])
     model = make_model(job)
+    if job.get("write"):
+        safetensors.torch.save_model(model, weights_of(job))
+        return
     optimizer = make_optimizer(model)
     if job["compile"]:
         model = torch.compile(model)

@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+enum { INSTRUCTION_SET_SKIPPED = 77 }; /* the status of a program that could do nothing here */
+
 /* Has this machine what the set needs? False, after one line that begins with "skipped: ", where it lacks it. NULL is
  * any set. */
 bool instruction_set_is_here(const char *name);

@@ -31,9 +31,9 @@ typedef struct panel_ahead {
     int64_t ld, rows, lines; /* rows 0: there is none */
 } panel_ahead;
 
-/* c (rows, columns) = or += sum + a b. a is a panel, or the matrix itself: word w of row i lies at
- * i / PANEL_LANES * a_slab + i % PANEL_LANES * a_row + w * a_step words behind it. Of the matrix a_step is 1 and a_slab
- * PANEL_LANES rows; of a panel a_row is 1 and a_step PANEL_LANES. */
+/* c (rows, columns) = or += sum + a b. a is a panel of slabs of its own (cpu_panels.rows_of_a), or the matrix itself:
+ * word w of row i lies at i / rows_of_a * a_slab + i % rows_of_a * a_row + w * a_step words behind it. Of the matrix
+ * a_step is 1 and a_slab so many rows; of a panel a_row is 1 and a_step rows_of_a. */
 typedef struct panel_block {
     const void *a;
     const uint32_t *b; /* a panel */
@@ -50,13 +50,15 @@ typedef struct panel_block {
 } panel_block;
 
 typedef struct cpu_panels {
-    void (*pack)(uint32_t *panel, const panel_source *from);
+    void (*pack_a)(uint32_t *panel, const panel_source *from);
+    void (*pack_b)(uint32_t *panel, const panel_source *from);
     void (*multiply)(const panel_block *p);
     /* Small products of pairs of bf16: a and b are words, and so counts the inner dimension. NULL where a word is one
      * value. */
     void (*small)(const cpu_small *p);
     int64_t values;      /* of a word: 1, or 2 where pairs of bf16 are multiplied */
     int64_t bytes;       /* of a value in memory: where words are fp32 and it is two, bf16 is widened in packing */
+    int64_t rows_of_a;   /* lanes of a slab of a; those of b have PANEL_LANES */
     int64_t strip;       /* rows of a that meet b's columns at a time, at most: whole blocks of sums, and whole slabs */
     int64_t rows, inner; /* m and k of the smallest product on which panels are faster than the library */
 } cpu_panels;

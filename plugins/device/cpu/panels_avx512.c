@@ -15,6 +15,8 @@
 #define BLOCK_ROWS    8
 #define BLOCK_VECTORS 3 /* 8 x 3 sums, 3 of b, 1 of a */
 #define BLOCK_TAIL    BLOCK_ROWS
+#define SLAB_ROWS     PANEL_LANES
+#define LOOP_WORDS    2 /* with four, gcc 12 moves sums between registers */
 
 INLINE vec spread_word(const char *at) {
     int word = 0;
@@ -164,13 +166,29 @@ INLINE vec pair_step(vec left, vec right, vec sum) {
 #include "loops_small.h"
 
 #define STRIP (12 * BLOCK_ROWS)
-_Static_assert(STRIP % PANEL_LANES == 0, "a strip is whole slabs");
+_Static_assert(STRIP % SLAB_ROWS == 0, "a strip is whole slabs");
 
-const cpu_panels cpu_panels_f32_avx512 = {
-    .pack = pack_f32, .multiply = multiply_f32, .values = 1, .bytes = 4, .strip = STRIP, .rows = 16, .inner = 1};
-const cpu_panels cpu_panels_wide_avx512 = {
-    .pack = pack_widened, .multiply = multiply_f32, .values = 1, .bytes = 2, .strip = STRIP, .rows = 16, .inner = 1};
-const cpu_panels cpu_panels_bf16_avx512 = {.pack = pack_bf16,
+const cpu_panels cpu_panels_f32_avx512 = {.pack_a = pack_f32,
+                                          .pack_b = pack_f32,
+                                          .multiply = multiply_f32,
+                                          .values = 1,
+                                          .bytes = 4,
+                                          .rows_of_a = SLAB_ROWS,
+                                          .strip = STRIP,
+                                          .rows = 16,
+                                          .inner = 1};
+const cpu_panels cpu_panels_wide_avx512 = {.pack_a = pack_widened,
+                                           .pack_b = pack_widened,
+                                           .multiply = multiply_f32,
+                                           .values = 1,
+                                           .bytes = 2,
+                                           .rows_of_a = SLAB_ROWS,
+                                           .strip = STRIP,
+                                           .rows = 16,
+                                           .inner = 1};
+const cpu_panels cpu_panels_bf16_avx512 = {.pack_a = pack_bf16,
+                                           .pack_b = pack_bf16,
+                                           .rows_of_a = SLAB_ROWS,
                                            .multiply = multiply_bf16,
                                            .small = loop_small,
                                            .values = 2,

@@ -2,6 +2,8 @@
  * panels_avx512.c, which say before it
  *     BLOCK_ROWS, BLOCK_VECTORS   the block of sums that is held in registers: rows, and vectors of each
  *     BLOCK_TAIL                  rows of a smaller block for what is left; BLOCK_ROWS: there is none
+ *     SLAB_ROWS                   lanes of a slab of a: whole blocks
+ *     LOOP_WORDS                  words of the inner dimension that the loop takes at once
  * and define
  *     spread_word(at)                           a vector of one word of a, which may lie anywhere
  *     multiply_word(sum, left, right, values)   adds a word of a times a vector of b. As assembly: gcc 12 takes other
@@ -14,6 +16,7 @@
 
 #define SLAB_VECTORS (PANEL_LANES / VEC_LANES) /* of a word of a slab */
 #define BLOCK_SLABS  (BLOCK_VECTORS / SLAB_VECTORS)
+#define HALF         (BLOCK_ROWS / 2)
 #define AHEAD_WORDS  16 /* of the inner dimension, for which one line is fetched ahead from far */
 #define NEAR_WORDS   12 /* how far ahead in panels lines are fetched from the second cache into the first, */
 #define NEAR_LINES   2  /* and in rows of a that are read in place */
@@ -21,6 +24,9 @@
 
 _Static_assert(BLOCK_VECTORS % SLAB_VECTORS == 0 && BLOCK_SLABS <= 3, "a block has one to three whole slabs");
 _Static_assert(PANEL_COLUMNS % (BLOCK_VECTORS * VEC_LANES) == 0, "no block reaches into the next columns");
+_Static_assert(SLAB_ROWS % BLOCK_ROWS == 0, "no block reaches into the next slab of a");
+_Static_assert(AHEAD_WORDS % LOOP_WORDS == 0 && LOOP_WORDS % 2 == 0, "the loop sees each AHEAD_WORDSth word");
+_Static_assert(AHEAD_WORDS >= 2 * BLOCK_ROWS, "in AHEAD_WORDS, at each second one, a line of each row is fetched");
 
 /* ---- packing ---- */
 
@@ -52,14 +58,14 @@ INLINE void pack_across(uint32_t *panel, const panel_source *from, const int byt
 /* Stores one vector of finished sums; n: of its columns that are there. */
 INLINE void finish(const panel_block *p, vec v, int64_t row, int64_t column, int64_t n) {
     const int64_t at = row * p->ldc + column;
-    uint16_t *narrow = (uint16_t *)p->c + at;
-    float *wide = (float *)p->c + at;
     if (n <= 0) return;
     if (p->sum != NULL) v += vec_get(p->sum + row * p->sum_ld + column, 0, n);
     if (p->narrow) {
+        uint16_t *narrow = (uint16_t *)p->c + at;
         if (p->accumulate) v += bf16_get(narrow, 0, n);
         bf16_put(narrow, v, 0, n);
     } else {
+        float *wide = (float *)p->c + at;
         if (p->accumulate) v += vec_get(wide, 0, n);
         vec_put(wide, v, 0, n);
     }
@@ -103,7 +109,7 @@ typedef struct place {
 INLINE place place_of(const panel_block *p, int64_t i, int64_t j, const int rows, const int vectors, const lie how) {
     const int64_t c_bytes = p->narrow ? 2 : 4, left = p->rows - i;
     place at = {.row = p->a_row * 4,
-                .step = (how == PACKED ? PANEL_LANES : p->a_step) * 4,
+                .step = (how == PACKED ? SLAB_ROWS : p->a_step) * 4,
                 .c = (const char *)p->c + (i * p->ldc + j) * c_bytes,
                 .c_row = p->ldc * c_bytes,
                 .c_rows = left < rows ? left : rows};
@@ -111,19 +117,20 @@ INLINE place place_of(const panel_block *p, int64_t i, int64_t j, const int rows
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
         const int64_t row = how != ANYWHERE || r < left ? i + r : p->rows - 1;
-        at.a[r] = (const char *)p->a + (row / PANEL_LANES * p->a_slab + row % PANEL_LANES * p->a_row) * 4;
+        at.a[r] = (const char *)p->a + (row / SLAB_ROWS * p->a_slab + row % SLAB_ROWS * p->a_row) * 4;
     }
 #pragma GCC unroll 3
     for (q = 0; q < vectors / SLAB_VECTORS; q++) at.b[q] = p->b + (j + q * PANEL_LANES) * p->room;
-    if (how == EVEN) at.step = 4;
+    if (how == EVEN) at.step = 4; /* as a_step says, but a constant */
     if (p->pass) at.c_rows = 0;
     return at;
 }
 
-/* A word of row r, `offset` bytes on. */
+/* A word of row r, `offset` bytes on. EVEN rows take a few registers in place of a pointer each: one to the first row
+ * of each half, their distance, which an address can count twice, and three times it. */
 INLINE const char *left_word(const place *at, int64_t offset, int r, const lie how) {
     if (how == PACKED) return at->a[0] + offset + r * 4;
-    if (how == EVEN) return r < 4 ? at->a[0] + offset + r * at->row : at->a[4] + offset + (r - 4) * at->row;
+    if (how == EVEN) return at->a[r < HALF ? 0 : HALF] + offset + (r < HALF ? r : r - HALF) * at->row;
     return at->a[r] + offset;
 }
 
@@ -147,12 +154,12 @@ INLINE void add_word(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const place *at, int64_
         for (q = 0; q < vectors; q++) multiply_word(&sum[r][q], left, right[q], values);
     }
 }
-INLINE void step_on(place *at, const int rows, const int vectors) {
+INLINE void step_on(place *at, const int rows, const int vectors, const int words) {
     int r, q;
 #pragma GCC unroll 8
-    for (r = 0; r < rows; r++) at->a[r] += 2 * at->step;
+    for (r = 0; r < rows; r++) at->a[r] += words * at->step;
 #pragma GCC unroll 3
-    for (q = 0; q < vectors / SLAB_VECTORS; q++) at->b[q] += 2 * PANEL_LANES;
+    for (q = 0; q < vectors / SLAB_VECTORS; q++) at->b[q] += words * PANEL_LANES;
 }
 
 /* c is fetched to be written, row by row, so that its lines come as this core's own; a processor without prefetchw
@@ -170,8 +177,8 @@ INLINE void fetch_c(place *at, const int vectors, const int narrow) {
 /* All sums of a block. */
 INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, place *at, const char *ahead,
                       int64_t ahead_ld, const int rows, const int vectors, const int values, const lie how) {
-    int64_t k = 0;
-    for (; k + 2 <= p->words; k += 2) {
+    int64_t k = 0, w;
+    for (; k + LOOP_WORDS <= p->words; k += LOOP_WORDS) {
         if (k % AHEAD_WORDS == 0) {
             _mm_prefetch(ahead, _MM_HINT_T1);
             ahead += ahead_ld;
@@ -179,14 +186,17 @@ INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, 
             fetch_c(at, vectors, p->narrow);
         }
         if (how == EVEN) {
-            _mm_prefetch(at->near, _MM_HINT_T0);
-            at->near += at->row;
+#pragma GCC unroll 2
+            for (w = 0; w < LOOP_WORDS; w += 2, at->near += at->row) _mm_prefetch(at->near, _MM_HINT_T0);
         }
-        add_word(sum, at, 0, rows, vectors, values, how);
-        add_word(sum, at, 1, rows, vectors, values, how);
-        step_on(at, rows, vectors);
+#pragma GCC unroll 4
+        for (w = 0; w < LOOP_WORDS; w++) add_word(sum, at, w, rows, vectors, values, how);
+        step_on(at, rows, vectors, LOOP_WORDS);
     }
-    if (k < p->words) add_word(sum, at, 0, rows, vectors, values, how);
+    for (; k < p->words; k++) {
+        add_word(sum, at, 0, rows, vectors, values, how);
+        step_on(at, rows, vectors, 1);
+    }
 }
 
 /* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `values` and `how` are constants where
@@ -270,9 +280,9 @@ INLINE void multiply(const panel_block *p, const int values) {
                 const char *ahead = next_fetch(&f, p->a, &ld);
                 if (BLOCK_TAIL < BLOCK_ROWS && p->rows - i <= BLOCK_TAIL) {
                     block_of_slabs(p, i, j, to, ahead, ld, BLOCK_TAIL, values, ANYWHERE);
-                } else if (PANEL_LANES % BLOCK_ROWS == 0 && p->a_step == PANEL_LANES) {
+                } else if (p->a_step == SLAB_ROWS) {
                     block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, PACKED);
-                } else if (PANEL_LANES % BLOCK_ROWS == 0 && i + BLOCK_ROWS <= p->rows) {
+                } else if (i + BLOCK_ROWS <= p->rows) {
                     block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, EVEN);
                 } else {
                     block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, ANYWHERE);

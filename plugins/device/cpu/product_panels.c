@@ -32,8 +32,8 @@
 #define FEW     512                  /* rows */
 
 /* The library reads fp32 operands that are not transposed where they lie, unless b's rows collide in the cache. With
- * few rows that is faster than packing b: on AVX-512 256 rows take 4 parts in a hundred more on panels, 512 as much as
- * in the library, and 1,024 to 2,048 take 2 to 4 less. */
+ * few rows that is faster than packing b: on a Zen 5 256 rows take 4 parts in a hundred more on panels, 512 as much as
+ * in the library, and 1,024 to 2,048 take 2 to 4 less; on a Cascade Lake the head's 262 take as long either way. */
 static bool better_in_place(const product *p) {
     return p->dtype == WEFT_F32 && !p->transpose_a && !p->transpose_b && p->ldb % COLLIDE != 0 && p->m < FEW;
 }
@@ -99,11 +99,10 @@ typedef struct panel_job {
  * has nobody to share with. Strips are whole slabs, so that packing fills them. */
 static void cut_units(const cpu_panels *panels, chunk *c, int threads) {
     const int64_t rows = c->m1 - c->m0, most = cpu_max(1, (c->n1 - c->n0) / COLUMNS);
-    const int64_t wanted = threads > 1 ? cpu_max(UNITS, threads) : 1;
+    const int64_t wanted = threads > 1 ? cpu_max(UNITS, threads) : 1, slab = panels->rows_of_a;
     int64_t strips = 0;
     c->strip = panels->strip;
-    while (c->strip > PANEL_LANES && cpu_ceil_div(rows, c->strip) < wanted)
-        c->strip = cpu_round_up(c->strip / 2, PANEL_LANES);
+    while (c->strip > slab && cpu_ceil_div(rows, c->strip) < wanted) c->strip = cpu_round_up(c->strip / 2, slab);
     strips = cpu_ceil_div(rows, c->strip);
     c->pieces = cpu_min(cpu_ceil_div(wanted, strips), most);
     c->coarse = threads > 1 && strips > threads ? strips - threads : strips;
@@ -117,7 +116,7 @@ typedef struct unit_place {
     int64_t row, piece, pieces;
 } unit_place;
 
-static unit_place place_of(const chunk *c, int64_t unit) {
+static unit_place unit_at(const chunk *c, int64_t unit) {
     const int64_t rest = unit - c->coarse * c->pieces;
     const unit_place coarse = {c->m0 + unit / c->pieces * c->strip, unit % c->pieces, c->pieces};
     const unit_place fine = {c->m0 + (c->coarse + rest / c->fine) * c->strip, rest % c->fine, c->fine};
@@ -152,7 +151,7 @@ static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_
     const int64_t lanes = cpu_min(c->n1 - c->n0 - from, c->part);
     const panel_source b =
         source(p->b, weft_dtype_bytes(p->dtype), p->ldb, p->transpose_b, c->n0 + from, lanes, k0, k1);
-    job->panels->pack(panel + from * panel_room(words_of(job->panels, k1 - k0)), &b);
+    job->panels->pack_b(panel + from * panel_room(words_of(job->panels, k1 - k0)), &b);
 }
 
 /* ---- a unit ---- */
@@ -163,15 +162,15 @@ static void take_a(panel_block *block, const panel_job *job, const chunk *c, uin
     if (panels_read_a(job->panels, job->p)) {
         block->a = from.at;
         block->a_row = job->p->lda / job->panels->values;
-        block->a_slab = PANEL_LANES * block->a_row;
+        block->a_slab = job->panels->rows_of_a * block->a_row;
         block->a_step = 1;
         return;
     }
-    job->panels->pack(packed, &from);
+    job->panels->pack_a(packed, &from);
     block->a = packed;
     block->a_row = 1;
-    block->a_slab = PANEL_LANES * block->room;
-    block->a_step = PANEL_LANES;
+    block->a_slab = job->panels->rows_of_a * block->room;
+    block->a_step = job->panels->rows_of_a;
 }
 
 /* What of a the strip from `row` on needs. */
@@ -210,7 +209,7 @@ static void take_c(panel_block *block, const panel_job *job, const chunk *c, int
 
 static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel, int64_t unit, int64_t k0, int64_t k1,
                      int thread, int threads) {
-    const unit_place at = place_of(c, unit);
+    const unit_place at = unit_at(c, unit);
     const int64_t wide = c->n1 - c->n0, n = cpu_ceil_div(wide, PANEL_COLUMNS);
     const int64_t from = PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece);
     const int64_t to = cpu_min(wide, PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece + 1));
@@ -221,7 +220,7 @@ static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel
                          .rows = cpu_min(c->strip, c->m1 - at.row),
                          .columns = to - from};
     take_a(&block, job, c, cpu_at(job->s->a, thread * job->a_bytes, 1), at.row, k0, k1);
-    look_ahead(&block, job, c, place_of(c, unit + threads).row, k0, k1);
+    look_ahead(&block, job, c, unit_at(c, unit + threads).row, k0, k1);
     take_c(&block, job, c, at.row, c->n0 + from, k0 == job->t->k0, k1 == job->t->k1);
     job->panels->multiply(&block);
 }

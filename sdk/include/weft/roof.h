@@ -36,7 +36,8 @@ typedef struct weft_device_roof {
     weft_status (*peak)(weft_device *device, double *out, int32_t dtype, weft_error *err);
     /* Seconds of the product at its fastest, by the matrix library itself with its own threading. [main] [required] */
     weft_status (*product)(weft_device *device, double *out, const weft_roof_product *product, weft_error *err);
-    /* Bytes per second that y = a + b reads and writes on arrays far larger than any cache. [main] [required] */
+    /* Bytes per second that a sum of arrays far larger than any cache reads and writes, y = a + b or y += a, whichever
+     * moves more. [main] [required] */
     weft_status (*bandwidth)(weft_device *device, double *out, weft_error *err);
 } weft_device_roof;
 
