@@ -100,15 +100,19 @@ lr     = 1e-4
 
 
 def tokenize(weft, directory, data, *more):
-    done = subprocess.run([weft, "tokenize", directory / "model", *more], input=data, stdout=subprocess.PIPE, check=True)
-    return done.stdout
+    command = [weft, "tokenize", directory / "model", *more]
+    return subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True).stdout
 
 
 def keep_one_batch(directory, weft, size):
     """Cuts the text to what fills the rows of one batch, but for a few places: a word that is cut in two may come to
     more ids than it had before."""
-    ids = tokenize(weft, directory, (directory / "text.txt").read_bytes()).split()[: size.rows * size.context - 7]
-    (directory / "text.txt").write_bytes(tokenize(weft, directory, b" ".join(ids), "--decode"))
+    places = size.rows * size.context
+    ids = tokenize(weft, directory, (directory / "text.txt").read_bytes()).split()[: places - 7]
+    text = tokenize(weft, directory, b" ".join(ids), "--decode")
+    if not places - size.context < len(tokenize(weft, directory, text).split()) - 1 <= places:
+        fail(f"the text that was cut to {places} places does not fill one batch")
+    (directory / "text.txt").write_bytes(text)
 
 
 def prepare(directory, weft, size, rows_at_once, one_batch=False):
@@ -155,8 +159,9 @@ def torch_environment(threads):
 
 
 def enough_memory(size, copies=1):
-    """PyTorch holds weights, gradients and two states, and activations beside them; copies: of all that."""
-    need = copies * (20 * size.parameters() + 1_500_000_000)
+    """PyTorch holds weights, gradients and two states, and activations beside them; copies: of all that. The weights
+    may lie in a temporary directory that is memory, too."""
+    need = copies * (20 * size.parameters() + 1_500_000_000) + 4 * size.parameters()
     with open("/proc/meminfo", encoding="ascii") as file:
         free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
     if free < need:

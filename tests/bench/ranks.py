@@ -5,10 +5,10 @@
     tests/bench/ranks.py --sizes 24 --leaves 8 --no-torch
     tests/bench/ranks.py --quick
 
-The models and the batch are those of roof.py. A micro-batch is half of the batch, so that one rank has two leaves and
-two ranks have one each: the same sum, and the same bits. In each pair every side runs once, in processes of its own;
-who goes first turns from pair to pair. Start and warm-up do not count. Times are medians over the steps of all pairs;
-a ratio is the median of the pairs' ratios.
+The models, with fresh weights, and the size of the batch are those of roof.py. A micro-batch is half of the batch, so
+that one rank has two leaves and two ranks have one each: the same sum, and the same bits. In each pair every side runs
+once, in processes of its own; who goes first turns from pair to pair. Start and warm-up do not count. Times are medians
+over the steps of all pairs; a ratio is the median of the pairs' ratios.
 
     1x2                      Weft, strategy single, one rank of two threads
     ddp, fsdp                Weft, two ranks of one thread, reduce = ordered; fsdp is shard = full

@@ -26,8 +26,8 @@ After each size come the bars that were set for it, and which of them hold; it e
 One that needs a side which was not measured is not judged, and with fewer than five pairs none of speed is. In fp32: at
 134 M and 518 M 80 % of the roof, and 1.25 times PyTorch eager or 87 % of the roof; at 24 M 1.5 times eager or 75 % of
 the roof; at most 0.8 of eager's memory, under 0.95 of it at 518 M; a roof of 0.75 of the registers' speed; at 134 M two
-threads 1.9 times as fast as one; eager's loss to a thousandth. In bf16, at 134 M and 518 M: 1.5 times as fast as fp32 where the processor has
-instructions for bf16, 0.9 times where it has none.
+threads 1.9 times as fast as one; eager's loss to a thousandth. In bf16, at 134 M and 518 M: 1.5 times as fast as fp32
+where the processor has instructions for bf16, 0.9 times where it has none.
 
 A fourth size, 24-8192, is the model of 24 M at one row of 8,192 places, Weft alone. Its bars are a peak of memory under
 3 GB, and that no more than 100 MB of it was not planned: a matrix of 8,192 by 8,192 in fp32 takes 268 MB.

@@ -3,8 +3,9 @@
  *
  * The inner dimension is counted in words of 32 bits: a word is one fp32, or two bf16 that follow one another, which
  * the instructions for bf16 multiply and add as a pair (AVX512-BF16: each lane of a sum takes in a[2p] b[2p] +
- * a[2p+1] b[2p+1], in fp32). A panel holds lanes (rows of a, columns of b) in slabs of PANEL_LANES, each (words,
- * PANEL_LANES), padded with zeros. Slabs are panel_room(words) words per lane apart.
+ * a[2p+1] b[2p+1], in fp32). A panel holds lanes (rows of a, columns of b) in slabs, each (words, lanes), padded with
+ * zeros: of b PANEL_LANES lanes, of a as many as suit the blocks of sums. Slabs are panel_room(words) words per lane
+ * apart.
  */
 #ifndef WEFT_DEVICE_CPU_PANELS_H
 #define WEFT_DEVICE_CPU_PANELS_H

@@ -49,7 +49,7 @@ INLINE void turn(uint32_t *out, const vec *lane, const int64_t lanes, const int6
         const vec word = i < 4 ? _mm256_permute2f128_ps(r[i], r[i + 4], 0x20)
                                : _mm256_permute2f128_ps(r[i - 4], r[i], 0x31);
         float *at = (float *)(void *)out + i * apart;
-        if (i < 7) vec_store(at, word); /* the next word is stored over what is too much */
+        if (i < 7) vec_store(at, word); /* where words are nearer than eight lanes, the next one covers the rest */
         else vec_put(at, word, 0, lanes);
     }
 }
@@ -93,7 +93,8 @@ INLINE void pack_a_across(uint32_t *panel, const panel_source *from, const int b
         for (i = 0; i < from->lanes; i += SLAB_ROWS) {
             float *out = (float *)(void *)(panel + i * room + k * SLAB_ROWS);
             const vec word = panel_values(at, i, from->lanes, bytes);
-            if (i % (64 / bytes) < SLAB_ROWS) _mm_prefetch(at + AHEAD_ROWS * row + i * bytes, _MM_HINT_T0);
+            if ((uintptr_t)(at + i * bytes) % PANEL_LINE < (uintptr_t)(SLAB_ROWS * bytes))
+                _mm_prefetch(at + AHEAD_ROWS * row + i * bytes, _MM_HINT_T0);
             if (k + 1 < from->k) vec_store(out, word);
             else vec_put(out, word, 0, SLAB_ROWS);
         }

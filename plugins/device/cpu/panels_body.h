@@ -14,13 +14,13 @@
 #ifndef WEFT_DEVICE_CPU_PANELS_BODY_H
 #define WEFT_DEVICE_CPU_PANELS_BODY_H
 
-#define SLAB_VECTORS (PANEL_LANES / VEC_LANES) /* of a word of a slab */
-#define BLOCK_SLABS  (BLOCK_VECTORS / SLAB_VECTORS)
-#define HALF         (BLOCK_ROWS / 2)
-#define AHEAD_WORDS  16 /* of the inner dimension, for which one line is fetched ahead from far */
-#define NEAR_WORDS   12 /* how far ahead in panels lines are fetched from the second cache into the first, */
-#define NEAR_LINES   2  /* and in rows of a that are read in place */
-#define AHEAD_ROWS   24 /* how far ahead packing fetches what lies in no cache */
+#define SLAB_VECTORS   (PANEL_LANES / VEC_LANES) /* of a word of a slab */
+#define BLOCK_SLABS    (BLOCK_VECTORS / SLAB_VECTORS)
+#define HALF           (BLOCK_ROWS / 2)
+#define AHEAD_WORDS    16 /* of the inner dimension, for which one line is fetched ahead from far */
+#define NEAR_LINES     12 /* how many lines ahead panels are fetched from the second cache into the first, */
+#define NEAR_ROW_LINES 2  /* and in rows of a that are read in place */
+#define AHEAD_ROWS     24 /* how far ahead packing fetches what lies in no cache */
 
 _Static_assert(BLOCK_VECTORS % SLAB_VECTORS == 0 && BLOCK_SLABS <= 3, "a block has one to three whole slabs");
 _Static_assert(PANEL_COLUMNS % (BLOCK_VECTORS * VEC_LANES) == 0, "no block reaches into the next columns");
@@ -74,8 +74,8 @@ INLINE void finish(const panel_block *p, vec v, int64_t row, int64_t column, int
 /* How the finished sums of a block go into c, where it lies within c, which is fp32, and no sum waits elsewhere. */
 typedef enum way { SET, ADD, PASS } way;
 
-INLINE void finish_plain(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS], int64_t i, int64_t j, const int rows,
-                         const int vectors, const way how) {
+INLINE void finish_one_way(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS], int64_t i, int64_t j,
+                           const int rows, const int vectors, const way how) {
     float *at = (float *)p->c + i * p->ldc + j;
     int r, q;
 #pragma GCC unroll 8
@@ -89,6 +89,17 @@ INLINE void finish_plain(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS
                 vec_store(at + VEC_LANES * q, sum[r][q]);
             }
         }
+    }
+}
+
+INLINE void finish_plain(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS], int64_t i, int64_t j, const int rows,
+                         const int vectors) {
+    if (p->accumulate) {
+        finish_one_way(p, sum, i, j, rows, vectors, ADD);
+    } else if (p->pass) {
+        finish_one_way(p, sum, i, j, rows, vectors, PASS);
+    } else {
+        finish_one_way(p, sum, i, j, rows, vectors, SET);
     }
 }
 
@@ -140,12 +151,12 @@ INLINE void add_word(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const place *at, int64_
     const int64_t offset = word * at->step;
     vec right[BLOCK_VECTORS];
     int r, q;
-    if (how == PACKED) _mm_prefetch(at->a[0] + offset + NEAR_WORDS * PANEL_LINE, _MM_HINT_T0);
+    if (how == PACKED) _mm_prefetch(at->a[0] + offset + NEAR_LINES * PANEL_LINE, _MM_HINT_T0);
 #pragma GCC unroll 3
     for (q = 0; q < vectors; q++) {
         const uint32_t *slab = at->b[q / SLAB_VECTORS] + word * PANEL_LANES;
         right[q] = vec_load((const float *)(const void *)slab + q % SLAB_VECTORS * VEC_LANES);
-        if (q % SLAB_VECTORS == 0) _mm_prefetch((const char *)(slab + NEAR_WORDS * PANEL_LANES), _MM_HINT_T0);
+        if (q % SLAB_VECTORS == 0) _mm_prefetch((const char *)slab + NEAR_LINES * PANEL_LINE, _MM_HINT_T0);
     }
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
@@ -182,7 +193,7 @@ INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, 
         if (k % AHEAD_WORDS == 0) {
             _mm_prefetch(ahead, _MM_HINT_T1);
             ahead += ahead_ld;
-            at->near = at->a[0] + NEAR_LINES * PANEL_LINE;
+            at->near = at->a[0] + NEAR_ROW_LINES * PANEL_LINE;
             fetch_c(at, vectors, p->narrow);
         }
         if (how == EVEN) {
@@ -199,31 +210,11 @@ INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, 
     }
 }
 
-/* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `values` and `how` are constants where
- * this is called. */
-INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld, const int rows,
-                  const int vectors, const int values, const lie how) {
-    const int whole = i + rows <= p->rows && j + VEC_LANES * vectors <= p->columns;
-    place at = place_of(p, i, j, rows, vectors, how);
-    vec sum[BLOCK_ROWS][BLOCK_VECTORS], rest[BLOCK_ROWS][BLOCK_VECTORS];
+/* Sums that do not lie within c, or that something is added to. */
+INLINE void finish_any(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS], int64_t i, int64_t j, const int rows,
+                       const int vectors) {
+    vec rest[BLOCK_ROWS][BLOCK_VECTORS]; /* a copy, so that memory for a loop over rows is taken here alone */
     int r, q;
-#pragma GCC unroll 8
-    for (r = 0; r < rows; r++) {
-#pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) sum[r][q] = vec_set(0.0f);
-    }
-    add_words(sum, p, &at, ahead, ahead_ld, rows, vectors, values, how);
-    if (whole && !p->narrow && p->sum == NULL) {
-        if (p->accumulate) {
-            finish_plain(p, sum, i, j, rows, vectors, ADD);
-        } else if (p->pass) {
-            finish_plain(p, sum, i, j, rows, vectors, PASS);
-        } else {
-            finish_plain(p, sum, i, j, rows, vectors, SET);
-        }
-        return;
-    }
-    /* A copy, so that memory for a loop over rows is taken here alone. */
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
 #pragma GCC unroll 3
@@ -232,6 +223,27 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead,
     for (r = 0; r < rows && i + r < p->rows; r++) {
 #pragma GCC unroll 3
         for (q = 0; q < vectors; q++) finish(p, rest[r][q], i + r, j + VEC_LANES * q, p->columns - j - VEC_LANES * q);
+    }
+}
+
+/* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `values` and `how` are constants where
+ * this is called. */
+INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld, const int rows,
+                  const int vectors, const int values, const lie how) {
+    const int whole = i + rows <= p->rows && j + VEC_LANES * vectors <= p->columns;
+    place at = place_of(p, i, j, rows, vectors, how);
+    vec sum[BLOCK_ROWS][BLOCK_VECTORS];
+    int r, q;
+#pragma GCC unroll 8
+    for (r = 0; r < rows; r++) {
+#pragma GCC unroll 3
+        for (q = 0; q < vectors; q++) sum[r][q] = vec_set(0.0f);
+    }
+    add_words(sum, p, &at, ahead, ahead_ld, rows, vectors, values, how);
+    if (whole && !p->narrow && p->sum == NULL) {
+        finish_plain(p, sum, i, j, rows, vectors);
+    } else {
+        finish_any(p, sum, i, j, rows, vectors);
     }
 }
 

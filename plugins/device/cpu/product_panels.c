@@ -100,9 +100,11 @@ typedef struct panel_job {
 static void cut_units(const cpu_panels *panels, chunk *c, int threads) {
     const int64_t rows = c->m1 - c->m0, most = cpu_max(1, (c->n1 - c->n0) / COLUMNS);
     const int64_t wanted = threads > 1 ? cpu_max(UNITS, threads) : 1, slab = panels->rows_of_a;
+    const int64_t least = cpu_round_up(PANEL_LANES, slab);
     int64_t strips = 0;
     c->strip = panels->strip;
-    while (c->strip > slab && cpu_ceil_div(rows, c->strip) < wanted) c->strip = cpu_round_up(c->strip / 2, slab);
+    while (c->strip > least && cpu_ceil_div(rows, c->strip) < wanted)
+        c->strip = cpu_max(least, cpu_round_up(c->strip / 2, slab));
     strips = cpu_ceil_div(rows, c->strip);
     c->pieces = cpu_min(cpu_ceil_div(wanted, strips), most);
     c->coarse = threads > 1 && strips > threads ? strips - threads : strips;
