@@ -97,8 +97,8 @@ static const cut_case cut_cases[] = {
     {"one tile and 1100 places inside", {48, 128, 1, 3, 1, 521, 288, false}, 4, 275, 1},
     /* fp32 goes through panels on AVX2, too: 640 places, 520 or 640 inside */
     {"many places and 520 inside", {48, 520, 1, 3, 1, 300, 160, false}, 4, 160, 1},
-    /* there the MLP's second product is 1040 inside, which is two steps, and has 208 columns: one thread goes by columns,
-     * more go together */
+    /* there the MLP's second product is 1040 inside, which is two steps, and has 208 columns: one thread goes by
+     * columns, more go together */
     {"many places, two steps and 208 columns", {208, 1040, 1, 2, 1, 300, 128, false}, 4, 128, 1},
 };
 enum { N_CUT_CASES = sizeof cut_cases / sizeof *cut_cases };
