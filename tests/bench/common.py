@@ -202,5 +202,5 @@ def print_bars(summary, pairs):
     print(f"  bars, from {pairs} pairs:" if summary["bars"] else "  no bar is set for this run")
     for one in summary["bars"]:
         why = one.get("why", "what it needs was not measured")
-        print(f"    {one['bar']:74}{one['value']:>14}  {said.get(one['holds'], 'not judged: ' + why)}")
+        print(f"    {one['bar']:68}{one['value']:>20}  {said.get(one['holds'], 'not judged: ' + why)}")
     print(flush=True)
