@@ -315,6 +315,14 @@ START_TEST(attention_refuses_what_does_not_fit) {
     args.kv_heads = 3;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
     args.kv_heads = 1;
+    args.batch = (int64_t)1 << 35, args.length = (int64_t)1 << 29; /* together 2^64 places */
+    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "operand q"), "%s", err.text);
+    args.batch = 1, args.length = 6;
+    args.heads = (int64_t)1 << 40, args.head_dim = (int64_t)1 << 24;
+    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "operand q"), "%s", err.text);
+    args.heads = 2, args.head_dim = 8;
     args.dtype = WEFT_F16;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);

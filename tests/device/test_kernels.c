@@ -230,7 +230,10 @@ START_TEST(rope_refuses_what_does_not_fit) {
     ck_assert_msg(strstr(err.text, "positions[2] is 37"), "%s", err.text);
     args.head_dim = 3;
     ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
-    args.head_dim = 4;
+    args.heads = (int64_t)1 << 40, args.head_dim = (int64_t)1 << 24; /* rows of 2^64 elements */
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "operand x"), "%s", err.text);
+    args.heads = 2, args.head_dim = 4;
     args.dtype = WEFT_F16;
     ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);

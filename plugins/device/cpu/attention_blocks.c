@@ -5,8 +5,8 @@ attention attention_of(const weft_device *device, const weft_attention *args) {
     attention a = {.device = device, .args = args};
     a.rows = args->cache_rows > 0 ? args->cache_rows : args->length;
     a.padded = cpu_round_up(cpu_max(args->head_dim, 1), CPU_WIDTH);
-    a.q_ld = args->heads * args->head_dim;
-    a.k_ld = args->kv_heads * args->head_dim;
+    a.q_ld = cpu_times(args->heads, args->head_dim);
+    a.k_ld = cpu_times(args->kv_heads, args->head_dim);
     a.bytes = cpu_cell_bytes(args->dtype);
     a.cells = cpu_cells_of(device, args->dtype);
     a.pairs = args->dtype == WEFT_BF16 && cpu_multiplies_bf16(device);
@@ -46,8 +46,8 @@ weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
     if (c->status != WEFT_OK) return c->status;
     check_shape(c, a);
     if (c->status != WEFT_OK) return c->status;
-    queries = args->batch * args->length;
-    keys = args->batch * a->rows;
+    queries = cpu_times(args->batch, args->length);
+    keys = cpu_times(args->batch, a->rows);
     a->q = cpu_need(c, args->q, "q", queries, a->q_ld, a->bytes);
     a->k = cpu_need(c, args->k, "k", keys, a->k_ld, a->bytes);
     a->v = cpu_need(c, args->v, "v", keys, a->k_ld, a->bytes);

@@ -39,10 +39,8 @@ int64_t cpu_check_dtype(cpu_check *c, const char *name, int32_t dtype) {
 
 /* Bytes of an operand, or -1 if they do not fit 64 bits. */
 static int64_t operand_bytes(int64_t rows, int64_t width, int64_t bytes) {
-    int64_t total = 0;
-    if (rows < 0 || width < 0 || bytes < 0) return -1;
-    if (__builtin_mul_overflow(rows, width, &total) || __builtin_mul_overflow(total, bytes, &total)) return -1;
-    return total;
+    const int64_t elements = rows < 0 || width < 0 ? -1 : cpu_times(rows, width);
+    return elements < 0 ? -1 : cpu_times(elements, bytes);
 }
 
 void *cpu_may(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes) {

@@ -62,11 +62,11 @@ typedef struct cpu_check {
 cpu_check cpu_check_plain(const char *kernel, weft_error *err);
 /* given: the caller's struct_size; known: sizeof of the struct here. */
 cpu_check cpu_check_begin(const char *kernel, uint32_t given, size_t known, weft_error *err);
-/* Sizes, strides and counts must lie in [low, 2^40], so that sums of products of two fit 64 bits when checked. */
+/* Sizes, strides and counts must lie in [low, 2^40]: sums fit 64 bits, products of two may not (cpu_times). */
 void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low);
 /* Activations are fp32 or bf16; the bytes of one element. */
 int64_t cpu_check_dtype(cpu_check *c, const char *name, int32_t dtype);
-/* rows x width elements of `bytes` each from ref on, or NULL with the sentence in err. */
+/* rows x width elements of `bytes` each from ref on, or NULL with the sentence in err, as for the -1 of cpu_times. */
 void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
 /* The same for an operand that may be absent: NULL then, and no error. */
 void *cpu_may(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
@@ -110,6 +110,11 @@ static inline int64_t cpu_ceil_div(int64_t a, int64_t b) {
 }
 static inline int64_t cpu_round_up(int64_t a, int64_t to) {
     return cpu_ceil_div(a, to) * to;
+}
+/* a b, neither below zero, or -1 if that does not fit. */
+static inline int64_t cpu_times(int64_t a, int64_t b) {
+    int64_t product = 0;
+    return __builtin_mul_overflow(a, b, &product) ? -1 : product;
 }
 /* Where part i of n begins when `total` things are cut as evenly as can be. */
 static inline int64_t cpu_cut(int64_t total, int64_t n, int64_t i) {

@@ -12,7 +12,7 @@ static void check_rope(cpu_check *c, const weft_rope *args) {
 
 CPU_KERNEL(rope, weft_rope) {
     cpu_check c = cpu_check_begin("rope", args->struct_size, sizeof *args, err);
-    const int64_t d = args->head_dim, half = d / 2, width = args->heads * d;
+    const int64_t d = args->head_dim, half = d / 2, width = cpu_times(args->heads, d);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const int32_t *positions = NULL;
     const float *table = NULL;

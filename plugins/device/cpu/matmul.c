@@ -24,13 +24,15 @@ int64_t cpu_matmul_workspace(const weft_device *device, const weft_matmul *args)
 /* A matrix of rows x width at distance ld: what lies beyond the last row's end is not touched. */
 static void *matrix(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld,
                     int32_t dtype) {
+    const int64_t bytes = weft_dtype_bytes(dtype);
     if (c->status == WEFT_OK && ld < cpu_max(width, 1)) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "%s on device cpu: rows of operand %s are %lld apart and %lld wide.", c->kernel,
                                    name, (long long)ld, (long long)width);
     }
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
-    return cpu_need(c, ref, name, (rows - 1) * ld + width, 1, weft_dtype_bytes(dtype));
+    if (cpu_times(rows, ld) < 0) return cpu_need(c, ref, name, rows, ld, bytes);
+    return cpu_need(c, ref, name, (rows - 1) * ld + width, 1, bytes);
 }
 
 /* Both operands in fp32, or both in bf16 and the result in either. */
