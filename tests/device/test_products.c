@@ -150,6 +150,12 @@ START_TEST(products_whose_sums_wait) {
 }
 END_TEST
 
+/* Rows of bf16 that are widened in two goes, for one thread or two; more pack them in strips. */
+START_TEST(products_of_rows_too_large_to_widen_at_once) {
+    matmul_check(all_types[_i], 525, 350, 8001, 0, 1, 0);
+}
+END_TEST
+
 /* So many rows and so long inside that fp32 goes through panels on every instruction set that has them: by all threads
  * together, and by columns. Blocks of sums and strips are left with rows of every number. */
 START_TEST(products_of_many_rows) {
@@ -334,7 +340,7 @@ END_TEST
 START_TEST(products_refuse_what_does_not_fit) {
     run r = {.device = devices[0], .shift = 8};
     matmul_case t = {.m = 7, .n = 5, .k = _i == 0 ? 3 : 3000, .types = all_types[_i]};
-    weft_matmul args = matmul_args(&t);
+    weft_matmul args = matmul_args(&t), whole;
     const int64_t cell = weft_dtype_bytes(t.types.ab);
     weft_error err = WEFT_ERROR_INIT;
     named_ref refs[] = {{&args.a, "operand a", cell, false},
@@ -348,6 +354,7 @@ START_TEST(products_refuse_what_does_not_fit) {
     ck_assert_int_gt(table->matmul_workspace(r.device, &args), 0);
     args.workspace = put_workspace(&r, (table->matmul_workspace(r.device, &args) + 7) / 8 * 8);
     REFUSES(&r, matmul, &args, refs);
+    whole = args;
     args.ldb = 4;
     ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
     args.ldb = 5;
@@ -355,7 +362,11 @@ START_TEST(products_refuse_what_does_not_fit) {
     ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
     args.m = INT64_MAX / 2;
     ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
-    args.m = 7;
+    args.m = ((int64_t)1 << 32) + 1; /* so many rows are 2^64 elements long */
+    args.lda = args.ldc = (int64_t)1 << 32;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "operand a of 4294967297 x 4294967296 elements"), "%s", err.text);
+    args = whole;
     args.a.offset -= cell / 2;
     ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
     end_run(&r);
@@ -582,6 +593,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, 0, 3);
     tcase_add_loop_test(tests, products_of_rows_that_collide, 0, 3);
     tcase_add_loop_test(tests, products_whose_sums_wait, 0, 3);
+    tcase_add_loop_test(tests, products_of_rows_too_large_to_widen_at_once, 1, 3); /* bf16 */
     tcase_add_loop_test(tests, products_of_many_rows, 0, 3);
     tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, 3);
     tcase_add_loop_test(tests, products_of_long_inner_dimensions, 0, 3);

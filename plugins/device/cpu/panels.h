@@ -58,7 +58,6 @@ typedef struct cpu_panels {
      * value. */
     void (*small)(const cpu_small *p);
     int64_t values;      /* of a word: 1, or 2 where pairs of bf16 are multiplied */
-    int64_t bytes;       /* of a value in memory: where words are fp32 and it is two, bf16 is widened in packing */
     int64_t rows_of_a;   /* lanes of a slab of a; those of b have PANEL_LANES */
     int64_t strip;       /* rows of a that meet b's columns at a time, at most: whole blocks of sums, and whole slabs */
     int64_t rows, inner; /* m and k of the smallest product on which panels are faster than the library */

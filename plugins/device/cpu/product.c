@@ -88,7 +88,7 @@ int64_t product_workspace(const weft_device *device, const product *p) {
     const cpu_panels *panels = panels_of_all(device, p, &g);
     tile_sizes s = {0, 0, 0};
     if (p->m <= 0 || p->n <= 0 || p->k <= 0) return 0;
-    if (panels != NULL) return team_workspace(panels, p, device->threads);
+    if (panels != NULL) return team_workspace(device, panels, p);
     s = sizes_of(device, p, &g);
     return device->threads * (s.a + s.b + s.c) + (g.k > 1 ? cpu_floats(g.k * p->m * p->n) : 0);
 }
@@ -173,7 +173,7 @@ weft_status product_run(const weft_device *device, const product *p, void *works
         return WEFT_OK;
     }
     if (panels != NULL) {
-        team_product(panels, p, workspace, device->threads);
+        team_product(device, panels, p, workspace);
         return WEFT_OK;
     }
     if (g.k > 1) {

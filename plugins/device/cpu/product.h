@@ -19,6 +19,7 @@ typedef struct product {
     product_mode mode;
     int32_t dtype;   /* of a and b: WEFT_F32 or WEFT_BF16 */
     int32_t dtype_c; /* WEFT_F32, or WEFT_BF16 where a and b are */
+    bool wide_a;     /* a has been widened to fp32, whatever dtype says: product_team.c alone sets it */
 } product;
 
 /* Bytes of scratch; operands are not looked at. */

@@ -14,9 +14,10 @@
  * the larger a power of two divides the distance of rows. Fetching ahead is worth a twentieth. On two cores weight
  * gradients of 134 M take 1 to 4 parts in a hundred less time since what is left to pack and the last strips are
  * taken in small pieces, and all products 1 to 2 less with steps of 1,024 words than with 512, because c is read and
- * written less often. On AVX2 (123 GFLOP/s) one core reaches 110 to 114 where the library reaches 94 to 103. On one
- * core of a Cascade Lake (152 GFLOP/s), where strips of 96 rows give weight gradients 2 parts in a hundred: 116 to
- * 135, where the library reaches 112 to 131.
+ * written less often. On AVX2 (123 GFLOP/s) one core reached 110 to 114 where the library reaches 94 to 103, with
+ * packed rows of a sixteen at a time. On one core of a Cascade Lake (152 GFLOP/s), where strips of 96 rows give weight
+ * gradients 2 parts in a hundred: 116 to 135, where the library reaches 112 to 131; kept to AVX2 (86 GFLOP/s) 71 to
+ * 77, where the library reaches 75 to 76.
  */
 #include <omp.h>
 
@@ -33,7 +34,7 @@
 
 /* The library reads fp32 operands that are not transposed where they lie, unless b's rows collide in the cache. With
  * few rows that is faster than packing b: on a Zen 5 256 rows take 4 parts in a hundred more on panels, 512 as much as
- * in the library, and 1,024 to 2,048 take 2 to 4 less; on a Cascade Lake the head's 262 take as long either way. */
+ * in the library, and 1,024 to 2,048 take 2 to 4 less; on a Cascade Lake 262 take as long either way. */
 static bool better_in_place(const product *p) {
     return p->dtype == WEFT_F32 && !p->transpose_a && !p->transpose_b && p->ldb % COLLIDE != 0 && p->m < FEW;
 }
@@ -51,10 +52,13 @@ static int64_t step_of(const cpu_panels *panels, int64_t k) {
     const int64_t words = words_of(panels, k);
     return cpu_round_up(cpu_ceil_div(words, cpu_ceil_div(words, STEP)), PANEL_LANES) * panels->values;
 }
+static int64_t bytes_of_a(const product *p) {
+    return weft_dtype_bytes(p->wide_a ? WEFT_F32 : p->dtype);
+}
 /* a is read where it lies: words of its rows lie side by side, as they are multiplied, and none holds a value of the
  * next row. */
 bool panels_read_a(const cpu_panels *panels, const product *p) {
-    const bool as_they_are = panels->values * panels->bytes == (int64_t)sizeof(uint32_t);
+    const bool as_they_are = panels->values * bytes_of_a(p) == (int64_t)sizeof(uint32_t);
     return as_they_are && !p->transpose_a && p->lda % panels->values == 0 && p->k % panels->values == 0;
 }
 static bool sums_wait_in_c(int32_t dtype, product_mode mode) {
@@ -138,8 +142,7 @@ static panel_source source(const void *operand, int64_t bytes, int64_t ld, bool 
 
 static panel_source source_of_a(const panel_job *job, const chunk *c, int64_t row, int64_t k0, int64_t k1) {
     const product *p = job->p;
-    return source(p->a, weft_dtype_bytes(p->dtype), p->lda, !p->transpose_a, row, cpu_min(c->strip, c->m1 - row), k0,
-                  k1);
+    return source(p->a, bytes_of_a(p), p->lda, !p->transpose_a, row, cpu_min(c->strip, c->m1 - row), k0, k1);
 }
 
 static uint32_t *panel_b(const panel_job *job, int64_t turn, int threads) {
@@ -177,7 +180,7 @@ static void take_a(panel_block *block, const panel_job *job, const chunk *c, uin
 
 /* What of a the strip from `row` on needs. */
 static void look_ahead(panel_block *block, const panel_job *job, const chunk *c, int64_t row, int64_t k0, int64_t k1) {
-    const int64_t bytes = weft_dtype_bytes(job->p->dtype);
+    const int64_t bytes = bytes_of_a(job->p);
     const panel_source from = source_of_a(job, c, row, k0, k1);
     const int64_t rows = from.along ? from.lanes : from.k, width = from.along ? from.k : from.lanes;
     const panel_ahead ahead = {from.at, from.ld * bytes, rows, cpu_ceil_div(width * bytes, PANEL_LINE)};

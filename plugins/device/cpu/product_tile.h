@@ -57,7 +57,7 @@ bool panels_read_a(const cpu_panels *panels, const product *p);
 void panels_together(const cpu_panels *panels, const product *p, const tile_scratch *s, int threads);
 
 /* All of p on panels, by the device's threads (product_team.c). */
-int64_t team_workspace(const cpu_panels *panels, const product *p, int threads);
-void team_product(const cpu_panels *panels, const product *p, char *workspace, int threads);
+int64_t team_workspace(const weft_device *device, const cpu_panels *panels, const product *p);
+void team_product(const weft_device *device, const cpu_panels *panels, const product *p, char *workspace);
 
 #endif
