@@ -5,7 +5,8 @@
 
 A step is what a user of transformers writes: forward with labels, backward, clipping, fused AdamW. Prints one object:
 the seconds of each measured step, the loss of the last one, and the process's peak of resident memory. With "write" it
-makes weights and leaves them in the model's directory instead, from which later runs, and Weft, start."""
+makes weights and leaves them in the model's directory instead, from which later runs, and Weft, start; the object is
+empty."""
 
 import json
 import pathlib
@@ -94,6 +95,7 @@ def main():
     model = make_model(job)
     if job.get("write"):
         safetensors.torch.save_model(model, weights_of(job))
+        print(json.dumps({}))
         return
     optimizer = make_optimizer(model)
     if job["compile"]:

@@ -49,12 +49,7 @@ static trained train_with(const char *model, row_data *data, int32_t leaves, con
     return out;
 }
 
-/* Under the sanitizers, many times as slow, the first steps show what they look for. */
-#if defined(__SANITIZE_ADDRESS__)
-enum { STEPS = 5 };
-#else
 enum { STEPS = 20 };
-#endif
 
 static void same_for_all_threads(const char *model, row_data *data, int32_t leaves, const char *precision) {
     static const char *const threads[] = {"device.threads=1", "device.threads=2", "device.threads=3",
