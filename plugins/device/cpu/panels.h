@@ -63,9 +63,10 @@ typedef struct cpu_panels {
     int64_t rows, inner; /* m and k of the smallest product on which panels are faster than the library */
 } cpu_panels;
 
-/* A transposing pack writes PANEL_LANES words at a time. */
+/* A transposing pack writes PANEL_LANES words at a time. One word more, because packing writes to several slabs at
+ * once: a power of two apart their lines would drive one another out of the first cache. */
 static inline int64_t panel_room(int64_t words) {
-    return (words + PANEL_LANES - 1) / PANEL_LANES * PANEL_LANES;
+    return (words + PANEL_LANES - 1) / PANEL_LANES * PANEL_LANES + 1;
 }
 /* Bytes of a panel. */
 static inline int64_t panel_bytes(int64_t lanes, int64_t words) {

@@ -11,7 +11,9 @@
 #define BLOCK_VECTORS 2 /* 6 x 2 sums, 2 of b, 1 of a */
 #define BLOCK_TAIL    4
 #define SLAB_ROWS     BLOCK_ROWS /* of sixteen a block would use six */
-#define LOOP_WORDS    4 /* a Cascade Lake takes four instructions a cycle; of a turn of two 24 in 53 multiply */
+#define LOOP_WORDS    4   /* a Cascade Lake takes four instructions a cycle; of a turn of two 24 in 53 multiply */
+#define CUT_WORDS     256 /* b's 16 KB of 32 */
+#define STRIP         (16 * BLOCK_ROWS)
 
 INLINE vec spread_word(const char *at) {
     float word;
@@ -123,16 +125,13 @@ static void pack_b_widened(uint32_t *panel, const panel_source *from) {
     pack_b(panel, from, 2);
 }
 
-#define STRIP (16 * BLOCK_ROWS)
-_Static_assert(STRIP % SLAB_ROWS == 0, "a strip is whole slabs");
-
 const cpu_panels cpu_panels_f32_avx2 = {.pack_a = pack_a_f32,
                                         .pack_b = pack_b_f32,
                                         .multiply = multiply_f32,
                                         .values = 1,
                                         .rows_of_a = SLAB_ROWS,
                                         .strip = STRIP,
-                                        .rows = 512,
+                                        .rows = 256,
                                         .inner = 512};
 const cpu_panels cpu_panels_wide_avx2 = {.pack_a = pack_a_widened,
                                          .pack_b = pack_b_widened,

@@ -17,6 +17,8 @@
 #define BLOCK_TAIL    BLOCK_ROWS
 #define SLAB_ROWS     PANEL_LANES
 #define LOOP_WORDS    2 /* with four, gcc 12 moves sums between registers */
+#define CUT_WORDS     0 /* slower: a piece of 48 columns would have 96 words */
+#define STRIP         (12 * BLOCK_ROWS)
 
 INLINE vec spread_word(const char *at) {
     int word = 0;
@@ -164,9 +166,6 @@ INLINE vec pair_step(vec left, vec right, vec sum) {
 }
 #define SMALL_STEP pair_step
 #include "loops_small.h"
-
-#define STRIP (12 * BLOCK_ROWS)
-_Static_assert(STRIP % SLAB_ROWS == 0, "a strip is whole slabs");
 
 const cpu_panels cpu_panels_f32_avx512 = {.pack_a = pack_f32,
                                           .pack_b = pack_f32,

@@ -4,6 +4,9 @@
  *     BLOCK_TAIL                  rows of a smaller block for what is left; BLOCK_ROWS: there is none
  *     SLAB_ROWS                   lanes of a slab of a: whole blocks
  *     LOOP_WORDS                  words of the inner dimension that the loop takes at once
+ *     CUT_WORDS                   words of a piece of packed operands whose b the first cache keeps while all rows meet
+ *                                 it, so that no line of it is fetched ahead of each use; 0: they are not cut
+ *     STRIP                       rows of a at a time, at most
  * and define
  *     spread_word(at)                           a vector of one word of a, which may lie anywhere
  *     multiply_word(sum, left, right, values)   adds a word of a times a vector of b. As assembly: gcc 12 takes other
@@ -25,6 +28,8 @@
 _Static_assert(BLOCK_VECTORS % SLAB_VECTORS == 0 && BLOCK_SLABS <= 3, "a block has one to three whole slabs");
 _Static_assert(PANEL_COLUMNS % (BLOCK_VECTORS * VEC_LANES) == 0, "no block reaches into the next columns");
 _Static_assert(SLAB_ROWS % BLOCK_ROWS == 0, "no block reaches into the next slab of a");
+_Static_assert(STRIP % SLAB_ROWS == 0, "a strip is whole slabs");
+_Static_assert(CUT_WORDS % AHEAD_WORDS == 0, "in a piece as many lines are fetched ahead as in the whole");
 _Static_assert(AHEAD_WORDS % LOOP_WORDS == 0 && LOOP_WORDS % 2 == 0, "the loop sees each AHEAD_WORDSth word");
 _Static_assert(AHEAD_WORDS >= 2 * BLOCK_ROWS, "in AHEAD_WORDS, at each second one, a line of each row is fetched");
 
@@ -103,6 +108,15 @@ INLINE void finish_plain(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS
     }
 }
 
+/* Words [from, from + words) of the inner dimension, for which some blocks are made before the next words. Sums that
+ * are not finished wait: as nothing else is added in between, they are the same chain. */
+typedef struct piece {
+    int64_t from, words;
+    int first, last;
+    float *waiting;    /* (STRIP, PANEL_COLUMNS); NULL where there is one piece */
+    const char *ahead; /* of b, fetched next */
+} piece;
+
 /* How a block's rows of a lie: side by side in a slab (PACKED), one distance apart (EVEN), or anywhere. */
 typedef enum lie { PACKED, EVEN, ANYWHERE } lie;
 
@@ -117,7 +131,8 @@ typedef struct place {
 } place;
 
 /* Rows past the end are the last one again, or zeros of the panel. */
-INLINE place place_of(const panel_block *p, int64_t i, int64_t j, const int rows, const int vectors, const lie how) {
+INLINE place place_of(const panel_block *p, const piece *part, int64_t i, int64_t j, const int rows, const int vectors,
+                      const lie how, const int pieces) {
     const int64_t c_bytes = p->narrow ? 2 : 4, left = p->rows - i;
     place at = {.row = p->a_row * 4,
                 .step = (how == PACKED ? SLAB_ROWS : p->a_step) * 4,
@@ -128,12 +143,14 @@ INLINE place place_of(const panel_block *p, int64_t i, int64_t j, const int rows
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
         const int64_t row = how != ANYWHERE || r < left ? i + r : p->rows - 1;
-        at.a[r] = (const char *)p->a + (row / SLAB_ROWS * p->a_slab + row % SLAB_ROWS * p->a_row) * 4;
+        at.a[r] = (const char *)p->a + (row / SLAB_ROWS * p->a_slab + row % SLAB_ROWS * p->a_row) * 4 +
+                  (pieces ? part->from * at.step : 0);
     }
 #pragma GCC unroll 3
-    for (q = 0; q < vectors / SLAB_VECTORS; q++) at.b[q] = p->b + (j + q * PANEL_LANES) * p->room;
+    for (q = 0; q < vectors / SLAB_VECTORS; q++)
+        at.b[q] = p->b + (j + q * PANEL_LANES) * p->room + (pieces ? part->from * PANEL_LANES : 0);
     if (how == EVEN) at.step = 4; /* as a_step says, but a constant */
-    if (p->pass) at.c_rows = 0;
+    if (p->pass || (pieces && !part->last)) at.c_rows = 0;
     return at;
 }
 
@@ -149,14 +166,15 @@ INLINE const char *left_word(const place *at, int64_t offset, int r, const lie h
 INLINE void add_word(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const place *at, int64_t word, const int rows,
                      const int vectors, const int values, const lie how) {
     const int64_t offset = word * at->step;
+    const int near = how != PACKED || CUT_WORDS == 0;
     vec right[BLOCK_VECTORS];
     int r, q;
-    if (how == PACKED) _mm_prefetch(at->a[0] + offset + NEAR_LINES * PANEL_LINE, _MM_HINT_T0);
+    if (near && how == PACKED) _mm_prefetch(at->a[0] + offset + NEAR_LINES * PANEL_LINE, _MM_HINT_T0);
 #pragma GCC unroll 3
     for (q = 0; q < vectors; q++) {
         const uint32_t *slab = at->b[q / SLAB_VECTORS] + word * PANEL_LANES;
         right[q] = vec_load((const float *)(const void *)slab + q % SLAB_VECTORS * VEC_LANES);
-        if (q % SLAB_VECTORS == 0) _mm_prefetch((const char *)slab + NEAR_LINES * PANEL_LINE, _MM_HINT_T0);
+        if (near && q % SLAB_VECTORS == 0) _mm_prefetch((const char *)slab + NEAR_LINES * PANEL_LINE, _MM_HINT_T0);
     }
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
@@ -185,14 +203,19 @@ INLINE void fetch_c(place *at, const int vectors, const int narrow) {
     at->c_rows--;
 }
 
-/* All sums of a block. */
-INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, place *at, const char *ahead,
-                      int64_t ahead_ld, const int rows, const int vectors, const int values, const lie how) {
+/* All sums of a block, over a piece. */
+INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, piece *part, place *at,
+                      const char *ahead, int64_t ahead_ld, const int rows, const int vectors, const int values,
+                      const lie how) {
     int64_t k = 0, w;
-    for (; k + LOOP_WORDS <= p->words; k += LOOP_WORDS) {
+    for (; k + LOOP_WORDS <= part->words; k += LOOP_WORDS) {
         if (k % AHEAD_WORDS == 0) {
             _mm_prefetch(ahead, _MM_HINT_T1);
             ahead += ahead_ld;
+            if (CUT_WORDS > 0 && how == PACKED) {
+                _mm_prefetch(part->ahead, _MM_HINT_T1);
+                part->ahead += PANEL_LINE;
+            }
             at->near = at->a[0] + NEAR_ROW_LINES * PANEL_LINE;
             fetch_c(at, vectors, p->narrow);
         }
@@ -204,7 +227,7 @@ INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, 
         for (w = 0; w < LOOP_WORDS; w++) add_word(sum, at, w, rows, vectors, values, how);
         step_on(at, rows, vectors, LOOP_WORDS);
     }
-    for (; k < p->words; k++) {
+    for (; k < part->words; k++) {
         add_word(sum, at, 0, rows, vectors, values, how);
         step_on(at, rows, vectors, 1);
     }
@@ -226,21 +249,38 @@ INLINE void finish_any(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS],
     }
 }
 
-/* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `values` and `how` are constants where
- * this is called. */
-INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld, const int rows,
-                  const int vectors, const int values, const lie how) {
-    const int whole = i + rows <= p->rows && j + VEC_LANES * vectors <= p->columns;
-    place at = place_of(p, i, j, rows, vectors, how);
-    vec sum[BLOCK_ROWS][BLOCK_VECTORS];
+/* Sums that wait, of a block whose first one lies at `at`: taken up, or left there. */
+INLINE void take_up(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const float *at, const int rows, const int vectors) {
     int r, q;
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
 #pragma GCC unroll 3
-        for (q = 0; q < vectors; q++) sum[r][q] = vec_set(0.0f);
+        for (q = 0; q < vectors; q++)
+            sum[r][q] = at == NULL ? vec_set(0.0f) : vec_load(at + r * PANEL_COLUMNS + q * VEC_LANES);
     }
-    add_words(sum, p, &at, ahead, ahead_ld, rows, vectors, values, how);
-    if (whole && !p->narrow && p->sum == NULL) {
+}
+INLINE void leave(float *at, vec sum[BLOCK_ROWS][BLOCK_VECTORS], const int rows, const int vectors) {
+    int r, q;
+#pragma GCC unroll 8
+    for (r = 0; r < rows; r++) {
+#pragma GCC unroll 3
+        for (q = 0; q < vectors; q++) vec_store(at + r * PANEL_COLUMNS + q * VEC_LANES, sum[r][q]);
+    }
+}
+
+/* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `values` and `how` are constants where
+ * this is called. */
+INLINE void block(const panel_block *p, piece *part, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld,
+                  const int rows, const int vectors, const int values, const lie how, const int pieces) {
+    const int whole = i + rows <= p->rows && j + VEC_LANES * vectors <= p->columns;
+    float *waiting = part->waiting + i * PANEL_COLUMNS + j % PANEL_COLUMNS; /* of pieces */
+    place at = place_of(p, part, i, j, rows, vectors, how, pieces);
+    vec sum[BLOCK_ROWS][BLOCK_VECTORS];
+    take_up(sum, pieces && !part->first ? waiting : NULL, rows, vectors);
+    add_words(sum, p, part, &at, ahead, ahead_ld, rows, vectors, values, how);
+    if (pieces && !part->last) {
+        leave(waiting, sum, rows, vectors);
+    } else if (whole && !p->narrow && p->sum == NULL) {
         finish_plain(p, sum, i, j, rows, vectors);
     } else {
         finish_any(p, sum, i, j, rows, vectors);
@@ -248,15 +288,16 @@ INLINE void block(const panel_block *p, int64_t i, int64_t j, const char *ahead,
 }
 
 /* The block of the columns [j, to), or of the first of them: whole slabs, as many as it can be. */
-INLINE void block_of_slabs(const panel_block *p, int64_t i, int64_t j, int64_t to, const char *ahead, int64_t ahead_ld,
-                           const int rows, const int values, const lie how) {
+INLINE void block_of_slabs(const panel_block *p, piece *part, int64_t i, int64_t j, int64_t to, const char *ahead,
+                           int64_t ahead_ld, const int rows, const int values, const lie how, const int pieces) {
     const int64_t left = to - j;
     if (BLOCK_SLABS >= 3 && left > 2 * PANEL_LANES) {
-        block(p, i, j, ahead, ahead_ld, rows, BLOCK_VECTORS, values, how);
+        block(p, part, i, j, ahead, ahead_ld, rows, BLOCK_VECTORS, values, how, pieces);
     } else if (BLOCK_SLABS >= 2 && left > PANEL_LANES) {
-        block(p, i, j, ahead, ahead_ld, rows, BLOCK_SLABS == 2 ? BLOCK_VECTORS : 2 * SLAB_VECTORS, values, how);
+        block(p, part, i, j, ahead, ahead_ld, rows, BLOCK_SLABS == 2 ? BLOCK_VECTORS : 2 * SLAB_VECTORS, values, how,
+              pieces);
     } else {
-        block(p, i, j, ahead, ahead_ld, rows, SLAB_VECTORS, values, how);
+        block(p, part, i, j, ahead, ahead_ld, rows, SLAB_VECTORS, values, how, pieces);
     }
 }
 
@@ -280,26 +321,71 @@ INLINE const char *next_fetch(fetch *f, const void *in_use, int64_t *ld) {
     return at;
 }
 
-/* Some columns of b stay in the cache while all rows meet them, and the rows of a block while it goes along them. Each
- * block fetches a part of what comes next, line by line down the rows. */
+/* The block of the rows from i on, and of the columns [j, to) or the first of them; whether by pieces is a constant. */
+INLINE void block_of_rows(const panel_block *p, piece *part, fetch *f, int64_t i, int64_t j, int64_t to,
+                          const int values, const int pieces) {
+    int64_t ld = 0;
+    const char *ahead = next_fetch(f, p->a, &ld);
+    if (BLOCK_TAIL < BLOCK_ROWS && p->rows - i <= BLOCK_TAIL) {
+        block_of_slabs(p, part, i, j, to, ahead, ld, BLOCK_TAIL, values, ANYWHERE, pieces);
+    } else if (pieces || (CUT_WORDS == 0 && p->a_step == SLAB_ROWS)) {
+        block_of_slabs(p, part, i, j, to, ahead, ld, BLOCK_ROWS, values, PACKED, pieces);
+    } else if (i + BLOCK_ROWS <= p->rows) {
+        block_of_slabs(p, part, i, j, to, ahead, ld, BLOCK_ROWS, values, EVEN, pieces);
+    } else {
+        block_of_slabs(p, part, i, j, to, ahead, ld, BLOCK_ROWS, values, ANYWHERE, pieces);
+    }
+}
+
+/* The columns [from, to): they stay in the second cache while all rows meet them, and the rows of a block in the first
+ * one while it goes along them. */
+INLINE void multiply_whole(const panel_block *p, fetch *f, int64_t from, int64_t to, const int values) {
+    piece all = {.words = p->words, .first = 1, .last = 1};
+    int64_t i, j;
+    f->once = (p->words + AHEAD_WORDS - 1) / AHEAD_WORDS;
+    for (i = 0; i < p->rows; i += BLOCK_ROWS) {
+        for (j = from; j < to; j += BLOCK_VECTORS * VEC_LANES) block_of_rows(p, &all, f, i, j, to, values, 0);
+    }
+}
+
+/* What follows a piece of the columns from j on: the same piece of the next columns, or the next piece. */
+INLINE const char *behind(const panel_block *p, const piece *part, int64_t from, int64_t j, int64_t to) {
+    const int64_t next = j + BLOCK_VECTORS * VEC_LANES, word = part->from + part->words;
+    const uint32_t *at = next < to ? p->b + next * p->room + part->from * PANEL_LANES
+                                   : p->b + from * p->room + word * PANEL_LANES;
+    return (const char *)(part->last && next >= to ? p->b + to * p->room : at);
+}
+
+/* The same by pieces: a block's columns of one stay in the first cache while all rows meet them. A function of its own,
+ * because gcc 12 spills sums in the loops of the other one where both are in the same. */
+static __attribute__((noinline)) void multiply_pieces(const panel_block *p, fetch *f, int64_t from, int64_t to,
+                                                      const int values) {
+    _Alignas(PANEL_LINE) float waiting[STRIP * PANEL_COLUMNS];
+    piece part = {.waiting = waiting};
+    int64_t i, j;
+    for (part.from = 0; part.from < p->words; part.from += part.words) {
+        const int64_t left = p->words - part.from;
+        part.words = left < CUT_WORDS ? left : CUT_WORDS;
+        part.first = part.from == 0;
+        part.last = part.words == left;
+        f->once = (part.words + AHEAD_WORDS - 1) / AHEAD_WORDS;
+        for (j = from; j < to; j += BLOCK_VECTORS * VEC_LANES) {
+            part.ahead = behind(p, &part, from, j, to);
+            for (i = 0; i < p->rows; i += BLOCK_ROWS) block_of_rows(p, &part, f, i, j, to, values, 1);
+        }
+    }
+}
+
+/* Each block fetches a part of what comes next of a, line by line down the rows. */
 INLINE void multiply(const panel_block *p, const int values) {
-    fetch f = {&p->ahead, 0, 0, (p->words + AHEAD_WORDS - 1) / AHEAD_WORDS};
-    int64_t i, j, from, to, ld = 0;
+    fetch f = {&p->ahead, 0, 0, 0};
+    int64_t from, to;
     for (from = 0; from < p->columns; from = to) {
         to = from + PANEL_COLUMNS < p->columns ? from + PANEL_COLUMNS : p->columns;
-        for (i = 0; i < p->rows; i += BLOCK_ROWS) {
-            for (j = from; j < to; j += BLOCK_VECTORS * VEC_LANES) {
-                const char *ahead = next_fetch(&f, p->a, &ld);
-                if (BLOCK_TAIL < BLOCK_ROWS && p->rows - i <= BLOCK_TAIL) {
-                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_TAIL, values, ANYWHERE);
-                } else if (p->a_step == SLAB_ROWS) {
-                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, PACKED);
-                } else if (i + BLOCK_ROWS <= p->rows) {
-                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, EVEN);
-                } else {
-                    block_of_slabs(p, i, j, to, ahead, ld, BLOCK_ROWS, values, ANYWHERE);
-                }
-            }
+        if (CUT_WORDS > 0 && p->a_step == SLAB_ROWS) {
+            multiply_pieces(p, &f, from, to, values);
+        } else {
+            multiply_whole(p, &f, from, to, values);
         }
     }
     if (p->pass) _mm_sfence(); /* another thread may read c as soon as it is told to */
