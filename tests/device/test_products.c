@@ -168,6 +168,30 @@ START_TEST(products_of_many_rows) {
 }
 END_TEST
 
+/* On panels an element is one chain over a step, whether a is packed, and then cut into pieces or not, or read as it
+ * lies. Two steps, and pieces that are not even. */
+START_TEST(products_have_the_same_bits_however_a_lies) {
+    matmul_case lies = {.m = 519, .n = 110, .k = 1100, .transpose_b = 1, .types = all_types[_i]}, turned;
+    weft_device_info info = {.struct_size = sizeof info};
+    float *a = NULL, *b = NULL, *c = NULL, *across = NULL, *one = NULL, *other = NULL;
+    table->info(devices[0], &info);
+    if (strcmp(info.isa, "base") == 0) return; /* has no panels */
+    lies.a_size = lies.m * lies.k, lies.b_size = lies.n * lies.k, lies.c_size = lies.m * lies.n;
+    lies.a = a = numbers_of(lies.types.ab, lies.a_size, 1);
+    lies.b = b = numbers_of(lies.types.ab, lies.b_size, 1);
+    lies.c = c = numbers_of(lies.types.c, lies.c_size, 1);
+    across = numbers_of(lies.types.ab, lies.a_size, 1);
+    for (int64_t at = 0; at < lies.a_size; at++) across[at % lies.k * lies.m + at / lies.k] = a[at];
+    turned = lies;
+    turned.a = across;
+    turned.transpose_a = 1;
+    one = every_way(matmul_case_run, &lies, "a as it lies");
+    other = every_way(matmul_case_run, &turned, "a across");
+    ck_assert_msg(memcmp(one, other, (size_t)lies.c_size * sizeof *one) == 0, "a packed gives other bits");
+    free(a), free(b), free(across), free(c), free(one), free(other);
+}
+END_TEST
+
 /* The inner dimension of the product is cut: the workspace has room for two parts or more beside each thread's own. */
 static void check_cut(types of, int64_t m, int64_t n, int64_t k, int form, int64_t pad) {
     const matmul_case t = {
@@ -595,6 +619,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_whose_sums_wait, 0, 3);
     tcase_add_loop_test(tests, products_of_rows_too_large_to_widen_at_once, 1, 3); /* bf16 */
     tcase_add_loop_test(tests, products_of_many_rows, 0, 3);
+    tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, 0, 3);
     tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, 3);
     tcase_add_loop_test(tests, products_of_long_inner_dimensions, 0, 3);
     tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, 0, 3);

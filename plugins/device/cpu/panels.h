@@ -64,7 +64,7 @@ typedef struct cpu_panels {
 } cpu_panels;
 
 /* A transposing pack writes PANEL_LANES words at a time. One word more, because packing writes to several slabs at
- * once: a power of two apart their lines would drive one another out of the first cache. */
+ * once: whole pages apart their lines would drive one another out of the first cache. */
 static inline int64_t panel_room(int64_t words) {
     return (words + PANEL_LANES - 1) / PANEL_LANES * PANEL_LANES + 1;
 }

@@ -113,7 +113,7 @@ INLINE void finish_plain(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS
 typedef struct piece {
     int64_t from, words;
     int first, last;
-    float *waiting;    /* (STRIP, PANEL_COLUMNS); NULL where there is one piece */
+    float *waiting;    /* (STRIP, PANEL_COLUMNS); not used where nothing is cut */
     const char *ahead; /* of b, fetched next */
 } piece;
 
@@ -268,12 +268,12 @@ INLINE void leave(float *at, vec sum[BLOCK_ROWS][BLOCK_VECTORS], const int rows,
     }
 }
 
-/* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `values` and `how` are constants where
- * this is called. */
+/* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `how` and `pieces` are constants where
+ * this is called, and so is `values` for AVX-512. */
 INLINE void block(const panel_block *p, piece *part, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld,
                   const int rows, const int vectors, const int values, const lie how, const int pieces) {
     const int whole = i + rows <= p->rows && j + VEC_LANES * vectors <= p->columns;
-    float *waiting = part->waiting + i * PANEL_COLUMNS + j % PANEL_COLUMNS; /* of pieces */
+    float *waiting = pieces ? part->waiting + i * PANEL_COLUMNS + j % PANEL_COLUMNS : NULL;
     place at = place_of(p, part, i, j, rows, vectors, how, pieces);
     vec sum[BLOCK_ROWS][BLOCK_VECTORS];
     take_up(sum, pieces && !part->first ? waiting : NULL, rows, vectors);

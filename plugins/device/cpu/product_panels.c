@@ -16,8 +16,8 @@
  * taken in small pieces, and all products 1 to 2 less with steps of 1,024 words than with 512, because c is read and
  * written less often. On AVX2 (123 GFLOP/s) one core reached 110 to 114 where the library reaches 94 to 103, with
  * packed rows of a sixteen at a time. On one core of a Cascade Lake (152 GFLOP/s), where strips of 96 rows give weight
- * gradients 2 parts in a hundred: 116 to 135, where the library reaches 112 to 131; kept to AVX2 (86 GFLOP/s) 71 to
- * 77, where the library reaches 75 to 76.
+ * gradients 2 parts in a hundred: 116 to 135, where the library reaches 112 to 131; kept to AVX2 (86 GFLOP/s) 69 to
+ * 77, where the library reaches 73 to 76.
  */
 #include <omp.h>
 
@@ -35,7 +35,7 @@
 /* The library reads fp32 operands that are not transposed where they lie, unless b's rows collide in the cache. With
  * few rows that is faster than packing b: on a Zen 5 256 rows take 4 parts in a hundred more on panels, 512 as much as
  * in the library, and 1,024 to 2,048 take 2 to 4 less; on a Cascade Lake 262 take as long either way. Where an operand
- * is transposed 256 rows take 8 to 25 less on panels there, kept to AVX2. */
+ * is transposed 256 rows take 8 to 25 parts less on panels there, kept to AVX2. */
 static bool better_in_place(const product *p) {
     return p->dtype == WEFT_F32 && !p->transpose_a && !p->transpose_b && p->ldb % COLLIDE != 0 && p->m < FEW;
 }
