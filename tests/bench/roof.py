@@ -22,7 +22,8 @@ products, attention, which is none of them, at all of the step's, and one withou
 Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
 --precision bf16 each pair holds a run of Weft in fp32 too, and all are held against the roof of fp32.
 
-After each size come the bars that were set for it, and which of them hold; it ends with status 1 where one is missed.
+After each size come the bars that were set for it, and which of them hold; the last line counts them. It ends with
+status 1 where one is missed, or a size was left out because the machine has no memory for it.
 One that needs a side which was not measured is not judged, and with fewer than five pairs none of speed is. In fp32: at
 134 M and 518 M 80 % of the roof, and 1.25 times PyTorch eager or 87 % of the roof; at 24 M 1.5 times eager or 75 % of
 the roof; at most 0.8 of eager's memory, under 0.95 of it at 518 M; a roof of 0.75 of the registers' speed; at 134 M two
@@ -371,7 +372,10 @@ def main():
         report["load_after"] = os.getloadavg()
         write_report(options.json, report)
     write_report(options.json, report)
-    sys.exit(1 if any(one["holds"] is False for summary in report["sizes"] for one in summary["bars"]) else 0)
+    bars = [one["holds"] for summary in report["sizes"] for one in summary["bars"]]
+    print(f"bars: {bars.count(True)} hold, {bars.count(False)} missed, {bars.count(None)} not judged; "
+          f"sizes left out: {', '.join(report['left_out']) or 'none'}")
+    sys.exit(1 if False in bars or report["left_out"] else 0)
 
 
 if __name__ == "__main__":

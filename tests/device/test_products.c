@@ -1,5 +1,7 @@
 /* Matrix products and the fused head against plain loops in fp64. A loop test's index says which types the operands and
  * the result have. */
+#include <weft/roof.h>
+
 #include "device/fixture.h"
 
 typedef struct types {
@@ -169,9 +171,10 @@ START_TEST(products_of_many_rows) {
 END_TEST
 
 /* On panels an element is one chain over a step, whether a is packed, and then cut into pieces or not, or read as it
- * lies. Two steps, and pieces that are not even. */
+ * lies. Two steps, and pieces that are not even; columns enough for a thread alone to go by them, where rows of bf16
+ * are read in place, or widened as they lie. */
 START_TEST(products_have_the_same_bits_however_a_lies) {
-    matmul_case lies = {.m = 519, .n = 110, .k = 1100, .transpose_b = 1, .types = all_types[_i]}, turned;
+    matmul_case lies = {.m = 519, .n = 200, .k = 1100, .transpose_b = 1, .types = all_types[_i]}, turned;
     weft_device_info info = {.struct_size = sizeof info};
     float *a = NULL, *b = NULL, *c = NULL, *across = NULL, *one = NULL, *other = NULL;
     table->info(devices[0], &info);
@@ -189,6 +192,27 @@ START_TEST(products_have_the_same_bits_however_a_lies) {
     other = every_way(matmul_case_run, &turned, "a across");
     ck_assert_msg(memcmp(one, other, (size_t)lies.c_size * sizeof *one) == 0, "a packed gives other bits");
     free(a), free(b), free(across), free(c), free(one), free(other);
+}
+END_TEST
+
+/* Each form, and sizes of one; the device itself holds the library's product against a sum of its own. */
+START_TEST(the_roof_of_a_product_is_measured) {
+    const weft_device_roof *roof = table->extension(devices[1], WEFT_DEVICE_ROOF);
+    const int64_t sizes[][3] = {{37, 53, 29}, {1, 53, 29}, {37, 1, 29}, {37, 53, 1}};
+    ck_assert_ptr_nonnull(roof);
+    for (int i = 0; i < 4; i++) {
+        const weft_roof_product p = {.struct_size = sizeof p,
+                                     .m = sizes[i][0],
+                                     .n = sizes[i][1],
+                                     .k = sizes[i][2],
+                                     .transpose_a = _i & 1,
+                                     .transpose_b = _i >> 1,
+                                     .dtype = WEFT_F32};
+        weft_error err = WEFT_ERROR_INIT;
+        double seconds = 0;
+        ck_assert_msg(roof->product(devices[1], &seconds, &p, &err) == WEFT_OK, "%s", err.text);
+        ck_assert(seconds > 0 && seconds < 60);
+    }
 }
 END_TEST
 
@@ -620,6 +644,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_of_rows_too_large_to_widen_at_once, 1, 3); /* bf16 */
     tcase_add_loop_test(tests, products_of_many_rows, 0, 3);
     tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, 0, 3);
+    tcase_add_loop_test(tests, the_roof_of_a_product_is_measured, 0, 4);
     tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, 3);
     tcase_add_loop_test(tests, products_of_long_inner_dimensions, 0, 3);
     tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, 0, 3);

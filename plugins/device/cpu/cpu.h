@@ -2,13 +2,13 @@
  *
  *     plugin.c      keys, create, info, the kernel table       memory.c    buffers, streams, moving bytes
  *     check.c       operands against their buffers              convert.c   fp32, bf16, fp16
- *     product*      matrix products, sums cut by shape alone    matmul.c    the kernel on top of it
- *     roof.c        what the machine could give at most
+ *     product*      matrix products, sums not cut by threads    matmul.c    the kernel on top of it
+ *     roof*         what the machine could give at most
  *     panels*       products on packed panels, fp32 and bf16, where the ISA has them
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
  * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
- * Two rules keep the bits apart from the number of threads: what is added up as one chain depends on the shape alone,
+ * Two rules keep the bits apart from the number of threads: what is added up as one chain the operands alone decide,
  * and what several chains come to is added in their order by whoever comes last, never as they finish.
  */
 #ifndef WEFT_DEVICE_CPU_H

@@ -2,13 +2,13 @@
  *
  * Everything is measured a few times and the best counts: a roof that a busy machine pressed down would flatter the
  * step that is held against it. A product is left to oneDNN as a whole, with all threads and its own way to cut, which
- * the kernels of this device do not use (product.c says why). */
-#include <dnnl.h>
+ * the kernels of this device do not use (product.c says why), in two of its ways. */
 #include <omp.h>
 
 #include <weft/roof.h>
 
 #include "cpu.h"
+#include "roof_library.h"
 
 #define TRIALS      5
 #define SECONDS     0.15                                          /* of trials at least */
@@ -85,47 +85,36 @@ static weft_status measure_bandwidth(weft_device *device, double *out, weft_erro
 
 /* ---- a product ---- */
 
-typedef struct operands {
-    int64_t m, n, k, lda, ldb, ldc;
-    char transpose_a, transpose_b;
-    float *a, *b, *c;
-} operands;
-
-static int64_t elements_a(const operands *p) {
-    return p->lda * (p->transpose_a == 'T' ? p->k : p->m);
+static int64_t elements_a(const library_operands *p) {
+    return p->lda * (p->transpose_a ? p->k : p->m);
 }
-static int64_t elements_b(const operands *p) {
-    return p->ldb * (p->transpose_b == 'T' ? p->n : p->k);
+static int64_t elements_b(const library_operands *p) {
+    return p->ldb * (p->transpose_b ? p->n : p->k);
 }
-static int64_t operand_bytes(const operands *p) {
+static int64_t operand_bytes(const library_operands *p) {
     return (elements_a(p) + elements_b(p) + p->m * p->ldc) * (int64_t)sizeof(float);
 }
 
-static operands operands_of(const weft_roof_product *p, int64_t m, int64_t pad) {
-    const operands o = {.m = m,
-                        .n = p->n,
-                        .k = p->k,
-                        .lda = (p->transpose_a ? m : p->k) + pad,
-                        .ldb = (p->transpose_b ? p->k : p->n) + pad,
-                        .ldc = p->n + pad,
-                        .transpose_a = p->transpose_a ? 'T' : 'N',
-                        .transpose_b = p->transpose_b ? 'T' : 'N'};
+static library_operands operands_of(const weft_roof_product *p, int64_t m, int64_t pad) {
+    const library_operands o = {.m = m,
+                                .n = p->n,
+                                .k = p->k,
+                                .lda = (p->transpose_a ? m : p->k) + pad,
+                                .ldb = (p->transpose_b ? p->k : p->n) + pad,
+                                .ldc = p->n + pad,
+                                .transpose_a = p->transpose_a != 0,
+                                .transpose_b = p->transpose_b != 0};
     return o;
 }
 
-static dnnl_status_t run(const operands *p) {
-    return dnnl_sgemm(p->transpose_a, p->transpose_b, p->m, p->n, p->k, 1.0f, p->a, p->lda, p->b, p->ldb, 0.0f, p->c,
-                      p->ldc);
-}
-
 /* The fastest of several runs after one that nobody counts. */
-static dnnl_status_t fastest(const operands *p, double *best) {
-    dnnl_status_t status = run(p);
+static dnnl_status_t fastest(const library_run *run, double *best) {
+    dnnl_status_t status = library_product(run);
     double spent = 0;
     for (int i = 0; (i < TRIALS || spent < SECONDS) && status == dnnl_success; i++) {
         const double begin = omp_get_wtime();
         double seconds = 0;
-        status = run(p);
+        status = library_product(run);
         seconds = omp_get_wtime() - begin;
         spent += seconds;
         if (seconds < *best) *best = seconds;
@@ -133,15 +122,50 @@ static dnnl_status_t fastest(const operands *p, double *best) {
     return status;
 }
 
-/* Rows as they would lie in the model, and rows a little apart, which caches like better; the faster counts. */
-static dnnl_status_t try_both(const weft_roof_product *product, int64_t m, float *memory, double *best) {
+/* One element of c, whose operands are whole numbers small enough for every sum of theirs to be exact (fill). */
+static bool last_is_right(const library_operands *p) {
+    double sum = 0;
+    for (int64_t k = 0; k < p->k; k++) {
+        sum += (double)p->a[p->transpose_a ? k * p->lda + p->m - 1 : (p->m - 1) * p->lda + k] *
+               (double)p->b[p->transpose_b ? (p->n - 1) * p->ldb + k : k * p->ldb + p->n - 1];
+    }
+    return (double)p->c[(p->m - 1) * p->ldc + p->n - 1] == sum;
+}
+
+/* Products of them and sums of up to 1.8 million such are exact in fp32. */
+static void fill(float *memory, int64_t elements) {
+    for (int64_t i = 0; i < elements; i++) memory[i] = (float)(i % 7 - 3);
+}
+
+static weft_status try_way(library_way way, const library_operands *p, double *best, weft_error *err) {
+    const char *name = way == LIBRARY_SGEMM ? "sgemm" : "matmul";
+    library_run run;
     dnnl_status_t status = dnnl_success;
-    for (int64_t pad = 0; pad <= PAD && status == dnnl_success; pad += PAD) {
-        operands p = operands_of(product, m, pad);
+    p->c[(p->m - 1) * p->ldc + p->n - 1] = 0.5f; /* is no sum */
+    status = library_begin(&run, way, p);
+    if (status == dnnl_success) status = fastest(&run, best);
+    library_end(&run);
+    if (status != dnnl_success) {
+        return weft_error_set(err, WEFT_E_DEVICE,
+                              "oneDNN refused a product of %lld x %lld x %lld by %s for the roof: status %d.",
+                              (long long)p->m, (long long)p->n, (long long)p->k, name, (int)status);
+    }
+    if (last_is_right(p)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DEVICE, "oneDNN gave a wrong product of %lld x %lld x %lld by %s for the roof.",
+                          (long long)p->m, (long long)p->n, (long long)p->k, name);
+}
+
+/* Rows as they would lie in the model, and rows a little apart, which caches like better; the fastest counts. */
+static weft_status try_all(const weft_roof_product *product, int64_t m, float *memory, double *best, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int64_t pad = 0; pad <= PAD && status == WEFT_OK; pad += PAD) {
+        library_operands p = operands_of(product, m, pad);
         p.a = memory;
         p.b = p.a + elements_a(&p);
         p.c = p.b + elements_b(&p);
-        status = fastest(&p, best);
+        fill(memory, operand_bytes(&p) / (int64_t)sizeof *memory);
+        status = try_way(LIBRARY_SGEMM, &p, best, err);
+        if (status == WEFT_OK) status = try_way(LIBRARY_MATMUL, &p, best, err);
     }
     return status;
 }
@@ -149,7 +173,7 @@ static dnnl_status_t try_both(const weft_roof_product *product, int64_t m, float
 /* The rows of c that are measured: all, unless the operands would be too large. */
 static int64_t rows_of(const weft_roof_product *product) {
     int64_t m = product->m;
-    operands p = operands_of(product, m, PAD);
+    library_operands p = operands_of(product, m, PAD);
     while (operand_bytes(&p) > OPERANDS && m > 1024) {
         m = cpu_ceil_div(m, 2);
         p = operands_of(product, m, PAD);
@@ -160,22 +184,15 @@ static int64_t rows_of(const weft_roof_product *product) {
 static weft_status measure_rows(weft_device *device, double *best, const weft_roof_product *product, int64_t m,
                                 weft_error *err) {
     const int threads = omp_get_max_threads();
-    const operands padded = operands_of(product, m, PAD);
-    const int64_t elements = operand_bytes(&padded) / (int64_t)sizeof(float);
+    const library_operands padded = operands_of(product, m, PAD);
     weft_buffer *buffer = NULL;
-    float *memory = NULL;
-    dnnl_status_t status = dnnl_success;
-    const weft_status allocated = cpu_alloc(device, &buffer, operand_bytes(&padded), err);
-    if (allocated != WEFT_OK) return allocated;
-    memory = (float *)(void *)buffer->base;
-    for (int64_t i = 0; i < elements; i++) memory[i] = (float)(i % 7 - 3);
+    weft_status status = cpu_alloc(device, &buffer, operand_bytes(&padded), err);
+    if (status != WEFT_OK) return status;
     omp_set_num_threads(device->threads);
-    status = try_both(product, m, memory, best);
+    status = try_all(product, m, (float *)(void *)buffer->base, best, err);
     omp_set_num_threads(threads);
     cpu_release(device, buffer);
-    if (status == dnnl_success) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DEVICE, "oneDNN refused a product of %lld x %lld x %lld for the roof: status %d.",
-                          (long long)m, (long long)product->n, (long long)product->k, (int)status);
+    return status;
 }
 
 static weft_status measure_product(weft_device *device, double *out, const weft_roof_product *product,

@@ -1,8 +1,8 @@
 /* weft/roof.h: what a device's machine could give at most; an extension of device/1, asked for as WEFT_DEVICE_ROOF.
  *
  * A step's speed says little without the speed that its products could have. A device measures that itself, since it
- * alone links the library that makes them. Each function takes a fraction of a second and memory of its own, which it
- * gives back. Nothing else may run on the device meanwhile.
+ * alone links the library that makes them. Each function takes a second or a few and memory of its own, which it gives
+ * back. Nothing else may run on the device meanwhile.
  *
  * Later users this serves: bf16 products (dtype), devices whose library picks among algorithms (the fastest counts).
  */
