@@ -45,21 +45,31 @@ static void matmul_case_run(run *r, const void *data) {
     get_cells(r, args.c, t->c_size, t->types.c);
 }
 
+/* An operand in fp64, row by row: `row` and `step` are the elements from one row and one column to the next. */
+static double *laid_out(const float *x, int64_t rows, int64_t columns, int64_t row, int64_t step) {
+    double *out = zeros(rows * columns);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) out[i * columns + j] = (double)x[i * row + j * step];
+    }
+    return out;
+}
+
 static double *matmul_oracle(const matmul_case *t, const weft_matmul *args) {
-    double *c = zeros(t->c_size);
+    const int64_t n = t->n, k = t->k;
+    double *a = laid_out(t->a, t->m, k, t->transpose_a ? 1 : args->lda, t->transpose_a ? args->lda : 1);
+    double *b = laid_out(t->b, k, n, t->transpose_b ? 1 : args->ldb, t->transpose_b ? args->ldb : 1);
+    double *c = zeros(t->c_size), *sums = zeros(n);
     int64_t i = 0, j = 0, p = 0;
     for (i = 0; i < t->c_size; i++) c[i] = (double)t->c[i]; /* between rows nothing changes */
     for (i = 0; i < t->m; i++) {
-        for (j = 0; j < t->n; j++) {
-            double sum = 0;
-            for (p = 0; p < t->k; p++) {
-                const float a = t->transpose_a ? t->a[p * args->lda + i] : t->a[i * args->lda + p];
-                const float b = t->transpose_b ? t->b[j * args->ldb + p] : t->b[p * args->ldb + j];
-                sum += (double)a * (double)b;
-            }
-            c[i * args->ldc + j] = sum + (t->accumulate ? (double)t->c[i * args->ldc + j] : 0);
+        for (j = 0; j < n; j++) sums[j] = 0;
+        for (p = 0; p < k; p++) {
+            const double left = a[i * k + p], *right = b + p * n;
+            for (j = 0; j < n; j++) sums[j] += left * right[j];
         }
+        for (j = 0; j < n; j++) c[i * args->ldc + j] = sums[j] + (t->accumulate ? (double)t->c[i * args->ldc + j] : 0);
     }
+    free(a), free(b), free(sums);
     return c;
 }
 
