@@ -139,8 +139,10 @@ static void put_number(line *out, uint64_t number) {
 }
 
 static void put_hash(line *out, const char *sha256) {
+    char digits[13] = "";
+    memcpy(digits, sha256, strnlen(sha256, sizeof digits - 1));
     put(out, " (sha256 ");
-    put(out, sha256);
+    put(out, digits);
     put(out, ")");
 }
 

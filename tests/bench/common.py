@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VOCABULARY = 32000
@@ -169,11 +170,49 @@ def enough_memory(size, copies=1):
     return free >= need
 
 
-def run_pairs(sides, pairs, say):
-    """name -> function that runs a side; who goes first turns from pair to pair; returns name -> a result per pair."""
+class Quiet:
+    """Waits for moments in which nobody else takes from these processors: a loop in as many processes as there are
+    threads goes round as often as it did at its third best, give or take a twentieth, five times in a row. So it knows
+    a machine that is evenly loud from its first moment on only once it has seen a better one, and it does not see who
+    takes from the memory alone. Where no such moment comes within `patience` seconds of one wait, it says so and the
+    run begins all the same."""
+
+    LOOP = ("import time\nend, turns = time.perf_counter() + 0.4, 0\n"
+            "while time.perf_counter() < end: turns += 1\nprint(turns)")
+    NEAR, IN_A_ROW = 0.95, 5
+
+    def __init__(self, threads, patience):
+        self.threads, self.patience = threads, patience
+        self.seen, self.waited, self.given_up = [], 0.0, 0
+
+    def turns(self):
+        """Of the process that the machine held up most."""
+        loops = [subprocess.Popen([sys.executable, "-c", self.LOOP], stdout=subprocess.PIPE)
+                 for _ in range(self.threads)]
+        return min(int(loop.communicate()[0]) for loop in loops)
+
+    def is_good(self):
+        turns = self.turns()
+        self.seen = sorted(self.seen + [turns])[-3:]
+        return turns >= self.NEAR * self.seen[0]
+
+    def wait(self):
+        begin, good = time.monotonic(), 0
+        while good < self.IN_A_ROW and time.monotonic() - begin < self.patience:
+            good = good + 1 if self.is_good() else 0
+        self.waited += time.monotonic() - begin
+        if self.patience > 0 and good < self.IN_A_ROW:
+            print(f"no quiet moment in {self.patience} s: the run begins in a loud one", file=sys.stderr, flush=True)
+            self.given_up += 1
+
+
+def run_pairs(sides, pairs, say, before=lambda: None):
+    """name -> function that runs a side; who goes first turns from pair to pair; returns name -> a result per pair.
+    before: called ahead of each run."""
     runs = {name: [] for name in sides}
     for pair in range(pairs):
         for name in reversed(sides) if pair % 2 == 1 else sides:
+            before()
             runs[name].append(sides[name]())
             say(pair, name, runs[name][-1])
     return runs

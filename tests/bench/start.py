@@ -199,7 +199,8 @@ def run_weft(weft, directory, precision):
     profile = json.loads(done.stdout)
     start = profile["start"]
     update = sum(row["seconds"] for row in profile["operators"] if row["operation"] == "optimizer")
-    return dict(start, seconds=before + start["seconds"], launch_seconds=before, update_seconds=update)
+    return dict(start, seconds=before + start["seconds"], launch_seconds=before, update_seconds=update,
+                device=profile["device"])
 
 
 def measure(directory, path, weft, precision, options):
@@ -268,6 +269,9 @@ def main():
             path = prepare(directory, kind, options)
             for precision in options.precisions.split(","):
                 runs = measure(directory, path, weft, precision, options)
+                if "device" not in report:
+                    report["device"] = device = runs["weft cold"][0]["device"]
+                    print(f"{device['name']}, {device['isa']}, {device['backend']}, {device['threads']} threads\n")
                 report["runs"].append(summarize(kind, precision, path, runs))
                 print_summary(report["runs"][-1], options.rounds)
     report["load_after"] = os.getloadavg()

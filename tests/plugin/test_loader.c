@@ -594,6 +594,14 @@ static void crash_in_child(char *out, size_t n, int *wait_status, const char *fl
     workshop_child(out, n, wait_status, flags, load_and_create);
 }
 
+/* Behind each hash's opening come twelve digits and its end. */
+static void check_hash(const char *text) {
+    const char *hash = strstr(text, "(sha256 ");
+    ck_assert_msg(hash != NULL, "%s", text);
+    hash += strlen("(sha256 ");
+    ck_assert_msg(strspn(hash, "0123456789abcdef") == 12 && hash[12] == ')', "%s", text);
+}
+
 START_TEST(a_crash_names_the_culprit) {
     char text[4096];
     int status = 0;
@@ -601,6 +609,7 @@ START_TEST(a_crash_names_the_culprit) {
     ck_assert_msg(strstr(text, "weft: signal 11 (segmentation fault) in weft-optimizer-sample.so (sha256 ") != NULL,
                   "%s", text);
     ck_assert_msg(strstr(text, "), in optimizer:sample create, step 1204\n") != NULL, "%s", text);
+    check_hash(text);
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, "wait status %x", (unsigned)status);
 }
 END_TEST
@@ -611,6 +620,7 @@ START_TEST(an_abort_names_the_plugin_that_was_called) {
     crash_in_child(text, sizeof text, &status, "-DIN_CREATE='abort()'");
     ck_assert_msg(strstr(text, "weft: signal 6 (abort) in libc.so.6, in optimizer:sample create (sha256 ") != NULL,
                   "%s", text);
+    check_hash(text);
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "wait status %x", (unsigned)status);
 }
 END_TEST
@@ -622,6 +632,7 @@ START_TEST(a_crash_during_the_load_names_the_file) {
     ck_assert_msg(strstr(text, "signal 11 (segmentation fault)") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "in the load of ") != NULL && strstr(text, "/weft-optimizer-sample.so (sha256 ") != NULL,
                   "%s", text);
+    check_hash(text);
 }
 END_TEST
 
