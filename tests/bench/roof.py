@@ -16,23 +16,21 @@ the speed of a pair's median step over the roof of that same pair, so that a mom
 for both; "of best" is the median step of all pairs over the best roof that any pair saw (each product's least time),
 which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roof" does not, and is
 not judged where "of best" alone falls short. The roof that is printed is the best; against the registers' speed it is
-held in the same two ways.
-One thread is held against the roof of one thread. On a machine that others share, --patience waits before each run of
-either side until a short loop in as many processes as there are threads goes round as fast as it did at best. An
-operator is held against the best of the library at its own products, attention, which is none of them, at all of the
-step's, and one without products against the memory.
+held in the same two ways. One thread is held against the roof of one thread. On a machine that others share, --patience
+waits before each run of either side until a short loop in as many processes as there are threads goes round as fast as
+it did at best. An operator is held against the best of the library at its own products, attention, which is none of
+them, at all of the step's, and one without products against the memory.
 
 Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
 --precision bf16 each pair holds a run of Weft in fp32 too, and all are held against the roof of fp32.
 
 After each size come the bars that were set for it, and which of them hold; the last line counts them. It ends with
 status 1 where one is missed, or a size was left out because the machine has no memory for it, and with 3 where none is
-missed but some are not judged.
-One that needs a side which was not measured is not judged, and with fewer than five pairs none of speed is. In fp32: at
-134 M and 518 M 80 % of the roof, and 1.25 times PyTorch eager or 87 % of the roof; at 24 M 1.5 times eager or 75 % of
-the roof; at most 0.8 of eager's memory, under 0.95 of it at 518 M; a roof of 0.75 of the registers' speed; at 134 M two
-threads 1.9 times as fast as one; eager's loss to a thousandth. In bf16, at 134 M and 518 M: 1.5 times as fast as fp32
-where the processor has instructions for bf16, 0.9 times where it has none.
+missed but some are not judged. One that needs a side which was not measured is not judged, and with fewer than five
+pairs none of speed is. In fp32: at 134 M and 518 M 80 % of the roof, and 1.25 times PyTorch eager or 87 % of the roof;
+at 24 M 1.5 times eager or 75 % of the roof; at most 0.8 of eager's memory, under 0.95 of it at 518 M; a roof of 0.75 of
+the registers' speed; at 134 M two threads 1.9 times as fast as one; eager's loss to a thousandth. In bf16, at 134 M and
+518 M: 1.5 times as fast as fp32 where the processor has instructions for bf16, 0.9 times where it has none.
 
 A fourth size, 24-8192, is the model of 24 M at one row of 8,192 places, Weft alone. Its bars are a peak of memory under
 3 GB, and that no more than 100 MB of it was not planned: a matrix of 8,192 by 8,192 in fp32 takes 268 MB.
