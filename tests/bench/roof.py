@@ -15,11 +15,11 @@ beside it. All three are measured in each pair, right after the steps of Weft. "
 the speed of a pair's median step over the roof of that same pair, so that a moment in which the machine is slow counts
 for both; "of best" is the median step of all pairs over the best roof that any pair saw (each product's least time),
 which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roof" does not, and is
-not judged where "of best" alone falls short. The roof that is printed is the best; against the registers' speed it is
-held in the same two ways. One thread is held against the roof of one thread. On a machine that others share, --patience
-waits before each run of either side until a short loop in as many processes as there are threads goes round as fast as
-it did at best. An operator is held against the best of the library at its own products, attention, which is none of
-them, at all of the step's, and one without products against the memory.
+not judged where "of best" alone falls short. The roof that is printed is the best; against the registers' speed both it
+and each pair's own, by their median, have to reach the bar. One thread is held against the roof of one thread. On a
+machine that others share, --patience waits before each run of either side until a short loop in as many processes as
+there are threads goes round as fast as it did at best. An operator is held against the best of the library at its own
+products, attention, which is none of them, at all of the step's, and one without products against the memory.
 
 Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
 --precision bf16 each pair holds a run of Weft in fp32 too, and all are held against the roof of fp32.
@@ -229,22 +229,19 @@ def summarize(size, runs):
 # ---- the bars ----
 
 
-def both_bar(text, value, of_pair, of_best, want):
-    """Missed where what was measured in the same pair says so; where the best of all pairs alone does, not judged."""
-    one = bar(text, value, of_pair >= want)
+def of_roof_bar(text, side, want, value=""):
+    """Missed where the roof of the same pair says so; where the best roof of all alone does, not judged."""
+    of_roof, of_best = side["of_roof"], side["of_best_roof"]
+    one = bar(text, f"{value}{100 * of_roof:.1f} / {100 * of_best:.1f} %", of_roof >= want)
     if one["holds"] and of_best < want:
         one.update(holds=None, why="of best falls short, the machine was not steady")
     return one
 
 
-def of_roof_bar(text, side, want, value=""):
-    of_roof, of_best = side["of_roof"], side["of_best_roof"]
-    return both_bar(text, f"{value}{100 * of_roof:.1f} / {100 * of_best:.1f} %", of_roof, of_best, want)
-
-
 def registers_bar(summary):
+    """Missed where either of the two falls short."""
     of_pair, of_best = summary["of_pair_registers"], summary["of_registers"]
-    return both_bar("the roof 0.75 of the registers'", f"{of_pair:.2f} / {of_best:.2f}", of_pair, of_best, 0.75)
+    return bar("the roof 0.75 of the registers'", f"{of_pair:.2f} / {of_best:.2f}", min(of_pair, of_best) >= 0.75)
 
 
 def speed_bars(name, side):
