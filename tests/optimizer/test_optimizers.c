@@ -303,6 +303,43 @@ START_TEST(cuts_do_not_change_bits) {
 }
 END_TEST
 
+WEFT_HP(bits_hp, float take1; float take2; float size; float eps;)
+WEFT_ELEMENTWISE(bits, bits_hp, 2, s0 += hp->take1 * (g - s0); s1 += hp->take2 * (g * g - s1);
+                 w -= range->lr_scale * (hp->size * (s0 / (sqrtf(s1) + hp->eps)) + 0.1f * w);)
+
+/* Both loops of a body against the same operations one by one: the host of a mixed cluster gets the same weights from
+ * each of its processors. */
+START_TEST(instruction_sets_do_not_change_bits) {
+    static const bits_hp hp = {0.1f, 0.001f, 0.3f, 1e-8f};
+    void (*const loops[])(const weft_elementwise_call *) = {bits_narrow, bits.cpu};
+    float exact[3][MOST], w[MOST], g[MOST], s[2][MOST];
+    const weft_range range = {(uint32_t)sizeof range, 0, 0, MOST, 0.7f, 1.0f};
+    weft_elementwise_call call = {(uint32_t)sizeof call, 0, w, g, {s[0], s[1]}, &hp, &range, 3, MOST - 5, 0.37f, 0};
+    int i;
+    for (i = 0; i < MOST; i++) {
+        w[i] = exact[0][i] = golden_gradient(9, (uint32_t)i, 1, 1, 0);
+        g[i] = golden_gradient(7, (uint32_t)i, 2, 1, 1);
+        s[0][i] = exact[1][i] = golden_gradient(5, (uint32_t)i, 3, 1, 0);
+        s[1][i] = exact[2][i] = fabsf(golden_gradient(3, (uint32_t)i, 4, 1, 1));
+    }
+    for (i = (int)call.begin; i < (int)call.end; i++) {
+        const volatile float scaled = g[i] * call.coefficient, square = scaled * scaled;
+        const volatile float part0 = hp.take1 * (scaled - exact[1][i]), part1 = hp.take2 * (square - exact[2][i]);
+        volatile float change, decay;
+        exact[1][i] += part0;
+        exact[2][i] += part1;
+        change = hp.size * (exact[1][i] / (sqrtf(exact[2][i]) + hp.eps));
+        decay = 0.1f * exact[0][i];
+        change = range.lr_scale * (change + decay);
+        exact[0][i] -= change;
+    }
+    loops[_i](&call);
+    ck_assert_mem_eq(w, exact[0], sizeof w);
+    ck_assert_mem_eq(s[0], exact[1], sizeof w);
+    ck_assert_mem_eq(s[1], exact[2], sizeof w);
+}
+END_TEST
+
 START_TEST(dampening_spares_the_first_step) {
     static const char *const overrides[] = {"optimizer.momentum=0.75", "optimizer.dampening=0.5", "optimizer.lr=1"};
     made self;
@@ -380,6 +417,7 @@ int main(void) {
     tcase_add_loop_test(tests, a_hundred_steps_are_those_of_pytorch, 0, N_CASES);
     tcase_add_test(tests, the_gradients_are_those_of_the_file);
     tcase_add_loop_test(tests, cuts_do_not_change_bits, 0, 3);
+    tcase_add_loop_test(tests, instruction_sets_do_not_change_bits, 0, 2);
     tcase_add_test(tests, dampening_spares_the_first_step);
     tcase_add_test(tests, a_range_scales_its_own_parameter);
     tcase_add_test(tests, nesterov_without_momentum_is_refused);
