@@ -11,15 +11,17 @@ of all pairs; a ratio to PyTorch is the median of the pairs' ratios. Memory is t
 (VmHWM) of a process. The loss is that of the last step; in fp32 both sides have to come to the same one.
 
 The roof is the matrix library's own speed at the products of the step; the registers' and the memory's are measured
-beside it. All three are measured in each pair, right after the steps of Weft. "of roof" is the median over the pairs of
-the speed of a pair's median step over the roof of that same pair, so that a moment in which the machine is slow counts
-for both; "of best" is the median step of all pairs over the best roof that any pair saw (each product's least time),
-which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roof" does not, and is
-not judged where "of best" alone falls short. The roof that is printed is the best; against the registers' speed both it
-and each pair's own, by their median, have to reach the bar. One thread is held against the roof of one thread. On a
-machine that others share, --patience waits before each run of either side until a short loop in as many processes as
-there are threads goes round as fast as it did at best. An operator is held against the best of the library at its own
-products, attention, which is none of them, at all of the step's, and one without products against the memory.
+beside it. All three are measured in each pair, right after the steps of Weft. "of roof" is the median over the pairs
+of the speed of a pair's median step over the roof of that same pair, so that a moment in which the machine is slow
+counts for both; "of best" is the median step of all pairs over the best roof that any pair saw (each product's least
+time), which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roof" does not,
+and is not judged where "of best" alone falls short. Below the table stands what compares two quiet moments, and
+decides nothing: the fastest of all steps over that best roof. The roof that is printed is the best; against the
+registers' speed both it and each pair's own, by their median, have to reach the bar. One thread is held against the
+roof of one thread. On a machine that others share, --patience waits before each run of either side until a short loop
+in as many processes as there are threads goes round as fast as it did at best. An operator is held against the best of
+the library at its own products, attention, which is none of them, at all of the step's, and one without products
+against the memory.
 
 Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
 --precision bf16 each pair holds a run of Weft in fp32 too, and all are held against the roof of fp32.
@@ -215,6 +217,8 @@ def summarize(size, runs):
                "flops": flops, "roof": roof, "sides": sides, "operators": operators(weft, roof),
                "of_registers": of_registers(roof),
                "of_pair_registers": statistics.median(of_registers(pair) for pair in pair_roofs),
+               "least_seconds": least_seconds(weft),
+               "least_of_best_roof": flops / least_seconds(weft) / roof["flops_per_second"],
                "planned": weft[0]["memory"]["planned"]}
     if "fp32" in runs:
         summary["times_fp32"] = pair_ratio(runs["fp32"], weft)
@@ -326,6 +330,8 @@ def print_sides(summary):
               f"{side['flops_per_second'] / 1e9:10.1f}{100 * side['of_roof']:8.1f}%"
               f"{100 * side['of_best_roof']:8.1f}%{eager[0]:>9}"
               f"{side['resident_peak'] / 1e6:10.0f}{eager[1]:>10}{side['loss']:8.3f}")
+    print(f"  the fastest step of weft: {1e3 * summary['least_seconds']:.1f} ms, "
+          f"{100 * summary['least_of_best_roof']:.1f} % of the best roof")
     if "times_fp32" in summary:
         print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32")
     if "scaling" in summary:
