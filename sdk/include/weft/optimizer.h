@@ -113,13 +113,14 @@ typedef struct weft_elementwise {
 #endif
 
 /* Elements between two fetches, and how far ahead of the loop these are: the processor's own fetching stops at each
- * page, and an update reads four arrays at once. Past the end it is nothing. */
+ * page, and an update reads four arrays at once. An address past the end is a number that is fetched in vain. */
 #define WEFT_CPU_LOOP_RUN   64
 #define WEFT_CPU_LOOP_AHEAD 256
 #if defined(__GNUC__)
-#define WEFT_CPU_FETCH(ADDRESS) __builtin_prefetch((ADDRESS), 1)
+#define WEFT_CPU_FETCH(ARRAY, INDEX)                                                                                   \
+    __builtin_prefetch((const void *)((uintptr_t)(ARRAY) + (uintptr_t)(INDEX) * sizeof(float)), 1)
 #else
-#define WEFT_CPU_FETCH(ADDRESS) (void)(ADDRESS)
+#define WEFT_CPU_FETCH(ARRAY, INDEX) (void)(INDEX)
 #endif
 
 #define WEFT_ELEMENTWISE_LOOP(ATTRIBUTE, NAME, HP, N_STATES, ...)                                                      \
@@ -141,12 +142,12 @@ typedef struct weft_elementwise {
         for (i = call->begin; i < end; i = stop) {                                                                     \
             stop = end - i < WEFT_CPU_LOOP_RUN ? end : i + WEFT_CPU_LOOP_RUN;                                          \
             for (j = i + WEFT_CPU_LOOP_AHEAD; j < i + WEFT_CPU_LOOP_AHEAD + WEFT_CPU_LOOP_RUN; j += 16) {              \
-                WEFT_CPU_FETCH(weft_w + j);                                                                            \
-                WEFT_CPU_FETCH(weft_g + j);                                                                            \
-                if ((N_STATES) > 0) WEFT_CPU_FETCH(weft_s0 + j);                                                       \
-                if ((N_STATES) > 1) WEFT_CPU_FETCH(weft_s1 + j);                                                       \
-                if ((N_STATES) > 2) WEFT_CPU_FETCH(weft_s2 + j);                                                       \
-                if ((N_STATES) > 3) WEFT_CPU_FETCH(weft_s3 + j);                                                       \
+                WEFT_CPU_FETCH(weft_w, j);                                                                             \
+                WEFT_CPU_FETCH(weft_g, j);                                                                             \
+                if ((N_STATES) > 0) WEFT_CPU_FETCH(weft_s0, j);                                                        \
+                if ((N_STATES) > 1) WEFT_CPU_FETCH(weft_s1, j);                                                        \
+                if ((N_STATES) > 2) WEFT_CPU_FETCH(weft_s2, j);                                                        \
+                if ((N_STATES) > 3) WEFT_CPU_FETCH(weft_s3, j);                                                        \
             }                                                                                                          \
             for (j = i; j < stop; j++) {                                                                               \
                 float w = weft_w[j];                                                                                   \
