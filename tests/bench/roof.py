@@ -16,7 +16,7 @@ of the speed of a pair's median step over the roof of that same pair, so that a 
 counts for both; "of best" is the median step of all pairs over the best roof that any pair saw (each product's least
 time), which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roof" does not,
 and is not judged where "of best" alone falls short. Below the table stands what compares quiet moments, and decides
-nothing: the fastest of all steps over that best roof, and over the fastest of PyTorch's. The roof that is printed is
+nothing: the fastest of all steps over that best roof, and over eager's fastest. The roof that is printed is
 the best; against the registers' speed both it and each pair's own, by their median, have to reach the bar. One thread
 is held against the roof of one thread. On a machine that others share, --patience waits before each run of either side
 until a short loop in as many processes as there are threads goes round as fast as it did at best. An operator is held

@@ -37,7 +37,8 @@ static void read_name(char *out, size_t size) {
     if (f != NULL) (void)fclose(f);
 }
 
-/* oneDNN says which set it runs on (DNNL_MAX_CPU_ISA can lower it); our loops follow, so that one name fits both. */
+/* oneDNN says which set it runs on (DNNL_MAX_CPU_ISA can lower it); our loops follow, so that one name fits both. An
+ * optimizer's loop goes by the processor (weft/optimizer.h), with the same bits. */
 static void choose_isa(weft_device *d) {
     const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
     const unsigned avx2 = dnnl_cpu_isa_avx2, avx512 = dnnl_cpu_isa_avx512_core, bf16 = dnnl_cpu_isa_avx512_core_bf16;

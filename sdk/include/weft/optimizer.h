@@ -113,14 +113,15 @@ typedef struct weft_elementwise {
 #endif
 
 /* Elements between two fetches, and how far ahead of the loop these are: the processor's own fetching stops at each
- * page, and an update reads four arrays at once. An address past the end is a number that is fetched in vain. */
+ * page, and an update reads several arrays at once. On one core of a Cascade Lake AdamW's update of 64 M weights moves
+ * 20.5 GB/s so, in SSE2 and without fetching 16.4. An address past the end is a number that is fetched in vain. */
 #define WEFT_CPU_LOOP_RUN   64
 #define WEFT_CPU_LOOP_AHEAD 256
 #if defined(__GNUC__)
-#define WEFT_CPU_FETCH(ARRAY, INDEX)                                                                                   \
-    __builtin_prefetch((const void *)((uintptr_t)(ARRAY) + (uintptr_t)(INDEX) * sizeof(float)), 1)
+#define WEFT_CPU_FETCH(ARRAY, INDEX, WRITE)                                                                            \
+    __builtin_prefetch((const void *)((uintptr_t)(ARRAY) + (uintptr_t)(INDEX) * sizeof(float)), (WRITE))
 #else
-#define WEFT_CPU_FETCH(ARRAY, INDEX) (void)(INDEX)
+#define WEFT_CPU_FETCH(ARRAY, INDEX, WRITE) (void)(INDEX)
 #endif
 
 #define WEFT_ELEMENTWISE_LOOP(ATTRIBUTE, NAME, HP, N_STATES, ...)                                                      \
@@ -137,31 +138,32 @@ typedef struct weft_elementwise {
         const weft_range *const range = &range_copy;                                                                   \
         const float coefficient = call->coefficient;                                                                   \
         const int64_t end = call->end;                                                                                 \
-        int64_t i, j, stop;                                                                                            \
+        int64_t weft_i, weft_j, weft_stop;                                                                             \
         (void)range;                                                                                                   \
-        for (i = call->begin; i < end; i = stop) {                                                                     \
-            stop = end - i < WEFT_CPU_LOOP_RUN ? end : i + WEFT_CPU_LOOP_RUN;                                          \
-            for (j = i + WEFT_CPU_LOOP_AHEAD; j < i + WEFT_CPU_LOOP_AHEAD + WEFT_CPU_LOOP_RUN; j += 16) {              \
-                WEFT_CPU_FETCH(weft_w, j);                                                                             \
-                WEFT_CPU_FETCH(weft_g, j);                                                                             \
-                if ((N_STATES) > 0) WEFT_CPU_FETCH(weft_s0, j);                                                        \
-                if ((N_STATES) > 1) WEFT_CPU_FETCH(weft_s1, j);                                                        \
-                if ((N_STATES) > 2) WEFT_CPU_FETCH(weft_s2, j);                                                        \
-                if ((N_STATES) > 3) WEFT_CPU_FETCH(weft_s3, j);                                                        \
+        for (weft_i = call->begin; weft_i < end; weft_i = weft_stop) {                                                 \
+            weft_stop = end - weft_i < WEFT_CPU_LOOP_RUN ? end : weft_i + WEFT_CPU_LOOP_RUN;                           \
+            for (weft_j = weft_i + WEFT_CPU_LOOP_AHEAD; weft_j < weft_i + WEFT_CPU_LOOP_AHEAD + WEFT_CPU_LOOP_RUN;     \
+                 weft_j += 16) {                                                                                       \
+                WEFT_CPU_FETCH(weft_w, weft_j, 1);                                                                     \
+                WEFT_CPU_FETCH(weft_g, weft_j, 0);                                                                     \
+                if ((N_STATES) > 0) WEFT_CPU_FETCH(weft_s0, weft_j, 1);                                                \
+                if ((N_STATES) > 1) WEFT_CPU_FETCH(weft_s1, weft_j, 1);                                                \
+                if ((N_STATES) > 2) WEFT_CPU_FETCH(weft_s2, weft_j, 1);                                                \
+                if ((N_STATES) > 3) WEFT_CPU_FETCH(weft_s3, weft_j, 1);                                                \
             }                                                                                                          \
-            for (j = i; j < stop; j++) {                                                                               \
-                float w = weft_w[j];                                                                                   \
-                const float g = weft_g[j] * coefficient;                                                               \
-                float s0 = (N_STATES) > 0 ? weft_s0[j] : 0.0f;                                                         \
-                float s1 = (N_STATES) > 1 ? weft_s1[j] : 0.0f;                                                         \
-                float s2 = (N_STATES) > 2 ? weft_s2[j] : 0.0f;                                                         \
-                float s3 = (N_STATES) > 3 ? weft_s3[j] : 0.0f;                                                         \
+            for (weft_j = weft_i; weft_j < weft_stop; weft_j++) {                                                      \
+                float w = weft_w[weft_j];                                                                              \
+                const float g = weft_g[weft_j] * coefficient;                                                          \
+                float s0 = (N_STATES) > 0 ? weft_s0[weft_j] : 0.0f;                                                    \
+                float s1 = (N_STATES) > 1 ? weft_s1[weft_j] : 0.0f;                                                    \
+                float s2 = (N_STATES) > 2 ? weft_s2[weft_j] : 0.0f;                                                    \
+                float s3 = (N_STATES) > 3 ? weft_s3[weft_j] : 0.0f;                                                    \
                 __VA_ARGS__                                                                                            \
-                weft_w[j] = w;                                                                                         \
-                if ((N_STATES) > 0) weft_s0[j] = s0;                                                                   \
-                if ((N_STATES) > 1) weft_s1[j] = s1;                                                                   \
-                if ((N_STATES) > 2) weft_s2[j] = s2;                                                                   \
-                if ((N_STATES) > 3) weft_s3[j] = s3;                                                                   \
+                weft_w[weft_j] = w;                                                                                    \
+                if ((N_STATES) > 0) weft_s0[weft_j] = s0;                                                              \
+                if ((N_STATES) > 1) weft_s1[weft_j] = s1;                                                              \
+                if ((N_STATES) > 2) weft_s2[weft_j] = s2;                                                              \
+                if ((N_STATES) > 3) weft_s3[weft_j] = s3;                                                              \
                 (void)s0, (void)s1, (void)s2, (void)s3;                                                                \
             }                                                                                                          \
         }                                                                                                              \
@@ -169,11 +171,11 @@ typedef struct weft_elementwise {
 
 /* HP: a struct of WEFT_HP. State elements that a body does not have are zero and thrown away. */
 #define WEFT_ELEMENTWISE(NAME, HP, N_STATES, ...)                                                                      \
-    WEFT_ELEMENTWISE_LOOP(, NAME##_narrow, HP, N_STATES, __VA_ARGS__)                                                  \
-    WEFT_ELEMENTWISE_LOOP(WEFT_CPU_LOOP_WIDE, NAME##_wide, HP, N_STATES, __VA_ARGS__)                                  \
+    WEFT_ELEMENTWISE_LOOP(, NAME##_cpu_narrow, HP, N_STATES, __VA_ARGS__)                                              \
+    WEFT_ELEMENTWISE_LOOP(WEFT_CPU_LOOP_WIDE, NAME##_cpu_wide, HP, N_STATES, __VA_ARGS__)                              \
     static void NAME##_cpu(const weft_elementwise_call *call) {                                                        \
-        if (WEFT_CPU_HAS_WIDE) NAME##_wide(call);                                                                      \
-        else NAME##_narrow(call);                                                                                      \
+        if (WEFT_CPU_HAS_WIDE) NAME##_cpu_wide(call);                                                                  \
+        else NAME##_cpu_narrow(call);                                                                                  \
     }                                                                                                                  \
     static const weft_elementwise NAME = {                                                                             \
         (uint32_t)sizeof(weft_elementwise), 0, #NAME, #HP, HP##_fields, #__VA_ARGS__, (N_STATES), NAME##_cpu};
