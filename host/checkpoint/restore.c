@@ -96,7 +96,11 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
 /* Before the run's facts are compared: those of another model differ as well, and no flag accepts it. */
 static weft_status check_model(const weft_engine *engine, const char *path, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
-    const weft_status status = weft_weights_check(engine->declared, path, &why);
+    weft_safetensors *files = NULL;
+    weft_status status = weft_safetensors_open_directory(&files, path, err);
+    if (status != WEFT_OK) return status;
+    status = weft_weights_check_files(engine->declared, files, path, &why);
+    weft_safetensors_close(files);
     if (status == WEFT_OK) return WEFT_OK;
     if (status != WEFT_E_DATA) return weft_error_set(err, status, "%s", why.text);
     return weft_error_set(err, WEFT_E_USER,

@@ -90,8 +90,9 @@ static void say(char *text, size_t size, const char *what, const name_list *list
     if (list->n > 0) (void)snprintf(text + n, size - n, "%s%d %s (%s)", n == 0 ? "" : "; ", list->n, what, list->text);
 }
 
-static weft_status judge(const weft_safetensors *files, const weft_declared *declared, const char *where,
-                         weft_error *err) {
+/* leftovers: buffers that old checkpoints have and no model needs. */
+static weft_status judge(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
+                         const char *where, weft_error *err) {
     char text[1900] = "";
     misfit found;
     memset(&found, 0, sizeof found);
@@ -107,11 +108,7 @@ static weft_status judge(const weft_safetensors *files, const weft_declared *dec
     if (text[0] != '\0')
         return weft_error_set(err, WEFT_E_DATA, "%s: its tensors do not fit the model that %s describes: %s", where,
                               declared->config_path, text);
-    if (found.leftovers > 0)
-        weft_log(
-            weft_services(), WEFT_LOG_INFO,
-            "%s: buffers rotary_emb.inv_freq (%d) of an old checkpoint are passed over; they follow from config.json",
-            where, found.leftovers);
+    *leftovers = found.leftovers;
     return WEFT_OK;
 }
 
@@ -165,7 +162,13 @@ static weft_status check_ties(const weft_safetensors *files, const weft_paramete
 static weft_status load(const weft_region *region, weft_safetensors *files, const char *where, weft_error *err) {
     const weft_declared *declared = region->declared;
     const weft_tensor **tensors = NULL;
-    weft_status status = judge(files, declared, where, err);
+    int leftovers = 0;
+    weft_status status = judge(&leftovers, files, declared, where, err);
+    if (leftovers > 0)
+        weft_log(
+            weft_services(), WEFT_LOG_INFO,
+            "%s: buffers rotary_emb.inv_freq (%d) of an old checkpoint are passed over; they follow from config.json",
+            where, leftovers);
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
         status = check_ties(files, &declared->parameters[p], where, err);
     if (status != WEFT_OK) return status;
@@ -182,10 +185,16 @@ weft_status weft_weights_load_files(const weft_region *region, weft_safetensors 
     return load(region, files, directory, err);
 }
 
+weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
+                                     const char *directory, weft_error *err) {
+    int leftovers = 0;
+    return judge(&leftovers, files, declared, directory, err);
+}
+
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err) {
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, directory, err);
-    if (status == WEFT_OK) status = judge(files, declared, directory, err);
+    if (status == WEFT_OK) status = weft_weights_check_files(declared, files, directory, err);
     weft_safetensors_close(files);
     return status;
 }

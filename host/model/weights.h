@@ -35,6 +35,9 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, weft_err
 
 /* Only proves that the directory's files have each parameter in its shape, and nothing else; reads their headers. */
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err);
+/* The same of files that are open; directory is their name in messages. WEFT_E_DATA: they are of another model. */
+weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
+                                     const char *directory, weft_error *err);
 
 /* The type in which a directory's files hold most of their elements. */
 weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);

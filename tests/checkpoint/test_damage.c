@@ -116,6 +116,21 @@ START_TEST(a_damaged_checkpoint_is_passed_over_by_name) {
 }
 END_TEST
 
+/* Whole when it was found, and not when it is read: nobody is told to look for another model. */
+START_TEST(what_breaks_after_it_was_found_is_said_to_be_broken) {
+    weft_error err = WEFT_ERROR_INIT;
+    char path[4096];
+    rig run;
+    rig_open(&run, NULL);
+    ck_assert_ok(rig_try_newest(&run, path, &err), err);
+    cut(rig_file(4, "model.safetensors"), 99);
+    ck_assert_int_eq(weft_checkpoint_restore(run.session->engine, path, &run.identities, false, &err), WEFT_E_DATA);
+    ck_assert_says(err, "model.safetensors");
+    ck_assert_ptr_null(strstr(err.text, "another model"));
+    rig_close(&run);
+}
+END_TEST
+
 /* Every byte of the file that holds the numbers counts, and every byte of what describes the run. */
 START_TEST(each_byte_counts) {
     static const char *const files[] = {"model.safetensors", "state/exp_avg.safetensors", "state/run.json",
@@ -240,6 +255,7 @@ END_TEST
 int main(void) {
     TCase *tests = tcase_create("damage");
     tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, what_breaks_after_it_was_found_is_said_to_be_broken);
     tcase_add_loop_test(tests, a_damaged_checkpoint_is_passed_over_by_name, 0,
                         (int)(sizeof damages / sizeof damages[0]));
     tcase_add_loop_test(tests, each_byte_counts, 0, 4);
