@@ -11,17 +11,19 @@ of all pairs; a ratio to PyTorch is the median of the pairs' ratios. Memory is t
 (VmHWM) of a process. The loss is that of the last step; in fp32 both sides have to come to the same one.
 
 The roof is the matrix library's own speed at the products of the step; the registers' and the memory's are measured
-beside it. All three are measured in each pair, right after the steps of Weft. "of roof" is the median over the pairs
-of the speed of a pair's median step over the roof of that same pair, so that a moment in which the machine is slow
-counts for both; "of best" is the median step of all pairs over the best roof that any pair saw (each product's least
-time), which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roof" does not,
-and is not judged where "of best" alone falls short. Below the table stands what compares quiet moments, and decides
-nothing: the fastest of all steps over that best roof, and over eager's fastest. The roof that is printed is
-the best; against the registers' speed both it and each pair's own, by their median, have to reach the bar. One thread
-is held against the roof of one thread. On a machine that others share, --patience waits before each run of either side
-until a short loop in as many processes as there are threads goes round as fast as it did at best. An operator is held
-against the best of the library at its own products, attention, which is none of them, at all of the step's, and one
-without products against the memory.
+beside it. All three are measured in each pair, right after the steps of Weft. "of roof" is the median over the pairs of
+the speed of a pair's median step over the roof of that same pair, so that a moment in which the machine is slow counts
+for both; "of best" is the median step of all pairs over the best roof that any pair saw (each product's least time),
+which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roof" does not, and is
+not judged where "of best" alone falls short. Below the table stands what compares quiet moments, and decides nothing:
+the fastest of all steps over that best roof, and over eager's fastest. The roof that is printed is the best; against
+the registers' speed both it and each pair's own, by their median, have to reach the bar. One thread is held against the
+roof of one thread. On a machine that others share, --patience waits before each run of either side until a short loop
+in as many processes as there are threads goes round as fast as it did at best; and --again makes a run of either side
+once more in which more than 2 % of the processors' time was stolen: given to others by the host, as the kernel counts
+it. That is decided before anyone looks at what the run took. What was thrown away stands in the JSON. "stolen" is the
+mean over the runs that count. An operator is held against the best of the library at its own products, attention, which
+is none of them, at all of the step's, and one without products against the memory.
 
 Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
 --precision bf16 each pair holds a run of Weft in fp32 too, and all are held against the roof of fp32.
@@ -74,11 +76,13 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="one small batch and two pairs, to see that all works")
     parser.add_argument("--patience", type=int, default=0, metavar="SECONDS",
                         help="wait so long at most for a quiet moment before each run of a side, 0 by default")
+    parser.add_argument("--again", type=int, default=0, metavar="RUNS",
+                        help="make so many runs of a size again at most, from which time was stolen, 0 by default")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to FILE")
     options = parser.parse_args()
     common.check_sizes(parser, options.sizes, SIZES)
-    if options.pairs < 1 or options.threads < 1 or options.warmup < 0 or options.patience < 0:
-        parser.error("--pairs and --threads are at least 1, --warmup and --patience at least 0")
+    if options.pairs < 1 or options.threads < 1 or min(options.warmup, options.patience, options.again) < 0:
+        parser.error("--pairs and --threads are at least 1, --warmup, --patience and --again at least 0")
     if options.quick:
         options.pairs, options.steps, options.warmup = 2, 2, 1
     return options
@@ -129,11 +133,13 @@ def measure(directory, weft, python, size, options, quiet):
     """All runs of a size: side -> list of results, one per pair. quiet: whom to wait for before each."""
     def say(pair, name, result):
         print(f"{size.name}: pair {pair + 1} of {options.pairs}, {name}: "
-              f"{1e3 * statistics.median(result['step_seconds']):.1f} ms a step", file=sys.stderr, flush=True)
+              f"{1e3 * statistics.median(result['step_seconds']):.1f} ms a step, "
+              f"{100 * result['stolen']:.1f} % stolen", file=sys.stderr, flush=True)
 
     if python:
         run_torch(python, directory, size, options, write=True)
-    return common.run_pairs(sides_of(directory, weft, python, size, options), options.pairs, say, quiet.wait)
+    return common.run_pairs(sides_of(directory, weft, python, size, options), options.pairs, say, quiet.wait,
+                            options.again)
 
 
 # ---- what follows ----
@@ -208,6 +214,8 @@ def summarize(size, runs):
                        "flops_per_second": flops / seconds, "of_roof": of_pair_roofs(flops, results, roofs),
                        "of_best_roof": flops / seconds / best["flops_per_second"],
                        "resident_peak": max(result["resident_peak"] for result in results),
+                       "stolen": statistics.mean(result["stolen"] for result in results),
+                       "thrown_away": sum(len(result["thrown_away"]) for result in results),
                        "loss": results[-1]["loss"]}
         if "eager" in runs:
             sides[name]["times_eager"] = pair_ratio(runs["eager"], results)
@@ -325,13 +333,16 @@ def print_sides(summary):
           f"{roof['register_flops_per_second'] / 1e9:.1f}; memory {roof['bytes_per_second'] / 1e9:.1f} GB/s; "
           f"{summary['planned'] / 1e6:.0f} MB planned")
     print(f"  {'':12}{'ms a step':>12}{'tokens/s':>12}{'GFLOP/s':>10}{'of roof':>9}{'of best':>9}{'x eager':>9}"
-          f"{'MB peak':>10}{'of eager':>10}{'loss':>8}")
+          f"{'MB peak':>10}{'of eager':>10}{'loss':>8}{'stolen':>9}")
     for name, side in summary["sides"].items():
         eager = [f"{side[key]:.2f}" if key in side else "-" for key in ("times_eager", "memory_of_eager")]
         print(f"  {name:12}{1e3 * side['step_seconds']:12.1f}{side['places_per_second']:12.1f}"
               f"{side['flops_per_second'] / 1e9:10.1f}{100 * side['of_roof']:8.1f}%"
               f"{100 * side['of_best_roof']:8.1f}%{eager[0]:>9}"
-              f"{side['resident_peak'] / 1e6:10.0f}{eager[1]:>10}{side['loss']:8.3f}")
+              f"{side['resident_peak'] / 1e6:10.0f}{eager[1]:>10}{side['loss']:8.3f}{100 * side['stolen']:8.1f}%")
+    thrown_away = sum(side["thrown_away"] for side in summary["sides"].values())
+    if thrown_away > 0:
+        print(f"  runs thrown away, because more than {100 * common.STOLEN:.0f} % was stolen from them: {thrown_away}")
     eager = f", {summary['least_times_eager']:.2f} times eager's fastest" if "least_times_eager" in summary else ""
     print(f"  the fastest step of weft: {1e3 * summary['least_seconds']:.1f} ms, "
           f"{100 * summary['least_of_best_roof']:.1f} % of the best roof{eager}")
