@@ -180,6 +180,14 @@ START_TEST(products_of_many_rows) {
 }
 END_TEST
 
+/* Columns enough for two threads to go by them and to share the last ones by strips of rows, for which each keeps b of
+ * all steps. */
+START_TEST(products_whose_last_columns_are_shared_by_rows) {
+    matmul_check(all_types[_i], 519, 390, 2100, 0, 1, 0);
+    matmul_check(all_types[_i], 519, 390, 2100, 0, 0, 3);
+}
+END_TEST
+
 /* On panels an element is one chain over a step, whether a is packed, and then cut into pieces or not, or read as it
  * lies. Two steps, and pieces that are not even; columns enough for a thread alone to go by them, where rows of bf16
  * are read in place, or widened as they lie. */
@@ -656,6 +664,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_whose_sums_wait, 0, 3);
     tcase_add_loop_test(tests, products_of_rows_too_large_to_widen_at_once, 1, 3); /* bf16 */
     tcase_add_loop_test(tests, products_of_many_rows, 0, 3);
+    tcase_add_loop_test(tests, products_whose_last_columns_are_shared_by_rows, 0, 3);
     tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, 0, 3);
     tcase_add_loop_test(tests, the_roof_of_a_product_is_measured, 0, 4);
     tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, 3);

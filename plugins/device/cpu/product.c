@@ -97,7 +97,7 @@ int64_t product_workspace(const weft_device *device, const product *p) {
 static tile_scratch scratch_at(const tile_sizes *s, char *workspace, int64_t thread) {
     char *base = workspace == NULL ? NULL : workspace + thread * (s->a + s->b + s->c);
     const tile_scratch t = {s->a > 0 ? base : NULL, s->b > 0 ? base + s->a : NULL,
-                            s->c > 0 ? (float *)(void *)(base + s->a + s->b) : NULL};
+                            s->c > 0 ? (float *)(void *)(base + s->a + s->b) : NULL, NULL};
     return t;
 }
 

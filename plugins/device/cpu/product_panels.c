@@ -79,12 +79,18 @@ tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, i
     return s;
 }
 
+int64_t panels_kept(const cpu_panels *panels, const product *p) {
+    const int64_t all = words_of(panels, p->k);
+    return cpu_ceil_div(all, STEP) * panel_bytes(PANEL_COLUMNS, cpu_min(all, STEP));
+}
+
 /* ---- what all threads see ---- */
 
 /* Rows and columns whose sums are made together, and their cut into units: `coarse` strips of so many rows, each in
- * pieces of the columns, and the last ones in finer pieces. part: columns that a thread packs at a time. */
+ * pieces of the columns, and the last ones in finer pieces. Pieces are taken around `around` strips, so that a thread
+ * mostly stays with the strip that it has packed. part: columns that a thread packs at a time. */
 typedef struct chunk {
-    int64_t m0, m1, n0, n1, strip, coarse, pieces, fine, units, part;
+    int64_t m0, m1, n0, n1, strip, strips, coarse, pieces, fine, units, around, part;
 } chunk;
 
 typedef struct panel_job {
@@ -94,11 +100,18 @@ typedef struct panel_job {
     const tile_scratch *s; /* a: one after the other for each thread */
     const tile_target *to; /* of the tile */
     int64_t step, a_bytes; /* values; of a thread's scratch */
+    bool ready;            /* b is packed: kept from a tile of the same columns */
     /* Parts of b that are taken to be packed, for this turn and for the next one, and units; a turn is a step of a
      * chunk. Each write takes the line from all threads, so nothing else lies there. */
     _Alignas(PANEL_LINE) int64_t packed[2];
     int64_t taken[2];
 } panel_job;
+
+/* One of the threads, and the first row of the strip of a that it has packed in this turn, or -1. */
+typedef struct worker {
+    int thread, threads;
+    int64_t packed;
+} worker;
 
 /* As many as there are threads at least, if they can be had: who makes an element is all the same to it. One thread
  * has nobody to share with. Strips are whole slabs, so that packing fills them. */
@@ -106,15 +119,15 @@ static void cut_units(const cpu_panels *panels, chunk *c, int threads) {
     const int64_t rows = c->m1 - c->m0, most = cpu_max(1, (c->n1 - c->n0) / COLUMNS);
     const int64_t wanted = threads > 1 ? cpu_max(UNITS, threads) : 1, slab = panels->rows_of_a;
     const int64_t least = cpu_round_up(PANEL_LANES, slab);
-    int64_t strips = 0;
     c->strip = panels->strip;
     while (c->strip > least && cpu_ceil_div(rows, c->strip) < wanted)
         c->strip = cpu_max(least, cpu_round_up(c->strip / 2, slab));
-    strips = cpu_ceil_div(rows, c->strip);
-    c->pieces = cpu_min(cpu_ceil_div(wanted, strips), most);
-    c->coarse = threads > 1 && strips > threads ? strips - threads : strips;
+    c->strips = cpu_ceil_div(rows, c->strip);
+    c->pieces = cpu_min(cpu_ceil_div(wanted, c->strips), most);
+    c->coarse = threads > 1 && c->strips > threads ? c->strips - threads : c->strips;
     c->fine = cpu_min(c->pieces * FINE, most);
-    c->units = c->coarse * c->pieces + (strips - c->coarse) * c->fine;
+    c->units = c->coarse * c->pieces + (c->strips - c->coarse) * c->fine;
+    c->around = threads;
     c->part = threads <= most ? COLUMNS : 2 * PANEL_LANES;
 }
 
@@ -123,11 +136,16 @@ typedef struct unit_place {
     int64_t row, piece, pieces;
 } unit_place;
 
+/* Of the strips [from, to). */
+static unit_place unit_among(const chunk *c, int64_t from, int64_t to, int64_t pieces, int64_t unit) {
+    const int64_t first = from + unit / (c->around * pieces) * c->around, rest = unit % (c->around * pieces);
+    const int64_t strips = cpu_max(1, cpu_min(c->around, to - first)); /* past the last unit: below all rows */
+    const unit_place at = {c->m0 + (first + rest % strips) * c->strip, rest / strips, pieces};
+    return at;
+}
 static unit_place unit_at(const chunk *c, int64_t unit) {
     const int64_t rest = unit - c->coarse * c->pieces;
-    const unit_place coarse = {c->m0 + unit / c->pieces * c->strip, unit % c->pieces, c->pieces};
-    const unit_place fine = {c->m0 + (c->coarse + rest / c->fine) * c->strip, rest % c->fine, c->fine};
-    return rest < 0 ? coarse : fine;
+    return rest < 0 ? unit_among(c, 0, c->coarse, c->pieces, unit) : unit_among(c, c->coarse, c->strips, c->fine, rest);
 }
 
 /* An operand's lanes [from, from + lanes) and its inner dimension [k0, k1). */
@@ -141,13 +159,14 @@ static panel_source source(const void *operand, int64_t bytes, int64_t ld, bool 
     return s;
 }
 
-static panel_source source_of_a(const panel_job *job, const chunk *c, int64_t row, int64_t k0, int64_t k1) {
+static panel_source source_of_a(const panel_job *job, int64_t row, int64_t rows, int64_t k0, int64_t k1) {
     const product *p = job->p;
-    return source(p->a, bytes_of_a(p), p->lda, !p->transpose_a, row, cpu_min(c->strip, c->m1 - row), k0, k1);
+    return source(p->a, bytes_of_a(p), p->lda, !p->transpose_a, row, rows, k0, k1);
 }
 
 static uint32_t *panel_b(const panel_job *job, int64_t turn, int threads) {
-    const int64_t words = cpu_min(words_of(job->panels, job->p->k), STEP), copy = threads > 1 ? turn % 2 : 0;
+    const int64_t words = cpu_min(words_of(job->panels, job->p->k), STEP);
+    const int64_t copy = job->s->kept != NULL ? turn : threads > 1 ? turn % 2 : 0;
     return cpu_at(job->s->b, copy * panel_bytes(columns_of(job->t->n1 - job->t->n0), words), 1);
 }
 
@@ -162,9 +181,10 @@ static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_
 
 /* ---- a unit ---- */
 
-static void take_a(panel_block *block, const panel_job *job, const chunk *c, uint32_t *packed, int64_t row, int64_t k0,
+static void take_a(panel_block *block, const panel_job *job, const chunk *c, worker *by, int64_t row, int64_t k0,
                    int64_t k1) {
-    const panel_source from = source_of_a(job, c, row, k0, k1);
+    uint32_t *packed = cpu_at(job->s->a, by->thread * job->a_bytes, 1);
+    const panel_source from = source_of_a(job, row, cpu_min(c->strip, c->m1 - row), k0, k1);
     if (panels_read_a(job->panels, job->p)) {
         block->a = from.at;
         block->a_row = job->p->lda / job->panels->values;
@@ -172,7 +192,8 @@ static void take_a(panel_block *block, const panel_job *job, const chunk *c, uin
         block->a_step = 1;
         return;
     }
-    job->panels->pack_a(packed, &from);
+    if (by->packed != row) job->panels->pack_a(packed, &from);
+    by->packed = row;
     block->a = packed;
     block->a_row = 1;
     block->a_slab = job->panels->rows_of_a * block->room;
@@ -182,10 +203,11 @@ static void take_a(panel_block *block, const panel_job *job, const chunk *c, uin
 /* What of a the strip from `row` on needs. */
 static void look_ahead(panel_block *block, const panel_job *job, const chunk *c, int64_t row, int64_t k0, int64_t k1) {
     const int64_t bytes = bytes_of_a(job->p);
-    const panel_source from = source_of_a(job, c, row, k0, k1);
+    const int64_t end = job->s->kept != NULL ? job->p->m : c->m1; /* the tile below is next, perhaps */
+    const panel_source from = source_of_a(job, row, cpu_min(c->strip, end - row), k0, k1);
     const int64_t rows = from.along ? from.lanes : from.k, width = from.along ? from.k : from.lanes;
     const panel_ahead ahead = {from.at, from.ld * bytes, rows, cpu_ceil_div(width * bytes, PANEL_LINE)};
-    if (row < c->m1) block->ahead = ahead;
+    if (row < end) block->ahead = ahead;
 }
 
 /* A product whose a is transposed is a sum over places: a gradient of weights, as large as these, which waits for the
@@ -214,8 +236,8 @@ static void take_c(panel_block *block, const panel_job *job, const chunk *c, int
 }
 
 static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel, int64_t unit, int64_t k0, int64_t k1,
-                     int thread, int threads) {
-    const unit_place at = unit_at(c, unit);
+                     worker *by) {
+    const unit_place at = unit_at(c, unit), next = unit_at(c, unit + by->threads);
     const int64_t wide = c->n1 - c->n0, n = cpu_ceil_div(wide, PANEL_COLUMNS);
     const int64_t from = PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece);
     const int64_t to = cpu_min(wide, PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece + 1));
@@ -225,8 +247,8 @@ static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel
                          .words = words_of(job->panels, k1 - k0),
                          .rows = cpu_min(c->strip, c->m1 - at.row),
                          .columns = to - from};
-    take_a(&block, job, c, cpu_at(job->s->a, thread * job->a_bytes, 1), at.row, k0, k1);
-    look_ahead(&block, job, c, unit_at(c, unit + threads).row, k0, k1);
+    take_a(&block, job, c, by, at.row, k0, k1);
+    if (next.row != at.row) look_ahead(&block, job, c, next.row, k0, k1);
     take_c(&block, job, c, at.row, c->n0 + from, k0 == job->t->k0, k1 == job->t->k1);
     job->panels->multiply(&block);
 }
@@ -236,25 +258,25 @@ static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel
 /* All steps of a chunk, by one of the threads; turn: how many steps there were before. A turn's counters are used
  * again two turns later, and set back in between: that of packing before the barrier, which others may leave to pack
  * for the next turn, and that of units behind it, when nobody is left in the turn before. */
-static void run_chunk(panel_job *job, const chunk *c, int64_t turn, int thread, int threads) {
+static void run_chunk(panel_job *job, const chunk *c, int64_t turn, worker *by) {
     int64_t k0 = 0, column = 0, unit = 0;
     for (k0 = job->t->k0; k0 < job->t->k1; k0 += job->step, turn++) {
         const int64_t k1 = cpu_min(job->t->k1, k0 + job->step);
-        uint32_t *panel = panel_b(job, turn, threads);
-        while ((column = c->part * tile_take(&job->packed[turn % 2])) < c->n1 - c->n0)
+        uint32_t *panel = panel_b(job, turn, by->threads);
+        by->packed = -1;
+        while (!job->ready && (column = c->part * tile_take(&job->packed[turn % 2])) < c->n1 - c->n0)
             pack_b(job, c, panel, column, k0, k1);
-        if (thread == 0) job->packed[(turn + 1) % 2] = 0;
-        if (threads > 1) {
+        if (by->thread == 0) job->packed[(turn + 1) % 2] = 0;
+        if (by->threads > 1) {
 #pragma omp barrier
         }
-        if (thread == 0) job->taken[(turn + 1) % 2] = 0;
-        while ((unit = tile_take(&job->taken[turn % 2])) < c->units)
-            run_unit(job, c, panel, unit, k0, k1, thread, threads);
+        if (by->thread == 0) job->taken[(turn + 1) % 2] = 0;
+        while ((unit = tile_take(&job->taken[turn % 2])) < c->units) run_unit(job, c, panel, unit, k0, k1, by);
     }
 }
 
 /* The tile, by one of the threads. */
-static void run_job(panel_job *job, int thread, int threads) {
+static void run_job(panel_job *job, worker by) {
     const tile *t = job->t;
     const int64_t wide = columns_of(t->n1 - t->n0), steps = cpu_ceil_div(t->k1 - t->k0, job->step);
     const int64_t high = job->s->c == NULL ? t->m1 - t->m0 : WAITING;
@@ -264,8 +286,8 @@ static void run_job(panel_job *job, int thread, int threads) {
         c.m1 = cpu_min(t->m1, c.m0 + high);
         for (c.n0 = t->n0; c.n0 < t->n1; c.n0 = c.n1, turn += steps) {
             c.n1 = cpu_min(t->n1, c.n0 + wide);
-            cut_units(job->panels, &c, threads);
-            run_chunk(job, &c, turn, thread, threads);
+            cut_units(job->panels, &c, by.threads);
+            run_chunk(job, &c, turn, &by);
         }
     }
 }
@@ -285,7 +307,12 @@ static panel_job job_of(const cpu_panels *panels, const product *p, const tile *
 void panels_tile(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,
                  const tile_target *to) {
     panel_job job = job_of(panels, p, t, s, to);
-    run_job(&job, 0, 1);
+    const worker alone = {0, 1, -1};
+    if (s->kept != NULL) {
+        job.ready = *s->kept == t->n0;
+        *s->kept = t->n0;
+    }
+    run_job(&job, alone);
 }
 
 void panels_together(const cpu_panels *panels, const product *p, const tile_scratch *s, int threads) {
@@ -293,5 +320,8 @@ void panels_together(const cpu_panels *panels, const product *p, const tile_scra
     const tile_target to = {p->c, p->ldc, p->dtype_c, p->mode};
     panel_job job = job_of(panels, p, &whole, s, &to);
 #pragma omp parallel num_threads(threads)
-    run_job(&job, omp_get_thread_num(), omp_get_num_threads());
+    {
+        const worker one = {omp_get_thread_num(), omp_get_num_threads(), -1};
+        run_job(&job, one);
+    }
 }

@@ -30,6 +30,8 @@ typedef struct tile_sizes {
 typedef struct tile_scratch {
     void *a, *b;
     float *c;
+    int64_t *kept; /* NULL, or: b has room for all of the inner dimension, and holds what was packed for the tile that
+                    * began at this column; -1: nothing yet */
 } tile_scratch;
 
 /* Who asks is given a number, from 0, that nobody else is given. */
@@ -53,6 +55,8 @@ void panels_tile(const cpu_panels *panels, const product *p, const tile *t, cons
 const cpu_panels *panels_of(const weft_device *device, const product *p);
 /* a is read where it lies, so that several tiles side by side do not pack it several times. */
 bool panels_read_a(const cpu_panels *panels, const product *p);
+/* Bytes of b for all of the inner dimension of PANEL_COLUMNS columns (tile_scratch.kept). */
+int64_t panels_kept(const cpu_panels *panels, const product *p);
 /* All of p as one tile, by all threads. Scratch: of panels_sizes, with twice as much for b. */
 void panels_together(const cpu_panels *panels, const product *p, const tile_scratch *s, int threads);
 
