@@ -11,9 +11,10 @@ computes in it: it is what passes before the first FORWARD. The optimizer's stat
 the first UPDATE: the seconds of that one step's UPDATE are printed beside, and held to no bar. The program
 counts it from its first line on; the time of a whole `weft --version` is added for what comes before: the process, and
 the linking of its libraries. Of the weights' pages those are counted that are still absent then, each a page fault for
-the first step. What is printed are medians over the rounds, and the verdict on two bars: cold, 1.5 times `cat`; warm, 2
-seconds. It ends with status 1 where one is missed. One run before the rounds does not count: a virtual machine may get
-memory from its host only when it is touched for the first time, which takes seconds.
+the first step. What is printed are medians over the rounds, and the verdict on two bars: cold, 1.5 times `cat`, by the
+medians and by the median of the rounds' own ratios; warm, 2 seconds. It ends with status 1 where one is missed. One run
+before the rounds does not count: a virtual machine may get memory from its host only when it is touched for the first
+time, which takes seconds.
 
 The files lie in DIR, which must be on a disk; by default where temporary files lie. The program is
 $WEFT_BUILD_DIR/weft, or build/weft."""
@@ -235,7 +236,8 @@ def summarize(kind, precision, path, runs):
                "pages_absent": max(run["weight_pages_absent"] for run in weft),
                "cold_ratio": median(runs["weft cold"]) / median(runs["cat cold"]),
                "pair_ratio": statistics.median(ratios)}
-    summary["passes"] = bool(summary["cold_ratio"] <= COLD_BAR and summary["medians"]["weft warm"] <= WARM_BAR
+    summary["passes"] = bool(max(summary["cold_ratio"], summary["pair_ratio"]) <= COLD_BAR
+                             and summary["medians"]["weft warm"] <= WARM_BAR
                              and summary["pages"] > 0 and summary["pages_absent"] == 0)
     return summary
 

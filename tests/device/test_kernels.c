@@ -951,7 +951,9 @@ END_TEST
 static int processor_has_bf16(void) {
 #if defined(__x86_64__)
     const char *most = getenv("DNNL_MAX_CPU_ISA");
-    return (most == NULL || *most == 0) && __builtin_cpu_supports("avx512bf16") != 0;
+    const bool all = most == NULL || *most == 0 || strcmp(most, "ALL") == 0 || strstr(most, "BF16") != NULL ||
+                     strstr(most, "AMX") != NULL;
+    return all && __builtin_cpu_supports("avx512bf16") != 0;
 #else
     return 0;
 #endif

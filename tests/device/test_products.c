@@ -180,11 +180,12 @@ START_TEST(products_of_many_rows) {
 }
 END_TEST
 
-/* Columns enough for two threads to go by them and to share the last ones by strips of rows, for which each keeps b of
+/* Columns enough for threads to go by them and to share the last ones by strips of rows, for which each keeps b of
  * all steps. */
 START_TEST(products_whose_last_columns_are_shared_by_rows) {
     matmul_check(all_types[_i], 519, 390, 2100, 0, 1, 0);
     matmul_check(all_types[_i], 519, 390, 2100, 0, 0, 3);
+    matmul_check(all_types[_i], 290, 1540, 520, 0, 1, 0); /* for three threads and for eight */
 }
 END_TEST
 
@@ -657,6 +658,17 @@ START_TEST(head_refuses_what_does_not_fit) {
 }
 END_TEST
 
+/* However many ids there are. */
+START_TEST(head_has_room_for_a_row_of_logits) {
+    for (int64_t vocab = 1; vocab <= (int64_t)1 << 32; vocab *= 2) {
+        const head_case t = {.rows = 3, .width = 2, .vocab = vocab, .dtype = dtypes[_i]};
+        const weft_head args = head_args(&t);
+        ck_assert_int_ge(table->head_loss_workspace(devices[0], &args), vocab * (int64_t)sizeof(float));
+        ck_assert_int_ge(table->head_loss_grad_workspace(devices[0], &args), vocab * (int64_t)sizeof(float));
+    }
+}
+END_TEST
+
 static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_of_odd_shapes, 0, 3);
     tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, 0, 3);
@@ -676,6 +688,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_refuse_what_does_not_fit, 0, 3);
     tcase_add_loop_test(tests, head_of_odd_shapes, 0, 2);
     tcase_add_loop_test(tests, head_of_large_logits_stays_finite, 0, 2);
+    tcase_add_loop_test(tests, head_has_room_for_a_row_of_logits, 0, 2);
     tcase_add_loop_test(tests, head_without_any_weight_gives_zeros, 0, 2);
     tcase_add_loop_test(tests, head_refuses_what_does_not_fit, 0, 2);
 }

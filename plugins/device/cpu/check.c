@@ -5,8 +5,6 @@
  */
 #include "cpu.h"
 
-#define SIZE_LIMIT ((int64_t)1 << 40)
-
 cpu_check cpu_check_plain(const char *kernel, weft_error *err) {
     const cpu_check c = {kernel, err, WEFT_OK};
     return c;
@@ -23,7 +21,7 @@ cpu_check cpu_check_begin(const char *kernel, uint32_t given, size_t known, weft
 }
 
 void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low) {
-    if (c->status != WEFT_OK || (value >= low && value <= SIZE_LIMIT)) return;
+    if (c->status != WEFT_OK || (value >= low && value <= CPU_SIZE_LIMIT)) return;
     c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device cpu: %s is %lld and should lie in [%lld, 2^40].",
                                c->kernel, name, (long long)value, (long long)low);
 }

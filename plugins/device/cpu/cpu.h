@@ -51,6 +51,8 @@ struct weft_device {
 
 /* ---- check.c: operands ---- */
 
+#define CPU_SIZE_LIMIT ((int64_t)1 << 40) /* of each size, in elements */
+
 /* The first thing that is wrong with a call. Kernels ask for all their operands and then look at status once. */
 typedef struct cpu_check {
     const char *kernel;

@@ -1,10 +1,10 @@
 /* head.c: logits, cross-entropy and their gradients in one, over chunks of rows.
  *
- * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows), become the loss of
- * each row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow one another,
- * so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first. In bf16 the
- * logits are fp32, and their gradient, an operand of two products, is rounded to bf16 in the first half of its row. A
- * row of zero weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
+ * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows; or one row), become
+ * the loss of each row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow
+ * one another, so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first.
+ * In bf16 the logits are fp32, and their gradient, an operand of two products, is rounded to bf16 in the first half of
+ * its row. A row of zero weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
  */
 #include <math.h>
 
@@ -37,7 +37,7 @@ typedef struct head {
 static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
     head h = {.device = device, .args = args, .kernel = kernel, .grad = grad};
     h.bytes = cpu_cell_bytes(args->dtype);
-    h.ld = cpu_round_up(cpu_min(cpu_max(args->vocab, 1), LOGITS), 16) + 16;
+    h.ld = cpu_round_up(cpu_min(cpu_max(args->vocab, 1), CPU_SIZE_LIMIT), 16) + 16;
     h.chunk = cpu_min(MAX_ROWS, LOGITS / 4 / h.ld);
     h.chunk = h.chunk >= 16 ? h.chunk / 16 * 16 : cpu_max(h.chunk, 1);
     h.chunk = cpu_min(h.chunk, cpu_max(args->rows, 1));
