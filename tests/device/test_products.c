@@ -541,8 +541,9 @@ static double head_oracle(const head_case *t, double *dx, double *dw) {
     return loss;
 }
 
-/* spoilt: rows of zero weight hold NaN and a target outside the vocabulary, which must get nowhere. */
-static head_case head_make(int64_t rows, int64_t width, int64_t vocab, bool spoilt, int32_t dtype) {
+/* idle: the first rows, none of which has weight; of the others, each third one has none. spoilt: rows of zero weight
+ * hold NaN and a target outside the vocabulary, which must get nowhere. */
+static head_case head_make_idle(int64_t rows, int64_t width, int64_t vocab, int64_t idle, bool spoilt, int32_t dtype) {
     head_case t = {.rows = rows, .width = width, .vocab = vocab, .want_dx = 1, .want_dw = 1, .dtype = dtype};
     float *x = numbers_of(dtype, rows * width, 2), *weights = numbers(rows, 1);
     int32_t *targets = malloc((size_t)rows * sizeof *targets);
@@ -551,8 +552,8 @@ static head_case head_make(int64_t rows, int64_t width, int64_t vocab, bool spoi
     t.dw = numbers(vocab * width, 1);
     for (r = 0; r < rows; r++) {
         targets[r] = (int32_t)((r * 7919) % vocab);
-        weights[r] = r % 3 == 1 ? 0.0f : weights[r] + 1.25f;
-        if (r % 3 != 1 || !spoilt) continue;
+        weights[r] = r < idle || r % 3 == 1 ? 0.0f : weights[r] + 1.25f;
+        if (weights[r] != 0 || !spoilt) continue;
         targets[r] = -100;
         for (i = 0; i < width; i++) x[r * width + i] = NAN;
     }
@@ -561,14 +562,17 @@ static head_case head_make(int64_t rows, int64_t width, int64_t vocab, bool spoi
     t.targets = targets;
     return t;
 }
+static head_case head_make(int64_t rows, int64_t width, int64_t vocab, bool spoilt, int32_t dtype) {
+    return head_make_idle(rows, width, vocab, 0, spoilt, dtype);
+}
 static void head_free(head_case *t) {
     free((void *)t->x), free((void *)t->w), free((void *)t->dw), free((void *)t->weights), free((void *)t->targets);
 }
 
-static void head_check(int64_t rows, int64_t width, int64_t vocab, int32_t dtype) {
+static void head_check(int64_t rows, int64_t width, int64_t vocab, int64_t idle, int32_t dtype) {
     /* a gradient of a logit that lies between two of bf16's may be rounded to the other one by an error of fp32 */
     const double limit = dtype == WEFT_F32 ? 1e-5 : 1e-4;
-    head_case t = head_make(rows, width, vocab, true, dtype);
+    head_case t = head_make_idle(rows, width, vocab, idle, true, dtype);
     double *dx = zeros(rows * width), *dw = zeros(vocab * width);
     const double want = head_oracle(&t, dx, dw);
     const int64_t at_dw = 2 + rows * width;
@@ -592,11 +596,30 @@ static void head_check(int64_t rows, int64_t width, int64_t vocab, int32_t dtype
 }
 
 START_TEST(head_of_odd_shapes) {
-    head_check(1, 1, 2, dtypes[_i]);
-    head_check(7, 8, 31, dtypes[_i]);
-    head_check(45, 20, 509, dtypes[_i]);
-    head_check(1100, 8, 97, dtypes[_i]);   /* more than one chunk */
-    head_check(258, 4, 32003, dtypes[_i]); /* a chunk is bounded by the logits; two of them */
+    head_check(1, 1, 2, 0, dtypes[_i]);
+    head_check(7, 8, 31, 0, dtypes[_i]);
+    head_check(45, 20, 509, 0, dtypes[_i]);
+    head_check(1100, 8, 97, 0, dtypes[_i]);    /* more than one chunk */
+    head_check(1100, 8, 97, 1024, dtypes[_i]); /* the first of them without any weight */
+    head_check(258, 4, 32003, 0, dtypes[_i]);  /* a chunk is bounded by the logits; two of them */
+}
+END_TEST
+
+/* Of the weights: a row without weight of its own has no gradient even then. */
+START_TEST(head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts) {
+    head_case t = head_make(45, 20, 97, true, dtypes[_i]);
+    ((float *)t.w)[3 * 20 + 1] = INFINITY;
+    ((float *)t.w)[5 * 20 + 2] = NAN;
+    t.grad = 1;
+    for (int way = 0; way < WAYS; way++) {
+        run r = {.device = devices[way], .shift = way_shift[way]};
+        head_case_run(&r, &t);
+        end_run(&r);
+        for (int i = 0; i < 45 * 20; i++) HOLDS(t.weights[i / 20] != 0 || r.results[2 + i] == 0);
+        HOLDS(isnan(r.results[2]));
+        free(r.results);
+    }
+    head_free(&t);
 }
 END_TEST
 
@@ -688,6 +711,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_refuse_what_does_not_fit, 0, 3);
     tcase_add_loop_test(tests, head_of_odd_shapes, 0, 2);
     tcase_add_loop_test(tests, head_of_large_logits_stays_finite, 0, 2);
+    tcase_add_loop_test(tests, head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts, 0, 2);
     tcase_add_loop_test(tests, head_has_room_for_a_row_of_logits, 0, 2);
     tcase_add_loop_test(tests, head_without_any_weight_gives_zeros, 0, 2);
     tcase_add_loop_test(tests, head_refuses_what_does_not_fit, 0, 2);

@@ -199,7 +199,6 @@ START_TEST(an_evaluation_takes_what_it_needs_alone) {
 }
 END_TEST
 
-/* Before the weights are loaded no page of them is there, and after that each one: masters and compute copy. */
 /* The copy that a load has made is the one that the device would make of the masters. */
 static void expect_copy_of_masters(weft_engine *engine) {
     const size_t bytes = (size_t)weft_compute_copy_bytes(engine);
@@ -213,7 +212,8 @@ static void expect_copy_of_masters(weft_engine *engine) {
     free(loaded);
 }
 
-/* Drawn weights, and weights of a file: a map of one would leave pages to the first step. */
+/* Before the weights are loaded no page of them is there, and after that each one: masters and compute copy. Drawn
+ * weights, and weights of a file: a map of one would leave pages to the first step. */
 START_TEST(loading_puts_every_page_of_the_weights_in_place) {
     const fresh_shape shape = {256, 512, 2, 4, 4, 2000, 64, false};
     const bool drawn = _i < 2;
