@@ -11,10 +11,10 @@
  *
  * A checkpoint is written under a temporary name, synced, given its manifest, synced again and renamed: a directory
  * called step-N with a manifest that verifies is whole, and nothing else counts. */
-#ifndef WEFT_HOST_CHECKPOINT_H
-#define WEFT_HOST_CHECKPOINT_H
+#ifndef WEFT_HOST_CHECKPOINT_CHECKPOINT_H
+#define WEFT_HOST_CHECKPOINT_CHECKPOINT_H
 
-#include "train/engine.h"
+#include "engine/engine.h"
 
 /* What a resume continues from. */
 typedef struct weft_checkpoint_state {

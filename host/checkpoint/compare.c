@@ -1,5 +1,5 @@
 /* host/checkpoint/compare.c: the facts of a checkpoint against those of now. */
-#include "checkpoint/record.h"
+#include "checkpoint/run_record.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * count, so that the hash is the same however the layout cuts. */
 #include "checkpoint/checkpoint.h"
 
-#include "report/hash.h"
+#include "base/hash.h"
 #include "model/region.h"
 #include "plugin/enter.h"
 

@@ -2,7 +2,7 @@
  * file does not make the process look as large as the file. */
 #include "checkpoint/entry.h"
 
-#include "report/hash.h"
+#include "base/hash.h"
 #include "model/safetensors.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * (strategy, policy, communicator), which changes no bit. */
 #include "checkpoint/checkpoint.h"
 
-#include "report/hash.h"
+#include "base/hash.h"
 #include "config/number.h"
 
 #include <inttypes.h>

@@ -1,12 +1,12 @@
 /* host/checkpoint/list.c: finding, judging and removing checkpoints by their names. */
 #include "checkpoint/list.h"
 
+#include "base/join.h"
+#include "base/tree.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/path.h"
-#include "checkpoint/record.h"
+#include "checkpoint/run_record.h"
 #include "checkpoint/staging.h"
-#include "report/tree.h"
 
 #include <ctype.h>
 #include <dirent.h>

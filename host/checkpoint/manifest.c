@@ -1,10 +1,10 @@
 /* host/checkpoint/manifest.c: see manifest.h. The entries of single files are entry.c's. */
 #include "checkpoint/manifest.h"
 
+#include "base/file.h"
+#include "base/join.h"
+#include "base/text.h"
 #include "checkpoint/entry.h"
-#include "checkpoint/path.h"
-#include "model/text.h"
-#include "report/file.h"
 
 #include <dirent.h>
 #include <errno.h>

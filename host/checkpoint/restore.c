@@ -2,11 +2,11 @@
  * where there are any, replace what was rounded; then each optimizer state. */
 #include "checkpoint/checkpoint.h"
 
-#include "checkpoint/path.h"
-#include "checkpoint/record.h"
+#include "base/join.h"
+#include "checkpoint/run_record.h"
+#include "engine/compute.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
-#include "train/compute.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -3,15 +3,15 @@
  * rename changes what a reader sees. */
 #include "checkpoint/checkpoint.h"
 
+#include "base/file.h"
+#include "base/join.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/path.h"
-#include "checkpoint/record.h"
+#include "checkpoint/run_record.h"
 #include "checkpoint/staging.h"
 #include "model/convert.h"
 #include "model/region.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
-#include "report/file.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* host/checkpoint/staging.c: see staging.h. */
 #include "checkpoint/staging.h"
 
-#include "report/file.h"
-#include "report/tree.h"
-#include "report/units.h"
+#include "base/file.h"
+#include "base/tree.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <fcntl.h>

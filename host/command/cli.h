@@ -10,8 +10,8 @@
  *     const weft_command weft_command_eval = {"eval", "Measure the loss on data.", "run.ini [section.key=value ...]",
  *                                             WEFT_TAKES_CONFIG, 0, 0, eval_flags, NULL, eval_run};
  */
-#ifndef WEFT_HOST_CLI_H
-#define WEFT_HOST_CLI_H
+#ifndef WEFT_HOST_COMMAND_CLI_H
+#define WEFT_HOST_COMMAND_CLI_H
 
 #include <stdbool.h>
 #include <weft/base.h>

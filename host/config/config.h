@@ -18,8 +18,8 @@
  * Texts that the filled structs point to belong to the config and live until weft_config_free. All functions are
  * [main].
  */
-#ifndef WEFT_HOST_CONFIG_H
-#define WEFT_HOST_CONFIG_H
+#ifndef WEFT_HOST_CONFIG_CONFIG_H
+#define WEFT_HOST_CONFIG_CONFIG_H
 
 #include <stdbool.h>
 #include <weft/keys.h>

@@ -3,9 +3,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "config/ini.h"
 #include "config/store.h"
-#include "report/file.h"
 
 static weft_status written(FILE *file, weft_error *err) {
     if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;

@@ -8,8 +8,8 @@
  * Anything else is refused with its line: inih passes over text behind `]`, cuts long lines and long section names, and
  * joins an indented line to the one before.
  */
-#ifndef WEFT_HOST_INI_H
-#define WEFT_HOST_INI_H
+#ifndef WEFT_HOST_CONFIG_INI_H
+#define WEFT_HOST_CONFIG_INI_H
 
 #include <weft/base.h>
 

@@ -4,8 +4,8 @@
  *     for (...) weft_nearest_offer(&near, names[i], strlen(names[i]));
  *     if (*near.best != '\0') "did you mean %s?"
  */
-#ifndef WEFT_HOST_NEAREST_H
-#define WEFT_HOST_NEAREST_H
+#ifndef WEFT_HOST_CONFIG_NEAREST_H
+#define WEFT_HOST_CONFIG_NEAREST_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* host/config/number.h: numbers as users write them, and intervals of them as key tables write them. */
-#ifndef WEFT_HOST_NUMBER_H
-#define WEFT_HOST_NUMBER_H
+#ifndef WEFT_HOST_CONFIG_NUMBER_H
+#define WEFT_HOST_CONFIG_NUMBER_H
 
 #include <stdbool.h>
 #include <weft/keys.h>

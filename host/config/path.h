@@ -1,6 +1,6 @@
 /* host/config/path.h: relative paths made absolute. Nothing is opened here. */
-#ifndef WEFT_HOST_PATH_H
-#define WEFT_HOST_PATH_H
+#ifndef WEFT_HOST_CONFIG_PATH_H
+#define WEFT_HOST_CONFIG_PATH_H
 
 /* directory (absolute) and path joined, without `.`, `..` and double slashes; a `..` behind a symbolic link stays,
  * since it does not lead back. An absolute path ignores directory; an empty one stays empty. To be freed; NULL: no

@@ -5,8 +5,8 @@
  * Each list below is the one place where its keys are declared: from it come the struct, the check, the default and the
  * help.
  */
-#ifndef WEFT_HOST_SETTINGS_H
-#define WEFT_HOST_SETTINGS_H
+#ifndef WEFT_HOST_CONFIG_SETTINGS_H
+#define WEFT_HOST_CONFIG_SETTINGS_H
 
 #include "config/config.h"
 

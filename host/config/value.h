@@ -1,6 +1,6 @@
 /* host/config/value.h: one value's text, judged and read by its key. */
-#ifndef WEFT_HOST_VALUE_H
-#define WEFT_HOST_VALUE_H
+#ifndef WEFT_HOST_CONFIG_VALUE_H
+#define WEFT_HOST_CONFIG_VALUE_H
 
 #include <stdbool.h>
 #include <weft/keys.h>

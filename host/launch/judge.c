@@ -1,7 +1,7 @@
 /* host/launch/judge.c: what the watcher makes of the ranks that it sees (watch.h). */
 #include "launch/watch.h"
 
-#include "report/words.h"
+#include "base/words.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -6,7 +6,7 @@
 #ifndef WEFT_HOST_LAUNCH_START_H
 #define WEFT_HOST_LAUNCH_START_H
 
-#include "launch/ranks.h"
+#include "launch/find.h"
 
 /* Runs this program again with the same arguments, as ranks->world.size ranks. *status: what they ended with, 0 to 255;
  * a launcher that a signal ended is an error, and so is a rank that died or hangs, which is named. [main] */

@@ -1,8 +1,8 @@
 /* host/launch/world.c: see world.h. */
 #include "launch/world.h"
 
+#include "launch/find.h"
 #include "launch/pulse.h"
-#include "launch/ranks.h"
 #include "launch/signals.h"
 #include "launch/voice.h"
 #include "plugin/crash.h"

@@ -1,6 +1,6 @@
 /* host/launch/world.h: this process among those that train together.
  *
- * A world is known before any plugin runs: from the variables that a launcher gives each process (host/launch/ranks.h
+ * A world is known before any plugin runs: from the variables that a launcher gives each process (host/launch/find.h
  * finds them), or it is one rank. The communicator confirms it and adds what lies on which machine. */
 #ifndef WEFT_HOST_LAUNCH_WORLD_H
 #define WEFT_HOST_LAUNCH_WORLD_H

@@ -1,6 +1,6 @@
 /* host/model/config_json.h: config.json as text that goes out as it came in, but for the type of the weights. */
-#ifndef WEFT_HOST_CONFIG_JSON_H
-#define WEFT_HOST_CONFIG_JSON_H
+#ifndef WEFT_HOST_MODEL_CONFIG_JSON_H
+#define WEFT_HOST_MODEL_CONFIG_JSON_H
 
 #include <weft/base.h>
 

@@ -1,6 +1,6 @@
 /* host/model/convert.h: the three floating-point types of checkpoints, on the host. */
-#ifndef WEFT_HOST_CONVERT_H
-#define WEFT_HOST_CONVERT_H
+#ifndef WEFT_HOST_MODEL_CONVERT_H
+#define WEFT_HOST_MODEL_CONVERT_H
 
 #include <stdbool.h>
 #include <weft/base.h>

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "model/builder.h"
-#include "model/text.h"
 #include "plugin/enter.h"
 
 enum { CONFIG_LIMIT = 16 << 20 };

@@ -1,7 +1,7 @@
 /* host/model/region.h: a flat region of fp32 on a device, reached parameter by parameter from the host in bounded
  * pieces: weights, and any optimizer state, which mirrors the trainable part of it. */
-#ifndef WEFT_HOST_REGION_H
-#define WEFT_HOST_REGION_H
+#ifndef WEFT_HOST_MODEL_REGION_H
+#define WEFT_HOST_MODEL_REGION_H
 
 #include "model/hold.h"
 #include "model/peers.h"

@@ -3,10 +3,10 @@
  * end without doing so, and the ranks agree there. */
 #include "model/region_write.h"
 
+#include "base/hash.h"
 #include "model/convert.h"
 #include "model/seams.h"
 #include "plugin/enter.h"
-#include "report/hash.h"
 
 #include <stdlib.h>
 

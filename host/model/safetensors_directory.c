@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "model/safetensors_parts.h"
-#include "model/text.h"
 
 enum { INDEX_LIMIT = 100 << 20 };
 

@@ -1,6 +1,6 @@
 /* host/model/stop_ids.h: the ids that end a generated text, as a Hugging Face directory says. */
-#ifndef WEFT_HOST_STOP_IDS_H
-#define WEFT_HOST_STOP_IDS_H
+#ifndef WEFT_HOST_MODEL_STOP_IDS_H
+#define WEFT_HOST_MODEL_STOP_IDS_H
 
 #include <weft/base.h>
 

@@ -4,8 +4,8 @@
  * fp32 on the way into the device's memory: each byte moves once, and after that none is missing. Tied storage is
  * written once, under its first name, as transformers does; when read, any of its names will do, and where several
  * are there they must agree. */
-#ifndef WEFT_HOST_WEIGHTS_H
-#define WEFT_HOST_WEIGHTS_H
+#ifndef WEFT_HOST_MODEL_WEIGHTS_H
+#define WEFT_HOST_MODEL_WEIGHTS_H
 
 #include "model/region_write.h"
 

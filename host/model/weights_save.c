@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "model/config_json.h"
 #include "model/region_write.h"
 #include "plugin/enter.h"
-#include "model/text.h"
-#include "report/file.h"
 
 enum { GENERATION_LIMIT = 16 << 20 };
 

@@ -7,8 +7,8 @@
  * guesses nothing from the stack. The record of what is being done is cheap enough to set before every call into a
  * plugin (enter.h).
  */
-#ifndef WEFT_HOST_CRASH_H
-#define WEFT_HOST_CRASH_H
+#ifndef WEFT_HOST_PLUGIN_CRASH_H
+#define WEFT_HOST_PLUGIN_CRASH_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  * to notice a truncated file. 64-bit files of this machine alone. Errors are WEFT_E_PLUGIN and name no file: the caller
  * knows it.
  */
-#ifndef WEFT_HOST_ELF_H
-#define WEFT_HOST_ELF_H
+#ifndef WEFT_HOST_PLUGIN_ELF_H
+#define WEFT_HOST_PLUGIN_ELF_H
 
 #include <weft/base.h>
 

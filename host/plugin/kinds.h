@@ -1,6 +1,6 @@
 /* host/plugin/kinds.h: the kinds of plugin that this host knows, and the one place where their tables are verified. */
-#ifndef WEFT_HOST_KINDS_H
-#define WEFT_HOST_KINDS_H
+#ifndef WEFT_HOST_PLUGIN_KINDS_H
+#define WEFT_HOST_PLUGIN_KINDS_H
 
 #include "plugin/preflight.h"
 #include <weft/plugin.h>

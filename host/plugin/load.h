@@ -5,8 +5,8 @@
  * descriptors open until the process ends. A file that was refused after its code ran is refused again with the same
  * words: a second load would run nothing and look clean.
  */
-#ifndef WEFT_HOST_LOAD_H
-#define WEFT_HOST_LOAD_H
+#ifndef WEFT_HOST_PLUGIN_LOAD_H
+#define WEFT_HOST_PLUGIN_LOAD_H
 
 #include "plugin/plugin.h"
 #include "plugin/preflight.h"

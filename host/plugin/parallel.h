@@ -1,7 +1,7 @@
 /* host/plugin/parallel.h: a loop on several threads. They live as long as the loop: what the host itself runs in
  * parallel (encoding, conversion) takes long enough for that, and no idle thread is left to disturb a device. */
-#ifndef WEFT_HOST_PARALLEL_H
-#define WEFT_HOST_PARALLEL_H
+#ifndef WEFT_HOST_PLUGIN_PARALLEL_H
+#define WEFT_HOST_PLUGIN_PARALLEL_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* host/plugin/pins.h: [plugins] pin, the builds that the user holds plugins to: "optimizer:lion=<hex>", separated by
  * commas, where <hex> is the SHA-256 of the file. */
-#ifndef WEFT_HOST_PINS_H
-#define WEFT_HOST_PINS_H
+#ifndef WEFT_HOST_PLUGIN_PINS_H
+#define WEFT_HOST_PLUGIN_PINS_H
 
 #include "plugin/preflight.h"
 

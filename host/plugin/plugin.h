@@ -14,8 +14,8 @@
  * What is loaded stays loaded until the process ends, so every weft_loaded and all that it points to lives as long as
  * the process, whatever happens to the registry. All functions are [main].
  */
-#ifndef WEFT_HOST_PLUGIN_H
-#define WEFT_HOST_PLUGIN_H
+#ifndef WEFT_HOST_PLUGIN_PLUGIN_H
+#define WEFT_HOST_PLUGIN_PLUGIN_H
 
 #include <weft/plugin.h>
 

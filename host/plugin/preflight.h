@@ -3,8 +3,8 @@
  * Two exports and no other, a note in the known format, an SDK that fits, kinds and interfaces that this host has, a C
  * library that is new enough. The answer is a sentence with the fact that differs.
  */
-#ifndef WEFT_HOST_PREFLIGHT_H
-#define WEFT_HOST_PREFLIGHT_H
+#ifndef WEFT_HOST_PLUGIN_PREFLIGHT_H
+#define WEFT_HOST_PLUGIN_PREFLIGHT_H
 
 #include <weft/base.h>
 

@@ -6,8 +6,8 @@
  *   signal handlers: put back
  * Used around each load and each entry, and by call.h around each create and validate.
  */
-#ifndef WEFT_HOST_PROCESS_H
-#define WEFT_HOST_PROCESS_H
+#ifndef WEFT_HOST_PLUGIN_PROCESS_H
+#define WEFT_HOST_PLUGIN_PROCESS_H
 
 #include <signal.h>
 #include <sys/types.h>

@@ -3,8 +3,8 @@
  * Each file is loaded in a child process with a time limit, so that one that crashes, hangs or ends the process becomes
  * a line of the answer with its reason, like one that is refused.
  */
-#ifndef WEFT_HOST_SCAN_H
-#define WEFT_HOST_SCAN_H
+#ifndef WEFT_HOST_PLUGIN_SCAN_H
+#define WEFT_HOST_PLUGIN_SCAN_H
 
 #include "plugin/search.h"
 #include <jansson.h>

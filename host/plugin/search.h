@@ -1,6 +1,6 @@
 /* host/plugin/search.h: where plugin files are looked for. Knows directories and file names, opens nothing. */
-#ifndef WEFT_HOST_SEARCH_H
-#define WEFT_HOST_SEARCH_H
+#ifndef WEFT_HOST_PLUGIN_SEARCH_H
+#define WEFT_HOST_PLUGIN_SEARCH_H
 
 #include <weft/base.h>
 

@@ -1,6 +1,6 @@
 /* host/plugin/services.h: the host's side of weft/host.h, one table for the whole process. */
-#ifndef WEFT_HOST_SERVICES_H
-#define WEFT_HOST_SERVICES_H
+#ifndef WEFT_HOST_PLUGIN_SERVICES_H
+#define WEFT_HOST_PLUGIN_SERVICES_H
 
 #include <weft/host.h>
 

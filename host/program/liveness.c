@@ -2,7 +2,7 @@
  *
  * Slots follow from the events alone: a pass that moves an event moves lifetimes with it. The rules stand beside
  * weft_slot_kind in program.h. */
-#include "memory/place.h"
+#include "base/place.h"
 #include "program/events.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* host/program/names.c: words for events, slots and categories. */
 #include "program/job.h"
 
-#include "report/words.h"
+#include "base/words.h"
 
 static const char *const kinds[] = {
     [WEFT_EVENT_COUNT] = "COUNT",     [WEFT_EVENT_GATHER] = "GATHER",       [WEFT_EVENT_RELEASE] = "RELEASE",

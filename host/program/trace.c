@@ -1,7 +1,7 @@
 /* host/program/trace.c: the ring of events that happened, and the bytes that were alive, as used. */
 #include "program/trace.h"
 
-#include "memory/place.h"
+#include "base/place.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* host/prove/course.c: see course.h. */
 #include "prove/course.h"
 
+#include "base/clock.h"
 #include "checkpoint/checkpoint.h"
 #include "prove/marks.h"
-#include "report/clock.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #define WEFT_HOST_PROVE_COURSE_H
 
 #include "prove/grid.h"
-#include "train/session.h"
+#include "session/session.h"
 
 /* What the reference went through. */
 typedef struct weft_course {

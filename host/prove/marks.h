@@ -6,7 +6,7 @@
 #ifndef WEFT_HOST_PROVE_MARKS_H
 #define WEFT_HOST_PROVE_MARKS_H
 
-#include "train/engine.h"
+#include "engine/engine.h"
 
 /* Marks of an engine: [1 + its states][parameters]; frozen parameters have none but their own. */
 int32_t weft_marks_count(const weft_engine *engine);

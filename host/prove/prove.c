@@ -1,12 +1,12 @@
 /* host/prove/prove.c: see prove.h. */
 #include "prove/prove.h"
 
+#include "base/clock.h"
 #include "prove/marks.h"
 #include "prove/spec.h"
-#include "report/clock.h"
-#include "train/coherence.h"
-#include "train/facts.h"
-#include "train/guard.h"
+#include "ranks/guard.h"
+#include "session/coherence.h"
+#include "session/facts.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #define WEFT_HOST_PROVE_SPEC_H
 
 #include "prove/grid.h"
-#include "train/session.h"
+#include "session/session.h"
 
 /* missing: ids of known strategies that no plugin is found of. run: the configuration as it is; session: of one rank.
  * */

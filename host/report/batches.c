@@ -1,5 +1,5 @@
 /* host/report/batches.c: which rows each rank takes, and how they begin; see world.h. */
-#include "report/world.h"
+#include "report/world_line.h"
 
 #include "plugin/enter.h"
 

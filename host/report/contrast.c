@@ -1,7 +1,7 @@
 /* host/report/contrast.c: see facts.h. */
 #include "report/contrast.h"
 
-#include "report/units.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 

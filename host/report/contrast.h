@@ -6,8 +6,8 @@
 #ifndef WEFT_HOST_REPORT_CONTRAST_H
 #define WEFT_HOST_REPORT_CONTRAST_H
 
-#include "train/session.h"
-#include "train/survey.h"
+#include "measure/survey.h"
+#include "session/session.h"
 
 #include <jansson.h>
 

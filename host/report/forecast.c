@@ -1,7 +1,7 @@
 /* host/report/forecast.c: see forecast.h. */
 #include "report/forecast.h"
 
-#include "report/units.h"
+#include "base/units.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_FORECAST_H
 #define WEFT_HOST_REPORT_FORECAST_H
 
-#include "train/cost.h"
+#include "measure/cost.h"
 
 #include <jansson.h>
 

@@ -1,9 +1,9 @@
 /* host/report/moment.c: see moment.h. */
 #include "report/moment.h"
 
-#include "report/ranks.h"
+#include "base/units.h"
+#include "report/per_rank.h"
 #include "report/summary.h"
-#include "report/units.h"
 
 #include <stdlib.h>
 

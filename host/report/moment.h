@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_MOMENT_H
 #define WEFT_HOST_REPORT_MOMENT_H
 
-#include "train/session.h"
+#include "session/session.h"
 
 /* Of one rank, bytes. */
 typedef struct weft_moment {

@@ -1,8 +1,8 @@
 /* host/report/progress.c: see progress.h. */
 #include "report/progress.h"
 
-#include "report/clock.h"
-#include "report/units.h"
+#include "base/clock.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* host/report/sharding.c: how much of each parameter a rank keeps; see survey.h. */
 #include "program/terms.h"
-#include "report/survey.h"
+#include "report/survey_table.h"
 
 static int64_t kept_of(const weft_hold *hold, const weft_parameter *p) {
     int64_t begin = 0, end = 0, at = 0;

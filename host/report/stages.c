@@ -1,7 +1,7 @@
 /* host/report/stages.c: see stages.h. */
 #include "report/stages.h"
 
-#include "report/units.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 

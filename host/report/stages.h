@@ -1,9 +1,9 @@
 /* host/report/stages.h: which rank runs what, where segments have owners: how even what they take is, and which layer
- * to move to make it more so. What each takes of what is host/report/survey.h. */
+ * to move to make it more so. What each takes of what is host/report/survey_table.h. */
 #ifndef WEFT_HOST_REPORT_STAGES_H
 #define WEFT_HOST_REPORT_STAGES_H
 
-#include "train/survey.h"
+#include "measure/survey.h"
 
 #include <stdio.h>
 

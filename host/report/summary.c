@@ -1,9 +1,9 @@
 /* host/report/summary.c: see summary.h. */
 #include "report/summary.h"
 
-#include "report/clock.h"
+#include "base/clock.h"
+#include "base/units.h"
 #include "report/stages.h"
-#include "report/units.h"
 #include "report/wrapping.h"
 
 #include <malloc.h>

@@ -3,7 +3,7 @@
 #define WEFT_HOST_REPORT_SUMMARY_H
 
 #include "report/moment.h"
-#include "report/world.h"
+#include "report/world_line.h"
 
 /* Times are apart, so that a slow disk does not look like slow training. */
 typedef struct weft_train_summary {

@@ -1,8 +1,8 @@
 /* host/report/tables.c: see tables.h. */
 #include "report/tables.h"
 
-#include "report/survey.h"
-#include "report/world.h"
+#include "report/survey_table.h"
+#include "report/world_line.h"
 #include "report/wrapping.h"
 
 enum { SHOWN_ENDS = 15 };

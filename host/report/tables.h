@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_TABLES_H
 #define WEFT_HOST_REPORT_TABLES_H
 
-#include "train/session.h"
+#include "session/session.h"
 
 /* A mask of these. */
 typedef enum weft_shown {

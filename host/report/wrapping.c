@@ -1,7 +1,7 @@
 /* host/report/wrapping.c: see wrapping.h. */
 #include "report/wrapping.h"
 
-#include "report/units.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 

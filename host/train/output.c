@@ -1,8 +1,8 @@
 /* host/train/output.c: see output.h. */
 #include "train/output.h"
 
-#include "report/file.h"
-#include "report/tree.h"
+#include "base/file.h"
+#include "base/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #ifndef WEFT_HOST_TRAIN_OUTPUT_H
 #define WEFT_HOST_TRAIN_OUTPUT_H
 
-#include "train/step.h"
+#include "step/step.h"
 
 typedef enum weft_output_mode {
     WEFT_OUTPUT_NEW = 0,      /* a directory that holds a run is refused */

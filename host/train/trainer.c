@@ -1,15 +1,15 @@
 /* host/train/trainer.c: see trainer.h. */
 #include "train/trainer.h"
 
+#include "base/clock.h"
+#include "base/tree.h"
 #include "checkpoint/checkpoint.h"
 #include "launch/signals.h"
 #include "launch/world.h"
-#include "report/clock.h"
+#include "report/per_rank.h"
 #include "report/progress.h"
-#include "report/ranks.h"
 #include "report/summary.h"
-#include "report/tree.h"
-#include "train/coherence.h"
+#include "session/coherence.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #define WEFT_HOST_TRAIN_TRAINER_H
 
 #include "report/tables.h"
+#include "session/session.h"
 #include "train/output.h"
-#include "train/session.h"
 
 typedef struct weft_train_options {
     weft_output_mode mode;

@@ -5,7 +5,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "model/fixture.h"
-#include "train/session.h"
+#include "session/session.h"
 
 #include <math.h>
 

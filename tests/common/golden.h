@@ -3,7 +3,7 @@
 #define WEFT_TEST_GOLDEN_H
 
 #include "model/safetensors.h"
-#include "train/step.h"
+#include "step/step.h"
 
 typedef struct golden_batch {
     weft_safetensors *file; /* expected.safetensors */

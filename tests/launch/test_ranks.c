@@ -2,7 +2,7 @@
  * notes of what is there. Communicators are notes alone (fake.c); no launcher runs here. */
 #include "fakes.h"
 
-#include "launch/ranks.h"
+#include "launch/find.h"
 #include "plugin/services.h"
 
 /* mpi-aa and mpi-bb can start ranks, mpi-cc has no launcher, odd-one is of another family. */

@@ -11,8 +11,8 @@
 #endif
 
 #include "golden.h"
-#include "train/engine.h"
-#include "train/session.h"
+#include "engine/engine.h"
+#include "session/session.h"
 
 /* --- one part of a run whose create is another --- */
 

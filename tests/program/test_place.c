@@ -1,6 +1,6 @@
 /* tests/program/test_place.c: intervals in one arena: never two on one byte at one moment, and not much larger than
  * must be. */
-#include "memory/place.h"
+#include "base/place.h"
 
 #include "suite.h"
 

@@ -10,7 +10,7 @@
 
 #include "mutants.h"
 #include "suite.h"
-#include "train/sums.h"
+#include "engine/sums.h"
 #include "train_rig.h"
 
 #include <signal.h>

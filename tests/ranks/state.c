@@ -3,8 +3,8 @@
  *
  *     state DIRECTORY STEPS run.ini [section.key=value ...] */
 #include "checkpoint/checkpoint.h"
-#include "launch/ranks.h"
-#include "train/session.h"
+#include "launch/find.h"
+#include "session/session.h"
 
 #include <math.h>
 #include <stdlib.h>

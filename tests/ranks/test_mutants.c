@@ -9,7 +9,7 @@
  * The ranks are launches of this program under MPICH. */
 #include "mutated.h"
 
-#include "launch/ranks.h"
+#include "launch/find.h"
 
 #include <sys/wait.h>
 

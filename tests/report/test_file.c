@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "report/file.h"
+#include "base/file.h"
 
 static weft_error err;
 

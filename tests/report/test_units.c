@@ -1,5 +1,5 @@
 /* tests/report/test_units.c: numbers with their nouns. */
-#include "report/units.h"
+#include "base/units.h"
 #include "suite.h"
 
 START_TEST(one_is_no_plural) {

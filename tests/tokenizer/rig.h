@@ -13,7 +13,7 @@
 
 #include "plugin/plugin.h"
 #include "plugin/services.h"
-#include "report/bytes.h"
+#include "base/bytes.h"
 #include <weft/tokenizer.h>
 
 /* --- the host --- */

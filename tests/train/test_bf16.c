@@ -4,8 +4,8 @@
 #include "model/convert.h"
 #include "reference_device.h"
 #include "suite.h"
-#include "train/generate.h"
-#include "train/platform.h"
+#include "session/generate.h"
+#include "ranks/platform.h"
 #include "train_rig.h"
 
 #include <check.h>

@@ -3,8 +3,8 @@
 #include "assets.h"
 #include "golden.h"
 #include "suite.h"
-#include "report/bytes.h"
-#include "train/generate.h"
+#include "base/bytes.h"
+#include "session/generate.h"
 
 #include <check.h>
 #include <math.h>

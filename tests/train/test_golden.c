@@ -2,7 +2,7 @@
  * gradient, and ten clipped AdamW steps, on five small models. */
 #include "golden.h"
 #include "suite.h"
-#include "train/generate.h"
+#include "session/generate.h"
 
 #include <check.h>
 #include <math.h>

@@ -6,8 +6,8 @@
  * outside the process' own books. */
 #include "golden.h"
 #include "suite.h"
-#include "train/arrival.h"
-#include "train/compute.h"
+#include "measure/arrival.h"
+#include "engine/compute.h"
 #include "train_rig.h"
 
 #include <check.h>

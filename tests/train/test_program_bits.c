@@ -7,7 +7,7 @@
 #include "golden.h"
 #include "mutants.h"
 #include "suite.h"
-#include "train/sums.h"
+#include "engine/sums.h"
 #include "train_rig.h"
 
 #include <check.h>

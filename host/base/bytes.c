@@ -1,0 +1,23 @@
+/* host/base/bytes.c: see bytes.h. */
+#include "base/bytes.h"
+
+#include <stdlib.h>
+
+weft_status weft_bytes_put(weft_bytes *bytes, const void *data, size_t n) {
+    if (bytes->n + n > bytes->capacity) {
+        const size_t capacity = (bytes->n + n) * 2;
+        char *grown = realloc(bytes->data, capacity);
+        if (grown == NULL) return WEFT_E_MEMORY;
+        bytes->data = grown;
+        bytes->capacity = capacity;
+    }
+    if (n > 0) memcpy(bytes->data + bytes->n, data, n);
+    bytes->n += n;
+    return WEFT_OK;
+}
+
+void weft_bytes_free(weft_bytes *bytes) {
+    const weft_bytes empty = {0};
+    free(bytes->data);
+    *bytes = empty;
+}

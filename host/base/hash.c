@@ -1,0 +1,84 @@
+/* host/base/hash.c: libcrypto's SHA-256. One context is used again and again: fetching the algorithm costs more
+ * than hashing a small grid cell. */
+#include "base/hash.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static weft_status no_hash(weft_error *err) {
+    return weft_error_set(err, WEFT_E_SYSTEM, "libcrypto gives no SHA-256, which checkpoints need");
+}
+
+weft_status weft_hash_start(weft_hash *self, weft_error *err) {
+    const bool first = self->context == NULL;
+    if (first) self->context = EVP_MD_CTX_new();
+    self->failed = self->context == NULL || EVP_DigestInit_ex(self->context, first ? EVP_sha256() : NULL, NULL) != 1;
+    return self->failed ? no_hash(err) : WEFT_OK;
+}
+
+void weft_hash_put(weft_hash *self, const void *bytes, size_t n) {
+    if (!self->failed && n > 0) self->failed = EVP_DigestUpdate(self->context, bytes, n) != 1;
+}
+
+weft_status weft_hash_finish(weft_hash *self, unsigned char digest[WEFT_HASH_BYTES], weft_error *err) {
+    unsigned int n = 0;
+    if (self->failed || EVP_DigestFinal_ex(self->context, digest, &n) != 1 || n != WEFT_HASH_BYTES) return no_hash(err);
+    return WEFT_OK;
+}
+
+void weft_hash_free(weft_hash *self) {
+    EVP_MD_CTX_free(self->context);
+    self->context = NULL;
+}
+
+void weft_hash_hex(char hex[65], const unsigned char digest[WEFT_HASH_BYTES]) {
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < WEFT_HASH_BYTES; i++) {
+        hex[2 * i] = digits[digest[i] >> 4];
+        hex[2 * i + 1] = digits[digest[i] & 15];
+    }
+    hex[64] = '\0';
+}
+
+weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err) {
+    weft_hash hash = {0};
+    unsigned char digest[WEFT_HASH_BYTES];
+    weft_status status = weft_hash_start(&hash, err);
+    weft_hash_put(&hash, bytes, n);
+    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
+    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    weft_hash_free(&hash);
+    return status;
+}
+
+/* All that the descriptor has, into a hash that has begun. chunk: room for n bytes. */
+static weft_status put_file(weft_hash *self, int descriptor, const char *name, char *chunk, size_t n, weft_error *err) {
+    off_t at = 0;
+    ssize_t got = 1;
+    while (got != 0) {
+        got = pread(descriptor, chunk, n, at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", name, strerror(errno));
+        weft_hash_put(self, chunk, (size_t)got);
+        at += got;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_hash_file(char hex[65], int descriptor, const char *name, weft_error *err) {
+    enum { CHUNK = 1 << 20 };
+    weft_hash hash = {0};
+    unsigned char digest[WEFT_HASH_BYTES];
+    char *chunk = malloc(CHUNK);
+    weft_status status = chunk == NULL ? weft_error_set(err, WEFT_E_MEMORY, "%s: no memory to hash it", name) : WEFT_OK;
+    if (status == WEFT_OK) status = weft_hash_start(&hash, err);
+    if (status == WEFT_OK) status = put_file(&hash, descriptor, name, chunk, CHUNK, err);
+    if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
+    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    weft_hash_free(&hash);
+    free(chunk);
+    return status;
+}

@@ -1,0 +1,303 @@
+/* host/base/place.c: see place.h.
+ *
+ * Greedy: intervals are taken in some order, each goes into a gap between those that already lie there and share a
+ * moment with it. Orders: largest first, largest area (bytes x life) first, longest life first, earliest first. Gaps:
+ * the lowest, or the tightest. If none of these reaches the peak, orders near the best one are tried, a bounded
+ * number of times. */
+#include "base/place.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define TIMES_PER_BIN 32     /* a bin lists what lives in so many consecutive moments */
+#define ROUNDS_WORK   400000 /* intervals placed, at most, by the rounds after the plain orders */
+#define ROUNDS_MOST   200
+
+/* An interval that is already placed, seen from one that is not. */
+typedef struct span {
+    int64_t begin, end;
+} span;
+
+typedef struct packer {
+    const weft_interval *items;
+    int32_t n, n_bins;
+    int64_t *bytes;      /* [n] rounded up */
+    int64_t *offset;     /* [n] of the packing at hand */
+    int64_t *best;       /* [n] of the smallest so far */
+    int32_t *order;      /* [n] */
+    int32_t *best_order; /* [n] */
+    int32_t *bin_start;  /* [n_bins + 1] into bin_items */
+    int32_t *bin_fill;   /* [n_bins] */
+    int32_t *bin_items;
+    span *spans; /* [n] scratch */
+    int64_t best_arena;
+} packer;
+
+/* Order's key: larger goes first. */
+static double key_of(const packer *p, int32_t i, int rule) {
+    const weft_interval *item = &p->items[i];
+    const double life = (double)(item->last - item->first) + 1.0;
+    switch (rule) {
+    case 0: return (double)p->bytes[i];
+    case 1: return (double)p->bytes[i] * life;
+    case 2: return life;
+    default: return -(double)item->first;
+    }
+}
+#define N_RULES 4
+
+typedef struct keyed {
+    double key;
+    int64_t bytes;
+    int32_t item, reserved;
+} keyed;
+
+/* Ties go to the larger, then to the one that was given first, so that the order is total. */
+static int keyed_compare(const void *left, const void *right) {
+    const keyed *a = left, *b = right;
+    if (a->key != b->key) return a->key > b->key ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+    return (a->item > b->item) - (a->item < b->item);
+}
+
+static int span_compare(const void *left, const void *right) {
+    const span *a = left, *b = right;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+static bool share_a_moment(const weft_interval *a, const weft_interval *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Spans of what is placed and lives together with item i, by offset. An interval stands in every bin that it lives in;
+ * it is taken from the first one that both live in. */
+static int32_t collect(packer *p, int32_t i) {
+    const weft_interval *item = &p->items[i];
+    const int32_t from = item->first / TIMES_PER_BIN, to = item->last / TIMES_PER_BIN;
+    int32_t n = 0;
+    for (int32_t bin = from; bin <= to; bin++) {
+        const int32_t *list = p->bin_items + p->bin_start[bin];
+        for (int32_t k = 0; k < p->bin_fill[bin]; k++) {
+            const weft_interval *other = &p->items[list[k]];
+            const int32_t begins = other->first / TIMES_PER_BIN;
+            if (bin != (begins > from ? begins : from) || !share_a_moment(item, other)) continue;
+            p->spans[n].begin = p->offset[list[k]];
+            p->spans[n++].end = p->offset[list[k]] + p->bytes[list[k]];
+        }
+    }
+    if (from != to) qsort(p->spans, (size_t)n, sizeof *p->spans, span_compare);
+    return n;
+}
+
+/* The lowest gap, or the tightest, that holds `bytes` between sorted spans; above them all if none does. */
+static int64_t find_gap(const span *spans, int32_t n, int64_t bytes, bool tightest) {
+    int64_t end = 0, found = -1, room = INT64_MAX;
+    for (int32_t k = 0; k < n; k++) {
+        const int64_t gap = spans[k].begin - end;
+        if (gap >= bytes && gap < room) {
+            found = end;
+            room = gap;
+            if (!tightest) return found;
+        }
+        if (spans[k].end > end) end = spans[k].end;
+    }
+    return found >= 0 ? found : end;
+}
+
+/* Bins are kept by offset, so that an interval that lives in one bin alone needs no sorting. */
+static void enter_bins(packer *p, int32_t i) {
+    const weft_interval *item = &p->items[i];
+    for (int32_t bin = item->first / TIMES_PER_BIN; bin <= item->last / TIMES_PER_BIN; bin++) {
+        int32_t *list = p->bin_items + p->bin_start[bin];
+        int32_t at = p->bin_fill[bin]++;
+        for (; at > 0 && p->offset[list[at - 1]] > p->offset[i]; at--) list[at] = list[at - 1];
+        list[at] = i;
+    }
+}
+
+/* Packs in p->order; keeps the outcome if none is smaller. Returns the interval that ends highest. */
+static int32_t pack(packer *p, bool tightest) {
+    int64_t arena = 0;
+    int32_t highest = 0;
+    memset(p->bin_fill, 0, (size_t)p->n_bins * sizeof *p->bin_fill);
+    for (int32_t k = 0; k < p->n; k++) {
+        const int32_t i = p->order[k];
+        const int32_t n = collect(p, i);
+        p->offset[i] = find_gap(p->spans, n, p->bytes[i], tightest);
+        enter_bins(p, i);
+        if (p->offset[i] + p->bytes[i] > arena) {
+            arena = p->offset[i] + p->bytes[i];
+            highest = i;
+        }
+    }
+    if (arena <= p->best_arena) {
+        p->best_arena = arena;
+        memcpy(p->best, p->offset, (size_t)p->n * sizeof *p->best);
+        memcpy(p->best_order, p->order, (size_t)p->n * sizeof *p->order);
+    }
+    return highest;
+}
+
+static weft_status sort_order(packer *p, int rule, weft_error *err) {
+    keyed *keys = malloc((size_t)p->n * sizeof *keys);
+    if (keys == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)p->n);
+    for (int32_t i = 0; i < p->n; i++) {
+        const keyed entry = {key_of(p, i, rule), p->bytes[i], i, 0};
+        keys[i] = entry;
+    }
+    qsort(keys, (size_t)p->n, sizeof *keys, keyed_compare);
+    for (int32_t i = 0; i < p->n; i++) p->order[i] = keys[i].item;
+    free(keys);
+    return WEFT_OK;
+}
+
+static void move_to_front(packer *p, int32_t item) {
+    int32_t at = 0;
+    while (p->order[at] != item) at++;
+    memmove(p->order + 1, p->order, (size_t)at * sizeof *p->order);
+    p->order[0] = item;
+}
+
+/* The best order with two exchanged, drawn from a fixed sequence: the outcome stays a function of the intervals. */
+static void exchange_two(packer *p, uint64_t *sequence) {
+    int32_t at[2], item = 0;
+    memcpy(p->order, p->best_order, (size_t)p->n * sizeof *p->order);
+    for (int i = 0; i < 2; i++) {
+        *sequence = *sequence * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX generator */
+        at[i] = (int32_t)((*sequence >> 33) % (uint64_t)p->n);
+    }
+    item = p->order[at[0]];
+    p->order[at[0]] = p->order[at[1]];
+    p->order[at[1]] = item;
+}
+
+/* By turns: the interval that ended highest came too late to find room below, so it chooses first; two exchange places.
+ */
+static void improve(packer *p, int64_t peak) {
+    uint64_t sequence = 1;
+    int32_t highest = 0, rounds = ROUNDS_WORK / p->n;
+    if (rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
+    memcpy(p->order, p->best_order, (size_t)p->n * sizeof *p->order);
+    highest = pack(p, false);
+    for (int32_t round = 0; round < rounds && p->best_arena > peak; round++) {
+        if (round % 4 == 0) move_to_front(p, highest);
+        else exchange_two(p, &sequence);
+        highest = pack(p, false);
+    }
+}
+
+static weft_status pack_all(packer *p, int64_t peak, weft_error *err) {
+    weft_status status = WEFT_OK;
+    p->best_arena = INT64_MAX;
+    for (int rule = 0; rule < N_RULES && p->best_arena > peak && status == WEFT_OK; rule++) {
+        status = sort_order(p, rule, err);
+        if (status == WEFT_OK) (void)pack(p, false);
+        if (status == WEFT_OK && p->best_arena > peak) (void)pack(p, true);
+    }
+    if (status == WEFT_OK && p->best_arena > peak) improve(p, peak);
+    return status;
+}
+
+static weft_status check_items(const weft_interval *items, int32_t n, int32_t *end, weft_error *err) {
+    int64_t sum = 0;
+    *end = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (items[i].bytes <= 0 || items[i].first < 0 || items[i].last < items[i].first || items[i].last == INT32_MAX)
+            return weft_error_set(err, WEFT_E_HOST,
+                                  "buffer %d of %lld bytes lives from %d to %d: bytes must be positive and the end not "
+                                  "before the start",
+                                  (int)i, (long long)items[i].bytes, (int)items[i].first, (int)items[i].last);
+        if (items[i].bytes > (INT64_MAX >> 1) - WEFT_PLACE_ALIGN - sum)
+            return weft_error_set(err, WEFT_E_USER,
+                                  "the buffers together are larger than any memory: use a smaller "
+                                  "micro_batch, context or model");
+        sum += weft_place_round(items[i].bytes);
+        if (items[i].last >= *end) *end = items[i].last + 1;
+    }
+    return WEFT_OK;
+}
+
+/* Sums what begins and ends at each moment. */
+static weft_status find_peak(weft_packing *out, const weft_interval *items, int32_t n, int32_t end, weft_error *err) {
+    int64_t live = 0, *change = calloc((size_t)end + 1, sizeof *change);
+    if (change == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)n);
+    for (int32_t i = 0; i < n; i++) {
+        change[items[i].first] += weft_place_round(items[i].bytes);
+        change[items[i].last + 1] -= weft_place_round(items[i].bytes);
+    }
+    for (int32_t time = 0; time < end; time++) {
+        live += change[time];
+        if (live <= out->peak) continue;
+        out->peak = live;
+        out->peak_time = time;
+    }
+    free(change);
+    return WEFT_OK;
+}
+
+static void packer_free(packer *p) {
+    free(p->bytes);
+    free(p->offset);
+    free(p->best);
+    free(p->order);
+    free(p->best_order);
+    free(p->bin_start);
+    free(p->bin_fill);
+    free(p->bin_items);
+    free(p->spans);
+}
+
+/* Bins have fixed rooms: one for each interval that lives in them. */
+static weft_status packer_bins(packer *p, weft_error *err) {
+    size_t total = 0;
+    p->bin_start = calloc((size_t)p->n_bins + 1, sizeof *p->bin_start);
+    p->bin_fill = calloc((size_t)p->n_bins, sizeof *p->bin_fill);
+    if (p->bin_start == NULL || p->bin_fill == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)p->n);
+    for (int32_t i = 0; i < p->n; i++)
+        for (int32_t bin = p->items[i].first / TIMES_PER_BIN; bin <= p->items[i].last / TIMES_PER_BIN; bin++, total++)
+            p->bin_start[bin + 1]++;
+    if (total > INT32_MAX)
+        return weft_error_set(err, WEFT_E_MEMORY, "%d buffers live too long to be placed: use fewer leaves", (int)p->n);
+    for (int32_t bin = 0; bin < p->n_bins; bin++) p->bin_start[bin + 1] += p->bin_start[bin];
+    p->bin_items = malloc((total + 1) * sizeof *p->bin_items);
+    if (p->bin_items == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)p->n);
+    return WEFT_OK;
+}
+
+static weft_status packer_init(packer *p, const weft_interval *items, int32_t n, int32_t end, weft_error *err) {
+    const size_t count = (size_t)n;
+    p->items = items;
+    p->n = n;
+    p->n_bins = (end - 1) / TIMES_PER_BIN + 1;
+    p->bytes = malloc(count * sizeof *p->bytes);
+    p->offset = malloc(count * sizeof *p->offset);
+    p->best = malloc(count * sizeof *p->best);
+    p->order = malloc(count * sizeof *p->order);
+    p->best_order = malloc(count * sizeof *p->best_order);
+    p->spans = malloc(count * sizeof *p->spans);
+    if (p->bytes == NULL || p->offset == NULL || p->best == NULL || p->order == NULL || p->best_order == NULL ||
+        p->spans == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)n);
+    for (int32_t i = 0; i < n; i++) p->bytes[i] = weft_place_round(items[i].bytes);
+    return packer_bins(p, err);
+}
+
+weft_status weft_intervals_place(weft_interval *items, weft_packing *out, int32_t n, weft_error *err) {
+    weft_packing packing = {0, 0, -1, 0};
+    packer p = {0};
+    int32_t end = 0;
+    weft_status status = check_items(items, n, &end, err);
+    if (status != WEFT_OK || n == 0) goto done;
+    status = find_peak(&packing, items, n, end, err);
+    if (status == WEFT_OK) status = packer_init(&p, items, n, end, err);
+    if (status == WEFT_OK) status = pack_all(&p, packing.peak, err);
+    if (status != WEFT_OK) goto done;
+    packing.arena = p.best_arena;
+    for (int32_t i = 0; i < n; i++) items[i].offset = p.best[i];
+done:
+    packer_free(&p);
+    if (status == WEFT_OK) *out = packing;
+    return status;
+}

@@ -1,0 +1,57 @@
+/* host/base/tree.c: see tree.h. */
+#include "base/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static weft_status make_one(const char *path, weft_error *err) {
+    struct stat info;
+    if (mkdir(path, 0777) == 0) return WEFT_OK;
+    if (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", path,
+                          errno == EEXIST ? "a file of that name is there" : strerror(errno));
+}
+
+weft_status weft_tree_make(const char *path, weft_error *err) {
+    weft_status status = WEFT_OK;
+    char *part = strdup(path);
+    if (part == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the path %s", path);
+    for (char *at = part + 1; *at != '\0' && status == WEFT_OK; at++) {
+        if (*at != '/') continue;
+        *at = '\0';
+        status = make_one(part, err);
+        *at = '/';
+    }
+    if (status == WEFT_OK) status = make_one(part, err);
+    free(part);
+    return status;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where) {
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+weft_status weft_tree_remove(const char *path, weft_error *err) {
+    struct stat info;
+    if (lstat(path, &info) != 0 && errno == ENOENT) return WEFT_OK;
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be removed: %s", path, strerror(errno));
+    return WEFT_OK;
+}
+
+bool weft_tree_has(const char *path, const char *beginning) {
+    const struct dirent *entry = NULL;
+    bool found = false;
+    DIR *directory = opendir(path);
+    while (directory != NULL && !found && (entry = readdir(directory)) != NULL)
+        found = strncmp(entry->d_name, beginning, strlen(beginning)) == 0;
+    if (directory != NULL) (void)closedir(directory);
+    return found;
+}

@@ -1,0 +1,16 @@
+/* host/base/tree.h: making and removing directories. */
+#ifndef WEFT_HOST_BASE_TREE_H
+#define WEFT_HOST_BASE_TREE_H
+
+#include <stdbool.h>
+#include <weft/base.h>
+
+/* The directory and its parents; one that exists is fine. [any-thread] */
+weft_status weft_tree_make(const char *path, weft_error *err);
+/* A file, or a directory with all that is in it; links are removed, never followed. One that is not there is fine.
+ * [main] */
+weft_status weft_tree_remove(const char *path, weft_error *err);
+/* True if the directory is there and holds a name that begins with `beginning`. [any-thread] */
+bool weft_tree_has(const char *path, const char *beginning);
+
+#endif

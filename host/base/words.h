@@ -1,0 +1,10 @@
+/* host/base/words.h: sentences that are put together piece by piece. */
+#ifndef WEFT_HOST_BASE_WORDS_H
+#define WEFT_HOST_BASE_WORDS_H
+
+#include <weft/base.h>
+
+/* Appends to text, which has room for `size` bytes and stays terminated; what has no room is cut. */
+void weft_words_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
+
+#endif

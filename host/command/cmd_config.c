@@ -1,0 +1,110 @@
+/* host/command/cmd_config.c: weft config check | explain | describe. */
+#include "command/cli.h"
+#include "setup/run.h"
+
+/* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
+static weft_status is_for_training(bool *trains, const weft_args *args, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    weft_config *config = NULL;
+    const weft_status status = weft_config_load(&config, weft_args_config(args), overrides, n, err);
+    if (status == WEFT_OK) *trains = weft_config_has_section(config, "train");
+    weft_config_free(config);
+    return status;
+}
+
+static weft_status open_run(weft_run **out, const weft_args *args, uint32_t needs, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    return weft_run_open(out, weft_args_config(args), overrides, n, needs, err);
+}
+
+/* Whether `weft train` has what it needs. */
+static weft_status check_training(const weft_args *args, weft_error *err) {
+    weft_run *run = NULL;
+    weft_status status = open_run(&run, args, WEFT_NEEDS_ALL, err);
+    if (status == WEFT_OK) status = weft_settings_for_training(&run->settings, run->config, err);
+    weft_run_close(run);
+    return status;
+}
+
+static weft_exit check(const weft_args *args, weft_error *err) {
+    weft_error lacks = WEFT_ERROR_INIT;
+    weft_run *run = NULL;
+    bool trains = false;
+    weft_status status = is_for_training(&trains, args, err);
+    if (status == WEFT_OK && trains) status = check_training(args, err);
+    else if (status == WEFT_OK) status = open_run(&run, args, WEFT_NEEDS_TEXT, err);
+    if (status == WEFT_OK && trains) (void)printf("%s: fine for weft train\n", weft_args_config(args));
+    else if (status == WEFT_OK && check_training(args, &lacks) != WEFT_OK)
+        (void)printf("%s: fine for weft generate; for weft train something is missing: %s\n", weft_args_config(args),
+                     lacks.text);
+    weft_run_close(run);
+    return weft_exit_from(status);
+}
+
+static weft_exit explain(const weft_args *args, weft_error *err) {
+    weft_run *run = NULL;
+    bool trains = false;
+    weft_status status = is_for_training(&trains, args, err);
+    if (status == WEFT_OK) status = open_run(&run, args, trains ? WEFT_NEEDS_ALL : 0, err);
+    if (status == WEFT_OK) status = weft_config_explain(run->config, stdout, weft_args_has(args, "json"), err);
+    weft_run_close(run);
+    return weft_exit_from(status);
+}
+
+static weft_exit describe(const weft_args *args, weft_error *err) {
+    const char *wanted = weft_args_extra(args, 0);
+    weft_settings_section table;
+    bool found = false;
+    char sections[200] = "";
+    for (size_t i = 0; weft_settings_table(&table, i); i++) {
+        const size_t n = strlen(sections);
+        (void)snprintf(sections + n, sizeof sections - n, "%s%s", n == 0 ? "" : ", ", table.section);
+        if (wanted != NULL && strcmp(wanted, table.section) != 0) continue;
+        (void)printf("%s[%s]\n", found && wanted == NULL ? "\n" : "", table.section);
+        weft_key_table_print(table.keys, table.n, (uint32_t)sizeof(weft_key), stdout);
+        found = true;
+    }
+    if (found) return WEFT_EXIT_DONE;
+    (void)weft_error_set(err, WEFT_E_USER,
+                         "the host has no keys of its own in [%.60s], only in: %s; `weft plugins describe KIND:ID` "
+                         "prints a plugin's",
+                         wanted, sections);
+    return WEFT_EXIT_FAILED;
+}
+
+static const weft_flag explain_flags[] = {{"json", NULL, false, "Print an array of objects instead of a table."},
+                                          {NULL, NULL, false, NULL}};
+
+const weft_command weft_command_config_check = {"config check",
+                                                "Judge a configuration and all its plugins' keys, and run nothing.",
+                                                "run.ini [section.key=value ...]",
+                                                WEFT_TAKES_CONFIG,
+                                                0,
+                                                0,
+                                                NULL,
+                                                "A file with a section [train] has to hold what weft train needs; one "
+                                                "without, what weft generate needs.",
+                                                check};
+
+const weft_command weft_command_config_explain = {"config explain",
+                                                  "Print every key's value and where it comes from.",
+                                                  "run.ini [section.key=value ...]",
+                                                  WEFT_TAKES_CONFIG,
+                                                  0,
+                                                  0,
+                                                  explain_flags,
+                                                  NULL,
+                                                  explain};
+
+const weft_command weft_command_config_describe = {
+    "config describe",
+    "Print the host's own keys with default, range and help.",
+    "[SECTION]",
+    WEFT_TAKES_ARGUMENTS,
+    0,
+    1,
+    NULL,
+    "A plugin's keys stand in the same sections: weft plugins describe KIND:ID.",
+    describe};

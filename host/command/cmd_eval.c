@@ -1,0 +1,63 @@
+/* host/command/cmd_eval.c: `weft eval`. */
+#include "command/cli.h"
+
+#include "base/units.h"
+#include "session/session.h"
+
+#include <jansson.h>
+#include <math.h>
+
+static const weft_flag flags[] = {
+    {"json", NULL, false, "Print an object instead of lines for people."},
+    {NULL, NULL, false, NULL},
+};
+
+static void print_json(const weft_evaluation *e) {
+    json_t *object =
+        json_pack("{s:f, s:I, s:f}", "loss", e->loss, "tokens", (json_int_t)e->tokens, "seconds", e->seconds);
+    if (object == NULL) return;
+    (void)json_object_set_new(object, "perplexity", isfinite(e->perplexity) ? json_real(e->perplexity) : json_null());
+    (void)json_dumpf(object, stdout, JSON_REAL_PRECISION(17));
+    (void)putchar('\n');
+    json_decref(object);
+}
+
+static void print_lines(const weft_evaluation *e, const weft_session *session, int32_t split) {
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
+    const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
+    (void)printf("model        %s\n", session->run->settings.model.path);
+    (void)printf("measured on  %s: %s, %s in %s\n",
+                 split == WEFT_SPLIT_ALL ? "all of [data] path" : "the validation documents",
+                 weft_unit_counted(a, (int64_t)info->documents, "document"),
+                 weft_unit_counted(b, e->tokens, "target token"),
+                 weft_unit_seconds((char[WEFT_UNIT_SIZE]){0}, e->seconds));
+    (void)printf("loss         %.6f (mean over target tokens)\n", e->loss);
+    (void)printf("perplexity   %.4f\n", e->perplexity);
+}
+
+static weft_exit run_eval(const weft_args *args, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    weft_session *session = NULL;
+    weft_evaluation evaluation = {0};
+    int32_t split = WEFT_SPLIT_ALL;
+    weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
+    if (status == WEFT_OK && session->validation_info.rows > 0) split = WEFT_SPLIT_VALIDATION;
+    if (status == WEFT_OK) status = weft_session_start(session, err);
+    if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
+    if (status == WEFT_OK) status = weft_session_evaluate(session, &evaluation, split, err);
+    if (status == WEFT_OK && weft_args_has(args, "json")) print_json(&evaluation);
+    else if (status == WEFT_OK) print_lines(&evaluation, session, split);
+    weft_session_close(session);
+    return weft_exit_from(status);
+}
+
+const weft_command weft_command_eval = {
+    .name = "eval",
+    .summary = "Measure a model's loss and perplexity.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = flags,
+    .more = "Measures the validation documents of [data], or all of [data] path where validation = none.",
+    .run = run_eval,
+};

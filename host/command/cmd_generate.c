@@ -1,0 +1,189 @@
+/* host/command/cmd_generate.c: `weft generate`. */
+#include "command/cli.h"
+
+#include "base/bytes.h"
+#include "plugin/enter.h"
+#include "session/generate.h"
+#include "session/session.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const weft_flag flags[] = {
+    {"prompt", "TEXT", false, "Text to continue; none by default."},
+    {"tokens", "N", false, "How many ids to make at most (100)."},
+    {"temperature", "T", false, "0 takes the likeliest id; above 0 samples (0.8)."},
+    {"top-k", "K", false, "Sample among the K likeliest ids; 0: all (0)."},
+    {"top-p", "P", false, "Sample among the likeliest ids that hold this probability (1)."},
+    {"ignore-eos", NULL, false, "Go on after the model ends its text."},
+    {"no-cache", NULL, false, "Compute the whole text again for each id: slow, for comparison."},
+    {"json", NULL, false, "Print ids and text of the continuation as an object."},
+    {NULL, NULL, false, NULL},
+};
+
+typedef struct generation {
+    const weft_args *args;
+    weft_run *run;
+    weft_text text;
+    weft_bytes ids;           /* int32_t: prompt, then continuation */
+    weft_bytes before, after; /* decoded: the prompt alone; everything so far */
+    size_t n_prompt, printed;
+    bool json;
+} generation;
+
+static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
+    return weft_bytes_put(context, ids, n * sizeof *ids);
+}
+
+static weft_status put_text(void *context, const char *bytes, size_t n) {
+    return weft_bytes_put(context, bytes, n);
+}
+
+static size_t n_ids(const generation *self) {
+    return self->ids.n / sizeof(int32_t);
+}
+
+static weft_status decode(const generation *self, weft_bytes *out, size_t n, weft_error *err) {
+    const weft_text_sink sink = {out, put_text};
+    weft_status status = WEFT_OK;
+    out->n = 0;
+    WEFT_PLUGIN_CALL(status, self->text.plugin, decode, err, self->text.tokenizer, &sink,
+                     (const int32_t *)self->ids.data, n, 0);
+    return status;
+}
+
+/* Bytes at the end that are the beginning of a UTF-8 character: they wait for its rest. */
+static size_t unfinished(const char *text, size_t n) {
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        const unsigned char c = (unsigned char)text[n - back];
+        if ((c & 0xC0) == 0x80) continue;
+        return (c >= 0xF0 ? 4u : c >= 0xE0 ? 3u : c >= 0xC0 ? 2u : 1u) > back ? back : 0;
+    }
+    return 0;
+}
+
+/* The text up to `end` of self->after. What cannot be written ends the command: nobody would see the rest. */
+static weft_status print_until(generation *self, size_t end, weft_error *err) {
+    const size_t n = end > self->printed ? end - self->printed : 0;
+    if (n > 0 && (fwrite(self->after.data + self->printed, 1, n, stdout) != n || fflush(stdout) != 0))
+        return weft_error_set(err, WEFT_E_SYSTEM, "the text cannot be written: %s", strerror(errno));
+    self->printed += n;
+    return WEFT_OK;
+}
+
+static weft_status on_id(void *context, int32_t id, weft_error *err) {
+    generation *self = context;
+    weft_status status = weft_bytes_put(&self->ids, &id, sizeof id);
+    if (status != WEFT_OK) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the text");
+    status = decode(self, &self->after, n_ids(self), err);
+    if (status != WEFT_OK || self->json) return status;
+    return print_until(self, self->after.n - unfinished(self->after.data, self->after.n), err);
+}
+
+/* Bytes that are not UTF-8 cannot stand in JSON: each becomes U+FFFD, as transformers has it; the ids say what they
+ * were. */
+static json_t *json_text(const char *text, size_t n) {
+    weft_bytes out = {0};
+    json_t *string = NULL;
+    for (size_t at = 0; at < n;) {
+        size_t length = 1;
+        while (length <= 4 && at + length <= n && (string = json_stringn(text + at, length)) == NULL) length++;
+        if (string != NULL) (void)weft_bytes_put(&out, text + at, length);
+        else (void)weft_bytes_put(&out, "\xEF\xBF\xBD", 3);
+        at += string != NULL ? length : 1;
+        json_decref(string);
+        string = NULL;
+    }
+    string = out.n > 0 ? json_stringn(out.data, out.n) : json_string("");
+    weft_bytes_free(&out);
+    return string;
+}
+
+static void print_json(const generation *self) {
+    json_t *ids = json_array(), *object = json_object();
+    const int32_t *all = (const int32_t *)self->ids.data;
+    const char *text = self->after.data + self->before.n;
+    const size_t n = self->after.n > self->before.n ? self->after.n - self->before.n : 0;
+    for (size_t i = self->n_prompt; i < n_ids(self); i++) (void)json_array_append_new(ids, json_integer(all[i]));
+    (void)json_object_set_new(object, "ids", ids);
+    (void)json_object_set_new(object, "text", json_text(text, n));
+    (void)json_dumpf(object, stdout, 0);
+    (void)putchar('\n');
+    json_decref(object);
+}
+
+static weft_status encode_prompt(generation *self, weft_error *err) {
+    const char *prompt = weft_args_value(self->args, "prompt");
+    const weft_ids_sink sink = {&self->ids, put_ids};
+    const size_t n = prompt != NULL ? strlen(prompt) : 0;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->text.plugin, encode, err, self->text.tokenizer, &sink, n > 0 ? prompt : "", n,
+                     self->text.prompt_flags);
+    if (status == WEFT_OK && self->ids.n == 0)
+        status = weft_error_set(err, WEFT_E_USER,
+                                "an empty prompt without a BOS gives the model nothing to go on from: give "
+                                "--prompt, or set [tokenizer] bos = yes");
+    self->n_prompt = n_ids(self);
+    if (status == WEFT_OK) status = decode(self, &self->before, self->n_prompt, err);
+    self->printed = self->before.n;
+    return status;
+}
+
+static weft_status generate(generation *self, const weft_generate_options *options, weft_error *err) {
+    weft_generator *generator = NULL;
+    weft_stop_ids stop = {.n = 0};
+    weft_status status = weft_generator_create(&generator, self->run, (int64_t)self->n_prompt, options, err);
+    if (status == WEFT_OK) status = weft_stop_ids_read(&stop, self->run->settings.model.path, self->text.info.eos, err);
+    if (status == WEFT_OK)
+        status = weft_generator_run(generator, (const int32_t *)self->ids.data, (int64_t)self->n_prompt, &stop, on_id,
+                                    self, err);
+    weft_generator_destroy(generator);
+    return status;
+}
+
+static bool read_options(weft_generate_options *out, const weft_args *args, weft_error *err) {
+    out->ignore_eos = weft_args_has(args, "ignore-eos");
+    out->cache = !weft_args_has(args, "no-cache");
+    return weft_args_i64(args, &out->tokens, "tokens", "[1,1000000]", 100, err) &&
+           weft_args_f64(args, &out->temperature, "temperature", "[0,inf)", 0.8, err) &&
+           weft_args_i64(args, &out->top_k, "top-k", "[0,inf)", 0, err) &&
+           weft_args_f64(args, &out->top_p, "top-p", "(0,1]", 1.0, err);
+}
+
+static weft_exit run_generate(const weft_args *args, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    generation self = {.args = args, .json = weft_args_has(args, "json")};
+    weft_generate_options options = {0};
+    weft_status status = WEFT_OK;
+    if (!read_options(&options, args, err)) return WEFT_EXIT_USAGE;
+    status = weft_run_open(&self.run, weft_args_config(args), overrides, n, WEFT_NEEDS_TEXT, err);
+    if (status == WEFT_OK) status = weft_text_open(&self.text, self.run, err);
+    if (status == WEFT_OK) options.seed = (uint64_t)self.run->settings.run.seed;
+    if (status == WEFT_OK) status = encode_prompt(&self, err);
+    if (status == WEFT_OK) status = generate(&self, &options, err);
+    if (status == WEFT_OK && self.json) print_json(&self);
+    else if (status == WEFT_OK) {
+        status = print_until(&self, self.after.n, err);
+        if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* elsewhere the text alone, byte for byte */
+    }
+    weft_bytes_free(&self.ids);
+    weft_bytes_free(&self.before);
+    weft_bytes_free(&self.after);
+    weft_text_close(&self.text);
+    weft_run_close(self.run);
+    return weft_exit_from(status);
+}
+
+const weft_command weft_command_generate = {
+    .name = "generate",
+    .summary = "Continue a prompt with a model.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = flags,
+    .more =
+        "The random numbers of sampling come from [run] seed. The model is [model] path: model.path=runs/one/model.",
+    .run = run_generate,
+};

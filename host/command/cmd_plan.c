@@ -1,0 +1,351 @@
+/* host/command/cmd_plan.c: `weft plan`: what a run will take and do, before it runs. */
+#include "command/spawn.h"
+
+#include "base/units.h"
+#include "launch/find.h"
+#include "launch/voice.h"
+#include "report/contrast.h"
+#include "report/forecast.h"
+#include "report/rate_table.h"
+#include "report/stages.h"
+#include "report/summary.h"
+#include "report/survey_table.h"
+#include "report/world_line.h"
+#include "report/wrapping.h"
+#include "session/session.h"
+
+#include <jansson.h>
+
+static const weft_flag flags[] = {
+    {"json", NULL, false, "Print an object instead of tables."},
+    {"ranks", "N", false, "Plan for N ranks; nothing is started without --time."},
+    {"nodes", "M", false, "Plan for ranks on M machines, as many on each; 1 by default."},
+    {"diff", "OTHER.ini", false, "Show what another configuration would change instead; overrides count for both."},
+    {"time", NULL, false, "Start the ranks, measure this machine for some seconds, and predict a step's time."},
+    {"rates", "FILE", false, "Predict it from what an earlier --time --json has measured."},
+    {"print-program", NULL, false, "Print every event of the step program with its buffers."},
+    {"print-wrapping", NULL, false, "Print every module with the unit that it travels in."},
+    {"print-links", NULL, false, "Print how many bytes each rank sends to each other one in a step."},
+    {"print-sharding", NULL, false, "Print how much of each parameter a rank keeps."},
+    {"rank", "R", false, "Which rank --print-sharding is about; 0 by default."},
+    {NULL, NULL, false, NULL},
+};
+
+enum { SCHEDULE_POINTS = 5 };
+
+/* Steps at which the schedule is shown: first, quarter, half, three quarters, last, each once. 0: this point is the one
+ * before it. */
+static int64_t schedule_step(const weft_session *session, int point) {
+    const int64_t step = 1 + (session->steps - 1) * point / (SCHEDULE_POINTS - 1);
+    const int64_t before = point == 0 ? 0 : 1 + (session->steps - 1) * (point - 1) / (SCHEDULE_POINTS - 1);
+    return step == before ? 0 : step;
+}
+
+static int64_t padding_bytes(const weft_engine *e) {
+    return 4 * (e->layout->numel - weft_declared_numel(e->declared, false));
+}
+
+static void print_memory(const weft_session *session, FILE *to) {
+    const weft_engine_bytes *b = &session->engine->bytes;
+    char text[WEFT_UNIT_SIZE], whole[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "memory at the highest moment\n");
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        (void)fprintf(to, "  %-14s %12s  %18s bytes\n", weft_memory_category_name(i),
+                      weft_unit_bytes(text, b->category[i]), weft_unit_count(whole, b->category[i]));
+    (void)fprintf(to, "  %-14s %12s  %18s bytes\n", "gaps", weft_unit_bytes(text, b->spare),
+                  weft_unit_count(whole, b->spare));
+    (void)fprintf(to, "  %-14s %12s  %18s bytes\n", "total", weft_unit_bytes(text, b->total),
+                  weft_unit_count(whole, b->total));
+}
+
+static void print_model(const weft_session *session, const weft_wrapped *wrapped, FILE *to) {
+    const weft_engine *e = session->engine;
+    const int64_t all = weft_declared_numel(e->declared, false), trained = weft_declared_numel(e->declared, true);
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "model       %s parameters, %s trained (%.4g %%), %d segments\n", weft_unit_count(a, all),
+                  weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments);
+    weft_wrapped_print_line(wrapped, e->declared, e->layout, weft_run_id(session->run, WEFT_PART_POLICY), 12, to);
+    (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
+                  weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
+    (void)fprintf(to, "batch       %s = %d %s of %s x %s\n",
+                  weft_unit_counted(a, session->run->settings.train.global_batch, "row"), e->spec.leaves,
+                  e->spec.leaves == 1 ? "leaf" : "leaves", weft_unit_counted(b, e->spec.rows, "row"),
+                  weft_unit_counted(c, e->spec.lengths[e->spec.n_lengths - 1], "place"));
+    weft_world_print(session, 12, to);
+    weft_sums_print(session, 12, to);
+    (void)fprintf(to, "program     %d events in a step, %d buffers\n", e->train.program->n_events,
+                  e->train.program->n_slots);
+}
+
+static void print_schedule(const weft_session *session, FILE *to) {
+    (void)fprintf(to, "schedule    %lld step%s, warm-up %lld\n", (long long)session->steps,
+                  session->steps == 1 ? "" : "s", (long long)session->schedule.warmup);
+    for (int i = 0; i < SCHEDULE_POINTS; i++) {
+        const int64_t step = schedule_step(session, i);
+        if (step == 0) continue;
+        (void)fprintf(to, "  step %8lld  lr %.6g\n", (long long)step, weft_session_lr(session, step));
+    }
+    weft_schedule_warn(session);
+}
+
+static json_t *schedule_array(const weft_session *session) {
+    json_t *points = json_array();
+    for (int i = 0; i < SCHEDULE_POINTS; i++) {
+        const int64_t step = schedule_step(session, i);
+        if (step == 0) continue;
+        (void)json_array_append_new(points, json_pack("{s:I, s:f}", "step", (json_int_t)step, "lr",
+                                                      weft_session_lr(session, step)));
+    }
+    return points;
+}
+
+static json_t *layout_object(const weft_engine *e) {
+    return json_pack("{s:I, s:I, s:i, s:i}", "grid", (json_int_t)e->layout->grid, "padding_bytes",
+                     (json_int_t)padding_bytes(e), "segments", (int)e->declared->n_segments, "units",
+                     (int)e->layout->n_units);
+}
+
+/* unit: null where the storage is tied to a module before, or where there are several. */
+static json_t *wrapping_object(const weft_engine *e, const weft_wrapped *wrapped, bool with_modules) {
+    json_t *object = json_pack("{s:i, s:i, s:f}", "modules", (int)e->declared->n_modules, "wrapped",
+                               (int)wrapped->n_wrapped, "percent", weft_wrapped_percent(wrapped, e->declared));
+    json_t *list = with_modules ? json_array() : NULL;
+    for (int32_t m = 0; with_modules && m < e->declared->n_modules; m++) {
+        const weft_module *module = e->declared->modules[m];
+        const char *unit = wrapped->unit[m] >= 0 ? e->layout->units[wrapped->unit[m]].name : NULL;
+        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s?}", "path", module->path, "class",
+                                                    module->class_name, "wrapped", (int)wrapped->is_wrapped[m], "unit",
+                                                    unit));
+    }
+    if (with_modules) (void)json_object_set_new(object, "tree", list);
+    return object;
+}
+
+/* rows: of an optimizer step; a leaf is leaf_rows x places. */
+static json_t *batch_object(const weft_session *session) {
+    const weft_engine_spec *spec = &session->engine->spec;
+    return json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch, "leaves",
+                     (int)spec->leaves, "leaf_rows", (int)spec->rows, "places",
+                     (int)spec->lengths[spec->n_lengths - 1]);
+}
+
+/* offset: in the arena; null: the sum over leaves itself, which lies outside of it. */
+static void add_slot(void *slots, const char *name, const weft_slot *slot) {
+    json_t *object = json_pack("{s:s, s:I}", "use", name, "bytes", (json_int_t)slot->bytes);
+    (void)json_object_set_new(object, "offset", slot->offset >= 0 ? json_integer(slot->offset) : json_null());
+    (void)json_array_append_new(slots, object);
+}
+
+static json_t *program_array(const weft_stage *stage) {
+    json_t *events = json_array();
+    for (int32_t i = 0; i < stage->program->n_events; i++) {
+        const weft_event *event = &stage->program->events[i];
+        json_t *slots = json_array();
+        char text[256];
+        weft_event_describe(text, sizeof text, event, &stage->job->spec);
+        weft_event_slots_visit(stage->program, &stage->job->spec, i, add_slot, slots);
+        (void)json_array_append_new(events, json_pack("{s:s, s:i, s:o}", "event", text, "queue", (int)event->queue,
+                                                      "slots", slots));
+    }
+    return events;
+}
+
+/* Of each rank, where segments have owners. */
+static json_t *stages_object(const weft_stages *stages) {
+    json_t *ranks = json_array();
+    for (int32_t r = 0; r < stages->n; r++)
+        (void)json_array_append_new(ranks,
+                                    json_pack("{s:i, s:s}", "rank", (int)r, "segments", stages->rows[r].segments));
+    if (stages->layer[0] == '\0') return json_pack("{s:o, s:f}", "map", ranks, "imbalance_percent", stages->imbalance);
+    return json_pack("{s:o, s:f, s:{s:s, s:i, s:i, s:f}}", "map", ranks, "imbalance_percent", stages->imbalance, "move",
+                     "layer", stages->layer, "from", (int)stages->from, "to", (int)stages->to, "imbalance_percent",
+                     stages->imbalance_then);
+}
+
+/* What a call of the command has at hand. */
+typedef struct planned {
+    const weft_args *args;
+    weft_session *session;
+    weft_wrapped wrapped;
+    weft_survey *survey;
+    weft_stages stages;
+    weft_hold *hold; /* of the rank that --print-sharding is about; NULL: not asked for */
+    int32_t rank;
+    weft_rates rates;
+    weft_forecast forecast; /* world 0: not asked for */
+} planned;
+
+static json_t *plan_object(const planned *self) {
+    const weft_session *session = self->session;
+    const weft_engine *e = session->engine;
+    const bool tree = weft_args_has(self->args, "print-wrapping");
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "parameters",
+                     (json_int_t)weft_declared_numel(e->declared, false), "trained",
+                     (json_int_t)weft_declared_numel(e->declared, true), "steps", (json_int_t)session->steps, "layout",
+                     layout_object(e), "wrapping", wrapping_object(e, &self->wrapped, tree), "batch",
+                     batch_object(session), "events", (int)e->train.program->n_events, "buffers",
+                     (int)e->train.program->n_slots, "memory", weft_memory_object(&e->bytes), "schedule",
+                     schedule_array(session), "world", (int)e->ranks.world, "ranks", weft_survey_array(self->survey));
+}
+
+static weft_status print_json(const planned *self, weft_error *err) {
+    json_t *object = plan_object(self), *links = NULL;
+    FILE *to = weft_voice_plain();
+    if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
+    if (weft_args_has(self->args, "print-program"))
+        (void)json_object_set_new(object, "program", program_array(&self->session->engine->train));
+    if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
+    if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
+    if (links != NULL) (void)json_object_set_new(object, "links", links);
+    if (self->hold != NULL)
+        (void)json_object_set_new(object, "sharding",
+                                  weft_sharding_object(self->session->engine, self->hold, self->rank));
+    if (self->forecast.world > 0) {
+        (void)json_object_set_new(object, "time", weft_forecast_object(&self->forecast));
+        (void)json_object_set_new(object, "rates", weft_rates_object(&self->rates));
+    }
+    (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    (void)fputc('\n', to);
+    json_decref(object);
+    return WEFT_OK;
+}
+
+static weft_status print_text(const planned *self, weft_error *err) {
+    const weft_engine *e = self->session->engine;
+    FILE *to = weft_voice_plain();
+    weft_status status = WEFT_OK;
+    print_model(self->session, &self->wrapped, to);
+    if (e->ranks.world == 1) print_memory(self->session, to);
+    else weft_survey_print(self->survey, to);
+    weft_stages_print(&self->stages, to);
+    if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
+    if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
+    print_schedule(self->session, to);
+    if (self->hold != NULL) weft_sharding_print(e, self->hold, self->rank, 0, to);
+    if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, e->declared, e->layout, to);
+    if (weft_args_has(self->args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, to);
+    return status;
+}
+
+static weft_status open_plan(planned *self, const char *path, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(self->args, &n);
+    weft_status status = weft_session_open(&self->session, path, overrides, n, WEFT_SESSION_PROFILE, err);
+    if (status == WEFT_OK) weft_idle_keys_say(self->session->run);
+    if (status == WEFT_OK)
+        status = weft_wrapped_make(&self->wrapped, self->session->engine->declared, self->session->engine->layout, err);
+    if (status == WEFT_OK) status = weft_survey_create(&self->survey, self->session->engine, err);
+    if (status == WEFT_OK) status = weft_stages_make(&self->stages, self->session->engine, self->survey, err);
+    if (status == WEFT_OK && self->rank >= self->survey->world)
+        status = weft_error_set(err, WEFT_E_USER, "--rank %d is not there: ranks are 0 to %d", (int)self->rank,
+                                (int)self->survey->world - 1);
+    if (status == WEFT_OK && weft_args_has(self->args, "print-sharding"))
+        status = weft_survey_hold(&self->hold, self->session->engine, self->rank, err);
+    return status;
+}
+
+/* What the machine can do: measured now, or read; and what follows. */
+static weft_status forecast(planned *self, weft_error *err) {
+    weft_engine *engine = self->session->engine;
+    const char *path = weft_args_value(self->args, "rates");
+    weft_status status = WEFT_OK;
+    if (path == NULL && !weft_args_has(self->args, "time")) return WEFT_OK;
+    if (path != NULL) status = weft_rates_read(&self->rates, path, engine, err);
+    else status = weft_rates_measure(&self->rates, engine, err);
+    if (status != WEFT_OK || engine->ranks.rank > 0) return status;
+    return weft_forecast_make(&self->forecast, &self->rates, engine, self->survey, err);
+}
+
+static void close_plan(planned *self) {
+    weft_forecast_free(&self->forecast);
+    weft_rates_free(&self->rates);
+    weft_hold_destroy(self->hold);
+    weft_stages_free(&self->stages);
+    weft_survey_destroy(self->survey);
+    weft_wrapped_free(&self->wrapped);
+    weft_session_close(self->session);
+}
+
+/* The two are opened one after the other. */
+static weft_status facts_of(json_t **out, const weft_args *args, const char *path, weft_error *err) {
+    planned self = {.args = args};
+    weft_status status = open_plan(&self, path, err);
+    if (status == WEFT_OK) status = weft_contrast_facts(out, self.session, self.survey, err);
+    close_plan(&self);
+    /* an error that does not begin with its file says which of the two it is of */
+    if (status != WEFT_OK && strncmp(err->text, path, strlen(path)) != 0) (void)weft_error_prefix(err, "%s: ", path);
+    return status;
+}
+
+static weft_status print_difference(const weft_args *args, weft_error *err) {
+    const char *other = weft_args_value(args, "diff");
+    json_t *a = NULL, *b = NULL, *difference = NULL;
+    weft_status status = facts_of(&a, args, weft_args_config(args), err);
+    if (status == WEFT_OK) status = facts_of(&b, args, other, err);
+    if (status == WEFT_OK) difference = weft_contrast_make(a, b);
+    if (status == WEFT_OK && difference == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what differs");
+    if (status == WEFT_OK && weft_args_has(args, "json")) {
+        (void)json_dumpf(difference, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+        (void)putchar('\n');
+    } else if (status == WEFT_OK) weft_contrast_print(difference, weft_args_config(args), other, stdout);
+    json_decref(a);
+    json_decref(b);
+    json_decref(difference);
+    return status;
+}
+
+static weft_status print_plan(planned *self, weft_error *err) {
+    weft_status status = open_plan(self, weft_args_config(self->args), err);
+    if (status == WEFT_OK) status = forecast(self, err);
+    if (status == WEFT_OK && self->session->engine->ranks.rank == 0) /* which says it for all */
+        status = weft_args_has(self->args, "json") ? print_json(self, err) : print_text(self, err);
+    close_plan(self);
+    return status;
+}
+
+/* --time needs ranks that are there, and one configuration. */
+static weft_status judge_flags(const weft_args *args, int64_t asked, int64_t nodes, weft_error *err) {
+    const bool time = weft_args_has(args, "time"), rates = weft_args_has(args, "rates");
+    if (nodes > 1 && time)
+        return weft_error_set(err, WEFT_E_USER,
+                              "--time measures the ranks that are there, and --nodes says where they would be: give "
+                              "--rates FILE of an earlier --time --json instead of --time");
+    if (nodes > 1 && asked == 0)
+        return weft_error_set(err, WEFT_E_USER, "--nodes says on how many machines the ranks lie: give --ranks N too");
+    if (time && rates)
+        return weft_error_set(err, WEFT_E_USER,
+                              "--time measures and --rates reads what was measured: give one of them");
+    if ((time || rates) && weft_args_has(args, "diff"))
+        return weft_error_set(err, WEFT_E_USER,
+                              "--diff compares what needs no measuring: leave --%s out, or plan each by itself",
+                              time ? "time" : "rates");
+    return WEFT_OK;
+}
+
+static weft_exit run_plan(const weft_args *args, weft_error *err) {
+    planned self = {.args = args};
+    int64_t asked = 0, nodes = 1, rank = 0;
+    weft_exit launched = WEFT_EXIT_DONE;
+    weft_status status = WEFT_OK;
+    if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) ||
+        !weft_args_i64(args, &nodes, "nodes", "[1,65536]", 1, err) ||
+        !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || judge_flags(args, asked, nodes, err) != WEFT_OK)
+        return WEFT_EXIT_USAGE;
+    weft_world_plan_nodes((int32_t)nodes);
+    self.rank = (int32_t)rank;
+    if (!weft_args_has(args, "time")) weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
+    else if (!weft_command_is_rank(&launched, args, (int32_t)asked, err)) return launched;
+    if (weft_args_has(args, "diff")) status = print_difference(args, err);
+    else status = print_plan(&self, err);
+    return weft_exit_from(status);
+}
+
+const weft_command weft_command_plan = {
+    .name = "plan",
+    .summary = "Show memory, schedule and program of a run before it runs.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = flags,
+    .run = run_plan,
+};

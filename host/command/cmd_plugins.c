@@ -1,0 +1,161 @@
+/* host/command/cmd_plugins.c: weft plugins list | describe. */
+#include "command/cli.h"
+
+#include "config/config.h"
+#include "plugin/plugin.h"
+#include "plugin/scan.h"
+#include <stdlib.h>
+
+/* --- list --- */
+
+static const char *text_of(const json_t *row, const char *key) {
+    const char *text = json_string_value(json_object_get(row, key));
+    return text == NULL ? "" : text;
+}
+
+static int widest(const json_t *rows, const char *key, const char *title) {
+    size_t i, width = strlen(title);
+    for (i = 0; i < json_array_size(rows); i++) {
+        const size_t n = strlen(text_of(json_array_get(rows, i), key));
+        if (n > width) width = n;
+    }
+    return (int)width;
+}
+
+/* A line per file; a reason stands below its line. */
+static void print_table(const json_t *rows) {
+    static const char *const keys[] = {"kind", "id", "version", "status"};
+    int widths[4];
+    size_t i, k;
+    for (k = 0; k < 4; k++) widths[k] = widest(rows, keys[k], keys[k]);
+    (void)printf("%-*s  %-*s  %-*s  %-*s  file\n", widths[0], "kind", widths[1], "id", widths[2], "version", widths[3],
+                 "status");
+    for (i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        for (k = 0; k < 4; k++) (void)printf("%-*s  ", widths[k], text_of(row, keys[k]));
+        (void)printf("%s\n", text_of(row, "file"));
+        if (text_of(row, "reason")[0] != 0) (void)printf("    %s\n", text_of(row, "reason"));
+    }
+}
+
+/* True: written. */
+static bool print_json(const json_t *value) {
+    const bool done = json_dumpf(value, stdout, JSON_INDENT(2)) == 0;
+    (void)printf("\n");
+    return done;
+}
+
+static weft_exit list(const weft_args *args, weft_error *err) {
+    weft_search search = {{NULL}, 0};
+    json_t *rows = json_array();
+    size_t i;
+    weft_status status = weft_search_open(&search, NULL, err);
+    if (status == WEFT_OK) status = weft_plugins_scan(rows, &search, WEFT_SCAN_SECONDS, err);
+    if (status == WEFT_OK && weft_args_has(args, "json")) {
+        if (!print_json(rows)) status = weft_error_set(err, WEFT_E_SYSTEM, "the list cannot be written.");
+    } else if (status == WEFT_OK && json_array_size(rows) > 0) {
+        print_table(rows);
+    } else if (status == WEFT_OK) {
+        (void)printf("no plugin was found in\n");
+        for (i = 0; i < search.n; i++) (void)printf("  %s\n", search.directories[i]);
+    }
+    weft_search_close(&search);
+    json_decref(rows);
+    return weft_exit_from(status);
+}
+
+/* --- describe --- */
+
+static const weft_key *key_at(const weft_plugin *plugin, uint64_t i) {
+    return (const weft_key *)(const void *)((const char *)plugin->keys + i * plugin->key_stride);
+}
+
+static void print_plugin(const weft_loaded *loaded) {
+    const weft_plugin *plugin = loaded->plugin;
+    (void)printf("%s:%s %s (%s/%u)\n%s\n\n", plugin->kind, plugin->id, plugin->version, plugin->kind,
+                 plugin->interface_major, plugin->help);
+    (void)printf("file    %s\nsha256  %s\n", loaded->path, loaded->sha256);
+    (void)printf("sdk     built with %u.%u, needs %u.%u\n", loaded->sdk / 1000, loaded->sdk % 1000,
+                 loaded->min_sdk / 1000, loaded->min_sdk % 1000);
+    (void)printf("needs   %s\n\n", loaded->needed[0] == 0 ? "no library" : loaded->needed);
+    if (plugin->n_keys == 0) {
+        (void)printf("It has no keys.\n");
+    } else {
+        (void)printf("[%s]\n", plugin->kind);
+        weft_key_table_print(plugin->keys, plugin->n_keys, plugin->key_stride, stdout);
+    }
+}
+
+static json_t *key_object(const weft_key *key) {
+    static const char *const types[] = {"", "i64", "f64", "bool", "str", "path", "enum", "list"};
+    return json_pack("{s:s, s:s, s:s?, s:s, s:s, s:s, s:b, s:b}", "name", key->name, "type", types[key->type],
+                     "default", key->fallback, "range", key->range, "unit", key->unit, "help", key->help, "required",
+                     key->fallback == NULL, "same_on_all_ranks", (key->flags & WEFT_SAME) != 0);
+}
+
+static json_t *plugin_object(const weft_loaded *loaded) {
+    const weft_plugin *plugin = loaded->plugin;
+    json_t *keys = json_array();
+    uint64_t i;
+    for (i = 0; i < plugin->n_keys; i++) {
+        if ((key_at(plugin, i)->flags & WEFT_REMOVED) == 0)
+            (void)json_array_append_new(keys, key_object(key_at(plugin, i)));
+    }
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "kind", plugin->kind, "id", plugin->id,
+                     "version", plugin->version, "interface", (int)plugin->interface_major, "help", plugin->help,
+                     "file", loaded->path, "sha256", loaded->sha256, "sdk", (int)loaded->sdk, "min_sdk",
+                     (int)loaded->min_sdk, "needs", loaded->needed, "keys", keys);
+}
+
+static weft_exit describe(const weft_args *args, weft_error *err) {
+    const weft_plugins_options options = {NULL, NULL};
+    const char *wanted = weft_args_extra(args, 0), *colon = strchr(wanted, ':');
+    const weft_loaded *loaded = NULL;
+    weft_plugins *plugins = NULL;
+    char kind[32] = "";
+    json_t *object = NULL;
+    weft_status status;
+    if (colon == NULL || colon == wanted || colon[1] == 0 || (size_t)(colon - wanted) >= sizeof kind) {
+        (void)weft_error_set(err, WEFT_E_USER, "%.200s is not KIND:ID, such as optimizer:adamw.", wanted);
+        return WEFT_EXIT_USAGE;
+    }
+    memcpy(kind, wanted, (size_t)(colon - wanted));
+    status = weft_plugins_create(&plugins, &options, err);
+    if (status == WEFT_OK) status = weft_plugins_get(plugins, &loaded, kind, colon + 1, err);
+    if (status == WEFT_OK && weft_args_has(args, "json")) {
+        object = plugin_object(loaded);
+        if (!print_json(object)) status = weft_error_set(err, WEFT_E_SYSTEM, "the description cannot be written.");
+    } else if (status == WEFT_OK) {
+        print_plugin(loaded);
+    }
+    json_decref(object);
+    weft_plugins_destroy(plugins);
+    return weft_exit_from(status);
+}
+
+static const weft_flag list_flags[] = {{"json", NULL, false, "Print an array of objects instead of a table."},
+                                       {NULL, NULL, false, NULL}};
+static const weft_flag describe_flags[] = {{"json", NULL, false, "Print an object instead of a page."},
+                                           {NULL, NULL, false, NULL}};
+
+const weft_command weft_command_plugins_list = {"plugins list",
+                                                "Print all plugins that are found, and why one cannot be used.",
+                                                "",
+                                                WEFT_TAKES_ARGUMENTS,
+                                                0,
+                                                0,
+                                                list_flags,
+                                                "Each file is loaded in a process of its own. Directories in order: "
+                                                "WEFT_PLUGIN_PATH, ~/.local/share/weft/plugins,\n"
+                                                "those of the installation. [plugins] path of a run comes before them.",
+                                                list};
+
+const weft_command weft_command_plugins_describe = {"plugins describe",
+                                                    "Print what a plugin is and its keys with default, range and help.",
+                                                    "KIND:ID",
+                                                    WEFT_TAKES_ARGUMENTS,
+                                                    1,
+                                                    1,
+                                                    describe_flags,
+                                                    "ID may be the path of a file.",
+                                                    describe};

@@ -1,0 +1,62 @@
+/* host/command/cmd_train.c: `weft train`. */
+#include "command/spawn.h"
+
+#include "plugin/services.h"
+#include "train/trainer.h"
+
+static const weft_flag flags[] = {
+    {"resume", "inexact", true,
+     "Go on from the newest valid checkpoint in [run] out; =inexact accepts what differs, and says so."},
+    {"overwrite", NULL, false, "Remove what a run left in [run] out, and start anew."},
+    {"ranks", "N", false, "Train on N ranks: start them on this machine, or check that a launcher started as many."},
+    {"quiet", NULL, false, "Print warnings and errors only."},
+    {"print-wrapping", NULL, false, "Print every module with the unit that it travels in, before the first step."},
+    {"print-sharding", NULL, false, "Print how much of the first and last 15 units and parameters the rank keeps."},
+    {"print-batches", NULL, false, "Print which rows of the first step each rank takes, and how they begin."},
+    {NULL, NULL, false, NULL},
+};
+
+static uint32_t tables_of(const weft_args *args) {
+    return (weft_args_has(args, "print-wrapping") ? (uint32_t)WEFT_SHOWN_WRAPPING : 0) |
+           (weft_args_has(args, "print-sharding") ? (uint32_t)WEFT_SHOWN_SHARDING : 0) |
+           (weft_args_has(args, "print-batches") ? (uint32_t)WEFT_SHOWN_SAMPLES : 0);
+}
+
+static weft_exit run_train(const weft_args *args, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    const char *kind = weft_args_value(args, "resume");
+    weft_train_options options = {.quiet = weft_args_has(args, "quiet"), .tables = tables_of(args)};
+    weft_exit status = WEFT_EXIT_DONE;
+    int64_t asked = 0;
+    if (weft_args_has(args, "resume") && weft_args_has(args, "overwrite")) {
+        (void)weft_error_set(err, WEFT_E_USER,
+                             "--resume goes on with a run and --overwrite removes it: give one of them");
+        return WEFT_EXIT_USAGE;
+    }
+    if (kind != NULL && strcmp(kind, "inexact") != 0) {
+        (void)weft_error_set(err, WEFT_E_USER, "--resume=%s: only --resume and --resume=inexact exist", kind);
+        return WEFT_EXIT_USAGE;
+    }
+    if (options.quiet && options.tables != 0) {
+        (void)weft_error_set(err, WEFT_E_USER, "--quiet prints no tables: leave it or the --print-... out");
+        return WEFT_EXIT_USAGE;
+    }
+    if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err)) return WEFT_EXIT_USAGE;
+    if (weft_args_has(args, "resume")) options.mode = WEFT_OUTPUT_RESUME;
+    if (weft_args_has(args, "overwrite")) options.mode = WEFT_OUTPUT_OVERWRITE;
+    options.inexact = kind != NULL;
+    if (options.quiet) weft_services_log_level(WEFT_LOG_WARN);
+    if (!weft_command_is_rank(&status, args, (int32_t)asked, err)) return status;
+    return weft_exit_from(weft_train(weft_args_config(args), overrides, n, &options, err));
+}
+
+const weft_command weft_command_train = {
+    .name = "train",
+    .summary = "Fine-tune a model as an INI file says.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = flags,
+    .more = "Exit status 75: a signal stopped the run after its step was saved; --resume goes on.",
+    .run = run_train,
+};

@@ -1,0 +1,88 @@
+/* host/command/spawn.c: see spawn.h. */
+#include "command/spawn.h"
+
+#include "engine/engine.h"
+#include "launch/start.h"
+#include "launch/watch.h"
+#include "model/weights.h"
+#include "plugin/services.h"
+#include "setup/sections.h"
+
+/* The ranks of a plan load nothing, and where a run is resumed a checkpoint may take the weights' place. */
+static bool reads_weights(const weft_args *args, const weft_run *run) {
+    const bool plans = weft_args_declares(args, "time");
+    const bool resumes = weft_args_declares(args, "resume") && weft_args_has(args, "resume");
+    return run->settings.model.start != WEFT_START_FRESH && !plans && !resumes;
+}
+
+/* What every rank would meet with before it hears of the others is met with here, and told once: mistakes in the
+ * configuration, and in the files of tokenizer and model: of its weights, unless a checkpoint may take their place.
+ * What is wanted and how much is told are not set back: all that this process does after it is to start the ranks and
+ * to watch them. */
+static weft_status judge(const weft_args *args, int32_t n, weft_error *err) {
+    size_t n_overrides = 0;
+    const char *const *overrides = weft_args_overrides(args, &n_overrides);
+    weft_run *run = NULL;
+    weft_text text = {0};
+    weft_engine *engine = NULL;
+    weft_status status = WEFT_OK;
+    weft_launch_want(WEFT_RANKS_PLANNED, n);
+    weft_services_log_level(WEFT_LOG_ERROR); /* what is no mistake is for the ranks to tell */
+    status = weft_run_open(&run, weft_args_config(args), overrides, n_overrides, WEFT_NEEDS_ALL, err);
+    if (status == WEFT_OK) status = weft_text_open(&text, run, err);
+    if (status == WEFT_OK) status = weft_engine_open(&engine, run, err);
+    if (status == WEFT_OK && reads_weights(args, run))
+        status = weft_weights_check(engine->declared, run->settings.model.path, err);
+    weft_engine_close(engine);
+    weft_text_close(&text);
+    weft_run_close(run);
+    return status;
+}
+
+/* This process starts the ranks; they have said what there is to say. */
+static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, weft_error *err) {
+    const int32_t n = ranks->world.size;
+    int ended = 0;
+    if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
+    if (judge(args, n, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
+    if (ended == WEFT_EXIT_STOPPED) {
+        (void)weft_error_set(err, WEFT_E_STOPPED, "the %d ranks were stopped by a signal%s", (int)n,
+                             weft_args_declares(args, "resume") ? ": --resume goes on" : "; nothing is kept");
+        return WEFT_EXIT_STOPPED;
+    }
+    (void)weft_error_set(err, WEFT_E_PEER, "the %d ranks ended with status %d; what they said stands above", (int)n,
+                         ended);
+    return WEFT_EXIT_FAILED;
+}
+
+/* As in weft_command_is_rank, once the command has said what it wants. */
+static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, weft_error *err) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), overrides, n, err));
+    if (*status != WEFT_EXIT_DONE) return false;
+    if (ranks->must_launch) *status = start_ranks(ranks, args, err);
+    return !ranks->must_launch;
+}
+
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_error *err) {
+    weft_launch ranks;
+    weft_launch_want(WEFT_RANKS_TRAINED, asked);
+    weft_watch_resumes(weft_args_declares(args, "resume"));
+    if (asked < 2) return true; /* the run finds its world by itself */
+    return find_ranks(status, &ranks, args, err);
+}
+
+bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
+                               weft_error *err) {
+    weft_launch ranks;
+    bool is_rank = false;
+    *why = '\0';
+    weft_launch_want(WEFT_RANKS_OFFERED, n);
+    is_rank = find_ranks(status, &ranks, args, err);
+    if (is_rank && ranks.world.size == 1) (void)snprintf(why, size, "%s", ranks.why);
+    weft_launch_want(WEFT_RANKS_TRAINED, 0); /* what was found is found again */
+    return is_rank;
+}

@@ -1,0 +1,16 @@
+/* host/command/spawn.h: `--ranks N` of the commands that run on several ranks. */
+#ifndef WEFT_HOST_COMMAND_SPAWN_H
+#define WEFT_HOST_COMMAND_SPAWN_H
+
+#include "command/cli.h"
+
+/* True: this process is a rank, or alone. False: it is neither, for it has started the ranks or could not, and *status
+ * is its result. asked: of --ranks; 0: not given. */
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_error *err);
+
+/* The same where nobody says how many: n ranks, if they can be started and no launcher has started any. why: else, why
+ * this process is alone; "": it is not. */
+bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
+                               weft_error *err);
+
+#endif

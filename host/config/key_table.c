@@ -1,0 +1,239 @@
+/* host/config/key_table.c: judges a key table that came from outside, and prints one as help. */
+#include <ctype.h>
+#include <stdlib.h>
+
+#include "config/number.h"
+#include "config/store.h"
+
+#define MOST_KEYS      512u
+#define LONGEST_NAME   40u
+#define LONGEST_TEXT   400u
+#define LARGEST_STRUCT (1u << 20)
+
+static const weft_key *row_at(const weft_key *keys, uint64_t i, uint32_t stride) {
+    return (const weft_key *)(const void *)((const char *)keys + i * stride);
+}
+
+/* NULL: the text is as it must be; otherwise what is wrong with it. */
+static const char *text_fault(const char *text, bool may_be_empty) {
+    size_t n = 0;
+    if (text == NULL) return "is missing";
+    n = strnlen(text, LONGEST_TEXT + 1);
+    if (n > LONGEST_TEXT) return "is longer than 400 bytes";
+    if (n == 0 && !may_be_empty) return "is empty";
+    if (!weft_text_is_clean(text, n)) return "has control characters or is not UTF-8";
+    return NULL;
+}
+
+static const char *name_fault(const char *name) {
+    const char *fault = text_fault(name, false);
+    if (fault != NULL) return fault;
+    if (strlen(name) > LONGEST_NAME) return "is longer than 40 letters";
+    if (strcmp(name, "plugin") == 0) return "is the host's: [kind] plugin chooses the plugin";
+    if (!islower((unsigned char)*name)) return "must begin with a small letter";
+    for (const char *p = name; *p != '\0'; p++) {
+        if (!islower((unsigned char)*p) && !isdigit((unsigned char)*p) && *p != '_') {
+            return "may have small letters, digits and _ alone";
+        }
+    }
+    return NULL;
+}
+
+static bool words_are_sound(const char *range, char separator) {
+    const char *rest = *range == '\0' ? NULL : range;
+    const char *part = NULL;
+    size_t n = 0;
+    while (weft_part_next(&rest, separator, &part, &n)) {
+        if (n == 0) return false;
+    }
+    return true;
+}
+
+/* An ENUM's names must be there and differ. */
+static bool names_are_sound(const char *range) {
+    const char *rest = range, *rest2 = NULL;
+    const char *part = NULL, *part2 = NULL;
+    size_t n = 0, n2 = 0;
+    while (weft_part_next(&rest, ',', &part, &n)) {
+        if (n == 0) return false;
+        rest2 = rest;
+        while (weft_part_next(&rest2, ',', &part2, &n2)) {
+            if (n == n2 && memcmp(part, part2, n) == 0) return false;
+        }
+    }
+    return true;
+}
+
+static bool range_is_sound(const weft_key *row) {
+    weft_bounds range;
+    switch (row->type) {
+    case WEFT_KEY_I64:
+    case WEFT_KEY_F64: return weft_bounds_parse(&range, row->range, row->type);
+    case WEFT_KEY_ENUM: return names_are_sound(row->range);
+    case WEFT_KEY_STR:
+    case WEFT_KEY_PATH: return words_are_sound(row->range, '|');
+    default: return *row->range == '\0';
+    }
+}
+
+static weft_status check_default(const weft_key *row, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    weft_value value = {{0}, NULL};
+    weft_status status = WEFT_OK;
+    bool relative = false;
+    if (row->fallback == NULL) return WEFT_OK;
+    status = weft_value_parse(&value, row, row->fallback, "/", &why);
+    /* Words and numbers stay as they are; any other text was a relative path. */
+    relative = status == WEFT_OK && row->type == WEFT_KEY_PATH && *row->fallback != '/' &&
+               strcmp(value.text, row->fallback) != 0;
+    weft_value_free(&value);
+    if (relative) {
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "its default '%s' is a relative path, and relative to nothing: it must "
+                              "be empty, absolute or a word of its range",
+                              row->fallback);
+    }
+    if (status == WEFT_OK || status == WEFT_E_MEMORY) return status;
+    return weft_error_set(err, WEFT_E_PLUGIN, "its default '%s' %s", row->fallback, why.text);
+}
+
+static weft_status check_texts(const weft_key *row, weft_error *err) {
+    const struct {
+        const char *what, *fault;
+    } texts[] = {{"name", name_fault(row->name)},
+                 {"help", text_fault(row->help, false)},
+                 {"range", text_fault(row->range, true)},
+                 {"unit", text_fault(row->unit, true)},
+                 {"default", row->fallback == NULL ? NULL : text_fault(row->fallback, true)}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (texts[i].fault != NULL)
+            return weft_error_set(err, WEFT_E_PLUGIN, "its %s %s", texts[i].what, texts[i].fault);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t config_size, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (row->struct_size < offsetof(weft_key, help) + sizeof row->help || row->struct_size > stride) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "it says that it has %u bytes, and rows lie %u apart",
+                              row->struct_size, stride);
+    }
+    status = check_texts(row, err);
+    if (status != WEFT_OK) return status;
+    if ((row->flags & ~(WEFT_SAME | WEFT_SECRET | WEFT_REMOVED | WEFT_IDLE)) != 0) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "it has flags that do not exist (0x%x)", row->flags);
+    }
+    if (row->type < WEFT_KEY_I64 || row->type > WEFT_KEY_LIST) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "its type %d does not exist", row->type);
+    }
+    if (row->offset % 8 != 0 || (uint64_t)row->offset + 8 > config_size) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "its offset %u is not that of 8 aligned bytes in a struct of %llu",
+                              row->offset, (unsigned long long)config_size);
+    }
+    if ((row->flags & WEFT_REMOVED) != 0) return WEFT_OK; /* it never has a value */
+    if (!range_is_sound(row)) return weft_error_set(err, WEFT_E_PLUGIN, "its range '%s' cannot be read", row->range);
+    return check_default(row, err);
+}
+
+/* Against the rows before it, which are sound. */
+static weft_status check_apart(const weft_key *keys, uint64_t i, uint32_t stride, weft_error *err) {
+    const weft_key *row = row_at(keys, i, stride);
+    for (uint64_t k = 0; k < i; k++) {
+        const weft_key *other = row_at(keys, k, stride);
+        if (strcmp(row->name, other->name) == 0) {
+            return weft_error_set(err, WEFT_E_PLUGIN, "row %llu has the same name", (unsigned long long)k);
+        }
+        if (row->offset == other->offset && ((row->flags | other->flags) & WEFT_REMOVED) == 0) {
+            return weft_error_set(err, WEFT_E_PLUGIN, "it fills the same bytes as %s", other->name);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_shape(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
+                               weft_error *err) {
+    if (n == 0) return WEFT_OK;
+    if (keys == NULL) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "the key table says it has %llu rows, and is NULL",
+                              (unsigned long long)n);
+    }
+    if (stride < offsetof(weft_key, help) + sizeof(const char *) || stride % 8 != 0 || stride > 4096) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "the key table's rows cannot lie %u bytes apart", stride);
+    }
+    if (n > MOST_KEYS || config_size > LARGEST_STRUCT) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "a key table of %llu rows for a struct of %llu bytes is no key table",
+                              (unsigned long long)n, (unsigned long long)config_size);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stride, uint64_t config_size,
+                                 weft_error *err) {
+    weft_status status = check_shape(keys, n, stride, config_size, err);
+    if (status != WEFT_OK) return status;
+    for (uint64_t i = 0; i < n; i++) {
+        const weft_key *row = row_at(keys, i, stride);
+        status = check_row(row, stride, config_size, err);
+        if (status == WEFT_OK) status = check_apart(keys, i, stride, err);
+        if (status != WEFT_OK) {
+            const bool shown = text_fault(row->name, false) == NULL && strlen(row->name) <= LONGEST_NAME;
+            const char *name = shown ? row->name : "(a name that cannot be printed)";
+            return weft_error_prefix(err, "the key table's row %llu, %s: ", (unsigned long long)i, name);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* "number (0,1], steps", "path | none", "a,b" */
+static void describe(const weft_key *row, char *out, size_t size) {
+    static const char *const names[] = {"", "whole number", "number", "yes/no", "text", "path", "", "list"};
+    const char *between = row->type == WEFT_KEY_STR || row->type == WEFT_KEY_PATH ? " | " : " ";
+    const char *name = (row->flags & WEFT_HOST_FORMS) != 0 ? "" : names[row->type];
+    if (*row->range == '\0' || *name == '\0') between = "";
+    (void)snprintf(out, size, "%s%s%s%s%s", name, between, row->range, *row->unit != '\0' ? ", " : "", row->unit);
+}
+
+static const char *fallback_text(const weft_key *row) {
+    if (row->fallback == NULL) return "(required)";
+    return *row->fallback == '\0' ? "\"\"" : row->fallback;
+}
+
+static int widest(int width, const char *text) {
+    const int n = (int)strlen(text);
+    return n > width ? n : width;
+}
+
+/* out: widths of name, default and description; returns the longest whole line. */
+static int measure(const weft_key *keys, uint64_t n, uint32_t stride, int out[3]) {
+    char what[1024];
+    int help = 0;
+    memset(out, 0, 3 * sizeof *out);
+    for (uint64_t i = 0; i < n; i++) {
+        const weft_key *row = row_at(keys, i, stride);
+        if ((row->flags & WEFT_REMOVED) != 0) continue;
+        describe(row, what, sizeof what);
+        out[0] = widest(out[0], row->name);
+        out[1] = widest(out[1], fallback_text(row));
+        out[2] = widest(out[2], what);
+        help = widest(help, row->help);
+    }
+    return out[0] + out[1] + out[2] + help + 8;
+}
+
+void weft_key_table_print(const weft_key *keys, uint64_t n, uint32_t stride, FILE *file) {
+    int width[3];
+    const bool below = measure(keys, n, stride, width) > 120;
+    char what[1024];
+    for (uint64_t i = 0; i < n; i++) {
+        const weft_key *row = row_at(keys, i, stride);
+        if ((row->flags & WEFT_REMOVED) != 0) continue;
+        describe(row, what, sizeof what);
+        if (below) {
+            (void)fprintf(file, "  %-*s  %-*s  %s\n      %s\n", width[0], row->name, width[1], fallback_text(row), what,
+                          row->help);
+        } else {
+            (void)fprintf(file, "  %-*s  %-*s  %-*s  %s\n", width[0], row->name, width[1], fallback_text(row), width[2],
+                          what, row->help);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+/* host/engine/account.h: device memory that the host takes, counted by category.
+ *
+ * Every byte that the host takes from a device goes through here, so that the plan's figure and the run's can be
+ * compared to the byte. What libraries and plugins take behind the host's back is a category of its own, measured
+ * elsewhere. */
+#ifndef WEFT_HOST_ENGINE_ACCOUNT_H
+#define WEFT_HOST_ENGINE_ACCOUNT_H
+
+#include "tensor/graph.h"
+
+/* What a buffer is for. The arena holds all slots of the programs; its inner categories are the program's affair. */
+typedef enum weft_account_line {
+    WEFT_ACCOUNT_PARAMETERS = 0,
+    WEFT_ACCOUNT_GRADIENTS = 1, /* the sums over leaves */
+    WEFT_ACCOUNT_OPTIMIZER = 2,
+    WEFT_ACCOUNT_FIXED = 3, /* position tables, scalars, the optimizer's small struct */
+    WEFT_ACCOUNT_ARENA = 4,
+    WEFT_N_ACCOUNT_LINES = 5
+} weft_account_line;
+
+const char *weft_account_name(int32_t line); /* "parameters" */
+
+typedef struct weft_account {
+    const weft_device_plugin *kernels;
+    weft_device *device;
+    int64_t taken[WEFT_N_ACCOUNT_LINES]; /* bytes, now */
+    int64_t most;                        /* bytes of all lines together, at the highest moment */
+} weft_account;
+
+/* bytes 0 gives an empty ref. */
+weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
+                              weft_error *err);
+/* Releases and empties the ref; an empty one is fine. */
+void weft_account_give(weft_account *account, weft_slot_ref *slot, weft_account_line line);
+int64_t weft_account_total(const weft_account *account);
+
+#endif

@@ -1,0 +1,89 @@
+/* host/engine/fetch.c: what a rank keeps as regions, and how the others get at it. */
+#include "engine/engine.h"
+#include "plugin/enter.h"
+
+/* The rank that gives element e of a group; *end: up to which element it does. What all ranks have is dealt out by
+ * pieces, as if it were cut. */
+static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_group *group, int64_t e, int64_t *end) {
+    const weft_job_spec *job = &(engine->train.job != NULL ? &engine->train : &engine->evaluate)->job->spec;
+    const weft_placement *p = &job->view.units[group->unit].placement;
+    const int32_t holding = what == WEFT_HOLD_PARAMETERS ? p->parameters : p->optimizer;
+    const weft_cut cut = weft_cut_of(job, group->unit);
+    const int64_t piece = weft_hold_piece(engine->layout, group, cut.replicas);
+    *end = group->numel;
+    if (holding == WEFT_OWNED) return p->owner;
+    if ((e / piece + 1) * piece < *end) *end = (e / piece + 1) * piece;
+    return weft_cut_rank(&cut, (int32_t)(e / piece));
+}
+
+/* Elements [from, from + n) of a group, which one rank keeps, from it to all. */
+static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, int64_t from, int64_t n, float *out,
+                        weft_error *err) {
+    weft_engine *engine = self->engine;
+    const weft_span *span = &engine->holds[self->what]->spans[group];
+    weft_transfer transfer = {.group = engine->ranks.everyone, .n = n, .dtype = WEFT_F32, .peer = giver};
+    weft_buffer *staging = NULL;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, &staging, 4 * n);
+    if (status != WEFT_OK) return status;
+    transfer.to.buffer = transfer.from.buffer = staging;
+    if (engine->ranks.rank == giver)
+        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, transfer.to,
+                         weft_ref_at(self->ref, 4 * (span->at + from - span->first)), 4 * n);
+    if (status == WEFT_OK)
+        status = weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->broadcast, "broadcast", &transfer, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out, transfer.to, 4 * n);
+    WEFT_PLUGIN_TELL(engine->kernels, release, engine->device, staging);
+    return status;
+}
+
+static weft_status fetch(void *context, int32_t parameter, int64_t first, int64_t n, float *out, weft_error *err) {
+    const weft_fetcher *self = context;
+    const weft_engine *engine = self->engine;
+    const weft_parameter *p = &engine->declared->parameters[parameter];
+    weft_status status = WEFT_OK;
+    for (int64_t at = 0; at < n && status == WEFT_OK;) {
+        int64_t end = 0, some = n - at;
+        const int64_t e = p->offset + first + at;
+        const int32_t giver = giver_of(engine, self->what, &engine->layout->groups[p->group], e, &end);
+        if (end - e < some) some = end - e;
+        status = give(self, giver, p->group, e, some, out + at, err);
+        at += some;
+    }
+    return status;
+}
+
+static int32_t writer(void *context, int32_t parameter, int64_t first, int64_t *end) {
+    const weft_fetcher *self = context;
+    const weft_engine *engine = self->engine;
+    const weft_parameter *p = &engine->declared->parameters[parameter];
+    const int32_t rank = giver_of(engine, self->what, &engine->layout->groups[p->group], p->offset + first, end);
+    *end -= p->offset;
+    if (*end > p->numel) *end = p->numel;
+    return rank;
+}
+
+static weft_region region_of(const weft_engine *engine, int index) {
+    const weft_fetcher *f = &engine->fetchers[index];
+    const weft_region region = {.declared = engine->declared,
+                                .layout = engine->layout,
+                                .kernels = engine->kernels,
+                                .device = engine->device,
+                                .ref = f->ref,
+                                .hold = engine->holds[f->what],
+                                .apart = engine->apart[f->what],
+                                .fetch = fetch,
+                                .writer = writer,
+                                .context = (void *)(uintptr_t)f,
+                                .peers = &engine->peers};
+    return region;
+}
+
+weft_region weft_engine_parameters(const weft_engine *engine) {
+    return region_of(engine, 0);
+}
+
+weft_region weft_engine_state(const weft_engine *engine, int64_t state) {
+    return region_of(engine, 1 + (int)state);
+}

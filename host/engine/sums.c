@@ -1,0 +1,216 @@
+/* host/engine/sums.c: see sums.h. */
+#include "engine/sums.h"
+
+#include "step/gather.h"
+
+#include "program/fold.h"
+#include "program/job.h"
+
+#include <stdlib.h>
+
+const weft_group *weft_sums_group(const weft_engine *engine, int32_t unit) {
+    const int32_t group = engine->layout->units[unit].groups[0];
+    return group < 0 ? NULL : &engine->layout->groups[group];
+}
+
+/* ---- bytes on the way ---- */
+
+/* Elements of one row of an exchange. */
+static int64_t row_of(const weft_cut *cut, int32_t scope, int64_t piece) {
+    return scope == WEFT_SCOPE_NODE ? piece * cut->groups : piece;
+}
+
+/* A narrower type is laid out before it goes and widened row by row when it has come. */
+static int64_t exchange_bytes(const weft_strategy_job *job, const weft_cut *cut, int32_t scope, int64_t piece) {
+    const int64_t whole = piece * cut->replicas, row = row_of(cut, scope, piece);
+    const int32_t ranks = weft_scope_size(cut, scope);
+    const bool narrow = job->reduce_dtype == WEFT_BF16 && scope != WEFT_SCOPE_ACROSS;
+    if (ranks == 1) return narrow ? 2 * whole : 0;
+    if (job->reduce == WEFT_REDUCE_FAST) return narrow ? 2 * whole + 2 * row + 4 * row : 4 * row;
+    return narrow ? 2 * whole + 2 * row * ranks + 4 * row : 4 * row * ranks;
+}
+
+static int64_t reduce_sent(const weft_strategy_job *job, const weft_cut *cut, int32_t scope, int64_t piece) {
+    const bool narrow = job->reduce_dtype == WEFT_BF16 && scope != WEFT_SCOPE_ACROSS;
+    return (narrow ? 2 : 4) * row_of(cut, scope, piece) * (weft_scope_size(cut, scope) - 1);
+}
+
+static void size_gradient(const weft_engine *engine, weft_job *job, int32_t u, const weft_cut *cut) {
+    const weft_strategy_job *view = &job->spec.view;
+    const weft_placement *p = &view->units[u].placement;
+    const weft_group *group = weft_sums_group(engine, u);
+    weft_unit_sizes *sizes = &job->units[u];
+    int64_t piece = 0;
+    sizes->gradient = 0;
+    if (group == NULL) return;
+    piece = weft_hold_piece(engine->layout, group, cut->replicas);
+    sizes->gradient = 4 * piece * cut->replicas;
+    for (int32_t scope = WEFT_SCOPE_RANK; scope <= WEFT_SCOPE_ACROSS; scope++) {
+        sizes->exchange[scope] = exchange_bytes(view, cut, scope, piece);
+        sizes->reduce_sent[scope] = reduce_sent(view, cut, scope, piece);
+    }
+    sizes->sum_sent = 4 * piece * (p->gradients == WEFT_REPLICATED ? cut->replicas - 1 : cut->groups - 1);
+    if (p->parameters == WEFT_REPLICATED && p->optimizer == WEFT_SHARDED)
+        sizes->refresh_sent = 4 * piece * cut->groups * (cut->group - 1);
+}
+
+void weft_sums_size_units(const weft_engine *engine, weft_job *job) {
+    for (int32_t u = 0; u < job->spec.view.n_units; u++) {
+        const weft_cut cut = weft_cut_of(&job->spec, u);
+        job->units[u].gathered = weft_gather_bytes(engine, &job->spec, u, &job->units[u].gather_sent);
+        size_gradient(engine, job, u, &cut);
+    }
+}
+
+/* ---- what is kept ---- */
+
+/* A rank that runs a segment which reads an owned unit has a copy of its parameters. */
+static bool has_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
+    for (int32_t s = 0; s < job->view.n_segments; s++)
+        if (job->view.segments[s].owner == rank && weft_job_spec_reads(job, s, unit)) return true;
+    return false;
+}
+
+static weft_hold_part part_of(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t what) {
+    const weft_placement *p = &job->view.units[unit].placement;
+    const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
+    const weft_cut cut = weft_cut_of(job, unit);
+    weft_hold_part part = {cut.replicas, 0, cut.replicas};
+    if (holdings[what] == WEFT_SHARDED) {
+        part.first = engine->ranks.rank % cut.group * cut.groups;
+        part.n = cut.groups;
+    }
+    if (holdings[what] == WEFT_OWNED && p->owner != engine->ranks.rank &&
+        !(what == WEFT_HOLD_PARAMETERS && has_copy(job, unit, engine->ranks.rank)))
+        part.n = 0;
+    return part;
+}
+
+static bool is_apart(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t what) {
+    const weft_placement *p = &job->view.units[unit].placement;
+    const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
+    return engine->ranks.world > 1 && holdings[what] != WEFT_REPLICATED;
+}
+
+static weft_status hold(weft_engine *engine, const weft_job_spec *job, int32_t what, weft_error *err) {
+    const weft_layout *layout = engine->layout;
+    const int32_t n = what == WEFT_HOLD_PARAMETERS ? layout->n_groups : layout->n_trainable_groups;
+    weft_status status = WEFT_OK;
+    weft_hold_part *parts = calloc((size_t)n + 1, sizeof *parts);
+    engine->apart[what] = calloc((size_t)layout->n_groups + 1, sizeof **engine->apart);
+    if (parts == NULL || engine->apart[what] == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what a rank keeps of %d groups", (int)n);
+    for (int32_t g = 0; g < n && status == WEFT_OK; g++) {
+        parts[g] = part_of(engine, job, layout->groups[g].unit, what);
+        engine->apart[what][g] = is_apart(engine, job, layout->groups[g].unit, what);
+    }
+    if (status == WEFT_OK) status = weft_hold_create(&engine->holds[what], layout, parts, n, err);
+    free(parts);
+    return status;
+}
+
+weft_status weft_sums_hold(weft_engine *engine, const weft_job_spec *job, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t what = 0; what < WEFT_N_HOLDS && status == WEFT_OK; what++)
+        if (engine->holds[what] == NULL) status = hold(engine, job, what, err);
+    return status;
+}
+
+/* ---- sums ---- */
+
+weft_ref weft_sums_target(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t scope) {
+    const weft_group *group = weft_sums_group(engine, unit);
+    const int32_t index = engine->layout->units[unit].groups[0];
+    const weft_cut cut = weft_cut_of(job, unit);
+    const weft_hold_part part = part_of(engine, job, unit, WEFT_HOLD_GRADIENTS);
+    const int64_t piece = weft_hold_piece(engine->layout, group, cut.replicas);
+    int64_t at = engine->holds[WEFT_HOLD_GRADIENTS]->spans[index].at;
+    if (weft_scope_size(&cut, scope) > 1 || part.n < cut.replicas) {
+        const int32_t place = weft_scope_place(&cut, WEFT_SCOPE_ALL, engine->ranks.rank);
+        const int32_t wanted = scope == WEFT_SCOPE_NODE ? engine->ranks.rank % cut.group * cut.groups : place;
+        at += piece * (wanted - part.first);
+    }
+    return weft_ref_at(engine->gradients.ref, 4 * at);
+}
+
+/* Plays a unit's terms to see how many sums wait at most. */
+static void measure_depth(weft_stage *stage, int32_t unit, bool loose) {
+    weft_unit_sum *sum = &stage->sums[unit];
+    const int32_t reduce = stage->job->spec.view.reduce;
+    weft_fold folds[2] = {weft_fold_begin(reduce, stage->program->leaves, loose),
+                          weft_fold_begin(reduce, stage->program->leaves, loose)};
+    sum->depth[0] = sum->depth[1] = 0;
+    for (int32_t i = 0; i < stage->program->n_events; i++) {
+        const weft_event *event = &stage->program->events[i];
+        const int hop = event->leaf < 0 ? 1 : 0;
+        if (event->kind != WEFT_EVENT_REDUCE || event->unit != unit) continue;
+        for (int32_t t = 0; t < stage->terms->n[i]; t++) {
+            const weft_term *term = &stage->terms->terms[stage->terms->first[i] + t];
+            (void)weft_fold_push(&folds[hop], term->lo, term->hi);
+            if (folds[hop].top > sum->depth[hop]) sum->depth[hop] = folds[hop].top;
+        }
+    }
+    if (!loose && (folds[0].top > 1 || folds[1].top > 1)) {
+        sum->loose = true;
+        measure_depth(stage, unit, true);
+    }
+}
+
+static void plan_sum(const weft_engine *engine, weft_stage *stage, int32_t unit, int64_t *at) {
+    weft_unit_sum *sum = &stage->sums[unit];
+    const weft_cut cut = weft_cut_of(&stage->job->spec, unit);
+    const weft_group *group = weft_sums_group(engine, unit);
+    const int64_t piece = group == NULL ? 0 : weft_hold_piece(engine->layout, group, cut.replicas);
+    int32_t scopes[2] = {0, 0};
+    for (int32_t i = 0; i < stage->program->n_events; i++) {
+        const weft_event *event = &stage->program->events[i];
+        if (event->kind == WEFT_EVENT_REDUCE && event->unit == unit) scopes[event->leaf < 0] = event->scope;
+    }
+    if (scopes[0] == 0) return;
+    sum->two_hops = scopes[1] != 0;
+    sum->scope = scopes[sum->two_hops];
+    sum->loose = stage->terms->scattered;
+    measure_depth(stage, unit, sum->loose);
+    for (int hop = 0; hop < 2; hop++) {
+        const bool last = hop == (sum->two_hops ? 1 : 0);
+        const int32_t waiting = sum->depth[hop] - (last && sum->depth[hop] > 0 ? 1 : 0);
+        sum->length[hop] = scopes[hop] == WEFT_SCOPE_RANK ? piece * cut.replicas : row_of(&cut, scopes[hop], piece);
+        sum->partials[hop] = *at;
+        *at += sum->length[hop] * waiting;
+    }
+}
+
+weft_status weft_sums_plan(weft_engine *engine, weft_stage *stage, const weft_program *const *programs,
+                           weft_error *err) {
+    int64_t at = 0;
+    weft_status status = weft_terms_create(&stage->terms, programs, &stage->job->spec, engine->ranks.rank, err);
+    if (status != WEFT_OK) return status;
+    stage->sums = calloc((size_t)stage->job->spec.view.n_units + 1, sizeof *stage->sums);
+    if (stage->sums == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the sums of the units");
+    for (int32_t u = 0; u < stage->job->spec.view.n_units; u++) plan_sum(engine, stage, u, &at);
+    stage->partials = at;
+    return WEFT_OK;
+}
+
+int64_t weft_sums_partials(const weft_engine *engine) {
+    return 4 * engine->train.partials;
+}
+
+/* ---- losses ---- */
+
+weft_status weft_sums_losses(weft_stage *stage, const weft_program *const *programs, int32_t world, weft_error *err) {
+    const int32_t head = stage->job->spec.view.n_segments - 1;
+    stage->losses = calloc((size_t)stage->program->leaves + 1, sizeof *stage->losses);
+    if (stage->losses == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of leaves");
+    for (int32_t rank = 0; rank < world; rank++) {
+        int32_t n = 0;
+        for (int32_t i = 0; i < programs[rank]->n_events; i++) {
+            const weft_event *event = &programs[rank]->events[i];
+            if (event->kind != WEFT_EVENT_FORWARD || event->segment != head) continue;
+            stage->losses[event->leaf].rank = rank;
+            stage->losses[event->leaf].position = n++;
+        }
+        if (n > stage->most_losses) stage->most_losses = n;
+    }
+    return WEFT_OK;
+}

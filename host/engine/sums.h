@@ -1,0 +1,28 @@
+/* host/engine/sums.h: what a placement comes to in bytes: what a rank keeps, what units need on their way, and the sums
+ * that wait for others. */
+#ifndef WEFT_HOST_ENGINE_SUMS_H
+#define WEFT_HOST_ENGINE_SUMS_H
+
+#include "engine/engine.h"
+
+/* Bytes of a unit's slots and exchanges under the job's placement. */
+void weft_sums_size_units(const weft_engine *engine, weft_job *job);
+
+/* What this rank keeps, by the placement of a job. */
+weft_status weft_sums_hold(weft_engine *engine, const weft_job_spec *job, weft_error *err);
+
+/* How the training program's sums are made, and the bytes of those that wait. programs: of all ranks. */
+weft_status weft_sums_plan(weft_engine *engine, weft_stage *stage, const weft_program *const *programs,
+                           weft_error *err);
+int64_t weft_sums_partials(const weft_engine *engine); /* bytes */
+
+/* Where every leaf's loss is made. */
+weft_status weft_sums_losses(weft_stage *stage, const weft_program *const *programs, int32_t world, weft_error *err);
+
+/* The part of the gradients' region where the sums of an exchange of this scope arrive. */
+weft_ref weft_sums_target(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t scope);
+
+/* A unit's trainable group; NULL: it has none. */
+const weft_group *weft_sums_group(const weft_engine *engine, int32_t unit);
+
+#endif

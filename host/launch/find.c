@@ -1,0 +1,301 @@
+/* host/launch/find.c: see find.h. */
+#include "launch/find.h"
+
+#include "base/words.h"
+#include "config/number.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct {
+    weft_launch_use use;
+    int32_t asked;
+} wanted;
+
+void weft_launch_want(weft_launch_use use, int32_t asked) {
+    wanted.use = use;
+    wanted.asked = asked;
+}
+
+typedef struct search {
+    weft_config *config;
+    const char *named; /* [comm] plugin as written; NULL: nobody wrote it */
+    weft_noted *all;   /* every communicator that there is */
+    size_t n;
+} search;
+
+/* ---- families ---- */
+
+static const weft_noted *find_id(const search *self, const char *id) {
+    for (size_t i = 0; i < self->n; i++)
+        if (strcmp(self->all[i].id, id) == 0) return &self->all[i];
+    return NULL;
+}
+
+/* "mpi" for mpi-mpich and mpi-openmpi, where there is no communicator mpi. */
+static bool in_family(const weft_noted *one, const char *family) {
+    const size_t n = strlen(family);
+    return strncmp(one->id, family, n) == 0 && one->id[n] == '-';
+}
+
+static bool is_path(const char *name) {
+    return strchr(name, '/') != NULL;
+}
+
+/* A family is asked for: nobody named a communicator, or none has that name itself. */
+static const char *family_of(const search *self) {
+    if (self->named == NULL) return WEFT_RANKS_FAMILY;
+    if (is_path(self->named) || find_id(self, self->named) != NULL) return NULL;
+    return self->named;
+}
+
+static bool is_meant(const search *self, const weft_noted *one) {
+    const char *family = family_of(self);
+    if (family != NULL) return in_family(one, family);
+    return strcmp(is_path(self->named) ? one->path : one->id, self->named) == 0;
+}
+
+/* ---- launched already? ---- */
+
+typedef struct place {
+    const weft_noted *by;
+    char rank_name[64], size_name[64];
+    int64_t rank, size;
+} place;
+
+/* The next pair of "A B C D"; false: there is none. */
+static bool next_pair(const char **list, place *out) {
+    int n = 0;
+    if (sscanf(*list, "%63s %63s%n", out->rank_name, out->size_name, &n) != 2) return false;
+    *list += n;
+    return true;
+}
+
+/* Both variables of one of its pairs are there. */
+static bool was_launched(const weft_noted *by, place *out) {
+    const char *list = by->launched;
+    out->by = by;
+    while (next_pair(&list, out))
+        if (getenv(out->rank_name) != NULL && getenv(out->size_name) != NULL) return true;
+    return false;
+}
+
+static weft_status read_place(place *self, weft_error *err) {
+    const char *rank = getenv(self->rank_name), *size = getenv(self->size_name);
+    if (weft_number_i64(&self->rank, rank) && weft_number_i64(&self->size, size) && self->size >= 1 &&
+        self->size <= INT32_MAX && self->rank >= 0 && self->rank < self->size)
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "the environment says %s=%.40s and %s=%.40s, which is no rank of a world: start the ranks "
+                          "with their launcher, or unset both",
+                          self->rank_name, rank, self->size_name, size);
+}
+
+/* by NULL: no launcher started this process. What is meant goes before what else there is. */
+static weft_status find_place(const search *self, place *out, weft_error *err) {
+    for (int meant = 1; meant >= 0; meant--)
+        for (size_t i = 0; i < self->n; i++)
+            if (is_meant(self, &self->all[i]) == (meant == 1) && was_launched(&self->all[i], out))
+                return read_place(out, err);
+    memset(out, 0, sizeof *out);
+    return WEFT_OK;
+}
+
+/* ---- what can start ranks ---- */
+
+/* Why the ranks of a communicator cannot be started from here; NULL: they can. */
+static const char *hindrance(const weft_noted *one, char *text, size_t size) {
+    const int program = (int)strcspn(one->launch, " ");
+    if (one->reason[0] != '\0') return one->reason;
+    if (one->launch[0] == '\0') return "it says no command that starts ranks";
+    (void)snprintf(text, size, "%.*s", program, one->launch);
+    if (access(text, X_OK) == 0) return NULL;
+    (void)snprintf(text, size, "there is no %.*s", program, one->launch);
+    return text;
+}
+
+/* The first that can start ranks, and in `why` what became of the others. NULL: none. */
+static const weft_noted *find_starter(const search *self, char *why, size_t size) {
+    const weft_noted *found = NULL;
+    for (size_t i = 0; i < self->n; i++) {
+        const weft_noted *one = &self->all[i];
+        char text[600];
+        const char *reason = NULL;
+        if (!is_meant(self, one)) continue;
+        reason = found != NULL ? "it comes later" : hindrance(one, text, sizeof text);
+        if (reason == NULL) found = one;
+        else weft_words_append(why, size, "%s%s: %.400s", why[0] == '\0' ? "" : "; ", one->id, reason);
+    }
+    return found;
+}
+
+/* The family has no member. */
+static weft_status no_member(const search *self, const char *family, weft_error *err) {
+    char all[600] = "";
+    for (size_t i = 0; i < self->n; i++)
+        weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
+    if (strcmp(family, WEFT_RANKS_FAMILY) != 0)
+        return weft_config_reject(self->config, "comm", "plugin", err,
+                                  "is no communicator and no family of some; there are: %s",
+                                  all[0] == '\0' ? "none" : all);
+    return weft_error_set(err, WEFT_E_USER,
+                          "there is no communicator %s-* that could start ranks: install an MPI (Debian: mpich and "
+                          "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again, or say which in [comm] "
+                          "plugin",
+                          family);
+}
+
+static weft_status no_starter(const search *self, const char *why, weft_error *err) {
+    const char *family = family_of(self);
+    if (why[0] == '\0' && family != NULL) return no_member(self, family, err);
+    if (family == NULL)
+        return weft_config_reject(self->config, "comm", "plugin", err,
+                                  "cannot start ranks (%s): name another, or start them with its launcher", why);
+    return weft_error_set(err, WEFT_E_USER,
+                          "no communicator of the family %s can start ranks (%s): install what is missing (Debian: "
+                          "mpich, or openmpi-bin), or start them with a launcher of your own",
+                          family, why);
+}
+
+/* ---- the answer ---- */
+
+/* The command runs on several ranks. */
+static bool takes_ranks(void) {
+    return wanted.use == WEFT_RANKS_TRAINED || wanted.use == WEFT_RANKS_OFFERED;
+}
+
+static void take_place(weft_world *out, const place *at) {
+    out->rank = out->local_rank = (int32_t)at->rank;
+    out->size = out->local_size = (int32_t)at->size;
+    (void)snprintf(out->launched_by, sizeof out->launched_by, "%s", at->rank_name);
+}
+
+/* A rank that a launcher started. */
+static weft_status join(const search *self, weft_launch *out, const place *at, weft_error *err) {
+    const char *family = family_of(self);
+    take_place(&out->world, at);
+    if (!takes_ranks())
+        return weft_error_set(err, WEFT_E_USER,
+                              "this command runs on one rank, and it is rank %lld of the %lld that a launcher started "
+                              "(%s): start it alone",
+                              (long long)at->rank, (long long)at->size, at->rank_name);
+    if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 0 && wanted.asked != at->size)
+        return weft_error_set(err, WEFT_E_PEER,
+                              "--ranks asks for %d, and the launcher started %lld (%s): give both the same number",
+                              (int)wanted.asked, (long long)at->size, at->size_name);
+    if (!is_meant(self, at->by))
+        return weft_config_reject(self->config, "comm", "plugin", err,
+                                  "cannot join the %lld ranks that the launcher of %s started (%s): take it out, or "
+                                  "set it to %s",
+                                  (long long)at->size, at->by->id, at->rank_name, at->by->id);
+    if (family == NULL) return WEFT_OK;
+    (void)snprintf(out->world.comm, sizeof out->world.comm, "%s", at->by->id);
+    if (getenv(WEFT_STARTED) == NULL && at->rank == 0)
+        (void)snprintf(out->why, sizeof out->why, "[comm] plugin = %s is %s: its launcher set %s", family, at->by->id,
+                       at->rank_name);
+    return WEFT_OK;
+}
+
+/* Ranks that are still to be started. */
+static weft_status launch(const search *self, weft_launch *out, weft_error *err) {
+    char why[1000] = "";
+    const weft_noted *by = NULL;
+    if (getenv(WEFT_STARTED) != NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM,
+                              "this process was started as one of %d ranks, and its launcher told it no rank: none of "
+                              "the variables that the communicator knows is set",
+                              (int)wanted.asked);
+    if (self->named != NULL && strcmp(self->named, "self") == 0)
+        return weft_config_reject(
+            self->config, "comm", "plugin", err,
+            "is a world of one rank, and --ranks asks for %d: take it out, or set it to " WEFT_RANKS_FAMILY,
+            (int)wanted.asked);
+    by = find_starter(self, why, sizeof why);
+    if (by == NULL) return no_starter(self, why, err);
+    out->must_launch = true;
+    out->world.size = wanted.asked;
+    (void)snprintf(out->launch, sizeof out->launch, "%s", by->launch);
+    if (family_of(self) != NULL)
+        (void)snprintf(out->why, sizeof out->why, "[comm] plugin = %s is %s: its launcher is there%s%.300s%s",
+                       family_of(self), by->id, why[0] == '\0' ? "" : " (", why, why[0] == '\0' ? "" : ")");
+    return WEFT_OK;
+}
+
+/* One rank, with a communicator that was asked for all the same. */
+static weft_status stay_alone(const search *self, weft_launch *out, weft_error *err) {
+    const char *family = self->named == NULL ? NULL : family_of(self);
+    char why[1000] = "";
+    const weft_noted *by = family == NULL ? NULL : find_starter(self, why, sizeof why);
+    if (family == NULL) return WEFT_OK;
+    if (by == NULL && why[0] == '\0' && strcmp(family, WEFT_RANKS_FAMILY) != 0)
+        return WEFT_OK; /* no family either: the search for the plugin says so, with all that it tried */
+    if (by == NULL) return no_starter(self, why, err);
+    (void)snprintf(out->world.comm, sizeof out->world.comm, "%s", by->id);
+    return WEFT_OK;
+}
+
+/* The one rank of a launcher is a rank where several were asked for, which is then refused, or its communicator was. */
+static bool joins_alone(const search *self, const place *at) {
+    if (!takes_ranks()) return false;
+    return (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) || (self->named != NULL && is_meant(self, at->by));
+}
+
+/* Ranks that are started if they can be. */
+static weft_status offer(const search *self, weft_launch *out, const place *at, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    if (at->by != NULL) {
+        (void)snprintf(out->why, sizeof out->why, "a launcher has started one rank alone (%s = 1)", at->size_name);
+    } else if (self->named != NULL && strcmp(self->named, "self") == 0) {
+        (void)snprintf(out->why, sizeof out->why,
+                       "[comm] plugin = self is a world of one rank; take it out, or set it to " WEFT_RANKS_FAMILY);
+    } else {
+        weft_status status = launch(self, out, &why);
+        if (status == WEFT_OK) return WEFT_OK;
+        if (getenv(WEFT_STARTED) != NULL) return weft_error_set(err, status, "%s", why.text);
+        (void)snprintf(out->why, sizeof out->why, "%.500s", why.text);
+    }
+    return stay_alone(self, out, err);
+}
+
+static weft_status decide(const search *self, weft_launch *out, weft_error *err) {
+    place at;
+    weft_status status = find_place(self, &at, err);
+    if (status != WEFT_OK) return status;
+    if (at.by != NULL && (at.size > 1 || joins_alone(self, &at))) return join(self, out, &at, err);
+    if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch(self, out, err);
+    if (wanted.use == WEFT_RANKS_OFFERED) return offer(self, out, &at, err);
+    status = stay_alone(self, out, err);
+    if (wanted.use == WEFT_RANKS_PLANNED && wanted.asked > 0) {
+        out->world.size = wanted.asked;
+        out->world.is_planned = true;
+    }
+    return status;
+}
+
+/* [comm] plugin, not yet declared to the configuration. */
+static weft_status read_name(search *self, weft_error *err) {
+    if (!weft_config_has_key(self->config, "comm", "plugin")) return WEFT_OK;
+    return weft_config_plugin(self->config, &self->named, "comm", "self", err);
+}
+
+static weft_status add_path(search *self, weft_error *err) {
+    weft_noted *grown = NULL;
+    if (self->named == NULL || !is_path(self->named)) return WEFT_OK;
+    grown = realloc(self->all, (self->n + 1) * sizeof *grown);
+    if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of communicators");
+    self->all = grown;
+    weft_plugin_noted(&self->all[self->n++], "", self->named);
+    return WEFT_OK;
+}
+
+weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_plugins *plugins, weft_error *err) {
+    search all = {.config = config};
+    weft_status status = read_name(&all, err);
+    memset(out, 0, sizeof *out);
+    out->world.size = out->world.local_size = 1;
+    if (status == WEFT_OK) status = weft_plugins_noted(plugins, &all.all, &all.n, "comm", err);
+    if (status == WEFT_OK) status = add_path(&all, err);
+    if (status == WEFT_OK) status = decide(&all, out, err);
+    free(all.all);
+    return status;
+}

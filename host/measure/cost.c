@@ -1,0 +1,197 @@
+/* host/measure/cost.c: see cost.h.
+ *
+ * Segments cost what was measured of them; the rest is counted in elements and in bytes sent, as travel.c, sums.c and
+ * norm.c do it, times a rate. What is not counted: reading leaves, and what the host does between events. */
+#include "measure/cost.h"
+
+#include "engine/sums.h"
+#include "measure/sent.h"
+#include "program/job.h"
+
+#include <stdlib.h>
+
+typedef struct pricing {
+    const weft_rates *rates;
+    const weft_engine *engine;
+    const weft_job_spec *job;
+    const weft_rank_plan *plan;
+    int32_t rank;
+    bool *begun; /* [n_units][2] a term has joined the sum of this hop */
+} pricing;
+
+static weft_work times(weft_work one, double n) {
+    const weft_work out = {one.alone * n, one.together * n};
+    return out;
+}
+
+static weft_work plus(weft_work a, weft_work b) {
+    const weft_work out = {a.alone + b.alone, a.together + b.together};
+    return out;
+}
+
+static weft_work elements(const pricing *self, int32_t kind, double n) {
+    return times(self->rates->elements[kind], n);
+}
+
+/* ---- what travels ---- */
+
+static int32_t exchange_of(const pricing *self, const weft_event *event) {
+    const bool owned = event->unit >= 0 && self->job->view.units[event->unit].placement.parameters == WEFT_OWNED;
+    const bool fast = self->job->view.reduce == WEFT_REDUCE_FAST;
+    switch (event->kind) {
+    case WEFT_EVENT_REDUCE: return fast ? WEFT_RATE_REDUCE_SCATTER : WEFT_RATE_ALL_TO_ALL;
+    case WEFT_EVENT_REFRESH: return owned ? WEFT_RATE_SEND : WEFT_RATE_ALL_GATHER;
+    case WEFT_EVENT_SEND:
+    case WEFT_EVENT_RECV: return WEFT_RATE_SEND;
+    default: return WEFT_RATE_ALL_GATHER;
+    }
+}
+
+static double travel_of(const pricing *self, const weft_event *event) {
+    const int64_t bytes = weft_sent_bytes(self->engine, self->job, event);
+    return bytes > 0 ? weft_rates_exchange(self->rates, exchange_of(self, event), (double)bytes) : 0.0;
+}
+
+/* ---- sums ---- */
+
+/* A REDUCE: what is given is rounded first, if at all, and each row that comes is added. */
+static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *event) {
+    const weft_cut cut = weft_cut_of(self->job, event->unit);
+    const weft_group *group = weft_sums_group(self->engine, event->unit);
+    const double piece = group == NULL ? 0.0 : (double)weft_hold_piece(self->engine->layout, group, cut.replicas);
+    const int32_t ranks = event->scope == WEFT_SCOPE_RANK ? 1 : weft_scope_size(&cut, event->scope);
+    const bool narrow = self->job->view.reduce_dtype == WEFT_BF16 && event->leaf >= 0;
+    const bool fast = self->job->view.reduce == WEFT_REDUCE_FAST, tree = self->job->view.reduce == WEFT_REDUCE_TREE;
+    const double whole = event->scope == WEFT_SCOPE_ACROSS ? piece * cut.groups : piece * cut.replicas;
+    const double row = ranks == 1 ? whole : event->scope == WEFT_SCOPE_NODE ? piece * cut.groups : piece;
+    const int32_t terms = fast ? 1 : ranks;
+    bool *begun = &self->begun[2 * event->unit + (event->leaf < 0)];
+    if (weft_job_spec_leaves(self->job) == 1 && ranks == 1) return; /* the leaf's gradient is the sum */
+    if (narrow) out->own = elements(self, WEFT_RATE_CONVERT, ranks == 1 ? 2.0 * whole : whole);
+    if (narrow && ranks > 1) out->after = elements(self, WEFT_RATE_CONVERT, row * terms);
+    for (int32_t i = 0; i < terms; i++) {
+        if (!*begun || tree) out->after = plus(out->after, elements(self, WEFT_RATE_COPY, row));
+        if (*begun) out->after = plus(out->after, elements(self, WEFT_RATE_ADD, row));
+        *begun = true;
+    }
+}
+
+/* ---- the end of a step ---- */
+
+/* Elements whose squares the rank adds up, and in how many exchanges the sums go round. */
+static double squares_of(const pricing *self, int32_t *exchanges) {
+    const weft_layout *layout = self->engine->layout;
+    double n = 0.0;
+    *exchanges = 2;
+    for (int32_t g = 0; g < layout->n_trainable_groups; g++) {
+        const weft_group *group = &layout->groups[g];
+        const weft_placement *placement = &self->job->view.units[group->unit].placement;
+        const weft_cut cut = weft_cut_of(self->job, group->unit);
+        const bool cuts = placement->gradients == WEFT_SHARDED && self->job->view.world > 1;
+        if (placement->gradients == WEFT_OWNED && placement->owner != self->rank) continue;
+        n += (double)(cuts ? weft_hold_piece(layout, group, cut.replicas) : group->numel);
+        *exchanges += cuts;
+    }
+    return n;
+}
+
+static void price_norm(const pricing *self, weft_event_cost *out) {
+    int32_t exchanges = 0;
+    out->own = elements(self, WEFT_RATE_SQUARES, squares_of(self, &exchanges));
+    if (self->job->view.world > 1)
+        out->travel = exchanges * weft_rates_exchange(self->rates, WEFT_RATE_ALL_GATHER, 1.0);
+}
+
+/* The compute copy is made again of what has changed. */
+static void price_step(const pricing *self, weft_event_cost *out) {
+    out->own = elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated);
+    if (self->engine->dtype == WEFT_BF16)
+        out->own = plus(out->own, elements(self, WEFT_RATE_CONVERT, (double)self->plan->updated));
+}
+
+/* A shard is rounded before it goes where the model computes in bf16. */
+static void price_gather(const pricing *self, weft_event_cost *out, const weft_event *event) {
+    const weft_cut cut = weft_cut_of(self->job, event->unit);
+    const int64_t sent = weft_sent_bytes(self->engine, self->job, event);
+    if (event->what == WEFT_WHAT_SUM || self->engine->dtype != WEFT_BF16 || cut.group < 2) return;
+    out->own = elements(self, WEFT_RATE_CONVERT, (double)sent / 2.0 / (cut.group - 1));
+}
+
+static void price_event(pricing *self, weft_event_cost *out, const weft_event *event) {
+    const weft_segment_rate *segment = event->segment >= 0 ? &self->rates->segments[event->segment] : NULL;
+    out->travel = travel_of(self, event);
+    switch (event->kind) {
+    case WEFT_EVENT_FORWARD:
+    case WEFT_EVENT_RECOMPUTE: out->own = segment->forward; break;
+    case WEFT_EVENT_BACKWARD: out->own = segment->backward; break;
+    case WEFT_EVENT_REDUCE: price_reduce(self, out, event); break;
+    case WEFT_EVENT_GATHER: price_gather(self, out, event); break;
+    case WEFT_EVENT_NORM: price_norm(self, out); break;
+    case WEFT_EVENT_STEP: price_step(self, out); break;
+    default: break;
+    }
+}
+
+static weft_status price_rank(weft_event_cost **out, pricing *self, const weft_program *program, weft_error *err) {
+    const size_t units = (size_t)self->job->view.n_units;
+    weft_event_cost *costs = calloc((size_t)program->n_events + 1, sizeof *costs);
+    self->begun = calloc(2 * units + 1, sizeof *self->begun);
+    *out = costs;
+    if (costs == NULL || self->begun == NULL) {
+        free(self->begun);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the costs of %d events", (int)program->n_events);
+    }
+    for (int32_t i = 0; i < program->n_events; i++) price_event(self, &costs[i], &program->events[i]);
+    free(self->begun);
+    return WEFT_OK;
+}
+
+/* ---- all ranks ---- */
+
+static weft_status price_all(const weft_program **programs, weft_event_cost **costs, const weft_rates *rates,
+                             const weft_engine *engine, const weft_survey *survey, weft_error *err) {
+    const weft_part *part = &engine->run->parts[WEFT_PART_STRATEGY];
+    const weft_job_spec *job = &engine->train.job->spec;
+    weft_status status = WEFT_OK;
+    for (int32_t rank = 0; rank < survey->world && status == WEFT_OK; rank++) {
+        pricing self = {rates, engine, job, &survey->ranks[rank], rank, NULL};
+        weft_program *program = NULL;
+        status = weft_program_compile(&program, engine->run->host, weft_loaded_table(part->loaded, strategy),
+                                      part->config, job, rank, err);
+        programs[rank] = program;
+        if (status == WEFT_OK) status = price_rank(&costs[rank], &self, program, err);
+    }
+    return status;
+}
+
+/* Where the plan's machines hold more ranks than were measured, they have room for as many as this machine. */
+static weft_simulation_spec simulation_of(const weft_rates *rates, const weft_engine *engine,
+                                          const weft_survey *survey) {
+    const weft_simulation_spec out = {.job = &engine->train.job->spec,
+                                      .ranks_per_node = survey->ranks_per_node,
+                                      .together = rates->ranks_per_node,
+                                      .room = weft_rates_room(rates),
+                                      .own_progress = rates->own_progress};
+    return out;
+}
+
+weft_status weft_costs_play(weft_rank_time *out, double *step_seconds, const weft_rates *rates,
+                            const weft_engine *engine, const weft_survey *survey, weft_error *err) {
+    weft_simulation_spec spec = simulation_of(rates, engine, survey);
+    const weft_program **programs = calloc((size_t)survey->world, sizeof *programs);
+    weft_event_cost **costs = calloc((size_t)survey->world, sizeof *costs);
+    weft_status status = WEFT_OK;
+    if (programs == NULL || costs == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the programs of %d ranks", (int)survey->world);
+    if (status == WEFT_OK) status = price_all(programs, costs, rates, engine, survey, err);
+    spec.programs = programs;
+    spec.costs = (const weft_event_cost *const *)costs;
+    if (status == WEFT_OK) status = weft_programs_simulate(out, step_seconds, &spec, err);
+    for (int32_t rank = 0; rank < survey->world; rank++) {
+        if (programs != NULL) weft_program_destroy((weft_program *)programs[rank]);
+        if (costs != NULL) free(costs[rank]);
+    }
+    free(programs);
+    free(costs);
+    return status;
+}

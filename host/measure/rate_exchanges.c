@@ -1,0 +1,68 @@
+/* host/measure/rate_exchanges.c: how long exchanges of a few sizes take among the ranks that measure. */
+#include "measure/rater.h"
+
+typedef struct exchanging {
+    weft_engine *engine;
+    weft_buffer *to, *from;
+    int32_t kind;
+    int64_t n; /* elements of a row */
+} exchanging;
+
+static weft_status exchange(const exchanging *self, weft_exchange_fn *how, int32_t peer, weft_error *err) {
+    const weft_transfer what = {
+        .to = {self->to, 0}, .from = {self->from, 0}, .n = self->n, .dtype = WEFT_F32, .peer = peer};
+    return weft_ranks_exchange(&self->engine->ranks, how, weft_rate_exchange_name(self->kind), &what, err);
+}
+
+/* There and back between neighbours: twice what is timed. An odd rank out has nobody. */
+static weft_status send(const exchanging *self, weft_error *err) {
+    const weft_ranks *ranks = &self->engine->ranks;
+    const int32_t peer = ranks->rank ^ 1;
+    const bool first = ranks->rank % 2 == 0;
+    weft_status status = WEFT_OK;
+    if (peer >= ranks->world) return WEFT_OK;
+    status = exchange(self, first ? ranks->plugin->send : ranks->plugin->recv, peer, err);
+    return status == WEFT_OK ? exchange(self, first ? ranks->plugin->recv : ranks->plugin->send, peer, err) : status;
+}
+
+static weft_status work(void *context, weft_error *err) {
+    const exchanging *self = context;
+    const weft_comm_plugin *plugin = self->engine->ranks.plugin;
+    switch (self->kind) {
+    case WEFT_RATE_ALL_GATHER: return exchange(self, plugin->all_gather, 0, err);
+    case WEFT_RATE_ALL_TO_ALL: return exchange(self, plugin->all_to_all, 0, err);
+    case WEFT_RATE_REDUCE_SCATTER: return exchange(self, plugin->reduce_scatter, 0, err);
+    default: return send(self, err);
+    }
+}
+
+static weft_status time_size(exchanging *self, weft_rates *out, int32_t size, weft_error *err) {
+    const int32_t others = self->engine->ranks.world - 1;
+    weft_status status = WEFT_OK;
+    for (self->kind = 0; self->kind < WEFT_N_RATE_EXCHANGES && status == WEFT_OK; self->kind++) {
+        double *seconds = &out->exchanges[self->kind][size];
+        const bool pair = self->kind == WEFT_RATE_SEND;
+        self->n = (int64_t)out->bytes[size] / 4 / (pair ? 1 : others);
+        if (self->n < 1) self->n = 1;
+        status = weft_rater_time_exchange(self->engine, seconds, work, self, err);
+        if (pair) *seconds /= 2.0;
+    }
+    return status;
+}
+
+weft_status weft_rate_exchanges(weft_rates *out, weft_engine *engine, weft_error *err) {
+    static const double sizes[WEFT_RATE_SIZES] = {4096.0, 262144.0, 2097152.0, 8388608.0, 33554432.0};
+    exchanging self = {.engine = engine};
+    const int64_t most = 2 * (int64_t)sizes[WEFT_RATE_SIZES - 1] + 4 * (int64_t)engine->ranks.world;
+    weft_status status = WEFT_OK;
+    if (engine->ranks.world == 1) return WEFT_OK;
+    status = weft_rater_take(engine, &self.to, most, err);
+    if (status == WEFT_OK) status = weft_rater_take(engine, &self.from, most, err);
+    for (int32_t i = 0; i < WEFT_RATE_SIZES && status == WEFT_OK; i++) {
+        out->bytes[i] = sizes[i];
+        status = time_size(&self, out, i, err);
+    }
+    weft_rater_give(engine, self.to);
+    weft_rater_give(engine, self.from);
+    return status;
+}

@@ -1,0 +1,184 @@
+/* host/ranks/platform.c: see platform.h. */
+#include "ranks/platform.h"
+
+#include "launch/pulse.h"
+#include "launch/sidecar.h"
+#include "launch/world.h"
+#include "plugin/call.h"
+#include "plugin/enter.h"
+
+#include <stdlib.h>
+
+struct weft_platform_group {
+    int32_t n, *ranks;
+    weft_comm_group *made;
+};
+
+static weft_status open_device(weft_platform *self, const weft_run *run, weft_error *err) {
+    const weft_part *part = &run->parts[WEFT_PART_DEVICE];
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    self->kernels = weft_loaded_table(part->loaded, device);
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = self->kernels->create(&self->device, run->host, part->config, 0, err);
+    status = weft_run_located(run, WEFT_PART_DEVICE, weft_plugin_call_end(&call, status, err), err);
+    if (status != WEFT_OK) return status;
+    self->device_info.struct_size = (uint32_t)sizeof self->device_info;
+    WEFT_PLUGIN_TELL(self->kernels, info, self->device, &self->device_info);
+    return WEFT_OK;
+}
+
+static weft_status create_comm(weft_platform *self, const weft_run *run, weft_error *err) {
+    const weft_part *part = &run->parts[WEFT_PART_COMM];
+    const weft_comm_job job = {(uint32_t)sizeof job, 0, weft_world_get()->size, 0};
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    self->comm_plugin = weft_loaded_table(part->loaded, comm);
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    weft_pulse_wait();
+    status = self->comm_plugin->create(&self->comm, run->host, part->config, &job, err);
+    weft_pulse_go();
+    return weft_run_located(run, WEFT_PART_COMM, weft_plugin_call_end(&call, status, err), err);
+}
+
+static weft_status open_comm(weft_platform *self, const weft_run *run, weft_error *err) {
+    const weft_world *world = weft_world_get();
+    weft_status status = WEFT_OK;
+    self->comm_info.size = world->size;
+    self->comm_info.nodes = world->is_planned ? weft_world_planned_nodes() : 1;
+    if (world->size % self->comm_info.nodes != 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "%d ranks cannot lie on %d nodes, as many on each: choose a divisor of %d",
+                              (int)world->size, (int)self->comm_info.nodes, (int)world->size);
+    if (world->is_planned || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
+    weft_pulse_patience(run->settings.run.patience);
+    if (world->size > 1) status = weft_sidecar_start(run->parts[WEFT_PART_COMM].loaded->note, err);
+    if (status == WEFT_OK) status = create_comm(self, run, err);
+    if (status != WEFT_OK) return status;
+    self->comm_info.struct_size = (uint32_t)sizeof self->comm_info;
+    WEFT_PLUGIN_TELL(self->comm_plugin, info, self->comm, &self->comm_info);
+    return weft_world_confirm(&self->comm_info, err);
+}
+
+static weft_status attach(weft_platform *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    self->nodes = calloc((size_t)self->comm_info.size, sizeof *self->nodes);
+    if (self->nodes == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of %d ranks", (int)self->comm_info.size);
+    for (int32_t rank = 0; rank < self->comm_info.size; rank++) /* alone, or only planned for */
+        self->nodes[rank] = rank / (self->comm_info.size / self->comm_info.nodes);
+    if (self->comm == NULL) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->comm_plugin, attach, err, self->comm, self->device, self->kernels);
+    if (status != WEFT_OK) return status;
+    return weft_platform_share(self, self->nodes, &self->comm_info.node, (int64_t)sizeof *self->nodes, err);
+}
+
+weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_platform *self = calloc(1, sizeof *self);
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the device and the ranks");
+    status = open_comm(self, run, err);
+    if (status == WEFT_OK) status = open_device(self, run, err);
+    if (status == WEFT_OK) status = attach(self, err);
+    if (status == WEFT_OK) *out = self;
+    else weft_platform_close(self, false);
+    return status;
+}
+
+void weft_platform_close(weft_platform *self, bool failed) {
+    if (self == NULL) return;
+    weft_pulse_wait();
+    if (self->comm != NULL && (!failed || self->comm_info.size == 1))
+        WEFT_PLUGIN_TELL(self->comm_plugin, destroy, self->comm);
+    weft_pulse_go();
+    if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
+    for (int32_t i = 0; i < self->n_groups; i++) free(self->groups[i].ranks);
+    free(self->groups);
+    free(self->nodes);
+    free(self);
+}
+
+int32_t weft_platform_rank(const weft_platform *self) {
+    return self->comm_info.rank;
+}
+
+int32_t weft_platform_size(const weft_platform *self) {
+    return self->comm_info.size;
+}
+
+int32_t weft_platform_nodes(const weft_platform *self, int32_t base, int32_t n) {
+    int32_t nodes = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t before = 0;
+        while (before < i && self->nodes[base + before] != self->nodes[base + i]) before++;
+        nodes += before == i;
+    }
+    return nodes;
+}
+
+weft_seat weft_platform_seat(weft_platform *self) {
+    const weft_seat seat = {self, 0, self->comm_info.rank, self->comm_info.size};
+    return seat;
+}
+
+static weft_status make_group(weft_platform *self, weft_comm_group **out, const int32_t *ranks, int32_t n,
+                              weft_error *err) {
+    weft_platform_group *grown = realloc(self->groups, ((size_t)self->n_groups + 1) * sizeof *grown);
+    weft_platform_group *group = NULL;
+    weft_status status = WEFT_OK;
+    if (grown != NULL) self->groups = grown;
+    if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for another group of ranks");
+    group = &grown[self->n_groups];
+    group->n = n;
+    group->ranks = malloc((size_t)n * sizeof *group->ranks);
+    if (group->ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a group of %d ranks", (int)n);
+    memcpy(group->ranks, ranks, (size_t)n * sizeof *ranks);
+    self->n_groups++;
+    weft_pulse_wait();
+    WEFT_PLUGIN_CALL(status, self->comm_plugin, group, err, self->comm, &group->made, ranks, n);
+    weft_pulse_go();
+    *out = group->made;
+    return status;
+}
+
+/* Whether a group is there already is the same for all its ranks: they made it together. */
+weft_status weft_platform_group_of(weft_platform *self, weft_comm_group **out, const int32_t *ranks, int32_t n,
+                                   weft_error *err) {
+    for (int32_t i = 0; i < self->n_groups; i++) {
+        const weft_platform_group *group = &self->groups[i];
+        if (group->n != n || memcmp(group->ranks, ranks, (size_t)n * sizeof *ranks) != 0) continue;
+        *out = group->made;
+        return WEFT_OK;
+    }
+    return make_group(self, out, ranks, n, err);
+}
+
+static weft_status exchange(weft_platform *self, weft_buffer *buffer, void *all, const void *mine, int64_t bytes,
+                            weft_error *err) {
+    const weft_ref to = {buffer, 0}, from = {buffer, bytes * self->comm_info.rank};
+    const weft_exchange what = {
+        .struct_size = (uint32_t)sizeof what, .to = to, .from = from, .n = bytes, .dtype = WEFT_U8};
+    weft_comm_handle *handle = NULL;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, from, mine, bytes);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->comm_plugin, all_gather, err, self->comm, &handle, &what);
+    weft_pulse_wait();
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->comm_plugin, wait, err, self->comm, handle);
+    weft_pulse_go();
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, all, to, bytes * self->comm_info.size);
+    return status;
+}
+
+weft_status weft_platform_share(weft_platform *self, void *all, const void *mine, int64_t bytes, weft_error *err) {
+    weft_buffer *buffer = NULL;
+    weft_status status = WEFT_OK;
+    if (self->comm_info.size == 1) {
+        memcpy(all, mine, (size_t)bytes);
+        return WEFT_OK;
+    }
+    WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &buffer, bytes * self->comm_info.size);
+    if (status == WEFT_OK) status = exchange(self, buffer, all, mine, bytes, err);
+    if (buffer != NULL) WEFT_PLUGIN_TELL(self->kernels, release, self->device, buffer);
+    return status;
+}

@@ -1,0 +1,140 @@
+/* host/ranks/ranks.c: see ranks.h. */
+#include "ranks/ranks.h"
+
+#include "launch/pulse.h"
+#include "plugin/enter.h"
+
+#include <stdlib.h>
+
+void weft_ranks_take(weft_ranks *self, const weft_seat *seat) {
+    self->platform = seat->platform;
+    self->plugin = seat->platform->comm_plugin;
+    self->comm = seat->platform->comm;
+    self->info = seat->platform->comm_info;
+    self->info.nodes = weft_platform_nodes(seat->platform, seat->base, seat->world);
+    self->base = seat->base;
+    self->rank = seat->rank;
+    self->world = seat->world;
+}
+
+static weft_status make_counts(weft_ranks *self, weft_error *err) {
+    self->sent = calloc(1, sizeof *self->sent);
+    if (self->sent != NULL) self->sent->to = calloc((size_t)self->world, sizeof *self->sent->to);
+    if (self->sent != NULL && self->sent->to != NULL) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory to count what goes to %d ranks", (int)self->world);
+}
+
+void weft_ranks_leave(weft_ranks *self) {
+    if (self->sent != NULL) free(self->sent->to);
+    free(self->sent);
+    self->sent = NULL;
+}
+
+weft_status weft_ranks_meet(weft_ranks *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    int32_t *ranks = NULL;
+    if (self->world == 1) return WEFT_OK;
+    status = make_counts(self, err);
+    if (status != WEFT_OK || self->world == weft_platform_size(self->platform)) return status;
+    ranks = malloc((size_t)self->world * sizeof *ranks);
+    if (ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the group of %d ranks", self->world);
+    for (int32_t rank = 0; rank < self->world; rank++) ranks[rank] = self->base + rank;
+    status = weft_platform_group_of(self->platform, &self->everyone, ranks, self->world, err);
+    free(ranks);
+    return status;
+}
+
+/* Ranks of a scope's group of this rank, by their places. */
+static int32_t members(const weft_ranks *self, int32_t *out, const weft_cut *cut, int32_t scope) {
+    const int32_t n = weft_scope_size(cut, scope);
+    for (int32_t rank = 0; rank < self->world; rank++)
+        if (weft_scope_together(cut, scope, rank, self->rank))
+            out[weft_scope_place(cut, scope, rank)] = self->base + rank;
+    return n;
+}
+
+weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err) {
+    weft_status status = WEFT_OK;
+    int32_t *ranks = NULL;
+    if (self->world == 1 || weft_ranks_group_of(self, cut, WEFT_SCOPE_ALL) != NULL || cut->replicas != self->world)
+        return WEFT_OK;
+    if (self->n_cuts == WEFT_MAX_CUTS)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "the strategy cuts units over more than %d sizes of rank groups: this host makes no more",
+                              (int)WEFT_MAX_CUTS);
+    ranks = malloc((size_t)self->world * sizeof *ranks);
+    if (ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups of %d ranks", self->world);
+    self->cuts[self->n_cuts].group = cut->group;
+    for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS && status == WEFT_OK; scope++) {
+        const int32_t n = members(self, ranks, cut, scope);
+        status = weft_platform_group_of(self->platform, &self->cuts[self->n_cuts].by_scope[scope], ranks, n, err);
+    }
+    if (status == WEFT_OK) self->n_cuts++;
+    free(ranks);
+    return status;
+}
+
+weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut, int32_t scope) {
+    for (int32_t i = 0; i < self->n_cuts; i++)
+        if (self->cuts[i].group == cut->group) return self->cuts[i].by_scope[scope];
+    return NULL;
+}
+
+/* True if the rank is another one of the transfer's group. */
+static bool shares(const weft_ranks *self, const weft_comm_group *group, int32_t rank) {
+    if (rank == self->rank) return false;
+    for (int32_t i = 0; i < self->n_cuts; i++)
+        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
+            const int32_t size = self->cuts[i].group;
+            const weft_cut cut = {self->world, size, self->world / size};
+            if (self->cuts[i].by_scope[scope] == group) return weft_scope_together(&cut, scope, rank, self->rank);
+        }
+    return true; /* the group of everyone */
+}
+
+/* Every collective exchange of a step gives each other rank of its group a row of n elements. */
+static void count(const weft_ranks *self, weft_exchange_fn *how, const weft_transfer *what) {
+    const int64_t bytes = what->n * weft_dtype_bytes(what->dtype);
+    if (self->sent == NULL || !self->counts || what->traffic == WEFT_TRAFFIC_OTHER || how == self->plugin->recv) return;
+    for (int32_t rank = 0; rank < self->world; rank++) {
+        if (how == self->plugin->send ? rank != what->peer : !shares(self, what->group, rank)) continue;
+        self->sent->to[rank] += bytes;
+        self->sent->sent[what->traffic] += bytes;
+    }
+}
+
+weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
+                             const weft_transfer *what, weft_error *err) {
+    const weft_exchange exchange = {.struct_size = (uint32_t)sizeof exchange,
+                                    .group = what->group,
+                                    .to = what->to,
+                                    .from = what->from,
+                                    .n = what->n,
+                                    .dtype = what->dtype,
+                                    .peer = what->peer,
+                                    .tag = what->tag};
+    const weft_doing before = weft_plugin_enter(self->plugin, name);
+    count(self, how, what);
+    return weft_plugin_leave(before, how(self->comm, out, &exchange, err), err);
+}
+
+weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (*handle == NULL) return WEFT_OK;
+    weft_pulse_wait();
+    WEFT_PLUGIN_CALL(status, self->plugin, wait, err, self->comm, *handle);
+    weft_pulse_go();
+    *handle = NULL;
+    return status;
+}
+
+void weft_ranks_poke(const weft_ranks *self) {
+    if (self->comm != NULL && self->plugin->poke != NULL) WEFT_PLUGIN_TELL(self->plugin, poke, self->comm);
+}
+
+weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, const char *name,
+                                const weft_transfer *what, weft_error *err) {
+    weft_comm_handle *handle = NULL;
+    weft_status status = weft_ranks_start(self, &handle, how, name, what, err);
+    return status == WEFT_OK ? weft_ranks_wait(self, &handle, err) : status;
+}

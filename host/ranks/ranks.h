@@ -1,0 +1,57 @@
+/* host/ranks/ranks.h: the ranks of one engine: who they are, and the groups in which they exchange.
+ *
+ * The ranks of an engine are `world` ranks of the communicator that follow one another, from `base` on; all numbers in
+ * programs count from there. An engine without a communicator is a world of one. */
+#ifndef WEFT_HOST_RANKS_RANKS_H
+#define WEFT_HOST_RANKS_RANKS_H
+
+#include "program/terms.h"
+#include "ranks/platform.h"
+#include "ranks/traffic.h"
+
+enum { WEFT_MAX_CUTS = 8 };
+
+typedef struct weft_ranks {
+    const weft_comm_plugin *plugin; /* NULL: one rank, and nothing to exchange with */
+    weft_comm *comm;
+    weft_comm_info info;
+    int32_t base, rank, world;
+    weft_platform *platform;
+    weft_comm_group *everyone; /* the engine's ranks in their order; NULL: those of the world */
+    struct {
+        int32_t group;
+        weft_comm_group *by_scope[WEFT_SCOPE_ACROSS + 1];
+    } cuts[WEFT_MAX_CUTS];
+    int32_t n_cuts;
+    weft_traffic *sent; /* what this rank has sent while `counts` was true; NULL: it has nobody to send to */
+    bool counts;
+} weft_ranks;
+
+/* The ranks of a seat; nothing is exchanged yet. */
+void weft_ranks_take(weft_ranks *self, const weft_seat *seat);
+/* Makes `everyone`. [collective] */
+weft_status weft_ranks_meet(weft_ranks *self, weft_error *err);
+void weft_ranks_leave(weft_ranks *self); /* frees what is counted */
+
+/* Makes the groups of a cut, unless they are there. [collective] */
+weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err);
+weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut, int32_t scope);
+
+/* An exchange of the table, by the name of its slot. */
+typedef struct weft_transfer {
+    weft_comm_group *group;
+    weft_ref to, from;
+    int64_t n;
+    int32_t dtype, peer, tag;
+    int32_t traffic; /* weft_traffic_kind */
+} weft_transfer;
+weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
+                             const weft_transfer *what, weft_error *err);
+weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, weft_error *err); /* NULL is done */
+void weft_ranks_poke(const weft_ranks *self);
+
+/* Starts and waits. */
+weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, const char *name,
+                                const weft_transfer *what, weft_error *err);
+
+#endif

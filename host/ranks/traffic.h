@@ -1,0 +1,34 @@
+/* host/ranks/traffic.h: bytes that a rank sends in optimizer steps, by what they are for and by who gets them.
+ *
+ * Counted are the bytes that an exchange gives to other ranks: to each one that differs its row, whatever way a library
+ * chooses to bring it there. A run counts where exchanges are started (ranks.c); a plan adds up the same from programs
+ * (survey.c). */
+#ifndef WEFT_HOST_RANKS_TRAFFIC_H
+#define WEFT_HOST_RANKS_TRAFFIC_H
+
+#include <weft/strategy.h>
+
+typedef enum weft_traffic_kind {
+    WEFT_TRAFFIC_OTHER = 0, /* evaluations, checkpoints: not counted */
+    WEFT_TRAFFIC_GATHER = 1,
+    WEFT_TRAFFIC_SUM = 2, /* GATHER of a finished sum */
+    WEFT_TRAFFIC_REDUCE_ALL = 3,
+    WEFT_TRAFFIC_REDUCE_NODE = 4,
+    WEFT_TRAFFIC_REDUCE_ACROSS = 5,
+    WEFT_TRAFFIC_REFRESH = 6,
+    WEFT_TRAFFIC_SEND = 7,
+    WEFT_TRAFFIC_NORM = 8,
+    WEFT_TRAFFIC_LOSSES = 9, /* they go round with NORM */
+    WEFT_N_TRAFFIC = 10
+} weft_traffic_kind;
+
+typedef struct weft_traffic {
+    int64_t sent[WEFT_N_TRAFFIC];
+    int64_t steps; /* that were counted */
+    int64_t *to;   /* [world] all kinds together, by the rank that gets them */
+} weft_traffic;
+
+const char *weft_traffic_name(int32_t kind); /* "reduce all" */
+int32_t weft_traffic_of(const weft_event *event);
+
+#endif

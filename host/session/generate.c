@@ -1,0 +1,216 @@
+/* host/session/generate.c: see generate.h. The program is the strategy's, one FORWARD per segment; the graphs of a
+ * piece of the text are made for its length: the prompt once, then one place at a time on the key-value state.
+ * Without the cache each token's graphs cover the whole text. */
+#include "session/generate.h"
+
+#include "plugin/enter.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct weft_generator {
+    const weft_run *run;
+    weft_generate_options options;
+    weft_engine *engine;
+    weft_graph_set *graphs; /* of the piece that runs now */
+    int64_t past, length;   /* places before it, and its own */
+    weft_slot_ref *states;  /* [n_segments] key-value state */
+    int32_t *places;        /* host: ids, starts, positions of the piece */
+    float *row, *scratch;   /* host: logits; for sampling */
+    weft_trace *trace;
+};
+
+const weft_model_info *weft_generator_model(const weft_generator *self) {
+    return &self->engine->declared->info;
+}
+
+static weft_slot_ref leaf_part(const weft_generator *self, weft_slot_ref leaf, int part) {
+    weft_slot_ref out = leaf;
+    out.ref = weft_ref_at(leaf.ref, weft_leaf_part_offset(1, (int32_t)self->length, part));
+    out.bytes = self->length * 4;
+    return out;
+}
+
+static weft_status on_nothing(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    (void)context;
+    (void)event;
+    (void)slots;
+    (void)err;
+    return WEFT_OK;
+}
+
+static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_generator *self = context;
+    const weft_engine *engine = self->engine;
+    const weft_program *program = engine->generate.program;
+    const weft_slot_ref leaf = weft_engine_slot(engine, program, slots->leaf);
+    weft_graph_binding b = {.parameters = engine->compute_refs,
+                            .dtypes = engine->compute_dtypes,
+                            .tables = engine->tables,
+                            .past = self->past};
+    weft_status status = WEFT_OK;
+    b.ids = leaf_part(self, leaf, 0);
+    b.targets = leaf_part(self, leaf, 1);
+    b.weights = leaf_part(self, leaf, 2);
+    b.starts = leaf_part(self, leaf, 3);
+    b.positions = leaf_part(self, leaf, 4);
+    b.carry_in = weft_engine_slot(engine, program, slots->carry_in);
+    b.carry_out = weft_engine_slot(engine, program, slots->carry_out);
+    b.work = weft_engine_slot(engine, program, slots->work);
+    b.state = self->states[event->segment];
+    b.logits = engine->logits;
+    if (event->segment == 0) {
+        const weft_slot_ref parts[] = {b.ids, b.starts, b.positions};
+        for (int i = 0; i < 3 && status == WEFT_OK; i++)
+            WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, parts[i].ref,
+                             self->places + i * self->length, self->length * 4);
+    }
+    if (status == WEFT_OK)
+        status =
+            weft_graph_forward(weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment), &b, false, err);
+    return status;
+}
+
+/* Graphs for a piece of this length, unless they are there. */
+static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *err) {
+    const weft_graph_set_spec spec = {.mode = WEFT_MODE_GENERATE,
+                                      .dtype = self->engine->dtype,
+                                      .rows = 1,
+                                      .cache_rows = self->engine->spec.cache_rows,
+                                      .n_lengths = 1,
+                                      .lengths = {(int32_t)length}};
+    if (self->graphs != NULL && self->graphs->lengths[0] == (int32_t)length) return WEFT_OK;
+    weft_graph_set_destroy(self->graphs);
+    self->graphs = NULL;
+    return weft_graph_set_create(&self->graphs, self->engine->declared, self->engine->kernels, self->engine->device,
+                                 &spec, err);
+}
+
+weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
+                                  int64_t n_text, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const int64_t length = n_text - past;
+    weft_exec_table table = {.context = self};
+    table.run[WEFT_EVENT_FORWARD] = on_forward;
+    table.run[WEFT_EVENT_GATHER] = table.run[WEFT_EVENT_RELEASE] = on_nothing; /* one rank: all lies here */
+    const int64_t n = engine->declared->info.vocab_size;
+    weft_status status = graphs_for(self, length, err);
+    self->past = past;
+    self->length = length;
+    for (int64_t i = 0; i < length; i++) {
+        self->places[i] = text[past + i];
+        self->places[length + i] = 0;
+        self->places[2 * length + i] = (int32_t)(past + i);
+    }
+    if (status == WEFT_OK)
+        status =
+            weft_program_execute(engine->generate.program, &engine->generate.job->spec, &table, self->trace, 0, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, self->row, engine->logits.ref,
+                         4 * n);
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+        if (isnan(self->row[i]))
+            status = weft_error_set(err, WEFT_E_NUMERIC,
+                                    "the logits at place %lld are not numbers: the model's weights are "
+                                    "broken",
+                                    (long long)(past + length - 1));
+    if (status == WEFT_OK) *out = self->row;
+    return status;
+}
+
+static bool ends(const weft_stop_ids *stop, int32_t id) {
+    for (int32_t i = 0; i < stop->n; i++)
+        if (stop->ids[i] == id) return true;
+    return false;
+}
+
+weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int64_t n_prompt, const weft_stop_ids *stop,
+                               weft_generate_sink *sink, void *context, weft_error *err) {
+    const int64_t vocabulary = self->engine->declared->info.vocab_size;
+    int32_t *text = malloc((size_t)(n_prompt + self->options.tokens + 1) * sizeof *text);
+    int64_t n = n_prompt, past = 0;
+    weft_status status = WEFT_OK;
+    if (text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %lld ids", (long long)n_prompt);
+    memcpy(text, prompt, (size_t)n_prompt * sizeof *text);
+    while (status == WEFT_OK && n < n_prompt + self->options.tokens) {
+        const float *logits = NULL;
+        status = weft_generator_logits(self, &logits, text, past, n, err);
+        if (status != WEFT_OK) break;
+        text[n] = weft_sample(logits, vocabulary, &self->options, (uint64_t)n, self->scratch);
+        if (!self->options.ignore_eos && ends(stop, text[n])) break;
+        past = self->options.cache ? n : 0;
+        status = sink(context, text[n++], err);
+    }
+    free(text);
+    return status;
+}
+
+/* The states lie one after the other in the engine's buffer. */
+static weft_status bind_memory(weft_generator *self, int64_t places, weft_error *err) {
+    const weft_graph_set *set = self->engine->generate.graphs;
+    const int64_t vocabulary = self->engine->declared->info.vocab_size;
+    int64_t at = 0;
+    self->states = calloc((size_t)set->n_segments + 1, sizeof *self->states);
+    self->places = calloc((size_t)places * 3 + 1, sizeof *self->places);
+    self->row = calloc((size_t)vocabulary + 1, sizeof *self->row);
+    self->scratch = calloc((size_t)vocabulary + 1, sizeof *self->scratch);
+    if (self->states == NULL || self->places == NULL || self->row == NULL || self->scratch == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a text of %lld places", (long long)places);
+    for (int32_t s = 0; s < set->n_segments; s++) {
+        const int64_t bytes = weft_graph_size(set->graphs[s])->state;
+        if (bytes == 0) continue;
+        self->states[s].ref = weft_ref_at(self->engine->key_values.ref, at);
+        self->states[s].bytes = bytes;
+        at += (bytes + 63) / 64 * 64;
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_length(const weft_generator *self, int64_t n_prompt, weft_error *err) {
+    const int64_t most = self->engine->declared->info.max_context, asked = n_prompt + self->options.tokens;
+    if (asked - 1 <= most) return WEFT_OK;
+    if (n_prompt > most)
+        return weft_error_set(err, WEFT_E_USER,
+                              "the prompt has %lld ids and the model %lld places: shorten it by %lld ids",
+                              (long long)n_prompt, (long long)most, (long long)(n_prompt - most));
+    return weft_error_set(err, WEFT_E_USER,
+                          "a prompt of %lld ids and %lld tokens more do not fit into the model's %lld "
+                          "places: ask for at most %lld tokens",
+                          (long long)n_prompt, (long long)self->options.tokens, (long long)most,
+                          (long long)(most + 1 - n_prompt));
+}
+
+weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,
+                                  const weft_generate_options *options, weft_error *err) {
+    const int64_t places = n_prompt + options->tokens;
+    weft_engine_spec spec = {.leaves = 1, .rows = 1};
+    weft_status status = WEFT_OK;
+    weft_generator *self = calloc(1, sizeof *self);
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the generator");
+    self->run = run;
+    self->options = *options;
+    spec.cache_rows = (int32_t)places;
+    spec.prompt_rows = (int32_t)(options->cache ? n_prompt : places);
+    status = weft_engine_open(&self->engine, run, err);
+    if (status == WEFT_OK) status = check_length(self, n_prompt, err);
+    if (status == WEFT_OK) status = weft_engine_prepare(self->engine, &spec, err);
+    if (status == WEFT_OK) status = weft_engine_allocate(self->engine, err);
+    if (status == WEFT_OK) status = weft_engine_load(self->engine, err);
+    if (status == WEFT_OK) status = weft_trace_create(&self->trace, 1024, err);
+    if (status == WEFT_OK) status = bind_memory(self, places, err);
+    if (status == WEFT_OK) *out = self;
+    else weft_generator_destroy(self);
+    return status;
+}
+
+void weft_generator_destroy(weft_generator *self) {
+    if (self == NULL) return;
+    weft_trace_destroy(self->trace);
+    weft_graph_set_destroy(self->graphs);
+    weft_engine_close(self->engine);
+    free(self->states);
+    free(self->places);
+    free(self->row);
+    free(self->scratch);
+    free(self);
+}

@@ -1,0 +1,200 @@
+/* host/session/session.c: see session.h. */
+#include "session/session.h"
+
+#include "base/clock.h"
+#include "launch/signals.h"
+#include "plugin/call.h"
+#include "plugin/enter.h"
+#include "session/coherence.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
+                                   weft_error *err) {
+    const weft_text *with = job->context;
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, with->plugin, encode, err, with->tokenizer, sink, text, bytes, with->document_flags);
+    return status;
+}
+
+weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
+                                  weft_error *err) {
+    const int64_t ids = text->info.vocab_size, rows = declared->info.vocab_size;
+    if (ids == rows || (ids < rows && run->settings.tokenizer.padded != 0)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: "
+                          "%s",
+                          text->directory, (long long)ids, run->settings.model.path, (long long)rows,
+                          ids < rows ? "they do not belong together; if the model's vocabulary is only padded, set "
+                                       "[tokenizer] padded = yes"
+                                     : "they do not belong together; set [tokenizer] path to the model's own");
+}
+
+static weft_status open_data(weft_session *session, weft_error *err) {
+    const weft_part *part = &session->run->parts[WEFT_PART_DATA];
+    weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
+    const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
+    weft_data_job *job = &session->data_job;
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    session->data_plugin = weft_loaded_table(part->loaded, data);
+    job->struct_size = (uint32_t)sizeof *job;
+    job->seed = (uint64_t)session->run->settings.run.seed;
+    job->vocab_size = session->engine->declared->info.vocab_size;
+    job->max_context = session->engine->declared->info.max_context;
+    job->encode = encode_document;
+    job->context = &session->text;
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
+    status = weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_end(&call, status, err), err);
+    if (status != WEFT_OK) return status;
+    session->data_info.struct_size = (uint32_t)sizeof session->data_info;
+    WEFT_PLUGIN_TELL(session->data_plugin, info, session->data, &session->data_info);
+    for (int i = 0; i < 3; i++) {
+        infos[i]->struct_size = (uint32_t)sizeof *infos[i];
+        WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
+    }
+    return WEFT_OK;
+}
+
+static void decide_training(weft_session *session) {
+    const weft_train_settings *keys = &session->run->settings.train;
+    weft_schedule *schedule = &session->schedule;
+    session->steps = keys->steps;
+    if (keys->steps == WEFT_NONE_I64)
+        session->steps = (int64_t)ceil(keys->epochs * (double)session->train_info.rows / (double)keys->global_batch);
+    if (session->steps < 1) session->steps = 1;
+    schedule->kind = (int32_t)keys->schedule;
+    schedule->steps = session->steps;
+    schedule->warmup = weft_warmup_resolve(keys->warmup, session->steps);
+    schedule->every = keys->step_every == WEFT_NONE_I64 ? 1 : keys->step_every;
+    schedule->gamma = keys->gamma;
+    session->clip = keys->clip == WEFT_NONE_F64 ? 0.0 : keys->clip;
+    session->base_lr = 1.0;
+    (void)weft_part_f64(&session->run->parts[WEFT_PART_OPTIMIZER], "lr", &session->base_lr);
+}
+
+static weft_engine_spec engine_spec(const weft_session *session, weft_session_kind kind) {
+    const weft_train_settings *keys = &session->run->settings.train;
+    weft_engine_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
+    spec.rows = (int32_t)keys->micro_batch;
+    spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
+    if (kind == WEFT_SESSION_EVALUATE || (kind != WEFT_SESSION_STEPS && session->validation_info.rows > 0))
+        spec.evaluate_rows = spec.rows;
+    spec.n_lengths = session->data_info.n_lengths;
+    memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);
+    return spec;
+}
+
+static weft_status open_text(weft_session *session, const weft_session *lender, weft_error *err) {
+    if (lender == NULL) return weft_text_open(&session->text, session->run, err);
+    session->borrows = true;
+    session->text = lender->text;
+    session->data_plugin = lender->data_plugin;
+    session->data = lender->data;
+    session->data_info = lender->data_info;
+    session->train_info = lender->train_info;
+    session->validation_info = lender->validation_info;
+    session->all_info = lender->all_info;
+    return WEFT_OK;
+}
+
+static weft_status judge_settings(const weft_session *session, weft_session_kind kind, weft_error *err) {
+    const weft_settings *settings = &session->run->settings;
+    if (kind == WEFT_SESSION_TRAIN) return weft_settings_for_training(settings, session->run->config, err);
+    return kind == WEFT_SESSION_EVALUATE ? WEFT_OK : weft_settings_for_steps(settings, session->run->config, err);
+}
+
+weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                                 weft_session_kind kind, const weft_session_place *place, weft_error *err) {
+    const bool training = kind != WEFT_SESSION_EVALUATE;
+    const uint32_t needs = (training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER)) |
+                           (place == NULL ? 0 : WEFT_NEEDS_NO_PINNED);
+    weft_engine_spec spec = {0};
+    weft_status status = WEFT_OK;
+    weft_session *session = calloc(1, sizeof *session);
+    if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
+    status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
+    if (status == WEFT_OK) status = judge_settings(session, kind, err);
+    if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->lender, err);
+    if (status == WEFT_OK)
+        status = weft_engine_open_at(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
+    if (status == WEFT_OK) {
+        status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
+        if (status == WEFT_OK && !session->borrows) status = open_data(session, err);
+        status = weft_coherence_data(weft_coherence_peers(session->engine), session, status, err);
+    }
+    if (status == WEFT_OK && training) decide_training(session);
+    if (status == WEFT_OK) {
+        spec = engine_spec(session, kind);
+        status = weft_engine_prepare(session->engine, &spec, err);
+    }
+    if (status == WEFT_OK) *out = session;
+    else weft_session_close(session);
+    return status;
+}
+
+weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                              weft_session_kind kind, weft_error *err) {
+    return weft_session_open_at(out, path, overrides, n_overrides, kind, NULL, err);
+}
+
+/* What the user can do where the device has too little memory. */
+static void advise_memory(const weft_session *session, weft_error *err) {
+    const weft_train_settings *keys = &session->run->settings.train;
+    const size_t n = err != NULL ? strlen(err->text) : 0;
+    if (err == NULL) return;
+    (void)snprintf(err->text + n, sizeof err->text - n,
+                   " Lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows what is taken.",
+                   (long long)keys->micro_batch,
+                   session->engine->spec.training && !keys->activation_checkpointing
+                       ? ", or set [train] activation_checkpointing = yes"
+                       : "");
+}
+
+weft_status weft_session_start(weft_session *session, weft_error *err) {
+    weft_status status = weft_engine_allocate(session->engine, err);
+    if (status == WEFT_E_MEMORY) advise_memory(session, err);
+    if (status == WEFT_OK)
+        status = weft_stepper_create(&session->stepper, session->engine, session->data_plugin, session->data, err);
+    return status;
+}
+
+void weft_session_close(weft_session *session) {
+    if (session == NULL) return;
+    weft_stepper_destroy(session->stepper);
+    weft_engine_close(session->engine);
+    if (session->data != NULL && !session->borrows) WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
+    if (!session->borrows) weft_text_close(&session->text);
+    weft_run_close(session->run);
+    free(session);
+}
+
+double weft_session_lr(const weft_session *session, int64_t step) {
+    return session->base_lr * weft_schedule_factor(&session->schedule, step);
+}
+
+weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {
+    const uint64_t rows = split == WEFT_SPLIT_ALL ? session->all_info.rows : session->validation_info.rows;
+    const weft_engine *engine = session->engine;
+    const uint64_t per_pass = (uint64_t)engine->spec.evaluate_rows * (uint64_t)engine->evaluate.program->leaves;
+    const double begin = weft_clock_seconds();
+    weft_step_result result = {0};
+    int64_t tokens = 0;
+    weft_status status = WEFT_OK;
+    for (uint64_t row = 0; row < rows && status == WEFT_OK; row += per_pass) {
+        if (weft_signals_stop()) status = weft_error_set(err, WEFT_E_STOPPED, "stopped during evaluation");
+        status = weft_peers_agree(&engine->peers, status, err);
+        if (status == WEFT_OK) status = weft_stepper_evaluate(session->stepper, &result, split, row, err);
+        if (status == WEFT_OK) tokens += result.n_targets;
+    }
+    if (status == WEFT_OK && tokens == 0)
+        status = weft_error_set(err, WEFT_E_USER, "there is nothing to evaluate: no document gives a target");
+    if (status != WEFT_OK) return status;
+    out->loss = result.loss_sum / (double)tokens;
+    out->perplexity = exp(out->loss);
+    out->tokens = tokens;
+    out->seconds = weft_clock_seconds() - begin;
+    return WEFT_OK;
+}

@@ -1,0 +1,214 @@
+/* host/setup/run.c: see run.h. */
+#include "setup/run.h"
+
+#include "launch/find.h"
+#include "plugin/call.h"
+#include "plugin/enter.h"
+#include "plugin/services.h"
+#include "setup/sections.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static const struct {
+    const char *kind, *fallback;
+} parts[WEFT_N_PARTS] = {
+    [WEFT_PART_MODEL] = {"model", NULL},           [WEFT_PART_POLICY] = {"policy", "block"},
+    [WEFT_PART_STRATEGY] = {"strategy", "single"}, [WEFT_PART_OPTIMIZER] = {"optimizer", "adamw"},
+    [WEFT_PART_DATA] = {"data", "text"},           [WEFT_PART_TOKENIZER] = {"tokenizer", "bpe"},
+    [WEFT_PART_DEVICE] = {"device", "cpu"},        [WEFT_PART_COMM] = {"comm", "self"},
+};
+
+const char *weft_part_name(int32_t part) {
+    return parts[part].kind;
+}
+
+const char *weft_part_fallback(int32_t part) {
+    const weft_world *world = weft_world_get();
+    if (part == WEFT_PART_COMM && world->size > 1 && !world->is_planned) return WEFT_RANKS_FAMILY;
+    return parts[part].fallback;
+}
+
+const char *weft_run_id(const weft_run *run, int32_t part) {
+    return run->parts[part].loaded != NULL ? run->parts[part].loaded->plugin->id : NULL;
+}
+
+weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err) {
+    if (status != WEFT_OK) (void)weft_config_locate(run->config, parts[part].kind, err);
+    return status;
+}
+
+static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
+    const char *name = NULL;
+    const weft_plugin *plugin = NULL;
+    weft_plugin_call call;
+    weft_part *part = &run->parts[index];
+    weft_status status = weft_config_plugin(run->config, &name, parts[index].kind, weft_part_fallback(index), err);
+    if (status != WEFT_OK) return status;
+    plugin = part->loaded->plugin;
+    part->config = calloc(1, (size_t)plugin->config_size + 1);
+    if (part->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", name);
+    status = weft_config_fill(run->config, part->config, parts[index].kind, plugin->keys, plugin->n_keys,
+                              plugin->key_stride, err);
+    if (status == WEFT_OK && plugin->validate != NULL) {
+        weft_plugin_call_begin(&call, part->loaded, "validate");
+        status = plugin->validate(part->config, err);
+        status = weft_plugin_call_end(&call, status, err);
+        if (status != WEFT_OK) weft_config_locate_section(run->config, parts[index].kind, err);
+    }
+    return status;
+}
+
+weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
+                          uint32_t needs, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_run *run = calloc(1, sizeof *run);
+    if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
+    run->host = weft_services();
+    status = weft_config_load(&run->config, path, overrides, n_overrides, err);
+    if (status == WEFT_OK) status = weft_run_names(run, needs, err);
+    if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
+        if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
+    }
+    if (status == WEFT_OK) status = weft_config_finish(run->config, err);
+    if (status == WEFT_OK) *out = run;
+    else weft_run_close(run);
+    return status;
+}
+
+void weft_run_close(weft_run *run) {
+    if (run == NULL) return;
+    for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
+    weft_plugins_destroy(run->plugins);
+    weft_config_free(run->config);
+    free(run);
+}
+
+static const weft_key *find_key(const weft_part *part, const char *name, int32_t type) {
+    const weft_plugin *plugin = part->loaded->plugin;
+    for (uint64_t i = 0; i < plugin->n_keys; i++) {
+        const weft_key *key = (const weft_key *)((const char *)plugin->keys + i * plugin->key_stride);
+        if (key->type == type && strcmp(key->name, name) == 0) return key;
+    }
+    return NULL;
+}
+
+static const void *part_key(const weft_part *part, const char *name, int32_t type) {
+    const weft_key *key = find_key(part, name, type);
+    return key != NULL ? (const char *)part->config + key->offset : NULL;
+}
+
+const char *weft_part_choice(const weft_part *part, const char *key) {
+    static char name[64];
+    const weft_key *found = find_key(part, key, WEFT_KEY_ENUM);
+    const char *at = NULL;
+    int64_t index = 0;
+    if (found == NULL) return NULL;
+    memcpy(&index, (const char *)part->config + found->offset, sizeof index);
+    at = found->range;
+    while (index-- > 0) at = strchr(at, ',') + 1;
+    at += strspn(at, " ");
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ", "), at);
+    return name;
+}
+
+bool weft_part_f64(const weft_part *part, const char *key, double *out) {
+    const void *at = part_key(part, key, WEFT_KEY_F64);
+    if (at != NULL) memcpy(out, at, sizeof *out);
+    return at != NULL;
+}
+
+bool weft_part_i64(const weft_part *part, const char *key, int64_t *out) {
+    const void *at = part_key(part, key, WEFT_KEY_I64);
+    if (at != NULL) memcpy(out, at, sizeof *out);
+    return at != NULL;
+}
+
+bool weft_part_bool(const weft_part *part, const char *key, bool *out) {
+    const void *at = part_key(part, key, WEFT_KEY_BOOL);
+    int64_t value = 0;
+    if (at != NULL) memcpy(&value, at, sizeof value);
+    if (at != NULL) *out = value != 0;
+    return at != NULL;
+}
+
+bool weft_part_text(const weft_part *part, const char *key, const char **out) {
+    const void *at = part_key(part, key, WEFT_KEY_STR);
+    if (at != NULL) memcpy(out, at, sizeof *out);
+    return at != NULL;
+}
+
+bool weft_part_path(const weft_part *part, uint64_t i, const char **out) {
+    const weft_plugin *plugin = part->loaded != NULL ? part->loaded->plugin : NULL;
+    for (uint64_t k = 0; plugin != NULL && k < plugin->n_keys; k++) {
+        const weft_key *key = (const weft_key *)((const char *)plugin->keys + k * plugin->key_stride);
+        if (key->type != WEFT_KEY_PATH || i-- > 0) continue;
+        memcpy(out, (const char *)part->config + key->offset, sizeof *out);
+        return true;
+    }
+    return false;
+}
+
+static uint32_t asked(int64_t choice, int32_t automatic, uint32_t flag) {
+    if (choice == WEFT_CHOICE_AUTO) return automatic != 0 ? flag : 0;
+    return choice == WEFT_CHOICE_YES ? flag : 0;
+}
+
+static weft_status text_flags(weft_text *text, const weft_run *run, weft_error *err) {
+    const weft_tokenizer_settings *keys = &run->settings.tokenizer;
+    const uint32_t bos = asked(keys->bos, text->info.auto_bos, WEFT_ENCODE_BOS);
+    const uint32_t eos = asked(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
+    if (bos != 0 && text->info.bos < 0)
+        return weft_config_reject(run->config, "tokenizer", "bos", err,
+                                  "asks for a BOS, which the tokenizer in %s does "
+                                  "not have: set bos = no",
+                                  text->directory);
+    if (eos != 0 && text->info.eos < 0)
+        return weft_config_reject(run->config, "tokenizer", "eos", err,
+                                  "asks for an EOS, which the tokenizer in %s does "
+                                  "not have: set eos = no",
+                                  text->directory);
+    text->document_flags = bos | eos;
+    text->prompt_flags = bos;
+    return WEFT_OK;
+}
+
+/* Before files are missed in it. */
+static weft_status check_directory(const weft_run *run, const char *section, const char *path, weft_error *err) {
+    struct stat about;
+    if (*path == '\0') return WEFT_OK;
+    if (stat(path, &about) != 0)
+        return weft_config_reject(run->config, section, "path", err, "(%s): %s", path, strerror(errno));
+    if (S_ISDIR(about.st_mode)) return WEFT_OK;
+    return weft_config_reject(run->config, section, "path", err, "is no directory: give the one that holds the files");
+}
+
+weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err) {
+    const weft_part *part = &run->parts[WEFT_PART_TOKENIZER];
+    weft_text text = {0};
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    text.plugin = weft_loaded_table(part->loaded, tokenizer);
+    text.directory = run->settings.tokenizer.path[0] != '\0' ? run->settings.tokenizer.path : run->settings.model.path;
+    status = check_directory(run, "model", run->settings.model.path, err);
+    if (status == WEFT_OK) status = check_directory(run, "tokenizer", run->settings.tokenizer.path, err);
+    if (status != WEFT_OK) return status;
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
+    status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_end(&call, status, err), err);
+    if (status == WEFT_OK) {
+        text.info.struct_size = (uint32_t)sizeof text.info;
+        WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);
+        status = text_flags(&text, run, err);
+    }
+    if (status == WEFT_OK) *out = text;
+    else weft_text_close(&text);
+    return status;
+}
+
+void weft_text_close(weft_text *text) {
+    if (text->plugin != NULL && text->tokenizer != NULL) WEFT_PLUGIN_TELL(text->plugin, destroy, text->tokenizer);
+    memset(text, 0, sizeof *text);
+}

@@ -1,0 +1,92 @@
+/* host/setup/run.h: one configuration, its settings, and the plugins that it names, loaded and configured.
+ *
+ * This is where configuration ends: the stages below receive structs and tables. Every plugin section that is in the
+ * file is judged, whatever the command needs, so that a mistake shows at once; a section that is not there is filled
+ * with defaults only where the command needs that kind. */
+#ifndef WEFT_HOST_SETUP_RUN_H
+#define WEFT_HOST_SETUP_RUN_H
+
+#include "config/settings.h"
+#include "plugin/plugin.h"
+#include <weft/tokenizer.h>
+
+typedef enum weft_part_kind {
+    WEFT_PART_MODEL = 0,
+    WEFT_PART_POLICY = 1,
+    WEFT_PART_STRATEGY = 2,
+    WEFT_PART_OPTIMIZER = 3,
+    WEFT_PART_DATA = 4,
+    WEFT_PART_TOKENIZER = 5,
+    WEFT_PART_DEVICE = 6,
+    WEFT_PART_COMM = 7,
+    WEFT_N_PARTS = 8
+} weft_part_kind;
+
+/* Masks of parts that a command needs. */
+#define WEFT_NEEDS(part) (1u << (part))
+#define WEFT_NEEDS_ALL   0xFFu
+/* Parts of the configuration were exchanged, and it was judged as it is written: pins of what is gone hold nothing. */
+#define WEFT_NEEDS_NO_PINNED 0x100u
+/* What `weft generate` needs. */
+#define WEFT_NEEDS_TEXT                                                                                                \
+    (WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |                     \
+     WEFT_NEEDS(WEFT_PART_TOKENIZER) | WEFT_NEEDS(WEFT_PART_DEVICE))
+
+/* A loaded plugin and the struct that its keys filled. */
+typedef struct weft_part {
+    const weft_loaded *loaded; /* NULL: neither needed nor in the file */
+    void *config;
+} weft_part;
+
+typedef struct weft_run {
+    const weft_host *host;
+    weft_config *config;
+    weft_settings settings;
+    weft_plugins *plugins;
+    weft_part parts[WEFT_N_PARTS];
+} weft_run;
+
+const char *weft_part_name(int32_t part);     /* "model" */
+const char *weft_part_fallback(int32_t part); /* the plugin that nobody has to name; NULL: it must be named */
+
+/* Id of the part's plugin; NULL: it is not loaded. */
+const char *weft_run_id(const weft_run *run, int32_t part);
+
+/* The kind's table of a loaded part: weft_run_table(run, WEFT_PART_DATA, data). */
+#define weft_run_table(run, part, kind) weft_loaded_table((run)->parts[part].loaded, kind)
+
+/* path: the INI file. needs: mask of WEFT_NEEDS. */
+weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
+                          uint32_t needs, weft_error *err);
+void weft_run_close(weft_run *run); /* NULL is fine */
+
+/* status, and where it is a failure of the part's plugin whose sentence begins with one of its keys, that key's
+ * place in front of it: for each `create`. */
+weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err);
+
+/* A number key of a plugin by name, as resolved: true if the plugin declares it with this type. */
+bool weft_part_f64(const weft_part *part, const char *key, double *out);
+bool weft_part_i64(const weft_part *part, const char *key, int64_t *out);
+bool weft_part_bool(const weft_part *part, const char *key, bool *out);
+/* A STR key; the text is the configuration's. */
+bool weft_part_text(const weft_part *part, const char *key, const char **out);
+/* The chosen name of an ENUM key, in a buffer of the function's own; NULL: no such key. [main] */
+const char *weft_part_choice(const weft_part *part, const char *key);
+
+/* Value of a plugin's i-th PATH key, in the order of its table; false: it has fewer, or the part is not loaded. */
+bool weft_part_path(const weft_part *part, uint64_t i, const char **out);
+
+/* The tokenizer that the configuration asks for, and what it adds to documents and prompts. */
+typedef struct weft_text {
+    const weft_tokenizer_plugin *plugin;
+    weft_tokenizer *tokenizer;
+    weft_tokenizer_info info;
+    const char *directory;
+    uint32_t document_flags; /* WEFT_ENCODE_BOS, WEFT_ENCODE_EOS */
+    uint32_t prompt_flags;   /* WEFT_ENCODE_BOS */
+} weft_text;
+
+weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err);
+void weft_text_close(weft_text *text);
+
+#endif

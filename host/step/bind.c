@@ -1,0 +1,105 @@
+/* host/step/bind.c: see bind.h. */
+#include "step/bind.h"
+
+#include "engine/sums.h"
+#include "step/leaf.h"
+#include "step/travel.h"
+
+weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index) {
+    weft_slot_ref out = weft_engine_slot(self->engine, self->stage->program, index);
+    if (index >= 0) out.used = &self->used[index];
+    return out;
+}
+
+static weft_slot_ref leaf_part(const weft_stepper *self, weft_slot_ref slot, int part) {
+    weft_slot_ref out = slot;
+    out.start = weft_leaf_part_offset(self->leaf.rows, self->leaf.length, part);
+    out.ref = weft_ref_at(slot.ref, out.start);
+    out.bytes = (int64_t)self->leaf.rows * self->leaf.length * 4;
+    if (out.start + out.bytes > slot.bytes) out.bytes = slot.bytes - out.start;
+    return out;
+}
+
+weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t slot) {
+    weft_slot_ref out = weft_step_slot(self, slot);
+    if (self->stage->program->slots[slot].offset >= 0) return out;
+    out.ref = weft_sums_target(self->engine, &self->stage->job->spec, unit, WEFT_SCOPE_RANK);
+    out.bytes = 4 * weft_sums_group(self->engine, unit)->numel;
+    return out;
+}
+
+static void bind_gradients(weft_stepper *self, const weft_event_slots *slots) {
+    const weft_declared *declared = self->engine->declared;
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        const weft_slot_ref none = {0};
+        const int32_t slot = slots->gradients != NULL ? slots->gradients[p->unit] : -1;
+        self->gradients[i] = none;
+        if (!p->trainable || slot < 0) continue;
+        self->gradients[i] = weft_step_gradient(self, p->unit, slot);
+        self->gradients[i].start = 4 * p->offset;
+        self->gradients[i].ref = weft_ref_at(self->gradients[i].ref, 4 * p->offset);
+        self->gradients[i].bytes -= 4 * p->offset;
+    }
+}
+
+weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const weft_graph **graph,
+                           const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_slot_ref leaf = weft_step_slot(self, slots->leaf);
+    const weft_graph_binding empty = {0};
+    weft_status status = weft_step_load_leaf(self, event->leaf, leaf, err);
+    if (status != WEFT_OK) return status;
+    *graph = weft_graph_set_at(self->stage->graphs, self->leaf.length, event->segment);
+    if (*graph == NULL)
+        return weft_error_set(err, WEFT_E_PLUGIN, "the data gave a leaf of length %d, which it did not declare",
+                              self->leaf.length);
+    *out = empty;
+    out->parameters = engine->compute_refs;
+    out->dtypes = engine->compute_dtypes;
+    out->tables = engine->tables;
+    out->ids = leaf_part(self, leaf, 0);
+    out->targets = leaf_part(self, leaf, 1);
+    out->weights = leaf_part(self, leaf, 2);
+    out->starts = leaf_part(self, leaf, 3);
+    out->positions = leaf_part(self, leaf, 4);
+    out->carry_in = weft_step_slot(self, slots->carry_in);
+    out->carry_out = weft_step_slot(self, slots->carry_out);
+    out->d_carry_out = weft_step_slot(self, slots->d_carry_out);
+    out->d_carry_in = weft_step_slot(self, slots->d_carry_in);
+    out->tape = weft_step_slot(self, slots->tape);
+    out->work = weft_step_slot(self, slots->work);
+    out->loss = weft_ref_at(engine->scalars.losses, 8 * (int64_t)self->stage->losses[event->leaf].position);
+    out->count = (double)self->count;
+    out->sink = self->sink;
+    if (weft_travel_under_way(self)) {
+        out->between = weft_travel_poke;
+        out->between_context = self;
+    }
+    bind_gradients(self, slots);
+    out->gradients = self->gradients;
+    return WEFT_OK;
+}
+
+static void touch(const weft_stepper *self, int32_t slot) {
+    if (slot >= 0) weft_trace_use(self->trace, slot, self->used[slot]);
+}
+
+void weft_step_claim_gradients(const weft_stepper *self, const weft_event_slots *slots) {
+    const weft_layout *layout = self->engine->layout;
+    for (int32_t u = 0; u < layout->n_units; u++)
+        if (slots->gradients[u] >= 0)
+            weft_trace_use(self->trace, slots->gradients[u], 4 * layout->groups[layout->units[u].groups[0]].numel);
+}
+
+void weft_step_report(const weft_stepper *self, const weft_event_slots *slots) {
+    touch(self, slots->leaf);
+    touch(self, slots->carry_in);
+    touch(self, slots->carry_out);
+    touch(self, slots->tape);
+    touch(self, slots->work);
+    touch(self, slots->d_carry_out);
+    touch(self, slots->d_carry_in);
+    for (int32_t u = 0; slots->gradients != NULL && u < self->engine->layout->n_units; u++)
+        touch(self, slots->gradients[u]);
+}

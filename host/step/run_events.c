@@ -1,0 +1,143 @@
+/* host/step/run_events.c: see run_events.h. One function per event kind. */
+#include "step/run_events.h"
+
+#include "engine/compute.h"
+#include "launch/pulse.h"
+#include "plugin/enter.h"
+#include "step/bind.h"
+#include "step/blame.h"
+#include "step/leaf.h"
+#include "step/norm.h"
+#include "step/travel.h"
+
+static weft_status on_count(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    const double count = (double)self->count;
+    weft_status status = WEFT_OK;
+    (void)event;
+    (void)slots;
+    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.count, &count,
+                     sizeof count);
+    return status;
+}
+
+static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    weft_graph_binding binding;
+    const weft_graph *graph = NULL;
+    weft_status status = weft_step_bind(self, &binding, &graph, event, slots, err);
+    if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, false, err);
+    weft_step_report(self, slots);
+    if (status == WEFT_OK && self->find_culprit) status = weft_blame_look(self, event, &binding, err);
+    return status;
+}
+
+static weft_status on_recompute(void *context, const weft_event *event, const weft_event_slots *slots,
+                                weft_error *err) {
+    weft_stepper *self = context;
+    weft_graph_binding binding;
+    const weft_graph *graph = NULL;
+    weft_status status = weft_step_bind(self, &binding, &graph, event, slots, err);
+    if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, true, err);
+    weft_step_report(self, slots);
+    return status;
+}
+
+static weft_status on_backward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    weft_graph_binding binding;
+    const weft_graph *graph = NULL;
+    weft_status status = weft_step_bind(self, &binding, &graph, event, slots, err);
+    if (status == WEFT_OK) status = weft_graph_backward(graph, &binding, err);
+    weft_step_claim_gradients(self, slots);
+    weft_step_report(self, slots);
+    return status;
+}
+
+static weft_status on_norm(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    (void)event;
+    return weft_norm_run(self, weft_step_slot(self, slots->work), slots->work, err);
+}
+
+static weft_status update_group(weft_stepper *self, int32_t index, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_span *states = &engine->holds[WEFT_HOLD_STATES]->spans[index];
+    const weft_span *gradients = &engine->holds[WEFT_HOLD_GRADIENTS]->spans[index];
+    const weft_span *parameters = &engine->holds[WEFT_HOLD_PARAMETERS]->spans[index];
+    weft_update args = {.struct_size = (uint32_t)sizeof args};
+    weft_status status = WEFT_OK;
+    args.kernel = engine->optimizer_plugin->update(engine->optimizer);
+    args.weight = weft_ref_at(engine->parameters.ref, 4 * (parameters->at + states->first - parameters->first));
+    args.gradient = weft_ref_at(engine->gradients.ref, 4 * (gradients->at + states->first - gradients->first));
+    for (int64_t i = 0; i < engine->n_states; i++) args.states[i] = weft_ref_at(engine->state[i].ref, 4 * states->at);
+    args.hp = engine->scalars.hp;
+    args.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[index] * (int64_t)sizeof(weft_range));
+    args.n_ranges = engine->group_ranges[index + 1] - engine->group_ranges[index];
+    args.coefficient = engine->scalars.coefficient;
+    args.skip = engine->scalars.skip;
+    args.n = states->n;
+    if (args.n == 0) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, update, err, engine->device, NULL, &args);
+    return status;
+}
+
+static weft_status on_step(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    const weft_step_info info = {(uint32_t)sizeof info, 0, engine->updates + 1, self->lr};
+    weft_status status = WEFT_OK;
+    (void)event;
+    (void)slots;
+    if (self->count == 0) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, self->hp, &info);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.hp, self->hp,
+                         engine->optimizer_plugin->hp_size(engine->optimizer));
+    for (int32_t g = 0; g < engine->layout->n_trainable_groups && status == WEFT_OK; g++)
+        status = update_group(self, g, err);
+    if (status == WEFT_OK && engine->ranks.world == 1) status = weft_compute_copy_refresh(engine, true, err);
+    return status;
+}
+
+/* For the watcher; of a WAIT it is told what is waited for. */
+static void tell_watcher(void *context, int32_t index) {
+    const weft_stepper *self = context;
+    const weft_program *program = self->stage->program;
+    const weft_event *event = &program->events[index];
+    char text[WEFT_PULSE_TEXT] = "";
+    int n = 0;
+    if (event->kind == WEFT_EVENT_WAIT) {
+        n = snprintf(text, sizeof text, "WAIT for event %d, ", (int)event->waits);
+        event = &program->events[event->waits];
+    }
+    weft_event_describe(text + n, sizeof text - (size_t)n, event, &self->stage->job->spec);
+    weft_pulse_event(self->step, index, text);
+}
+
+static weft_exec_table exec_table(weft_stepper *self) {
+    weft_exec_table table = {.context = self};
+    if (weft_pulse_is_watched()) table.begin = tell_watcher;
+    table.run[WEFT_EVENT_COUNT] = on_count;
+    table.run[WEFT_EVENT_FORWARD] = on_forward;
+    table.run[WEFT_EVENT_RECOMPUTE] = on_recompute;
+    table.run[WEFT_EVENT_BACKWARD] = on_backward;
+    table.run[WEFT_EVENT_NORM] = on_norm;
+    table.run[WEFT_EVENT_STEP] = on_step;
+    weft_travel_table(&table);
+    return table;
+}
+
+weft_status weft_step_run_events(weft_stepper *self, const weft_stage *stage, weft_error *err) {
+    const weft_exec_table table = exec_table(self);
+    weft_status status = WEFT_OK;
+    self->stage = stage;
+    self->leaf_now = -1;
+    memset(self->used, 0, (size_t)stage->program->n_slots * sizeof *self->used);
+    weft_travel_begin(self);
+    status = weft_program_execute(stage->program, &stage->job->spec, &table, self->trace, self->step, err);
+    if (status == WEFT_OK) weft_pulse_rest();
+    else self->engine->failed = true;
+    return status;
+}

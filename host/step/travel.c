@@ -1,0 +1,368 @@
+/* host/step/travel.c: see travel.h. */
+#include "step/travel.h"
+
+#include "engine/sums.h"
+#include "plugin/enter.h"
+#include "program/fold.h"
+#include "program/job.h"
+#include "step/bind.h"
+#include "step/gather.h"
+
+#include <stdlib.h>
+
+/* Exchanges of one event: up to two per group of its unit. */
+typedef struct flight {
+    weft_comm_handle *handles[WEFT_TRAVEL_EXCHANGES];
+} flight;
+
+struct weft_travel {
+    flight *flights;  /* [n_events] of the largest program */
+    weft_fold *folds; /* [n_units][2] by hop */
+    int32_t n_flying; /* handles that are not waited for */
+};
+
+static int32_t most_events(const weft_engine *engine) {
+    const int32_t train = engine->train.program != NULL ? engine->train.program->n_events : 0;
+    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->n_events : 0;
+    return train > evaluate ? train : evaluate;
+}
+
+weft_status weft_travel_create(weft_travel **out, const weft_engine *engine, weft_error *err) {
+    weft_travel *travel = calloc(1, sizeof *travel);
+    if (travel != NULL) {
+        travel->flights = calloc((size_t)most_events(engine) + 1, sizeof *travel->flights);
+        travel->folds = calloc(2 * (size_t)engine->layout->n_units + 1, sizeof *travel->folds);
+    }
+    if (travel == NULL || travel->flights == NULL || travel->folds == NULL) {
+        weft_travel_destroy(travel);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for what travels in a step");
+    }
+    *out = travel;
+    return WEFT_OK;
+}
+
+void weft_travel_destroy(weft_travel *travel) {
+    if (travel == NULL) return;
+    free(travel->flights);
+    free(travel->folds);
+    free(travel);
+}
+
+void weft_travel_begin(weft_stepper *self) {
+    const weft_stage *stage = self->stage;
+    self->travel->n_flying = 0;
+    for (int32_t i = 0; stage->sums != NULL && i < 2 * self->engine->layout->n_units; i++)
+        self->travel->folds[i] =
+            weft_fold_begin(stage->job->spec.view.reduce, stage->program->leaves, stage->sums[i / 2].loose);
+}
+
+bool weft_travel_under_way(const weft_stepper *self) {
+    return self->travel->n_flying > 0 && self->engine->ranks.plugin->poke != NULL;
+}
+
+void weft_travel_poke(void *stepper) {
+    weft_stepper *self = stepper;
+    weft_ranks_poke(&self->engine->ranks);
+}
+
+static flight *flight_of(const weft_stepper *self, const weft_event *event) {
+    return &self->travel->flights[event - self->stage->program->events];
+}
+
+static weft_status finish(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    flight *f = flight_of(self, event);
+    weft_status status = WEFT_OK;
+    (void)slots;
+    for (int i = 0; i < WEFT_TRAVEL_EXCHANGES && status == WEFT_OK; i++) {
+        self->travel->n_flying -= f->handles[i] != NULL;
+        status = weft_ranks_wait(&self->engine->ranks, &f->handles[i], err);
+    }
+    return status;
+}
+
+weft_status weft_travel_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
+                                const char *name, const weft_transfer *what, weft_error *err) {
+    weft_transfer transfer = *what;
+    weft_status status = WEFT_OK;
+    transfer.traffic = weft_traffic_of(event);
+    status = weft_ranks_start(&self->engine->ranks, &flight_of(self, event)->handles[which], how, name, &transfer, err);
+    self->travel->n_flying += status == WEFT_OK;
+    return status;
+}
+
+static weft_cut cut_of(const weft_stepper *self, int32_t unit) {
+    return weft_cut_of(&self->stage->job->spec, unit);
+}
+
+static weft_status on_release(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    (void)err;
+    if (slots->unit >= 0) weft_gather_forget(context, event);
+    return WEFT_OK;
+}
+
+/* ---- the finished sum ---- */
+
+/* In place: every rank has its own piece where the others' arrive. */
+static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_cut cut = cut_of(self, event->unit);
+    const weft_group *group = weft_sums_group(engine, event->unit);
+    const bool whole = self->stage->job->spec.view.units[event->unit].placement.gradients == WEFT_REPLICATED;
+    const int32_t scope = whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS;
+    const int32_t index = engine->layout->units[event->unit].groups[0];
+    weft_transfer transfer = {.dtype = WEFT_F32};
+    if (weft_scope_size(&cut, scope) == 1) return WEFT_OK;
+    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, scope);
+    transfer.n = weft_hold_piece(engine->layout, group, cut.replicas);
+    transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
+    transfer.from = weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, scope, engine->ranks.rank));
+    return weft_travel_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+}
+
+static weft_status on_gather(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    if (event->what == WEFT_WHAT_SUM) return gather_sum(context, event, err);
+    return weft_gather_start(context, event, slots->unit, err);
+}
+
+static weft_status finish_gather(void *context, const weft_event *event, const weft_event_slots *slots,
+                                 weft_error *err) {
+    const weft_status status = finish(context, event, slots, err);
+    return status == WEFT_OK ? weft_gather_finish(context, event, slots->unit, err) : status;
+}
+
+/* ---- sums ---- */
+
+/* An exchange's slot: what is given in another type, what comes, and one row of it widened. */
+typedef struct exchange_view {
+    weft_ref give, come, wide;
+    int64_t row, whole; /* elements: of a row; of all that is given */
+    int32_t ranks, dtype;
+} exchange_view;
+
+static exchange_view view_of(const weft_stepper *self, const weft_event *event, const weft_event_slots *slots) {
+    const weft_engine *engine = self->engine;
+    const weft_strategy_job *job = &self->stage->job->spec.view;
+    const weft_cut cut = cut_of(self, event->unit);
+    const int64_t piece = weft_hold_piece(engine->layout, weft_sums_group(engine, event->unit), cut.replicas);
+    exchange_view v = {.dtype = event->leaf >= 0 ? job->reduce_dtype : WEFT_F32};
+    v.ranks = weft_scope_size(&cut, event->scope);
+    v.row = event->scope == WEFT_SCOPE_NODE ? piece * cut.groups : piece;
+    v.whole = event->scope == WEFT_SCOPE_ACROSS ? piece * cut.groups : piece * cut.replicas;
+    if (slots->exchange < 0) return v;
+    v.give = v.come = weft_step_slot(self, slots->exchange).ref;
+    if (v.dtype == WEFT_BF16) v.come = weft_ref_at(v.give, 2 * v.whole);
+    v.wide = weft_ref_at(v.come, 2 * v.row * (job->reduce == WEFT_REDUCE_FAST ? 1 : v.ranks));
+    return v;
+}
+
+static weft_status convert(const weft_stepper *self, weft_ref to, int32_t dtype_to, weft_ref from, int32_t dtype_from,
+                           int64_t n, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->engine->kernels, convert, err, self->engine->device, NULL, to, dtype_to, from,
+                     dtype_from, n);
+    return status;
+}
+
+/* The sum in slot `index` of a hop. */
+static weft_ref sum_at(const weft_stepper *self, const weft_event *event, int hop, int32_t index) {
+    const weft_engine *engine = self->engine;
+    const weft_unit_sum *sum = &self->stage->sums[event->unit];
+    const bool last = hop == (sum->two_hops ? 1 : 0);
+    if (last && index == 0) return weft_sums_target(engine, &self->stage->job->spec, event->unit, event->scope);
+    return weft_ref_at(engine->partials.ref, 4 * (sum->partials[hop] + sum->length[hop] * (index - (last ? 1 : 0))));
+}
+
+/* What a REDUCE gives: the leaf's gradient, or what the first hop has come to. */
+static weft_ref source_of(const weft_stepper *self, const weft_event *event, const weft_event_slots *slots) {
+    if (event->leaf < 0) return sum_at(self, event, 0, 0);
+    return weft_step_gradient(self, event->unit, slots->gradients[event->unit]).ref;
+}
+
+static weft_status on_reduce(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    const exchange_view v = view_of(self, event, slots);
+    const weft_cut cut = cut_of(self, event->unit);
+    const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
+    weft_transfer transfer = {.from = source_of(self, event, slots), .to = v.come, .n = v.row, .dtype = v.dtype};
+    weft_status status = WEFT_OK;
+    if (event->leaf >= 0) weft_trace_use(self->trace, slots->gradients[event->unit], 4 * v.whole);
+    if (slots->exchange >= 0)
+        weft_trace_use(self->trace, slots->exchange, self->stage->program->slots[slots->exchange].bytes);
+    if (v.dtype == WEFT_BF16) {
+        status = convert(self, v.give, WEFT_BF16, transfer.from, WEFT_F32, v.whole, err);
+        if (status == WEFT_OK && v.ranks == 1) /* rounded where it stays */
+            status = convert(self, transfer.from, WEFT_F32, v.give, WEFT_BF16, v.whole, err);
+        transfer.from = v.give;
+    }
+    if (status != WEFT_OK || v.ranks == 1) return status;
+    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, event->scope);
+    return weft_travel_set_out(self, event, 0,
+                               fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
+                               fast ? "reduce_scatter" : "all_to_all", &transfer, err);
+}
+
+static weft_status add(const weft_stepper *self, weft_ref to, weft_ref a, weft_ref b, int64_t n, weft_error *err) {
+    const weft_add args = {.struct_size = (uint32_t)sizeof args, .a = a, .b = b, .y = to, .n = n, .dtype = WEFT_F32};
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->engine->kernels, add, err, self->engine->device, NULL, &args);
+    return status;
+}
+
+/* A row that became the sum on top and is not copied yet: it may be added to the next one where it lies. */
+typedef struct fresh_row {
+    weft_ref ref;
+    int32_t slot; /* of the sum; -1: none */
+} fresh_row;
+
+static weft_status settle(const weft_stepper *self, const weft_event *event, fresh_row *fresh, int64_t n,
+                          weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_ref from = fresh->ref;
+    weft_ref to = {NULL, 0};
+    weft_status status = WEFT_OK;
+    if (fresh->slot < 0) return WEFT_OK;
+    to = sum_at(self, event, event->leaf < 0 ? 1 : 0, fresh->slot);
+    fresh->slot = -1;
+    if (to.buffer == from.buffer && to.offset == from.offset) return WEFT_OK; /* the only leaf: it is the sum */
+    WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, 4 * n);
+    return status;
+}
+
+/* A term joins the sums of its hop. */
+static weft_status take_term(weft_stepper *self, const weft_event *event, fresh_row *fresh, weft_ref row, int64_t n,
+                             const weft_term *term, weft_error *err) {
+    const int hop = event->leaf < 0 ? 1 : 0;
+    weft_fold *fold = &self->travel->folds[2 * event->unit + hop];
+    const weft_fold_step step = weft_fold_push(fold, term->lo, term->hi);
+    const weft_ref to = sum_at(self, event, hop, step.slot);
+    const bool joins_fresh = step.add && fresh->slot == step.slot;
+    const weft_ref sum = joins_fresh ? fresh->ref : to;
+    weft_status status = WEFT_OK;
+    if (joins_fresh) fresh->slot = -1;
+    else status = settle(self, event, fresh, n, err);
+    if (status == WEFT_OK && step.add) status = add(self, to, sum, row, n, err);
+    if (!step.add) *fresh = (fresh_row){row, step.slot};
+    for (int32_t i = 0; i < step.merges && status == WEFT_OK; i++) {
+        const int32_t last = fold->top + step.merges - 1 - i;
+        const weft_ref below = sum_at(self, event, hop, last - 1);
+        status = add(self, below, below, sum_at(self, event, hop, last), n, err);
+    }
+    return status;
+}
+
+/* Row by row, in the order of the leaves. */
+static weft_status finish_reduce(void *context, const weft_event *event, const weft_event_slots *slots,
+                                 weft_error *err) {
+    weft_stepper *self = context;
+    const weft_terms *terms = self->stage->terms;
+    const int32_t index = (int32_t)(event - self->stage->program->events);
+    const weft_term *rows = &terms->terms[terms->first[index]];
+    const exchange_view v = view_of(self, event, slots);
+    const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
+    const int64_t size = v.dtype == WEFT_BF16 ? 2 : 4, n = v.ranks == 1 ? v.whole : v.row;
+    fresh_row fresh = {{NULL, 0}, -1};
+    weft_status status = finish(context, event, slots, err);
+    for (int32_t i = 0; i < terms->n[index] && status == WEFT_OK; i++) {
+        weft_ref row = v.ranks == 1 ? source_of(self, event, slots)
+                                    : weft_ref_at(v.come, size * v.row * (fast ? 0 : rows[i].row));
+        if (v.ranks > 1 && v.dtype == WEFT_BF16) {
+            status = convert(self, v.wide, WEFT_F32, row, WEFT_BF16, v.row, err);
+            row = v.wide;
+        }
+        if (status == WEFT_OK) status = take_term(self, event, &fresh, row, n, &rows[i], err);
+        if (status == WEFT_OK && v.dtype == WEFT_BF16) status = settle(self, event, &fresh, n, err); /* `wide` is one */
+        if (fast && v.ranks > 1) break; /* the library has added the rows up */
+    }
+    return status == WEFT_OK ? settle(self, event, &fresh, n, err) : status;
+}
+
+/* ---- copies that STEP left stale ---- */
+
+/* What travels between two ranks by itself; for the tags, which tell such messages apart. */
+enum { TAG_REFRESH = WEFT_WHAT_LEAF_GRADIENT + 1 };
+
+/* Messages of one sort and leaf never meet another's; where there are more than tags, those of far leaves share one. */
+static int32_t tag_of(const weft_engine *engine, int32_t what, int32_t of, int32_t leaf) {
+    const int64_t units = engine->layout->n_units, segments = engine->declared->n_segments;
+    const int64_t sorts = TAG_REFRESH - WEFT_WHAT_CARRY + 1, things = units > segments ? units : segments;
+    const int64_t tag = (leaf * sorts + what - WEFT_WHAT_CARRY) * things + of;
+    return (int32_t)(tag % ((int64_t)engine->ranks.info.max_tag + 1));
+}
+
+/* The trained part of an owned unit, from its owner to the rank that has a copy. */
+static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_job_spec *job = &self->stage->job->spec;
+    const int32_t owner = job->view.units[event->unit].placement.owner;
+    const int32_t other = weft_job_spec_borrower(job, event->unit);
+    const int32_t index = engine->layout->units[event->unit].groups[0];
+    const bool send = owner == engine->ranks.rank;
+    weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_F32, .peer = send ? other : owner};
+    if (other < 0 || index < 0 || (!send && other != engine->ranks.rank)) return WEFT_OK;
+    transfer.n = engine->layout->groups[index].numel;
+    transfer.tag = tag_of(engine, TAG_REFRESH, event->unit, 0);
+    transfer.from = transfer.to =
+        weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+    return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+                               send ? "send" : "recv", &transfer, err);
+}
+
+static weft_status on_refresh(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    const weft_cut cut = cut_of(self, event->unit);
+    const weft_group *group = weft_sums_group(engine, event->unit);
+    const int32_t index = engine->layout->units[event->unit].groups[0];
+    weft_transfer transfer = {.dtype = WEFT_F32};
+    (void)slots;
+    if (self->stage->job->spec.view.units[event->unit].placement.parameters == WEFT_OWNED)
+        return send_copy(self, event, err);
+    if (group == NULL || cut.group == 1) return WEFT_OK;
+    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);
+    transfer.n = weft_hold_piece(engine->layout, group, cut.replicas) * cut.groups;
+    transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+    transfer.from =
+        weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
+    return weft_travel_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+}
+
+/* ---- from rank to rank ---- */
+
+/* Bytes that go over: both sides know the leaf's shape, which may be smaller than what the slot is for. */
+static int64_t bytes_of(const weft_stepper *self, const weft_event *event) {
+    const weft_graph *graph = NULL;
+    if (event->unit >= 0) return self->stage->job->spec.units[event->unit].gradient;
+    graph = weft_graph_set_at(self->stage->graphs, self->leaf_lengths[event->leaf], event->segment);
+    return graph == NULL ? 0 : weft_graph_size(graph)->carry;
+}
+
+static weft_status on_transfer(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    weft_stepper *self = context;
+    const weft_engine *engine = self->engine;
+    const int32_t slot = event->what == WEFT_WHAT_CARRY            ? slots->carry_out
+                         : event->what == WEFT_WHAT_CARRY_GRADIENT ? slots->d_carry_out
+                                                                   : slots->gradients[event->unit];
+    const bool send = event->kind == WEFT_EVENT_SEND;
+    weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_U8, .peer = event->peer};
+    transfer.from = transfer.to = event->unit >= 0 ? weft_step_gradient(self, event->unit, slot).ref
+                                                   : weft_step_slot(self, slot).ref;
+    transfer.n = bytes_of(self, event);
+    transfer.tag = tag_of(engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
+    weft_trace_use(self->trace, slot, transfer.n);
+    return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+                               send ? "send" : "recv", &transfer, err);
+}
+
+void weft_travel_table(weft_exec_table *table) {
+    table->run[WEFT_EVENT_GATHER] = on_gather;
+    table->finish[WEFT_EVENT_GATHER] = finish_gather;
+    table->run[WEFT_EVENT_RELEASE] = on_release;
+    table->run[WEFT_EVENT_REDUCE] = on_reduce;
+    table->finish[WEFT_EVENT_REDUCE] = finish_reduce;
+    table->run[WEFT_EVENT_REFRESH] = on_refresh;
+    table->finish[WEFT_EVENT_REFRESH] = finish;
+    table->run[WEFT_EVENT_SEND] = table->run[WEFT_EVENT_RECV] = on_transfer;
+    table->finish[WEFT_EVENT_SEND] = table->finish[WEFT_EVENT_RECV] = finish;
+}

@@ -1,0 +1,59 @@
+/* host/tensor/ops/operator_table.c: what a model's forward calls: one function per operator, and the parts of
+ * the leaf. */
+#include "tensor/operators.h"
+
+static void info(const weft_graph *graph, weft_graph_info *out) {
+    out->mode = graph->spec.mode;
+    out->rows = graph->spec.rows;
+    out->length = graph->spec.length;
+    out->dtype = graph->dtype;
+}
+
+/* 0 for what is not a value. */
+static int64_t width(const weft_graph *graph, weft_value value) {
+    return value.id < (uint32_t)graph->n_values ? weft_graph_value(graph, value)->width : 0;
+}
+
+static weft_value leaf_part(weft_graph *graph, weft_value *part, int32_t home) {
+    if (part->id == 0) *part = weft_record_outside(graph, home, WEFT_I32, 1);
+    return *part;
+}
+
+static weft_value ids(weft_graph *graph) {
+    return leaf_part(graph, &graph->ids, WEFT_HOME_IDS);
+}
+
+static weft_value positions(weft_graph *graph) {
+    return leaf_part(graph, &graph->positions, WEFT_HOME_POSITIONS);
+}
+
+static weft_value starts(weft_graph *graph) {
+    return leaf_part(graph, &graph->starts, WEFT_HOME_STARTS);
+}
+
+/* Filled, so that a model that calls it is told: no kernel of device/1 sums a value into the fp64 that is reported. */
+static void loss(weft_graph *graph, weft_value value, int32_t kind) {
+    (void)value;
+    (void)kind;
+    (void)weft_record_fail(
+        graph, NULL, WEFT_E_UNSUPPORTED,
+        "`loss` is not served by SDK 1.0: a model's loss is that of its lm_head; leave the call out");
+}
+
+const weft_ops weft_graph_ops = {.struct_size = (uint32_t)sizeof(weft_ops),
+                                 .info = info,
+                                 .width = width,
+                                 .ids = ids,
+                                 .positions = positions,
+                                 .starts = starts,
+                                 .embedding = weft_op_embedding,
+                                 .linear = weft_op_linear,
+                                 .rms_norm = weft_op_rms_norm,
+                                 .rope = weft_op_rope,
+                                 .attention = weft_op_attention,
+                                 .swiglu = weft_op_swiglu,
+                                 .add = weft_op_add,
+                                 .lm_head = weft_op_lm_head,
+                                 .loss = loss,
+                                 .output = weft_record_output,
+                                 .custom = weft_op_custom};
