@@ -12,7 +12,10 @@ sh configs/packages.sh
 sh configs/build.sh -DWEFT_TESTS=OFF
 
 game() { "$weft" generate "$ini" "model.path=$1" --prompt "1. e4 e5" --tokens 60 --temperature 0.5; }
-loss() { "$weft" eval "$ini" "model.path=$1" --json | LC_ALL=C awk -F '[:,]' '{ printf "%.4f\n", $2 }'; }
+loss() {
+    json=$("$weft" eval "$ini" "model.path=$1" --json) || return
+    echo "$json" | LC_ALL=C awk -F '[:,]' '{ printf "%.4f\n", $2 }'
+}
 
 echo
 echo "A base model that has seen weak games of every opening. On King's Gambit games of a strong player:"

@@ -35,7 +35,8 @@ for plugin in "$build"/plugins/*.so; do
 done
 export WEFT_PLUGIN_PATH="$plugins" WEFT_BUILD="$build" WEFT_SOURCE="$root" OMP_WAIT_POLICY=passive
 export WEFT_ASSETS="${WEFT_ASSETS:-$root/../shared/assets}"
-said=$("$build/weft" profile "$root/configs/chess.ini" --steps 1 --warmup 0 | sed -n 's/^device *//p')
+"$build/weft" profile "$root/configs/chess.ini" --steps 1 --warmup 0 >"$here/profile"
+said=$(sed -n 's/^device *//p' "$here/profile")
 case $said in
 *"oneDNN 3."*) echo "$said" ;;
 *) echo "onednn3.sh: the device should run on oneDNN 3, but says: $said" >&2; exit 1 ;;

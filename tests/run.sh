@@ -1,17 +1,58 @@
 #!/bin/sh
-# All tests, from nothing: installs what is needed, builds, runs. More arguments go to ctest.
+# The tests, from nothing: installs what is needed, builds, runs.
+#   tests/run.sh           the quick suite, which every change has to pass
+#   tests/run.sh --full    all of it: the long grids and random draws, every instruction set, and the device on oneDNN 3
+# More arguments go to ctest. tests/CMakeLists.txt says which test is in which suite. In $WEFT_BUILD_DIR, or build/.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${WEFT_BUILD_DIR:-$root/build}
-cd "$root"
-sh configs/packages.sh tests
-sh configs/build.sh -DWEFT_TESTS=ON ${WEFT_CMAKE_ARGS:-}
-status=0
-ctest --test-dir "$build" --output-on-failure -j "$(nproc)" "$@" </dev/null || status=$?
-# A test that lacks something outside the project says so in one line that begins with "skipped: ".
+suite=quick
+if [ "${1:-}" = --full ]; then
+    suite=full
+    shift
+fi
+now() { date +%s; }
+# What ctest keeps of each test: its name, its output, its seconds.
 log=$build/Testing/Temporary/LastTest.log
-if [ -f "$log" ]; then
+
+slowest() { # slowest N: the N tests that took longest
+    echo "the $1 slowest, in seconds:"
+    awk '/^[0-9]+\/[0-9]+ Test: / { name = $3 } /^Test time = / { print $4, name }' "$log" | sort -rn | head -n "$1" |
+        awk '{ printf "%9.1f  %s\n", $1, $2 }'
+}
+skipped() { # a test that lacks something outside the project says so in one line that begins with "skipped: "
     echo "skipped checks: $(grep -c '^skipped: ' "$log" || true)"
     sed -n 's/^skipped: /  /p' "$log" | sort | uniq -c
+}
+run() { # run argument...: of ctest
+    ctest --test-dir "$build" --output-on-failure --no-label-summary -j "$(nproc)" "$@" </dev/null
+}
+sanitized() {
+    grep -q '^WEFT_SANITIZE:BOOL=ON' "$build/CMakeCache.txt"
+}
+
+cd "$root"
+began=$(now)
+sh configs/packages.sh tests
+sh configs/build.sh -DWEFT_TESTS=ON ${WEFT_CMAKE_ARGS:-}
+built=$(now)
+status=0
+rm -f "$log"
+if [ $suite = full ]; then
+    export WEFT_FULL=1
+    run "$@" || status=$?
+else
+    unset WEFT_FULL
+    run -LE '^full$' "$@" || status=$?
 fi
+tested=$(now)
+if [ -f "$log" ]; then
+    skipped
+    slowest 10
+fi
+if [ $suite = full ] && ! sanitized; then # the device's plugin is the same there
+    echo "once more on oneDNN 3:"
+    sh tests/onednn3.sh || status=$?
+fi
+echo "the $suite suite took $(($(now) - began)) s: $((built - began)) to build, $((tested - built)) for ctest's tests, $(($(now) - tested)) for what came behind"
 exit "$status"

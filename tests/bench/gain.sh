@@ -8,7 +8,10 @@ weft=${WEFT_BUILD_DIR:-$root/build}/weft
 ini=$root/configs/chess.ini
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
-loss() { "$weft" eval "$ini" "model.path=$1" --json | sed 's/.*"loss": \([0-9.]*\).*/\1/'; }
+loss() {
+    json=$("$weft" eval "$ini" "model.path=$1" --json) || return
+    echo "$json" | sed 's/.*"loss": \([0-9.]*\).*/\1/'
+}
 
 base=$(loss "$root/configs/chess/base")
 echo "base    $base"

@@ -6,6 +6,9 @@ trap 'rm -rf "$dir"' EXIT INT TERM
 cd "$dir"
 failures=0
 
+is_full() { # the full suite is asked for (tests/CMakeLists.txt): larger grids
+    [ "${WEFT_FULL:-}" = 1 ]
+}
 failed() { # failed WHAT [FILE...]: told, with what is in the files, and counted; the test goes on
     failures=$((failures + 1))
     echo "FAILED: $1"
@@ -19,8 +22,16 @@ refused() { # refused TEXT COMMAND...: it fails and says so, in the file log
         failed "$*: does not say $text" log
     fi
 }
+prints() { # prints COMMAND...: it succeeds; what it prints is in printed and printed.err. A pipe would lose its status
+    "$@" >printed 2>printed.err || failed "$*: exit status $?" printed printed.err
+}
 communicator() { # communicator ID: its file
     echo "$WEFT_BUILD/plugins/weft-comm-mpi-$1.so"
+}
+# What a command may take that should end by itself: there for what never does, and as long as a machine at twenty times
+# its load needs.
+limit() { # limit COMMAND...: ends with 124 where it does not
+    timeout 1200 "$@"
 }
 has() { # has ID: this build has that communicator. MPI's libraries keep some memory to the end, which is no leak of ours.
     if [ ! -e "$(communicator "$1")" ]; then
@@ -29,8 +40,35 @@ has() { # has ID: this build has that communicator. MPI's libraries keep some me
     fi
     export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 }
-launcher() { # launcher ID N: the command that starts N ranks, of the plugin's note
-    "$WEFT_BUILD/tests/ranks" launch "$(communicator "$1")" | sed "s/{ranks}/$2/"
+launcher() { # launcher ID N: the command that starts N ranks, of the plugin's note; without one, a command that fails
+    note=$("$WEFT_BUILD/tests/ranks" launch "$(communicator "$1")") || note=false
+    echo "$note" | sed "s/{ranks}/$2/"
+}
+build() { # build KIND ID compiler-and-argument...: a plugin of the scratch directory, in plugins
+    kind=$1 id=$2
+    shift 2
+    "$@" -std=c11 -D_GNU_SOURCE -fPIC -shared -fvisibility=hidden -I"$WEFT_SOURCE/sdk/include" \
+        -Wl,--version-script="$WEFT_SOURCE/sdk/cmake/weft-plugin.map" -o "plugins/weft-$kind-$id.so"
+}
+# An adamw that makes a run wait for a test: where HOLD_AT=N is set no rank makes update N before the file HOLD_UNTIL is
+# there. For WEFT_PLUGIN_PATH, before the build's own.
+build_held_adamw() {
+    mkdir -p plugins
+    {
+        cat <<'C'
+#include <stdlib.h>
+#include <unistd.h>
+static void hold(unsigned long long update) {
+    const char *at = getenv("HOLD_AT"), *until = getenv("HOLD_UNTIL");
+    if (at == NULL || until == NULL || update != strtoull(at, NULL, 10)) return;
+    while (access(until, F_OK) != 0) usleep(10000);
+}
+C
+        sed 's/^    adamw_hp \*out = hp;/&\
+    hold(step->update);/' "$WEFT_SOURCE/plugins/optimizer/adamw/adamw.c"
+    } >held.c
+    [ "$(grep -c '^    hold(' held.c)" = 1 ] || failed "adamw.c has no place to hold it at"
+    build optimizer adamw "${CC:-cc}" -O2 held.c -lm
 }
 make_model() { # make_model DIRECTORY HIDDEN HEAD INTERMEDIATE LAYERS VOCABULARY: a configuration and a tokenizer of 512
     mkdir "$1"

@@ -3,10 +3,17 @@
 #define WEFT_TEST_SUITE_H
 
 #include <check.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* The full suite is asked for (tests/CMakeLists.txt): more draws, larger grids. */
+static inline bool is_full(void) {
+    const char *value = getenv("WEFT_FULL");
+    return value != NULL && strcmp(value, "1") == 0;
+}
 
 static inline int run_runner(SRunner *runner, enum print_output output) {
     int failed = 0;

@@ -115,9 +115,9 @@ START_TEST(a_far_row_answers_at_once) {
     struct timespec begin, end;
     rig r;
     make_rows_of(&r, N, 3);
-    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
     read_epoch(&r, order, N, far / N);
-    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
     ck_assert(is_permutation(order, N));
     ck_assert_int_eq(document_at(&r, far), order[0]);
     ck_assert_int_lt(end.tv_sec - begin.tv_sec, 5); /* a replay would take hours */

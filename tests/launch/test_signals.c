@@ -2,7 +2,9 @@
 #include "suite.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "launch/signals.h"
@@ -36,14 +38,54 @@ START_TEST(errno_stays) {
 }
 END_TEST
 
-/* A library's code may use the stack pointer for something else meanwhile. */
-START_TEST(the_stack_at_hand_is_not_touched) {
-    struct sigaction action;
-    stack_t stack;
+/* ---- a library's code may use the stack pointer for something else meanwhile ---- */
+
+/* A thread on a stack that the test can see, which calls nothing while it spins: what changes below its frame is the
+ * signal's doing. */
+enum { STACK = 1 << 20, FRAME = 512 };
+static _Alignas(4096) unsigned char at_hand[STACK], before[STACK];
+static _Atomic(unsigned char *) frame; /* of spin; NULL: not there yet */
+static atomic_bool released;
+
+static __attribute__((noinline)) void spin(void) {
+    atomic_store(&frame, (unsigned char *)__builtin_frame_address(0));
+    while (!atomic_load(&released)) {
+    }
+}
+
+/* What weft's main does, and then the work. */
+static void *run_on_that_stack(void *unused) {
+    (void)unused;
     weft_crash_install();
     weft_signals_install();
-    ck_assert_int_eq(sigaction(kinds[_i], NULL, &action), 0);
-    ck_assert((action.sa_flags & SA_ONSTACK) != 0);
+    spin();
+    return NULL;
+}
+
+START_TEST(the_stack_at_hand_is_not_touched) {
+    size_t below = 0;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    ck_assert_int_eq(pthread_attr_init(&attributes), 0);
+    ck_assert_int_eq(pthread_attr_setstack(&attributes, at_hand, sizeof at_hand), 0);
+    ck_assert_int_eq(pthread_create(&thread, &attributes, run_on_that_stack, NULL), 0);
+    while (atomic_load(&frame) == NULL) (void)usleep(1000);
+    ck_assert(atomic_load(&frame) > at_hand + FRAME && atomic_load(&frame) < at_hand + sizeof at_hand);
+    below = (size_t)(atomic_load(&frame) - FRAME - at_hand);
+    memcpy(before, at_hand, below);
+    ck_assert_int_eq(pthread_kill(thread, kinds[_i]), 0);
+    while (!weft_signals_stop()) (void)usleep(1000);
+    ck_assert_mem_eq(before, at_hand, below);
+    atomic_store(&released, true);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    (void)pthread_attr_destroy(&attributes);
+}
+END_TEST
+
+/* The kernel puts a processor's registers there; those of AVX-512 and of AMX are 11 KiB. */
+START_TEST(the_handlers_stack_has_room) {
+    stack_t stack;
+    weft_crash_install();
     ck_assert_int_eq(sigaltstack(NULL, &stack), 0);
     ck_assert_int_eq(stack.ss_flags & SS_DISABLE, 0);
     ck_assert_uint_ge(stack.ss_size, 32768);
@@ -56,6 +98,7 @@ int main(void) {
     tcase_add_loop_test(tcase, the_first_asks_to_stop_and_the_second_is_the_systems, 0, 2);
     tcase_add_loop_test(tcase, errno_stays, 0, 2);
     tcase_add_loop_test(tcase, the_stack_at_hand_is_not_touched, 0, 2);
+    tcase_add_test(tcase, the_handlers_stack_has_room);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -55,7 +55,7 @@ typedef struct bench {
 /* ---- too late ---- */
 
 static char under_way[300];
-static int patience = 30; /* seconds for a mutant */
+static int patience = 600; /* seconds for a mutant */
 
 static void give_up(int number) {
     static const char late[] = "accepted, and its ranks never get to the end: ";

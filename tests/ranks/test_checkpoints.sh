@@ -5,7 +5,8 @@ set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 has mpich || exit 77
-export WEFT_PLUGIN_PATH=$WEFT_BUILD/plugins
+export WEFT_PLUGIN_PATH="$dir/plugins:$WEFT_BUILD/plugins"
+build_held_adamw
 
 make_run <<'INI'
 steps = 100
@@ -27,7 +28,7 @@ train() { # train N OUT argument...: on N ranks, into OUT
     out=$2
     shift 2
     if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin=mpi-mpich "$@"; fi
-    timeout 100 "$weft" train run.ini "run.out=$out" "$@" >log 2>&1
+    limit "$weft" train run.ini "run.out=$out" "$@" >log 2>&1
 }
 once() { # once TEXT: one line of the log has it
     [ "$(grep -cF -- "$1" log)" = 1 ] || failed "not once: $1" log
@@ -94,26 +95,29 @@ wait_for() { # wait_for PATH: while $process lives
     while [ ! -e "$1" ] && kill -0 "$process" 2>/dev/null; do sleep 0.02; done
     [ -e "$1" ]
 }
-start() { # start N argument...: N ranks, by the launcher itself; rank R's process is in process.R
+start() { # start N STEP argument...: N ranks, by the launcher itself, which wait in STEP; rank R's process is in process.R
     command=$(launcher mpich "$1")
-    shift
+    export HOLD_AT="$2" HOLD_UNTIL="$dir/go"
+    shift 2
     rm -f process.*
     # shellcheck disable=SC2016,SC2086  # words on purpose, and for the shell of each rank
-    exec timeout 100 $command sh -c 'echo $$ >process.$PMI_RANK; exec "$@"' sh "$weft" train run.ini \
+    exec timeout 1200 $command sh -c 'echo $$ >process.$PMI_RANK; exec "$@"' sh "$weft" train run.ini \
         run.out=run comm.plugin=mpi-mpich train.steps=400 "$@" >log 2>&1
 }
 
-start 4 strategy.plugin=fsdp &
+# Once one is killed the launcher may end the next before it is its turn.
+start 4 12 strategy.plugin=fsdp &
 process=$!
 wait_for run/checkpoints/step-10 || failed "4 ranks come to step 10" log
-kill -9 $(cat process.0 process.1 process.2 process.3)
-wait || true
-for left in run/checkpoints/step-*; do [ "$left" = run/checkpoints/step-10 ] || rm -rf "$left"; done
+for rank in 0 1 2 3; do kill -9 "$(cat "process.$rank")" 2>/dev/null || true; done
+! wait $process || failed "ranks that were killed end well" log
+[ "$(ls run/checkpoints)" = step-10 ] || failed "4 ranks went on behind step 12" log
 
-start 2 strategy.plugin=ddp --resume &
+start 2 25 strategy.plugin=ddp --resume &
 process=$!
 wait_for run/checkpoints/step-20 || failed "2 ranks come to step 20" log
 kill -TERM "$(cat process.1)"
+: >go
 status=0
 wait $process || status=$?
 [ $status = 75 ] || failed "a signal to one rank ends with $status" log
@@ -183,7 +187,7 @@ state() { # state N DIRECTORY STEPS run.ini argument...
     shift
     set -- "$@" comm.plugin=mpi-mpich
     # shellcheck disable=SC2046  # words on purpose
-    timeout 100 $(launcher mpich "$n") "$WEFT_BUILD/tests/rank_state" "$@" >log 2>&1
+    limit $(launcher mpich "$n") "$WEFT_BUILD/tests/rank_state" "$@" >log 2>&1
 }
 alike() { # alike WHAT N DIRECTORY: that many ranks have said the bits of one
     [ "$(cut -d' ' -f1 "$3"/rank.* | sort | uniq -c | sed 's/^ *//')" = "$2 $(cut -d' ' -f1 lone/rank.0)" ] || {

@@ -16,7 +16,7 @@ begin() { # begin WHAT USUAL OTHER: 3 ranks, which fail and train nothing
     echo "exec $3" >other
     status=0
     # shellcheck disable=SC2046  # words on purpose
-    timeout 60 $(launcher mpich 3) sh ./wrapper >out.txt 2>err.txt </dev/null || status=$?
+    limit $(launcher mpich 3) sh ./wrapper >out.txt 2>err.txt </dev/null || status=$?
     [ "$status" != 0 ] && [ "$status" != 124 ] || fail "$1: exit status $status"
     [ ! -e one/model ] || fail "$1: something was trained"
 }
@@ -65,7 +65,7 @@ cp made/model/model.safetensors wide/
 sed 's#^path *= model$#path = /proc/self/cwd/wide#; s/^start *= fresh$/start = weights/' run.ini >here.ini
 cp -r wide games.txt elsewhere/
 # shellcheck disable=SC2046  # words on purpose
-timeout 60 $(launcher mpich 3) sh -c "if [ \$PMI_RANK = 2 ]; then cd elsewhere; fi; exec $weft train $dir/here.ini --overwrite" \
+limit $(launcher mpich 3) sh -c "if [ \$PMI_RANK = 2 ]; then cd elsewhere; fi; exec $weft train $dir/here.ini --overwrite" \
     >out.txt 2>err.txt </dev/null || fail "ranks with equal copies of the weights do not train"
 [ -e one/model/model.safetensors ] || fail "nothing was trained from copies"
 rm -r one
@@ -114,7 +114,7 @@ says '^\[[0-2]\] weft prove: ddp.*: this rank compiles programs [0-9a-f]+, and t
 
 # Alike: the keys that may differ do.
 # shellcheck disable=SC2046  # words on purpose
-timeout 60 $(launcher mpich 3) sh -c "exec $run device.threads=\$((PMI_RANK + 1))" \
+limit $(launcher mpich 3) sh -c "exec $run device.threads=\$((PMI_RANK + 1))" \
     >out.txt 2>err.txt </dev/null || fail "ranks that are alike do not train"
 [ -e one/model/model.safetensors ] || fail "nothing was trained"
 echo "ranks that differ do not begin"

@@ -150,7 +150,7 @@ static bool launch(char *said, size_t size, int ranks, const char *does) {
     FILE *from = NULL;
     said[0] = '\0';
     fresh_model_make(&model, &shape);
-    (void)snprintf(command, sizeof command, "timeout 300 mpiexec.mpich -n %d '%s' %s %s 2>&1", ranks, self_path,
+    (void)snprintf(command, sizeof command, "timeout 1200 mpiexec.mpich -n %d '%s' %s %s 2>&1", ranks, self_path,
                    model.path, does);
     from = popen(command, "r");
     ck_assert_ptr_nonnull(from);

@@ -16,7 +16,7 @@ plugin = adamw
 lr     = 1e-3
 INI
 train() { # train argument...: its output is in log
-    timeout 100 "$weft" train run.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
+    limit "$weft" train run.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
 }
 line() { # line TEXT [N]: N lines of the log, one unless said otherwise, are that extended regular expression
     [ "$(grep -Ecx -- "$1" log)" = "${2:-1}" ] || failed "not ${2:-1} times: $1" log
@@ -64,7 +64,8 @@ line "\[0\] memory +rank 0: $B planned, $B taken; .*"
 line '\[[12]\].*' 0
 line '\[0\] (Step 1: rank|parameters on|\[|top_module).*' 0
 [ "$(wc -l <log)" = "$(grep -c '^\[0\]' log)" ] || failed "a line without its rank" log
-"$weft" plan run.ini strategy.plugin=fsdp --ranks 3 | grep -q '^wrapping ' || failed "plan has the line, too"
+prints "$weft" plan run.ini strategy.plugin=fsdp --ranks 3
+grep -q '^wrapping ' printed || failed "plan has the line, too" printed
 has_line() { # has_line N TEXT: N lines of ranks.json are that
     [ "$(sed 's/^ *//; s/,$//' out/ranks.json | grep -cxF -- "$2")" = "$1" ] || failed "ranks.json: not $1 times $2" out/ranks.json
 }
@@ -165,13 +166,14 @@ line '\[0\] \.\.\. and 8 more parameters: weft plan --ranks 3 --print-sharding -
 line '\[0\] \.\.\. and .* more units.*' 0
 line "\[0\] Step 1: rank 0: 1st data in mini-batch: \[[0-9]+(, [0-9]+){63}, \.\.\.\] of [0-9]+ ids"
 sed -n 's/^\[0\] \(.* Model Layer: .*\)/\1/p' log >said
-"$weft" plan run.ini strategy.plugin=fsdp model.path=deep data.context=100 --ranks 3 --print-sharding --rank 0 | grep ' Model Layer: ' >all
+prints "$weft" plan run.ini strategy.plugin=fsdp model.path=deep data.context=100 --ranks 3 --print-sharding --rank 0
+grep ' Model Layer: ' printed >all
 [ "$(wc -l <all)" = 38 ] || failed "a plan shows all" all
 { head -n 15 all && tail -n 15 all; } | cmp -s - said || failed "the first and the last 15" said
 
 # ---- a run that goes on says what belongs to its own first step
 ranks 3 strategy.plugin=mp checkpoint.every=2
-timeout 100 "$weft" train run.ini --resume train.steps=5 strategy.plugin=mp --ranks 3 comm.plugin=mpi-mpich --print-batches >log 2>&1 ||
+limit "$weft" train run.ini --resume train.steps=5 strategy.plugin=mp --ranks 3 comm.plugin=mpi-mpich --print-batches >log 2>&1 ||
     failed "goes on" log
 line '\[0\] Step 4: all ranks: Mini-batch size: 12 of the 12 rows of a step: .*'
 line "\[0\] Step 4: all ranks: 1st data in mini-batch: \[$row\]"

@@ -86,8 +86,8 @@ if has mpich; then
     "$weft" plan run.ini strategy.plugin=fsdp --ranks 6 --nodes 3 --rates two.json --json >six.json
     adds_up 6 six.json
     grep -q 'exchanges between machines are as fast' six.json || failed "what is assumed of machines"
-    "$weft" plan run.ini strategy.plugin=ddp train.global_batch=120 --ranks 60 --rates two.json | grep -q 'share them evenly' ||
-        failed "what is assumed of 60 ranks on one machine"
+    prints "$weft" plan run.ini strategy.plugin=ddp train.global_batch=120 --ranks 60 --rates two.json
+    grep -q 'share them evenly' printed || failed "what is assumed of 60 ranks on one machine" printed
 
     runs 2 $MPI strategy.plugin=ddp
     hides reduce 0.001 100 "a REDUCE beside BACKWARDs"
