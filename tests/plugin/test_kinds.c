@@ -36,10 +36,12 @@ static void collect_fields(void) {
     {                                                                                                                  \
         typedef name this_struct;                                                                                      \
         const char *of = #name;
-#define F(field) add_field(of, #field, offsetof(this_struct, field));
-#define END      }
+#define FIXED(name) STRUCT(name)
+#define F(field)    add_field(of, #field, offsetof(this_struct, field));
+#define END         }
 #include "../sdk/layout.def"
 #undef STRUCT
+#undef FIXED
 #undef F
 #undef END
 }

@@ -1,5 +1,7 @@
-/* The public structs are what plugins were compiled with: every size, offset and slot order is held against layout.txt.
- * A change on purpose is a new layout.txt, which this program writes to layout.txt in the build directory. */
+/* The public structs are what plugins were compiled with: every size, offset and slot order is held against layout.txt,
+ * and the sizes at SDK 1.0 against weft/sizes.h. A change on purpose is a new layout.txt and, until SDK 1.0 is out, a
+ * new sizes.h: this program writes both to the build directory. From then on a size of 1.0 stands for ever, and sizes.h
+ * only gets the first sizes of structs that are new. */
 #include "suite.h"
 
 #include <check.h>
@@ -17,10 +19,12 @@
 
 static const char *const structs[] = {
 #define STRUCT(name) #name,
+#define FIXED(name)  #name,
 #define F(field)
 #define END
 #include "layout.def"
 #undef STRUCT
+#undef FIXED
 #undef F
 #undef END
 };
@@ -34,6 +38,7 @@ static void print_layout(FILE *out) {
         size_t end = 0;                                                                                                \
         const char *of = #name;                                                                                        \
         (void)fprintf(out, "%s %zu\n", #name, sizeof(this_struct));
+#define FIXED(name) STRUCT(name)
 #define F(field)                                                                                                       \
     ck_assert_msg(offsetof(this_struct, field) == end, "%s: a hole before %s at %zu", of, #field, end);                \
     end = offsetof(this_struct, field) + sizeof(((this_struct *)NULL)->field);                                         \
@@ -44,8 +49,37 @@ static void print_layout(FILE *out) {
     }
 #include "layout.def"
 #undef STRUCT
+#undef FIXED
 #undef F
 #undef END
+}
+
+static void print_sizes(FILE *out) {
+    const char *before = "";
+    (void)fprintf(
+        out, "%s",
+        "/* weft/sizes.h: how many bytes each public struct has in SDK 1.0, and so at least. A reader refuses a\n"
+        " * struct_size below that (WEFT_WHOLE) and asks WEFT_HAS only for what was appended later. Written by\n"
+        " * tests/sdk/test_layout.c. */\n"
+        "#ifndef WEFT_SIZES_H\n"
+        "#define WEFT_SIZES_H\n"
+        "\n"
+        "/* clang-format off */\n"
+        "enum {");
+#define STRUCT(name)                                                                                                   \
+    ck_assert_uint_eq(offsetof(name, struct_size), 0);                                                                 \
+    ck_assert_uint_eq(offsetof(name, flags), sizeof(uint32_t));                                                        \
+    (void)fprintf(out, "%s\n    WEFT_SIZE_1_0_%-28s = %4zu", before, #name, sizeof(name));                             \
+    before = ",";
+#define FIXED(name)
+#define F(field)
+#define END
+#include "layout.def"
+#undef STRUCT
+#undef FIXED
+#undef F
+#undef END
+    (void)fprintf(out, "%s", "\n};\n/* clang-format on */\n\n#endif\n");
 }
 
 static const char *in_source(const char *path) {
@@ -66,25 +100,36 @@ static char *read_text(const char *path) {
     return text;
 }
 
-START_TEST(no_layout_has_changed) {
+/* What `print` writes, kept as build/NAME, is the file `held` of the sources. */
+static void expect_held(void (*print)(FILE *out), const char *name, const char *held) {
     char path[4096], *now = NULL, *then = NULL;
     const char *build = getenv("WEFT_BUILD");
     size_t line = 1, i = 0;
     FILE *file = NULL;
-    (void)snprintf(path, sizeof path, "%s/layout.txt", build == NULL ? "." : build);
+    (void)snprintf(path, sizeof path, "%s/%s", build == NULL ? "." : build, name);
     file = fopen(path, "w");
     ck_assert_msg(file != NULL, "%s cannot be written", path);
-    print_layout(file);
+    print(file);
     ck_assert_int_eq(fclose(file), 0);
     now = read_text(path);
-    then = read_text(in_source("tests/sdk/layout.txt"));
+    then = read_text(in_source(held));
     for (i = 0; now[i] != 0 && now[i] == then[i]; i++) line += now[i] == '\n';
-    ck_assert_msg(now[i] == then[i],
-                  "the layout differs from tests/sdk/layout.txt in line %zu. Plugins that are built "
-                  "already would break. On purpose? Copy %s there.",
-                  line, path);
+    ck_assert_msg(
+        now[i] == then[i],
+        "the structs differ from %s in line %zu. Plugins that are built already would break. On purpose? Copy "
+        "%s there.",
+        held, line, path);
     free(now);
     free(then);
+}
+
+START_TEST(no_layout_has_changed) {
+    expect_held(print_layout, "layout.txt", "tests/sdk/layout.txt");
+}
+END_TEST
+
+START_TEST(sizes_of_sdk_1_0_are_held) {
+    expect_held(print_sizes, "sizes.h", "sdk/include/weft/sizes.h");
 }
 END_TEST
 
@@ -122,6 +167,7 @@ int main(void) {
     Suite *suite = suite_create("layout");
     TCase *tests = tcase_create("layout");
     tcase_add_test(tests, no_layout_has_changed);
+    tcase_add_test(tests, sizes_of_sdk_1_0_are_held);
     tcase_add_test(tests, every_public_struct_is_held);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

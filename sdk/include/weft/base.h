@@ -1,7 +1,18 @@
 /* weft/base.h: versions, errors and the few macros that every other header stands on.
  *
- * Every public struct begins with `struct_size, flags`. The writer sets struct_size to the size that it was compiled
- * with; a reader asks WEFT_HAS() before it touches a field that was appended later. Tables only grow at their end.
+ * Every public struct that may grow begins with `struct_size, flags`, and grows at its end only. Who makes it sets
+ * struct_size to the size that it was compiled with; the other side may know it shorter or longer:
+ *
+ *   reading    Less than SDK 1.0 has (WEFT_WHOLE) is refused. Fields of 1.0 are read directly, later ones if WEFT_HAS
+ *              or in a copy by weft_struct_take; one that the struct ends before counts as zero, its slot as empty.
+ *   requests   (arguments, specs, events, placements) must be understood: what one has behind the struct as the reader
+ *              knows it is zero, or the reader refuses (weft_struct_known). What is only told (tables, jobs, views) may
+ *              go on.
+ *   answers    (`out` of info and the like) lie in the caller's struct, who has set struct_size, and what stands for
+ *              a field that nobody fills. They are written as far as both know them (weft_struct_give).
+ *   arrays     come with a stride, the size of an element as their maker compiled it, and are indexed by that.
+ *
+ * So nothing is copied or indexed at one's own sizeof. A few small structs have no struct_size and never grow.
  *
  * A function's comment carries tags, one vocabulary for all headers:
  *   [any-thread]   may be called from any thread at any time        [main]     only from the host's main thread
@@ -17,6 +28,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <weft/sizes.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +61,48 @@ extern "C" {
 
 /* True if the struct that p points to was compiled with `field`. */
 #define WEFT_HAS(p, field) ((p)->struct_size >= (uint32_t)(offsetof(__typeof__(*(p)), field) + sizeof((p)->field)))
+
+/* Bytes that a public struct has in SDK 1.0, as in WEFT_SIZE_1_0(weft_error). */
+#define WEFT_SIZE_1_0(type) ((uint32_t)WEFT_SIZE_1_0_##type)
+
+/* True if the struct that p points to has all that SDK 1.0 has. */
+#define WEFT_WHOLE(p, type) ((p)->struct_size >= WEFT_SIZE_1_0(type))
+
+/* A struct_size above this is no size but a struct that was not filled. */
+#define WEFT_STRUCT_LIMIT 65536u
+
+/* 1 if all that a request has behind `known` bytes is zero, 0 if it asks there for something. [any-thread] */
+static inline int weft_struct_known(const void *from, size_t known) {
+    uint32_t given;
+    size_t i;
+    memcpy(&given, from, sizeof given);
+    if (given > WEFT_STRUCT_LIMIT) return 0;
+    for (i = known; i < given; i++)
+        if (((const char *)from)[i] != 0) return 0;
+    return 1;
+}
+
+/* A copy of a request, at the reader's own size: what the writer had no field for becomes zero, and struct_size says
+ * how much was given of what the reader knows. Returns weft_struct_known. [any-thread] */
+static inline int weft_struct_take(void *to, size_t size, const void *from) {
+    uint32_t given;
+    memcpy(&given, from, sizeof given);
+    if (given > size) given = (uint32_t)size;
+    memset(to, 0, size);
+    memcpy(to, from, given);
+    memcpy(to, &given, sizeof given);
+    return weft_struct_known(from, size);
+}
+
+/* An answer: what both sides know of `from`, whose struct_size its writer has set, into the caller's `to`.
+ * [any-thread] */
+static inline void weft_struct_give(void *to, const void *from) {
+    uint32_t room, given;
+    memcpy(&room, to, sizeof room);
+    memcpy(&given, from, sizeof given);
+    if (given > room) given = room;
+    if (given > sizeof room) memcpy((char *)to + sizeof room, (const char *)from + sizeof room, given - sizeof room);
+}
 
 /* What went wrong, by whose fault it is. */
 typedef enum weft_status {

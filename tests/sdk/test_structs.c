@@ -1,0 +1,96 @@
+/* Structs that one side knows shorter or longer than the other: what weft/base.h gives to read and to fill them. */
+#include "suite.h"
+
+#include <check.h>
+
+#include <weft/base.h>
+
+/* One struct as three SDKs have it. */
+typedef struct old_spec {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t n;
+} old_spec;
+
+typedef struct new_spec {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t n;
+    int64_t window;
+    double cap;
+} new_spec;
+
+/* As from another binary: the compiler does not know what lies there. */
+static const void *foreign(const void *at) {
+    static const void *volatile shown;
+    shown = at;
+    return shown;
+}
+
+START_TEST(what_the_writer_had_no_field_for_is_zero) {
+    const old_spec from = {(uint32_t)sizeof from, 3, 7};
+    new_spec to;
+    memset(&to, 0xA5, sizeof to);
+    ck_assert_int_eq(weft_struct_take(&to, sizeof to, foreign(&from)), 1);
+    ck_assert_uint_eq(to.struct_size, sizeof from);
+    ck_assert_uint_eq(to.flags, 3);
+    ck_assert_int_eq(to.n, 7);
+    ck_assert_int_eq(to.window, 0);
+    ck_assert(to.cap == 0);
+    ck_assert(!WEFT_HAS(&to, window));
+}
+END_TEST
+
+START_TEST(what_the_reader_does_not_know_must_be_zero) {
+    new_spec from = {(uint32_t)sizeof from, 3, 7, 0, 0};
+    old_spec to[2];
+    memset(to, 0xA5, sizeof to);
+    ck_assert_int_eq(weft_struct_take(&to[0], sizeof to[0], foreign(&from)), 1);
+    ck_assert_uint_eq(to[0].struct_size, sizeof to[0]);
+    ck_assert_int_eq(to[0].n, 7);
+    ck_assert_uint_eq(to[1].struct_size, 0xA5A5A5A5u);
+    from.cap = 30;
+    ck_assert_int_eq(weft_struct_take(&to[0], sizeof to[0], foreign(&from)), 0);
+    ck_assert_int_eq(weft_struct_known(foreign(&from), sizeof(old_spec)), 0);
+    ck_assert_int_eq(weft_struct_known(foreign(&from), sizeof(new_spec)), 1);
+}
+END_TEST
+
+/* Such a size was never set: nothing is read at it. */
+START_TEST(a_size_that_is_none_is_not_followed) {
+    const old_spec from = {0xA5A5A5A5u, 0, 7};
+    ck_assert_int_eq(weft_struct_known(foreign(&from), sizeof from), 0);
+}
+END_TEST
+
+START_TEST(an_answer_fills_what_both_know) {
+    const new_spec known = {(uint32_t)sizeof known, 3, 7, 9, 30};
+    const old_spec less = {(uint32_t)sizeof less, 4, 8};
+    old_spec shorter[2];
+    new_spec longer = {(uint32_t)sizeof longer, 0, 0, -1, 1};
+    memset(shorter, 0xA5, sizeof shorter);
+    shorter[0].struct_size = (uint32_t)sizeof shorter[0];
+    weft_struct_give(&shorter[0], foreign(&known));
+    ck_assert_uint_eq(shorter[0].struct_size, sizeof shorter[0]);
+    ck_assert_uint_eq(shorter[0].flags, 3);
+    ck_assert_int_eq(shorter[0].n, 7);
+    ck_assert_uint_eq(shorter[1].struct_size, 0xA5A5A5A5u);
+    weft_struct_give(&longer, foreign(&less));
+    ck_assert_uint_eq(longer.struct_size, sizeof longer);
+    ck_assert_uint_eq(longer.flags, 4);
+    ck_assert_int_eq(longer.n, 8);
+    ck_assert_int_eq(longer.window, -1);
+    ck_assert(longer.cap == 1);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("structs");
+    TCase *tests = tcase_create("structs");
+    tcase_add_test(tests, what_the_writer_had_no_field_for_is_zero);
+    tcase_add_test(tests, what_the_reader_does_not_know_must_be_zero);
+    tcase_add_test(tests, a_size_that_is_none_is_not_followed);
+    tcase_add_test(tests, an_answer_fills_what_both_know);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
