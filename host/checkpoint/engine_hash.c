@@ -27,8 +27,8 @@ static weft_status put_region(hashing *self, const char *what, const weft_region
                               weft_error *err) {
     const weft_engine *engine = self->engine;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < engine->declared->n_parameters && status == WEFT_OK; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
         if (trainable_only && !p->trainable) continue;
         put_name(self, what, p);
         for (int64_t first = 0; first < p->numel && status == WEFT_OK; first += WEFT_REGION_PIECE) {
@@ -50,9 +50,9 @@ weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error
     if (self.staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to hash the run");
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     if (status == WEFT_OK) status = put_region(&self, "parameter", &parameters, false, err);
-    for (int64_t i = 0; engine->spec.training && i < engine->n_states && status == WEFT_OK; i++) {
+    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
         const weft_region region = weft_engine_state(engine, i);
-        status = put_region(&self, engine->states[i].name, &region, true, err);
+        status = put_region(&self, engine->plan.states[i].name, &region, true, err);
     }
     if (status == WEFT_OK) status = weft_hash_finish(&self.hash, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);

@@ -143,7 +143,7 @@ static void add_model(collector *self, const weft_declared *declared) {
     json_decref(json);
 }
 
-static void add_lengths(collector *self, const weft_engine_spec *spec) {
+static void add_lengths(collector *self, const weft_plan_spec *spec) {
     char text[64] = "";
     for (int32_t i = 0; i < spec->n_lengths; i++)
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", i == 0 ? "" : ", ", spec->lengths[i]);
@@ -153,8 +153,8 @@ static void add_lengths(collector *self, const weft_engine_spec *spec) {
 /* The definition of the batch gradient, and whether this run's strategy keeps to it on any number of ranks. */
 static void add_sums(collector *self, const weft_engine *engine) {
     static const char *const names[] = {"ordered", "tree", "fast"};
-    const weft_job *job = engine->train.job;
-    const weft_coverage *coverage = &engine->train.coverage;
+    const weft_job *job = engine->plan.train.job;
+    const weft_coverage *coverage = &engine->plan.train.coverage;
     char text[600];
     const int32_t reduce = job == NULL ? WEFT_REDUCE_ORDERED : job->spec.view.reduce;
     const bool narrow = job != NULL && job->spec.view.reduce_dtype == WEFT_BF16;
@@ -168,10 +168,10 @@ static void add_sums(collector *self, const weft_engine *engine) {
 
 static void add_numbers(collector *self, const weft_engine *engine, uint64_t data_fingerprint) {
     char text[64];
-    print_whole(text, engine->layout->grid);
+    print_whole(text, engine->plan.layout->grid);
     add(self, false, text, "grid");
     add_sums(self, engine);
-    print_whole(text, engine->run->settings.run.seed);
+    print_whole(text, engine->plan.run->settings.run.seed);
     add(self, false, text, "[run] seed");
     (void)snprintf(text, sizeof text, "%016" PRIx64, data_fingerprint);
     add(self, false, text, "the rows of the data");
@@ -183,12 +183,12 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
                                     weft_error *err) {
     collector self = {.out = out, .status = WEFT_OK, .err = err};
     memset(out, 0, sizeof *out);
-    add_train_keys(&self, &engine->run->settings);
-    add_lengths(&self, &engine->spec);
+    add_train_keys(&self, &engine->plan.run->settings);
+    add_lengths(&self, &engine->plan.spec);
     add_numbers(&self, engine, data_fingerprint);
-    if (self.status == WEFT_OK) add_model(&self, engine->declared);
-    add_plugins(&self, engine->run);
-    add_plugin_keys(&self, engine->run, WEFT_PART_OPTIMIZER);
+    if (self.status == WEFT_OK) add_model(&self, engine->plan.declared);
+    add_plugins(&self, engine->plan.run);
+    add_plugin_keys(&self, engine->plan.run, WEFT_PART_OPTIMIZER);
     return self.status;
 }
 

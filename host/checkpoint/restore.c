@@ -59,7 +59,7 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
     weft_status status = state_path(file_path, path, name, err);
     if (status != WEFT_OK) return status;
     if (inexact && access(file_path, F_OK) != 0) {
-        weft_log(engine->run->host, WEFT_LOG_WARN, "resume: %s is not there: all of it %s", file_path, instead);
+        weft_log(engine->plan.run->host, WEFT_LOG_WARN, "resume: %s is not there: all of it %s", file_path, instead);
         return WEFT_OK;
     }
     status = weft_safetensors_open(&file, file_path, err);
@@ -68,7 +68,7 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
         status =
             weft_error_set(err, WEFT_E_DATA, "%s: lacks %d of the parameters that are trained", file_path, missing);
     else if (status == WEFT_OK && missing > 0)
-        weft_log(engine->run->host, WEFT_LOG_WARN,
+        weft_log(engine->plan.run->host, WEFT_LOG_WARN,
                  "resume: %s lacks %d of the parameters that are trained now: they %s", file_path, missing, instead);
     weft_safetensors_close(file);
     return status;
@@ -77,17 +77,18 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
 /* updates: that the checkpoint counted. Where a whole state starts at zero, its optimizer counts from zero too. */
 static weft_status restore_states(weft_engine *engine, const char *path, uint64_t updates, bool inexact,
                                   weft_error *err) {
-    const int64_t words = engine->holds[WEFT_HOLD_STATES]->numel;
+    const int64_t words = engine->plan.holds[WEFT_HOLD_STATES]->numel;
     char file[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     engine->updates = updates;
-    for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
+    for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
         const weft_region region = weft_engine_state(engine, i);
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region.ref, 0, words);
         if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
         if (status == WEFT_OK)
-            status = restore_file(engine, path, engine->states[i].name, &region, true, inexact, "start at zero", err);
-        if (status == WEFT_OK) status = state_path(file, path, engine->states[i].name, err);
+            status =
+                restore_file(engine, path, engine->plan.states[i].name, &region, true, inexact, "start at zero", err);
+        if (status == WEFT_OK) status = state_path(file, path, engine->plan.states[i].name, err);
         if (status == WEFT_OK && access(file, F_OK) != 0) engine->updates = 0;
     }
     return status;
@@ -99,7 +100,7 @@ static weft_status check_model(const weft_engine *engine, const char *path, weft
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, path, err);
     if (status != WEFT_OK) return status;
-    status = weft_weights_check_files(engine->declared, files, path, &why);
+    status = weft_weights_check_files(engine->plan.declared, files, path, &why);
     weft_safetensors_close(files);
     if (status == WEFT_OK) return WEFT_OK;
     if (status != WEFT_E_DATA) return weft_error_set(err, status, "%s", why.text);
@@ -118,7 +119,8 @@ static weft_status restore(weft_engine *engine, const char *path, weft_identitie
     weft_status status = weft_path_join(file, path, "state/run.json", err);
     if (status == WEFT_OK) status = weft_record_load(&record, file, err);
     if (status == WEFT_OK) status = check_model(engine, path, err);
-    if (status == WEFT_OK) status = weft_record_compare(&record, identities, inexact, engine->run->host, path, err);
+    if (status == WEFT_OK)
+        status = weft_record_compare(&record, identities, inexact, engine->plan.run->host, path, err);
     if (status == WEFT_OK) status = weft_weights_load(&parameters, path, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
         status =

@@ -22,7 +22,7 @@
 /* ---- types ---- */
 
 static int32_t saved_dtype(const weft_engine *engine) {
-    switch (engine->run->settings.checkpoint.dtype) {
+    switch (engine->plan.run->settings.checkpoint.dtype) {
     case WEFT_SAVE_FP32: return WEFT_F32;
     case WEFT_SAVE_BF16: return WEFT_BF16;
     case WEFT_SAVE_FP16: return WEFT_F16;
@@ -64,8 +64,8 @@ static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool
     bool mine = true;
     weft_status status = WEFT_OK;
     if (staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a piece of the weights");
-    for (int32_t i = 0; i < engine->declared->n_parameters && mine && status == WEFT_OK; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters && mine && status == WEFT_OK; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
         for (int64_t first = 0, end = 0; !p->trainable && first < p->numel && status == WEFT_OK; first = end)
             if (weft_region_written_by(&region, i, first, &end) == engine->peers.rank)
                 status = range_survives(&region, i, first, end, dtype, staging, &mine, err);
@@ -100,9 +100,9 @@ static int64_t file_size(const char *directory, const char *name) {
 
 /* Bytes of a saved model's directory, at most: it may need fewer by a few blocks. */
 static int64_t model_bytes(const weft_engine *engine, int32_t dtype, const weft_text *text) {
-    int64_t bytes = weft_declared_numel(engine->declared, false) * weft_dtype_bytes(dtype);
+    int64_t bytes = weft_declared_numel(engine->plan.declared, false) * weft_dtype_bytes(dtype);
     bytes += bytes / WEFT_SHARD_BYTES * BLOCK_BYTES; /* full shards */
-    bytes += TENSOR_BYTES * (int64_t)engine->declared->n_parameters + (int64_t)engine->declared->config_bytes;
+    bytes += TENSOR_BYTES * (int64_t)engine->plan.declared->n_parameters + (int64_t)engine->plan.declared->config_bytes;
     bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
     for (uint32_t i = 0; text != NULL && text->plugin->file != NULL; i++) {
         const char *name = text->plugin->file(text->tokenizer, i);
@@ -113,12 +113,13 @@ static int64_t model_bytes(const weft_engine *engine, int32_t dtype, const weft_
 }
 
 static int64_t state_bytes(const weft_engine *engine, weft_masters masters) {
-    const int64_t trained = 4 * weft_declared_numel(engine->declared, true);
-    const int64_t files = engine->n_states + 2; /* masters may be one; run.json and config.ini */
-    int64_t bytes = trained * engine->n_states + TENSOR_BYTES * files * (int64_t)engine->declared->n_parameters;
+    const int64_t trained = 4 * weft_declared_numel(engine->plan.declared, true);
+    const int64_t files = engine->plan.n_states + 2; /* masters may be one; run.json and config.ini */
+    int64_t bytes = trained * engine->plan.n_states +
+                    TENSOR_BYTES * files * (int64_t)engine->plan.declared->n_parameters;
     bytes += files * BLOCK_BYTES + RECORD_BYTES;
     if (masters == WEFT_MASTERS_TRAINABLE) bytes += trained;
-    if (masters == WEFT_MASTERS_ALL) bytes += 4 * weft_declared_numel(engine->declared, false);
+    if (masters == WEFT_MASTERS_ALL) bytes += 4 * weft_declared_numel(engine->plan.declared, false);
     return bytes;
 }
 
@@ -220,7 +221,7 @@ static weft_status check_slot(const weft_engine *engine, const char *name, weft_
     return weft_error_set(err, WEFT_E_PLUGIN,
                           "optimizer %s: a state called '%s' cannot be saved; a plain name other than "
                           "'master' is needed",
-                          engine->run->parts[WEFT_PART_OPTIMIZER].loaded->plugin->id, name);
+                          engine->plan.run->parts[WEFT_PART_OPTIMIZER].loaded->plugin->id, name);
 }
 
 static weft_status write_regions(saving *self, weft_error *err) {
@@ -230,10 +231,10 @@ static weft_status write_regions(saving *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (masters != WEFT_MASTERS_NONE)
         status = write_region(self, &parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
-    for (int64_t i = 0; i < engine->n_states && status == WEFT_OK; i++) {
+    for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
         const weft_region region = weft_engine_state(engine, i);
-        status = check_slot(engine, engine->states[i].name, err);
-        if (status == WEFT_OK) status = write_region(self, &region, engine->states[i].name, true, err);
+        status = check_slot(engine, engine->plan.states[i].name, err);
+        if (status == WEFT_OK) status = write_region(self, &region, engine->plan.states[i].name, true, err);
     }
     return status;
 }
@@ -253,11 +254,12 @@ static weft_status complete(const saving *self, weft_error *err) {
     weft_status status = weft_path_join(path, self->directory, "state/run.json", err);
     if (status == WEFT_OK) status = weft_record_save(self->record, path, err);
     if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state/config.ini", err);
-    if (status == WEFT_OK) status = weft_config_save_resolved(self->engine->run->config, path, err);
+    if (status == WEFT_OK) status = weft_config_save_resolved(self->engine->plan.run->config, path, err);
     if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state", err);
     if (status == WEFT_OK) status = weft_directory_sync(path, err);
     if (status != WEFT_OK) return status;
-    return weft_manifest_write(self->directory, self->record->state.step, self->engine->layout->grid, self->roots, err);
+    return weft_manifest_write(self->directory, self->record->state.step, self->engine->plan.layout->grid, self->roots,
+                               err);
 }
 
 /* ---- the whole ---- */

@@ -42,11 +42,11 @@ static int64_t schedule_step(const weft_session *session, int point) {
 }
 
 static int64_t padding_bytes(const weft_engine *e) {
-    return 4 * (e->layout->numel - weft_declared_numel(e->declared, false));
+    return 4 * (e->plan.layout->numel - weft_declared_numel(e->plan.declared, false));
 }
 
 static void print_memory(const weft_session *session, FILE *to) {
-    const weft_engine_bytes *b = &session->engine->bytes;
+    const weft_plan_bytes *b = &session->engine->plan.bytes;
     char text[WEFT_UNIT_SIZE], whole[WEFT_UNIT_SIZE];
     (void)fprintf(to, "memory at the highest moment\n");
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
@@ -60,21 +60,23 @@ static void print_memory(const weft_session *session, FILE *to) {
 
 static void print_model(const weft_session *session, const weft_wrapped *wrapped, FILE *to) {
     const weft_engine *e = session->engine;
-    const int64_t all = weft_declared_numel(e->declared, false), trained = weft_declared_numel(e->declared, true);
+    const int64_t all = weft_declared_numel(e->plan.declared, false),
+                  trained = weft_declared_numel(e->plan.declared, true);
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     (void)fprintf(to, "model       %s parameters, %s trained (%.4g %%), %d segments\n", weft_unit_count(a, all),
-                  weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->declared->n_segments);
-    weft_wrapped_print_line(wrapped, e->declared, e->layout, weft_run_id(session->run, WEFT_PART_POLICY), 12, to);
-    (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->layout->grid,
+                  weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->plan.declared->n_segments);
+    weft_wrapped_print_line(wrapped, e->plan.declared, e->plan.layout, weft_run_id(session->run, WEFT_PART_POLICY), 12,
+                            to);
+    (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->plan.layout->grid,
                   weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
     (void)fprintf(to, "batch       %s = %d %s of %s x %s\n",
-                  weft_unit_counted(a, session->run->settings.train.global_batch, "row"), e->spec.leaves,
-                  e->spec.leaves == 1 ? "leaf" : "leaves", weft_unit_counted(b, e->spec.rows, "row"),
-                  weft_unit_counted(c, e->spec.lengths[e->spec.n_lengths - 1], "place"));
+                  weft_unit_counted(a, session->run->settings.train.global_batch, "row"), e->plan.spec.leaves,
+                  e->plan.spec.leaves == 1 ? "leaf" : "leaves", weft_unit_counted(b, e->plan.spec.rows, "row"),
+                  weft_unit_counted(c, e->plan.spec.lengths[e->plan.spec.n_lengths - 1], "place"));
     weft_world_print(session, 12, to);
     weft_sums_print(session, 12, to);
-    (void)fprintf(to, "program     %d events in a step, %d buffers\n", e->train.program->n_events,
-                  e->train.program->n_slots);
+    (void)fprintf(to, "program     %d events in a step, %d buffers\n", e->plan.train.program->n_events,
+                  e->plan.train.program->n_slots);
 }
 
 static void print_schedule(const weft_session *session, FILE *to) {
@@ -100,19 +102,19 @@ static json_t *schedule_array(const weft_session *session) {
 }
 
 static json_t *layout_object(const weft_engine *e) {
-    return json_pack("{s:I, s:I, s:i, s:i}", "grid", (json_int_t)e->layout->grid, "padding_bytes",
-                     (json_int_t)padding_bytes(e), "segments", (int)e->declared->n_segments, "units",
-                     (int)e->layout->n_units);
+    return json_pack("{s:I, s:I, s:i, s:i}", "grid", (json_int_t)e->plan.layout->grid, "padding_bytes",
+                     (json_int_t)padding_bytes(e), "segments", (int)e->plan.declared->n_segments, "units",
+                     (int)e->plan.layout->n_units);
 }
 
 /* unit: null where the storage is tied to a module before, or where there are several. */
 static json_t *wrapping_object(const weft_engine *e, const weft_wrapped *wrapped, bool with_modules) {
-    json_t *object = json_pack("{s:i, s:i, s:f}", "modules", (int)e->declared->n_modules, "wrapped",
-                               (int)wrapped->n_wrapped, "percent", weft_wrapped_percent(wrapped, e->declared));
+    json_t *object = json_pack("{s:i, s:i, s:f}", "modules", (int)e->plan.declared->n_modules, "wrapped",
+                               (int)wrapped->n_wrapped, "percent", weft_wrapped_percent(wrapped, e->plan.declared));
     json_t *list = with_modules ? json_array() : NULL;
-    for (int32_t m = 0; with_modules && m < e->declared->n_modules; m++) {
-        const weft_module *module = e->declared->modules[m];
-        const char *unit = wrapped->unit[m] >= 0 ? e->layout->units[wrapped->unit[m]].name : NULL;
+    for (int32_t m = 0; with_modules && m < e->plan.declared->n_modules; m++) {
+        const weft_module *module = e->plan.declared->modules[m];
+        const char *unit = wrapped->unit[m] >= 0 ? e->plan.layout->units[wrapped->unit[m]].name : NULL;
         (void)json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s?}", "path", module->path, "class",
                                                     module->class_name, "wrapped", (int)wrapped->is_wrapped[m], "unit",
                                                     unit));
@@ -123,7 +125,7 @@ static json_t *wrapping_object(const weft_engine *e, const weft_wrapped *wrapped
 
 /* rows: of an optimizer step; a leaf is leaf_rows x places. */
 static json_t *batch_object(const weft_session *session) {
-    const weft_engine_spec *spec = &session->engine->spec;
+    const weft_plan_spec *spec = &session->engine->plan.spec;
     return json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch, "leaves",
                      (int)spec->leaves, "leaf_rows", (int)spec->rows, "places",
                      (int)spec->lengths[spec->n_lengths - 1]);
@@ -180,11 +182,11 @@ static json_t *plan_object(const planned *self) {
     const weft_engine *e = session->engine;
     const bool tree = weft_args_has(self->args, "print-wrapping");
     return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:i, s:o}", "parameters",
-                     (json_int_t)weft_declared_numel(e->declared, false), "trained",
-                     (json_int_t)weft_declared_numel(e->declared, true), "steps", (json_int_t)session->steps, "layout",
-                     layout_object(e), "wrapping", wrapping_object(e, &self->wrapped, tree), "batch",
-                     batch_object(session), "events", (int)e->train.program->n_events, "buffers",
-                     (int)e->train.program->n_slots, "memory", weft_memory_object(&e->bytes), "schedule",
+                     (json_int_t)weft_declared_numel(e->plan.declared, false), "trained",
+                     (json_int_t)weft_declared_numel(e->plan.declared, true), "steps", (json_int_t)session->steps,
+                     "layout", layout_object(e), "wrapping", wrapping_object(e, &self->wrapped, tree), "batch",
+                     batch_object(session), "events", (int)e->plan.train.program->n_events, "buffers",
+                     (int)e->plan.train.program->n_slots, "memory", weft_memory_object(&e->plan.bytes), "schedule",
                      schedule_array(session), "world", (int)e->ranks.world, "ranks", weft_survey_array(self->survey));
 }
 
@@ -193,13 +195,13 @@ static weft_status print_json(const planned *self, weft_error *err) {
     FILE *to = weft_voice_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
     if (weft_args_has(self->args, "print-program"))
-        (void)json_object_set_new(object, "program", program_array(&self->session->engine->train));
+        (void)json_object_set_new(object, "program", program_array(&self->session->engine->plan.train));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
     if (links != NULL) (void)json_object_set_new(object, "links", links);
     if (self->hold != NULL)
         (void)json_object_set_new(object, "sharding",
-                                  weft_sharding_object(self->session->engine, self->hold, self->rank));
+                                  weft_sharding_object(&self->session->engine->plan, self->hold, self->rank));
     if (self->forecast.world > 0) {
         (void)json_object_set_new(object, "time", weft_forecast_object(&self->forecast));
         (void)json_object_set_new(object, "rates", weft_rates_object(&self->rates));
@@ -221,9 +223,11 @@ static weft_status print_text(const planned *self, weft_error *err) {
     if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
     print_schedule(self->session, to);
-    if (self->hold != NULL) weft_sharding_print(e, self->hold, self->rank, 0, to);
-    if (weft_args_has(self->args, "print-wrapping")) weft_wrapped_print(&self->wrapped, e->declared, e->layout, to);
-    if (weft_args_has(self->args, "print-program")) weft_program_print(e->train.program, &e->train.job->spec, to);
+    if (self->hold != NULL) weft_sharding_print(&e->plan, self->hold, self->rank, 0, to);
+    if (weft_args_has(self->args, "print-wrapping"))
+        weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);
+    if (weft_args_has(self->args, "print-program"))
+        weft_program_print(e->plan.train.program, &e->plan.train.job->spec, to);
     return status;
 }
 
@@ -233,14 +237,15 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     weft_status status = weft_session_open(&self->session, path, overrides, n, WEFT_SESSION_PROFILE, err);
     if (status == WEFT_OK) weft_idle_keys_say(self->session->run);
     if (status == WEFT_OK)
-        status = weft_wrapped_make(&self->wrapped, self->session->engine->declared, self->session->engine->layout, err);
-    if (status == WEFT_OK) status = weft_survey_create(&self->survey, self->session->engine, err);
-    if (status == WEFT_OK) status = weft_stages_make(&self->stages, self->session->engine, self->survey, err);
+        status = weft_wrapped_make(&self->wrapped, self->session->engine->plan.declared,
+                                   self->session->engine->plan.layout, err);
+    if (status == WEFT_OK) status = weft_survey_create(&self->survey, &self->session->engine->plan, err);
+    if (status == WEFT_OK) status = weft_stages_make(&self->stages, &self->session->engine->plan, self->survey, err);
     if (status == WEFT_OK && self->rank >= self->survey->world)
         status = weft_error_set(err, WEFT_E_USER, "--rank %d is not there: ranks are 0 to %d", (int)self->rank,
                                 (int)self->survey->world - 1);
     if (status == WEFT_OK && weft_args_has(self->args, "print-sharding"))
-        status = weft_survey_hold(&self->hold, self->session->engine, self->rank, err);
+        status = weft_survey_hold(&self->hold, &self->session->engine->plan, self->rank, err);
     return status;
 }
 

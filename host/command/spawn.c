@@ -2,6 +2,7 @@
 #include "command/spawn.h"
 
 #include "engine/engine.h"
+#include "session/opening.h"
 #include "launch/start.h"
 #include "launch/watch.h"
 #include "model/weights.h"
@@ -30,9 +31,9 @@ static weft_status judge(const weft_args *args, int32_t n, weft_error *err) {
     weft_services_log_level(WEFT_LOG_ERROR); /* what is no mistake is for the ranks to tell */
     status = weft_run_open(&run, weft_args_config(args), overrides, n_overrides, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
-    if (status == WEFT_OK) status = weft_engine_open(&engine, run, err);
+    if (status == WEFT_OK) status = weft_opening_engine(&engine, run, NULL, err);
     if (status == WEFT_OK && reads_weights(args, run))
-        status = weft_weights_check(engine->declared, run->settings.model.path, err);
+        status = weft_weights_check(engine->plan.declared, run->settings.model.path, err);
     weft_engine_close(engine);
     weft_text_close(&text);
     weft_run_close(run);

@@ -9,11 +9,6 @@ int64_t weft_account_total(const weft_account *account) {
     return total;
 }
 
-const char *weft_account_name(int32_t line) {
-    static const char *const names[WEFT_N_ACCOUNT_LINES] = {"parameters", "gradients", "optimizer", "fixed", "arena"};
-    return names[line];
-}
-
 weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
                               weft_error *err) {
     weft_slot_ref slot = {0};

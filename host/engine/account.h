@@ -6,19 +6,7 @@
 #ifndef WEFT_HOST_ENGINE_ACCOUNT_H
 #define WEFT_HOST_ENGINE_ACCOUNT_H
 
-#include "tensor/graph.h"
-
-/* What a buffer is for. The arena holds all slots of the programs; its inner categories are the program's affair. */
-typedef enum weft_account_line {
-    WEFT_ACCOUNT_PARAMETERS = 0,
-    WEFT_ACCOUNT_GRADIENTS = 1, /* the sums over leaves */
-    WEFT_ACCOUNT_OPTIMIZER = 2,
-    WEFT_ACCOUNT_FIXED = 3, /* position tables, scalars, the optimizer's small struct */
-    WEFT_ACCOUNT_ARENA = 4,
-    WEFT_N_ACCOUNT_LINES = 5
-} weft_account_line;
-
-const char *weft_account_name(int32_t line); /* "parameters" */
+#include "plan/plan.h"
 
 typedef struct weft_account {
     const weft_device_plugin *kernels;

@@ -5,11 +5,12 @@
 /* The rank that gives element e of a group; *end: up to which element it does. What all ranks have is dealt out by
  * pieces, as if it were cut. */
 static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_group *group, int64_t e, int64_t *end) {
-    const weft_job_spec *job = &(engine->train.job != NULL ? &engine->train : &engine->evaluate)->job->spec;
+    const weft_job_spec *job =
+        &(engine->plan.train.job != NULL ? &engine->plan.train : &engine->plan.evaluate)->job->spec;
     const weft_placement *p = &job->view.units[group->unit].placement;
     const int32_t holding = what == WEFT_HOLD_PARAMETERS ? p->parameters : p->optimizer;
     const weft_cut cut = weft_cut_of(job, group->unit);
-    const int64_t piece = weft_hold_piece(engine->layout, group, cut.replicas);
+    const int64_t piece = weft_hold_piece(engine->plan.layout, group, cut.replicas);
     *end = group->numel;
     if (holding == WEFT_OWNED) return p->owner;
     if ((e / piece + 1) * piece < *end) *end = (e / piece + 1) * piece;
@@ -20,7 +21,7 @@ static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_grou
 static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, int64_t from, int64_t n, float *out,
                         weft_error *err) {
     weft_engine *engine = self->engine;
-    const weft_span *span = &engine->holds[self->what]->spans[group];
+    const weft_span *span = &engine->plan.holds[self->what]->spans[group];
     weft_transfer transfer = {.group = engine->ranks.everyone, .n = n, .dtype = WEFT_F32, .peer = giver};
     weft_buffer *staging = NULL;
     weft_status status = WEFT_OK;
@@ -41,12 +42,12 @@ static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, 
 static weft_status fetch(void *context, int32_t parameter, int64_t first, int64_t n, float *out, weft_error *err) {
     const weft_fetcher *self = context;
     const weft_engine *engine = self->engine;
-    const weft_parameter *p = &engine->declared->parameters[parameter];
+    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
     weft_status status = WEFT_OK;
     for (int64_t at = 0; at < n && status == WEFT_OK;) {
         int64_t end = 0, some = n - at;
         const int64_t e = p->offset + first + at;
-        const int32_t giver = giver_of(engine, self->what, &engine->layout->groups[p->group], e, &end);
+        const int32_t giver = giver_of(engine, self->what, &engine->plan.layout->groups[p->group], e, &end);
         if (end - e < some) some = end - e;
         status = give(self, giver, p->group, e, some, out + at, err);
         at += some;
@@ -57,8 +58,8 @@ static weft_status fetch(void *context, int32_t parameter, int64_t first, int64_
 static int32_t writer(void *context, int32_t parameter, int64_t first, int64_t *end) {
     const weft_fetcher *self = context;
     const weft_engine *engine = self->engine;
-    const weft_parameter *p = &engine->declared->parameters[parameter];
-    const int32_t rank = giver_of(engine, self->what, &engine->layout->groups[p->group], p->offset + first, end);
+    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
+    const int32_t rank = giver_of(engine, self->what, &engine->plan.layout->groups[p->group], p->offset + first, end);
     *end -= p->offset;
     if (*end > p->numel) *end = p->numel;
     return rank;
@@ -66,13 +67,13 @@ static int32_t writer(void *context, int32_t parameter, int64_t first, int64_t *
 
 static weft_region region_of(const weft_engine *engine, int index) {
     const weft_fetcher *f = &engine->fetchers[index];
-    const weft_region region = {.declared = engine->declared,
-                                .layout = engine->layout,
+    const weft_region region = {.declared = engine->plan.declared,
+                                .layout = engine->plan.layout,
                                 .kernels = engine->kernels,
                                 .device = engine->device,
                                 .ref = f->ref,
-                                .hold = engine->holds[f->what],
-                                .apart = engine->apart[f->what],
+                                .hold = engine->plan.holds[f->what],
+                                .apart = engine->plan.apart[f->what],
                                 .fetch = fetch,
                                 .writer = writer,
                                 .context = (void *)(uintptr_t)f,

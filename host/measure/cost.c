@@ -4,7 +4,7 @@
  * norm.c do it, times a rate. What is not counted: reading leaves, and what the host does between events. */
 #include "measure/cost.h"
 
-#include "engine/sums.h"
+#include "plan/sums.h"
 #include "measure/sent.h"
 #include "program/job.h"
 
@@ -48,7 +48,7 @@ static int32_t exchange_of(const pricing *self, const weft_event *event) {
 }
 
 static double travel_of(const pricing *self, const weft_event *event) {
-    const int64_t bytes = weft_sent_bytes(self->engine, self->job, event);
+    const int64_t bytes = weft_sent_bytes(&self->engine->plan, self->job, event);
     return bytes > 0 ? weft_rates_exchange(self->rates, exchange_of(self, event), (double)bytes) : 0.0;
 }
 
@@ -57,8 +57,8 @@ static double travel_of(const pricing *self, const weft_event *event) {
 /* A REDUCE: what is given is rounded first, if at all, and each row that comes is added. */
 static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *event) {
     const weft_cut cut = weft_cut_of(self->job, event->unit);
-    const weft_group *group = weft_sums_group(self->engine, event->unit);
-    const double piece = group == NULL ? 0.0 : (double)weft_hold_piece(self->engine->layout, group, cut.replicas);
+    const weft_group *group = weft_sums_group(&self->engine->plan, event->unit);
+    const double piece = group == NULL ? 0.0 : (double)weft_hold_piece(self->engine->plan.layout, group, cut.replicas);
     const int32_t ranks = event->scope == WEFT_SCOPE_RANK ? 1 : weft_scope_size(&cut, event->scope);
     const bool narrow = self->job->view.reduce_dtype == WEFT_BF16 && event->leaf >= 0;
     const bool fast = self->job->view.reduce == WEFT_REDUCE_FAST, tree = self->job->view.reduce == WEFT_REDUCE_TREE;
@@ -80,7 +80,7 @@ static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *
 
 /* Elements whose squares the rank adds up, and in how many exchanges the sums go round. */
 static double squares_of(const pricing *self, int32_t *exchanges) {
-    const weft_layout *layout = self->engine->layout;
+    const weft_layout *layout = self->engine->plan.layout;
     double n = 0.0;
     *exchanges = 2;
     for (int32_t g = 0; g < layout->n_trainable_groups; g++) {
@@ -105,15 +105,15 @@ static void price_norm(const pricing *self, weft_event_cost *out) {
 /* The compute copy is made again of what has changed. */
 static void price_step(const pricing *self, weft_event_cost *out) {
     out->own = elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated);
-    if (self->engine->dtype == WEFT_BF16)
+    if (self->engine->plan.dtype == WEFT_BF16)
         out->own = plus(out->own, elements(self, WEFT_RATE_CONVERT, (double)self->plan->updated));
 }
 
 /* A shard is rounded before it goes where the model computes in bf16. */
 static void price_gather(const pricing *self, weft_event_cost *out, const weft_event *event) {
     const weft_cut cut = weft_cut_of(self->job, event->unit);
-    const int64_t sent = weft_sent_bytes(self->engine, self->job, event);
-    if (event->what == WEFT_WHAT_SUM || self->engine->dtype != WEFT_BF16 || cut.group < 2) return;
+    const int64_t sent = weft_sent_bytes(&self->engine->plan, self->job, event);
+    if (event->what == WEFT_WHAT_SUM || self->engine->plan.dtype != WEFT_BF16 || cut.group < 2) return;
     out->own = elements(self, WEFT_RATE_CONVERT, (double)sent / 2.0 / (cut.group - 1));
 }
 
@@ -150,13 +150,13 @@ static weft_status price_rank(weft_event_cost **out, pricing *self, const weft_p
 
 static weft_status price_all(const weft_program **programs, weft_event_cost **costs, const weft_rates *rates,
                              const weft_engine *engine, const weft_survey *survey, weft_error *err) {
-    const weft_part *part = &engine->run->parts[WEFT_PART_STRATEGY];
-    const weft_job_spec *job = &engine->train.job->spec;
+    const weft_part *part = &engine->plan.run->parts[WEFT_PART_STRATEGY];
+    const weft_job_spec *job = &engine->plan.train.job->spec;
     weft_status status = WEFT_OK;
     for (int32_t rank = 0; rank < survey->world && status == WEFT_OK; rank++) {
         pricing self = {rates, engine, job, &survey->ranks[rank], rank, NULL};
         weft_program *program = NULL;
-        status = weft_program_compile(&program, engine->run->host, weft_loaded_table(part->loaded, strategy),
+        status = weft_program_compile(&program, engine->plan.run->host, weft_loaded_table(part->loaded, strategy),
                                       part->config, job, rank, err);
         programs[rank] = program;
         if (status == WEFT_OK) status = price_rank(&costs[rank], &self, program, err);
@@ -167,7 +167,7 @@ static weft_status price_all(const weft_program **programs, weft_event_cost **co
 /* Where the plan's machines hold more ranks than were measured, they have room for as many as this machine. */
 static weft_simulation_spec simulation_of(const weft_rates *rates, const weft_engine *engine,
                                           const weft_survey *survey) {
-    const weft_simulation_spec out = {.job = &engine->train.job->spec,
+    const weft_simulation_spec out = {.job = &engine->plan.train.job->spec,
                                       .ranks_per_node = survey->ranks_per_node,
                                       .together = rates->ranks_per_node,
                                       .room = weft_rates_room(rates),

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/compute.h"
+#include "plan/copies.h"
 
 #include <stdlib.h>
 
@@ -87,7 +88,7 @@ static weft_profile_row *own_row(weft_profile_step *step, const char *operation)
 /* A leaf's gradient is copied into the sum or added to it; with one leaf it lies there already. */
 static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *entry) {
     const weft_program *program = stepper->stage->program;
-    const weft_layout *layout = stepper->engine->layout;
+    const weft_layout *layout = stepper->engine->plan.layout;
     const int32_t slot = program->event_slots[entry->event].gradients[entry->unit];
     const int64_t elements = layout->groups[layout->units[entry->unit].groups[0]].numel;
     if (program->slots[slot].offset < 0) return 0.0;
@@ -97,9 +98,9 @@ static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *
 /* Weight and states are read and written, the gradient read, the compute copy made again. */
 static double update_bytes(const weft_engine *engine) {
     double elements = 0.0;
-    for (int32_t g = 0; g < engine->layout->n_trainable_groups; g++)
-        elements += (double)engine->layout->groups[g].numel;
-    return elements * 4.0 * (3.0 + 2.0 * (double)engine->n_states) + (double)weft_compute_copy_traffic(engine);
+    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
+        elements += (double)engine->plan.layout->groups[g].numel;
+    return elements * 4.0 * (3.0 + 2.0 * (double)engine->plan.n_states) + (double)weft_copies_traffic(&engine->plan);
 }
 
 static void add_event(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {
@@ -107,7 +108,8 @@ static void add_event(weft_profile_step *step, const weft_stepper *stepper, cons
     switch (entry->kind) {
     case WEFT_EVENT_REDUCE: add(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry)); break;
     case WEFT_EVENT_NORM:
-        add(own_row(step, "norm"), seconds, 0.0, 4.0 * (double)weft_declared_numel(stepper->engine->declared, true));
+        add(own_row(step, "norm"), seconds, 0.0,
+            4.0 * (double)weft_declared_numel(stepper->engine->plan.declared, true));
         break;
     case WEFT_EVENT_STEP: add(own_row(step, "optimizer"), seconds, 0.0, update_bytes(stepper->engine)); break;
     default: break;
@@ -116,7 +118,7 @@ static void add_event(weft_profile_step *step, const weft_stepper *stepper, cons
 
 /* The trace's newest entries are the step's events. */
 static void add_events(weft_profile_step *step, const weft_stepper *stepper) {
-    const int32_t held = weft_trace_count(stepper->trace), events = stepper->engine->train.program->n_events;
+    const int32_t held = weft_trace_count(stepper->trace), events = stepper->engine->plan.train.program->n_events;
     for (int32_t i = held - events; i < held; i++) add_event(step, stepper, weft_trace_entry_at(stepper->trace, i));
 }
 

@@ -29,7 +29,7 @@ static weft_status update(const flat *self, weft_error *err) {
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
     args.weight = region(self, REGION_WEIGHT);
     args.gradient = region(self, REGION_GRADIENT);
-    for (int64_t i = 0; i < engine->n_states; i++) args.states[i] = region(self, REGION_STATES + (int32_t)i);
+    for (int64_t i = 0; i < engine->plan.n_states; i++) args.states[i] = region(self, REGION_STATES + (int32_t)i);
     args.hp = weft_ref_at(self->small, AT_HP);
     args.ranges = weft_ref_at(self->small, AT_RANGE);
     args.n_ranges = 1;
@@ -112,8 +112,8 @@ static weft_status set_up_update(const flat *self, weft_error *err) {
 static int64_t length_of(const weft_engine *engine) {
     enum { MOST = 1 << 22 };
     int64_t n = 1024;
-    for (int32_t g = 0; g < engine->layout->n_trainable_groups; g++)
-        if (engine->layout->groups[g].numel > n) n = engine->layout->groups[g].numel;
+    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
+        if (engine->plan.layout->groups[g].numel > n) n = engine->plan.layout->groups[g].numel;
     return n > MOST ? MOST : n / 16 * 16;
 }
 

@@ -36,7 +36,7 @@ static void take_leaf(rig *self) {
 }
 
 static void take_parameters(rig *self) {
-    const weft_declared *declared = self->engine->declared;
+    const weft_declared *declared = self->engine->plan.declared;
     int32_t n = 0;
     const weft_graph_read *reads = weft_graph_reads((weft_graph *)self->graph, &n);
     for (int32_t i = 0; i < n; i++) {
@@ -45,13 +45,13 @@ static void take_parameters(rig *self) {
         if (p->trainable) self->gradients[reads[i].parameter] = take(self, 4 * p->numel);
     }
     for (int32_t i = 0; i < declared->n_tables; i++)
-        self->tables[i] = take(self, weft_engine_table_rows(&self->engine->spec) * declared->tables[i]->width * 4);
+        self->tables[i] = take(self, weft_plan_table_rows(&self->engine->plan.spec) * declared->tables[i]->width * 4);
 }
 
 /* Lays everything out in the buffer; with none, counts how large it has to be. */
 static void lay_out(rig *self) {
     const weft_graph_sizes *sizes = weft_graph_size(self->graph);
-    const int64_t below = self->segment > 0 ? self->engine->train.job->spec.segments[self->segment - 1].carry : 0;
+    const int64_t below = self->segment > 0 ? self->engine->plan.train.job->spec.segments[self->segment - 1].carry : 0;
     weft_graph_binding *b = &self->binding;
     const weft_graph_binding empty = {0};
     const int64_t work = sizes->forward_work > sizes->backward_work ? sizes->forward_work : sizes->backward_work;
@@ -81,7 +81,7 @@ static weft_status write(const rig *self, weft_slot_ref to, const void *from, we
 /* Ids spread over the vocabulary; every place has a target, and sees its row from the start. */
 static weft_status write_leaf(const rig *self, weft_error *err) {
     const int32_t n = self->rows * self->places;
-    const int64_t vocabulary = self->engine->declared->info.vocab_size;
+    const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
     weft_status status = WEFT_OK;
     int32_t *ids = malloc(3 * sizeof *ids * (size_t)n), *starts = NULL, *positions = NULL;
     float *weights = malloc(sizeof *weights * (size_t)n);
@@ -139,7 +139,7 @@ static bool are_alike(const weft_graph *a, const weft_graph *b) {
 }
 
 static weft_status rate(rig *self, weft_rates *out, weft_error *err) {
-    const weft_graph_set *graphs = self->engine->train.graphs;
+    const weft_graph_set *graphs = self->engine->plan.train.graphs;
     weft_segment_rate *segment = &out->segments[self->segment];
     const weft_graph *like = NULL;
     int32_t before = 0;
@@ -157,7 +157,7 @@ static weft_status rate(rig *self, weft_rates *out, weft_error *err) {
 }
 
 weft_status weft_rate_segments(weft_rates *out, weft_engine *engine, weft_error *err) {
-    const weft_declared *declared = engine->declared;
+    const weft_declared *declared = engine->plan.declared;
     rig self = {.engine = engine, .rows = out->rows, .places = out->places};
     weft_status status = WEFT_OK;
     self.parameters = calloc((size_t)declared->n_parameters + 1, sizeof *self.parameters);

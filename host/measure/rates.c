@@ -42,18 +42,18 @@ static int32_t processors(const weft_engine *engine) {
 
 static weft_status describe(weft_rates *out, const weft_engine *engine, weft_error *err) {
     const weft_ranks *ranks = &engine->ranks;
-    const weft_declared *declared = engine->declared;
+    const weft_declared *declared = engine->plan.declared;
     out->ranks = ranks->world;
     out->ranks_per_node = ranks->info.local_size > 0 ? ranks->info.local_size : 1;
     out->processors = processors(engine);
     out->threads = engine->device_info.threads;
-    out->rows = engine->spec.rows;
-    out->places = engine->spec.lengths[engine->spec.n_lengths - 1];
+    out->rows = engine->plan.spec.rows;
+    out->places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
     (void)snprintf(out->device, sizeof out->device, "%s, %s", engine->device_info.name, engine->device_info.isa);
     if (ranks->world > 1) (void)snprintf(out->comm, sizeof out->comm, "%s", ranks->info.backend);
-    (void)snprintf(out->precision, sizeof out->precision, "%s", weft_dtype_name(engine->dtype));
-    (void)snprintf(out->optimizer, sizeof out->optimizer, "%s", weft_run_id(engine->run, WEFT_PART_OPTIMIZER));
-    out->trainable = strdup(engine->run->settings.train.trainable);
+    (void)snprintf(out->precision, sizeof out->precision, "%s", weft_dtype_name(engine->plan.dtype));
+    (void)snprintf(out->optimizer, sizeof out->optimizer, "%s", weft_run_id(engine->plan.run, WEFT_PART_OPTIMIZER));
+    out->trainable = strdup(engine->plan.run->settings.train.trainable);
     out->own_progress = ranks->info.progress == WEFT_PROGRESS_OWN;
     out->n_segments = declared->n_segments;
     out->segments = calloc((size_t)out->n_segments, sizeof *out->segments);
@@ -61,7 +61,7 @@ static weft_status describe(weft_rates *out, const weft_engine *engine, weft_err
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the rates of %d segments", (int)out->n_segments);
     for (int32_t s = 0; s < out->n_segments; s++)
         (void)snprintf(out->segments[s].name, sizeof out->segments[s].name, "%s",
-                       engine->train.job->spec.view.segments[s].name);
+                       engine->plan.train.job->spec.view.segments[s].name);
     return WEFT_OK;
 }
 

@@ -13,7 +13,7 @@ static weft_status find(const weft_device_roof **out, const weft_engine *engine,
         return WEFT_OK;
     return weft_error_set(err, WEFT_E_UNSUPPORTED,
                           "device %s has no extension %s, with which it would measure its roof: leave --roof out",
-                          engine->run->parts[WEFT_PART_DEVICE].loaded->plugin->id, WEFT_DEVICE_ROOF);
+                          engine->plan.run->parts[WEFT_PART_DEVICE].loaded->plugin->id, WEFT_DEVICE_ROOF);
 }
 
 static weft_status measure_row(weft_roof_row *row, const weft_engine *engine, const weft_device_roof *device,
@@ -25,7 +25,7 @@ static weft_status measure_row(weft_roof_row *row, const weft_engine *engine, co
                                     .k = shape->k,
                                     .transpose_a = shape->transpose_a,
                                     .transpose_b = shape->transpose_b,
-                                    .dtype = engine->dtype};
+                                    .dtype = engine->plan.dtype};
     row->operation = product->operation;
     row->part = product->part;
     row->shape = *shape;
@@ -55,7 +55,7 @@ weft_status weft_roof_measure(weft_roof *out, const weft_engine *engine, const w
     memset(out, 0, sizeof *out);
     if (status != WEFT_OK) return status;
     before = weft_plugin_enter(engine->kernels, WEFT_DEVICE_ROOF);
-    status = device->peak(engine->device, &out->peak, engine->dtype, err);
+    status = device->peak(engine->device, &out->peak, engine->plan.dtype, err);
     if (status == WEFT_OK) status = device->bandwidth(engine->device, &out->bandwidth, err);
     if (status == WEFT_OK) status = measure_products(out, engine, device, profile, err);
     return weft_plugin_leave(before, status, err);

@@ -1,8 +1,8 @@
 /* host/measure/survey.c: see survey.h. */
 #include "measure/survey.h"
 
-#include "engine/buffers.h"
-#include "engine/sums.h"
+#include "plan/budget.h"
+#include "plan/sums.h"
 #include "measure/sent.h"
 #include "program/job.h"
 
@@ -19,7 +19,7 @@ typedef struct placed {
 } placed;
 
 typedef struct surveyor {
-    const weft_engine *engine;
+    const weft_plan *plan;
     weft_survey *survey;
     const weft_program **programs; /* [world] of training */
     const weft_program **reduces; /* [world] the same, but for their REDUCEs empty: all that sums of others depend on */
@@ -28,8 +28,8 @@ typedef struct surveyor {
     int32_t *leaves, *others; /* [leaves] of a step: which leaf of one program is which of another */
 } surveyor;
 
-static const weft_stage *stage_of(const weft_engine *engine, int stage) {
-    return stage == TRAIN ? &engine->train : &engine->evaluate;
+static const weft_stage *stage_of(const weft_plan *plan, int stage) {
+    return stage == TRAIN ? &plan->train : &plan->evaluate;
 }
 
 /* ---- programs that are alike ---- */
@@ -66,9 +66,9 @@ static bool all_shared(const weft_program *program) {
 /* ---- one rank ---- */
 
 static weft_status compile(const surveyor *self, weft_program **out, int stage, int32_t rank, weft_error *err) {
-    const weft_part *part = &self->engine->run->parts[WEFT_PART_STRATEGY];
-    return weft_program_compile(out, self->engine->run->host, weft_loaded_table(part->loaded, strategy), part->config,
-                                &stage_of(self->engine, stage)->job->spec, rank, err);
+    const weft_part *part = &self->plan->run->parts[WEFT_PART_STRATEGY];
+    return weft_program_compile(out, self->plan->run->host, weft_loaded_table(part->loaded, strategy), part->config,
+                                &stage_of(self->plan, stage)->job->spec, rank, err);
 }
 
 /* Takes the program over: kept as the first of its kind, or freed. */
@@ -96,15 +96,15 @@ static weft_status find_kind(surveyor *self, placed **out, int stage, weft_progr
     kind->program = program;
     kind->partials = -1;
     kind->shared = all_shared(program);
-    status = weft_program_place(program, &stage_of(self->engine, stage)->job->spec, err);
+    status = weft_program_place(program, &stage_of(self->plan, stage)->job->spec, err);
     if (status == WEFT_OK) weft_program_price(&kind->price, program);
     *out = kind;
     return status;
 }
 
 /* Sums that wait on the rank: the same on all that run alike, where all ranks take part in each. */
-static weft_status plan_partials(const surveyor *self, weft_engine *rank, placed *kind, weft_error *err) {
-    const int32_t r = rank->ranks.rank;
+static weft_status plan_partials(const surveyor *self, weft_plan *rank, placed *kind, weft_error *err) {
+    const int32_t r = rank->rank;
     const weft_program *own = self->reduces[r];
     weft_status status = WEFT_OK;
     rank->train.partials = kind->partials;
@@ -115,6 +115,8 @@ static weft_status plan_partials(const surveyor *self, weft_engine *rank, placed
     kind->partials = rank->train.partials;
     weft_terms_destroy(rank->train.terms);
     free(rank->train.sums);
+    rank->train.terms = NULL;
+    rank->train.sums = NULL;
     return status;
 }
 
@@ -133,50 +135,30 @@ static void count_events(weft_rank_plan *plan, const weft_program *program) {
     for (int32_t i = 0; i < program->n_events; i++) plan->events[program->events[i].kind]++;
 }
 
-/* An engine that is this one on another rank, as far as its plan goes. */
-static weft_engine as_rank(const weft_engine *engine, int32_t rank) {
-    weft_engine other = *engine;
-    other.ranks.rank = rank;
-    for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {
-        other.holds[what] = NULL;
-        other.apart[what] = NULL;
-    }
-    other.train.terms = NULL;
-    other.train.sums = NULL;
-    return other;
-}
-
-static void drop_holds(weft_engine *rank) {
-    for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {
-        weft_hold_destroy(rank->holds[what]);
-        free(rank->apart[what]);
-    }
-}
-
-static weft_status survey_bytes(surveyor *self, weft_engine *rank, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const int32_t r = rank->ranks.rank;
+static weft_status survey_bytes(surveyor *self, weft_plan *rank, weft_error *err) {
+    const weft_plan *plan = self->plan;
+    const int32_t r = rank->rank;
     placed *kind = NULL;
     weft_program *program = NULL;
-    weft_status status = weft_sums_hold(rank, &engine->train.job->spec, err);
+    weft_status status = weft_sums_hold(rank, &plan->train.job->spec, err);
     if (status == WEFT_OK) status = weft_program_copy(&program, self->programs[r], err);
     if (status == WEFT_OK) status = find_kind(self, &kind, TRAIN, program, err);
     if (status != WEFT_OK) return status;
     rank->train.program = kind->program;
     rank->train.price = kind->price;
     status = plan_partials(self, rank, kind, err);
-    if (status == WEFT_OK && engine->evaluate.program != NULL) {
+    if (status == WEFT_OK && plan->evaluate.program != NULL) {
         status = compile(self, &program, EVALUATE, r, err);
         if (status == WEFT_OK) status = find_kind(self, &kind, EVALUATE, program, err);
         if (status == WEFT_OK) rank->evaluate.price = kind->price;
     }
-    if (status == WEFT_OK) weft_engine_plan_bytes(rank);
+    if (status == WEFT_OK) weft_plan_budget(rank);
     return status;
 }
 
 static weft_status survey_rank(surveyor *self, int32_t r, weft_error *err) {
     weft_rank_plan *plan = &self->survey->ranks[r];
-    weft_engine rank = as_rank(self->engine, r);
+    weft_plan rank = weft_plan_as_rank(self->plan, r);
     weft_status status = survey_bytes(self, &rank, err);
     if (status == WEFT_OK) {
         plan->bytes = rank.bytes;
@@ -184,9 +166,9 @@ static weft_status survey_rank(surveyor *self, int32_t r, weft_error *err) {
         plan->updated = elements(rank.holds[WEFT_HOLD_STATES], rank.declared, true);
         plan->padding = 4 * (rank.holds[WEFT_HOLD_PARAMETERS]->numel - plan->kept);
         count_events(plan, self->programs[r]);
-        status = weft_sent_plan(plan, self->survey, self->engine, self->programs[r], r, err);
+        status = weft_sent_plan(plan, self->survey, self->plan, self->programs[r], r, err);
     }
-    drop_holds(&rank);
+    weft_plan_drop_rank(&rank);
     return status;
 }
 
@@ -207,8 +189,8 @@ static weft_status compile_rank(surveyor *self, int32_t rank, weft_error *err) {
 }
 
 static weft_status begin(surveyor *self, weft_error *err) {
-    const weft_strategy_job *job = &self->engine->train.job->spec.view;
-    const size_t leaves = (size_t)weft_job_spec_leaves(&self->engine->train.job->spec) + (size_t)job->world;
+    const weft_strategy_job *job = &self->plan->train.job->spec.view;
+    const size_t leaves = (size_t)weft_job_spec_leaves(&self->plan->train.job->spec) + (size_t)job->world;
     weft_status status = WEFT_OK;
     self->survey = calloc(1, sizeof *self->survey);
     self->programs = calloc((size_t)job->world, sizeof *self->programs);
@@ -241,9 +223,9 @@ static void end(surveyor *self, int32_t world) {
     free(self->others);
 }
 
-weft_status weft_survey_create(weft_survey **out, const weft_engine *engine, weft_error *err) {
-    surveyor self = {.engine = engine};
-    const int32_t world = engine->ranks.world;
+weft_status weft_survey_create(weft_survey **out, const weft_plan *plan, weft_error *err) {
+    surveyor self = {.plan = plan};
+    const int32_t world = plan->world;
     weft_status status = begin(&self, err);
     for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++) status = survey_rank(&self, rank, err);
     end(&self, world);
@@ -270,13 +252,13 @@ void weft_survey_links(const weft_survey *survey, int64_t *to, int32_t rank) {
     }
 }
 
-weft_status weft_survey_hold(weft_hold **out, const weft_engine *engine, int32_t rank, weft_error *err) {
-    weft_engine other = as_rank(engine, rank);
-    const weft_status status = weft_sums_hold(&other, &engine->train.job->spec, err);
+weft_status weft_survey_hold(weft_hold **out, const weft_plan *plan, int32_t rank, weft_error *err) {
+    weft_plan other = weft_plan_as_rank(plan, rank);
+    const weft_status status = weft_sums_hold(&other, &plan->train.job->spec, err);
     if (status == WEFT_OK) {
         *out = other.holds[WEFT_HOLD_PARAMETERS];
         other.holds[WEFT_HOLD_PARAMETERS] = NULL;
     }
-    drop_holds(&other);
+    weft_plan_drop_rank(&other);
     return status;
 }

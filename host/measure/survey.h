@@ -5,7 +5,8 @@
 #ifndef WEFT_HOST_MEASURE_SURVEY_H
 #define WEFT_HOST_MEASURE_SURVEY_H
 
-#include "engine/engine.h"
+#include "plan/plan.h"
+#include "ranks/traffic.h"
 
 /* Some ranks get `each` bytes a step from this one: those of its group under a cut and scope, or one peer. */
 typedef struct weft_link {
@@ -16,7 +17,7 @@ typedef struct weft_link {
 } weft_link;
 
 typedef struct weft_rank_plan {
-    weft_engine_bytes bytes;
+    weft_plan_bytes bytes;
     int64_t padding;                        /* bytes of its parameters that belong to no parameter */
     int64_t kept, updated;                  /* elements of parameters that it keeps, and of those that it updates */
     int32_t events[WEFT_EVENT_REFRESH + 1]; /* of a training step, by kind */
@@ -32,14 +33,14 @@ typedef struct weft_survey {
     int32_t world, nodes, ranks_per_node;
 } weft_survey;
 
-/* Of an engine that is prepared for training. */
-weft_status weft_survey_create(weft_survey **out, const weft_engine *engine, weft_error *err);
+/* Of a plan for training. */
+weft_status weft_survey_create(weft_survey **out, const weft_plan *plan, weft_error *err);
 void weft_survey_destroy(weft_survey *survey); /* NULL is fine */
 
 /* Bytes that a rank gives to each of the world in a step: to [world]. */
 void weft_survey_links(const weft_survey *survey, int64_t *to, int32_t rank);
 
 /* What another rank keeps of parameters: to be destroyed. */
-weft_status weft_survey_hold(weft_hold **out, const weft_engine *engine, int32_t rank, weft_error *err);
+weft_status weft_survey_hold(weft_hold **out, const weft_plan *plan, int32_t rank, weft_error *err);
 
 #endif

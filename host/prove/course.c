@@ -98,7 +98,7 @@ static weft_status train(runner *self, int64_t steps, weft_error *err) {
  * same wherever it runs. */
 static weft_status check_programs(const weft_session *session, const weft_cell *cell, const weft_seat *seat,
                                   weft_error *err) {
-    const uint64_t identity = session->engine->train.identity;
+    const uint64_t identity = session->engine->plan.train.identity;
     if (identity == cell->identity || weft_platform_nodes(seat->platform, seat->base, seat->world) !=
                                           weft_platform_nodes(seat->platform, 0, seat->world))
         return WEFT_OK;

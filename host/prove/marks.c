@@ -14,7 +14,7 @@ typedef struct part {
 } part;
 
 int32_t weft_marks_count(const weft_engine *engine) {
-    return (1 + (int32_t)engine->n_states) * engine->declared->n_parameters;
+    return (1 + (int32_t)engine->plan.n_states) * engine->plan.declared->n_parameters;
 }
 
 /* The finaliser of MurmurHash3. */
@@ -33,8 +33,8 @@ static uint64_t sum_of(const uint32_t *bits, int64_t n, int64_t first) {
 /* Region 0 is the parameters, region 1 + i state i. */
 static weft_status read_part(part *out, uint32_t *staging, const weft_engine *engine, int32_t region, int32_t p,
                              weft_error *err) {
-    const weft_parameter *parameter = &engine->declared->parameters[p];
-    const weft_hold *hold = engine->holds[region == 0 ? WEFT_HOLD_PARAMETERS : WEFT_HOLD_STATES];
+    const weft_parameter *parameter = &engine->plan.declared->parameters[p];
+    const weft_hold *hold = engine->plan.holds[region == 0 ? WEFT_HOLD_PARAMETERS : WEFT_HOLD_STATES];
     const weft_ref ref = region == 0 ? engine->parameters.ref : engine->state[region - 1].ref;
     int64_t begin = 0, end = 0, place = 0;
     weft_status status = WEFT_OK;
@@ -52,7 +52,7 @@ static weft_status read_part(part *out, uint32_t *staging, const weft_engine *en
 }
 
 static weft_status read_own(part *own, const weft_engine *engine, weft_error *err) {
-    const int32_t n = engine->declared->n_parameters;
+    const int32_t n = engine->plan.declared->n_parameters;
     uint32_t *staging = malloc(PIECE * sizeof *staging);
     weft_status status = WEFT_OK;
     if (staging == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare parameters");
@@ -87,18 +87,18 @@ static weft_status share(part *all, const weft_engine *engine, weft_error *err) 
 
 /* Ranks that hold one copy together: those of a shard group, or each by itself. */
 static int32_t copy_ranks(const weft_engine *engine, int32_t mark) {
-    const weft_parameter *p = &engine->declared->parameters[mark % engine->declared->n_parameters];
-    const weft_placement *placement = &engine->train.job->spec.view.units[p->unit].placement;
-    const int32_t holding = mark < engine->declared->n_parameters ? placement->parameters : placement->optimizer;
+    const weft_parameter *p = &engine->plan.declared->parameters[mark % engine->plan.declared->n_parameters];
+    const weft_placement *placement = &engine->plan.train.job->spec.view.units[p->unit].placement;
+    const int32_t holding = mark < engine->plan.declared->n_parameters ? placement->parameters : placement->optimizer;
     return holding == WEFT_SHARDED ? placement->group : 1;
 }
 
 /* One mark of all ranks' parts. */
 static weft_status join(uint64_t *out, weft_marks_odd *odd, const part *all, const weft_engine *engine, int32_t mark,
                         weft_error *err) {
-    const weft_parameter *p = &engine->declared->parameters[mark % engine->declared->n_parameters];
+    const weft_parameter *p = &engine->plan.declared->parameters[mark % engine->plan.declared->n_parameters];
     const int32_t count = weft_marks_count(engine), together = copy_ranks(engine, mark);
-    const bool is_kept = mark < engine->declared->n_parameters || p->trainable;
+    const bool is_kept = mark < engine->plan.declared->n_parameters || p->trainable;
     int32_t copies = 0;
     *out = 0;
     for (int32_t first = 0; first < engine->ranks.world; first += together) {

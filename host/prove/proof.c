@@ -11,15 +11,16 @@ static const char *const verdict_ids[WEFT_N_VERDICTS] = {"equal", "not covered",
 /* ---- differences ---- */
 
 static const char *parameter_of(const weft_proof *proof, int32_t mark) {
-    const weft_declared *declared = proof->lender->engine->declared;
+    const weft_declared *declared = proof->lender->engine->plan.declared;
     return declared->parameters[mark % declared->n_parameters].name;
 }
 
 /* NULL: the parameter itself. */
 static const char *state_of(const weft_proof *proof, int32_t mark) {
     const weft_engine *engine = proof->lender->engine;
-    return mark < engine->declared->n_parameters ? NULL
-                                                 : engine->states[mark / engine->declared->n_parameters - 1].name;
+    return mark < engine->plan.declared->n_parameters
+               ? NULL
+               : engine->plan.states[mark / engine->plan.declared->n_parameters - 1].name;
 }
 
 static void describe_difference(char *text, size_t size, const weft_proof *proof, const weft_course_end *end) {

@@ -76,7 +76,7 @@ static weft_status compile(compiled *out, const weft_proof *self, const weft_cel
     weft_status status = weft_course_open(&session, &self->spec, cell, &seat, err);
     memset(out, 0, sizeof *out);
     if (status == WEFT_OK) {
-        const weft_stage *stage = &session->engine->train;
+        const weft_stage *stage = &session->engine->plan.train;
         out->identity = stage->identity;
         out->replicas = stage->job->spec.view.replicas;
         out->leaves = stage->job->spec.view.leaves;

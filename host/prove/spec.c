@@ -134,8 +134,8 @@ void weft_prove_spec(weft_grid_spec *out, char *missing, size_t size, const weft
     memset(out, 0, sizeof *out);
     missing[0] = '\0';
     out->world = world;
-    out->leaves = engine->spec.leaves;
-    out->segments = engine->declared->n_segments;
-    choose_policies(out, run, engine->declared);
+    out->leaves = engine->plan.spec.leaves;
+    out->segments = engine->plan.declared->n_segments;
+    choose_policies(out, run, engine->plan.declared);
     choose_strategies(out, missing, size, run);
 }

@@ -9,11 +9,11 @@ enum { SHOWN_RANKS = 16, SHOWN_LEAVES = 8, SHOWN_IDS = 64 };
 
 /* A leaf's rows follow one another. */
 static void print_rows(const weft_engine *engine, int32_t rank, FILE *to) {
-    const int32_t rows = engine->spec.rows;
+    const int32_t rows = engine->plan.spec.rows;
     const char *separator = "";
     int32_t shown = 0;
-    for (int32_t leaf = 0; leaf < engine->train.program->leaves; leaf++) {
-        if (engine->train.losses[leaf].rank != rank) continue;
+    for (int32_t leaf = 0; leaf < engine->plan.train.program->leaves; leaf++) {
+        if (engine->plan.train.losses[leaf].rank != rank) continue;
         if (shown++ == SHOWN_LEAVES) {
             (void)fprintf(to, ", ...");
             break;
@@ -26,42 +26,42 @@ static void print_rows(const weft_engine *engine, int32_t rank, FILE *to) {
 
 /* The first of the leaves that a rank takes to the end; -1: another one of its replica does. */
 static int32_t first_leaf(const weft_engine *engine, int32_t rank) {
-    for (int32_t leaf = 0; leaf < engine->train.program->leaves; leaf++)
-        if (engine->train.losses[leaf].rank == rank) return leaf;
+    for (int32_t leaf = 0; leaf < engine->plan.train.program->leaves; leaf++)
+        if (engine->plan.train.losses[leaf].rank == rank) return leaf;
     return -1;
 }
 
 /* Ranks of one replica work on the same rows. */
 static void print_who(const weft_engine *engine, int32_t rank, FILE *to) {
-    const weft_strategy_job *job = &engine->train.job->spec.view;
+    const weft_strategy_job *job = &engine->plan.train.job->spec.view;
     if (job->replicas > 1 || job->world == 1) (void)fprintf(to, "rank %d: ", (int)rank);
     else (void)fprintf(to, "all ranks: ");
 }
 
 static void print_batch(const weft_engine *engine, int32_t rank, FILE *to) {
-    const weft_strategy_job *job = &engine->train.job->spec.view;
+    const weft_strategy_job *job = &engine->plan.train.job->spec.view;
     print_who(engine, rank, to);
-    (void)fprintf(to, "Mini-batch size: %d of the %d rows of a step: ", (int)(job->leaves * engine->spec.rows),
-                  (int)(job->leaves * engine->spec.rows * job->replicas));
+    (void)fprintf(to, "Mini-batch size: %d of the %d rows of a step: ", (int)(job->leaves * engine->plan.spec.rows),
+                  (int)(job->leaves * engine->plan.spec.rows * job->replicas));
     print_rows(engine, rank, to);
     (void)fputc('\n', to);
 }
 
 /* Each tells of itself, and rank 0 of all that fit. */
 static int32_t end_told(const weft_engine *engine) {
-    const int32_t world = engine->train.job->spec.view.world;
+    const int32_t world = engine->plan.train.job->spec.view.world;
     if (engine->ranks.rank > 0) return engine->ranks.rank + 1;
     return world < SHOWN_RANKS ? world : SHOWN_RANKS;
 }
 
 static void print_rest(const weft_engine *engine, FILE *to) {
-    const int32_t left = engine->train.job->spec.view.world - SHOWN_RANKS;
+    const int32_t left = engine->plan.train.job->spec.view.world - SHOWN_RANKS;
     if (engine->ranks.rank == 0 && left > 0) (void)fprintf(to, "  and so on for %d more\n", (int)left);
 }
 
 void weft_batches_print(const weft_session *session, FILE *to) {
     const weft_engine *engine = session->engine;
-    if (engine->train.job->spec.view.replicas == 1) return;
+    if (engine->plan.train.job->spec.view.replicas == 1) return;
     for (int32_t rank = engine->ranks.rank; rank < end_told(engine); rank++) {
         (void)fputs("  ", to);
         print_batch(engine, rank, to);
@@ -100,8 +100,8 @@ static void print_ids(const int32_t *ids, int32_t n, FILE *to) {
 static weft_status print_sample(const weft_session *session, int64_t step, int32_t rank, FILE *to, weft_error *err) {
     const weft_engine *engine = session->engine;
     const int32_t leaf = first_leaf(engine, rank);
-    const uint64_t leaves = (uint64_t)engine->train.program->leaves;
-    const uint64_t row = ((uint64_t)(step - 1) * leaves + (uint64_t)leaf) * (uint64_t)engine->spec.rows;
+    const uint64_t leaves = (uint64_t)engine->plan.train.program->leaves;
+    const uint64_t row = ((uint64_t)(step - 1) * leaves + (uint64_t)leaf) * (uint64_t)engine->plan.spec.rows;
     int32_t ids[SHOWN_IDS], n = 0;
     weft_status status = WEFT_OK;
     if (leaf < 0) return WEFT_OK;
@@ -115,8 +115,8 @@ static weft_status print_sample(const weft_session *session, int64_t step, int32
 
 weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *to, weft_error *err) {
     const weft_engine *engine = session->engine;
-    const bool together = engine->train.job->spec.view.replicas == 1;
-    int32_t rank = together ? engine->train.losses[0].rank : engine->ranks.rank;
+    const bool together = engine->plan.train.job->spec.view.replicas == 1;
+    int32_t rank = together ? engine->plan.train.losses[0].rank : engine->ranks.rank;
     const int32_t end = together ? rank + 1 : end_told(engine);
     weft_status status = WEFT_OK;
     for (; rank < end && status == WEFT_OK; rank++) {

@@ -39,7 +39,7 @@ static const weft_rank_plan *largest(const weft_survey *survey) {
     return most;
 }
 
-static void add_memory(json_t *numbers, const weft_engine_bytes *b) {
+static void add_memory(json_t *numbers, const weft_plan_bytes *b) {
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
         add_number(numbers, "memory", weft_memory_category_name(i), b->category[i]);
     add_number(numbers, "memory", "gaps", b->spare);
@@ -74,11 +74,11 @@ weft_status weft_contrast_facts(json_t **out, const weft_session *session, const
     add_memory(numbers, &largest(survey)->bytes);
     add_traffic(numbers, survey);
     add_events(numbers, survey);
-    add_number(numbers, "model", "trained", weft_declared_numel(engine->declared, true));
-    add_number(numbers, "model", "units", engine->layout->n_units);
-    add_number(numbers, "run", "replicas", engine->train.job->spec.view.replicas);
+    add_number(numbers, "model", "trained", weft_declared_numel(engine->plan.declared, true));
+    add_number(numbers, "model", "units", engine->plan.layout->n_units);
+    add_number(numbers, "run", "replicas", engine->plan.train.job->spec.view.replicas);
     add_number(numbers, "run", "steps", session->steps);
-    add_number(numbers, "run", "covered by the contract", engine->train.coverage.covered);
+    add_number(numbers, "run", "covered by the contract", engine->plan.train.coverage.covered);
     (void)json_object_set_new(facts, "numbers", numbers);
     if (status == WEFT_OK) *out = facts;
     else json_decref(facts);

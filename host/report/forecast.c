@@ -37,7 +37,7 @@ static void note_assumptions(weft_forecast *self, const weft_survey *survey) {
 
 weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, const weft_engine *engine,
                                const weft_survey *survey, weft_error *err) {
-    const weft_engine_spec *spec = &engine->spec;
+    const weft_plan_spec *spec = &engine->plan.spec;
     memset(out, 0, sizeof *out);
     out->rates = rates;
     out->world = survey->world;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static void take(weft_moment *out, const weft_session *session) {
-    out->planned = session->engine->bytes.total;
+    out->planned = session->engine->plan.bytes.total;
     out->taken = session->engine->account.most;
     out->resident = weft_resident_now();
     out->resident_peak = weft_resident_peak();

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
+#include "plan/budget.h"
 #include "report/summary.h"
 
 #include <jansson.h>
@@ -20,7 +21,7 @@ static void report_self(weft_ranks_report *self, const weft_session *session, co
     const weft_engine *engine = session->engine;
     weft_rank_report *own = &self->ranks[engine->ranks.rank];
     const weft_traffic *sent = engine->ranks.sent;
-    own->planned = engine->bytes.total;
+    own->planned = engine->plan.bytes.total;
     own->taken = engine->account.most;
     memcpy(own->line, engine->account.taken, sizeof own->line);
     own->live = weft_trace_high_water(session->stepper->trace);

@@ -40,7 +40,7 @@ static void print_head(const weft_profile_report *self, const weft_profile_step 
     (void)fprintf(to, "speed      %.1f places/s, %.1f targets/s\n", (double)step->result.n_places / step->seconds,
                   (double)step->result.n_targets / step->seconds);
     (void)fprintf(to, "memory     %s were the process's peak, %s are planned\n",
-                  weft_unit_bytes(a, self->resident_peak), weft_unit_bytes(b, engine->bytes.total));
+                  weft_unit_bytes(a, self->resident_peak), weft_unit_bytes(b, engine->plan.bytes.total));
     (void)fprintf(to, "matrix     %.3f GFLOP a step, %.2f GFLOP/s", 1e-9 * step->flops,
                   1e-9 * step->flops / step->seconds);
     if (step->recompute_flops > 0.0)
@@ -108,7 +108,7 @@ static json_t *start_object(const weft_arrival *start) {
 }
 
 static json_t *memory_object(const weft_profile_report *self) {
-    const weft_engine_bytes *bytes = &self->session->engine->bytes;
+    const weft_plan_bytes *bytes = &self->session->engine->plan.bytes;
     json_t *object =
         json_pack("{s:I, s:I}", "resident_peak", (json_int_t)self->resident_peak, "planned", (json_int_t)bytes->total);
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)

@@ -128,8 +128,8 @@ static bool read_rates(weft_rates *out, const json_t *in) {
 /* The rates are of what this engine trains, with the optimizer and the threads that it has. */
 static weft_status judge_training(const weft_rates *rates, const char *path, const weft_engine *engine,
                                   weft_error *err) {
-    const char *optimizer = weft_run_id(engine->run, WEFT_PART_OPTIMIZER),
-               *trainable = engine->run->settings.train.trainable;
+    const char *optimizer = weft_run_id(engine->plan.run, WEFT_PART_OPTIMIZER),
+               *trainable = engine->plan.run->settings.train.trainable;
     if (strcmp(rates->optimizer, optimizer) != 0 || strcmp(rates->trainable, trainable) != 0)
         return weft_error_set(err, WEFT_E_USER,
                               "%s has the rates of optimizer %s and trainable = %s, and this run has %s and %s: "
@@ -145,8 +145,8 @@ static weft_status judge_training(const weft_rates *rates, const char *path, con
 
 /* The rates are of this engine's model, leaf and precision, and of exchanges if it has any. */
 static weft_status judge(const weft_rates *rates, const char *path, const weft_engine *engine, weft_error *err) {
-    const weft_strategy_job *job = &engine->train.job->spec.view;
-    const int32_t places = engine->spec.lengths[engine->spec.n_lengths - 1];
+    const weft_strategy_job *job = &engine->plan.train.job->spec.view;
+    const int32_t places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
     bool same = rates->n_segments == job->n_segments;
     for (int32_t s = 0; s < job->n_segments && same; s++)
         same = strcmp(rates->segments[s].name, job->segments[s].name) == 0;
@@ -155,13 +155,13 @@ static weft_status judge(const weft_rates *rates, const char *path, const weft_e
                               "%s has the rates of a model with other segments: measure this one with weft plan --time "
                               "--json",
                               path);
-    if (rates->rows != engine->spec.rows || rates->places != places ||
-        strcmp(rates->precision, weft_dtype_name(engine->dtype)) != 0)
+    if (rates->rows != engine->plan.spec.rows || rates->places != places ||
+        strcmp(rates->precision, weft_dtype_name(engine->plan.dtype)) != 0)
         return weft_error_set(err, WEFT_E_USER,
                               "%s has the rates of leaves of %d x %d places in %s, and this run's have %d x %d in %s: "
                               "measure it with weft plan --time --json",
-                              path, (int)rates->rows, (int)rates->places, rates->precision, (int)engine->spec.rows,
-                              (int)places, weft_dtype_name(engine->dtype));
+                              path, (int)rates->rows, (int)rates->places, rates->precision, (int)engine->plan.spec.rows,
+                              (int)places, weft_dtype_name(engine->plan.dtype));
     if (job->world > 1 && rates->ranks == 1)
         return weft_error_set(err, WEFT_E_USER,
                               "%s has the rates of one rank, and no exchange was measured: measure 2 ranks or more "

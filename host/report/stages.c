@@ -170,17 +170,17 @@ static void find_move(weft_stages *self, const weft_strategy_job *job, double *t
 
 /* ---- the whole ---- */
 
-bool weft_stages_exist(const weft_engine *engine) {
-    return engine->ranks.world > 1 && engine->train.job != NULL && engine->train.job->spec.view.segments[0].owner >= 0;
+bool weft_stages_exist(const weft_plan *plan) {
+    return plan->world > 1 && plan->train.job != NULL && plan->train.job->spec.view.segments[0].owner >= 0;
 }
 
-weft_status weft_stages_make(weft_stages *out, const weft_engine *engine, const weft_survey *survey, weft_error *err) {
+weft_status weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_survey *survey, weft_error *err) {
     const weft_strategy_job *job = NULL;
     weft_status status = WEFT_OK;
     double *totals = NULL;
     memset(out, 0, sizeof *out);
-    if (!weft_stages_exist(engine)) return WEFT_OK;
-    job = &engine->train.job->spec.view;
+    if (!weft_stages_exist(plan)) return WEFT_OK;
+    job = &plan->train.job->spec.view;
     out->rows = calloc((size_t)survey->world, sizeof *out->rows);
     totals = calloc((size_t)survey->world, sizeof *totals);
     if (out->rows == NULL || totals == NULL)

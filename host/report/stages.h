@@ -24,10 +24,10 @@ typedef struct weft_stages {
 } weft_stages;
 
 /* Whether segments have owners in the engine's training, and several ranks are there to be them. */
-bool weft_stages_exist(const weft_engine *engine);
+bool weft_stages_exist(const weft_plan *plan);
 
 /* survey: of the engine. To be freed also after a failure. */
-weft_status weft_stages_make(weft_stages *out, const weft_engine *engine, const weft_survey *survey, weft_error *err);
+weft_status weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_survey *survey, weft_error *err);
 void weft_stages_free(weft_stages *self);
 
 /* Nothing where n is 0. */

@@ -46,8 +46,8 @@ void weft_schedule_warn(const weft_session *session) {
 static void print_stages(const weft_engine *engine, FILE *to) {
     weft_survey *survey = NULL;
     weft_stages stages = {0};
-    if (!weft_stages_exist(engine) || weft_survey_create(&survey, engine, NULL) != WEFT_OK) return;
-    if (weft_stages_make(&stages, engine, survey, NULL) == WEFT_OK) weft_stages_print(&stages, to);
+    if (!weft_stages_exist(&engine->plan) || weft_survey_create(&survey, &engine->plan, NULL) != WEFT_OK) return;
+    if (weft_stages_make(&stages, &engine->plan, survey, NULL) == WEFT_OK) weft_stages_print(&stages, to);
     weft_stages_free(&stages);
     weft_survey_destroy(survey);
 }
@@ -56,17 +56,17 @@ static void print_stages(const weft_engine *engine, FILE *to) {
 static void print_wrapping(const weft_session *session, FILE *to) {
     const weft_engine *engine = session->engine;
     weft_wrapped wrapped;
-    if (weft_wrapped_make(&wrapped, engine->declared, engine->layout, NULL) == WEFT_OK)
-        weft_wrapped_print_line(&wrapped, engine->declared, engine->layout, weft_run_id(session->run, WEFT_PART_POLICY),
-                                11, to);
+    if (weft_wrapped_make(&wrapped, engine->plan.declared, engine->plan.layout, NULL) == WEFT_OK)
+        weft_wrapped_print_line(&wrapped, engine->plan.declared, engine->plan.layout,
+                                weft_run_id(session->run, WEFT_PART_POLICY), 11, to);
     weft_wrapped_free(&wrapped);
 }
 
 void weft_train_header_print(const weft_session *session, const weft_moment *planned, FILE *to) {
     const weft_engine *engine = session->engine;
     const weft_train_settings *train = &session->run->settings.train;
-    const int64_t all = weft_declared_numel(engine->declared, false),
-                  trained = weft_declared_numel(engine->declared, true);
+    const int64_t all = weft_declared_numel(engine->plan.declared, false),
+                  trained = weft_declared_numel(engine->plan.declared, true);
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
     weft_run_print(session, NULL, 11, to);
     (void)fprintf(to, "model      %s, %s parameters, %s trained (%.4g %%)\n", session->run->settings.model.path,
@@ -81,13 +81,13 @@ void weft_train_header_print(const weft_session *session, const weft_moment *pla
                       weft_unit_counted(a, (int64_t)session->validation_info.documents, "document"),
                       weft_unit_counted(b, (int64_t)session->validation_info.targets, "target"));
     (void)fprintf(to, "\nbatch      %s = %d %s of %lld, %s = %.3g epochs\n",
-                  weft_unit_counted(a, train->global_batch, "row"), engine->spec.leaves,
-                  engine->spec.leaves == 1 ? "leaf" : "leaves", (long long)train->micro_batch,
+                  weft_unit_counted(a, train->global_batch, "row"), engine->plan.spec.leaves,
+                  engine->plan.spec.leaves == 1 ? "leaf" : "leaves", (long long)train->micro_batch,
                   weft_unit_counted(b, session->steps, "step"),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
     weft_world_print(session, 11, to);
     weft_batches_print(session, to);
-    if (engine->train.coverage.covered) weft_sums_print(session, 11, to); /* else a warning says it */
+    if (engine->plan.train.coverage.covered) weft_sums_print(session, 11, to); /* else a warning says it */
     (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
                   engine->device_info.backend, engine->device_info.threads,
                   engine->device_info.threads == 1 ? "" : "s");
@@ -129,8 +129,8 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
         (void)fprintf(to, "loss       %.4f -> %.4f on validation\n", s->first_eval_loss, s->last_eval_loss);
     else if (s->evaluations == 1) (void)fprintf(to, "loss       %.4f on validation\n", s->last_eval_loss);
     (void)fprintf(to, "memory     %s%s planned, %s taken; of the arena of %s, %s were live at most; libraries %s\n",
-                  who, weft_unit_bytes(a, engine->bytes.total), weft_unit_bytes(b, engine->account.most),
-                  weft_unit_bytes(c, engine->bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),
+                  who, weft_unit_bytes(a, engine->plan.bytes.total), weft_unit_bytes(b, engine->account.most),
+                  weft_unit_bytes(c, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),
                   weft_unit_bytes(e, weft_library_bytes()));
     weft_run_print(session, &s->result, 11, to);
     weft_world_print(session, 11, to);

@@ -2,6 +2,7 @@
 #include "report/survey_table.h"
 
 #include "base/units.h"
+#include "plan/budget.h"
 
 #include <stdlib.h>
 
@@ -151,7 +152,7 @@ static json_t *bytes_object(const int64_t *bytes, int first, int n, const char *
     return object;
 }
 
-json_t *weft_memory_object(const weft_engine_bytes *b) {
+json_t *weft_memory_object(const weft_plan_bytes *b) {
     json_t *memory = bytes_object(b->category, 0, WEFT_N_MEMORY_CATEGORIES, weft_memory_category_name);
     (void)json_object_set_new(memory, "gaps", json_integer(b->spare));
     (void)json_object_set_new(memory, "total", json_integer(b->total));

@@ -11,7 +11,7 @@ void weft_survey_print(const weft_survey *survey, FILE *to);
 /* Who sends how much to whom. */
 weft_status weft_survey_print_links(const weft_survey *survey, FILE *to, weft_error *err);
 
-json_t *weft_memory_object(const weft_engine_bytes *bytes);
+json_t *weft_memory_object(const weft_plan_bytes *bytes);
 /* An object per row, with the numbers of its ranks. */
 json_t *weft_survey_array(const weft_survey *survey);
 /* [{"from": 0, "to": [1, 3], "bytes": 4096}]: to each rank from the first to the last. NULL: no memory. */
@@ -19,7 +19,7 @@ json_t *weft_survey_links_array(const weft_survey *survey);
 
 /* Of each unit, each parameter and the whole model how much of it a rank keeps, a line each; of units and of parameters
  * the first and the last `ends`, 0: all. */
-void weft_sharding_print(const weft_engine *engine, const weft_hold *hold, int32_t rank, int32_t ends, FILE *to);
-json_t *weft_sharding_object(const weft_engine *engine, const weft_hold *hold, int32_t rank);
+void weft_sharding_print(const weft_plan *plan, const weft_hold *hold, int32_t rank, int32_t ends, FILE *to);
+json_t *weft_sharding_object(const weft_plan *plan, const weft_hold *hold, int32_t rank);
 
 #endif

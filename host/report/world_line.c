@@ -62,7 +62,7 @@ static json_t *settings_object(const weft_run *run) {
 }
 
 json_t *weft_run_object(const weft_session *session, const weft_run_result *result) {
-    const weft_strategy_job *job = &session->engine->train.job->spec.view;
+    const weft_strategy_job *job = &session->engine->plan.train.job->spec.view;
     json_t *plugins = json_object();
     double lr = 0.0;
     for (int32_t part = 0; part < WEFT_N_PARTS; part++)
@@ -78,7 +78,7 @@ json_t *weft_run_object(const weft_session *session, const weft_run_result *resu
 
 void weft_world_print(const weft_session *session, int width, FILE *to) {
     const weft_engine *engine = session->engine;
-    const weft_strategy_job *job = &engine->train.job->spec.view;
+    const weft_strategy_job *job = &engine->plan.train.job->spec.view;
     (void)fprintf(to, "%-*s%d rank%s", width, "world", (int)job->world, job->world == 1 ? "" : "s");
     if (job->world > 1) (void)fprintf(to, " on %d node%s", (int)job->nodes, job->nodes == 1 ? "" : "s");
     (void)fprintf(to, ", %d replica%s of %d %s; strategy %s", (int)job->replicas, job->replicas == 1 ? "" : "s",
@@ -89,7 +89,7 @@ void weft_world_print(const weft_session *session, int width, FILE *to) {
 
 void weft_sums_print(const weft_session *session, int width, FILE *to) {
     static const char *const names[] = {"ordered", "tree", "fast"};
-    const weft_stage *stage = &session->engine->train;
+    const weft_stage *stage = &session->engine->plan.train;
     const weft_strategy_job *job = &stage->job->spec.view;
     (void)fprintf(to, "%-*sof leaf gradients: %s, %s; ", width, "sums", names[job->reduce],
                   job->reduce_dtype == WEFT_BF16 ? "each leaf rounded to bf16" : "fp32");

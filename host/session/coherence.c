@@ -82,7 +82,7 @@ weft_status weft_coherence_data(const weft_peers *peers, const weft_session *ses
     if (weft_peers_alone(peers)) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) {
-        const weft_declared *declared = session->engine->declared;
+        const weft_declared *declared = session->engine->plan.declared;
         weft_facts_add(&facts, "the rows of the data", "%016" PRIx64, session->data_info.fingerprint);
         status = weft_hash_text(hex, declared->config_text, declared->config_bytes, err);
         if (status == WEFT_OK) weft_facts_add(&facts, "the model's config.json", "sha256 %s", hex);
@@ -108,7 +108,7 @@ weft_status weft_coherence_weights(const weft_peers *peers, const weft_run *run,
 
 weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *engine, weft_status status,
                                     weft_error *err) {
-    const weft_stage *train = &engine->train, *evaluate = &engine->evaluate;
+    const weft_stage *train = &engine->plan.train, *evaluate = &engine->plan.evaluate;
     weft_facts facts = {0};
     if (weft_peers_alone(peers)) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);

@@ -2,8 +2,10 @@
  * piece of the text are made for its length: the prompt once, then one place at a time on the key-value state.
  * Without the cache each token's graphs cover the whole text. */
 #include "session/generate.h"
+#include "session/opening.h"
 
 #include "plugin/enter.h"
+#include "program/execute.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@ struct weft_generator {
 };
 
 const weft_model_info *weft_generator_model(const weft_generator *self) {
-    return &self->engine->declared->info;
+    return &self->engine->plan.declared->info;
 }
 
 static weft_slot_ref leaf_part(const weft_generator *self, weft_slot_ref leaf, int part) {
@@ -42,7 +44,7 @@ static weft_status on_nothing(void *context, const weft_event *event, const weft
 static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_generator *self = context;
     const weft_engine *engine = self->engine;
-    const weft_program *program = engine->generate.program;
+    const weft_program *program = engine->plan.generate.program;
     const weft_slot_ref leaf = weft_engine_slot(engine, program, slots->leaf);
     weft_graph_binding b = {.parameters = engine->compute_refs,
                             .dtypes = engine->compute_dtypes,
@@ -74,16 +76,16 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
 /* Graphs for a piece of this length, unless they are there. */
 static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *err) {
     const weft_graph_set_spec spec = {.mode = WEFT_MODE_GENERATE,
-                                      .dtype = self->engine->dtype,
+                                      .dtype = self->engine->plan.dtype,
                                       .rows = 1,
-                                      .cache_rows = self->engine->spec.cache_rows,
+                                      .cache_rows = self->engine->plan.spec.cache_rows,
                                       .n_lengths = 1,
                                       .lengths = {(int32_t)length}};
     if (self->graphs != NULL && self->graphs->lengths[0] == (int32_t)length) return WEFT_OK;
     weft_graph_set_destroy(self->graphs);
     self->graphs = NULL;
-    return weft_graph_set_create(&self->graphs, self->engine->declared, self->engine->kernels, self->engine->device,
-                                 &spec, err);
+    return weft_graph_set_create(&self->graphs, self->engine->plan.declared, self->engine->kernels,
+                                 self->engine->device, &spec, err);
 }
 
 weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
@@ -93,7 +95,7 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
     weft_exec_table table = {.context = self};
     table.run[WEFT_EVENT_FORWARD] = on_forward;
     table.run[WEFT_EVENT_GATHER] = table.run[WEFT_EVENT_RELEASE] = on_nothing; /* one rank: all lies here */
-    const int64_t n = engine->declared->info.vocab_size;
+    const int64_t n = engine->plan.declared->info.vocab_size;
     weft_status status = graphs_for(self, length, err);
     self->past = past;
     self->length = length;
@@ -103,8 +105,8 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
         self->places[2 * length + i] = (int32_t)(past + i);
     }
     if (status == WEFT_OK)
-        status =
-            weft_program_execute(engine->generate.program, &engine->generate.job->spec, &table, self->trace, 0, err);
+        status = weft_program_execute(engine->plan.generate.program, &engine->plan.generate.job->spec, &table,
+                                      self->trace, 0, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, self->row, engine->logits.ref,
                          4 * n);
@@ -126,7 +128,7 @@ static bool ends(const weft_stop_ids *stop, int32_t id) {
 
 weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int64_t n_prompt, const weft_stop_ids *stop,
                                weft_generate_sink *sink, void *context, weft_error *err) {
-    const int64_t vocabulary = self->engine->declared->info.vocab_size;
+    const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
     int32_t *text = malloc((size_t)(n_prompt + self->options.tokens + 1) * sizeof *text);
     int64_t n = n_prompt, past = 0;
     weft_status status = WEFT_OK;
@@ -147,8 +149,8 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
 
 /* The states lie one after the other in the engine's buffer. */
 static weft_status bind_memory(weft_generator *self, int64_t places, weft_error *err) {
-    const weft_graph_set *set = self->engine->generate.graphs;
-    const int64_t vocabulary = self->engine->declared->info.vocab_size;
+    const weft_graph_set *set = self->engine->plan.generate.graphs;
+    const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
     int64_t at = 0;
     self->states = calloc((size_t)set->n_segments + 1, sizeof *self->states);
     self->places = calloc((size_t)places * 3 + 1, sizeof *self->places);
@@ -167,7 +169,7 @@ static weft_status bind_memory(weft_generator *self, int64_t places, weft_error 
 }
 
 static weft_status check_length(const weft_generator *self, int64_t n_prompt, weft_error *err) {
-    const int64_t most = self->engine->declared->info.max_context, asked = n_prompt + self->options.tokens;
+    const int64_t most = self->engine->plan.declared->info.max_context, asked = n_prompt + self->options.tokens;
     if (asked - 1 <= most) return WEFT_OK;
     if (n_prompt > most)
         return weft_error_set(err, WEFT_E_USER,
@@ -183,7 +185,7 @@ static weft_status check_length(const weft_generator *self, int64_t n_prompt, we
 weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,
                                   const weft_generate_options *options, weft_error *err) {
     const int64_t places = n_prompt + options->tokens;
-    weft_engine_spec spec = {.leaves = 1, .rows = 1};
+    weft_plan_spec spec = {.leaves = 1, .rows = 1};
     weft_status status = WEFT_OK;
     weft_generator *self = calloc(1, sizeof *self);
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the generator");
@@ -191,9 +193,9 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
     self->options = *options;
     spec.cache_rows = (int32_t)places;
     spec.prompt_rows = (int32_t)(options->cache ? n_prompt : places);
-    status = weft_engine_open(&self->engine, run, err);
+    status = weft_opening_engine(&self->engine, run, NULL, err);
     if (status == WEFT_OK) status = check_length(self, n_prompt, err);
-    if (status == WEFT_OK) status = weft_engine_prepare(self->engine, &spec, err);
+    if (status == WEFT_OK) status = weft_opening_prepare(self->engine, &spec, err);
     if (status == WEFT_OK) status = weft_engine_allocate(self->engine, err);
     if (status == WEFT_OK) status = weft_engine_load(self->engine, err);
     if (status == WEFT_OK) status = weft_trace_create(&self->trace, 1024, err);

@@ -1,5 +1,6 @@
 /* host/session/session.c: see session.h. */
 #include "session/session.h"
+#include "session/opening.h"
 
 #include "base/clock.h"
 #include "launch/signals.h"
@@ -41,8 +42,8 @@ static weft_status open_data(weft_session *session, weft_error *err) {
     session->data_plugin = weft_loaded_table(part->loaded, data);
     job->struct_size = (uint32_t)sizeof *job;
     job->seed = (uint64_t)session->run->settings.run.seed;
-    job->vocab_size = session->engine->declared->info.vocab_size;
-    job->max_context = session->engine->declared->info.max_context;
+    job->vocab_size = session->engine->plan.declared->info.vocab_size;
+    job->max_context = session->engine->plan.declared->info.max_context;
     job->encode = encode_document;
     job->context = &session->text;
     weft_plugin_call_begin(&call, part->loaded, "create");
@@ -75,9 +76,9 @@ static void decide_training(weft_session *session) {
     (void)weft_part_f64(&session->run->parts[WEFT_PART_OPTIMIZER], "lr", &session->base_lr);
 }
 
-static weft_engine_spec engine_spec(const weft_session *session, weft_session_kind kind) {
+static weft_plan_spec engine_spec(const weft_session *session, weft_session_kind kind) {
     const weft_train_settings *keys = &session->run->settings.train;
-    weft_engine_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
+    weft_plan_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
     spec.rows = (int32_t)keys->micro_batch;
     spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
     if (kind == WEFT_SESSION_EVALUATE || (kind != WEFT_SESSION_STEPS && session->validation_info.rows > 0))
@@ -111,7 +112,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     const bool training = kind != WEFT_SESSION_EVALUATE;
     const uint32_t needs = (training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER)) |
                            (place == NULL ? 0 : WEFT_NEEDS_NO_PINNED);
-    weft_engine_spec spec = {0};
+    weft_plan_spec spec = {0};
     weft_status status = WEFT_OK;
     weft_session *session = calloc(1, sizeof *session);
     if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
@@ -119,16 +120,16 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     if (status == WEFT_OK) status = judge_settings(session, kind, err);
     if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->lender, err);
     if (status == WEFT_OK)
-        status = weft_engine_open_at(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
+        status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
     if (status == WEFT_OK) {
-        status = weft_vocabulary_check(session->run, &session->text, session->engine->declared, err);
+        status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, err);
         status = weft_coherence_data(weft_coherence_peers(session->engine), session, status, err);
     }
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {
         spec = engine_spec(session, kind);
-        status = weft_engine_prepare(session->engine, &spec, err);
+        status = weft_opening_prepare(session->engine, &spec, err);
     }
     if (status == WEFT_OK) *out = session;
     else weft_session_close(session);
@@ -148,7 +149,7 @@ static void advise_memory(const weft_session *session, weft_error *err) {
     (void)snprintf(err->text + n, sizeof err->text - n,
                    " Lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows what is taken.",
                    (long long)keys->micro_batch,
-                   session->engine->spec.training && !keys->activation_checkpointing
+                   session->engine->plan.spec.training && !keys->activation_checkpointing
                        ? ", or set [train] activation_checkpointing = yes"
                        : "");
 }
@@ -178,7 +179,8 @@ double weft_session_lr(const weft_session *session, int64_t step) {
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {
     const uint64_t rows = split == WEFT_SPLIT_ALL ? session->all_info.rows : session->validation_info.rows;
     const weft_engine *engine = session->engine;
-    const uint64_t per_pass = (uint64_t)engine->spec.evaluate_rows * (uint64_t)engine->evaluate.program->leaves;
+    const uint64_t per_pass = (uint64_t)engine->plan.spec.evaluate_rows *
+                              (uint64_t)engine->plan.evaluate.program->leaves;
     const double begin = weft_clock_seconds();
     weft_step_result result = {0};
     int64_t tokens = 0;

@@ -1,7 +1,7 @@
 /* host/step/bind.c: see bind.h. */
 #include "step/bind.h"
 
-#include "engine/sums.h"
+#include "plan/sums.h"
 #include "step/leaf.h"
 #include "step/travel.h"
 
@@ -9,6 +9,10 @@ weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index) {
     weft_slot_ref out = weft_engine_slot(self->engine, self->stage->program, index);
     if (index >= 0) out.used = &self->used[index];
     return out;
+}
+
+weft_ref weft_sum_ref(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t scope) {
+    return weft_ref_at(engine->gradients.ref, 4 * weft_sums_target(&engine->plan, job, unit, scope));
 }
 
 static weft_slot_ref leaf_part(const weft_stepper *self, weft_slot_ref slot, int part) {
@@ -23,13 +27,13 @@ static weft_slot_ref leaf_part(const weft_stepper *self, weft_slot_ref slot, int
 weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t slot) {
     weft_slot_ref out = weft_step_slot(self, slot);
     if (self->stage->program->slots[slot].offset >= 0) return out;
-    out.ref = weft_sums_target(self->engine, &self->stage->job->spec, unit, WEFT_SCOPE_RANK);
-    out.bytes = 4 * weft_sums_group(self->engine, unit)->numel;
+    out.ref = weft_sum_ref(self->engine, &self->stage->job->spec, unit, WEFT_SCOPE_RANK);
+    out.bytes = 4 * weft_sums_group(&self->engine->plan, unit)->numel;
     return out;
 }
 
 static void bind_gradients(weft_stepper *self, const weft_event_slots *slots) {
-    const weft_declared *declared = self->engine->declared;
+    const weft_declared *declared = self->engine->plan.declared;
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         const weft_parameter *p = &declared->parameters[i];
         const weft_slot_ref none = {0};
@@ -86,7 +90,7 @@ static void touch(const weft_stepper *self, int32_t slot) {
 }
 
 void weft_step_claim_gradients(const weft_stepper *self, const weft_event_slots *slots) {
-    const weft_layout *layout = self->engine->layout;
+    const weft_layout *layout = self->engine->plan.layout;
     for (int32_t u = 0; u < layout->n_units; u++)
         if (slots->gradients[u] >= 0)
             weft_trace_use(self->trace, slots->gradients[u], 4 * layout->groups[layout->units[u].groups[0]].numel);
@@ -100,6 +104,6 @@ void weft_step_report(const weft_stepper *self, const weft_event_slots *slots) {
     touch(self, slots->work);
     touch(self, slots->d_carry_out);
     touch(self, slots->d_carry_in);
-    for (int32_t u = 0; slots->gradients != NULL && u < self->engine->layout->n_units; u++)
+    for (int32_t u = 0; slots->gradients != NULL && u < self->engine->plan.layout->n_units; u++)
         touch(self, slots->gradients[u]);
 }

@@ -8,6 +8,9 @@
 /* A slot as the graphs take it, with the place where they note what they touch. */
 weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index);
 
+/* The part of the gradients' region where the sums of an exchange of this scope arrive. */
+weft_ref weft_sum_ref(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t scope);
+
 /* Where a unit's leaf gradient lies: its slot, or the sum itself where the step has one leaf. */
 weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t slot);
 

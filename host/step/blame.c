@@ -10,8 +10,8 @@
 static weft_status look(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
                         weft_error *err) {
     const weft_engine *engine = self->engine;
-    const int64_t n = (int64_t)self->leaf.rows * self->leaf.length * engine->declared->carry_width;
-    const int64_t size = weft_dtype_bytes(engine->dtype);
+    const int64_t n = (int64_t)self->leaf.rows * self->leaf.length * engine->plan.declared->carry_width;
+    const int64_t size = weft_dtype_bytes(engine->plan.dtype);
     float *values = NULL;
     void *stored = NULL; /* as the carry has them */
     weft_status status = WEFT_OK;
@@ -21,12 +21,12 @@ static weft_status look(weft_stepper *self, const weft_event *event, const weft_
     stored = values + n;
     WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, stored, binding->carry_out.ref,
                      n * size);
-    if (status == WEFT_OK) (void)weft_convert(values, WEFT_F32, stored, engine->dtype, n);
+    if (status == WEFT_OK) (void)weft_convert(values, WEFT_F32, stored, engine->plan.dtype, n);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (!isfinite(values[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC,
                                     "the forward of %s is the first to give a number that is not finite",
-                                    engine->declared->segments[event->segment].name);
+                                    engine->plan.declared->segments[event->segment].name);
     free(values);
     return status;
 }
@@ -57,7 +57,7 @@ static int32_t bad_leaf(const weft_stepper *self) {
 
 weft_status weft_blame_head(const weft_stepper *self, weft_error *err) {
     const weft_program *program = self->stage->program;
-    const int32_t head = self->engine->declared->n_segments - 1, leaf = bad_leaf(self);
+    const int32_t head = self->engine->plan.declared->n_segments - 1, leaf = bad_leaf(self);
     const int32_t kind = self->step == 0 ? WEFT_EVENT_FORWARD : WEFT_EVENT_BACKWARD; /* which forms the loss */
     char name[256] = "";
     int32_t i = 0;
@@ -68,7 +68,8 @@ weft_status weft_blame_head(const weft_stepper *self, weft_error *err) {
     if (i < program->n_events) weft_event_describe(name, sizeof name, &program->events[i], &self->stage->job->spec);
     return weft_error_set(err, WEFT_E_NUMERIC,
                           "step %llu, event %d, %s: the loss of %s is the first number that is not finite",
-                          (unsigned long long)self->step, (int)i, name, self->engine->declared->segments[head].name);
+                          (unsigned long long)self->step, (int)i, name,
+                          self->engine->plan.declared->segments[head].name);
 }
 
 weft_status weft_blame_gradient(weft_stepper *self, weft_error *err) {
@@ -76,12 +77,12 @@ weft_status weft_blame_gradient(weft_stepper *self, weft_error *err) {
     int64_t at = 0;
     weft_status status = WEFT_OK;
     const char *name = "the gradient norm";
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         double sum = 0.0;
-        if (!engine->declared->parameters[i].trainable) continue;
+        if (!engine->plan.declared->parameters[i].trainable) continue;
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &sum,
                          weft_ref_at(engine->scalars.square_sums, 8 * at++), 8);
-        if (status == WEFT_OK && !isfinite(sum)) name = engine->declared->parameters[i].name;
+        if (status == WEFT_OK && !isfinite(sum)) name = engine->plan.declared->parameters[i].name;
     }
     return weft_error_set(err, WEFT_E_NUMERIC,
                           "step %llu: the gradient of %s is not finite (loss %.6g): lower the learning rate, or set "

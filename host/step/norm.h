@@ -8,11 +8,6 @@
 
 #include "step/step.h"
 
-/* Scratch of the kernels. */
-int64_t weft_engine_norm_work(const weft_engine *engine);
-/* fp64 numbers that scalars.nodes holds; 0 where no gradient is cut. */
-int64_t weft_norm_nodes(const weft_engine *engine);
-
 /* Gradient sums to norm, coefficient and skip; losses of the pass to all ranks. [collective] */
 weft_status weft_norm_run(weft_stepper *self, weft_slot_ref work, int32_t slot, weft_error *err);
 /* The losses of a pass alone. [collective] */

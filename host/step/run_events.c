@@ -63,15 +63,16 @@ static weft_status on_norm(void *context, const weft_event *event, const weft_ev
 
 static weft_status update_group(weft_stepper *self, int32_t index, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const weft_span *states = &engine->holds[WEFT_HOLD_STATES]->spans[index];
-    const weft_span *gradients = &engine->holds[WEFT_HOLD_GRADIENTS]->spans[index];
-    const weft_span *parameters = &engine->holds[WEFT_HOLD_PARAMETERS]->spans[index];
+    const weft_span *states = &engine->plan.holds[WEFT_HOLD_STATES]->spans[index];
+    const weft_span *gradients = &engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index];
+    const weft_span *parameters = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index];
     weft_update args = {.struct_size = (uint32_t)sizeof args};
     weft_status status = WEFT_OK;
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
     args.weight = weft_ref_at(engine->parameters.ref, 4 * (parameters->at + states->first - parameters->first));
     args.gradient = weft_ref_at(engine->gradients.ref, 4 * (gradients->at + states->first - gradients->first));
-    for (int64_t i = 0; i < engine->n_states; i++) args.states[i] = weft_ref_at(engine->state[i].ref, 4 * states->at);
+    for (int64_t i = 0; i < engine->plan.n_states; i++)
+        args.states[i] = weft_ref_at(engine->state[i].ref, 4 * states->at);
     args.hp = engine->scalars.hp;
     args.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[index] * (int64_t)sizeof(weft_range));
     args.n_ranges = engine->group_ranges[index + 1] - engine->group_ranges[index];
@@ -95,7 +96,7 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.hp, self->hp,
                          engine->optimizer_plugin->hp_size(engine->optimizer));
-    for (int32_t g = 0; g < engine->layout->n_trainable_groups && status == WEFT_OK; g++)
+    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups && status == WEFT_OK; g++)
         status = update_group(self, g, err);
     if (status == WEFT_OK && engine->ranks.world == 1) status = weft_compute_copy_refresh(engine, true, err);
     return status;

@@ -75,7 +75,7 @@ static weft_status count_leaves(weft_stepper *self, const weft_stage *stage, wef
 weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err) {
     weft_engine *engine = self->engine;
-    const weft_stage *stage = &engine->train;
+    const weft_stage *stage = &engine->plan.train;
     weft_status status = WEFT_OK;
     self->step = step;
     self->lr = lr;
@@ -111,7 +111,7 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
 
 weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
                                   weft_error *err) {
-    const weft_stage *stage = &self->engine->evaluate;
+    const weft_stage *stage = &self->engine->plan.evaluate;
     weft_status status = WEFT_OK;
     self->split = split;
     self->first_row = first_row;
@@ -133,30 +133,12 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     return WEFT_OK;
 }
 
-static int32_t most_events(const weft_engine *engine) {
-    const int32_t train = engine->train.program != NULL ? engine->train.program->n_events : 0;
-    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->n_events : 0;
-    return train > evaluate ? train : evaluate;
-}
-
-static int32_t most_leaves(const weft_engine *engine) {
-    const int32_t train = engine->train.program != NULL ? engine->train.program->leaves : 0;
-    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->leaves : 0;
-    return train > evaluate ? train : evaluate;
-}
-
-static int32_t most_slots(const weft_engine *engine) {
-    const int32_t train = engine->train.program != NULL ? engine->train.program->n_slots : 0;
-    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->n_slots : 0;
-    return train > evaluate ? train : evaluate;
-}
-
 weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const weft_data_plugin *data_plugin,
                                 weft_data *data, weft_error *err) {
-    const int64_t rows = engine->spec.rows > engine->spec.evaluate_rows ? engine->spec.rows
-                                                                        : engine->spec.evaluate_rows;
-    const size_t slots = (size_t)most_slots(engine);
-    const size_t places = (size_t)(rows * weft_engine_table_rows(&engine->spec)) + 1;
+    const int64_t rows = engine->plan.spec.rows > engine->plan.spec.evaluate_rows ? engine->plan.spec.rows
+                                                                                  : engine->plan.spec.evaluate_rows;
+    const size_t slots = (size_t)weft_plan_most_slots(&engine->plan);
+    const size_t places = (size_t)(rows * weft_plan_table_rows(&engine->plan.spec)) + 1;
     weft_stepper *self = calloc(1, sizeof *self);
     int32_t *arrays = calloc(places * WEFT_LEAF_PARTS, sizeof *arrays);
     weft_status status = WEFT_OK;
@@ -164,9 +146,9 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
         self->engine = engine;
         self->data_plugin = data_plugin;
         self->data = data;
-        self->leaf_targets = calloc((size_t)most_leaves(engine) + 1, sizeof *self->leaf_targets);
-        self->leaf_lengths = calloc((size_t)most_leaves(engine) + 1, sizeof *self->leaf_lengths);
-        self->gradients = calloc((size_t)engine->declared->n_parameters + 1, sizeof *self->gradients);
+        self->leaf_targets = calloc((size_t)weft_plan_most_leaves(&engine->plan) + 1, sizeof *self->leaf_targets);
+        self->leaf_lengths = calloc((size_t)weft_plan_most_leaves(&engine->plan) + 1, sizeof *self->leaf_lengths);
+        self->gradients = calloc((size_t)engine->plan.declared->n_parameters + 1, sizeof *self->gradients);
         self->used = calloc(slots + 1, sizeof *self->used);
         self->hp = calloc(1, 256);
         self->leaf.ids = arrays;
@@ -184,7 +166,10 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->leaf.weights = (float *)(void *)(arrays + 4 * places);
     status = weft_travel_create(&self->travel, engine, err);
     if (status == WEFT_OK)
-        status = weft_trace_create(&self->trace, most_events(engine) > 4096 ? most_events(engine) : 4096, err);
+        status =
+            weft_trace_create(&self->trace,
+                              weft_plan_most_events(&engine->plan) > 4096 ? weft_plan_most_events(&engine->plan) : 4096,
+                              err);
     if (status == WEFT_OK) *out = self;
     else weft_stepper_destroy(self);
     return status;

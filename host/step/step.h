@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "tensor/calls.h"
+#include "program/execute.h"
 #include <weft/data.h>
 
 /* What one optimizer step, or one leaf of evaluation, came to. */

@@ -1,7 +1,7 @@
 /* host/step/travel.c: see travel.h. */
 #include "step/travel.h"
 
-#include "engine/sums.h"
+#include "plan/sums.h"
 #include "plugin/enter.h"
 #include "program/fold.h"
 #include "program/job.h"
@@ -21,17 +21,11 @@ struct weft_travel {
     int32_t n_flying; /* handles that are not waited for */
 };
 
-static int32_t most_events(const weft_engine *engine) {
-    const int32_t train = engine->train.program != NULL ? engine->train.program->n_events : 0;
-    const int32_t evaluate = engine->evaluate.program != NULL ? engine->evaluate.program->n_events : 0;
-    return train > evaluate ? train : evaluate;
-}
-
 weft_status weft_travel_create(weft_travel **out, const weft_engine *engine, weft_error *err) {
     weft_travel *travel = calloc(1, sizeof *travel);
     if (travel != NULL) {
-        travel->flights = calloc((size_t)most_events(engine) + 1, sizeof *travel->flights);
-        travel->folds = calloc(2 * (size_t)engine->layout->n_units + 1, sizeof *travel->folds);
+        travel->flights = calloc((size_t)weft_plan_most_events(&engine->plan) + 1, sizeof *travel->flights);
+        travel->folds = calloc(2 * (size_t)engine->plan.layout->n_units + 1, sizeof *travel->folds);
     }
     if (travel == NULL || travel->flights == NULL || travel->folds == NULL) {
         weft_travel_destroy(travel);
@@ -51,7 +45,7 @@ void weft_travel_destroy(weft_travel *travel) {
 void weft_travel_begin(weft_stepper *self) {
     const weft_stage *stage = self->stage;
     self->travel->n_flying = 0;
-    for (int32_t i = 0; stage->sums != NULL && i < 2 * self->engine->layout->n_units; i++)
+    for (int32_t i = 0; stage->sums != NULL && i < 2 * self->engine->plan.layout->n_units; i++)
         self->travel->folds[i] =
             weft_fold_begin(stage->job->spec.view.reduce, stage->program->leaves, stage->sums[i / 2].loose);
 }
@@ -107,15 +101,15 @@ static weft_status on_release(void *context, const weft_event *event, const weft
 static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_cut cut = cut_of(self, event->unit);
-    const weft_group *group = weft_sums_group(engine, event->unit);
+    const weft_group *group = weft_sums_group(&engine->plan, event->unit);
     const bool whole = self->stage->job->spec.view.units[event->unit].placement.gradients == WEFT_REPLICATED;
     const int32_t scope = whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS;
-    const int32_t index = engine->layout->units[event->unit].groups[0];
+    const int32_t index = engine->plan.layout->units[event->unit].groups[0];
     weft_transfer transfer = {.dtype = WEFT_F32};
     if (weft_scope_size(&cut, scope) == 1) return WEFT_OK;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, scope);
-    transfer.n = weft_hold_piece(engine->layout, group, cut.replicas);
-    transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
+    transfer.n = weft_hold_piece(engine->plan.layout, group, cut.replicas);
+    transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
     transfer.from = weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, scope, engine->ranks.rank));
     return weft_travel_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
@@ -144,7 +138,8 @@ static exchange_view view_of(const weft_stepper *self, const weft_event *event, 
     const weft_engine *engine = self->engine;
     const weft_strategy_job *job = &self->stage->job->spec.view;
     const weft_cut cut = cut_of(self, event->unit);
-    const int64_t piece = weft_hold_piece(engine->layout, weft_sums_group(engine, event->unit), cut.replicas);
+    const int64_t piece =
+        weft_hold_piece(engine->plan.layout, weft_sums_group(&engine->plan, event->unit), cut.replicas);
     exchange_view v = {.dtype = event->leaf >= 0 ? job->reduce_dtype : WEFT_F32};
     v.ranks = weft_scope_size(&cut, event->scope);
     v.row = event->scope == WEFT_SCOPE_NODE ? piece * cut.groups : piece;
@@ -169,7 +164,7 @@ static weft_ref sum_at(const weft_stepper *self, const weft_event *event, int ho
     const weft_engine *engine = self->engine;
     const weft_unit_sum *sum = &self->stage->sums[event->unit];
     const bool last = hop == (sum->two_hops ? 1 : 0);
-    if (last && index == 0) return weft_sums_target(engine, &self->stage->job->spec, event->unit, event->scope);
+    if (last && index == 0) return weft_sum_ref(engine, &self->stage->job->spec, event->unit, event->scope);
     return weft_ref_at(engine->partials.ref, 4 * (sum->partials[hop] + sum->length[hop] * (index - (last ? 1 : 0))));
 }
 
@@ -285,7 +280,7 @@ enum { TAG_REFRESH = WEFT_WHAT_LEAF_GRADIENT + 1 };
 
 /* Messages of one sort and leaf never meet another's; where there are more than tags, those of far leaves share one. */
 static int32_t tag_of(const weft_engine *engine, int32_t what, int32_t of, int32_t leaf) {
-    const int64_t units = engine->layout->n_units, segments = engine->declared->n_segments;
+    const int64_t units = engine->plan.layout->n_units, segments = engine->plan.declared->n_segments;
     const int64_t sorts = TAG_REFRESH - WEFT_WHAT_CARRY + 1, things = units > segments ? units : segments;
     const int64_t tag = (leaf * sorts + what - WEFT_WHAT_CARRY) * things + of;
     return (int32_t)(tag % ((int64_t)engine->ranks.info.max_tag + 1));
@@ -297,14 +292,14 @@ static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_e
     const weft_job_spec *job = &self->stage->job->spec;
     const int32_t owner = job->view.units[event->unit].placement.owner;
     const int32_t other = weft_job_spec_borrower(job, event->unit);
-    const int32_t index = engine->layout->units[event->unit].groups[0];
+    const int32_t index = engine->plan.layout->units[event->unit].groups[0];
     const bool send = owner == engine->ranks.rank;
     weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_F32, .peer = send ? other : owner};
     if (other < 0 || index < 0 || (!send && other != engine->ranks.rank)) return WEFT_OK;
-    transfer.n = engine->layout->groups[index].numel;
+    transfer.n = engine->plan.layout->groups[index].numel;
     transfer.tag = tag_of(engine, TAG_REFRESH, event->unit, 0);
     transfer.from = transfer.to =
-        weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+        weft_ref_at(engine->parameters.ref, 4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
                                send ? "send" : "recv", &transfer, err);
 }
@@ -313,16 +308,16 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
     const weft_cut cut = cut_of(self, event->unit);
-    const weft_group *group = weft_sums_group(engine, event->unit);
-    const int32_t index = engine->layout->units[event->unit].groups[0];
+    const weft_group *group = weft_sums_group(&engine->plan, event->unit);
+    const int32_t index = engine->plan.layout->units[event->unit].groups[0];
     weft_transfer transfer = {.dtype = WEFT_F32};
     (void)slots;
     if (self->stage->job->spec.view.units[event->unit].placement.parameters == WEFT_OWNED)
         return send_copy(self, event, err);
     if (group == NULL || cut.group == 1) return WEFT_OK;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);
-    transfer.n = weft_hold_piece(engine->layout, group, cut.replicas) * cut.groups;
-    transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+    transfer.n = weft_hold_piece(engine->plan.layout, group, cut.replicas) * cut.groups;
+    transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     transfer.from =
         weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
     return weft_travel_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);

@@ -49,6 +49,12 @@ typedef struct weft_graph_sizes {
 
 typedef struct weft_call_sink weft_call_sink; /* calls.h */
 
+/* `offset` bytes further. */
+static inline weft_ref weft_ref_at(weft_ref ref, int64_t offset) {
+    ref.offset += offset;
+    return ref;
+}
+
 /* A planned buffer as a caller hands it over. Every call's operands are checked against `bytes` before it runs. */
 typedef struct weft_slot_ref {
     weft_ref ref;  /* at a multiple of 64 bytes: places inside a slot are planned from there */

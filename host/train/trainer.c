@@ -119,7 +119,7 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     weft_evaluation evaluation = {0};
     weft_status status = WEFT_OK;
     self->state.eval_loss = NAN;
-    if (self->session->engine->evaluate.program == NULL) return WEFT_OK;
+    if (self->session->engine->plan.evaluate.program == NULL) return WEFT_OK;
     status = weft_session_evaluate(self->session, &evaluation, WEFT_SPLIT_VALIDATION, err);
     if (status != WEFT_OK) return status;
     self->state.eval_loss = evaluation.loss;
@@ -242,7 +242,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
                                             weft_session_lr(self->session, step), self->session->clip, err);
     if (status == WEFT_E_NUMERIC) status = agree(self, status, err); /* all have met it, and one tells */
     if (status != WEFT_OK) return status;
-    weft_overlap_add(&self->notes.overlap, self->session->stepper->trace, self->session->engine->train.program);
+    weft_overlap_add(&self->notes.overlap, self->session->stepper->trace, self->session->engine->plan.train.program);
     seconds = weft_clock_seconds() - begin;
     self->state.step = (uint64_t)step;
     self->state.tokens += (uint64_t)result.n_targets;
@@ -317,7 +317,7 @@ static weft_status finish(trainer *self, weft_error *err) {
 /* Asked for, and never made. */
 static void warn_of_no_evaluation(const trainer *self) {
     const weft_session *session = self->session;
-    if (self->evaluate_every == 0 || session->engine->evaluate.program != NULL) return;
+    if (self->evaluate_every == 0 || session->engine->plan.evaluate.program != NULL) return;
     weft_log(session->run->host, WEFT_LOG_WARN,
              "[eval] every = %s, but [data] keeps no documents for validation: no evaluation is made",
              session->run->settings.eval.every);
@@ -325,7 +325,7 @@ static void warn_of_no_evaluation(const trainer *self) {
 
 /* Before step 1, as everything that can be known then. */
 static void say_uncovered(const trainer *self) {
-    const weft_coverage *coverage = &self->session->engine->train.coverage;
+    const weft_coverage *coverage = &self->session->engine->plan.train.coverage;
     if (coverage->covered || !weft_peers_first(peers_of(self))) return;
     weft_log(self->session->run->host, WEFT_LOG_WARN, "not covered by the contract of equal bits: %s", coverage->why);
 }

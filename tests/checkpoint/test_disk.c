@@ -370,8 +370,8 @@ START_TEST(a_state_cannot_take_the_masters_name) {
     rig run;
     rig_open(&run, NULL);
     rig_load(&run);
-    run.session->engine->states = &slot;
-    run.session->engine->n_states = 1;
+    run.session->engine->plan.states = &slot;
+    run.session->engine->plan.n_states = 1;
     ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_PLUGIN);
     ck_assert_says(err, "a state called 'master' cannot be saved");
     slot.name = "../x";

@@ -205,7 +205,7 @@ END_TEST
 /* Number of elements of a state that are not zero. */
 static int64_t filled(const rig *run, int64_t state) {
     const weft_engine *engine = run->session->engine;
-    const int64_t n = engine->layout->trainable_numel;
+    const int64_t n = engine->plan.layout->trainable_numel;
     float *values = calloc((size_t)n, sizeof *values);
     int64_t count = 0;
     weft_error err = WEFT_ERROR_INIT;
@@ -219,7 +219,7 @@ START_TEST(inexact_starts_missing_states_at_zero_and_says_so) {
     weft_error err = WEFT_ERROR_INIT;
     rig run;
     rig_open(&run, "optimizer.plugin=sgd", "optimizer.momentum=0.9", NULL);
-    ck_assert_int_eq(run.session->engine->n_states, 1);
+    ck_assert_int_eq(run.session->engine->plan.n_states, 1);
     rig_load(&run);
     rig_train(&run, 1); /* so that there is something to forget */
     ck_assert_int_gt(filled(&run, 0), 0);

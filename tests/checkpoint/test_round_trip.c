@@ -173,11 +173,11 @@ END_TEST
 /* The fp32 parameters of an engine, one after the other. */
 static float *parameters_of(const rig *run, int64_t *n) {
     const weft_engine *engine = run->session->engine;
-    float *out = calloc((size_t)weft_declared_numel(engine->declared, false), sizeof *out);
+    float *out = calloc((size_t)weft_declared_numel(engine->plan.declared, false), sizeof *out);
     weft_error err = WEFT_ERROR_INIT;
     *n = 0;
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
         ck_assert_ok(
             engine->kernels->read(engine->device, NULL, out + *n, engine->parameter_refs[i], 4 * p->numel, &err), err);
         *n += p->numel;
@@ -320,22 +320,23 @@ START_TEST(the_hash_sees_every_part_and_no_padding) {
     rig_train(&run, 1);
     engine = run.session->engine;
     strcpy(before, rig_hash(&run));
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
         const weft_ref end = weft_ref_at(engine->parameter_refs[i], 4 * (p->numel - 1));
         change(&run, end);
         ck_assert_str_ne(rig_hash(&run), before);
         change(&run, end);
-        if (p->trainable && p->numel % engine->layout->grid != 0) last = p;
+        if (p->trainable && p->numel % engine->plan.layout->grid != 0) last = p;
     }
-    for (int64_t i = 0; i < engine->n_states; i++) {
+    for (int64_t i = 0; i < engine->plan.n_states; i++) {
         change(&run, engine->state[i].ref);
         ck_assert_str_ne(rig_hash(&run), before);
         change(&run, engine->state[i].ref);
     }
     ck_assert_str_eq(rig_hash(&run), before);
     ck_assert_ptr_nonnull(last);
-    change(&run, weft_ref_at(engine->parameters.ref, 4 * (weft_layout_offset(engine->layout, last) + last->numel)));
+    change(&run,
+           weft_ref_at(engine->parameters.ref, 4 * (weft_layout_offset(engine->plan.layout, last) + last->numel)));
     ck_assert_str_eq(rig_hash(&run), before);
     rig_close(&run);
 }
@@ -361,7 +362,7 @@ START_TEST(saving_takes_a_few_mebibytes_whatever_the_size) {
     rig_write_config(scratch_path("base"), 768, 2048);
     rig_open(&run, "checkpoint.dtype=bf16", NULL);
     rig_load(&run);
-    bytes = 4 * weft_declared_numel(run.session->engine->declared, false);
+    bytes = 4 * weft_declared_numel(run.session->engine->plan.declared, false);
     ck_assert_int_gt(bytes, 36 << 20);
     (void)rig_hash(&run);
     peak(true);

@@ -1,5 +1,6 @@
 /* tests/common/golden.c: see golden.h. */
 #include "golden.h"
+#include "session/opening.h"
 
 #include <check.h>
 #include <math.h>
@@ -93,7 +94,7 @@ void golden_engine_open(golden_engine *out, golden_batch *batch, const char *nam
     char path[4096], model[4200];
     const char *all[32] = {model, "model.plugin=llama"};
     weft_error err = WEFT_ERROR_INIT;
-    weft_engine_spec spec = {.training = true, .leaves = leaves, .rows = batch->rows / leaves, .n_lengths = 1};
+    weft_plan_spec spec = {.training = true, .leaves = leaves, .rows = batch->rows / leaves, .n_lengths = 1};
     const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA) & ~WEFT_NEEDS(WEFT_PART_TOKENIZER);
     golden_path(path, sizeof path, name);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
@@ -103,8 +104,8 @@ void golden_engine_open(golden_engine *out, golden_batch *batch, const char *nam
     spec.evaluate_rows = spec.rows;
     memset(out, 0, sizeof *out);
     ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_open(&out->engine, out->run, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_prepare(out->engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_engine(&out->engine, out->run, NULL, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_prepare(out->engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(out->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_load(out->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_stepper_create(&out->stepper, out->engine, &golden_data_plugin, (weft_data *)(void *)batch,

@@ -2,6 +2,7 @@
 #include "train_rig.h"
 
 #include "golden.h"
+#include "session/opening.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -174,8 +175,8 @@ void fresh_model_remove(const fresh_model *model) {
 
 /* ---- the engine ---- */
 
-weft_engine_spec train_rig_spec(const row_data *data, int32_t leaves, bool evaluates) {
-    weft_engine_spec spec = {.training = true, .leaves = leaves, .rows = data->rows / leaves, .n_lengths = 1};
+weft_plan_spec train_rig_spec(const row_data *data, int32_t leaves, bool evaluates) {
+    weft_plan_spec spec = {.training = true, .leaves = leaves, .rows = data->rows / leaves, .n_lengths = 1};
     spec.lengths[0] = data->length;
     spec.evaluate_rows = evaluates ? spec.rows : 0;
     return spec;
@@ -199,12 +200,12 @@ void train_rig_open_at(train_rig *out, const weft_seat *seat, const char *direct
     for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
     *out = empty;
     ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_engine_open_at(&out->engine, out->run, seat, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_engine(&out->engine, out->run, seat, &err) == WEFT_OK, "%s", err.text);
 }
 
-void train_rig_start(train_rig *rig, const weft_engine_spec *spec) {
+void train_rig_start(train_rig *rig, const weft_plan_spec *spec) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_engine_prepare(rig->engine, spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_prepare(rig->engine, spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(rig->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_load(rig->engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_stepper_create(&rig->stepper, rig->engine, rig->data_plugin, rig->data, &err) == WEFT_OK, "%s",
@@ -237,11 +238,11 @@ double train_rig_evaluate(train_rig *rig) {
 }
 
 float *train_rig_parameters(const train_rig *rig) {
-    return read_floats(rig->engine, rig->engine->parameters.ref, rig->engine->layout->numel);
+    return read_floats(rig->engine, rig->engine->parameters.ref, rig->engine->plan.layout->numel);
 }
 
 float *train_rig_gradients(const train_rig *rig) {
-    return read_floats(rig->engine, rig->engine->gradients.ref, rig->engine->layout->trainable_numel);
+    return read_floats(rig->engine, rig->engine->gradients.ref, rig->engine->plan.layout->trainable_numel);
 }
 
 bool same_floats(const float *a, const float *b, int64_t n) {

@@ -52,7 +52,7 @@ typedef struct train_rig {
 } train_rig;
 
 /* Rows a leaf, leaves a step, one length, and an evaluation of the same shape where wanted. */
-weft_engine_spec train_rig_spec(const row_data *data, int32_t leaves, bool evaluates);
+weft_plan_spec train_rig_spec(const row_data *data, int32_t leaves, bool evaluates);
 
 /* The run and the engine, without programs. directory: of the model; "llama-..." is a golden one. n overrides of
  * "section.key=value". */
@@ -61,7 +61,7 @@ void train_rig_open(train_rig *out, const char *directory, row_data *data, const
 void train_rig_open_at(train_rig *out, const weft_seat *seat, const char *directory, row_data *data,
                        const char *const *overrides, size_t n);
 /* Programs, memory, weights, stepper. */
-void train_rig_start(train_rig *rig, const weft_engine_spec *spec);
+void train_rig_start(train_rig *rig, const weft_plan_spec *spec);
 void train_rig_close(train_rig *rig);
 
 /* A step that must succeed: lr 1e-3, clip 0.5. */

@@ -12,6 +12,7 @@
 
 #include "golden.h"
 #include "engine/engine.h"
+#include "session/opening.h"
 #include "session/session.h"
 
 /* --- one part of a run whose create is another --- */
@@ -112,7 +113,8 @@ static weft_status open_with(int32_t part, weft_error *err) {
     (void)snprintf(tokenizer, sizeof tokenizer, "tokenizer.path=%s", path);
     ck_assert_msg(weft_run_open(&run, NULL, overrides, 3, needs, err) == WEFT_OK, "%s", err->text);
     meddle_with(run, part);
-    status = part == WEFT_PART_TOKENIZER ? weft_text_open(&text, run, err) : weft_engine_open(&engine, run, err);
+    status = part == WEFT_PART_TOKENIZER ? weft_text_open(&text, run, err)
+                                         : weft_opening_engine(&engine, run, NULL, err);
     weft_engine_close(engine);
     weft_text_close(&text);
     weft_run_close(run);

@@ -169,18 +169,18 @@ typedef struct exact_run {
 
 /* A copy of the flat region; the caller frees. */
 static float *region(const weft_engine *engine, weft_ref ref) {
-    return read_floats(engine, ref, engine->layout->numel);
+    return read_floats(engine, ref, engine->plan.layout->numel);
 }
 
 static void exact_open(exact_run *self, const weft_engine *engine, bool matrices_only) {
-    const int64_t n = engine->layout->numel;
+    const int64_t n = engine->plan.layout->numel;
     float *start = region(engine, engine->parameters.ref);
     const exact_run made = {.engine = engine,
                             .matrices_only = matrices_only,
                             .w = calloc((size_t)n, sizeof *made.w),
                             .m = calloc((size_t)n, sizeof *made.m)};
     ck_assert(made.w != NULL && made.m != NULL);
-    ck_assert_int_eq(engine->layout->trainable_numel, n); /* so gradients and parameters lie alike */
+    ck_assert_int_eq(engine->plan.layout->trainable_numel, n); /* so gradients and parameters lie alike */
     for (int64_t i = 0; i < n; i++) made.w[i] = (double)start[i];
     free(start);
     *self = made;
@@ -196,7 +196,7 @@ static double exact_coefficient(exact_run *self, const float *sum, double clip, 
     const double count = (double)result->n_targets;
     double squares = 0, norm, coefficient;
     float *found = read_floats(self->engine, self->engine->scalars.coefficient, 1);
-    for (int64_t i = 0; i < self->engine->layout->numel; i++) squares += (double)sum[i] * (double)sum[i];
+    for (int64_t i = 0; i < self->engine->plan.layout->numel; i++) squares += (double)sum[i] * (double)sum[i];
     norm = sqrt(squares) / count;
     coefficient = fmin(1.0, clip / (norm + 1e-6)) / count;
     ck_assert_double_lt(fabs(result->norm / norm - 1), 1e-10);
@@ -217,10 +217,10 @@ static double exact_sign(exact_run *self, double d, double terms, double before,
 
 static void exact_step(exact_run *self, const float *sum, double coefficient, const float *before, const float *after,
                        double lr) {
-    for (int32_t k = 0; k < self->engine->declared->n_parameters; k++) {
-        const weft_parameter *p = &self->engine->declared->parameters[k];
+    for (int32_t k = 0; k < self->engine->plan.declared->n_parameters; k++) {
+        const weft_parameter *p = &self->engine->plan.declared->parameters[k];
         const double decay = self->matrices_only && p->rank < 2 ? 0 : DECAY;
-        const int64_t first = weft_layout_offset(self->engine->layout, p);
+        const int64_t first = weft_layout_offset(self->engine->plan.layout, p);
         for (int64_t i = first; i < first + p->numel; i++) {
             const double g = coefficient * (double)sum[i], d = BETA1 * self->m[i] + (1 - BETA1) * g;
             const double terms = BETA1 * fabs(self->m[i]) + (1 - BETA1) * fabs(g);
@@ -260,9 +260,9 @@ static double off(const float *found, const double *exact, int64_t n) {
 static void exact_compare(const exact_run *self, const float *start) {
     const weft_engine *engine = self->engine;
     float *w = region(engine, engine->parameters.ref), *m = region(engine, engine->state[0].ref);
-    for (int32_t k = 0; k < engine->declared->n_parameters; k++) {
-        const weft_parameter *p = &engine->declared->parameters[k];
-        const int64_t at = weft_layout_offset(engine->layout, p);
+    for (int32_t k = 0; k < engine->plan.declared->n_parameters; k++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[k];
+        const int64_t at = weft_layout_offset(engine->plan.layout, p);
         ck_assert_msg(off(w + at, self->w + at, p->numel) < BOUND, "%s is off by %.2e", p->name,
                       off(w + at, self->w + at, p->numel));
         ck_assert_msg(off(m + at, self->m + at, p->numel) < BOUND, "the momentum of %s is off by %.2e", p->name,

@@ -10,7 +10,7 @@
 
 #include "mutants.h"
 #include "suite.h"
-#include "engine/sums.h"
+#include "plan/sums.h"
 #include "train_rig.h"
 
 #include <signal.h>
@@ -98,14 +98,15 @@ static void poison(const bench *b, weft_slot_ref slot) {
 static void begin_anew(const bench *b) {
     weft_engine *engine = b->rig.engine;
     weft_error err = WEFT_ERROR_INIT;
-    const int64_t n = engine->holds[WEFT_HOLD_PARAMETERS]->numel, states = engine->holds[WEFT_HOLD_STATES]->numel;
+    const int64_t n = engine->plan.holds[WEFT_HOLD_PARAMETERS]->numel,
+                  states = engine->plan.holds[WEFT_HOLD_STATES]->numel;
     engine->updates = 0;
     poison(b, b->arena);
     poison(b, b->partials);
     poison(b, engine->gradients);
     ck_assert_int_eq(engine->kernels->write(engine->device, NULL, engine->parameters.ref, b->start, 4 * n, &err),
                      WEFT_OK);
-    for (int64_t i = 0; i < engine->n_states; i++)
+    for (int64_t i = 0; i < engine->plan.n_states; i++)
         ck_assert_int_eq(engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, states, &err), WEFT_OK);
 }
 
@@ -122,26 +123,26 @@ static uint64_t train(bench *b) {
         hash = hash_bytes(hash, &result.loss_sum, sizeof result.loss_sum);
         hash = hash_bytes(hash, &result.norm, sizeof result.norm);
     }
-    hash = hash_device(b, hash, engine->parameters.ref, engine->holds[WEFT_HOLD_PARAMETERS]->numel);
-    for (int64_t i = 0; i < engine->n_states; i++)
-        hash = hash_device(b, hash, engine->state[i].ref, engine->holds[WEFT_HOLD_STATES]->numel);
+    hash = hash_device(b, hash, engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->numel);
+    for (int64_t i = 0; i < engine->plan.n_states; i++)
+        hash = hash_device(b, hash, engine->state[i].ref, engine->plan.holds[WEFT_HOLD_STATES]->numel);
     return hash;
 }
 
 /* The engine with other programs, of which this rank has its own. [collective] */
 static outcome run(bench *b) {
     weft_engine *engine = b->rig.engine;
-    const weft_stage own = engine->train;
+    const weft_stage own = engine->plan.train;
     weft_program *program = copy_program(b->mutant[b->rank]);
     weft_error err = WEFT_ERROR_INIT;
     outcome out = {{0}};
     uint64_t hash = 0;
     ck_assert_msg(weft_program_place(program, &own.job->spec, &err) == WEFT_OK, "%s", err.text);
-    engine->train.program = program;
-    ck_assert_msg(weft_sums_plan(engine, &engine->train, b->mutant, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_sums_losses(&engine->train, b->mutant, b->how->world, &err) == WEFT_OK, "%s", err.text);
+    engine->plan.train.program = program;
+    ck_assert_msg(weft_sums_plan(&engine->plan, &engine->plan.train, b->mutant, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_sums_losses(&engine->plan.train, b->mutant, b->how->world, &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_le(program->arena, b->arena.bytes);
-    ck_assert_int_le(4 * engine->train.partials, b->partials.bytes);
+    ck_assert_int_le(4 * engine->plan.train.partials, b->partials.bytes);
     engine->arena = b->arena;
     engine->partials = b->partials;
     ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, b->rig.data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
@@ -155,10 +156,10 @@ static outcome run(bench *b) {
     b->rig.stepper = NULL;
     engine->arena = b->own_arena;
     engine->partials = b->own_partials;
-    weft_terms_destroy(engine->train.terms);
-    free(engine->train.sums);
-    free(engine->train.losses);
-    engine->train = own;
+    weft_terms_destroy(engine->plan.train.terms);
+    free(engine->plan.train.sums);
+    free(engine->plan.train.losses);
+    engine->plan.train = own;
     weft_program_destroy(program);
     return out;
 }
@@ -167,7 +168,7 @@ static outcome run(bench *b) {
 
 static void describe(const bench *b, const mutant *m) {
     char event[160], who[24] = "all ranks";
-    const weft_job_spec *job = &b->rig.engine->train.job->spec;
+    const weft_job_spec *job = &b->rig.engine->plan.train.job->spec;
     weft_event_describe(event, sizeof event, &b->valid[b->changed < 0 ? 0 : b->changed]->events[m->event], job);
     if (b->changed >= 0) (void)snprintf(who, sizeof who, "rank %d", (int)b->changed);
     (void)snprintf(under_way, sizeof under_way, "%s, %s, %s of event %d, %s, %s %d", b->how->name, who,
@@ -203,7 +204,7 @@ static void expect_equal(bench *b, const weft_coverage *coverage) {
 }
 
 static void judge_set(bench *b, const mutant *m) {
-    const weft_job_spec *job = &b->rig.engine->train.job->spec;
+    const weft_job_spec *job = &b->rig.engine->plan.train.job->spec;
     weft_coverage coverage;
     if (are_refused(b->mutant, job, &coverage)) {
         b->tally.refused++;
@@ -231,7 +232,7 @@ static void judge_all_ranks(void *context, const mutant *m) {
     weft_program *others[RANKS_MAX] = {m->program};
     bool all = true;
     for (int32_t rank = 0; rank < b->how->world; rank++) {
-        if (rank > 0) others[rank] = mutate_alike(b->valid[rank], &b->rig.engine->train.job->spec.view, m);
+        if (rank > 0) others[rank] = mutate_alike(b->valid[rank], &b->rig.engine->plan.train.job->spec.view, m);
         b->mutant[rank] = others[rank];
         all = all && others[rank] != NULL;
     }
@@ -243,7 +244,7 @@ static void judge_all_ranks(void *context, const mutant *m) {
 
 static void compile_all(bench *b) {
     const weft_run *run_of = b->rig.run;
-    const weft_stage *stage = &b->rig.engine->train;
+    const weft_stage *stage = &b->rig.engine->plan.train;
     weft_error err = WEFT_ERROR_INIT;
     for (int32_t rank = 0; rank < b->how->world; rank++) {
         ck_assert_msg(
@@ -264,7 +265,7 @@ static void bench_open(bench *b, const setting *how, const char *model, weft_pla
     const char *keys[16] = {"model.start=fresh", "device.threads=1", "comm.plugin=mpi-mpich", "optimizer.plugin=adamw"};
     const weft_seat seat = weft_platform_seat(platform);
     const ragged_data data = {SHORT, LONG, VOCABULARY};
-    weft_engine_spec spec = {
+    weft_plan_spec spec = {
         .training = true, .leaves = how->leaves, .rows = 1, .n_lengths = 2, .lengths = {SHORT, LONG}};
     weft_engine *engine = NULL;
     weft_error err = WEFT_ERROR_INIT;
@@ -285,19 +286,19 @@ static void bench_open(bench *b, const setting *how, const char *model, weft_pla
     b->rig.stepper = NULL;
     engine = b->rig.engine;
     compile_all(b);
-    b->coverage = engine->train.coverage;
+    b->coverage = engine->plan.train.coverage;
     b->own_arena = engine->arena;
     b->own_partials = engine->partials;
     take_room(b, &b->arena, b->own_arena.bytes * ROOM, WEFT_ACCOUNT_ARENA);
     take_room(b, &b->partials, (b->own_partials.bytes + 4096) * ROOM, WEFT_ACCOUNT_GRADIENTS);
-    b->start = malloc((size_t)(4 * engine->holds[WEFT_HOLD_PARAMETERS]->numel) + 1);
+    b->start = malloc((size_t)(4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->numel) + 1);
     b->seen = calloc(1 << 16, sizeof *b->seen);
     ck_assert(b->start != NULL && b->seen != NULL);
     ck_assert_int_eq(engine->kernels->read(engine->device, NULL, b->start, engine->parameters.ref,
-                                           4 * engine->holds[WEFT_HOLD_PARAMETERS]->numel, &err),
+                                           4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->numel, &err),
                      WEFT_OK);
     (void)snprintf(under_way, sizeof under_way, "%s as it is", how->name);
-    (void)is_new(b, engine->train.identity);
+    (void)is_new(b, engine->plan.train.identity);
     b->expected = run(b);
 }
 

@@ -9,6 +9,7 @@
 #include "suite.h"
 #include "measure/survey.h"
 #include "train_rig.h"
+#include "session/opening.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -23,8 +24,8 @@ static size_t n_cell_args;
 
 /* ---- a rank ---- */
 
-static weft_engine_spec cell_spec(void) {
-    const weft_engine_spec spec = {
+static weft_plan_spec cell_spec(void) {
+    const weft_plan_spec spec = {
         .training = true, .evaluate_rows = 1, .leaves = LEAVES, .rows = 1, .n_lengths = 2, .lengths = {SHORT, LONG}};
     return spec;
 }
@@ -33,16 +34,16 @@ static weft_engine_spec cell_spec(void) {
 static void check_survey(const weft_engine *engine) {
     weft_error err = WEFT_ERROR_INIT;
     weft_survey *survey = NULL;
-    const weft_engine_bytes *bytes = NULL;
-    ck_assert_msg(weft_survey_create(&survey, engine, &err) == WEFT_OK, "%s", err.text);
+    const weft_plan_bytes *bytes = NULL;
+    ck_assert_msg(weft_survey_create(&survey, &engine->plan, &err) == WEFT_OK, "%s", err.text);
     bytes = &survey->ranks[engine->ranks.rank].bytes;
-    ck_assert_int_eq(memcmp(bytes, &engine->bytes, sizeof *bytes), 0);
+    ck_assert_int_eq(memcmp(bytes, &engine->plan.bytes, sizeof *bytes), 0);
     ck_assert_int_eq(engine->account.most, bytes->total);
     weft_survey_destroy(survey);
 }
 
 START_TEST(rank) {
-    const weft_engine_spec spec = cell_spec();
+    const weft_plan_spec spec = cell_spec();
     ragged_data data = {SHORT, LONG, VOCABULARY};
     weft_error err = WEFT_ERROR_INIT;
     train_rig rig;
@@ -248,7 +249,7 @@ END_TEST
 /* ---- the report ---- */
 
 static void check_sum(const weft_stages *stages, const weft_survey *survey, int32_t r) {
-    const weft_engine_bytes *b = &survey->ranks[r].bytes;
+    const weft_plan_bytes *b = &survey->ranks[r].bytes;
     int64_t sum = b->spare;
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) {
         ck_assert_int_gt(b->category[i], 0);
@@ -260,16 +261,16 @@ static void check_sum(const weft_stages *stages, const weft_survey *survey, int3
 
 /* Plans two ranks by a map. */
 static void plan_map(weft_stages *out, const fresh_model *model, const char *map) {
-    const weft_engine_spec spec = cell_spec();
+    const weft_plan_spec spec = cell_spec();
     const char *overrides[] = {"strategy.plugin=mp", "model.start=fresh", map};
     weft_error err = WEFT_ERROR_INIT;
     weft_survey *survey = NULL;
     train_rig rig;
     weft_launch_want(WEFT_RANKS_PLANNED, 2);
     train_rig_open(&rig, model->path, NULL, overrides, 3);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_survey_create(&survey, rig.engine, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_stages_make(out, rig.engine, survey, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_survey_create(&survey, &rig.engine->plan, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_stages_make(out, &rig.engine->plan, survey, &err) == WEFT_OK, "%s", err.text);
     for (int32_t r = 0; r < out->n; r++) check_sum(out, survey, r);
     weft_survey_destroy(survey);
     train_rig_close(&rig);

@@ -46,7 +46,7 @@ enum { N_SETTINGS = sizeof settings / sizeof *settings };
 static const uint32_t kinds = (1u << N_MUTATIONS) - 1;
 
 static void mutate(bench *b) {
-    const weft_strategy_job *view = &b->rig.engine->train.job->spec.view;
+    const weft_strategy_job *view = &b->rig.engine->plan.train.job->spec.view;
     for (b->changed = 0; b->changed < b->how->world; b->changed++)
         each_mutant(b->valid[b->changed], view, kinds, judge_one_rank, b);
     b->changed = -1;

@@ -5,6 +5,7 @@
 #include "reference_device.h"
 #include "suite.h"
 #include "session/generate.h"
+#include "session/opening.h"
 #include "ranks/platform.h"
 #include "train_rig.h"
 
@@ -24,7 +25,7 @@ enum { N_MODELS = 4 };
 /* ---- golden numbers ---- */
 
 static double gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p) {
-    const int64_t at = 4 * weft_layout_offset(g->engine->layout, p);
+    const int64_t at = 4 * weft_layout_offset(g->engine->plan.layout, p);
     float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
     char name[256];
     double error = 0.0;
@@ -43,12 +44,12 @@ START_TEST(loss_and_gradients_lie_near_fp32) {
     double off = 0.0, worst = 0.0;
     golden_batch_open(&batch, models[_i]);
     golden_engine_open(&g, &batch, models[_i], 1, overrides, 3);
-    ck_assert_int_eq(g.engine->dtype, WEFT_BF16);
+    ck_assert_int_eq(g.engine->plan.dtype, WEFT_BF16);
     ck_assert_msg(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(result.n_targets, batch.count);
     off = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
-    for (int32_t i = 0; i < g.engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &g.engine->declared->parameters[i];
+    for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &g.engine->plan.declared->parameters[i];
         const double error = gradient_error(&g, &batch, p);
         ck_assert_msg(error < 0.04, "the gradient of %s is off by %.3g", p->name, error);
         ck_assert_msg(error > 1e-4, "the gradient of %s is fp32's to %.3g", p->name, error);
@@ -72,7 +73,7 @@ static void take_reference(weft_engine *engine) {
     platform->kernels->destroy(platform->device);
     platform->device = NULL;
     platform->kernels = engine->kernels = engine->account.kernels = &weft_reference_device;
-    ck_assert_msg(engine->kernels->create(&platform->device, engine->run->host, NULL, 0, &err) == WEFT_OK, "%s",
+    ck_assert_msg(engine->kernels->create(&platform->device, engine->plan.run->host, NULL, 0, &err) == WEFT_OK, "%s",
                   err.text);
     engine->device = engine->account.device = platform->device;
 }
@@ -86,11 +87,11 @@ typedef struct outcome {
 
 /* Of all parameters, without what lies between them. */
 static void take_gradients(outcome *out, const weft_engine *engine) {
-    out->gradients = malloc((size_t)weft_declared_numel(engine->declared, true) * sizeof *out->gradients);
+    out->gradients = malloc((size_t)weft_declared_numel(engine->plan.declared, true) * sizeof *out->gradients);
     ck_assert_ptr_nonnull(out->gradients);
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
-        const weft_ref at = weft_ref_at(engine->gradients.ref, 4 * weft_layout_offset(engine->layout, p));
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        const weft_ref at = weft_ref_at(engine->gradients.ref, 4 * weft_layout_offset(engine->plan.layout, p));
         float *values = read_floats(engine, at, p->numel);
         memcpy(out->gradients + out->n, values, (size_t)p->numel * sizeof *values);
         out->n += p->numel;
@@ -102,7 +103,7 @@ static outcome run(const char *model, const char *precision, bool reference, int
     const char *overrides[] = {ADAMW, precision};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     weft_step_result result;
     outcome out = {0};
     row_data_golden(&data, model);
@@ -149,8 +150,8 @@ static bool is_looked_up_only(const weft_parameter *p) {
  * how many masters are not in bf16. */
 static int64_t check_copies(const weft_engine *engine) {
     int64_t unrounded = 0;
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
         float *master = read_floats(engine, engine->parameter_refs[i], p->numel);
         uint16_t *expected = malloc((size_t)p->numel * 2), *copy = malloc((size_t)p->numel * 2);
         weft_error err = WEFT_ERROR_INIT;
@@ -182,14 +183,14 @@ START_TEST(the_copy_is_the_rounded_master_after_load_and_steps) {
     const char *overrides[] = {ADAMW, BF16, trainable[_i]};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     row_data_golden(&data, "llama-bf16"); /* files of bf16: masters begin as what the copy is */
     spec = train_rig_spec(&data, 2, false);
     train_rig_open(&rig, "llama-bf16", &data, overrides, 4);
     train_rig_start(&rig, &spec);
     ck_assert_int_eq(check_copies(rig.engine), 0);
     train_rig_steps(&rig, 3);
-    ck_assert_int_gt(check_copies(rig.engine), weft_declared_numel(rig.engine->declared, true) / 2);
+    ck_assert_int_gt(check_copies(rig.engine), weft_declared_numel(rig.engine->plan.declared, true) / 2);
     train_rig_close(&rig);
     row_data_free(&data);
 }
@@ -200,14 +201,15 @@ START_TEST(the_table_of_a_tied_model_is_copied) {
     const char *overrides[] = {ADAMW, BF16};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     row_data_golden(&data, "llama-tied");
     spec = train_rig_spec(&data, 2, false);
     train_rig_open(&rig, "llama-tied", &data, overrides, 3);
     train_rig_start(&rig, &spec);
     train_rig_steps(&rig, 2);
     ck_assert_int_gt(check_copies(rig.engine), 0);
-    ck_assert_int_eq(rig.engine->compute_dtypes[weft_declared_find(rig.engine->declared, "lm_head.weight")], WEFT_BF16);
+    ck_assert_int_eq(rig.engine->compute_dtypes[weft_declared_find(rig.engine->plan.declared, "lm_head.weight")],
+                     WEFT_BF16);
     train_rig_close(&rig);
     row_data_free(&data);
 }
@@ -218,7 +220,7 @@ START_TEST(small_updates_add_up) {
     const char *overrides[] = {"optimizer.plugin=sgd", BF16};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     uint16_t first = 0, now = 0;
     float master[3] = {0.0f};
@@ -228,7 +230,7 @@ START_TEST(small_updates_add_up) {
     spec = train_rig_spec(&data, 1, false);
     train_rig_open(&rig, "llama-bf16", &data, overrides, 2);
     train_rig_start(&rig, &spec);
-    p = weft_declared_find(rig.engine->declared, "lm_head.weight");
+    p = weft_declared_find(rig.engine->plan.declared, "lm_head.weight");
     for (; s < MANY_STEPS && now == first; s++) {
         weft_step_result result = {0};
         const weft_ref copy = rig.engine->compute_refs[p], at = rig.engine->parameter_refs[p];
@@ -247,20 +249,20 @@ END_TEST
 
 /* ---- bytes ---- */
 
-static weft_engine_bytes planned(const char *model, row_data *data, const char *precision, const weft_engine_spec *spec,
-                                 int64_t *matrices) {
+static weft_plan_bytes planned(const char *model, row_data *data, const char *precision, const weft_plan_spec *spec,
+                               int64_t *matrices) {
     const char *overrides[] = {ADAMW, precision, "model.start=fresh"};
     weft_error err = WEFT_ERROR_INIT;
-    weft_engine_bytes out;
+    weft_plan_bytes out;
     train_rig rig;
     train_rig_open(&rig, model, data, overrides, 4);
-    ck_assert_msg(weft_engine_prepare(rig.engine, spec, &err) == WEFT_OK, "%s", err.text);
-    out = rig.engine->bytes;
+    ck_assert_msg(weft_opening_prepare(rig.engine, spec, &err) == WEFT_OK, "%s", err.text);
+    out = rig.engine->plan.bytes;
     *matrices = 0;
-    for (int32_t i = 0; i < rig.engine->declared->n_parameters; i++)
-        if (weft_parameter_is_matrix(&rig.engine->declared->parameters[i]) &&
-            !is_looked_up_only(&rig.engine->declared->parameters[i]))
-            *matrices += rig.engine->declared->parameters[i].numel;
+    for (int32_t i = 0; i < rig.engine->plan.declared->n_parameters; i++)
+        if (weft_parameter_is_matrix(&rig.engine->plan.declared->parameters[i]) &&
+            !is_looked_up_only(&rig.engine->plan.declared->parameters[i]))
+            *matrices += rig.engine->plan.declared->parameters[i].numel;
     train_rig_close(&rig);
     return out;
 }
@@ -270,8 +272,8 @@ START_TEST(activations_and_operands_take_half_the_bytes) {
     const fresh_shape shape = {768, 2048, 12, 12, 12, 32000, 512, false};
     fresh_model model;
     row_data data;
-    weft_engine_spec spec;
-    weft_engine_bytes wide, narrow;
+    weft_plan_spec spec;
+    weft_plan_bytes wide, narrow;
     int64_t activations[2], matrices = 0, copy = 0;
     fresh_model_make(&model, &shape);
     row_data_make(&data, 2, 512);
@@ -300,7 +302,7 @@ END_TEST
 
 static double loss_after(const char *model, row_data *data, const char *precision, double *first) {
     const char *overrides[] = {ADAMW, precision, "model.start=fresh"};
-    const weft_engine_spec spec = train_rig_spec(data, 2, false);
+    const weft_plan_spec spec = train_rig_spec(data, 2, false);
     weft_step_result result = {0};
     train_rig rig;
     train_rig_open(&rig, model, data, overrides, 4);
@@ -397,7 +399,7 @@ START_TEST(a_carry_that_is_not_finite_is_found) {
     const float bad = NAN;
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
     int32_t p = -1;
@@ -405,7 +407,8 @@ START_TEST(a_carry_that_is_not_finite_is_found) {
     spec = train_rig_spec(&data, 1, true);
     train_rig_open(&rig, "llama-gqa", &data, overrides, 3);
     train_rig_start(&rig, &spec);
-    p = weft_declared_find(rig.engine->declared, "model.layers.1.input_layernorm.weight"); /* read from the master */
+    p = weft_declared_find(rig.engine->plan.declared,
+                           "model.layers.1.input_layernorm.weight"); /* read from the master */
     ck_assert_int_eq(rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err),
                      WEFT_OK);
     ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 1, 1e-3, 0.5, &err), WEFT_E_NUMERIC);

@@ -33,7 +33,7 @@ static trained train_with(const char *model, row_data *data, int32_t leaves, con
                           uint64_t steps) {
     const char *overrides[] = {ADAMW, threads, precision,
                                model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
-    const weft_engine_spec spec = train_rig_spec(data, leaves, false);
+    const weft_plan_spec spec = train_rig_spec(data, leaves, false);
     weft_step_result last = {0};
     trained out = {0};
     train_rig rig;
@@ -42,7 +42,7 @@ static trained train_with(const char *model, row_data *data, int32_t leaves, con
     train_rig_start(&rig, &spec);
     for (uint64_t s = 1; s <= steps; s++) last = train_rig_step(&rig, s);
     out.parameters = train_rig_parameters(&rig);
-    out.n = rig.engine->layout->numel;
+    out.n = rig.engine->plan.layout->numel;
     out.loss = last.loss_sum;
     out.norm = last.norm;
     train_rig_close(&rig);
@@ -208,13 +208,13 @@ END_TEST
 /* The parameters one after the other as they were declared: where they lie depends on the units. */
 static float *in_declared_order(const train_rig *rig) {
     const weft_engine *engine = rig->engine;
-    float *all = calloc((size_t)weft_declared_numel(engine->declared, false), sizeof *all), *flat = NULL;
+    float *all = calloc((size_t)weft_declared_numel(engine->plan.declared, false), sizeof *all), *flat = NULL;
     int64_t at = 0;
     ck_assert_ptr_nonnull(all);
     flat = train_rig_parameters(rig);
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
-        memcpy(all + at, flat + weft_layout_offset(engine->layout, p), (size_t)p->numel * sizeof *all);
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        memcpy(all + at, flat + weft_layout_offset(engine->plan.layout, p), (size_t)p->numel * sizeof *all);
         at += p->numel;
     }
     free(flat);
@@ -227,7 +227,7 @@ enum { WRAPPED_MAX = 64 }; /* parameters */
 static trained train_wrapped(const char *model, row_data *data, const char *const wrap[3],
                              int32_t unit_of[WRAPPED_MAX]) {
     const char *overrides[] = {ADAMW, wrap[0], wrap[1], wrap[2]};
-    const weft_engine_spec spec = train_rig_spec(data, data->rows, false);
+    const weft_plan_spec spec = train_rig_spec(data, data->rows, false);
     weft_step_result last = {0};
     trained out = {0};
     train_rig rig;
@@ -235,12 +235,12 @@ static trained train_wrapped(const char *model, row_data *data, const char *cons
     train_rig_start(&rig, &spec);
     for (uint64_t s = 1; s <= 10; s++) last = train_rig_step(&rig, s);
     out.parameters = in_declared_order(&rig);
-    out.n = weft_declared_numel(rig.engine->declared, false);
+    out.n = weft_declared_numel(rig.engine->plan.declared, false);
     out.loss = last.loss_sum;
     out.norm = last.norm;
-    ck_assert_int_le(rig.engine->declared->n_parameters, WRAPPED_MAX);
-    for (int32_t i = 0; i < rig.engine->declared->n_parameters; i++)
-        unit_of[i] = rig.engine->declared->parameters[i].unit;
+    ck_assert_int_le(rig.engine->plan.declared->n_parameters, WRAPPED_MAX);
+    for (int32_t i = 0; i < rig.engine->plan.declared->n_parameters; i++)
+        unit_of[i] = rig.engine->plan.declared->parameters[i].unit;
     train_rig_close(&rig);
     return out;
 }
@@ -280,16 +280,16 @@ END_TEST
 /* Loss, COUNT and gradients of one step over all rows, with `leaves` leaves. The engine stays open. */
 static weft_step_result one_step(train_rig *rig, const char *model, row_data *data, int32_t leaves) {
     const char *overrides[] = {ADAMW};
-    const weft_engine_spec spec = train_rig_spec(data, leaves, true);
+    const weft_plan_spec spec = train_rig_spec(data, leaves, true);
     train_rig_open(rig, model, data, overrides, 2);
     train_rig_start(rig, &spec);
     return train_rig_step(rig, 1);
 }
 
 static void gradients_agree(const train_rig *a, const train_rig *b) {
-    for (int32_t i = 0; i < a->engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &a->engine->declared->parameters[i];
-        const int64_t at = 4 * weft_layout_offset(a->engine->layout, p);
+    for (int32_t i = 0; i < a->engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &a->engine->plan.declared->parameters[i];
+        const int64_t at = 4 * weft_layout_offset(a->engine->plan.layout, p);
         float *x = read_floats(a->engine, weft_ref_at(a->engine->gradients.ref, at), p->numel);
         float *y = read_floats(b->engine, weft_ref_at(b->engine->gradients.ref, at), p->numel);
         ck_assert_msg(relative_error(x, y, p->numel) < 1e-5, "the gradient of %s differs by %.3g", p->name,
@@ -432,7 +432,7 @@ START_TEST(each_leaf_is_fetched_once_a_step) {
                                _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     row_data_golden(&data, "llama-tied");
     spec = train_rig_spec(&data, 3, true);
     train_rig_open(&rig, "llama-tied", &data, overrides, 3);

@@ -4,6 +4,7 @@
  * real models here. */
 #include "suite.h"
 #include "train_rig.h"
+#include "session/opening.h"
 
 #include <check.h>
 
@@ -20,12 +21,12 @@ enum { N_SHAPES = 3, N_PRECISIONS = 2, N_CASES = N_SHAPES * N_PRECISIONS };
 /* Rows of one length, in one leaf, with AdamW and without activation checkpointing. */
 static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, int32_t length, const char *precision) {
     const char *overrides[] = {"optimizer.plugin=adamw", "model.start=fresh", "device.threads=2", precision};
-    const weft_engine_spec spec = {.training = true, .leaves = 1, .rows = rows, .n_lengths = 1, .lengths = {length}};
+    const weft_plan_spec spec = {.training = true, .leaves = 1, .rows = rows, .n_lengths = 1, .lengths = {length}};
     fresh_model model;
     weft_error err = WEFT_ERROR_INIT;
     fresh_model_make(&model, shape);
     train_rig_open(rig, model.path, NULL, overrides, 4);
-    ck_assert_msg(weft_engine_prepare(rig->engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_prepare(rig->engine, &spec, &err) == WEFT_OK, "%s", err.text);
     fresh_model_remove(&model);
 }
 
@@ -34,9 +35,9 @@ static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, in
 START_TEST(a_long_row_of_24_M_trains_in_under_3_GB) {
     train_rig rig;
     plan_open(&rig, &shapes[0], 1, 8192, precisions[_i]);
-    printf("24 M, 1 x 8192, %s: %.0f MB planned\n", precisions[_i], (double)rig.engine->bytes.total * 1e-6);
-    ck_assert_int_lt(rig.engine->bytes.total, 3000000000);
-    ck_assert_int_gt(rig.engine->bytes.total, 4 * 4 * weft_declared_numel(rig.engine->declared, true));
+    printf("24 M, 1 x 8192, %s: %.0f MB planned\n", precisions[_i], (double)rig.engine->plan.bytes.total * 1e-6);
+    ck_assert_int_lt(rig.engine->plan.bytes.total, 3000000000);
+    ck_assert_int_gt(rig.engine->plan.bytes.total, 4 * 4 * weft_declared_numel(rig.engine->plan.declared, true));
     train_rig_close(&rig);
 }
 END_TEST
@@ -54,17 +55,18 @@ START_TEST(twice_as_long_is_twice_as_much) {
     train_rig longer, shorter;
     plan_open(&longer, shape, 1, 8192, precision);
     plan_open(&shorter, shape, 1, 4096, precision);
-    for (int32_t s = 0; s < longer.engine->train.job->spec.view.n_segments; s++) {
-        const weft_segment_sizes *l = &longer.engine->train.job->spec.segments[s];
-        const weft_segment_sizes *h = &shorter.engine->train.job->spec.segments[s];
-        const char *name = longer.engine->train.job->spec.view.segments[s].name;
+    for (int32_t s = 0; s < longer.engine->plan.train.job->spec.view.n_segments; s++) {
+        const weft_segment_sizes *l = &longer.engine->plan.train.job->spec.segments[s];
+        const weft_segment_sizes *h = &shorter.engine->plan.train.job->spec.segments[s];
+        const char *name = longer.engine->plan.train.job->spec.view.segments[s].name;
         check_doubled(name, "the tape", l->tape, h->tape);
         check_doubled(name, "the carry", l->carry, h->carry);
         check_doubled(name, "scratch of FORWARD", l->forward_work, h->forward_work);
         check_doubled(name, "scratch of an untaped FORWARD", l->forward_work_untaped, h->forward_work_untaped);
         check_doubled(name, "scratch of BACKWARD", l->backward_work, h->backward_work);
     }
-    check_doubled("the step", "the arena", longer.engine->train.price.arena, shorter.engine->train.price.arena);
+    check_doubled("the step", "the arena", longer.engine->plan.train.price.arena,
+                  shorter.engine->plan.train.price.arena);
     train_rig_close(&longer);
     train_rig_close(&shorter);
 }
@@ -78,9 +80,9 @@ END_TEST
 static int64_t head_workspace(const weft_engine *engine, int64_t rows, int64_t vocab, bool grad) {
     const weft_head args = {.struct_size = (uint32_t)sizeof args,
                             .rows = rows,
-                            .width = engine->declared->carry_width,
+                            .width = engine->plan.declared->carry_width,
                             .vocab = vocab,
-                            .dtype = engine->dtype};
+                            .dtype = engine->plan.dtype};
     return grad ? engine->kernels->head_loss_grad_workspace(engine->device, &args)
                 : engine->kernels->head_loss_workspace(engine->device, &args);
 }
@@ -109,9 +111,9 @@ START_TEST(the_plan_never_holds_the_logits_of_a_long_batch) {
     const weft_segment_sizes *head = NULL;
     int64_t gradient = 0;
     plan_open(&rig, shape, 8, 8192, precisions[_i % N_PRECISIONS]);
-    job = &rig.engine->train.job->spec;
+    job = &rig.engine->plan.train.job->spec;
     head = &job->segments[job->view.n_segments - 1];
-    gradient = (int64_t)8 * 8192 * shape->hidden * weft_dtype_bytes(rig.engine->dtype);
+    gradient = (int64_t)8 * 8192 * shape->hidden * weft_dtype_bytes(rig.engine->plan.dtype);
     ck_assert_int_le(head->forward_work, HEAD_MOST);
     ck_assert_int_ge(head->backward_work, gradient);
     ck_assert_int_le(head->backward_work, gradient + HEAD_MOST);
@@ -149,11 +151,11 @@ static void check_lifetimes(const fresh_shape *shape, int32_t rows, int32_t leng
     const weft_program *program = NULL;
     int64_t apart = 0, activations = 0;
     plan_open(&rig, shape, rows, length, precision);
-    program = rig.engine->train.program;
+    program = rig.engine->plan.train.program;
     for (int32_t i = 0; i < program->n_slots; i++)
         if (program->slots[i].offset >= 0) apart += program->slots[i].bytes;
-    activations = (int64_t)rows * length * bytes_of_place(shape, weft_dtype_bytes(rig.engine->dtype));
-    ck_assert_int_eq(program->arena, fullest_moment(&rig.engine->train.job->spec, activations));
+    activations = (int64_t)rows * length * bytes_of_place(shape, weft_dtype_bytes(rig.engine->plan.dtype));
+    ck_assert_int_eq(program->arena, fullest_moment(&rig.engine->plan.train.job->spec, activations));
     ck_assert_int_lt(3 * program->arena, 2 * apart);
     train_rig_close(&rig);
 }

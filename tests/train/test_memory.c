@@ -5,10 +5,12 @@
  * live slots adds up. A slot that is one row too small is caught; what is taken behind the host's back is measured from
  * outside the process' own books. */
 #include "golden.h"
+#include "plan/copies.h"
 #include "suite.h"
 #include "measure/arrival.h"
 #include "engine/compute.h"
 #include "train_rig.h"
+#include "session/opening.h"
 
 #include <check.h>
 #include <malloc.h>
@@ -107,11 +109,11 @@ static size_t n_overrides(const setting *s) {
 /* Elements of the parameters that count, each rounded up to the grid. */
 static int64_t on_grid(const weft_engine *engine, bool (*counts)(const weft_parameter *)) {
     int64_t n = 0;
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
-        if (counts(p)) n += (p->numel + engine->layout->grid - 1) / engine->layout->grid;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        if (counts(p)) n += (p->numel + engine->plan.layout->grid - 1) / engine->plan.layout->grid;
     }
-    return n * engine->layout->grid;
+    return n * engine->plan.layout->grid;
 }
 
 static bool is_any(const weft_parameter *p) {
@@ -126,8 +128,8 @@ static bool is_in_products(const weft_parameter *p) {
 }
 
 static void check_plan(const weft_engine *engine, int32_t states) {
-    const weft_engine_bytes *plan = &engine->bytes;
-    const int64_t copy = engine->dtype == WEFT_BF16 ? 2 * on_grid(engine, is_in_products) : 0;
+    const weft_plan_bytes *plan = &engine->plan.bytes;
+    const int64_t copy = engine->plan.dtype == WEFT_BF16 ? 2 * on_grid(engine, is_in_products) : 0;
     int64_t lines = 0, categories = plan->spare;
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS], 4 * on_grid(engine, is_any) + copy);
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_GRADIENTS], 4 * on_grid(engine, is_trained));
@@ -140,12 +142,12 @@ static void check_plan(const weft_engine *engine, int32_t states) {
 
 static void check_account(const weft_engine *engine) {
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
-        ck_assert_msg(engine->account.taken[i] == engine->bytes.line[i], "line %d: planned %lld, taken %lld", i,
-                      (long long)engine->bytes.line[i], (long long)engine->account.taken[i]);
-    ck_assert_int_eq(weft_account_total(&engine->account), engine->bytes.total);
-    ck_assert_int_eq(engine->account.most, engine->bytes.total);
-    ck_assert_int_eq(counted.now, engine->bytes.total);
-    ck_assert_int_eq(counted.most, engine->bytes.total);
+        ck_assert_msg(engine->account.taken[i] == engine->plan.bytes.line[i], "line %d: planned %lld, taken %lld", i,
+                      (long long)engine->plan.bytes.line[i], (long long)engine->account.taken[i]);
+    ck_assert_int_eq(weft_account_total(&engine->account), engine->plan.bytes.total);
+    ck_assert_int_eq(engine->account.most, engine->plan.bytes.total);
+    ck_assert_int_eq(counted.now, engine->plan.bytes.total);
+    ck_assert_int_eq(counted.most, engine->plan.bytes.total);
 }
 
 START_TEST(planned_bytes_are_taken_and_lived_in) {
@@ -153,7 +155,7 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     weft_device_plugin table;
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     int64_t highest = 0;
     row_data_golden(&data, s->model);
     train_rig_open(&rig, s->model, &data, s->overrides, n_overrides(s));
@@ -163,12 +165,12 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     check_plan(rig.engine, s->states);
     check_account(rig.engine);
     train_rig_steps(&rig, 3);
-    highest = rig.engine->train.price.peak;
+    highest = rig.engine->plan.train.price.peak;
     ck_assert_int_eq(weft_trace_high_water(rig.stepper->trace), highest);
     if (s->evaluates) (void)train_rig_evaluate(&rig);
-    if (s->evaluates && rig.engine->evaluate.price.peak > highest) highest = rig.engine->evaluate.price.peak;
+    if (s->evaluates && rig.engine->plan.evaluate.price.peak > highest) highest = rig.engine->plan.evaluate.price.peak;
     ck_assert_int_eq(weft_trace_high_water(rig.stepper->trace), highest);
-    ck_assert_int_le(highest, rig.engine->bytes.line[WEFT_ACCOUNT_ARENA]);
+    ck_assert_int_le(highest, rig.engine->plan.bytes.line[WEFT_ACCOUNT_ARENA]);
     check_account(rig.engine);
     train_rig_close(&rig);
     ck_assert_int_eq(counted.now, 0);
@@ -182,17 +184,17 @@ START_TEST(an_evaluation_takes_what_it_needs_alone) {
     weft_device_plugin table;
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     row_data_golden(&data, "llama-gqa");
     spec = train_rig_spec(&data, 1, true);
     spec.training = false;
     train_rig_open(&rig, "llama-gqa", &data, overrides, 2);
     count_device(rig.engine, &table);
     train_rig_start(&rig, &spec);
-    ck_assert_int_eq(rig.engine->bytes.line[WEFT_ACCOUNT_GRADIENTS], 0);
-    ck_assert_int_eq(rig.engine->bytes.line[WEFT_ACCOUNT_OPTIMIZER], 0);
+    ck_assert_int_eq(rig.engine->plan.bytes.line[WEFT_ACCOUNT_GRADIENTS], 0);
+    ck_assert_int_eq(rig.engine->plan.bytes.line[WEFT_ACCOUNT_OPTIMIZER], 0);
     (void)train_rig_evaluate(&rig);
-    ck_assert_int_eq(weft_trace_high_water(rig.stepper->trace), rig.engine->evaluate.price.peak);
+    ck_assert_int_eq(weft_trace_high_water(rig.stepper->trace), rig.engine->plan.evaluate.price.peak);
     check_account(rig.engine);
     train_rig_close(&rig);
     row_data_free(&data);
@@ -201,7 +203,7 @@ END_TEST
 
 /* The copy that a load has made is the one that the device would make of the masters. */
 static void expect_copy_of_masters(weft_engine *engine) {
-    const size_t bytes = (size_t)weft_compute_copy_bytes(engine);
+    const size_t bytes = (size_t)weft_copies_bytes(&engine->plan);
     const void *view = bytes == 0 ? NULL : engine->kernels->host_view(engine->device, engine->compute.ref);
     char *loaded = malloc(bytes + 1);
     weft_error err = WEFT_ERROR_INIT;
@@ -222,7 +224,7 @@ START_TEST(loading_puts_every_page_of_the_weights_in_place) {
     const int64_t page = sysconf(_SC_PAGESIZE);
     fresh_model model;
     row_data data;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     train_rig rig;
     int64_t pages = 0, absent = 0;
@@ -232,11 +234,11 @@ START_TEST(loading_puts_every_page_of_the_weights_in_place) {
     fresh_model_make(&model, &shape);
     spec = train_rig_spec(&data, 1, false);
     train_rig_open(&rig, drawn ? model.path : golden, &data, overrides, 4);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(weft_weight_pages(&pages, &absent, rig.engine, &err), WEFT_OK);
-    ck_assert_int_ge(pages, rig.engine->bytes.line[WEFT_ACCOUNT_PARAMETERS] / page);
-    ck_assert_int_le(pages, rig.engine->bytes.line[WEFT_ACCOUNT_PARAMETERS] / page + 2);
+    ck_assert_int_ge(pages, rig.engine->plan.bytes.line[WEFT_ACCOUNT_PARAMETERS] / page);
+    ck_assert_int_le(pages, rig.engine->plan.bytes.line[WEFT_ACCOUNT_PARAMETERS] / page + 2);
     ck_assert_int_eq(absent, pages);
     ck_assert_msg(weft_engine_load(rig.engine, &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(weft_weight_pages(&pages, &absent, rig.engine, &err), WEFT_OK);
@@ -252,16 +254,16 @@ END_TEST
 /* So does generation: key-value state and a row of logits, with the cache or over the whole text. */
 START_TEST(a_generation_takes_what_it_plans) {
     const char *overrides[] = {ADAMW, _i < 2 ? "train.precision=fp32" : BF16};
-    const weft_engine_spec spec = {.leaves = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i % 2 == 0 ? 5 : 30};
+    const weft_plan_spec spec = {.leaves = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i % 2 == 0 ? 5 : 30};
     weft_device_plugin table;
     weft_error err = WEFT_ERROR_INIT;
     train_rig rig;
     train_rig_open(&rig, "llama-gqa", NULL, overrides, 3);
     count_device(rig.engine, &table);
-    ck_assert_msg(weft_engine_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
     /* keys and values of 2 layers: 30 places, 2 heads of 10; the row of logits */
-    ck_assert_int_ge(rig.engine->bytes.line[WEFT_ACCOUNT_FIXED], 2 * 2 * 30 * 20 * (_i < 2 ? 4 : 2) + 131 * 4);
+    ck_assert_int_ge(rig.engine->plan.bytes.line[WEFT_ACCOUNT_FIXED], 2 * 2 * 30 * 20 * (_i < 2 ? 4 : 2) + 131 * 4);
     ck_assert_int_eq(rig.engine->key_values.bytes, 2 * ((2 * 30 * 20 * (_i < 2 ? 4 : 2) + 63) / 64 * 64));
     check_account(rig.engine);
     train_rig_close(&rig);
@@ -275,14 +277,14 @@ static float *train_five(const char *model, row_data *data, int32_t leaves, cons
                          const char *precision, int64_t *peak, int64_t *n) {
     const char *overrides[] = {ADAMW, checkpointing, precision,
                                model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
-    const weft_engine_spec spec = train_rig_spec(data, leaves, false);
+    const weft_plan_spec spec = train_rig_spec(data, leaves, false);
     train_rig rig;
     float *out = NULL;
     train_rig_open(&rig, model, data, overrides, 5);
     train_rig_start(&rig, &spec);
     train_rig_steps(&rig, 5);
-    *peak = rig.engine->train.price.peak;
-    *n = rig.engine->layout->numel;
+    *peak = rig.engine->plan.train.price.peak;
+    *n = rig.engine->plan.layout->numel;
     out = train_rig_parameters(&rig);
     train_rig_close(&rig);
     return out;
@@ -325,9 +327,9 @@ END_TEST
 
 /* Bytes of one row of what the slot holds: places of a leaf, or a width. */
 static int64_t row_bytes(const weft_engine *engine, const weft_slot *slot) {
-    if (slot->kind == WEFT_SLOT_LEAF) return 4 * (int64_t)engine->spec.lengths[0];
+    if (slot->kind == WEFT_SLOT_LEAF) return 4 * (int64_t)engine->plan.spec.lengths[0];
     if (slot->kind == WEFT_SLOT_WORK && slot->segment < 0) return 64; /* of NORM: a line of partial sums */
-    return weft_dtype_bytes(engine->dtype) * engine->declared->carry_width;
+    return weft_dtype_bytes(engine->plan.dtype) * engine->plan.declared->carry_width;
 }
 
 /* How the sentence may call it: the trace's word, the graph's word. */
@@ -344,7 +346,7 @@ static bool names_slot(const char *text, const weft_slot *slot) {
 
 /* Makes slot i one row smaller than what the last good pass used of it, and runs the step. */
 static void plant(train_rig *rig, int32_t i, const int64_t *used) {
-    weft_slot *slot = &rig->engine->train.program->slots[i];
+    weft_slot *slot = &rig->engine->plan.train.program->slots[i];
     const int64_t bytes = slot->bytes;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
@@ -364,7 +366,7 @@ static void plant(train_rig *rig, int32_t i, const int64_t *used) {
 /* Of the last pass: as the graphs noted it, or as the trace did, in lines of 64. -1: STEP's scratch, which has NORM's
  * size and which no update needs. */
 static int64_t used_bytes(const train_rig *rig, int32_t i) {
-    const weft_program *program = rig->engine->train.program;
+    const weft_program *program = rig->engine->plan.train.program;
     const weft_slot *slot = &program->slots[i];
     if (slot->kind == WEFT_SLOT_WORK && slot->first == program->n_events - 1) return -1;
     if (slot->kind == WEFT_SLOT_LEAF_GRADIENT || rig->stepper->used[i] == 0)
@@ -379,23 +381,23 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
     float *before = NULL, *after = NULL;
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     row_data_golden(&data, model);
     spec = train_rig_spec(&data, leaves, false);
     train_rig_open(&rig, model, &data, overrides, 4);
     train_rig_start(&rig, &spec);
     (void)train_rig_step(&rig, 1);
-    n = rig.engine->train.program->n_slots;
+    n = rig.engine->plan.train.program->n_slots;
     used = calloc((size_t)n, sizeof *used);
     for (int32_t i = 0; i < n; i++) used[i] = used_bytes(&rig, i);
     before = train_rig_parameters(&rig);
     for (int32_t i = 0; i < n; i++) {
         if (used[i] < 0) continue;
         plant(&rig, i, used);
-        kinds[rig.engine->train.program->slots[i].kind]++;
+        kinds[rig.engine->plan.train.program->slots[i].kind]++;
     }
     after = train_rig_parameters(&rig);
-    ck_assert(same_floats(before, after, rig.engine->layout->numel));
+    ck_assert(same_floats(before, after, rig.engine->plan.layout->numel));
     (void)train_rig_step(&rig, 2);
     for (int k = WEFT_SLOT_LEAF; k <= WEFT_SLOT_WORK; k++) ck_assert_int_gt(kinds[k], 0);
     free(used);
@@ -443,7 +445,7 @@ static void note_malloc(figures *f, int at) {
 /* In a process of its own, so that its high water is this training's. */
 static void train_and_measure(int to, const char *model, row_data *data) {
     const char *overrides[] = {ADAMW, "model.start=fresh", "device.threads=2"};
-    const weft_engine_spec spec = train_rig_spec(data, 2, true);
+    const weft_plan_spec spec = train_rig_spec(data, 2, true);
     figures f = {0};
     weft_run *run = NULL;
     train_rig rig;
@@ -452,7 +454,7 @@ static void train_and_measure(int to, const char *model, row_data *data) {
     run = rig.run;
     f.before = process_bytes("VmRSS");
     note_malloc(&f, 0);
-    (void)weft_engine_open(&rig.engine, run, NULL);
+    (void)weft_opening_engine(&rig.engine, run, NULL, NULL);
     train_rig_start(&rig, &spec);
     note_malloc(&f, 1);
     (void)train_rig_step(&rig, 1);
@@ -460,8 +462,8 @@ static void train_and_measure(int to, const char *model, row_data *data) {
     for (uint64_t s = 2; s <= 4; s++) (void)train_rig_step(&rig, s);
     (void)train_rig_evaluate(&rig);
     note_malloc(&f, 3);
-    f.plan = rig.engine->bytes.total;
-    f.parameters = weft_declared_numel(rig.engine->declared, false);
+    f.plan = rig.engine->plan.bytes.total;
+    f.parameters = weft_declared_numel(rig.engine->plan.declared, false);
     f.high = process_bytes("VmHWM");
     train_rig_close(&rig);
     if (write(to, &f, sizeof f) != (ssize_t)sizeof f) _exit(2);

@@ -27,7 +27,7 @@ typedef struct setting {
 static void setting_open(setting *s, const char *override) {
     const char *const overrides[] = {"model.start=fresh", override};
     const fresh_shape shape = {HIDDEN, MLP, LAYERS, HEADS, KV_HEADS, VOCABULARY, 64, false};
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     row_data_random(&s->data, 5, LENGTH, VOCABULARY, 11);
     fresh_model_make(&s->model, &shape);
     spec = train_rig_spec(&s->data, LEAVES, false);
@@ -87,9 +87,9 @@ START_TEST(work_is_what_a_hand_counts) {
     {
         const weft_profile_step *step = weft_profile_at(s.profile, 1);
         const weft_engine *engine = s.rig.engine;
-        const double trained = (double)weft_declared_numel(engine->declared, true);
-        const double grid = (double)engine->layout->trainable_numel;
-        const int64_t units = engine->layout->n_units;
+        const double trained = (double)weft_declared_numel(engine->plan.declared, true);
+        const double grid = (double)engine->plan.layout->trainable_numel;
+        const int64_t units = engine->plan.layout->n_units;
         const expected_row expected[] = {
             {"embedding", "forward", LEAVES, 0, a * (2.0 * values * HIDDEN + values)},
             {"rms_norm", "forward", LEAVES * (2 * LAYERS + 1), 0, -1},
@@ -165,7 +165,7 @@ END_TEST
 
 /* Seconds of the newest events that run segments. */
 static double segment_seconds(const train_rig *rig) {
-    const int32_t held = weft_trace_count(rig->stepper->trace), events = rig->engine->train.program->n_events;
+    const int32_t held = weft_trace_count(rig->stepper->trace), events = rig->engine->plan.train.program->n_events;
     double sum = 0.0;
     for (int32_t i = held - events; i < held; i++) {
         const weft_trace_entry *entry = weft_trace_entry_at(rig->stepper->trace, i);
@@ -241,7 +241,7 @@ START_TEST(timing_changes_no_bit) {
     train_rig_steps(&without.rig, 4);
     a = train_rig_parameters(&with.rig);
     b = train_rig_parameters(&without.rig);
-    ck_assert(same_floats(a, b, with.rig.engine->layout->numel));
+    ck_assert(same_floats(a, b, with.rig.engine->plan.layout->numel));
     free(a);
     free(b);
     setting_close(&with);

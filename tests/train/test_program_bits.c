@@ -7,7 +7,7 @@
 #include "golden.h"
 #include "mutants.h"
 #include "suite.h"
-#include "engine/sums.h"
+#include "plan/sums.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -51,25 +51,25 @@ static void begin_anew(const bench *b) {
     poison(engine, b->arena);
     poison(engine, engine->gradients);
     ck_assert_int_eq(engine->kernels->write(engine->device, NULL, engine->parameters.ref, b->start,
-                                            4 * engine->layout->numel, &err),
+                                            4 * engine->plan.layout->numel, &err),
                      WEFT_OK);
-    for (int64_t i = 0; i < engine->n_states; i++)
+    for (int64_t i = 0; i < engine->plan.n_states; i++)
         ck_assert_int_eq(engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0,
-                                               engine->layout->trainable_numel, &err),
+                                               engine->plan.layout->trainable_numel, &err),
                          WEFT_OK);
 }
 
 /* Two steps of a placed program. */
 static outcome run(bench *b, weft_program *program) {
     weft_engine *engine = b->rig.engine;
-    const weft_stage own = engine->train;
+    const weft_stage own = engine->plan.train;
     const weft_program *const programs[] = {program};
     weft_error err = WEFT_ERROR_INIT;
     outcome out = {0};
     ck_assert_int_le(program->arena, b->arena.bytes);
-    engine->train.program = program;
-    ck_assert_msg(weft_sums_plan(engine, &engine->train, programs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_sums_losses(&engine->train, programs, 1, &err) == WEFT_OK, "%s", err.text);
+    engine->plan.train.program = program;
+    ck_assert_msg(weft_sums_plan(&engine->plan, &engine->plan.train, programs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_sums_losses(&engine->plan.train, programs, 1, &err) == WEFT_OK, "%s", err.text);
     engine->arena = b->arena;
     ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
                   err.text);
@@ -85,10 +85,10 @@ static outcome run(bench *b, weft_program *program) {
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
     engine->arena = b->own_arena;
-    weft_terms_destroy(engine->train.terms);
-    free(engine->train.sums);
-    free(engine->train.losses);
-    engine->train = own;
+    weft_terms_destroy(engine->plan.train.terms);
+    free(engine->plan.train.sums);
+    free(engine->plan.train.losses);
+    engine->plan.train = own;
     out.parameters = train_rig_parameters(&b->rig);
     return out;
 }
@@ -96,14 +96,14 @@ static outcome run(bench *b, weft_program *program) {
 static bool same(const bench *b, const outcome *found) {
     return memcmp(b->expected.loss, found->loss, sizeof found->loss) == 0 &&
            memcmp(b->expected.norm, found->norm, sizeof found->norm) == 0 &&
-           same_floats(b->expected.parameters, found->parameters, b->rig.engine->layout->numel);
+           same_floats(b->expected.parameters, found->parameters, b->rig.engine->plan.layout->numel);
 }
 
 /* Takes the mutant over. */
 static void judge(void *context, const mutant *m) {
     bench *b = context;
     counts *into = &b->counts[m->how];
-    const weft_job_spec *job = &b->rig.engine->train.job->spec;
+    const weft_job_spec *job = &b->rig.engine->plan.train.job->spec;
     weft_error err = WEFT_ERROR_INIT;
     if (is_refused(m->program, job)) {
         into->refused++;
@@ -125,7 +125,7 @@ static void judge(void *context, const mutant *m) {
 static void bench_open(bench *b, const char *model, int32_t leaves, const char *checkpointing, const char *trainable) {
     const char *overrides[] = {"optimizer.plugin=adamw", "optimizer.weight_decay=0.01", checkpointing, trainable};
     weft_error err = WEFT_ERROR_INIT;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     memset(b, 0, sizeof *b);
     row_data_golden(&b->data, model);
     spec = train_rig_spec(&b->data, leaves, false);
@@ -137,7 +137,7 @@ static void bench_open(bench *b, const char *model, int32_t leaves, const char *
     ck_assert_msg(weft_account_take(&b->rig.engine->account, &b->arena, b->own_arena.bytes * ARENAS, WEFT_ACCOUNT_ARENA,
                                     &err) == WEFT_OK,
                   "%s", err.text);
-    b->valid = b->rig.engine->train.program;
+    b->valid = b->rig.engine->plan.train.program;
     b->start = train_rig_parameters(&b->rig);
     b->expected = run(b, b->valid);
 }
@@ -161,7 +161,7 @@ static void mutate(const char *model, int32_t leaves, const char *checkpointing,
                            1u << MUTATION_OPERAND;
     bench b;
     bench_open(&b, model, leaves, checkpointing, trainable);
-    each_mutant(b.valid, &b.rig.engine->train.job->spec.view, kinds, judge, &b);
+    each_mutant(b.valid, &b.rig.engine->plan.train.job->spec.view, kinds, judge, &b);
     printf("mutants of the %d events of %s, %d leaves, %s, %s:\n", (int)b.valid->n_events, model, (int)leaves,
            checkpointing, trainable);
     for (int how = 0; how < N_MUTATIONS; how++) {

@@ -51,29 +51,32 @@ static int32_t count_backwards(const weft_program *program) {
 /* Memory of gradients and states is that of the trained parameters; a frozen unit has no leaf gradient, a segment below
  * all that is trained no tape. */
 static void check_memory(const weft_engine *engine, const choice *c, int32_t leaves) {
-    const weft_program *program = engine->train.program;
+    const weft_program *program = engine->plan.train.program;
     int64_t trained = 0;
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
         ck_assert_msg(p->trainable == chosen(c, p->name), "%s: %s", c->trainable, p->name);
         if (p->trainable)
-            trained += (p->numel + engine->layout->grid - 1) / engine->layout->grid * engine->layout->grid;
+            trained += (p->numel + engine->plan.layout->grid - 1) / engine->plan.layout->grid *
+                       engine->plan.layout->grid;
     }
     ck_assert_int_eq(engine->account.taken[WEFT_ACCOUNT_GRADIENTS], 4 * trained);
     ck_assert_int_eq(engine->account.taken[WEFT_ACCOUNT_OPTIMIZER], 8 * trained);
     ck_assert_int_eq(count_backwards(program), c->segments * leaves);
     for (int32_t i = 0; i < program->n_slots; i++) {
         const weft_slot *slot = &program->slots[i];
-        if (slot->kind == WEFT_SLOT_LEAF_GRADIENT) ck_assert_int_ge(engine->layout->units[slot->unit].groups[0], 0);
-        if (slot->kind == WEFT_SLOT_TAPE) ck_assert_int_ge(slot->segment, engine->declared->n_segments - c->segments);
+        if (slot->kind == WEFT_SLOT_LEAF_GRADIENT)
+            ck_assert_int_ge(engine->plan.layout->units[slot->unit].groups[0], 0);
+        if (slot->kind == WEFT_SLOT_TAPE)
+            ck_assert_int_ge(slot->segment, engine->plan.declared->n_segments - c->segments);
     }
 }
 
 /* Every chosen parameter has moved, every other one has the bits that it began with. */
 static void check_moved(const weft_engine *engine, const choice *c, const float *before, const float *after) {
-    for (int32_t i = 0; i < engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &engine->declared->parameters[i];
-        const int64_t at = weft_layout_offset(engine->layout, p);
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        const int64_t at = weft_layout_offset(engine->plan.layout, p);
         ck_assert_msg(same_floats(before + at, after + at, p->numel) == !chosen(c, p->name), "%s: %s %s", c->trainable,
                       p->name, chosen(c, p->name) ? "did not move" : "moved");
     }
@@ -84,7 +87,7 @@ START_TEST(what_is_not_chosen_stays_and_takes_no_memory) {
     const char *overrides[] = {ADAMW, c->trainable};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     float *before = NULL, *after = NULL;
     row_data_golden(&data, c->model);
     spec = train_rig_spec(&data, 3, false);
@@ -107,7 +110,7 @@ START_TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     const char *all[] = {ADAMW}, *some[] = {ADAMW, "train.trainable=model.layers.0.*,model.norm.weight"};
     row_data data;
     train_rig whole, part;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     row_data_golden(&data, "llama-gqa");
     spec = train_rig_spec(&data, 3, false);
     train_rig_open(&whole, "llama-gqa", &data, all, 2);
@@ -115,15 +118,16 @@ START_TEST(a_gradient_does_not_depend_on_what_else_is_trained) {
     train_rig_start(&whole, &spec);
     train_rig_start(&part, &spec);
     ck_assert(train_rig_step(&whole, 1).loss_sum == train_rig_step(&part, 1).loss_sum);
-    for (int32_t i = 0; i < part.engine->declared->n_parameters; i++) {
-        const weft_parameter *p = &part.engine->declared->parameters[i], *q = &whole.engine->declared->parameters[i];
+    for (int32_t i = 0; i < part.engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &part.engine->plan.declared->parameters[i],
+                             *q = &whole.engine->plan.declared->parameters[i];
         float *a = NULL, *b = NULL;
         if (!p->trainable) continue;
         a = read_floats(part.engine,
-                        weft_ref_at(part.engine->gradients.ref, 4 * weft_layout_offset(part.engine->layout, p)),
+                        weft_ref_at(part.engine->gradients.ref, 4 * weft_layout_offset(part.engine->plan.layout, p)),
                         p->numel);
         b = read_floats(whole.engine,
-                        weft_ref_at(whole.engine->gradients.ref, 4 * weft_layout_offset(whole.engine->layout, q)),
+                        weft_ref_at(whole.engine->gradients.ref, 4 * weft_layout_offset(whole.engine->plan.layout, q)),
                         p->numel);
         ck_assert_msg(same_floats(a, b, p->numel), "the gradient of %s", p->name);
         free(a);
@@ -165,7 +169,7 @@ enum { N_BAD = sizeof bad / sizeof *bad };
 
 /* Puts a value into element 7 of a parameter and gives what was there. */
 static float put(const weft_engine *engine, const char *name, float value) {
-    const int32_t p = weft_declared_find(engine->declared, name);
+    const int32_t p = weft_declared_find(engine->plan.declared, name);
     weft_ref at;
     weft_error err = WEFT_ERROR_INIT;
     float old = 0.0f;
@@ -198,14 +202,14 @@ static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
         ck_assert_double_eq(result.loss_sum, -1.0); /* untouched */
         (void)put(rig->engine, bad[i].parameter, old);
         after = state(rig);
-        ck_assert_msg(same_floats(before, after, rig->engine->layout->trainable_numel), "%s", bad[i].parameter);
+        ck_assert_msg(same_floats(before, after, rig->engine->plan.layout->trainable_numel), "%s", bad[i].parameter);
         free(before);
         free(after);
     }
 }
 
 static float *second_moment(const train_rig *rig) {
-    return read_floats(rig->engine, rig->engine->state[1].ref, rig->engine->layout->trainable_numel);
+    return read_floats(rig->engine, rig->engine->state[1].ref, rig->engine->plan.layout->trainable_numel);
 }
 
 START_TEST(a_number_that_is_not_finite_stops_with_step_and_segment) {
@@ -213,7 +217,7 @@ START_TEST(a_number_that_is_not_finite_stops_with_step_and_segment) {
                                _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     row_data_golden(&data, "llama-gqa");
     spec = train_rig_spec(&data, _i == 0 ? 1 : 3, true);
     train_rig_open(&rig, "llama-gqa", &data, overrides, 3);
@@ -231,7 +235,7 @@ START_TEST(an_evaluation_that_is_not_finite_says_where) {
     const char *overrides[] = {ADAMW};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
     row_data_golden(&data, "llama-gqa");
@@ -254,7 +258,7 @@ START_TEST(a_step_without_a_target_is_skipped) {
     const char *overrides[] = {ADAMW};
     row_data data, empty;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     weft_step_result result;
     float *before = NULL, *after = NULL, *moment = NULL, *moment_after = NULL;
     row_data_golden(&data, "llama-tied");
@@ -271,8 +275,8 @@ START_TEST(a_step_without_a_target_is_skipped) {
     after = train_rig_parameters(&rig);
     moment_after = second_moment(&rig);
     ck_assert(result.skipped && result.n_targets == 0 && result.loss_sum == 0.0 && result.norm == 0.0);
-    ck_assert(same_floats(before, after, rig.engine->layout->numel));
-    ck_assert(same_floats(moment, moment_after, rig.engine->layout->trainable_numel));
+    ck_assert(same_floats(before, after, rig.engine->plan.layout->numel));
+    ck_assert(same_floats(moment, moment_after, rig.engine->plan.layout->trainable_numel));
     ck_assert(train_rig_evaluate(&rig) == 0.0);
     rig.stepper->data = (weft_data *)(void *)&data;
     ck_assert(!train_rig_step(&rig, 4).skipped);
@@ -290,7 +294,7 @@ END_TEST
 static float *train_with_gaps(const char *const *overrides, size_t n, const char *steps, int64_t *numel) {
     row_data data, empty;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     float *parameters = NULL;
     row_data_golden(&data, "llama-tied");
     row_data_golden(&empty, "llama-tied");
@@ -304,7 +308,7 @@ static float *train_with_gaps(const char *const *overrides, size_t n, const char
     }
     ck_assert_uint_eq(rig.engine->updates, 3);
     parameters = train_rig_parameters(&rig);
-    *numel = rig.engine->layout->numel;
+    *numel = rig.engine->plan.layout->numel;
     train_rig_close(&rig);
     row_data_free(&data);
     row_data_free(&empty);
@@ -331,7 +335,7 @@ START_TEST(a_leaf_without_a_target_adds_nothing) {
     const char *overrides[] = {ADAMW};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     weft_step_result two, three;
     row_data_golden(&data, "llama-tied");
     memset(data.weights + 2 * data.length, 0, (size_t)data.length * sizeof *data.weights);
@@ -356,7 +360,7 @@ START_TEST(loading_again_begins_anew) {
     const char *overrides[] = {ADAMW};
     row_data data;
     train_rig rig;
-    weft_engine_spec spec;
+    weft_plan_spec spec;
     weft_error err = WEFT_ERROR_INIT;
     float *first = NULL, *second = NULL;
     row_data_golden(&data, "llama-tied");
@@ -368,7 +372,7 @@ START_TEST(loading_again_begins_anew) {
     ck_assert_msg(weft_engine_load(rig.engine, &err) == WEFT_OK, "%s", err.text);
     train_rig_steps(&rig, 3);
     second = train_rig_parameters(&rig);
-    ck_assert(same_floats(first, second, rig.engine->layout->numel));
+    ck_assert(same_floats(first, second, rig.engine->plan.layout->numel));
     free(first);
     free(second);
     train_rig_close(&rig);

@@ -1,5 +1,5 @@
-/* host/engine/split.c: see split.h. */
-#include "engine/split.h"
+/* host/plan/split.c: see split.h. */
+#include "plan/split.h"
 
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@ enum { NOT, COPY, OWNER };
 
 /* Who computes with which parameter. */
 typedef struct users {
-    const weft_engine *engine;
+    const weft_plan *plan;
     const weft_stage *stage;
     int32_t world, n;
     uint8_t *by_rank; /* [n][world] how a rank uses it */
@@ -25,8 +25,7 @@ static int32_t owner_of(const users *self, int32_t s) {
 
 static bool is_read_by(const users *self, int32_t s, int32_t parameter) {
     int32_t n = 0;
-    const weft_graph_set *set = self->stage->graphs;
-    const weft_graph_read *reads = weft_graph_reads(set->graphs[s], &n);
+    const weft_graph_read *reads = weft_graph_set_reads(self->stage->graphs, s, &n);
     for (int32_t i = 0; i < n; i++)
         if (reads[i].parameter == parameter) return true;
     return false;
@@ -35,7 +34,7 @@ static bool is_read_by(const users *self, int32_t s, int32_t parameter) {
 /* From the last segment down, the parts of the ranks that have copies come before those of the owner, which adds to
  * them. */
 static weft_status check_order(const users *self, int32_t parameter, weft_error *err) {
-    const weft_parameter *p = &self->engine->declared->parameters[parameter];
+    const weft_parameter *p = &self->plan->declared->parameters[parameter];
     const weft_segment_view *segments = self->stage->job->spec.view.segments;
     int32_t first = -1, last_other = -1;
     for (int32_t s = 0; s < self->stage->graphs->n_segments; s++) {
@@ -75,9 +74,9 @@ static weft_status find_users(users *self, weft_error *err) {
 
 /* Of a unit that is cut: its name, the owner of the piece, and the ranks that have copies. */
 static char *name_piece(const users *self, int32_t parameter) {
-    const weft_parameter *p = &self->engine->declared->parameters[parameter];
+    const weft_parameter *p = &self->plan->declared->parameters[parameter];
     char text[NAME];
-    size_t n = (size_t)snprintf(text, sizeof text, "%.400s", self->engine->layout->units[p->unit].name);
+    size_t n = (size_t)snprintf(text, sizeof text, "%.400s", self->plan->layout->units[p->unit].name);
     for (int use = OWNER; use >= COPY; use--)
         for (int32_t rank = 0; rank < self->world && n + 16 < sizeof text; rank++)
             if (uses_of(self, parameter)[rank] == use)
@@ -87,7 +86,7 @@ static char *name_piece(const users *self, int32_t parameter) {
 
 /* Parameters of one unit that the same ranks use alike stay together. */
 static void find_pieces(users *self) {
-    const weft_parameter *parameters = self->engine->declared->parameters;
+    const weft_parameter *parameters = self->plan->declared->parameters;
     for (int32_t p = 0; p < self->n; p++) {
         int32_t q = 0;
         bool seen = false;
@@ -113,7 +112,7 @@ static weft_status name_pieces(users *self, weft_error *err) {
         weft_layout_piece *piece = &self->pieces[self->piece[p]];
         if (piece->name != NULL) continue;
         piece->name = is_cut(self, piece->unit) ? name_piece(self, p)
-                                                : strdup(self->engine->layout->units[piece->unit].name);
+                                                : strdup(self->plan->layout->units[piece->unit].name);
         if (piece->name == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of units");
     }
     return WEFT_OK;
@@ -126,14 +125,14 @@ static void users_free(users *self) {
     free(self->pieces);
 }
 
-weft_status weft_split_units(bool *out, weft_engine *engine, const weft_stage *stage, weft_error *err) {
-    users self = {.engine = engine, .stage = stage};
+weft_status weft_split_units(bool *out, weft_plan *plan, const weft_stage *stage, weft_error *err) {
+    users self = {.plan = plan, .stage = stage};
     weft_layout *layout = NULL;
     weft_status status = WEFT_OK;
     *out = false;
     if (stage->job->spec.view.segments[0].owner < 0) return WEFT_OK;
     self.world = stage->job->spec.view.world;
-    self.n = engine->declared->n_parameters;
+    self.n = plan->declared->n_parameters;
     self.by_rank = calloc((size_t)self.n * (size_t)self.world + 1, sizeof *self.by_rank);
     self.piece = calloc((size_t)self.n + 1, sizeof *self.piece);
     self.pieces = calloc((size_t)self.n + 1, sizeof *self.pieces);
@@ -143,10 +142,10 @@ weft_status weft_split_units(bool *out, weft_engine *engine, const weft_stage *s
     if (status == WEFT_OK) find_pieces(&self);
     if (status == WEFT_OK && self.changed) status = name_pieces(&self, err);
     if (status == WEFT_OK && self.changed)
-        status = weft_layout_split(&layout, engine->layout, engine->declared, self.pieces, self.piece, err);
+        status = weft_layout_split(&layout, plan->layout, plan->declared, self.pieces, self.piece, err);
     if (layout != NULL) {
-        weft_layout_destroy(engine->layout);
-        engine->layout = layout;
+        weft_layout_destroy(plan->layout);
+        plan->layout = layout;
         *out = true;
     }
     users_free(&self);

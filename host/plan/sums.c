@@ -1,16 +1,15 @@
-/* host/engine/sums.c: see sums.h. */
-#include "engine/sums.h"
+/* host/plan/sums.c: see sums.h. */
+#include "plan/sums.h"
 
-#include "step/gather.h"
-
+#include "plan/gathered.h"
 #include "program/fold.h"
 #include "program/job.h"
 
 #include <stdlib.h>
 
-const weft_group *weft_sums_group(const weft_engine *engine, int32_t unit) {
-    const int32_t group = engine->layout->units[unit].groups[0];
-    return group < 0 ? NULL : &engine->layout->groups[group];
+const weft_group *weft_sums_group(const weft_plan *plan, int32_t unit) {
+    const int32_t group = plan->layout->units[unit].groups[0];
+    return group < 0 ? NULL : &plan->layout->groups[group];
 }
 
 /* ---- bytes on the way ---- */
@@ -35,15 +34,15 @@ static int64_t reduce_sent(const weft_strategy_job *job, const weft_cut *cut, in
     return (narrow ? 2 : 4) * row_of(cut, scope, piece) * (weft_scope_size(cut, scope) - 1);
 }
 
-static void size_gradient(const weft_engine *engine, weft_job *job, int32_t u, const weft_cut *cut) {
+static void size_gradient(const weft_plan *plan, weft_job *job, int32_t u, const weft_cut *cut) {
     const weft_strategy_job *view = &job->spec.view;
     const weft_placement *p = &view->units[u].placement;
-    const weft_group *group = weft_sums_group(engine, u);
+    const weft_group *group = weft_sums_group(plan, u);
     weft_unit_sizes *sizes = &job->units[u];
     int64_t piece = 0;
     sizes->gradient = 0;
     if (group == NULL) return;
-    piece = weft_hold_piece(engine->layout, group, cut->replicas);
+    piece = weft_hold_piece(plan->layout, group, cut->replicas);
     sizes->gradient = 4 * piece * cut->replicas;
     for (int32_t scope = WEFT_SCOPE_RANK; scope <= WEFT_SCOPE_ACROSS; scope++) {
         sizes->exchange[scope] = exchange_bytes(view, cut, scope, piece);
@@ -54,11 +53,11 @@ static void size_gradient(const weft_engine *engine, weft_job *job, int32_t u, c
         sizes->refresh_sent = 4 * piece * cut->groups * (cut->group - 1);
 }
 
-void weft_sums_size_units(const weft_engine *engine, weft_job *job) {
+void weft_sums_size_units(const weft_plan *plan, weft_job *job) {
     for (int32_t u = 0; u < job->spec.view.n_units; u++) {
         const weft_cut cut = weft_cut_of(&job->spec, u);
-        job->units[u].gathered = weft_gather_bytes(engine, &job->spec, u, &job->units[u].gather_sent);
-        size_gradient(engine, job, u, &cut);
+        job->units[u].gathered = weft_gathered_bytes(plan, &job->spec, u, &job->units[u].gather_sent);
+        size_gradient(plan, job, u, &cut);
     }
 }
 
@@ -71,66 +70,66 @@ static bool has_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
     return false;
 }
 
-static weft_hold_part part_of(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t what) {
+static weft_hold_part part_of(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
     const weft_placement *p = &job->view.units[unit].placement;
     const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
     const weft_cut cut = weft_cut_of(job, unit);
     weft_hold_part part = {cut.replicas, 0, cut.replicas};
     if (holdings[what] == WEFT_SHARDED) {
-        part.first = engine->ranks.rank % cut.group * cut.groups;
+        part.first = plan->rank % cut.group * cut.groups;
         part.n = cut.groups;
     }
-    if (holdings[what] == WEFT_OWNED && p->owner != engine->ranks.rank &&
-        !(what == WEFT_HOLD_PARAMETERS && has_copy(job, unit, engine->ranks.rank)))
+    if (holdings[what] == WEFT_OWNED && p->owner != plan->rank &&
+        !(what == WEFT_HOLD_PARAMETERS && has_copy(job, unit, plan->rank)))
         part.n = 0;
     return part;
 }
 
-static bool is_apart(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t what) {
+static bool is_apart(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
     const weft_placement *p = &job->view.units[unit].placement;
     const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
-    return engine->ranks.world > 1 && holdings[what] != WEFT_REPLICATED;
+    return plan->world > 1 && holdings[what] != WEFT_REPLICATED;
 }
 
-static weft_status hold(weft_engine *engine, const weft_job_spec *job, int32_t what, weft_error *err) {
-    const weft_layout *layout = engine->layout;
+static weft_status hold(weft_plan *plan, const weft_job_spec *job, int32_t what, weft_error *err) {
+    const weft_layout *layout = plan->layout;
     const int32_t n = what == WEFT_HOLD_PARAMETERS ? layout->n_groups : layout->n_trainable_groups;
     weft_status status = WEFT_OK;
     weft_hold_part *parts = calloc((size_t)n + 1, sizeof *parts);
-    engine->apart[what] = calloc((size_t)layout->n_groups + 1, sizeof **engine->apart);
-    if (parts == NULL || engine->apart[what] == NULL)
+    plan->apart[what] = calloc((size_t)layout->n_groups + 1, sizeof **plan->apart);
+    if (parts == NULL || plan->apart[what] == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what a rank keeps of %d groups", (int)n);
     for (int32_t g = 0; g < n && status == WEFT_OK; g++) {
-        parts[g] = part_of(engine, job, layout->groups[g].unit, what);
-        engine->apart[what][g] = is_apart(engine, job, layout->groups[g].unit, what);
+        parts[g] = part_of(plan, job, layout->groups[g].unit, what);
+        plan->apart[what][g] = is_apart(plan, job, layout->groups[g].unit, what);
     }
-    if (status == WEFT_OK) status = weft_hold_create(&engine->holds[what], layout, parts, n, err);
+    if (status == WEFT_OK) status = weft_hold_create(&plan->holds[what], layout, parts, n, err);
     free(parts);
     return status;
 }
 
-weft_status weft_sums_hold(weft_engine *engine, const weft_job_spec *job, weft_error *err) {
+weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t what = 0; what < WEFT_N_HOLDS && status == WEFT_OK; what++)
-        if (engine->holds[what] == NULL) status = hold(engine, job, what, err);
+        if (plan->holds[what] == NULL) status = hold(plan, job, what, err);
     return status;
 }
 
 /* ---- sums ---- */
 
-weft_ref weft_sums_target(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t scope) {
-    const weft_group *group = weft_sums_group(engine, unit);
-    const int32_t index = engine->layout->units[unit].groups[0];
+int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope) {
+    const weft_group *group = weft_sums_group(plan, unit);
+    const int32_t index = plan->layout->units[unit].groups[0];
     const weft_cut cut = weft_cut_of(job, unit);
-    const weft_hold_part part = part_of(engine, job, unit, WEFT_HOLD_GRADIENTS);
-    const int64_t piece = weft_hold_piece(engine->layout, group, cut.replicas);
-    int64_t at = engine->holds[WEFT_HOLD_GRADIENTS]->spans[index].at;
+    const weft_hold_part part = part_of(plan, job, unit, WEFT_HOLD_GRADIENTS);
+    const int64_t piece = weft_hold_piece(plan->layout, group, cut.replicas);
+    int64_t at = plan->holds[WEFT_HOLD_GRADIENTS]->spans[index].at;
     if (weft_scope_size(&cut, scope) > 1 || part.n < cut.replicas) {
-        const int32_t place = weft_scope_place(&cut, WEFT_SCOPE_ALL, engine->ranks.rank);
-        const int32_t wanted = scope == WEFT_SCOPE_NODE ? engine->ranks.rank % cut.group * cut.groups : place;
+        const int32_t place = weft_scope_place(&cut, WEFT_SCOPE_ALL, plan->rank);
+        const int32_t wanted = scope == WEFT_SCOPE_NODE ? plan->rank % cut.group * cut.groups : place;
         at += piece * (wanted - part.first);
     }
-    return weft_ref_at(engine->gradients.ref, 4 * at);
+    return at;
 }
 
 /* Plays a unit's terms to see how many sums wait at most. */
@@ -156,11 +155,11 @@ static void measure_depth(weft_stage *stage, int32_t unit, bool loose) {
     }
 }
 
-static void plan_sum(const weft_engine *engine, weft_stage *stage, int32_t unit, int64_t *at) {
+static void plan_sum(const weft_plan *plan, weft_stage *stage, int32_t unit, int64_t *at) {
     weft_unit_sum *sum = &stage->sums[unit];
     const weft_cut cut = weft_cut_of(&stage->job->spec, unit);
-    const weft_group *group = weft_sums_group(engine, unit);
-    const int64_t piece = group == NULL ? 0 : weft_hold_piece(engine->layout, group, cut.replicas);
+    const weft_group *group = weft_sums_group(plan, unit);
+    const int64_t piece = group == NULL ? 0 : weft_hold_piece(plan->layout, group, cut.replicas);
     int32_t scopes[2] = {0, 0};
     for (int32_t i = 0; i < stage->program->n_events; i++) {
         const weft_event *event = &stage->program->events[i];
@@ -180,20 +179,19 @@ static void plan_sum(const weft_engine *engine, weft_stage *stage, int32_t unit,
     }
 }
 
-weft_status weft_sums_plan(weft_engine *engine, weft_stage *stage, const weft_program *const *programs,
-                           weft_error *err) {
+weft_status weft_sums_plan(weft_plan *plan, weft_stage *stage, const weft_program *const *programs, weft_error *err) {
     int64_t at = 0;
-    weft_status status = weft_terms_create(&stage->terms, programs, &stage->job->spec, engine->ranks.rank, err);
+    weft_status status = weft_terms_create(&stage->terms, programs, &stage->job->spec, plan->rank, err);
     if (status != WEFT_OK) return status;
     stage->sums = calloc((size_t)stage->job->spec.view.n_units + 1, sizeof *stage->sums);
     if (stage->sums == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the sums of the units");
-    for (int32_t u = 0; u < stage->job->spec.view.n_units; u++) plan_sum(engine, stage, u, &at);
+    for (int32_t u = 0; u < stage->job->spec.view.n_units; u++) plan_sum(plan, stage, u, &at);
     stage->partials = at;
     return WEFT_OK;
 }
 
-int64_t weft_sums_partials(const weft_engine *engine) {
-    return 4 * engine->train.partials;
+int64_t weft_sums_partials(const weft_plan *plan) {
+    return 4 * plan->train.partials;
 }
 
 /* ---- losses ---- */

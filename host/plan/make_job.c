@@ -1,99 +1,15 @@
-/* host/engine/graphs.c: see graphs.h. */
-#include "engine/graphs.h"
+/* host/plan/make_job.c: see make_job.h. */
+#include "plan/make_job.h"
+
+#include "base/sizes.h"
 
 #include <stdlib.h>
-
-static weft_graph **graph_slot(const weft_graph_set *set, int32_t length_index, int32_t segment) {
-    return &set->graphs[(int64_t)length_index * set->n_segments + segment];
-}
-
-static bool reads_trained(weft_graph *graph, const weft_declared *declared) {
-    int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_reads(graph, &n);
-    for (int32_t i = 0; i < n; i++)
-        if (declared->parameters[reads[i].parameter].trainable) return true;
-    return false;
-}
-
-/* BACKWARD runs from the last segment down: the first to touch a parameter writes its gradient, later ones add. */
-static weft_status mark_adds(weft_graph_set *set, int32_t length_index, int32_t n_parameters, weft_error *err) {
-    bool *written = calloc((size_t)n_parameters + 1, sizeof *written);
-    if (written == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d parameter marks", n_parameters);
-    for (int32_t s = set->n_segments - 1; s >= 0; s--) {
-        int32_t n = 0;
-        weft_graph_read *reads = weft_graph_reads(*graph_slot(set, length_index, s), &n);
-        for (int32_t i = 0; i < n; i++) {
-            reads[i].adds = written[reads[i].parameter];
-            written[reads[i].parameter] = true;
-        }
-    }
-    free(written);
-    return WEFT_OK;
-}
-
-static weft_status record_length(weft_graph_set *set, int32_t length_index, const weft_declared *declared,
-                                 weft_graph_spec *spec, weft_error *err) {
-    weft_status status = WEFT_OK;
-    spec->length = set->lengths[length_index];
-    spec->carry_gradient = false;
-    for (int32_t s = 0; s < set->n_segments && status == WEFT_OK; s++) {
-        weft_graph **graph = graph_slot(set, length_index, s);
-        status = weft_graph_record(graph, declared, s, spec, err);
-        if (status == WEFT_OK && spec->mode == WEFT_MODE_TRAIN && reads_trained(*graph, declared))
-            spec->carry_gradient = true; /* for the segments above this one */
-    }
-    if (status == WEFT_OK) status = mark_adds(set, length_index, declared->n_parameters, err);
-    for (int32_t s = 0; s < set->n_segments && status == WEFT_OK; s++)
-        status = weft_graph_plan(*graph_slot(set, length_index, s), err);
-    return status;
-}
-
-weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *declared,
-                                  const weft_device_plugin *kernels, weft_device *device,
-                                  const weft_graph_set_spec *spec, weft_error *err) {
-    weft_status status = WEFT_OK;
-    weft_graph_spec graph_spec = {0};
-    weft_graph_set *set = calloc(1, sizeof *set);
-    if (set == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's graphs");
-    set->mode = spec->mode;
-    set->rows = spec->rows;
-    set->n_segments = declared->n_segments;
-    set->n_lengths = spec->n_lengths;
-    memcpy(set->lengths, spec->lengths, sizeof set->lengths);
-    set->graphs = calloc((size_t)(spec->n_lengths * declared->n_segments) + 1, sizeof *set->graphs);
-    if (set->graphs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's graphs");
-    graph_spec.mode = spec->mode;
-    graph_spec.dtype = spec->dtype;
-    graph_spec.rows = spec->rows;
-    graph_spec.cache_rows = spec->cache_rows;
-    graph_spec.kernels = kernels;
-    graph_spec.device = device;
-    for (int32_t i = 0; i < set->n_lengths && status == WEFT_OK; i++)
-        status = record_length(set, i, declared, &graph_spec, err);
-    if (status == WEFT_OK) *out = set;
-    else weft_graph_set_destroy(set);
-    return status;
-}
-
-void weft_graph_set_destroy(weft_graph_set *set) {
-    if (set == NULL) return;
-    for (int32_t i = 0; set->graphs != NULL && i < set->n_lengths * set->n_segments; i++)
-        weft_graph_destroy(set->graphs[i]);
-    free(set->graphs);
-    free(set);
-}
-
-const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, int32_t segment) {
-    for (int32_t i = 0; i < set->n_lengths; i++)
-        if (set->lengths[i] == length) return *graph_slot(set, i, segment);
-    return NULL;
-}
 
 /* Units that a segment reads, ascending, each once. Returns how many. */
 static int32_t segment_units(int32_t *units, const weft_graph_set *set, const weft_declared *declared, int32_t n_units,
                              int32_t segment) {
     int32_t n = 0, n_reads = 0;
-    const weft_graph_read *reads = weft_graph_reads(*graph_slot(set, 0, segment), &n_reads);
+    const weft_graph_read *reads = weft_graph_set_reads(set, segment, &n_reads);
     for (int32_t u = 0; u < n_units; u++)
         for (int32_t i = 0; i < n_reads; i++)
             if (declared->parameters[reads[i].parameter].unit == u) {
@@ -103,20 +19,16 @@ static int32_t segment_units(int32_t *units, const weft_graph_set *set, const we
     return n;
 }
 
-static int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* The largest of all leaf lengths: slots are planned for it. */
 static void segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
     for (int32_t i = 0; i < set->n_lengths; i++) {
-        const weft_graph_sizes *size = weft_graph_size(*graph_slot(set, i, segment));
-        out->carry = larger(out->carry, size->carry);
-        out->tape = larger(out->tape, size->tape);
-        out->forward_work = larger(out->forward_work, size->forward_work);
-        out->forward_work_untaped = larger(out->forward_work_untaped, size->forward_work_untaped);
-        out->recompute_work = larger(out->recompute_work, size->recompute_work);
-        out->backward_work = larger(out->backward_work, size->backward_work);
+        const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
+        out->carry = weft_larger(out->carry, size->carry);
+        out->tape = weft_larger(out->tape, size->tape);
+        out->forward_work = weft_larger(out->forward_work, size->forward_work);
+        out->forward_work_untaped = weft_larger(out->forward_work_untaped, size->forward_work_untaped);
+        out->recompute_work = weft_larger(out->recompute_work, size->recompute_work);
+        out->backward_work = weft_larger(out->backward_work, size->backward_work);
         out->has_backward = size->has_backward;
         out->backward_reads_carry = out->backward_reads_carry || size->backward_reads_carry;
     }
@@ -144,7 +56,7 @@ static void fill_units(weft_job *job, const weft_layout *layout, int64_t state_b
 static bool is_used_below(const weft_graph_set *set, int32_t parameter, int32_t segment) {
     for (int32_t s = 0; s < segment; s++) {
         int32_t n = 0;
-        const weft_graph_read *reads = weft_graph_reads(*graph_slot(set, 0, s), &n);
+        const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
         for (int32_t i = 0; i < n; i++)
             if (reads[i].parameter == parameter) return true;
     }
@@ -157,7 +69,7 @@ static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_de
                          const weft_layout *layout, int32_t s, int64_t state_bytes) {
     weft_segment_view *view = &job->segment_views[s];
     int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_reads(*graph_slot(set, 0, s), &n);
+    const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
     for (int32_t i = 0; i < n; i++) {
         const weft_parameter *p = &declared->parameters[reads[i].parameter];
         const int64_t numel = (p->numel + layout->grid - 1) / layout->grid * layout->grid;
@@ -181,7 +93,7 @@ static void fill_segments(weft_job *job, const weft_graph_set *set, const weft_d
         int32_t *units = &job->segment_units[(int64_t)s * layout->n_units];
         segment_sizes(&job->segments[s], set, s);
         job->segments[s].carry_gradient = below;
-        if (set->mode == WEFT_MODE_TRAIN && reads_trained(*graph_slot(set, 0, s), declared)) below = true;
+        if (set->mode == WEFT_MODE_TRAIN && weft_graph_set_trains(set, declared, s)) below = true;
         view->struct_size = (uint32_t)sizeof *view;
         view->name = declared->segments[s].name;
         view->owner = -1;
@@ -225,7 +137,7 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
     view = &job->spec.view;
     view->struct_size = (uint32_t)sizeof *view;
     view->mode = set->mode;
-    view->world = view->nodes = view->ranks_per_node = 1; /* until the engine says otherwise */
+    view->world = view->nodes = view->ranks_per_node = 1; /* until the plan says otherwise */
     view->leaves = leaves;
     view->n_units = layout->n_units;
     view->n_segments = set->n_segments;
@@ -248,13 +160,4 @@ void weft_job_destroy(weft_job *job) {
     free(job->segments);
     free(job->segment_units);
     free(job);
-}
-
-int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part) {
-    const int64_t bytes = ((int64_t)rows * length * 4 + 63) / 64 * 64;
-    return bytes * part;
-}
-
-int64_t weft_leaf_bytes(int32_t rows, int32_t length) {
-    return weft_leaf_part_offset(rows, length, WEFT_LEAF_PARTS);
 }

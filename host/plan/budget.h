@@ -1,0 +1,37 @@
+/* host/plan/budget.h: the bytes that a plan comes to, line by line: one table of sizes for who counts and who takes. */
+#ifndef WEFT_HOST_PLAN_BUDGET_H
+#define WEFT_HOST_PLAN_BUDGET_H
+
+#include "plan/plan.h"
+
+const char *weft_account_name(int32_t line); /* "parameters" */
+
+/* Fills plan->bytes. */
+void weft_plan_budget(weft_plan *plan);
+
+/* The parts of the buffer of small numbers, each on cache lines of its own, in order. */
+typedef enum weft_scalar_part {
+    WEFT_SCALAR_LOSSES = 0,
+    WEFT_SCALAR_ALL_LOSSES = 1,
+    WEFT_SCALAR_NODES = 2,
+    WEFT_SCALAR_SQUARES = 3,
+    WEFT_SCALAR_COUNT = 4,
+    WEFT_SCALAR_NORM = 5,
+    WEFT_SCALAR_COEFFICIENT = 6,
+    WEFT_SCALAR_SKIP = 7,
+    WEFT_SCALAR_HP = 8,
+    WEFT_N_SCALAR_PARTS = 9
+} weft_scalar_part;
+/* Bytes of each; returns their sum. */
+int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]);
+
+/* Trained parameters: rows of the table of ranges, and sums of squares. */
+int32_t weft_budget_trained(const weft_plan *plan);
+
+/* Bytes of what else lies fixed. */
+int64_t weft_budget_ranges(const weft_plan *plan);
+int64_t weft_budget_table(const weft_plan *plan, int32_t table);
+int64_t weft_budget_key_values(const weft_plan *plan); /* generation */
+int64_t weft_budget_logits(const weft_plan *plan);     /* generation: a row of the vocabulary */
+
+#endif

@@ -1,0 +1,72 @@
+/* host/plan/gathered.c: see gathered.h. */
+#include "plan/gathered.h"
+
+#include "base/sizes.h"
+
+bool weft_gathered_is_gain(const weft_plan *plan, int32_t parameter) {
+    return !weft_parameter_is_matrix(&plan->declared->parameters[parameter]);
+}
+
+bool weft_gathered_share(const weft_gathered_part *p, const weft_parameter *parameter, int64_t j, int64_t *begin,
+                         int64_t *end) {
+    const int64_t from = j * p->shard - parameter->offset, to = from + p->shard;
+    *begin = from > 0 ? from : 0;
+    *end = to < parameter->numel ? to : parameter->numel;
+    return *begin < *end;
+}
+
+/* fp32 elements of the gains in one shard. */
+static int64_t gains_in(const weft_plan *plan, const weft_gathered_part *p, int64_t j) {
+    int64_t n = 0, begin = 0, end = 0;
+    for (int32_t i = 0; i < p->group->n_members; i++)
+        if (weft_gathered_is_gain(plan, p->group->members[i]) &&
+            weft_gathered_share(p, &plan->declared->parameters[p->group->members[i]], j, &begin, &end))
+            n += end - begin;
+    return n;
+}
+
+static int64_t all_gains(const weft_plan *plan, const weft_group *group) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < group->n_members; i++)
+        if (weft_gathered_is_gain(plan, group->members[i])) n += plan->declared->parameters[group->members[i]].numel;
+    return n;
+}
+
+int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit, weft_gathered_part parts[2]) {
+    const int64_t size = weft_dtype_bytes(plan->dtype);
+    int64_t at = 0;
+    for (int g = 0; g < 2; g++) {
+        weft_gathered_part *p = &parts[g];
+        memset(p, 0, sizeof *p);
+        p->index = plan->layout->units[unit].groups[g];
+        if (p->index < 0) continue;
+        p->group = &plan->layout->groups[p->index];
+        p->shard = weft_hold_piece(plan->layout, p->group, cut->replicas) * cut->groups;
+        p->image = at;
+        at += weft_cache_lines(size * p->shard * cut->group);
+        if (plan->dtype == WEFT_F32) continue;
+        for (int32_t j = 0; j < cut->group; j++) {
+            const int64_t n = gains_in(plan, p, j);
+            if (n > p->row) p->row = n;
+        }
+        p->rows = at;
+        p->gains = p->rows + weft_cache_lines(4 * p->row * cut->group);
+        at = p->gains + weft_cache_lines(4 * all_gains(plan, p->group));
+    }
+    return at;
+}
+
+bool weft_gathered_is_due(const weft_job_spec *job, int32_t unit) {
+    return job->view.units[unit].placement.parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
+}
+
+int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *sent) {
+    const weft_cut cut = weft_cut_of(job, unit);
+    weft_gathered_part parts[2];
+    *sent = 0;
+    if (!weft_gathered_is_due(job, unit)) return 0;
+    const int64_t bytes = weft_gathered_layout(plan, &cut, unit, parts);
+    for (int g = 0; g < 2; g++)
+        *sent += (cut.group - 1) * (weft_dtype_bytes(plan->dtype) * parts[g].shard + 4 * parts[g].row);
+    return bytes;
+}

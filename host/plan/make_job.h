@@ -1,0 +1,26 @@
+/* host/plan/make_job.h: the job that a strategy is asked to compile: units and segments with their bytes, from the
+ * layout and the graphs. */
+#ifndef WEFT_HOST_PLAN_MAKE_JOB_H
+#define WEFT_HOST_PLAN_MAKE_JOB_H
+
+#include "model/layout.h"
+#include "plan/graphs.h"
+#include "program/program.h"
+
+/* A job and the arrays that it points to. */
+typedef struct weft_job {
+    weft_job_spec spec;
+    weft_unit_view *unit_views;
+    weft_segment_view *segment_views;
+    int32_t *segment_units; /* storage of segment_views[].units */
+    weft_segment_sizes *segments;
+    weft_unit_sizes *units;
+} weft_job;
+
+/* leaves: A. state_bytes: of optimizer state per trainable element. */
+weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const weft_declared *declared,
+                            const weft_layout *layout, int32_t leaves, int64_t state_bytes,
+                            bool activation_checkpointing, weft_error *err);
+void weft_job_destroy(weft_job *job); /* NULL is fine */
+
+#endif

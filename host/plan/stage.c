@@ -1,0 +1,53 @@
+/* host/plan/stage.c: see stage.h. */
+#include "plan/stage.h"
+
+#include "plan/norm_nodes.h"
+#include "plan/placing.h"
+#include "plan/sums.h"
+
+#include <stdlib.h>
+
+/* The programs of all ranks, which only together can be proved; this rank keeps its own. */
+static weft_status compile_programs(weft_plan *plan, weft_stage *stage, weft_error *err) {
+    const weft_run *run = plan->run;
+    const int32_t world = plan->world;
+    const weft_job_spec *spec = &stage->job->spec;
+    weft_status status = WEFT_OK;
+    weft_program **all = calloc((size_t)world, sizeof *all);
+    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the programs of %d ranks", (int)world);
+    for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++)
+        status = weft_program_compile(&all[rank], run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
+                                      run->parts[WEFT_PART_STRATEGY].config, spec, rank, err);
+    if (status == WEFT_OK) status = weft_programs_check(&stage->coverage, (const weft_program *const *)all, spec, err);
+    if (status == WEFT_OK) stage->identity = weft_programs_identity((const weft_program *const *)all, spec);
+    stage->program = all[plan->rank];
+    if (status == WEFT_OK && spec->view.mode == WEFT_MODE_TRAIN)
+        status = weft_sums_plan(plan, stage, (const weft_program *const *)all, err);
+    if (status == WEFT_OK) status = weft_sums_losses(stage, (const weft_program *const *)all, world, err);
+    for (int32_t rank = 0; rank < world; rank++)
+        if (rank != plan->rank) weft_program_destroy(all[rank]);
+    free(all);
+    return status;
+}
+
+weft_status weft_stage_make(const weft_stage_maker *maker, weft_stage *stage, const weft_graph_set_spec *spec,
+                            int32_t leaves, weft_error *err) {
+    weft_plan *plan = maker->plan;
+    const int64_t step_work = spec->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, maker->kernels, maker->device) : 0;
+    weft_status status =
+        weft_graph_set_create(&stage->graphs, plan->declared, maker->kernels, maker->device, spec, err);
+    if (status == WEFT_OK) status = weft_place_job(plan, stage, leaves, step_work, err);
+    if (status == WEFT_OK) status = compile_programs(plan, stage, err);
+    if (status == WEFT_OK) status = weft_program_place(stage->program, &stage->job->spec, err);
+    if (status == WEFT_OK) weft_program_price(&stage->price, stage->program);
+    return status;
+}
+
+void weft_stage_close(weft_stage *stage) {
+    weft_program_destroy(stage->program);
+    weft_terms_destroy(stage->terms);
+    free(stage->sums);
+    free(stage->losses);
+    weft_job_destroy(stage->job);
+    weft_graph_set_destroy(stage->graphs);
+}

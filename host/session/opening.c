@@ -1,0 +1,19 @@
+/* host/session/opening.c: see opening.h. */
+#include "session/opening.h"
+
+#include "session/coherence.h"
+
+weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err) {
+    weft_engine *engine = NULL;
+    weft_status status = weft_engine_open(&engine, run, seat, err);
+    if (status != WEFT_OK) return status;
+    status = weft_coherence_run(weft_coherence_peers(engine), run, &engine->device_info,
+                                weft_engine_open_optimizer(engine, err), err);
+    if (status == WEFT_OK) *out = engine;
+    else weft_engine_close(engine);
+    return status;
+}
+
+weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
+    return weft_coherence_programs(weft_coherence_peers(engine), engine, weft_engine_prepare(engine, spec, err), err);
+}

@@ -1,0 +1,15 @@
+/* host/session/opening.h: an engine opened and prepared in step with the other ranks: what must be alike is compared
+ * before anything goes on, and a rank that cannot go on tells the others. */
+#ifndef WEFT_HOST_SESSION_OPENING_H
+#define WEFT_HOST_SESSION_OPENING_H
+
+#include "engine/engine.h"
+
+/* seat: NULL for a platform of the engine's own, whose ranks compare run and device; engines in a seat of somebody
+ * else's compare nothing. [collective] */
+weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err);
+
+/* weft_engine_prepare; then the ranks compare programs. [collective] */
+weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err);
+
+#endif
