@@ -114,7 +114,7 @@ static weft_status check_texts(const weft_key *row, weft_error *err) {
 
 static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t config_size, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (row->struct_size < offsetof(weft_key, help) + sizeof row->help || row->struct_size > stride) {
+    if (!WEFT_WHOLE(row, weft_key) || row->struct_size > stride) {
         return weft_error_set(err, WEFT_E_PLUGIN, "it says that it has %u bytes, and rows lie %u apart",
                               row->struct_size, stride);
     }

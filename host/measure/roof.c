@@ -8,7 +8,7 @@
 static weft_status find(const weft_device_roof **out, const weft_engine *engine, weft_error *err) {
     const weft_device_plugin *kernels = engine->kernels;
     if (kernels->extension != NULL) *out = kernels->extension(engine->device, WEFT_DEVICE_ROOF);
-    if (*out != NULL && WEFT_HAS(*out, bandwidth) && (*out)->peak != NULL && (*out)->product != NULL &&
+    if (*out != NULL && WEFT_WHOLE(*out, weft_device_roof) && (*out)->peak != NULL && (*out)->product != NULL &&
         (*out)->bandwidth != NULL)
         return WEFT_OK;
     return weft_error_set(err, WEFT_E_UNSUPPORTED,

@@ -103,14 +103,19 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
 
 static bool spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const char *name = NULL;
-    if (module == NULL || spec == NULL || spec->struct_size < sizeof *spec || spec->name == NULL ||
+    if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
         spec->name[0] == '\0') {
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the model plugin declares a weight without a module, a name or a whole spec");
         return false;
     }
     name = spec->name;
-    if (spec->role != WEFT_WEIGHT_LINEAR && spec->role != WEFT_WEIGHT_EMBEDDING && spec->role != WEFT_WEIGHT_GAIN)
+    if (!weft_struct_known(spec, sizeof *spec))
+        weft_mistake_keep(&ctx->first, WEFT_E_UNSUPPORTED,
+                          "the model plugin says something of '%s.%s' behind the %zu bytes that this host knows of a "
+                          "weight; build the plugin with this host's headers, or use a later host",
+                          module->path, name, sizeof *spec);
+    else if (spec->role != WEFT_WEIGHT_LINEAR && spec->role != WEFT_WEIGHT_EMBEDDING && spec->role != WEFT_WEIGHT_GAIN)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares '%s.%s' with the unknown role %d",
                           module->path, name, spec->role);
     else if (spec->in < 1 || (spec->role != WEFT_WEIGHT_GAIN && spec->out < 1) ||

@@ -52,10 +52,12 @@ typedef struct kind_row {
     int32_t interface_major;
     const slot *slots;
     size_t n_slots;
+    uint32_t least; /* bytes of its table in SDK 1.0 */
 } kind_row;
 
 #define KIND(name, interface_major) \
-    {#name, interface_major, name##_slots, sizeof name##_slots / sizeof name##_slots[0]}
+    {#name, interface_major, name##_slots, sizeof name##_slots / sizeof name##_slots[0], \
+     WEFT_SIZE_1_0(weft_##name##_plugin)}
 static const kind_row kinds[] = {
     KIND(model, 1), KIND(optimizer, 1), KIND(data, 1), KIND(tokenizer, 1), KIND(device, 1),
     KIND(strategy, 1), KIND(policy, 1), KIND(comm, 1)};
@@ -93,7 +95,8 @@ weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err) {
     return WEFT_OK;
 }
 
-/* All slots of the table are there and filled. Function pointers are as large as data pointers wherever dlsym works. */
+/* The table has all of SDK 1.0, and its required slots are filled. Function pointers are as large as data pointers
+ * wherever dlsym works. */
 static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, weft_error *err) {
     uint32_t struct_size;
     size_t i;
@@ -115,6 +118,9 @@ static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, w
                                   plugin->kind, plugin->id);
         }
     }
+    if (struct_size < row->least)
+        return weft_error_set(err, WEFT_E_PLUGIN, "gives a table of %u bytes for %s:%s; SDK 1.0 has %u.", struct_size,
+                              plugin->kind, plugin->id, row->least);
     return WEFT_OK;
 }
 
@@ -125,7 +131,7 @@ static int same_text(const char *given, const char *noted) {
 /* One plugin of the list against its line of the note. */
 static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugin *note, weft_error *err) {
     weft_status status;
-    if (!WEFT_HAS(plugin, table)) {
+    if (!WEFT_WHOLE(plugin, weft_plugin)) {
         return weft_error_set(err, WEFT_E_PLUGIN, "describes %s:%s in %u bytes, fewer than SDK 1.0 has.", note->kind,
                               note->id, plugin->struct_size);
     }
@@ -152,8 +158,8 @@ static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugi
 weft_status weft_list_check(const weft_plugin_list *list, const weft_preflight *note, weft_error *err) {
     weft_status status = WEFT_OK;
     uint32_t i;
-    if (!WEFT_HAS(list, plugins) || list->plugins == NULL || list->stride % 8 != 0 ||
-        list->stride < offsetof(weft_plugin, table) + sizeof(void *)) {
+    if (!WEFT_WHOLE(list, weft_plugin_list) || list->plugins == NULL || list->stride % 8 != 0 ||
+        list->stride < WEFT_SIZE_1_0(weft_plugin)) {
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "gives a list of plugins that cannot be read (%u bytes, %u bytes per plugin).",
                               list->struct_size, list->stride);

@@ -89,6 +89,7 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the placement of %d units", (int)job->view.n_units);
         goto done;
     }
+    job->view.placement_stride = (uint32_t)sizeof *units;
     for (int32_t u = 0; u < job->view.n_units; u++) {
         units[u].struct_size = (uint32_t)sizeof *units;
         units[u].owner = -1;
@@ -105,12 +106,24 @@ done:
     return status;
 }
 
+/* Of a later SDK: what it says in fields that this host does not have would be lost. */
+static weft_status refuse_foreign(const weft_program *program, const weft_job_spec *job, weft_error *err) {
+    char text[256];
+    weft_event_describe(text, sizeof text, &program->events[program->foreign_event], job);
+    return weft_error_set(
+        err, WEFT_E_UNSUPPORTED,
+        "event %d, %s: the strategy plugin says something in it behind the %zu bytes that an event has "
+        "in this host; build the plugin with this host's headers, or use a later host",
+        (int)program->foreign_event, text, sizeof *program->events);
+}
+
 /* RECOMPUTE is the host's own, so that a strategy cannot be wrong about it. */
 static weft_status judge_events(const weft_program *program, const weft_job_spec *job, weft_error *err) {
     char text[256];
     if (program->out_of_memory)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for more than %d events of a step program",
                               (int)program->n_events);
+    if (program->foreign_event >= 0) return refuse_foreign(program, job, err);
     for (int32_t i = 0; i < program->n_events; i++) {
         if (program->events[i].kind != WEFT_EVENT_RECOMPUTE) continue;
         weft_event_describe(text, sizeof text, &program->events[i], job);

@@ -2,7 +2,6 @@
 #include "program/events.h"
 
 #include <stdlib.h>
-#include <weft/emit.h>
 
 #define MOST_EVENTS (1 << 26) /* 64 Mi: a strategy that emits more has gone astray */
 
@@ -12,7 +11,7 @@ weft_status weft_program_create(weft_program **out, const weft_job_spec *job, in
     program->mode = job->view.mode;
     program->rank = rank;
     program->leaves = weft_job_spec_leaves(job);
-    program->peak_event = -1;
+    program->peak_event = program->foreign_event = -1;
     *out = program;
     return WEFT_OK;
 }
@@ -28,16 +27,14 @@ static bool grow(weft_program *program) {
     return true;
 }
 
-/* A shorter event than this host knows leaves the rest empty; its struct_size stays what it was, for the checker. */
+/* The checker judges what was given; that an event asks for more than this host knows is seen here alone. */
 int32_t weft_program_emit(weft_program *program, const weft_event *event) {
-    weft_event copy = weft_event_of(0);
     if (program->n_events == program->capacity && !grow(program)) {
         program->out_of_memory = true;
         return -1;
     }
-    memcpy(&copy, event, event->struct_size < sizeof copy ? event->struct_size : sizeof copy);
-    copy.struct_size = event->struct_size;
-    program->events[program->n_events] = copy;
+    if (!weft_struct_take(&program->events[program->n_events], sizeof *event, event) && program->foreign_event < 0)
+        program->foreign_event = program->n_events;
     return program->n_events++;
 }
 
@@ -54,7 +51,7 @@ weft_status weft_program_copy(weft_program **out, const weft_program *program, w
     copy->mode = program->mode;
     copy->rank = program->rank;
     copy->leaves = program->leaves;
-    copy->peak_event = -1;
+    copy->peak_event = copy->foreign_event = -1;
     *out = copy;
     return WEFT_OK;
 }

@@ -101,6 +101,7 @@ struct weft_program {
     int64_t peak;                  /* bytes of live slots with storage at peak_event; arena - peak is fragmentation */
     int32_t peak_event;            /* the first event at which so much lives */
     bool out_of_memory;            /* emit failed; compile reports it */
+    int32_t foreign_event;         /* the first that asks for what this host does not know; -1: none */
 };
 
 /* Asks the strategy how many replicas there are, judges the answer and sets job->view.replicas. */

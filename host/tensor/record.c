@@ -37,6 +37,23 @@ weft_value weft_record_fail(weft_graph *graph, const weft_node *node, weft_statu
     return none;
 }
 
+void weft_record_arguments(weft_graph *graph, const weft_node *node, void *to, size_t size, const void *from,
+                           uint32_t least) {
+    uint32_t given = 0;
+    memset(to, 0, size);
+    if (from == NULL) return;
+    memcpy(&given, from, sizeof given);
+    if (given < least)
+        (void)weft_record_fail(graph, node, WEFT_E_PLUGIN,
+                               "the arguments' struct_size is %u; it is their sizeof, at least %u", (unsigned)given,
+                               (unsigned)least);
+    else if (!weft_struct_take(to, size, from))
+        (void)weft_record_fail(graph, node, WEFT_E_UNSUPPORTED,
+                               "the arguments say something behind the %zu bytes that this host knows of them; build "
+                               "the model plugin with this host's headers, or use a later host",
+                               size);
+}
+
 static weft_value append_value(weft_graph *graph, const weft_value_record *record) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_value none = {0};

@@ -100,6 +100,11 @@ weft_value weft_record_fail(weft_graph *graph, const weft_node *node, weft_statu
  * Takes over node->custom_args, also on failure. */
 weft_value weft_record_node(weft_graph *graph, weft_node *node);
 
+/* The model's arguments of a node, at this host's size; `from` NULL: all zero. least: what they have in SDK 1.0. Marks
+ * the graph where they are shorter, and where they ask for something that this host does not know. */
+void weft_record_arguments(weft_graph *graph, const weft_node *node, void *to, size_t size, const void *from,
+                           uint32_t least);
+
 /* A value from outside, made at its first use. */
 weft_value weft_record_outside(weft_graph *graph, int32_t home, int32_t dtype, int64_t width);
 

@@ -38,11 +38,13 @@ static inline weft_status stages_place(const weft_host *host, const void *config
                                        weft_placement *units, int32_t *owners, weft_error *err) {
     (void)host, (void)err;
     for (int32_t u = 0; u < job->n_units; u++)
-        units[u].parameters = units[u].gradients = units[u].optimizer = WEFT_OWNED;
+        weft_placement_at(job, units, u)->parameters = weft_placement_at(job, units, u)->gradients =
+            weft_placement_at(job, units, u)->optimizer = WEFT_OWNED;
     for (int32_t s = job->n_segments - 1; s >= 0; s--) {
         const weft_segment_view *segment = weft_job_segment(job, s);
         owners[s] = stage_of(config, s);
-        for (int32_t i = 0; i < segment->n_units; i++) units[segment->units[i]].owner = owners[s];
+        for (int32_t i = 0; i < segment->n_units; i++)
+            weft_placement_at(job, units, segment->units[i])->owner = owners[s];
     }
     return WEFT_OK;
 }

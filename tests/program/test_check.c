@@ -399,7 +399,7 @@ START_TEST(single_owns_every_unit) {
 END_TEST
 
 /* Strategies that answer wrongly. */
-static int32_t answer_replicas, answer_holding, answer_owner;
+static int32_t answer_replicas, answer_holding, answer_owner, answer_more;
 static weft_status answer_status;
 
 static weft_status bad_replicas(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
@@ -413,20 +413,25 @@ static weft_status bad_place(const weft_host *host, const void *config, const we
                              weft_placement *units, int32_t *owners, weft_error *err) {
     (void)host, (void)config, (void)owners, (void)err;
     for (int32_t u = 0; u < job->n_units; u++) {
-        units[u].parameters = units[u].gradients = units[u].optimizer = answer_holding;
-        units[u].owner = answer_owner;
+        weft_placement *placement = weft_placement_at(job, units, u);
+        placement->parameters = placement->gradients = placement->optimizer = answer_holding;
+        placement->owner = answer_owner;
     }
     return WEFT_OK;
 }
 
 static weft_status bad_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
                                const weft_emitter *emitter, weft_error *err) {
-    weft_event event = weft_event_of(WEFT_EVENT_RECOMPUTE);
+    struct {
+        weft_event known;
+        int64_t more; /* as a later SDK may have it */
+    } event = {weft_event_of(WEFT_EVENT_RECOMPUTE), answer_more};
     (void)host, (void)config, (void)job, (void)rank, (void)err;
-    event.segment = 1;
-    event.leaf = 0;
-    ck_assert_int_eq(emitter->emit(emitter->program, &event), 0);
-    ck_assert_int_eq(emitter->emit(emitter->program, &event), 1);
+    event.known.struct_size = (uint32_t)sizeof event;
+    event.known.segment = 1;
+    event.known.leaf = 0;
+    ck_assert_int_eq(emitter->emit(emitter->program, &event.known), 0);
+    ck_assert_int_eq(emitter->emit(emitter->program, &event.known), 1);
     return WEFT_OK;
 }
 
@@ -456,6 +461,9 @@ START_TEST(wrong_answers_of_a_strategy_are_refused) {
     expect_blame("unit root to rank 1");
     answer_owner = 0;
     expect_blame("event 0, RECOMPUTE layers.0.attn leaf 0: a strategy emits no RECOMPUTE");
+    answer_more = 1;
+    expect_blame(
+        "event 0, RECOMPUTE layers.0.attn leaf 0: the strategy plugin says something in it behind the 48 bytes");
     answer_status = WEFT_E_PLUGIN;
     expect_blame("failed in its replicas and does not say why");
 }

@@ -74,6 +74,25 @@ static weft_value narrow_table(const rig *r, weft_graph *g, const weft_ops *ops,
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
+static weft_value short_arguments(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_rope_args args = {(uint32_t)sizeof args - 1, 0, D / HD, HD};
+    return ops->rope(g, carry, ops->positions(g), r->table, &args);
+}
+
+/* As a later SDK may have them. */
+static weft_value later_arguments(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const struct {
+        weft_rope_args known;
+        int64_t more;
+    } args = {{(uint32_t)sizeof args, 0, D / HD, HD}, 1}; /* what is not zero must be understood */
+    return ops->rope(g, carry, ops->positions(g), r->table, &args.known);
+}
+
+static weft_value no_arguments(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return ops->attention(g, carry, carry, carry, ops->starts(g), NULL);
+}
+
 static weft_value uneven_groups(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
     (void)r;
     return rig_attend(g, ops, carry, carry, carry, 3, 2);
@@ -140,6 +159,9 @@ static const struct {
     {bias, 0, WEFT_E_UNSUPPORTED, {"segment part.0: ", "biases"}},
     {unequal_sum, 0, WEFT_E_PLUGIN, {"linear matrix: ", "`x` is not a value", "the first segment has no carry"}},
     {odd_heads, 1, WEFT_E_PLUGIN, {"rope: ", "2 heads of 3 elements", "even"}},
+    {short_arguments, 1, WEFT_E_PLUGIN, {"rope: ", "struct_size is 23", "at least 24"}},
+    {later_arguments, 1, WEFT_E_UNSUPPORTED, {"rope: ", "behind the 24 bytes"}},
+    {no_arguments, 1, WEFT_E_PLUGIN, {"attention: ", "0 query heads"}},
     {narrow_table, 1, WEFT_E_PLUGIN, {"rope: ", "table angles has 4 numbers", "8 elements"}},
     {uneven_groups, 1, WEFT_E_PLUGIN, {"attention: ", "3 query heads over 2 key heads", "multiple"}},
     {narrow_keys, 1, WEFT_E_PLUGIN, {"attention: ", "`k` is 8 wide; 4 is needed"}},

@@ -25,9 +25,9 @@ static const shape shapes[] = {
 };
 
 static weft_status check_kind(checker *check, const weft_event *event) {
-    if (event->struct_size < sizeof *event)
-        return refuse(check, "its struct_size is %u: an event has %zu bytes", (unsigned)event->struct_size,
-                      sizeof *event);
+    if (!WEFT_WHOLE(event, weft_event))
+        return refuse(check, "its struct_size is %u: an event has at least %u bytes", (unsigned)event->struct_size,
+                      (unsigned)WEFT_SIZE_1_0(weft_event));
     if (event->kind < WEFT_EVENT_COUNT || event->kind > WEFT_EVENT_REFRESH)
         return refuse(check, "there is no such kind: kinds are %d (COUNT) to %d (REFRESH)", (int)WEFT_EVENT_COUNT,
                       (int)WEFT_EVENT_REFRESH);

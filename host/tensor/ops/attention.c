@@ -120,13 +120,12 @@ const weft_operator weft_operator_attention = {
 
 weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft_value v, weft_value starts,
                              const weft_attention_args *args) {
-    const weft_attention_args none = {0}; /* no heads: refused */
-    weft_node node = {.op = &weft_operator_attention,
-                      .inputs = {q, k, v, starts},
-                      .n_inputs = 4,
-                      .attention = args != NULL ? *args : none,
-                      .state = graph->state_bytes};
-    const weft_value output = weft_record_node(graph, &node);
+    weft_node node = {
+        .op = &weft_operator_attention, .inputs = {q, k, v, starts}, .n_inputs = 4, .state = graph->state_bytes};
+    weft_value output;
+    weft_record_arguments(graph, &node, &node.attention, sizeof node.attention, args,
+                          WEFT_SIZE_1_0(weft_attention_args));
+    output = weft_record_node(graph, &node);
     if (graph->spec.mode == WEFT_MODE_GENERATE && !graph->failed) graph->state_bytes += 2 * cache_bytes(graph, &node);
     return output;
 }

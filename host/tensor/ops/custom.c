@@ -69,7 +69,8 @@ const weft_operator weft_operator_custom = {.name = "custom", .infer = infer, .f
 
 /* What cannot wait for infer: sizes that the node itself must hold. */
 static weft_status check(const weft_custom_op *op, int32_t n_inputs, int64_t width, weft_error *err) {
-    if (op == NULL || !WEFT_HAS(op, backward) || op->name == NULL || op->forward == NULL || op->backward == NULL)
+    if (op == NULL || !WEFT_WHOLE(op, weft_custom_op) || op->name == NULL || op->forward == NULL ||
+        op->backward == NULL)
         return weft_error_set(err, WEFT_E_PLUGIN, "a custom operator needs a name, a forward and a backward");
     if (n_inputs < 1 || n_inputs > WEFT_NODE_INPUTS)
         return weft_error_set(err, WEFT_E_PLUGIN, "custom %s: %d inputs; 1 to %d are possible", op->name, n_inputs,

@@ -63,11 +63,7 @@ const weft_operator weft_operator_rope = {.name = "rope",
 
 weft_value weft_op_rope(weft_graph *graph, weft_value x, weft_value positions, weft_table *table,
                         const weft_rope_args *args) {
-    const weft_rope_args none = {0}; /* no heads: refused */
-    weft_node node = {.op = &weft_operator_rope,
-                      .inputs = {x, positions},
-                      .n_inputs = 2,
-                      .table = table,
-                      .rope = args != NULL ? *args : none};
+    weft_node node = {.op = &weft_operator_rope, .inputs = {x, positions}, .n_inputs = 2, .table = table};
+    weft_record_arguments(graph, &node, &node.rope, sizeof node.rope, args, WEFT_SIZE_1_0(weft_rope_args));
     return weft_record_node(graph, &node);
 }

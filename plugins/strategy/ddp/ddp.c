@@ -42,7 +42,10 @@ static weft_status ddp_place(const weft_host *host, const void *config, const we
     (void)config;
     (void)owners;
     (void)err;
-    for (u = 0; u < job->n_units; u++) units[u].parameters = units[u].gradients = units[u].optimizer = WEFT_REPLICATED;
+    for (u = 0; u < job->n_units; u++) {
+        weft_placement *placement = weft_placement_at(job, units, u);
+        placement->parameters = placement->gradients = placement->optimizer = WEFT_REPLICATED;
+    }
     return WEFT_OK;
 }
 

@@ -49,9 +49,10 @@ static weft_status fsdp_place(const weft_host *host, const void *config, const w
     (void)owners;
     (void)err;
     for (u = 0; u < job->n_units; u++) {
-        units[u].parameters = replicates(keys, weft_job_unit(job, u)) ? WEFT_REPLICATED : WEFT_SHARDED;
-        units[u].gradients = units[u].optimizer = WEFT_SHARDED;
-        units[u].group = fsdp_group_of(keys, job);
+        weft_placement *placement = weft_placement_at(job, units, u);
+        placement->parameters = replicates(keys, weft_job_unit(job, u)) ? WEFT_REPLICATED : WEFT_SHARDED;
+        placement->gradients = placement->optimizer = WEFT_SHARDED;
+        placement->group = fsdp_group_of(keys, job);
     }
     return WEFT_OK;
 }

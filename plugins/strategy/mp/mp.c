@@ -67,12 +67,13 @@ static weft_status mp_place(const weft_host *host, const void *config, const wef
     const weft_status status = make_map(host, (const mp_config *)config, job, owners, err);
     int32_t u, s, i;
     for (u = 0; u < job->n_units && status == WEFT_OK; u++) {
-        units[u].parameters = units[u].gradients = units[u].optimizer = WEFT_OWNED;
-        units[u].owner = 0; /* of what no segment reads */
+        weft_placement *placement = weft_placement_at(job, units, u);
+        placement->parameters = placement->gradients = placement->optimizer = WEFT_OWNED;
+        placement->owner = 0; /* of what no segment reads */
     }
     for (s = job->n_segments - 1; s >= 0 && status == WEFT_OK; s--)
         for (i = 0; i < weft_job_segment(job, s)->n_units; i++)
-            units[weft_job_segment(job, s)->units[i]].owner = owners[s];
+            weft_placement_at(job, units, weft_job_segment(job, s)->units[i])->owner = owners[s];
     return status;
 }
 

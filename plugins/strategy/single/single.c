@@ -34,10 +34,11 @@ static weft_status single_place(const weft_host *host, const void *config, const
     (void)owners;
     (void)err;
     for (u = 0; u < job->n_units; u++) {
-        units[u].parameters = WEFT_OWNED;
-        units[u].gradients = WEFT_OWNED;
-        units[u].optimizer = WEFT_OWNED;
-        units[u].owner = 0;
+        weft_placement *placement = weft_placement_at(job, units, u);
+        placement->parameters = WEFT_OWNED;
+        placement->gradients = WEFT_OWNED;
+        placement->optimizer = WEFT_OWNED;
+        placement->owner = 0;
     }
     return WEFT_OK;
 }

@@ -48,7 +48,7 @@ enum {
     WEFT_SIZE_1_0_weft_placement               =   32,
     WEFT_SIZE_1_0_weft_unit_view               =   80,
     WEFT_SIZE_1_0_weft_segment_view            =   88,
-    WEFT_SIZE_1_0_weft_strategy_job            =   72,
+    WEFT_SIZE_1_0_weft_strategy_job            =   80,
     WEFT_SIZE_1_0_weft_emitter                 =   24,
     WEFT_SIZE_1_0_weft_strategy_plugin         =   32,
     WEFT_SIZE_1_0_weft_module_view             =   64,

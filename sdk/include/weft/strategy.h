@@ -177,8 +177,10 @@ typedef struct weft_strategy_job {
     const weft_unit_view *units;
     const weft_segment_view *segments;
     uint32_t unit_stride, segment_stride;
-    int32_t reduce;       /* weft_reduce */
-    int32_t reduce_dtype; /* weft_dtype of a leaf's gradient on its way */
+    int32_t reduce;            /* weft_reduce */
+    int32_t reduce_dtype;      /* weft_dtype of a leaf's gradient on its way */
+    uint32_t placement_stride; /* of the array that `place` fills */
+    uint32_t reserved;
 } weft_strategy_job;
 
 typedef struct weft_program weft_program; /* the host's */
@@ -187,7 +189,7 @@ typedef struct weft_emitter {
     uint32_t struct_size;
     uint32_t flags;
     weft_program *program;
-    /* Appends an event and returns its index; < 0: no memory. event is copied. [main] */
+    /* Appends a copy of the event and returns its index; < 0: no memory. [main] */
     int32_t (*emit)(weft_program *program, const weft_event *event);
 } weft_emitter;
 
@@ -200,8 +202,9 @@ typedef struct weft_strategy_plugin {
      * [main] [required] */
     weft_status (*replicas)(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
                             weft_error *err);
-    /* Fills a placement per unit (the host has set struct_size, owner -1 and the rest 0), and, where a rank runs only
-     * some of the segments, the owner of each in `owners` (-1 before). Where segments that read a unit have different
+    /* Fills a placement per unit (the host has set struct_size, owner -1 and the rest 0; weft_placement_at of
+     * weft/emit.h finds that of a unit), and, where a rank runs only some of the segments, the owner of each in
+     * `owners` (-1 before). Where segments that read a unit have different
      * owners, the host splits the unit between them and asks again; a tied parameter stays with its first user. [main]
      * [required] */
     weft_status (*place)(const weft_host *host, const void *config, const weft_strategy_job *job, weft_placement *units,
