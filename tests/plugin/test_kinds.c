@@ -6,12 +6,14 @@
 #include <stdlib.h>
 
 #include "plugin/kinds.h"
+#include <weft/capture.h>
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/model.h>
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/roof.h>
+#include <weft/transfer.h>
 #include <weft/emit.h>
 #include <weft/tokenizer.h>
 
@@ -58,7 +60,7 @@ static const struct kind {
 
 static int is_optional(const char *name) {
     return strcmp(name, "extension") == 0 || strcmp(name, "host_view") == 0 || strcmp(name, "file") == 0 ||
-           strcmp(name, "poke") == 0;
+           strcmp(name, "poke") == 0 || strcmp(name, "join") == 0;
 }
 
 static weft_status judge(const struct kind *kind, const void *table, weft_error *err) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <glob.h>
 
+#include <weft/capture.h>
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/emit.h>
@@ -16,6 +17,7 @@
 #include <weft/random.h>
 #include <weft/roof.h>
 #include <weft/tokenizer.h>
+#include <weft/transfer.h>
 
 static const char *const structs[] = {
 #define STRUCT(name) #name,

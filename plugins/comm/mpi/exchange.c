@@ -6,22 +6,14 @@
 #define ONE  1 /* (n) */
 #define ALL  2 /* (P, n) */
 
-typedef struct operands {
-    weft_comm *comm;
-    weft_comm_group *group;
-    char *to, *from; /* in the host's memory; NULL: none, or in place */
-    int64_t n;
-    int64_t size; /* bytes of an element */
-    int32_t dtype, peer, tag;
-    int in_place;
-} operands;
+typedef ranks_operands operands;
 
-typedef struct exchange_kind {
+struct ranks_kind {
     const char *name;
     int from, to; /* how many rows each side has */
     int is_sum, has_root, is_pair;
     int (*start)(weft_comm_handle *handle, const operands *o, int64_t at, int count);
-} exchange_kind;
+};
 
 /* --- one piece, handed to MPI --- */
 
@@ -123,19 +115,18 @@ static int start_recv(weft_comm_handle *handle, const operands *o, int64_t at, i
     return MPI_Irecv(o->to + at * o->size, count * (int)o->size, MPI_BYTE, o->peer, o->tag, o->group->mpi, request);
 }
 
-static const exchange_kind all_gather = {"all_gather", ONE, ALL, 0, 0, 0, start_all_gather};
-static const exchange_kind all_to_all = {"all_to_all", ALL, ALL, 0, 0, 0, start_all_to_all};
-static const exchange_kind reduce_scatter = {"reduce_scatter", ALL, ONE, 1, 0, 0, start_reduce_scatter};
-static const exchange_kind all_reduce = {"all_reduce", ONE, ONE, 1, 0, 0, start_all_reduce};
-static const exchange_kind broadcast = {"broadcast", NONE, ONE, 0, 1, 0, start_broadcast};
-static const exchange_kind send = {"send", ONE, NONE, 0, 0, 1, start_send};
-static const exchange_kind recv = {"recv", NONE, ONE, 0, 0, 1, start_recv};
+static const ranks_kind all_gather = {"all_gather", ONE, ALL, 0, 0, 0, start_all_gather};
+static const ranks_kind all_to_all = {"all_to_all", ALL, ALL, 0, 0, 0, start_all_to_all};
+static const ranks_kind reduce_scatter = {"reduce_scatter", ALL, ONE, 1, 0, 0, start_reduce_scatter};
+static const ranks_kind all_reduce = {"all_reduce", ONE, ONE, 1, 0, 0, start_all_reduce};
+static const ranks_kind broadcast = {"broadcast", NONE, ONE, 0, 1, 0, start_broadcast};
+static const ranks_kind send = {"send", ONE, NONE, 0, 0, 1, start_send};
+static const ranks_kind recv = {"recv", NONE, ONE, 0, 0, 1, start_recv};
 
 /* --- what is asked for --- */
 
 /* NULL: nothing is wrong with the group, the type and the peer. */
-static weft_status check_call(const operands *o, const weft_exchange *what, const exchange_kind *kind,
-                              weft_error *err) {
+static weft_status check_call(const operands *o, const weft_exchange *what, const ranks_kind *kind, weft_error *err) {
     const char *name = kind->name;
     if (o->comm->kernels == NULL) return weft_error_set(err, WEFT_E_HOST, "%s was started before `attach`.", name);
     if (o->group->comm != o->comm) {
@@ -169,7 +160,7 @@ static int64_t bytes_of(const operands *o, int rows) {
 }
 
 /* Operands are apart, or the smaller one is this rank's row of the larger one. */
-static weft_status check_place(operands *o, const weft_exchange *what, const exchange_kind *kind, weft_error *err) {
+static weft_status check_place(operands *o, const weft_exchange *what, const ranks_kind *kind, weft_error *err) {
     const int64_t to = what->to.offset, from = what->from.offset, own = o->group->place * o->n * o->size;
     const int64_t to_bytes = bytes_of(o, kind->to), from_bytes = bytes_of(o, kind->from);
     const int64_t inside = kind->to == ALL ? to + own - from : kind->from == ALL ? from + own - to : to - from;
@@ -188,14 +179,14 @@ static weft_status check_place(operands *o, const weft_exchange *what, const exc
 
 /* --- operands in the host's memory --- */
 
-static weft_status no_memory(const exchange_kind *kind, int64_t bytes, weft_error *err) {
+static weft_status no_memory(const ranks_kind *kind, int64_t bytes, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "No memory for %lld bytes of %s in the host's memory.", (long long)bytes,
                           kind->name);
 }
 
 /* The host's own view of an operand, or fresh memory in *copy that the handle keeps. */
-static weft_status view(operands *o, char **out, void **copy, weft_ref ref, int64_t bytes, const exchange_kind *kind,
-                        weft_error *err) {
+static weft_status view(operands *o, char **out, ranks_block **copy, weft_ref ref, int64_t bytes,
+                        const ranks_kind *kind, weft_error *err) {
     const weft_device_plugin *kernels = o->comm->kernels;
     if (bytes == 0) return WEFT_OK;
     if (kernels->host_view != NULL) {
@@ -203,13 +194,14 @@ static weft_status view(operands *o, char **out, void **copy, weft_ref ref, int6
         if (*out != NULL) return WEFT_OK;
         return weft_error_set(err, WEFT_E_HOST, "%s has an operand outside of its buffer.", kind->name);
     }
-    *copy = o->comm->host->alloc(o->comm->host, (size_t)bytes, 64);
-    *out = *copy;
-    return *copy == NULL ? no_memory(kind, bytes, err) : WEFT_OK;
+    *copy = ranks_block_take(o->comm, bytes);
+    if (*copy == NULL) return no_memory(kind, bytes, err);
+    *out = (*copy)->memory;
+    return WEFT_OK;
 }
 
 /* So does what is too large for one call: of a sum MPI knows no rows that are apart. */
-static int goes_by_pairs(const operands *o, const exchange_kind *kind) {
+static int goes_by_pairs(const operands *o, const ranks_kind *kind) {
     const int64_t row = o->n * o->size;
     if (!kind->is_sum || kind->from != ALL || o->group->size == 1) return 0;
     return row >= RANKS_PAIRS_BYTES || row * o->group->size > RANKS_MOST_BYTES;
@@ -217,29 +209,28 @@ static int goes_by_pairs(const operands *o, const exchange_kind *kind) {
 
 /* Fills o->to and o->from. Beside a copy on a device of its own memory, a sum in place needs one too: MPI would take
  * the first row for the result, whichever is this rank's. */
-static weft_status bring(weft_comm_handle *handle, operands *o, const weft_exchange *what, const exchange_kind *kind,
+static weft_status bring(weft_comm_handle *handle, operands *o, const weft_exchange *what, const ranks_kind *kind,
                          weft_error *err) {
     const weft_device_plugin *kernels = o->comm->kernels;
     const int64_t to_bytes = bytes_of(o, kind->to), from_bytes = bytes_of(o, kind->from);
     const int root = kind->has_root && o->peer == o->group->place;
-    weft_status status = kernels->synchronize(o->comm->device, what->stream, err);
+    weft_status status = WEFT_OK;
     handle->stream = what->stream;
     handle->device_to = what->to;
     handle->to_bytes = to_bytes;
+    if (kernels->host_view != NULL) status = kernels->synchronize(o->comm->device, what->stream, err);
     if (status == WEFT_OK) status = view(o, &o->to, &handle->to, what->to, to_bytes, kind, err);
     if (status == WEFT_OK) status = view(o, &o->from, &handle->from, what->from, from_bytes, kind, err);
-    if (status == WEFT_OK && handle->from != NULL) {
-        status = kernels->read(o->comm->device, what->stream, handle->from, what->from, from_bytes, err);
-    }
-    if (status == WEFT_OK && handle->to != NULL && root) {
-        status = kernels->read(o->comm->device, what->stream, handle->to, what->to, to_bytes, err);
-    }
+    if (status == WEFT_OK && handle->from != NULL)
+        status = ranks_fetch(handle, handle->from, what->from, from_bytes, err);
+    if (status == WEFT_OK && handle->to != NULL && root)
+        status = ranks_fetch(handle, handle->to, what->to, to_bytes, err);
     if (handle->from != NULL) o->in_place = 0; /* the copies are apart */
     if (status == WEFT_OK && o->in_place && kind->from == ALL && o->group->size > 1 && !goes_by_pairs(o, kind)) {
         handle->result = o->to;
-        handle->to = o->comm->host->alloc(o->comm->host, (size_t)to_bytes, 64);
-        o->to = handle->to;
-        if (handle->to == NULL) status = no_memory(kind, to_bytes, err);
+        handle->to = ranks_block_take(o->comm, to_bytes);
+        if (handle->to == NULL) return no_memory(kind, to_bytes, err);
+        o->to = handle->to->memory;
     }
     return status;
 }
@@ -247,14 +238,13 @@ static weft_status bring(weft_comm_handle *handle, operands *o, const weft_excha
 /* --- the calls --- */
 
 /* The most elements of a row in one piece. */
-static int64_t most(const operands *o, const exchange_kind *kind) {
+static int64_t most(const operands *o, const ranks_kind *kind) {
     const int64_t rows = kind->from == ALL || kind->to == ALL ? o->group->size : 1;
     const int64_t count = RANKS_MOST_BYTES / (rows * o->size);
     return count < 1 ? 1 : count;
 }
 
-static weft_status start_pieces(weft_comm_handle *handle, const operands *o, const exchange_kind *kind,
-                                weft_error *err) {
+static weft_status start_pieces(weft_comm_handle *handle, const operands *o, const ranks_kind *kind, weft_error *err) {
     const int64_t piece = most(o, kind);
     int64_t at;
     int code = MPI_SUCCESS;
@@ -264,7 +254,14 @@ static weft_status start_pieces(weft_comm_handle *handle, const operands *o, con
     return code == MPI_SUCCESS ? WEFT_OK : ranks_error(err, WEFT_E_PEER, code, kind->name);
 }
 
-static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, const exchange_kind *kind,
+weft_status ranks_begin(weft_comm_handle *handle, weft_error *err) {
+    const operands *o = &handle->operands;
+    handle->phase = RANKS_MOVING;
+    if (goes_by_pairs(o, handle->kind)) return ranks_pairs_start(handle, o->group, o->to, o->from, o->n, o->dtype, err);
+    return start_pieces(handle, o, handle->kind, err);
+}
+
+static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, const ranks_kind *kind,
                          weft_error *err) {
     operands o = {comm,        what->group == NULL ? comm->world : what->group,
                   NULL,        NULL,
@@ -272,22 +269,21 @@ static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exc
                   what->dtype, what->peer,
                   what->tag,   0};
     weft_comm_handle *handle = NULL;
-    int by_pairs;
     weft_status status = check_call(&o, what, kind, err);
     if (status == WEFT_OK) status = check_place(&o, what, kind, err);
     if (status != WEFT_OK) return status;
-    by_pairs = goes_by_pairs(&o, kind);
     handle = ranks_handle_take(comm);
     if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of %s.", kind->name);
     handle->name = kind->name;
+    handle->kind = kind;
     status = bring(handle, &o, what, kind, err);
-    if (status == WEFT_OK && by_pairs) status = ranks_pairs_start(handle, o.group, o.to, o.from, o.n, o.dtype, err);
+    handle->operands = o;
     if (status != WEFT_OK) {
         ranks_handle_give_back(comm, handle);
         return status;
     }
     /* Where it fails the handle stays under way: MPI may hold on to some of its pieces. */
-    if (!by_pairs) status = start_pieces(handle, &o, kind, err);
+    status = ranks_line_up(handle, err);
     if (status == WEFT_OK) *out = handle;
     return status;
 }
@@ -316,6 +312,7 @@ weft_status ranks_barrier(weft_comm *comm, weft_comm_handle **out, const weft_ex
     if (handle != NULL) request = ranks_request(comm, handle);
     if (request == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of barrier.");
     handle->name = "barrier";
+    handle->phase = RANKS_MOVING;
     code = MPI_Ibarrier(group->mpi, request);
     if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_PEER, code, handle->name);
     *out = handle;

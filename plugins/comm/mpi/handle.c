@@ -3,8 +3,33 @@
 
 #include <sched.h>
 
+/* Into the pool, with its copies. */
+static void put_by(weft_comm *comm, weft_comm_handle *handle) {
+    ranks_block_give(comm, handle->to);
+    ranks_block_give(comm, handle->from);
+    handle->next = comm->pool;
+    comm->pool = handle;
+}
+
+/* Those that were joined, as far as their results have come: all of them, if they are waited for. */
+static void let_leave(weft_comm *comm, int waits) {
+    weft_comm_handle **at = &comm->leaving;
+    while (*at != NULL) {
+        weft_comm_handle *handle = *at;
+        if (!waits && !ranks_is_reached(comm, handle->mark)) {
+            at = &handle->next;
+            continue;
+        }
+        (void)ranks_await(handle, NULL);
+        *at = handle->next;
+        put_by(comm, handle);
+    }
+}
+
 weft_comm_handle *ranks_handle_take(weft_comm *comm) {
-    weft_comm_handle *handle = comm->pool;
+    weft_comm_handle *handle = NULL;
+    let_leave(comm, 0);
+    handle = comm->pool;
     if (handle != NULL) {
         comm->pool = handle->next;
     } else {
@@ -16,9 +41,17 @@ weft_comm_handle *ranks_handle_take(weft_comm *comm) {
     handle->n_done = 0;
     handle->code = MPI_SUCCESS;
     handle->expected = -1;
+    handle->phase = RANKS_COMING;
+    handle->operands.comm = comm;
+    handle->fetches = 0;
+    handle->later = NULL;
     handle->to = NULL;
     handle->from = NULL;
     handle->result = NULL;
+    handle->mark = NULL;
+    handle->why.struct_size = (uint32_t)sizeof handle->why;
+    handle->why.code = WEFT_OK;
+    handle->why.text[0] = '\0';
     handle->pairs.group = NULL;
     handle->next = comm->under_way;
     comm->under_way = handle;
@@ -29,13 +62,11 @@ void ranks_handle_give_back(weft_comm *comm, weft_comm_handle *handle) {
     weft_comm_handle **at = &comm->under_way;
     while (*at != handle) at = &(*at)->next;
     *at = handle->next;
-    comm->host->release(comm->host, handle->to);
-    comm->host->release(comm->host, handle->from);
-    handle->next = comm->pool;
-    comm->pool = handle;
+    put_by(comm, handle);
 }
 
 void ranks_handles_free(weft_comm *comm) {
+    let_leave(comm, 1);
     while (comm->under_way != NULL) ranks_handle_give_back(comm, comm->under_way);
     while (comm->pool != NULL) {
         weft_comm_handle *handle = comm->pool;
@@ -44,6 +75,7 @@ void ranks_handles_free(weft_comm *comm) {
         comm->host->release(comm->host, handle->pairs.ways);
         comm->host->release(comm->host, handle);
     }
+    ranks_blocks_free(comm);
     comm->host->release(comm->host, comm->places);
 }
 
@@ -61,8 +93,8 @@ MPI_Request *ranks_request(weft_comm *comm, weft_comm_handle *handle) {
     return &handle->requests[handle->n_requests++];
 }
 
-/* Asks MPI, which lets every exchange of this rank go on. True: all of this one has ended, well or not. */
-static int advance(weft_comm_handle *handle) {
+/* Asks MPI, which lets every exchange of this rank go on. True: MPI's part in this one has ended, well or not. */
+static int has_moved(weft_comm_handle *handle) {
     if (handle->pairs.group != NULL) return handle->pairs.is_done;
     while (handle->n_done < handle->n_requests) {
         MPI_Status status;
@@ -79,40 +111,77 @@ static int advance(weft_comm_handle *handle) {
     return 1;
 }
 
-/* All requests have ended: brings the result where it belongs, and lets the handle go. */
-static weft_status finish(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (handle->code != MPI_SUCCESS) {
-        status = ranks_error(err, WEFT_E_PEER, handle->code, handle->name);
-    } else if (handle->expected > 0) {
-        status = weft_error_set(err, WEFT_E_PEER,
-                                "recv: the other side sent %lld bytes less than this rank waits for: the ranks' "
-                                "programs differ.",
-                                (long long)handle->expected);
-    } else if (handle->to != NULL && handle->result != NULL) {
-        memcpy(handle->result, handle->to, (size_t)handle->to_bytes);
-    } else if (handle->to != NULL) {
-        status =
-            comm->kernels->write(comm->device, handle->stream, handle->device_to, handle->to, handle->to_bytes, err);
+/* True: nothing has to be driven any more; the result may still be on its way to the device. */
+static int advance(weft_comm_handle *handle) {
+    if (handle->phase == RANKS_MOVING && has_moved(handle)) ranks_deliver(handle);
+    return handle->phase == RANKS_ENDED;
+}
+
+/* What others wait for as well as this rank. */
+static void advance_all(weft_comm *comm) {
+    if (comm->coming != NULL) ranks_begin_arrived(comm);
+    ranks_pairs_advance(comm);
+}
+
+static weft_status outcome(const weft_comm_handle *handle, weft_error *err) {
+    if (handle->why.code != WEFT_OK) return weft_error_set(err, (weft_status)handle->why.code, "%s", handle->why.text);
+    if (handle->code != MPI_SUCCESS) return ranks_error(err, WEFT_E_PEER, handle->code, handle->name);
+    if (handle->expected > 0) {
+        return weft_error_set(err, WEFT_E_PEER,
+                              "recv: the other side sent %lld bytes less than this rank waits for: the ranks' "
+                              "programs differ.",
+                              (long long)handle->expected);
     }
+    return WEFT_OK;
+}
+
+/* Nothing has to be driven: waits for the device, and lets the handle go. */
+static weft_status finish(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    weft_status status = outcome(handle, err);
+    const weft_status came = ranks_await(handle, status == WEFT_OK ? err : NULL);
+    if (status == WEFT_OK) status = came;
     ranks_handle_give_back(comm, handle);
     return status;
 }
 
 int32_t ranks_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    ranks_pairs_advance(comm);
+    advance_all(comm);
     if (!advance(handle)) return 0;
+    if (!ranks_is_reached(comm, handle->mark)) return 0;
     return finish(comm, handle, err) == WEFT_OK ? 1 : -1;
 }
 
+static void drive(weft_comm *comm, weft_comm_handle *handle) {
+    for (advance_all(comm); !advance(handle); advance_all(comm)) (void)sched_yield();
+}
+
 weft_status ranks_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    for (ranks_pairs_advance(comm); !advance(handle); ranks_pairs_advance(comm)) (void)sched_yield();
+    drive(comm, handle);
     return finish(comm, handle, err);
+}
+
+/* The stream waits for the result; its copy here stays until it has gone. */
+static weft_status let_go(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
+    weft_comm_handle **at = &comm->under_way;
+    weft_mark *mark = NULL;
+    weft_status status = comm->kernels->mark(comm->device, handle->stream, &mark, err);
+    if (status == WEFT_OK) status = comm->kernels->wait(comm->device, stream, mark, err);
+    while (*at != handle) at = &(*at)->next;
+    *at = handle->next;
+    handle->next = comm->leaving;
+    comm->leaving = handle;
+    return status;
+}
+
+weft_status ranks_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
+    drive(comm, handle);
+    if (handle->mark == NULL || outcome(handle, NULL) != WEFT_OK) return finish(comm, handle, err);
+    return let_go(comm, handle, stream, err);
 }
 
 /* One question is enough: MPI moves all that it has to do when it is asked for anything that has not ended. */
 void ranks_poke(weft_comm *comm) {
     weft_comm_handle *handle = comm->under_way;
-    ranks_pairs_advance(comm);
-    while (handle != NULL && advance(handle)) handle = handle->next;
+    advance_all(comm);
+    while (handle != NULL && (handle->phase == RANKS_COMING || advance(handle))) handle = handle->next;
 }

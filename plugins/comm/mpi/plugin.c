@@ -22,6 +22,7 @@ static const weft_comm_plugin ranks_table = {(uint32_t)sizeof(weft_comm_plugin),
                                              ranks_recv,
                                              ranks_test,
                                              ranks_wait,
+                                             ranks_join,
                                              ranks_poke,
                                              NULL};
 

@@ -2,7 +2,8 @@
  *
  *   world.c     MPI begins and ends; the world, its machines, its groups
  *   exchange.c  one call each: checked, cut into pieces, handed to MPI
- *   handle.c    what is under way: operands in the host's memory, test, wait, poke
+ *   handle.c    what is under way: test, wait, join, poke
+ *   staging.c   operands of a device whose memory the host does not see, on their way to it and back
  *   sum.c       how two numbers are added; of bf16 MPI does not know it
  *   pairs.c     a reduce-scatter that goes straight from rank to rank, piece by piece, and is added here
  *   plugin.c    the note and the table
@@ -15,8 +16,10 @@
 #define WEFT_COMM_MPI_RANKS_H
 
 #include <weft/comm.h>
+#include <weft/transfer.h>
 
 #include <mpi.h>
+#include <stdbool.h>
 
 /* The most bytes that one call of MPI is given: its counts are int, and so are sums of counts inside of some. What is
  * larger goes in pieces. */
@@ -69,17 +72,50 @@ typedef struct ranks_pairs {
     char *places[RANKS_PLACES];
 } ranks_pairs;
 
+/* What an exchange is asked for, with its operands in the host's memory. */
+typedef struct ranks_operands {
+    weft_comm *comm;
+    weft_comm_group *group;
+    char *to, *from; /* in the host's memory; NULL: none, or in place */
+    int64_t n;
+    int64_t size; /* bytes of an element */
+    int32_t dtype, peer, tag;
+    int in_place;
+} ranks_operands;
+
+typedef struct ranks_kind ranks_kind; /* exchange.c */
+
+/* Host memory for an operand, kept for the next one. */
+typedef struct ranks_block {
+    struct ranks_block *next; /* in comm->blocks */
+    char *memory;
+    int64_t bytes;
+} ranks_block;
+
+typedef enum ranks_phase {
+    RANKS_COMING, /* its operands are on their way from the device: MPI knows nothing of it yet */
+    RANKS_MOVING,
+    RANKS_ENDED /* its result is where it belongs, or on its way there behind `mark` */
+} ranks_phase;
+
 struct weft_comm_handle {
-    weft_comm_handle *next; /* in comm->pool or comm->under_way */
+    weft_comm_handle *next;  /* in comm->pool, comm->under_way or comm->leaving */
+    weft_comm_handle *later; /* in comm->coming */
     MPI_Request *requests;
     int32_t n_requests, room;
     int32_t n_done;   /* the first n_done requests have ended */
     int32_t code;     /* the first error of MPI; MPI_SUCCESS */
     int64_t expected; /* bytes that a RECV still waits for; -1: no RECV */
     const char *name; /* "all_gather" */
-    void *to, *from;  /* copies in the host's memory, or NULL */
-    int64_t to_bytes; /* of `to`, for the device when all has ended */
-    void *result;     /* where `to` goes in the host's memory; NULL: to the device */
+    ranks_phase phase;
+    ranks_operands operands;
+    const ranks_kind *kind;
+    int fetches;            /* something comes from the device */
+    ranks_block *to, *from; /* copies in the host's memory, or NULL */
+    int64_t to_bytes;       /* of `to`, for the device when all has ended */
+    void *result;           /* where `to` goes in the host's memory; NULL: to the device */
+    weft_mark *mark;        /* behind what is queued on the device for it; NULL: nothing is */
+    weft_error why;         /* what failed beside MPI; its code is WEFT_OK as long as nothing did */
     weft_ref device_to;
     weft_stream *stream;
     ranks_pairs pairs;
@@ -90,8 +126,12 @@ struct weft_comm {
     weft_device *device;
     const weft_device_plugin *kernels;
     weft_comm_info info;
-    weft_comm_group *world, *groups; /* the world is the last of the groups */
+    weft_comm_group *world, *groups;      /* the world is the last of the groups */
+    const weft_device_transfer *transfer; /* NULL: copies to and from the device are waited for */
     weft_comm_handle *pool, *under_way;
+    weft_comm_handle *coming;  /* in the order in which MPI will be asked */
+    weft_comm_handle *leaving; /* joined, while their results are on their way */
+    ranks_block *blocks;       /* that nobody has now */
     MPI_Op add_bf16;
     char *places;             /* [RANKS_PLACES] of a piece each; NULL: none was needed yet */
     char *free[RANKS_PLACES]; /* those that nothing comes to */
@@ -113,6 +153,9 @@ weft_status ranks_group(weft_comm *comm, weft_comm_group **out, const int32_t *r
 weft_exchange_fn ranks_all_gather, ranks_all_to_all, ranks_reduce_scatter, ranks_all_reduce, ranks_broadcast,
     ranks_barrier, ranks_send, ranks_recv;
 
+/* Asks MPI for an exchange whose operands are there. */
+weft_status ranks_begin(weft_comm_handle *handle, weft_error *err);
+
 /* handle.c */
 weft_comm_handle *ranks_handle_take(weft_comm *comm); /* NULL: no memory */
 void ranks_handle_give_back(weft_comm *comm, weft_comm_handle *handle);
@@ -120,7 +163,23 @@ void ranks_handles_free(weft_comm *comm);
 MPI_Request *ranks_request(weft_comm *comm, weft_comm_handle *handle); /* one more; NULL: no memory */
 int32_t ranks_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 weft_status ranks_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
+weft_status ranks_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err);
 void ranks_poke(weft_comm *comm);
+
+/* staging.c */
+ranks_block *ranks_block_take(weft_comm *comm, int64_t bytes); /* NULL: no memory */
+void ranks_block_give(weft_comm *comm, ranks_block *block);    /* NULL is fine */
+void ranks_blocks_free(weft_comm *comm);
+/* Queues the copy of an operand from the device; without a transfer of the device's it is made at once. */
+weft_status ranks_fetch(weft_comm_handle *handle, ranks_block *to, weft_ref from, int64_t bytes, weft_error *err);
+/* The operands are there, or queued: MPI is asked now, or in its turn once they have come. */
+weft_status ranks_line_up(weft_comm_handle *handle, weft_error *err);
+void ranks_begin_arrived(weft_comm *comm); /* all whose turn it is */
+/* All of MPI's part has ended: brings the result where it belongs. */
+void ranks_deliver(weft_comm_handle *handle);
+bool ranks_is_reached(const weft_comm *comm, weft_mark *mark); /* NULL is */
+/* Until the handle's mark is reached, which is gone then. */
+weft_status ranks_await(weft_comm_handle *handle, weft_error *err);
 
 /* sum.c: to[n] = a[n] + b[n]; to may be a. */
 void ranks_add(void *to, const void *a, const void *b, int64_t n, int32_t dtype);

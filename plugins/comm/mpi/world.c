@@ -196,6 +196,8 @@ weft_status ranks_attach(weft_comm *comm, weft_device *device, const weft_device
     (void)err;
     comm->device = device;
     comm->kernels = kernels;
+    if (kernels->host_view == NULL && kernels->extension != NULL)
+        comm->transfer = kernels->extension(device, WEFT_DEVICE_TRANSFER);
     return WEFT_OK;
 }
 

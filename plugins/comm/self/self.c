@@ -1,4 +1,5 @@
 /* self: a world of one rank. Every exchange is a copy from itself, done as soon as the stream gets to it. */
+#include <stdbool.h>
 #include <weft/comm.h>
 
 WEFT_NO_KEYS(self_config)
@@ -7,8 +8,11 @@ struct weft_comm_group {
     int32_t unused; /* the world is the only group there is */
 };
 
+/* The copy is queued when the call returns. */
 struct weft_comm_handle {
-    int32_t unused; /* an exchange is in its stream when the call returns: there is nothing to remember */
+    weft_comm_handle *next; /* in comm->pool */
+    weft_stream *stream;
+    weft_mark *mark; /* behind the copy; NULL: none was needed */
 };
 
 struct weft_comm {
@@ -16,7 +20,7 @@ struct weft_comm {
     weft_device *device;
     const weft_device_plugin *kernels;
     weft_comm_group world;
-    weft_comm_handle done;
+    weft_comm_handle *pool;
 };
 
 static weft_status self_create(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,
@@ -38,7 +42,13 @@ static weft_status self_create(weft_comm **out, const weft_host *host, const voi
 }
 
 static void self_destroy(weft_comm *comm) {
-    if (comm != NULL) comm->host->release(comm->host, comm);
+    if (comm == NULL) return;
+    while (comm->pool != NULL) {
+        weft_comm_handle *handle = comm->pool;
+        comm->pool = handle->next;
+        comm->host->release(comm->host, handle);
+    }
+    comm->host->release(comm->host, comm);
 }
 
 static void self_info(const weft_comm *comm, weft_comm_info *out) {
@@ -81,19 +91,47 @@ static weft_status check(weft_comm *comm, const weft_exchange *what, weft_error 
     return WEFT_OK;
 }
 
+static weft_status take_handle(weft_comm *comm, weft_comm_handle **out, weft_stream *stream, weft_error *err) {
+    weft_comm_handle *handle = comm->pool;
+    if (handle != NULL) comm->pool = handle->next;
+    else handle = comm->host->alloc(comm->host, sizeof *handle, 8);
+    if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of the communicator self.");
+    handle->next = NULL;
+    handle->stream = stream;
+    handle->mark = NULL;
+    *out = handle;
+    return WEFT_OK;
+}
+
+static void give_handle(weft_comm *comm, weft_comm_handle *handle) {
+    handle->next = comm->pool;
+    comm->pool = handle;
+}
+
+/* Copies in the stream, and leaves a mark behind it. */
+static weft_status copy_in_stream(weft_comm *comm, weft_comm_handle *handle, const weft_exchange *what, int64_t bytes,
+                                  weft_error *err) {
+    const weft_device_plugin *kernels = comm->kernels;
+    weft_status status = kernels->copy(comm->device, what->stream, what->to, what->from, bytes, err);
+    if (status == WEFT_OK) status = kernels->mark(comm->device, what->stream, &handle->mark, err);
+    return status;
+}
+
 /* Gathered, sent to all or summed, the rows of one rank are what it has: to (n) gets from (n). */
 static weft_status self_exchange(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     const int64_t bytes = what->n * weft_dtype_bytes(what->dtype);
+    const bool moves = what->to.buffer != what->from.buffer || what->to.offset != what->from.offset;
+    weft_comm_handle *handle = NULL;
     weft_status status = check(comm, what, err);
     if (status == WEFT_OK && (what->n < 0 || weft_dtype_bytes(what->dtype) == 0)) {
         status = weft_error_set(err, WEFT_E_HOST, "An exchange of %lld elements of type %d has no meaning.",
                                 (long long)what->n, (int)what->dtype);
     }
-    if (status == WEFT_OK && bytes > 0 &&
-        (what->to.buffer != what->from.buffer || what->to.offset != what->from.offset)) {
-        status = comm->kernels->copy(comm->device, what->stream, what->to, what->from, bytes, err);
-    }
-    if (status == WEFT_OK) *out = &comm->done;
+    if (status == WEFT_OK) status = take_handle(comm, &handle, what->stream, err);
+    if (status != WEFT_OK) return status;
+    if (moves && bytes > 0) status = copy_in_stream(comm, handle, what, bytes, err);
+    if (status == WEFT_OK) *out = handle;
+    else give_handle(comm, handle);
     return status;
 }
 
@@ -117,8 +155,7 @@ static weft_status self_broadcast(weft_comm *comm, weft_comm_handle **out, const
 
 static weft_status self_barrier(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     const weft_status status = check(comm, what, err);
-    if (status == WEFT_OK) *out = &comm->done;
-    return status;
+    return status == WEFT_OK ? take_handle(comm, out, what->stream, err) : status;
 }
 
 static weft_status self_pair(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
@@ -128,18 +165,21 @@ static weft_status self_pair(weft_comm *comm, weft_comm_handle **out, const weft
                           (int)what->peer);
 }
 
-static int32_t self_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    (void)comm;
-    (void)handle;
-    (void)err;
-    return 1;
+/* The stream goes on behind the copy, and the handle is gone. */
+static weft_status self_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
+    weft_mark *mark = handle->mark;
+    give_handle(comm, handle);
+    return mark == NULL ? WEFT_OK : comm->kernels->wait(comm->device, stream, mark, err);
 }
 
 static weft_status self_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    (void)comm;
-    (void)handle;
-    (void)err;
-    return WEFT_OK;
+    weft_stream *stream = handle->stream;
+    const weft_status status = self_join(comm, handle, stream, err);
+    return status == WEFT_OK && comm->kernels != NULL ? comm->kernels->synchronize(comm->device, stream, err) : status;
+}
+
+static int32_t self_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    return self_wait(comm, handle, err) == WEFT_OK ? 1 : -1;
 }
 
 static const weft_comm_plugin self_table = {(uint32_t)sizeof(weft_comm_plugin),
@@ -159,6 +199,7 @@ static const weft_comm_plugin self_table = {(uint32_t)sizeof(weft_comm_plugin),
                                             self_pair,
                                             self_test,
                                             self_wait,
+                                            self_join,
                                             NULL,
                                             NULL};
 

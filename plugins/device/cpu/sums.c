@@ -18,6 +18,7 @@ static int64_t spans_of(int64_t n) {
 int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_sum *args) {
     (void)device;
     if (args->dtype == WEFT_F64) return cpu_max(args->n, 0) * (int64_t)sizeof(double);
+    if (args->cell > 0) return 0;
     return spans_of(args->n) * (int64_t)sizeof(double);
 }
 
@@ -44,36 +45,108 @@ static double span_sum(const weft_device *device, const float *x, int64_t n) {
     return tree(sums, whole + 1);
 }
 
+/* The tree over n elements; sums: room for its spans. */
+static double whole_sum(const weft_device *device, const float *x, int64_t n, double *sums) {
+    const int64_t spans = spans_of(n);
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+    for (int64_t i = 0; i < spans; i++) {
+        const int64_t at = i * SPAN * BLOCK;
+        sums[i] = span_sum(device, x + at, cpu_min(SPAN * BLOCK, n - at));
+    }
+    return tree(sums, spans);
+}
+
 /* The tree over sums that are there already. */
-static weft_status sum_nodes(weft_device *device, const weft_square_sum *args, cpu_check *c) {
-    const double *x = cpu_need(c, args->x, "x", args->n, 1, 8);
-    double *out = cpu_need(c, args->out, "out", 1, 1, 8);
-    double *sums = cpu_need_workspace(c, args->workspace, cpu_square_sum_workspace(device, args));
-    if (c->status != WEFT_OK) return c->status;
-    if (args->n > 0) memcpy(sums, x, (size_t)args->n * sizeof *sums);
-    *out = tree(sums, args->n);
-    return WEFT_OK;
+static double sum_nodes(const double *x, int64_t n, double *sums) {
+    if (n > 0) memcpy(sums, x, (size_t)n * sizeof *sums);
+    return tree(sums, n);
+}
+
+/* What a call works on. Without a table there is one extent, which is all of x. */
+typedef struct squares {
+    const void *x;
+    double *out, *sums;
+    const weft_extent *extents;
+    int64_t n_extents, cell;
+    weft_extent all;
+} squares;
+
+static int64_t sums_of(const squares *q, const weft_extent *e) {
+    return q->cell > 0 ? cpu_ceil_div(e->length, q->cell) : 1;
+}
+
+static void check_cell(cpu_check *c, const weft_square_sum *args) {
+    const int64_t blocks = args->cell / BLOCK;
+    if (c->status != WEFT_OK || args->cell == 0) return;
+    if (args->dtype != WEFT_F64 && args->cell % BLOCK == 0 && args->cell > 0 && blocks <= SPAN &&
+        (blocks & (blocks - 1)) == 0) {
+        return;
+    }
+    c->status = weft_error_set(c->err, WEFT_E_HOST,
+                               "%s on device cpu: cells of %lld elements; 64 * 2^k are possible, at most %d, of fp32.",
+                               c->kernel, (long long)args->cell, SPAN * BLOCK);
+}
+
+/* The operands up to where the extents reach. */
+static void look_up(squares *q, cpu_check *c, const weft_device *device, const weft_square_sum *args) {
+    const int64_t size = args->dtype == WEFT_F64 ? 8 : 4;
+    int64_t elements = 0, sums = 0, all = 0, i = 0;
+    q->all = (weft_extent){(uint32_t)sizeof q->all, 0, 0, args->n, 0};
+    q->extents = &q->all;
+    q->n_extents = 1;
+    q->cell = args->cell;
+    cpu_check_size(c, "n", args->n, 0);
+    cpu_check_size(c, "n_extents", args->n_extents, 0);
+    check_cell(c, args);
+    if (args->extents.buffer != NULL) {
+        q->extents = cpu_need(c, args->extents, "extents", args->n_extents, (int64_t)sizeof *q->extents / 8, 8);
+        q->n_extents = args->n_extents;
+    }
+    for (i = 0; c->status == WEFT_OK && i < q->n_extents; i++) {
+        const weft_extent *e = &q->extents[i];
+        cpu_check_size(c, "extents[].offset", e->offset, 0);
+        cpu_check_size(c, "extents[].out", e->out, 0);
+        cpu_check_size(c, "extents[].length", e->length, 0);
+        if (c->status != WEFT_OK) return;
+        all += e->length;
+        elements = cpu_max(elements, e->offset + e->length);
+        sums = cpu_max(sums, e->out + sums_of(q, e));
+    }
+    if (c->status == WEFT_OK && all > args->n)
+        c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device cpu: extents of %lld elements, and n is %lld.",
+                                   c->kernel, (long long)all, (long long)args->n);
+    q->x = cpu_need(c, args->x, "x", elements, 1, size);
+    q->out = cpu_need(c, args->out, "out", sums, 1, 8);
+    q->sums = cpu_need_workspace(c, args->workspace, cpu_square_sum_workspace(device, args));
+}
+
+static void sum_cells(const weft_device *device, const squares *q) {
+#pragma omp parallel num_threads(device->threads)
+    for (int64_t k = 0; k < q->n_extents; k++) {
+        const weft_extent *e = &q->extents[k];
+        const float *x = (const float *)q->x + e->offset;
+        const int64_t cells = sums_of(q, e);
+#pragma omp for schedule(static) nowait
+        for (int64_t i = 0; i < cells; i++) {
+            q->out[e->out + i] = span_sum(device, x + i * q->cell, cpu_min(q->cell, e->length - i * q->cell));
+        }
+    }
 }
 
 CPU_KERNEL(square_sum, weft_square_sum) {
     cpu_check c = cpu_check_begin("square_sum", args->struct_size, sizeof *args, err);
-    int64_t spans = 0;
-    const float *x = NULL;
-    double *out = NULL, *sums = NULL;
+    squares q;
+    int64_t k = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    if (args->dtype == WEFT_F64) return sum_nodes(device, args, &c);
-    spans = spans_of(args->n);
-    x = cpu_need(&c, args->x, "x", args->n, 1, 4);
-    out = cpu_need(&c, args->out, "out", 1, 1, 8);
-    sums = cpu_need_workspace(&c, args->workspace, cpu_square_sum_workspace(device, args));
+    look_up(&q, &c, device, args);
     if (c.status != WEFT_OK) return c.status;
-#pragma omp parallel for schedule(static) num_threads(device->threads)
-    for (int64_t i = 0; i < spans; i++) {
-        const int64_t at = i * SPAN * BLOCK;
-        sums[i] = span_sum(device, x + at, cpu_min(SPAN * BLOCK, args->n - at));
+    if (q.cell > 0) sum_cells(device, &q);
+    for (k = 0; q.cell == 0 && k < q.n_extents; k++) {
+        const weft_extent *e = &q.extents[k];
+        q.out[e->out] = args->dtype == WEFT_F64 ? sum_nodes((const double *)q.x + e->offset, e->length, q.sums)
+                                                : whole_sum(device, (const float *)q.x + e->offset, e->length, q.sums);
     }
-    *out = tree(sums, spans);
     return WEFT_OK;
 }
 

@@ -3,26 +3,30 @@
  * A communicator moves device buffers among the ranks of a group. It is made in two steps: `create` finds the world
  * and this rank's place in it, so that the host can choose a device by it; `attach` names that device.
  *
- *     create -> info -> attach -> group ... -> { start an exchange -> poke ... -> test or wait } ... -> destroy
+ *     create -> info -> attach -> group ... -> { an exchange -> poke ... -> join, test or wait } ... -> destroy
  *
- * An exchange is started by one of the calls below and returns at once with a handle, which `test` or `wait` ends;
- * until then its buffers belong to the exchange. All ranks of a group start the same collective exchanges on it in the
- * same order; how they lie between exchanges of other groups is free, and any number may be under way. SEND and RECV
- * match by group, peer and tag, in the order in which they were started. Nothing is promised to be buffered: a SEND may
- * end only when its RECV has been started. `wait` lets all exchanges of this rank go on, whichever it waits for, and
- * gives the core away while nothing moves: there may be more ranks than cores.
+ * An exchange is started by one of the calls below and returns at once with a handle, which `join`, `test` or `wait`
+ * ends; until then, and in a stream that joins it until it gets there, its buffers belong to the exchange. All ranks
+ * of a group start the same collective exchanges on it in the same order; how they lie between exchanges of other
+ * groups is free, and any number may be under way. SEND and RECV match by group, peer and tag, in the order in which
+ * they were started. Nothing is promised to be buffered: a SEND may end only when its RECV has been started. `wait`
+ * lets all exchanges of this rank go on, whichever it waits for, and gives the core away while nothing moves: there
+ * may be more ranks than cores.
  *
  * `progress` says who drives an exchange: CALLER means that bytes move only inside calls of this table (MPI), so the
  * executor pokes it between operators; OWN means that they move by themselves (NCCL). An exchange takes its place in
  * the stream that it is given: it sees what was queued there before, and what is queued there once it has ended sees
- * its result.
+ * its result. So the host never waits where progress is OWN; where it is CALLER, bytes go through the host: what is
+ * queued before the exchange may still run when it is started, and its result may still be on its way to the device
+ * when `join` returns. What goes wrong behind a `join` is told by a later call.
  *
  * Errors of one rank are not told to the others. A rank that fails ends without `destroy`; whoever started the ranks
  * then stops the rest. A call that breaks a rule of this page (ranks that make no group, a root or peer outside of it,
  * a negative count, an unknown dtype, operands that overlap) is WEFT_E_HOST, and nothing is sent.
  *
- * Later users that this serves: NCCL (streams, OWN progress, a grouped call per exchange), host staging of device
- * buffers (attach), the exact sums (ALL_TO_ALL and a local sum in order), pipelines (SEND and RECV by tag).
+ * Later users that this serves: NCCL (streams, OWN progress, join, a grouped call per exchange; its id by the host's
+ * WEFT_HOST_EXCHANGE), host staging of device buffers (attach, weft/transfer.h), the exact sums (ALL_TO_ALL and a local
+ * sum in order), pipelines (SEND and RECV by tag).
  */
 #ifndef WEFT_COMM_H
 #define WEFT_COMM_H
@@ -125,8 +129,14 @@ typedef struct weft_comm_plugin {
 
     /* 1: done, and the handle is gone; 0: not yet; < 0: failed, and the handle is gone. [main] [required] */
     int32_t (*test)(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
-    /* Returns when the exchange is done; the handle is gone either way. [main] [required] */
+    /* Returns when the exchange is done, and its result is there for every stream; the handle is gone either way.
+     * [main] [required] */
     weft_status (*wait)(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
+    /* What is queued in the stream from now on runs once the exchange is done; the handle is gone either way. Any
+     * stream of the device, also that of the exchange. Does not wait where progress is OWN (NCCL: the stream waits for
+     * an event behind the call); where it is CALLER, returns when no byte has to be driven any more. [main]
+     * [optional: the host calls `wait`] */
+    weft_status (*join)(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err);
     /* Lets what is under way go on, shortly. [main] [optional: progress is OWN] */
     void (*poke)(weft_comm *comm);
 

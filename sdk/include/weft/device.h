@@ -5,6 +5,12 @@
  * the device to the host. So a whole step can be recorded and replayed (a CUDA graph), and a kernel table can be
  * tested against a plain C oracle over odd shapes.
  *
+ * Streams. What is queued in one stream runs in that order; what lies in two streams runs in any order that marks leave
+ * open. `mark` notes the point that a stream has come to, and `wait` holds another stream back from what is queued
+ * behind it until that point is reached. Neither blocks the host, nor does a kernel: its arguments are copied, and it
+ * runs when its stream gets there. What a kernel finds wrong only then is told by the next call that waits. A program
+ * of the host's uses one stream per queue (weft/strategy.h): queue 0 is the device's first stream, NULL.
+ *
  * Numbers: a kernel's result depends on its operands and their shapes only: never on the number of threads, on
  * alignment, or on what else runs. Matrix products accumulate in fp32; sums over rows (bias, gain, embedding
  * gradients) have one order fixed by the shape. Matrices are row-major; `ld` is the distance between rows in
@@ -17,6 +23,9 @@
  * gradients are fp32 always. In bf16 the arithmetic is fp32 still: operands of products are bf16 (in the head also
  * the gradient of the logits), sums are fp32, and what is stored is rounded once, to nearest even; adding to an
  * older value comes before that rounding.
+ *
+ * Extensions: weft/transfer.h (copies that the host does not wait for), weft/capture.h (a step recorded and replayed),
+ * weft/roof.h (what the machine could give at most).
  *
  * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
  * weights (a dtype of B in matmul), windows and soft caps of attention (fields appended), several documents in a row
@@ -180,17 +189,30 @@ typedef struct weft_add {
     int32_t dtype, reserved;
 } weft_add;
 
+/* A stretch of x in a table in device memory, and where its first sum goes. */
+typedef struct weft_extent {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t offset, length; /* elements of x */
+    int64_t out;            /* sums before it in weft_square_sum.out */
+} weft_extent;
+
 /* Sum of squares in fp64: blocks of 64 elements in order, blocks by a tree of neighbours 2i, 2i+1, an odd last one
- * moving up. out: one fp64. One call per tensor; or one per cell of 64 * 2^k elements of it, whose sums are nodes of
- * the tree, and one over those (dtype WEFT_F64), which gives the same bits. */
+ * moving up. One sum of all of x; or, with a table of extents, one of each extent; or, with a cell of 64 * 2^k elements
+ * as well, one of each cell of each extent (the last one may be short), which follow one another in `out`. The sums of
+ * a tensor's cells are nodes of its tree: a call over those (dtype WEFT_F64) gives the bits of one over the tensor. So
+ * the norm of any number of tensors takes a few calls. */
 typedef struct weft_square_sum {
     uint32_t struct_size;
     uint32_t flags;
-    weft_ref x; /* (n) fp32; or fp64 sums, which are not squared */
-    weft_ref out;
-    int64_t n;
+    weft_ref x;   /* fp32; or fp64 sums, which are not squared */
+    weft_ref out; /* fp64 */
+    int64_t n;    /* elements: of x; with extents, of all of them together */
     weft_ref workspace;
     int32_t dtype, reserved; /* of x: 0 or WEFT_F32, or WEFT_F64 */
+    weft_ref extents;        /* (n_extents) weft_extent; none: all of x */
+    int64_t n_extents;
+    int64_t cell; /* elements, at most 65,536, of fp32; 0: one sum for each extent */
 } weft_square_sum;
 
 /* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64,
@@ -227,27 +249,32 @@ typedef struct weft_device_plugin {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* index: which of several alike, 0 on a host without choice. [main] [required] */
+    /* index: this rank's place among the ranks of its machine, from 0. One of n devices takes number index mod n, so
+     * that several ranks may share one; where there is no choice it has no meaning. [main] [required] */
     weft_status (*create)(weft_device **out, const weft_host *host, const void *config, int32_t index, weft_error *err);
     void (*destroy)(weft_device *device);                           /* [main] [required] */
     void (*info)(const weft_device *device, weft_device_info *out); /* [any-thread] [required] */
 
-    /* Memory, aligned to 4 KiB or better; its content is undefined. [main] [required] */
+    /* Memory, aligned to 4 KiB or better; its content is undefined. Never called while a step runs; both may wait for
+     * all that is queued. [main] [required] */
     weft_status (*alloc)(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
     void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine. [main] [required] */
     /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there.
      * [any-thread] [optional: the device's memory is not the host's] */
     void *(*host_view)(weft_device *device, weft_ref ref);
 
-    /* Streams. NULL means the device's first. [main] [required] */
+    /* Streams. NULL means the device's first, which is ordered with the others by marks alone. Destroying one waits for
+     * what is queued in it. [main] [required] */
     weft_status (*stream_create)(weft_device *device, weft_stream **out, weft_error *err);
     void (*stream_destroy)(weft_device *device, weft_stream *stream);
     weft_status (*synchronize)(weft_device *device, weft_stream *stream, weft_error *err); /* until all of it is done */
+    /* The point behind all that is queued in the stream so far. It ends in one `wait` or `await`. [main] [hot] */
     weft_status (*mark)(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
-    weft_status (*wait)(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err); /* and frees it */
+    weft_status (*wait)(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err); /* frees it */
 
-    /* Host to device (`from` is free again when it returns), device to host (synchronous), within the device, and fill
-     * with a 32-bit pattern. [main] [hot] [required] */
+    /* Host to device (`from` is free again when it returns, though the copy may still be queued), device to host (done
+     * when it returns, with all that its stream held before), within the device, and fill with a 32-bit pattern.
+     * [main] [hot] [required] */
     weft_status (*write)(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                          weft_error *err);
     weft_status (*read)(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);
@@ -269,7 +296,8 @@ typedef struct weft_device_plugin {
     int64_t (*head_loss_grad_workspace)(const weft_device *device, const weft_head *args);
     int64_t (*square_sum_workspace)(const weft_device *device, const weft_square_sum *args);
 
-    /* Kernels. [main] [hot] [required] */
+    /* Kernels; args is copied, and what it points to beyond itself lives as long as the plugin that gave it. [main]
+     * [hot] [required] */
     weft_status (*matmul)(weft_device *device, weft_stream *s, const weft_matmul *args, weft_error *err);
     weft_status (*rms_norm)(weft_device *device, weft_stream *s, const weft_rms_norm *args, weft_error *err);
     weft_status (*rms_norm_backward)(weft_device *device, weft_stream *s, const weft_rms_norm *args, weft_error *err);

@@ -59,6 +59,28 @@ typedef struct weft_host_world {
     int32_t reserved;
 } weft_host_world;
 
+/* The extension WEFT_HOST_EXCHANGE: small things that ranks tell one another before they can exchange, such as the id
+ * by which NCCL's ranks find each other (128 bytes that rank 0 makes up). For a communicator, in `create` alone; ranks
+ * and their number are those of WEFT_HOST_WORLD. NULL in its place: whoever started this process offers no such way,
+ * and a communicator that needs one says so.
+ *
+ *     rank 0:  ncclGetUniqueId(&id); exchange->put(host, "nccl", &id, sizeof id, err)
+ *     all:     exchange->get(host, "nccl", &id, sizeof id, err)
+ */
+#define WEFT_HOST_EXCHANGE "weft.host.exchange/1"
+#define WEFT_EXCHANGE_MOST 4096 /* bytes of one value */
+typedef struct weft_host_exchange {
+    uint32_t struct_size;
+    uint32_t flags;
+
+    /* Gives a value to all ranks under a key of [a-z0-9._-], at most 60 characters, which no rank has put before. Does
+     * not wait. [main] [required] */
+    weft_status (*put)(const weft_host *host, const char *key, const void *bytes, size_t n, weft_error *err);
+    /* Waits until some rank has put the key, as long as [run] patience says, then WEFT_E_PEER. A value of another size
+     * than n is WEFT_E_PEER too: the ranks differ. [main] [required] */
+    weft_status (*get)(const weft_host *host, const char *key, void *bytes, size_t n, weft_error *err);
+} weft_host_exchange;
+
 /* printf onto the host's log. [any-thread] */
 static inline void weft_log(const weft_host *host, int32_t level, const char *format, ...) WEFT_PRINTF(3, 4);
 static inline void weft_log(const weft_host *host, int32_t level, const char *format, ...) {

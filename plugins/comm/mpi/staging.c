@@ -1,0 +1,131 @@
+/* staging.c: see ranks.h. MPI reads and writes the host's memory. What lies in a device's own goes through copies here:
+ *
+ *     fetch (queued in the exchange's stream) -> a mark -> MPI, in the order in which exchanges were started -> deliver
+ *     (queued in the same stream) -> a mark, which whoever joins waits for
+ *
+ * so that the host waits for the device in no call but `wait`. All ranks ask MPI in the order in which they were
+ * started, since an exchange that waits for its operands holds up those behind it. What it waits for is in this rank's
+ * own streams, behind nothing that is still to be started: no two ranks can wait for each other. */
+#include "ranks.h"
+
+/* The smallest one that fits and is not more than twice as large. */
+static ranks_block **fitting(weft_comm *comm, int64_t bytes) {
+    ranks_block **at, **best = NULL;
+    for (at = &comm->blocks; *at != NULL; at = &(*at)->next) {
+        if ((*at)->bytes < bytes || (*at)->bytes > 2 * bytes) continue;
+        if (best == NULL || (*at)->bytes < (*best)->bytes) best = at;
+    }
+    return best;
+}
+
+static ranks_block *make_block(weft_comm *comm, int64_t bytes) {
+    ranks_block *block = comm->host->alloc(comm->host, sizeof *block, _Alignof(max_align_t));
+    void *memory = NULL;
+    if (block == NULL) return NULL;
+    if (comm->transfer == NULL) memory = comm->host->alloc(comm->host, (size_t)bytes, 64);
+    else if (comm->transfer->take(comm->device, &memory, bytes, NULL) != WEFT_OK) memory = NULL;
+    if (memory == NULL) {
+        comm->host->release(comm->host, block);
+        return NULL;
+    }
+    block->memory = memory;
+    block->bytes = bytes;
+    return block;
+}
+
+ranks_block *ranks_block_take(weft_comm *comm, int64_t bytes) {
+    ranks_block **at = fitting(comm, bytes), *block = NULL;
+    if (at == NULL) return make_block(comm, bytes);
+    block = *at;
+    *at = block->next;
+    return block;
+}
+
+void ranks_block_give(weft_comm *comm, ranks_block *block) {
+    if (block == NULL) return;
+    block->next = comm->blocks;
+    comm->blocks = block;
+}
+
+void ranks_blocks_free(weft_comm *comm) {
+    while (comm->blocks != NULL) {
+        ranks_block *block = comm->blocks;
+        comm->blocks = block->next;
+        if (comm->transfer == NULL) comm->host->release(comm->host, block->memory);
+        else comm->transfer->give_back(comm->device, block->memory);
+        comm->host->release(comm->host, block);
+    }
+}
+
+bool ranks_is_reached(const weft_comm *comm, weft_mark *mark) {
+    if (mark == NULL || comm->transfer == NULL) return true;
+    return comm->transfer->reached(comm->device, mark, NULL) != 0;
+}
+
+weft_status ranks_await(weft_comm_handle *handle, weft_error *err) {
+    weft_comm *comm = handle->operands.comm;
+    weft_mark *mark = handle->mark;
+    weft_status status = WEFT_OK;
+    handle->mark = NULL;
+    if (mark == NULL) return WEFT_OK;
+    if (comm->transfer != NULL) return comm->transfer->await(comm->device, mark, err);
+    status = comm->kernels->wait(comm->device, handle->stream, mark, err);
+    return status == WEFT_OK ? comm->kernels->synchronize(comm->device, handle->stream, err) : status;
+}
+
+weft_status ranks_fetch(weft_comm_handle *handle, ranks_block *to, weft_ref from, int64_t bytes, weft_error *err) {
+    weft_comm *comm = handle->operands.comm;
+    if (comm->transfer == NULL) return comm->kernels->read(comm->device, handle->stream, to->memory, from, bytes, err);
+    handle->fetches = 1;
+    return comm->transfer->download(comm->device, handle->stream, to->memory, from, bytes, err);
+}
+
+weft_status ranks_line_up(weft_comm_handle *handle, weft_error *err) {
+    weft_comm *comm = handle->operands.comm;
+    weft_comm_handle **last = &comm->coming;
+    weft_status status = WEFT_OK;
+    if (handle->fetches) status = comm->kernels->mark(comm->device, handle->stream, &handle->mark, err);
+    if (status != WEFT_OK) return status;
+    if (handle->mark == NULL && comm->coming == NULL) return ranks_begin(handle, err);
+    while (*last != NULL) last = &(*last)->later;
+    *last = handle;
+    return WEFT_OK;
+}
+
+/* It failed before MPI knew of it, or while it was asked: whoever waits for it is told. */
+static void note(weft_comm_handle *handle, const weft_error *why) {
+    if (handle->why.code == WEFT_OK) handle->why = *why;
+}
+
+void ranks_begin_arrived(weft_comm *comm) {
+    while (comm->coming != NULL) {
+        weft_comm_handle *handle = comm->coming;
+        weft_error err = WEFT_ERROR_INIT;
+        if (!ranks_is_reached(comm, handle->mark)) return;
+        comm->coming = handle->later;
+        if (ranks_await(handle, &err) != WEFT_OK || ranks_begin(handle, &err) != WEFT_OK) {
+            handle->phase = RANKS_ENDED;
+            note(handle, &err);
+        }
+    }
+}
+
+/* Where the device has no transfer, the copy is free again at once, and yet the result may be queued. */
+static weft_status bring_back(weft_comm_handle *handle, weft_error *err) {
+    weft_comm *comm = handle->operands.comm;
+    const weft_device_plugin *kernels = comm->kernels;
+    const char *from = handle->to->memory;
+    const weft_status status =
+        comm->transfer == NULL
+            ? kernels->write(comm->device, handle->stream, handle->device_to, from, handle->to_bytes, err)
+            : comm->transfer->upload(comm->device, handle->stream, handle->device_to, from, handle->to_bytes, err);
+    return status == WEFT_OK ? kernels->mark(comm->device, handle->stream, &handle->mark, err) : status;
+}
+
+void ranks_deliver(weft_comm_handle *handle) {
+    weft_error err = WEFT_ERROR_INIT;
+    handle->phase = RANKS_ENDED;
+    if (handle->code != MPI_SUCCESS || handle->expected > 0 || handle->to == NULL) return;
+    if (handle->result != NULL) memcpy(handle->result, handle->to->memory, (size_t)handle->to_bytes);
+    else if (bring_back(handle, &err) != WEFT_OK) note(handle, &err);
+}

@@ -1,0 +1,94 @@
+/* kernels.c: see late.h. Arguments are structs of the same headers: copied whole, as they are now. */
+#include "late.h"
+
+#define KERNEL(name, type)                                                                                             \
+    static weft_status run_##name(weft_device *device, void *payload, weft_error *err) {                               \
+        return late_real.name(device->real, NULL, payload, err);                                                       \
+    }                                                                                                                  \
+    static weft_status queue_##name(weft_device *device, weft_stream *s, const type *args, weft_error *err) {          \
+        return late_queue(device, s, run_##name, args, sizeof *args, NULL, 0, err);                                    \
+    }
+KERNEL(matmul, weft_matmul)
+KERNEL(rms_norm, weft_rms_norm)
+KERNEL(rms_norm_backward, weft_rms_norm)
+KERNEL(rope, weft_rope)
+KERNEL(attention, weft_attention)
+KERNEL(attention_backward, weft_attention)
+KERNEL(swiglu, weft_swiglu)
+KERNEL(swiglu_backward, weft_swiglu)
+KERNEL(embedding, weft_embedding)
+KERNEL(embedding_backward, weft_embedding)
+KERNEL(head_loss, weft_head)
+KERNEL(head_loss_grad, weft_head)
+KERNEL(add, weft_add)
+KERNEL(square_sum, weft_square_sum)
+KERNEL(clip, weft_clip)
+KERNEL(update, weft_update)
+
+#define WORKSPACE(name, type)                                                                                          \
+    static int64_t name##_workspace(const weft_device *device, const type *args) {                                     \
+        return late_real.name##_workspace(device->real, args);                                                         \
+    }
+WORKSPACE(matmul, weft_matmul)
+WORKSPACE(rms_norm_backward, weft_rms_norm)
+WORKSPACE(attention, weft_attention)
+WORKSPACE(attention_backward, weft_attention)
+WORKSPACE(embedding_backward, weft_embedding)
+WORKSPACE(head_loss, weft_head)
+WORKSPACE(head_loss_grad, weft_head)
+WORKSPACE(square_sum, weft_square_sum)
+
+typedef struct moving {
+    weft_ref to, from;
+    int64_t n;
+    int32_t dtype_to, dtype_from;
+    uint32_t pattern, reserved;
+} moving;
+
+static weft_status run_copy(weft_device *device, void *payload, weft_error *err) {
+    const moving *m = payload;
+    return late_real.copy(device->real, NULL, m->to, m->from, m->n, err);
+}
+
+static weft_status copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes,
+                        weft_error *err) {
+    const moving m = {.to = to, .from = from, .n = bytes};
+    return late_queue(device, s, run_copy, &m, sizeof m, NULL, 0, err);
+}
+
+static weft_status run_fill(weft_device *device, void *payload, weft_error *err) {
+    const moving *m = payload;
+    return late_real.fill(device->real, NULL, m->to, m->pattern, m->n, err);
+}
+
+static weft_status fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
+                        weft_error *err) {
+    const moving m = {.to = to, .n = words, .pattern = pattern};
+    return late_queue(device, s, run_fill, &m, sizeof m, NULL, 0, err);
+}
+
+static weft_status run_convert(weft_device *device, void *payload, weft_error *err) {
+    const moving *m = payload;
+    return late_real.convert(device->real, NULL, m->to, m->dtype_to, m->from, m->dtype_from, m->n, err);
+}
+
+static weft_status convert(weft_device *device, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
+                           int32_t dtype_from, int64_t n, weft_error *err) {
+    const moving m = {.to = to, .from = from, .n = n, .dtype_to = dtype_to, .dtype_from = dtype_from};
+    return late_queue(device, s, run_convert, &m, sizeof m, NULL, 0, err);
+}
+
+#define QUEUED(name) late_table.name = queue_##name
+#define SIZED(name)  late_table.name##_workspace = name##_workspace
+
+void late_fill_kernels(void) {
+    late_table.copy = copy;
+    late_table.fill = fill;
+    late_table.convert = convert;
+    QUEUED(matmul), QUEUED(rms_norm), QUEUED(rms_norm_backward), QUEUED(rope), QUEUED(attention);
+    QUEUED(attention_backward), QUEUED(swiglu), QUEUED(swiglu_backward), QUEUED(embedding);
+    QUEUED(embedding_backward), QUEUED(head_loss), QUEUED(head_loss_grad), QUEUED(add), QUEUED(square_sum);
+    QUEUED(clip), QUEUED(update);
+    SIZED(matmul), SIZED(rms_norm_backward), SIZED(attention), SIZED(attention_backward);
+    SIZED(embedding_backward), SIZED(head_loss), SIZED(head_loss_grad), SIZED(square_sum);
+}

@@ -1,0 +1,109 @@
+/* late.h: a device that does what it is told late, and in any order that streams and marks allow.
+ *
+ *   plugin.c    the table: the CPU device's kernels, behind queues
+ *   kernels.c   one wrapper per kernel: its arguments are copied, and it is queued
+ *   queue.c     streams, marks, and the thread that runs what is queued
+ *   sites.c     who waits, and mutants: waits that are left out
+ *   transfer.c  memory that the host shares with the device, and copies through it
+ *
+ * The host sees nothing of its memory. What a call queues runs on another thread, when the device likes:
+ *
+ *   WEFT_LATE_MODE=last    nothing runs before the host waits for it, and then only what that needs
+ *   WEFT_LATE_MODE=any     nothing runs before the host waits, and then whatever can, drawn by WEFT_LATE_SEED
+ *   WEFT_LATE_MODE=soon    all runs as soon as it can, drawn by WEFT_LATE_SEED (what is not set is drawn from the seed)
+ *
+ * So an order that the executor has not asked for is one that does not hold, and what reads too early reads something
+ * else. New memory is full of NaN, and so is memory that a queued download has not reached. */
+#ifndef WEFT_TESTS_LATE_H
+#define WEFT_TESTS_LATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <weft/device.h>
+#include <weft/transfer.h>
+
+/* What runs when a stream gets there. */
+typedef weft_status late_run(weft_device *device, void *payload, weft_error *err);
+
+typedef struct late_op {
+    struct late_op *next;
+    late_run *run;            /* NULL: a mark, or a wait */
+    weft_mark *notes, *waits; /* the mark that is reached here; that is waited for */
+    _Alignas(16) unsigned char payload[];
+} late_op;
+
+struct weft_stream {
+    weft_stream *next; /* of the device's */
+    late_op *head, *tail;
+    bool busy; /* its head runs now */
+};
+
+/* Its note in the stream and whoever waits have a part each: the last one frees it. */
+struct weft_mark {
+    weft_stream *stream;
+    int parts;
+    bool reached;
+};
+
+enum { LATE_LAST, LATE_ANY, LATE_SOON, LATE_MODES };
+
+typedef struct late_memory { /* that the host shares */
+    struct late_memory *next;
+    char *base;
+    int64_t bytes;
+} late_memory;
+
+struct weft_device {
+    const weft_host *host;
+    weft_device *real;
+    weft_stream first; /* NULL in calls */
+    weft_stream *streams;
+    pthread_t worker;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int mode;
+    uint64_t draws;
+    bool ends;
+    int64_t queued;            /* bytes of payloads */
+    const weft_stream *wanted; /* a stream that the host waits for; NULL: it does not */
+    weft_error failure;        /* of what was queued; its code is WEFT_OK as long as nothing failed */
+    late_memory *memory;
+    int64_t alloc_calls;
+};
+
+extern weft_device_plugin late_real, late_table; /* the CPU device's; this one's */
+
+/* ---- queue.c ---- */
+
+weft_status late_start(weft_device *device, weft_error *err); /* the worker */
+void late_stop(weft_device *device);                          /* runs all that is queued */
+/* Queues a copy of the payload. */
+weft_status late_queue(weft_device *device, weft_stream *s, late_run *run, const void *payload, size_t bytes,
+                       const void *more, size_t more_bytes, weft_error *err);
+/* Until all that is in the stream has run; NULL: the first one. Tells what failed in any of them. */
+weft_status late_drain(weft_device *device, weft_stream *s, weft_error *err);
+weft_status late_drain_all(weft_device *device, weft_error *err);
+
+weft_status late_stream_create(weft_device *device, weft_stream **out, weft_error *err);
+void late_stream_destroy(weft_device *device, weft_stream *stream);
+weft_status late_synchronize(weft_device *device, weft_stream *stream, weft_error *err);
+weft_status late_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
+weft_status late_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err);
+int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err);
+weft_status late_await(weft_device *device, weft_mark *mark, weft_error *err);
+
+/* ---- sites.c ---- */
+
+/* Called by whatever waits: true if this wait is the one that is to be left out (WEFT_LATE_DROP). */
+bool late_is_dropped(const char *kind);
+void late_write_sites(void); /* to the file WEFT_LATE_SITES, if set */
+
+/* ---- transfer.c, kernels.c ---- */
+
+extern const weft_device_transfer late_transfer;
+void late_fill_kernels(void); /* of late_table */
+weft_status late_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                       weft_error *err);
+weft_status late_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);
+
+#endif

@@ -1,0 +1,107 @@
+/* plugin.c: see late.h. It takes the CPU device's id, so that it stands in its place where its directory is searched
+ * first, in every test that knows nothing of it. */
+#include <stdlib.h>
+#include <weft/roof.h>
+
+#include "late.h"
+#include "ranks/fault.h"
+
+weft_device_plugin late_real, late_table;
+
+static int mode_of(uint64_t seed) {
+    static const char *const names[LATE_MODES] = {"last", "any", "soon"};
+    const char *mode = getenv("WEFT_LATE_MODE");
+    for (int i = 0; mode != NULL && i < LATE_MODES; i++)
+        if (strcmp(mode, names[i]) == 0) return i;
+    return (int)(seed % LATE_MODES);
+}
+
+static weft_status create(weft_device **out, const weft_host *host, const void *config, int32_t index,
+                          weft_error *err) {
+    const char *seed = getenv("WEFT_LATE_SEED");
+    weft_device *device = calloc(1, sizeof *device);
+    weft_status status = WEFT_OK;
+    if (device == NULL) return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for itself.");
+    device->host = host;
+    device->draws = seed == NULL ? 1 : strtoull(seed, NULL, 10);
+    device->mode = mode_of(device->draws);
+    device->failure = (weft_error)WEFT_ERROR_INIT;
+    status = late_real.create(&device->real, host, config, index, err);
+    if (status == WEFT_OK) status = late_start(device, err);
+    if (status == WEFT_OK) *out = device;
+    else free(device);
+    return status;
+}
+
+static void destroy(weft_device *device) {
+    late_stop(device);
+    late_write_sites();
+    late_real.destroy(device->real);
+    free(device);
+}
+
+static void info(const weft_device *device, weft_device_info *out) {
+    late_real.info(device->real, out);
+}
+
+/* Full of NaN, in fp32 as in bf16. */
+static weft_status alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
+    weft_status status = late_real.alloc(device->real, out, bytes, err);
+    device->alloc_calls++;
+    if (status == WEFT_OK) status = late_real.fill(device->real, NULL, (weft_ref){*out, 0}, 0xffffffffu, bytes / 4, err);
+    return status;
+}
+
+static void release(weft_device *device, weft_buffer *buffer) {
+    if (buffer == NULL) return;
+    (void)late_drain_all(device, NULL);
+    late_real.release(device->real, buffer);
+}
+
+/* ---- what the machine could give ---- */
+
+static const weft_device_roof *real_roof(const weft_device *device) {
+    return late_real.extension(device->real, WEFT_DEVICE_ROOF);
+}
+
+static weft_status roof_peak(weft_device *device, double *out, int32_t dtype, weft_error *err) {
+    return real_roof(device)->peak(device->real, out, dtype, err);
+}
+
+static weft_status roof_product(weft_device *device, double *out, const weft_roof_product *product, weft_error *err) {
+    return real_roof(device)->product(device->real, out, product, err);
+}
+
+static weft_status roof_bandwidth(weft_device *device, double *out, weft_error *err) {
+    return real_roof(device)->bandwidth(device->real, out, err);
+}
+
+static const void *extension(const weft_device *device, const char *id) {
+    static const weft_device_roof roof = {(uint32_t)sizeof roof, 0, roof_peak, roof_product, roof_bandwidth};
+    (void)device;
+    if (strcmp(id, WEFT_DEVICE_TRANSFER) == 0) return getenv("WEFT_LATE_BLOCKS") == NULL ? &late_transfer : NULL;
+    return strcmp(id, WEFT_DEVICE_ROOF) == 0 ? &roof : NULL;
+}
+
+FAULT_NOTE(device, "cpu")
+const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err) {
+    const weft_plugin *plugin = fault_copy(&late_real, sizeof late_real, host, err);
+    if (plugin == NULL) return NULL;
+    late_table = late_real;
+    late_table.create = create;
+    late_table.destroy = destroy;
+    late_table.info = info;
+    late_table.alloc = alloc;
+    late_table.release = release;
+    late_table.host_view = NULL;
+    late_table.stream_create = late_stream_create;
+    late_table.stream_destroy = late_stream_destroy;
+    late_table.synchronize = late_synchronize;
+    late_table.mark = late_mark;
+    late_table.wait = late_wait;
+    late_table.write = late_write;
+    late_table.read = late_read;
+    late_table.extension = extension;
+    late_fill_kernels();
+    return fault_list(plugin, "cpu", &late_table);
+}

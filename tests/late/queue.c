@@ -1,0 +1,257 @@
+/* queue.c: see late.h. One lock; the worker lets go of it while an operation runs. */
+#include <stdlib.h>
+
+#include "late.h"
+
+enum { MOST_QUEUED = 64 << 20 }; /* bytes of copies that wait: then the host does */
+
+static weft_stream *stream_of(weft_device *device, weft_stream *s) {
+    return s == NULL ? &device->first : s;
+}
+
+static uint64_t draw(weft_device *device) {
+    uint64_t x = device->draws += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static void leave_mark(weft_mark *mark) {
+    if (--mark->parts == 0) free(mark);
+}
+
+static bool can_run(const weft_stream *s) {
+    return s->head != NULL && !s->busy && (s->head->waits == NULL || s->head->waits->reached);
+}
+
+/* ---- which stream goes on; with the lock ---- */
+
+/* The stream whose head has to run before `wanted` can go on. */
+static weft_stream *needed_for(weft_stream *wanted) {
+    while (wanted->head != NULL && wanted->head->waits != NULL && !wanted->head->waits->reached)
+        wanted = wanted->head->waits->stream;
+    return can_run(wanted) ? wanted : NULL;
+}
+
+static weft_stream *drawn(weft_device *device) {
+    uint64_t n = 0, which = 0;
+    weft_stream *s = NULL;
+    for (s = device->streams; s != NULL; s = s->next) n += can_run(s);
+    if (n == 0) return NULL;
+    which = draw(device) % n;
+    for (s = device->streams; !can_run(s) || which-- > 0;) s = s->next;
+    return s;
+}
+
+static weft_stream *next_stream(weft_device *device) {
+    if (device->wanted == NULL && device->mode != LATE_SOON) return NULL;
+    if (device->mode == LATE_LAST) return needed_for((weft_stream *)(uintptr_t)device->wanted);
+    return drawn(device);
+}
+
+/* ---- the worker ---- */
+
+static void pop(weft_stream *s) {
+    s->head = s->head->next;
+    if (s->head == NULL) s->tail = NULL;
+}
+
+static void run_head(weft_device *device, weft_stream *s) {
+    late_op *op = s->head;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (op->run != NULL && device->failure.code == WEFT_OK) {
+        s->busy = true;
+        (void)pthread_mutex_unlock(&device->lock);
+        status = op->run(device, op->payload, &err);
+        (void)pthread_mutex_lock(&device->lock);
+        s->busy = false;
+    }
+    if (status != WEFT_OK && device->failure.code == WEFT_OK) device->failure = err;
+    if (op->notes != NULL) {
+        op->notes->reached = true;
+        leave_mark(op->notes);
+    }
+    if (op->waits != NULL) leave_mark(op->waits);
+    pop(s);
+    free(op);
+    (void)pthread_cond_broadcast(&device->changed);
+}
+
+static void *work(void *context) {
+    weft_device *device = context;
+    (void)pthread_mutex_lock(&device->lock);
+    while (!device->ends) {
+        weft_stream *s = next_stream(device);
+        if (s != NULL) run_head(device, s);
+        else (void)pthread_cond_wait(&device->changed, &device->lock);
+    }
+    (void)pthread_mutex_unlock(&device->lock);
+    return NULL;
+}
+
+weft_status late_start(weft_device *device, weft_error *err) {
+    (void)pthread_mutex_init(&device->lock, NULL);
+    (void)pthread_cond_init(&device->changed, NULL);
+    device->streams = &device->first;
+    if (pthread_create(&device->worker, NULL, work, device) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "The late device cannot have a thread.");
+}
+
+void late_stop(weft_device *device) {
+    (void)late_drain_all(device, NULL);
+    (void)pthread_mutex_lock(&device->lock);
+    device->ends = true;
+    (void)pthread_cond_broadcast(&device->changed);
+    (void)pthread_mutex_unlock(&device->lock);
+    (void)pthread_join(device->worker, NULL);
+}
+
+/* ---- the host's side ---- */
+
+static weft_status told(const weft_device *device, weft_error *err) {
+    if (device->failure.code == WEFT_OK) return WEFT_OK;
+    return weft_error_set(err, (weft_status)device->failure.code, "%s", device->failure.text);
+}
+
+static late_op *op_make(size_t bytes) {
+    late_op *op = malloc(sizeof *op + bytes);
+    if (op == NULL) return NULL;
+    op->next = NULL;
+    op->run = NULL;
+    op->notes = op->waits = NULL;
+    return op;
+}
+
+static weft_status append(weft_device *device, weft_stream *s, late_op *op, weft_error *err) {
+    if (op == NULL) return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for its queue.");
+    (void)pthread_mutex_lock(&device->lock);
+    if (s->tail != NULL) s->tail->next = op;
+    else s->head = op;
+    s->tail = op;
+    (void)pthread_cond_broadcast(&device->changed);
+    (void)pthread_mutex_unlock(&device->lock);
+    return WEFT_OK;
+}
+
+weft_status late_queue(weft_device *device, weft_stream *s, late_run *run, const void *payload, size_t bytes,
+                       const void *more, size_t more_bytes, weft_error *err) {
+    late_op *op = op_make(bytes + more_bytes);
+    weft_status status = WEFT_OK;
+    if (op != NULL) {
+        op->run = run;
+        memcpy(op->payload, payload, bytes);
+        if (more_bytes > 0) memcpy(op->payload + bytes, more, more_bytes);
+    }
+    status = append(device, stream_of(device, s), op, err);
+    device->queued += (int64_t)more_bytes;
+    if (status == WEFT_OK && device->queued > MOST_QUEUED) {
+        device->queued = 0;
+        status = late_drain_all(device, err);
+    }
+    return status;
+}
+
+/* With the lock: until the stream is empty or the mark reached. */
+static void wait_for(weft_device *device, const weft_stream *s, const weft_mark *mark) {
+    device->wanted = s;
+    (void)pthread_cond_broadcast(&device->changed);
+    while (mark != NULL ? !mark->reached : s->head != NULL) (void)pthread_cond_wait(&device->changed, &device->lock);
+    device->wanted = NULL;
+}
+
+weft_status late_drain(weft_device *device, weft_stream *s, weft_error *err) {
+    (void)pthread_mutex_lock(&device->lock);
+    wait_for(device, stream_of(device, s), NULL);
+    (void)pthread_mutex_unlock(&device->lock);
+    return told(device, err);
+}
+
+weft_status late_drain_all(weft_device *device, weft_error *err) {
+    weft_stream *s = NULL;
+    weft_status status = WEFT_OK;
+    for (s = device->streams; s != NULL && status == WEFT_OK; s = s->next) status = late_drain(device, s, err);
+    return status;
+}
+
+weft_status late_stream_create(weft_device *device, weft_stream **out, weft_error *err) {
+    weft_stream *s = calloc(1, sizeof *s);
+    if (s == NULL) return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for a stream.");
+    (void)pthread_mutex_lock(&device->lock);
+    s->next = device->streams;
+    device->streams = s;
+    (void)pthread_mutex_unlock(&device->lock);
+    *out = s;
+    return WEFT_OK;
+}
+
+void late_stream_destroy(weft_device *device, weft_stream *stream) {
+    weft_stream **at = &device->streams;
+    (void)late_drain(device, stream, NULL);
+    (void)pthread_mutex_lock(&device->lock);
+    while (*at != stream) at = &(*at)->next;
+    *at = stream->next;
+    (void)pthread_mutex_unlock(&device->lock);
+    free(stream);
+}
+
+weft_status late_synchronize(weft_device *device, weft_stream *stream, weft_error *err) {
+    return late_is_dropped("synchronize") ? told(device, err) : late_drain(device, stream, err);
+}
+
+weft_status late_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
+    weft_mark *mark = malloc(sizeof *mark);
+    late_op *op = mark == NULL ? NULL : op_make(0);
+    if (op == NULL) {
+        free(mark);
+        return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for a mark.");
+    }
+    *mark = (weft_mark){stream_of(device, stream), 2, false};
+    op->notes = mark;
+    *out = mark;
+    return append(device, stream_of(device, stream), op, err);
+}
+
+/* The waiter's part, where nobody waits. */
+static void forgo(weft_device *device, weft_mark *mark) {
+    (void)pthread_mutex_lock(&device->lock);
+    leave_mark(mark);
+    (void)pthread_mutex_unlock(&device->lock);
+}
+
+weft_status late_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
+    late_op *op = NULL;
+    if (late_is_dropped("wait")) {
+        forgo(device, mark);
+        return WEFT_OK;
+    }
+    op = op_make(0);
+    if (op != NULL) op->waits = mark;
+    return append(device, stream_of(device, stream), op, err);
+}
+
+/* Whoever asks again and again gets on. */
+int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err) {
+    bool reached = true;
+    if (late_is_dropped("reached")) return 1;
+    (void)pthread_mutex_lock(&device->lock);
+    reached = mark->reached;
+    if (!reached && device->mode != LATE_SOON) {
+        weft_stream *s = NULL;
+        device->wanted = mark->stream;
+        s = next_stream(device);
+        device->wanted = NULL;
+        if (s != NULL) run_head(device, s);
+    }
+    (void)pthread_mutex_unlock(&device->lock);
+    return told(device, err) != WEFT_OK ? -1 : reached ? 1 : 0;
+}
+
+weft_status late_await(weft_device *device, weft_mark *mark, weft_error *err) {
+    const bool dropped = late_is_dropped("await");
+    (void)pthread_mutex_lock(&device->lock);
+    if (!dropped) wait_for(device, mark->stream, mark);
+    leave_mark(mark);
+    (void)pthread_mutex_unlock(&device->lock);
+    return told(device, err);
+}
