@@ -48,7 +48,8 @@ static void info(const weft_device *device, weft_device_info *out) {
 static weft_status alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
     weft_status status = late_real.alloc(device->real, out, bytes, err);
     device->alloc_calls++;
-    if (status == WEFT_OK) status = late_real.fill(device->real, NULL, (weft_ref){*out, 0}, 0xffffffffu, bytes / 4, err);
+    if (status == WEFT_OK)
+        status = late_real.fill(device->real, NULL, (weft_ref){*out, 0}, 0xffffffffu, bytes / 4, err);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* sites.c: see late.h. A wait is known by its kind and by who called: four calls up, as offsets into their files, so
  * that the number is the same in each run of one build.
  *
- *   WEFT_LATE_SITES=FILE    adds a line for each site of this process to FILE: "wait 1f3c9a... 24" (kind, number, calls)
+ *   WEFT_LATE_SITES=FILE    adds a line for each site of this process to FILE: kind, number, calls
  *   WEFT_LATE_DROP=NUMBER   that site's waits are left out */
 #include <dlfcn.h>
 #include <execinfo.h>

@@ -110,11 +110,5 @@ static weft_status download(weft_device *device, weft_stream *s, void *to, weft_
     return late_queue(device, s, run_download, &what, sizeof what, NULL, 0, err);
 }
 
-const weft_device_transfer late_transfer = {(uint32_t)sizeof(weft_device_transfer),
-                                            0,
-                                            take,
-                                            give_back,
-                                            upload,
-                                            download,
-                                            late_reached,
-                                            late_await};
+const weft_device_transfer late_transfer = {
+    (uint32_t)sizeof(weft_device_transfer), 0, take, give_back, upload, download, late_reached, late_await};

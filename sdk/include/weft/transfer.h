@@ -9,14 +9,14 @@
  *     await(sent); fill leaf again
  *
  * Until a mark behind an upload is reached, its `from` stays as it is; until one behind a download is reached, nobody
- * looks at its `to`. A device without the extension is served by `write` and `read`: the same program, in which the host
- * waits.
+ * looks at its `to`. A device without the extension is served by `write` and `read`: the same program, in which the
+ * host waits.
  *
  * How CUDA serves it: cudaHostAlloc, cudaMemcpyAsync, cudaEventQuery and cudaEventSynchronize on the event that is the
  * mark. Captured (weft/capture.h), an upload is a node that reads `from` anew at each replay.
  *
- * Later users this serves: groups that lie in host memory (an upload per group, two buffers in turn), communicators that
- * the host drives (staging: a download, the exchange once its mark is reached, an upload).
+ * Later users this serves: groups that lie in host memory (an upload per group, two buffers in turn), communicators
+ * that the host drives (staging: a download, the exchange once its mark is reached, an upload).
  */
 #ifndef WEFT_TRANSFER_H
 #define WEFT_TRANSFER_H
