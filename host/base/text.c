@@ -1,4 +1,4 @@
-/* text.c: reads whole small files. */
+/* host/base/text.c: reads whole small files. */
 #include "base/text.h"
 
 #include <errno.h>

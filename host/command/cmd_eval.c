@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include "base/units.h"
+#include "engine/engine.h"
 #include "session/session.h"
 
 #include <jansson.h>

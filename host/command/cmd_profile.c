@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include "base/clock.h"
+#include "base/resident.h"
 #include "report/profile_table.h"
 #include "report/summary.h"
 

@@ -2,11 +2,11 @@
 #include "command/spawn.h"
 
 #include "engine/engine.h"
-#include "session/opening.h"
 #include "launch/start.h"
 #include "launch/watch.h"
 #include "model/weights.h"
 #include "plugin/services.h"
+#include "session/opening.h"
 #include "setup/sections.h"
 
 /* The ranks of a plan load nothing, and where a run is resumed a checkpoint may take the weights' place. */

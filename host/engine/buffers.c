@@ -2,10 +2,11 @@
 #include "engine/buffers.h"
 
 #include "engine/compute.h"
-#include "plan/sums.h"
+#include "engine/fetch.h"
 #include "model/weights.h"
-#include "plugin/enter.h"
 #include "plan/budget.h"
+#include "plan/sums.h"
+#include "plugin/enter.h"
 
 #include <stdlib.h>
 

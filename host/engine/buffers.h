@@ -2,8 +2,13 @@
 #ifndef WEFT_HOST_ENGINE_BUFFERS_H
 #define WEFT_HOST_ENGINE_BUFFERS_H
 
-#include "engine/engine.h"
+#include "engine/state.h"
 
+/* Takes the planned memory and fills the fixed part of it. */
+weft_status weft_engine_allocate(weft_engine *engine, weft_error *err);
+/* Parameters from [model] path, or freshly initialised, as the configuration says, the compute copy of them, and
+ * optimizer states of zeros. */
+weft_status weft_engine_load(weft_engine *engine, weft_error *err);
 /* Gives back all that allocate took. */
 void weft_engine_release(weft_engine *engine);
 

@@ -2,8 +2,8 @@
 #include "engine/compute.h"
 
 #include "model/convert.h"
-#include "plugin/enter.h"
 #include "plan/copies.h"
+#include "plugin/enter.h"
 
 #include <stdlib.h>
 

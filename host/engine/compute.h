@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_ENGINE_COMPUTE_H
 #define WEFT_HOST_ENGINE_COMPUTE_H
 
-#include "engine/engine.h"
+#include "engine/state.h"
 
 /* Takes the copy's memory and fills engine->compute_refs and their types; engine->parameter_refs are there. */
 weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err);

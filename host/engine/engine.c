@@ -1,7 +1,7 @@
 /* host/engine/engine.c: see engine.h. Opening and closing; memory is in buffers.c. */
 #include "engine/engine.h"
 
-#include "engine/buffers.h"
+#include "plan/make_plan.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "ranks/guard.h"
@@ -90,12 +90,4 @@ void weft_engine_close(weft_engine *engine) {
     weft_platform_close(engine->own_platform, engine->failed || engine->post.broken);
     weft_plan_close(&engine->plan);
     free(engine);
-}
-
-weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot) {
-    weft_slot_ref out = {0};
-    if (slot < 0 || program->slots[slot].offset < 0) return out;
-    out.ref = weft_ref_at(engine->arena.ref, program->slots[slot].offset);
-    out.bytes = program->slots[slot].bytes;
-    return out;
 }

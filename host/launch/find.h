@@ -12,12 +12,6 @@
 
 #define WEFT_RANKS_FAMILY "mpi" /* what several ranks use where nothing is said */
 
-/* Set for a launcher that this program starts: "N/P", N ranks and the processors that they divide. */
-#define WEFT_STARTED "WEFT_STARTED_RANKS"
-
-/* Processors that this process may run on. */
-int32_t weft_world_allowed(void);
-
 typedef enum weft_launch_use {
     WEFT_RANKS_NONE = 0,    /* a command of one rank */
     WEFT_RANKS_PLANNED = 1, /* --ranks is a number to plan for */

@@ -1,7 +1,6 @@
 /* host/launch/world.c: see world.h. */
 #include "launch/world.h"
 
-#include "launch/find.h"
 #include "launch/pulse.h"
 #include "launch/signals.h"
 #include "launch/voice.h"

@@ -17,6 +17,12 @@ typedef struct weft_world {
     bool speaks;                    /* all its lines are shown, as those of rank 0 always are */
 } weft_world;
 
+/* Set for a launcher that this program starts: "N/P", N ranks and the processors that they divide. */
+#define WEFT_STARTED "WEFT_STARTED_RANKS"
+
+/* Processors that this process may run on. */
+int32_t weft_world_allowed(void);
+
 /* Machines that a planned world is on, as many ranks on each; 1 at first. [main] */
 void weft_world_plan_nodes(int32_t nodes);
 int32_t weft_world_planned_nodes(void);

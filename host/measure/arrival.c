@@ -2,6 +2,7 @@
 #include "measure/arrival.h"
 
 #include "base/clock.h"
+#include "engine/engine.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * norm.c do it, times a rate. What is not counted: reading leaves, and what the host does between events. */
 #include "measure/cost.h"
 
-#include "plan/sums.h"
 #include "measure/sent.h"
+#include "plan/sums.h"
 #include "program/job.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* host/measure/rater.h: what the files that measure rates share: a piece of work, timed beside others and alone.
  *
- *     rates.c          the driver: machine, names, what lies between sizes
+ *     rate_all.c       the driver: machine, names, what lies between sizes
  *     rater.c          time
  *     rate_segments.c  the segments of the model
  *     rate_elements.c  what is done element by element

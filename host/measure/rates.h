@@ -7,7 +7,7 @@
 #ifndef WEFT_HOST_MEASURE_RATES_H
 #define WEFT_HOST_MEASURE_RATES_H
 
-#include "engine/engine.h"
+#include "engine/state.h"
 #include "program/timeline.h"
 
 /* Work on flat regions, in seconds per element. */

@@ -1,9 +1,9 @@
 /* host/measure/sent.c: see sent.h. */
 #include "measure/sent.h"
 
+#include "plan/norm_nodes.h"
 #include "plan/sums.h"
 #include "program/job.h"
-#include "plan/norm_nodes.h"
 
 #include <stdlib.h>
 

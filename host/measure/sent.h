@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_MEASURE_SENT_H
 #define WEFT_HOST_MEASURE_SENT_H
 
-#include "measure/survey.h"
+#include "measure/rank_plan.h"
 
 /* Fills what the plan says of bytes that the rank sends; survey: its world and nodes. */
 weft_status weft_sent_plan(weft_rank_plan *out, const weft_survey *survey, const weft_plan *plan,

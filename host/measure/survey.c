@@ -1,9 +1,9 @@
 /* host/measure/survey.c: see survey.h. */
 #include "measure/survey.h"
 
+#include "measure/sent.h"
 #include "plan/budget.h"
 #include "plan/sums.h"
-#include "measure/sent.h"
 #include "program/job.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* ahead.c: see ahead.h. What goes through the files is sendfile to /dev/null: it reads as any program does, with the
+/* host/model/ahead.c: see ahead.h. What goes through the files is sendfile to /dev/null: it reads as any program does, with the
  * kernel's own read-ahead, but copies nothing. */
 #include "model/ahead.h"
 

@@ -1,4 +1,4 @@
-/* hold.c: see hold.h. */
+/* host/model/hold.c: see hold.h. */
 #include "model/hold.h"
 
 #include <stdlib.h>

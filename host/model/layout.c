@@ -1,4 +1,4 @@
-/* layout.c: cuts the declared parameters into units and groups and gives each its place in the flat region.
+/* host/model/layout.c: cuts the declared parameters into units and groups and gives each its place in the flat region.
  *
  * Everything follows from the model's shapes, the policy and the trainable flags; ranks are unknown here, so every rank
  * and every checkpoint agrees on the grid. */

@@ -1,5 +1,7 @@
-/* peers.c: see peers.h. */
+/* host/model/peers.c: see peers.h. */
 #include "model/peers.h"
+
+#include <stdlib.h>
 
 bool weft_peers_alone(const weft_peers *self) {
     return self == NULL || self->world == 1;
@@ -51,5 +53,24 @@ weft_status weft_peers_all(const weft_peers *self, bool *out, bool mine, weft_er
     if (weft_peers_alone(self)) return WEFT_OK;
     status = self->gather(self->context, self->codes, mine, err);
     for (int32_t rank = 0; rank < self->world && status == WEFT_OK; rank++) *out = *out && self->codes[rank] != 0;
+    return status;
+}
+
+weft_status weft_peers_bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err) {
+    const size_t world = (size_t)peers->world;
+    char *base = rows;
+    weft_parcel *parcels = calloc(2 * world, sizeof *parcels);
+    weft_status status = WEFT_OK;
+    if (parcels == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of the ranks");
+    for (size_t rank = 1; peers->rank == 0 && rank < world; rank++) {
+        parcels[rank].bytes = base + (int64_t)rank * bytes;
+        parcels[rank].n = bytes;
+    }
+    if (peers->rank > 0) {
+        parcels[world].bytes = base + peers->rank * bytes;
+        parcels[world].n = bytes;
+    }
+    status = peers->swap(peers->context, parcels, parcels + world, err);
+    free(parcels);
     return status;
 }

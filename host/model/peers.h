@@ -45,4 +45,7 @@ weft_status weft_peers_share(const weft_peers *self, void *bytes, int64_t n, wef
 /* True on all ranks if it is so on each. [collective] */
 weft_status weft_peers_all(const weft_peers *self, bool *out, bool mine, weft_error *err);
 
+/* Rows of `bytes` each, one per rank, to rank 0. [collective] */
+weft_status weft_peers_bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err);
+
 #endif

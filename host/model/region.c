@@ -1,4 +1,4 @@
-/* region.c: see region.h. */
+/* host/model/region.c: see region.h. */
 #include "model/region.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* seams.c: see seams.h. */
+/* host/model/seams.c: see seams.h. */
 #include "model/seams.h"
 
 #include <stdlib.h>

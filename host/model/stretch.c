@@ -1,4 +1,4 @@
-/* stretch.c: see stretch.h. */
+/* host/model/stretch.c: see stretch.h. */
 #include "model/stretch.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* weights.c: reading and initialising. Files are compared with the declared model first, as a whole, so that a message
+/* host/model/weights.c: reading and initialising. Files are compared with the declared model first, as a whole, so that a message
  * names all that is wrong; only then is the region touched. Saving is weights_save.c's. */
 #include "model/weights.h"
 

@@ -1,4 +1,4 @@
-/* wrap.c: see wrap.h. The view of the model that a policy gets, and the three calls by which it answers. */
+/* host/model/wrap.c: see wrap.h. The view of the model that a policy gets, and the three calls by which it answers. */
 #include "model/wrap.h"
 
 #include "plugin/enter.h"

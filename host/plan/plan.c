@@ -1,113 +1,15 @@
-/* host/plan/plan.c: see plan.h. The model and its layout first, then each mode's programs, then the bytes. */
+/* host/plan/plan.c: see plan.h. */
 #include "plan/plan.h"
-
-#include "plan/budget.h"
-#include "plan/stage.h"
-#include "plugin/call.h"
 
 #include <stdlib.h>
 
-/* What failed is what a key asks for. */
-static weft_status blame_key(const weft_run *run, const char *section, const char *key, weft_status status,
-                             const weft_error *why, const char *advice, weft_error *err) {
-    (void)weft_config_reject(run->config, section, key, err, "cannot be used: %s%s", why->text, advice);
-    if (err != NULL) err->code = (int32_t)status;
-    return status;
-}
-
-static weft_status select_trained(weft_plan *plan, weft_error *err) {
-    weft_error why = WEFT_ERROR_INIT;
-    const weft_run *run = plan->run;
-    const weft_status status = weft_declared_select(plan->declared, run->settings.train.trainable, &why);
-    return status == WEFT_OK ? WEFT_OK : blame_key(run, "train", "trainable", status, &why, "", err);
-}
-
-static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
-    weft_error why = WEFT_ERROR_INIT;
-    const weft_run *run = plan->run;
-    const weft_status status = weft_layout_create(&plan->layout, plan->declared, run->host,
-                                                  weft_run_table(run, WEFT_PART_POLICY, policy),
-                                                  run->parts[WEFT_PART_POLICY].config, &why);
-    if (status == WEFT_OK) return WEFT_OK;
-    if (status == WEFT_E_PLUGIN)
-        return blame_key(run, "policy", "plugin", status, &why,
-                         ". Have the policy corrected, or choose another one: weft plugins list has them", err);
-    return weft_run_located(run, WEFT_PART_POLICY, weft_error_set(err, status, "%s", why.text), err);
-}
-
-static weft_status declare_model(weft_plan *plan, weft_error *err) {
-    const weft_run *run = plan->run;
-    const weft_part *part = &run->parts[WEFT_PART_MODEL];
-    weft_plugin_call call;
-    char path[4096];
-    const int n = snprintf(path, sizeof path, "%s/config.json", run->settings.model.path);
-    weft_status status = WEFT_OK;
-    if (n < 0 || (size_t)n >= sizeof path)
-        return weft_config_reject(run->config, "model", "path", err, "is longer than %zu bytes", sizeof path - 16);
-    weft_plugin_call_begin(&call, part->loaded, "create");
-    status = weft_declared_create(&plan->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
-                                  path, err);
-    status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
-    if (status == WEFT_OK) status = select_trained(plan, err);
-    return status == WEFT_OK ? lay_out_units(plan, err) : status;
-}
-
-weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err) {
-    self->run = run;
-    self->dtype = run->settings.train.precision == WEFT_PRECISION_BF16 ? WEFT_BF16 : WEFT_F32;
-    return declare_model(self, err);
-}
-
-static void note_products(weft_plan *plan, const weft_graph_set *set) {
-    for (int32_t g = 0; set != NULL && g < set->n_lengths * set->n_segments; g++) {
-        int32_t n = 0;
-        const weft_graph_read *reads = weft_graph_reads(set->graphs[g], &n);
-        for (int32_t i = 0; i < n; i++) plan->in_products[reads[i].parameter] |= reads[i].in_products;
-    }
-}
-
-/* What is looked up and nothing else needs no copy in the type of products (compute.h). */
-static weft_status note_all_products(weft_plan *plan, weft_error *err) {
-    plan->in_products = calloc((size_t)plan->declared->n_parameters + 1, sizeof *plan->in_products);
-    if (plan->in_products == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
-    note_products(plan, plan->train.graphs);
-    note_products(plan, plan->evaluate.graphs);
-    note_products(plan, plan->generate.graphs);
-    return WEFT_OK;
-}
-
-static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, int32_t rows) {
-    weft_graph_set_spec out = {.mode = mode, .dtype = plan->dtype, .rows = rows, .n_lengths = plan->spec.n_lengths};
-    memcpy(out.lengths, plan->spec.lengths, sizeof out.lengths);
-    return out;
-}
-
-weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
-                           const weft_plan_spec *spec, weft_error *err) {
-    const weft_stage_maker maker = {self, kernels, device};
-    weft_status status = WEFT_OK;
-    weft_graph_set_spec set = {0};
-    self->spec = *spec;
-    if (spec->training) {
-        set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);
-        status = weft_stage_make(&maker, &self->train, &set, spec->leaves, err);
-    }
-    if (status == WEFT_OK && spec->evaluate_rows > 0) {
-        set = graphs_of_mode(self, WEFT_MODE_EVALUATE, spec->evaluate_rows);
-        status = weft_stage_make(&maker, &self->evaluate, &set, 1, err);
-    }
-    if (status == WEFT_OK && spec->cache_rows > 0) {
-        const weft_graph_set_spec one = {.mode = WEFT_MODE_GENERATE,
-                                         .dtype = self->dtype,
-                                         .rows = 1,
-                                         .cache_rows = spec->cache_rows,
-                                         .n_lengths = 1,
-                                         .lengths = {spec->prompt_rows}};
-        status = weft_stage_make(&maker, &self->generate, &one, 1, err);
-    }
-    if (status == WEFT_OK) status = note_all_products(self, err);
-    if (status == WEFT_OK) weft_plan_budget(self);
-    return status;
+static void close_stage(weft_stage *stage) {
+    weft_program_destroy(stage->program);
+    weft_terms_destroy(stage->terms);
+    free(stage->sums);
+    free(stage->losses);
+    weft_job_destroy(stage->job);
+    weft_graph_set_destroy(stage->graphs);
 }
 
 static void close_holds(weft_plan *self) {
@@ -118,9 +20,9 @@ static void close_holds(weft_plan *self) {
 }
 
 void weft_plan_close(weft_plan *self) {
-    weft_stage_close(&self->train);
-    weft_stage_close(&self->evaluate);
-    weft_stage_close(&self->generate);
+    close_stage(&self->train);
+    close_stage(&self->evaluate);
+    close_stage(&self->generate);
     close_holds(self);
     free(self->in_products);
     weft_layout_destroy(self->layout);

@@ -3,7 +3,7 @@
  *
  * `weft plan`, the survey of other ranks and the reports read a plan; `weft train` runs an engine (engine/engine.h),
  * which holds one: what is printed cannot drift from what is run. A plan has no buffer and starts nothing. It needs a
- * device only while it is made, to ask how much scratch its kernels want. */
+ * device only while it is made (make_plan.h), to ask how much scratch its kernels want. */
 #ifndef WEFT_HOST_PLAN_PLAN_H
 #define WEFT_HOST_PLAN_PLAN_H
 
@@ -92,15 +92,8 @@ typedef struct weft_plan {
     weft_plan_bytes bytes;
 } weft_plan;
 
-/* The model as it is declared, what of it is trained, and its layout by the policy. self: zeroed but for rank, world
- * and nodes; to be closed also where this fails. */
-weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err);
+/* Frees what the plan holds; one that was never opened is fine. */
 void weft_plan_close(weft_plan *self);
-
-/* Graphs, jobs, programs (of all ranks, checked together), what this rank keeps, and the bytes. states, n_states and
- * hp_bytes are there. The device is asked for the scratch of its kernels. */
-weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
-                           const weft_plan_spec *spec, weft_error *err);
 
 /* The plan of another rank as far as it is the same: it borrows the model, the layout, graphs and jobs, and has no
  * program, sums or holds of its own yet. weft_plan_drop_rank frees what was given to it of these. */

@@ -42,12 +42,3 @@ weft_status weft_stage_make(const weft_stage_maker *maker, weft_stage *stage, co
     if (status == WEFT_OK) weft_program_price(&stage->price, stage->program);
     return status;
 }
-
-void weft_stage_close(weft_stage *stage) {
-    weft_program_destroy(stage->program);
-    weft_terms_destroy(stage->terms);
-    free(stage->sums);
-    free(stage->losses);
-    weft_job_destroy(stage->job);
-    weft_graph_set_destroy(stage->graphs);
-}

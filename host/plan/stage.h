@@ -15,6 +15,5 @@ typedef struct weft_stage_maker {
 /* leaves: of a step, all replicas together. */
 weft_status weft_stage_make(const weft_stage_maker *maker, weft_stage *stage, const weft_graph_set_spec *spec,
                             int32_t leaves, weft_error *err);
-void weft_stage_close(weft_stage *stage);
 
 #endif

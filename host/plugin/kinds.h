@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_PLUGIN_KINDS_H
 #define WEFT_HOST_PLUGIN_KINDS_H
 
-#include "plugin/preflight.h"
+#include "plugin/note.h"
 #include <weft/plugin.h>
 
 /* The interface number of a kind that this host speaks; -1: it does not know the kind. [any-thread] */

@@ -6,28 +6,7 @@
 #ifndef WEFT_HOST_PLUGIN_PREFLIGHT_H
 #define WEFT_HOST_PLUGIN_PREFLIGHT_H
 
-#include <weft/base.h>
-
-#define WEFT_FILE_PLUGINS 16  /* that one file may hold */
-#define WEFT_NOTE_LINE    512 /* bytes of a line of the note, with its end */
-
-typedef struct weft_note_plugin {
-    char kind[16];
-    char id[64];
-    char version[32];
-    uint32_t interface_major;
-} weft_note_plugin;
-
-typedef struct weft_preflight {
-    char note[4096];
-    uint32_t sdk, min_sdk; /* major * 1000 + minor */
-    uint32_t n_plugins;
-    weft_note_plugin plugins[WEFT_FILE_PLUGINS];
-    char launch[WEFT_NOTE_LINE];   /* "/usr/bin/mpiexec -n {ranks}" (weft/comm.h); "": starts no ranks */
-    char launched[WEFT_NOTE_LINE]; /* "PMI_RANK PMI_SIZE", a list of pairs; "": none */
-    char needed[1024];             /* libraries, "libm.so.6, libc.so.6" */
-    int glibc_major, glibc_minor;
-} weft_preflight;
+#include "plugin/note.h"
 
 /* image: the whole file. WEFT_E_PLUGIN; the text begins with a verb, the caller puts the file's name before it.
  * [any-thread] */

@@ -2,7 +2,7 @@
  *
  * The list's order is the order in which events start; one of another queue ends at its WAIT. How an event computes or
  * travels is the table's affair; what it touched is judged here, from what it reported to the trace. */
-#include "program/trace.h"
+#include "program/execute.h"
 
 #include <time.h>
 

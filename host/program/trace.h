@@ -1,8 +1,44 @@
-/* host/program/trace.h: the trace's inside, shared by the ring (trace.c) and the executor (execute.c) alone. */
+/* host/program/trace.h: what happened while a program ran.
+ *
+ * A ring buffer records every event with its times. A slot counts as live from the event that first uses it, with the
+ * bytes that the work really asked of it so far (in whole lines of 64 bytes), until the executor lets it go after its
+ * last event: the run's high-water mark is added up from that, never from the plan's sizes. */
 #ifndef WEFT_HOST_PROGRAM_TRACE_H
 #define WEFT_HOST_PROGRAM_TRACE_H
 
-#include "program/execute.h"
+#include "program/program.h"
+
+typedef struct weft_trace_entry {
+    uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC */
+    int64_t live;              /* bytes of live slots at the event's end, before any is let go */
+    uint64_t step;
+    int32_t event; /* index in the program */
+    int32_t kind, unit, segment, leaf;
+    int32_t reserved;
+} weft_trace_entry;
+
+typedef struct weft_trace weft_trace; /* ring of the last N entries */
+
+weft_status weft_trace_create(weft_trace **out, int32_t capacity, weft_error *err);
+void weft_trace_destroy(weft_trace *trace);
+int64_t weft_trace_high_water(const weft_trace *trace);                          /* of all events since creation */
+int32_t weft_trace_count(const weft_trace *trace);                               /* entries held */
+const weft_trace_entry *weft_trace_entry_at(const weft_trace *trace, int32_t i); /* 0: the oldest held */
+void weft_trace_print(const weft_trace *trace, const weft_program *program, const weft_job_spec *job, FILE *to);
+
+/* What a slot went through in the last pass. */
+typedef struct weft_trace_slot {
+    int64_t bytes;      /* used, in whole lines of 64; 0: never used */
+    int32_t born, died; /* events; -1: never */
+} weft_trace_slot;
+const weft_trace_slot *weft_trace_slot_at(const weft_trace *trace, int32_t slot); /* NULL: no such slot */
+
+/* Called by the work itself, while its event runs, for each slot that it touches: how many bytes from its start it
+ * needs. More than the slot has, or a slot that is not alive at this event, fails the event. slot -1 (none) is fine.
+ * [main] */
+void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes);
+
+/* ---- for the executor alone ---- */
 
 struct weft_trace {
     weft_trace_entry *ring;

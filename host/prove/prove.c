@@ -48,7 +48,8 @@ static weft_status open_lender(weft_proof *self, const weft_prove_options *optio
     weft_grid_say(&single.keys, "!strategy");
     weft_grid_say(&single.keys, "strategy.plugin=single");
     status = weft_course_open(&self->lender, &self->spec, &single, &seat, err);
-    status = weft_coherence_data(&self->peers, self->lender, status, err);
+    status = weft_coherence_data(&self->peers, status == WEFT_OK ? self->lender->engine->plan.declared : NULL,
+                                 status == WEFT_OK ? self->lender->data_info.fingerprint : 0, status, err);
     status = weft_coherence_weights(&self->peers, self->run, status, err);
     if (status != WEFT_OK) return status;
     self->spec.lender = self->lender;

@@ -1,9 +1,8 @@
 /* host/report/moment.c: see moment.h. */
 #include "report/moment.h"
 
+#include "base/resident.h"
 #include "base/units.h"
-#include "report/per_rank.h"
-#include "report/summary.h"
 
 #include <stdlib.h>
 
@@ -24,7 +23,7 @@ weft_status weft_moments_collect(weft_moment **out, const weft_session *session,
     else take(&rows[engine->ranks.rank], session);
     status = weft_peers_agree(&engine->peers, status, err);
     if (status != WEFT_OK || engine->ranks.world == 1) return status;
-    return weft_ranks_bring(&engine->peers, rows, (int64_t)sizeof *rows, err);
+    return weft_peers_bring(&engine->peers, rows, (int64_t)sizeof *rows, err);
 }
 
 void weft_moments_print_planned(const weft_moment *moments, const weft_session *session, int width, FILE *to) {

@@ -2,6 +2,7 @@
 #include "report/per_rank.h"
 
 #include "base/file.h"
+#include "base/resident.h"
 #include "base/units.h"
 #include "plan/budget.h"
 #include "report/summary.h"
@@ -39,25 +40,6 @@ static void report_self(weft_ranks_report *self, const weft_session *session, co
            (size_t)self->world * sizeof *self->to);
 }
 
-weft_status weft_ranks_bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err) {
-    const size_t world = (size_t)peers->world;
-    char *base = rows;
-    weft_parcel *parcels = calloc(2 * world, sizeof *parcels);
-    weft_status status = WEFT_OK;
-    if (parcels == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of the ranks");
-    for (size_t rank = 1; peers->rank == 0 && rank < world; rank++) {
-        parcels[rank].bytes = base + (int64_t)rank * bytes;
-        parcels[rank].n = bytes;
-    }
-    if (peers->rank > 0) {
-        parcels[world].bytes = base + peers->rank * bytes;
-        parcels[world].n = bytes;
-    }
-    status = peers->swap(peers->context, parcels, parcels + world, err);
-    free(parcels);
-    return status;
-}
-
 weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_rank_notes *notes,
                                weft_error *err) {
     const weft_engine *engine = session->engine;
@@ -68,9 +50,9 @@ weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *sessi
     if (status != WEFT_OK) return status;
     report_self(out, session, notes);
     if (out->world == 1) return WEFT_OK;
-    status = weft_ranks_bring(&engine->peers, out->ranks, (int64_t)sizeof *out->ranks, err);
+    status = weft_peers_bring(&engine->peers, out->ranks, (int64_t)sizeof *out->ranks, err);
     if (status == WEFT_OK)
-        status = weft_ranks_bring(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
+        status = weft_peers_bring(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
     return status;
 }
 

@@ -40,9 +40,6 @@ weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *sessi
                                weft_error *err);
 void weft_ranks_report_free(weft_ranks_report *self);
 
-/* Rows of `bytes` each, one per rank, to rank 0. [collective] */
-weft_status weft_ranks_bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err);
-
 /* Both of rank 0. Nothing is printed of a rank alone. run: of weft_run_object, which stands in front; taken over. */
 void weft_ranks_print(const weft_ranks_report *self, FILE *to);
 weft_status weft_ranks_save(const weft_ranks_report *self, json_t *run, const char *path, weft_error *err);

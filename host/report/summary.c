@@ -2,37 +2,10 @@
 #include "report/summary.h"
 
 #include "base/clock.h"
+#include "base/resident.h"
 #include "base/units.h"
 #include "report/stages.h"
 #include "report/wrapping.h"
-
-#include <malloc.h>
-
-/* A line of this process's status, "VmHWM:"; 0: unknown. */
-static int64_t resident(const char *field) {
-    char line[256];
-    long long kib = 0;
-    const size_t n = strlen(field);
-    FILE *status = fopen("/proc/self/status", "re");
-    if (status == NULL) return 0;
-    while (fgets(line, sizeof line, status) != NULL)
-        if (strncmp(line, field, n) == 0 && sscanf(line + n, "%lld kB", &kib) == 1) break;
-    (void)fclose(status);
-    return kib * 1024;
-}
-
-int64_t weft_resident_peak(void) {
-    return resident("VmHWM:");
-}
-
-int64_t weft_resident_now(void) {
-    return resident("VmRSS:");
-}
-
-int64_t weft_library_bytes(void) {
-    const struct mallinfo2 info = mallinfo2();
-    return (int64_t)(info.uordblks + info.hblkhd);
-}
 
 void weft_schedule_warn(const weft_session *session) {
     if (session->schedule.warmup < session->steps) return;

@@ -23,10 +23,4 @@ void weft_schedule_warn(const weft_session *session);
 void weft_train_header_print(const weft_session *session, const weft_moment *planned, FILE *to);
 void weft_train_summary_print(const weft_train_summary *summary, const weft_session *session, FILE *to);
 
-/* Peak resident memory of this process so far, bytes (VmHWM); 0: unknown. */
-int64_t weft_resident_peak(void);
-int64_t weft_resident_now(void);
-/* Bytes that malloc and the plugins hold beside the device's memory. */
-int64_t weft_library_bytes(void);
-
 #endif

@@ -75,15 +75,14 @@ weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, con
 
 /* ---- model, data and programs ---- */
 
-weft_status weft_coherence_data(const weft_peers *peers, const weft_session *session, weft_status status,
-                                weft_error *err) {
+weft_status weft_coherence_data(const weft_peers *peers, const weft_declared *declared, uint64_t rows,
+                                weft_status status, weft_error *err) {
     weft_facts facts = {0};
     char hex[65];
     if (weft_peers_alone(peers)) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) {
-        const weft_declared *declared = session->engine->plan.declared;
-        weft_facts_add(&facts, "the rows of the data", "%016" PRIx64, session->data_info.fingerprint);
+        weft_facts_add(&facts, "the rows of the data", "%016" PRIx64, rows);
         status = weft_hash_text(hex, declared->config_text, declared->config_bytes, err);
         if (status == WEFT_OK) weft_facts_add(&facts, "the model's config.json", "sha256 %s", hex);
     }

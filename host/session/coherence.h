@@ -4,14 +4,15 @@
 #ifndef WEFT_HOST_SESSION_COHERENCE_H
 #define WEFT_HOST_SESSION_COHERENCE_H
 
-#include "session/session.h"
+#include "engine/state.h"
 
 /* Each takes the status of what went before on this rank, so that a failure on one rank alone ends all. peers: all
  * ranks of the platform; NULL: nothing is compared. [collective] */
 weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, const weft_device_info *device,
                                weft_status status, weft_error *err);
-weft_status weft_coherence_data(const weft_peers *peers, const weft_session *session, weft_status status,
-                                weft_error *err);
+/* declared: not looked at where the status says failure. rows: the fingerprint of the data. */
+weft_status weft_coherence_data(const weft_peers *peers, const weft_declared *declared, uint64_t rows,
+                                weft_status status, weft_error *err);
 /* Of the files that the run starts from, names, sizes and all bytes, as files.h says; nothing under start = fresh. */
 weft_status weft_coherence_weights(const weft_peers *peers, const weft_run *run, weft_status status, weft_error *err);
 weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *engine, weft_status status,

@@ -1,6 +1,6 @@
 /* host/session/session.c: see session.h. */
-#include "session/session.h"
 #include "session/opening.h"
+#include "session/session.h"
 
 #include "base/clock.h"
 #include "launch/signals.h"
@@ -124,7 +124,8 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     if (status == WEFT_OK) {
         status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, err);
-        status = weft_coherence_data(weft_coherence_peers(session->engine), session, status, err);
+        status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,
+                                     session->data_info.fingerprint, status, err);
     }
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {

@@ -3,6 +3,7 @@
 #ifndef WEFT_HOST_SESSION_SESSION_H
 #define WEFT_HOST_SESSION_SESSION_H
 
+#include "engine/engine.h"
 #include "session/schedule.h"
 #include "step/step.h"
 

@@ -3,7 +3,6 @@
 
 #include "plan/sums.h"
 #include "step/leaf.h"
-#include "step/travel.h"
 
 weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index) {
     weft_slot_ref out = weft_engine_slot(self->engine, self->stage->program, index);
@@ -76,10 +75,6 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     out->loss = weft_ref_at(engine->scalars.losses, 8 * (int64_t)self->stage->losses[event->leaf].position);
     out->count = (double)self->count;
     out->sink = self->sink;
-    if (weft_travel_under_way(self)) {
-        out->between = weft_travel_poke;
-        out->between_context = self;
-    }
     bind_gradients(self, slots);
     out->gradients = self->gradients;
     return WEFT_OK;

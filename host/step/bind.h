@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_STEP_BIND_H
 #define WEFT_HOST_STEP_BIND_H
 
-#include "step/step.h"
+#include "step/stepper.h"
 
 /* A slot as the graphs take it, with the place where they note what they touch. */
 weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index);

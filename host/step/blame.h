@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_STEP_BLAME_H
 #define WEFT_HOST_STEP_BLAME_H
 
-#include "step/step.h"
+#include "step/stepper.h"
 
 /* Looks at what the segment of a FORWARD handed on. WEFT_E_NUMERIC: something in it is not finite. A rank among several
  * keeps that as its culprit and goes on. */

@@ -4,7 +4,7 @@
 #include "plan/gathered.h"
 #include "plugin/enter.h"
 #include "step/bind.h"
-#include "step/travel.h"
+#include "step/flight.h"
 
 /* This rank's shard, rounded into its own row of the image, and its gains into their row. */
 static weft_status round_shard(weft_stepper *self, const weft_gathered_part *p, weft_ref slot, int64_t place,
@@ -48,10 +48,10 @@ static weft_status start_part(weft_stepper *self, const weft_event *event, const
     }
     if (status == WEFT_OK)
         status =
-            weft_travel_set_out(self, event, 2 * which, engine->ranks.plugin->all_gather, "all_gather", &image, err);
+            weft_flight_set_out(self, event, 2 * which, engine->ranks.plugin->all_gather, "all_gather", &image, err);
     if (status != WEFT_OK || p->row == 0) return status;
     gains.from = weft_ref_at(gains.to, 4 * p->row * place);
-    return weft_travel_set_out(self, event, 2 * which + 1, engine->ranks.plugin->all_gather, "all_gather", &gains, err);
+    return weft_flight_set_out(self, event, 2 * which + 1, engine->ranks.plugin->all_gather, "all_gather", &gains, err);
 }
 
 weft_status weft_gather_start(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err) {

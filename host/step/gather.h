@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_STEP_GATHER_H
 #define WEFT_HOST_STEP_GATHER_H
 
-#include "step/step.h"
+#include "step/stepper.h"
 
 /* slot: of the program. */
 weft_status weft_gather_start(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err);

@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_STEP_LEAF_H
 #define WEFT_HOST_STEP_LEAF_H
 
-#include "step/step.h"
+#include "step/stepper.h"
 
 /* Targets and places of all leaves of the pass: shapes alone, no leaf is made. */
 weft_status weft_step_count(weft_stepper *self, weft_error *err);

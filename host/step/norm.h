@@ -6,7 +6,7 @@
 #ifndef WEFT_HOST_STEP_NORM_H
 #define WEFT_HOST_STEP_NORM_H
 
-#include "step/step.h"
+#include "step/stepper.h"
 
 /* Gradient sums to norm, coefficient and skip; losses of the pass to all ranks. [collective] */
 weft_status weft_norm_run(weft_stepper *self, weft_slot_ref work, int32_t slot, weft_error *err);

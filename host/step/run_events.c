@@ -6,6 +6,7 @@
 #include "plugin/enter.h"
 #include "step/bind.h"
 #include "step/blame.h"
+#include "step/flight.h"
 #include "step/leaf.h"
 #include "step/norm.h"
 #include "step/travel.h"
@@ -22,11 +23,21 @@ static weft_status on_count(void *context, const weft_event *event, const weft_e
     return status;
 }
 
+/* Between the calls of a segment exchanges that are under way are driven. */
+static weft_status bind_event(weft_stepper *self, weft_graph_binding *out, const weft_graph **graph,
+                              const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+    const weft_status status = weft_step_bind(self, out, graph, event, slots, err);
+    if (status != WEFT_OK || !weft_flight_under_way(self)) return status;
+    out->between = weft_flight_poke;
+    out->between_context = self;
+    return WEFT_OK;
+}
+
 static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     weft_graph_binding binding;
     const weft_graph *graph = NULL;
-    weft_status status = weft_step_bind(self, &binding, &graph, event, slots, err);
+    weft_status status = bind_event(self, &binding, &graph, event, slots, err);
     if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, false, err);
     weft_step_report(self, slots);
     if (status == WEFT_OK && self->find_culprit) status = weft_blame_look(self, event, &binding, err);
@@ -38,7 +49,7 @@ static weft_status on_recompute(void *context, const weft_event *event, const we
     weft_stepper *self = context;
     weft_graph_binding binding;
     const weft_graph *graph = NULL;
-    weft_status status = weft_step_bind(self, &binding, &graph, event, slots, err);
+    weft_status status = bind_event(self, &binding, &graph, event, slots, err);
     if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, true, err);
     weft_step_report(self, slots);
     return status;
@@ -48,7 +59,7 @@ static weft_status on_backward(void *context, const weft_event *event, const wef
     weft_stepper *self = context;
     weft_graph_binding binding;
     const weft_graph *graph = NULL;
-    weft_status status = weft_step_bind(self, &binding, &graph, event, slots, err);
+    weft_status status = bind_event(self, &binding, &graph, event, slots, err);
     if (status == WEFT_OK) status = weft_graph_backward(graph, &binding, err);
     weft_step_claim_gradients(self, slots);
     weft_step_report(self, slots);
@@ -136,7 +147,7 @@ weft_status weft_step_run_events(weft_stepper *self, const weft_stage *stage, we
     self->stage = stage;
     self->leaf_now = -1;
     memset(self->used, 0, (size_t)stage->program->n_slots * sizeof *self->used);
-    weft_travel_begin(self);
+    weft_flight_begin(self);
     status = weft_program_execute(stage->program, &stage->job->spec, &table, self->trace, self->step, err);
     if (status == WEFT_OK) weft_pulse_rest();
     else self->engine->failed = true;

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_STEP_RUN_EVENTS_H
 #define WEFT_HOST_STEP_RUN_EVENTS_H
 
-#include "step/step.h"
+#include "step/stepper.h"
 
 /* One pass over the program of a stage, with the settings that lie in self. */
 weft_status weft_step_run_events(weft_stepper *self, const weft_stage *stage, weft_error *err);

@@ -4,23 +4,13 @@
 #include "engine/compute.h"
 #include "plugin/enter.h"
 #include "step/blame.h"
+#include "step/flight.h"
 #include "step/leaf.h"
 #include "step/norm.h"
 #include "step/run_events.h"
-#include "step/travel.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-weft_status weft_step_loss(const weft_stepper *self, double *out, int32_t leaf, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_loss_place *place = &self->stage->losses[leaf];
-    const int64_t at = (int64_t)place->rank * self->stage->most_losses + place->position;
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out,
-                     weft_ref_at(engine->scalars.all_losses, 8 * at), 8);
-    return status;
-}
 
 /* before: the sum that these follow. */
 static weft_status read_losses(weft_stepper *self, double before, int32_t leaves, weft_error *err) {
@@ -164,7 +154,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     self->leaf.starts = arrays + 2 * places;
     self->leaf.positions = arrays + 3 * places;
     self->leaf.weights = (float *)(void *)(arrays + 4 * places);
-    status = weft_travel_create(&self->travel, engine, err);
+    status = weft_flight_create(&self->flights, engine, err);
     if (status == WEFT_OK)
         status =
             weft_trace_create(&self->trace,
@@ -178,7 +168,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
 void weft_stepper_destroy(weft_stepper *self) {
     if (self == NULL) return;
     weft_trace_destroy(self->trace);
-    weft_travel_destroy(self->travel);
+    weft_flight_destroy(self->flights);
     free(self->leaf.ids);
     free(self->leaf_targets);
     free(self->leaf_lengths);

@@ -3,87 +3,12 @@
 
 #include "plan/sums.h"
 #include "plugin/enter.h"
-#include "program/fold.h"
 #include "program/job.h"
 #include "step/bind.h"
+#include "step/flight.h"
 #include "step/gather.h"
 
 #include <stdlib.h>
-
-/* Exchanges of one event: up to two per group of its unit. */
-typedef struct flight {
-    weft_comm_handle *handles[WEFT_TRAVEL_EXCHANGES];
-} flight;
-
-struct weft_travel {
-    flight *flights;  /* [n_events] of the largest program */
-    weft_fold *folds; /* [n_units][2] by hop */
-    int32_t n_flying; /* handles that are not waited for */
-};
-
-weft_status weft_travel_create(weft_travel **out, const weft_engine *engine, weft_error *err) {
-    weft_travel *travel = calloc(1, sizeof *travel);
-    if (travel != NULL) {
-        travel->flights = calloc((size_t)weft_plan_most_events(&engine->plan) + 1, sizeof *travel->flights);
-        travel->folds = calloc(2 * (size_t)engine->plan.layout->n_units + 1, sizeof *travel->folds);
-    }
-    if (travel == NULL || travel->flights == NULL || travel->folds == NULL) {
-        weft_travel_destroy(travel);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for what travels in a step");
-    }
-    *out = travel;
-    return WEFT_OK;
-}
-
-void weft_travel_destroy(weft_travel *travel) {
-    if (travel == NULL) return;
-    free(travel->flights);
-    free(travel->folds);
-    free(travel);
-}
-
-void weft_travel_begin(weft_stepper *self) {
-    const weft_stage *stage = self->stage;
-    self->travel->n_flying = 0;
-    for (int32_t i = 0; stage->sums != NULL && i < 2 * self->engine->plan.layout->n_units; i++)
-        self->travel->folds[i] =
-            weft_fold_begin(stage->job->spec.view.reduce, stage->program->leaves, stage->sums[i / 2].loose);
-}
-
-bool weft_travel_under_way(const weft_stepper *self) {
-    return self->travel->n_flying > 0 && self->engine->ranks.plugin->poke != NULL;
-}
-
-void weft_travel_poke(void *stepper) {
-    weft_stepper *self = stepper;
-    weft_ranks_poke(&self->engine->ranks);
-}
-
-static flight *flight_of(const weft_stepper *self, const weft_event *event) {
-    return &self->travel->flights[event - self->stage->program->events];
-}
-
-static weft_status finish(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
-    weft_stepper *self = context;
-    flight *f = flight_of(self, event);
-    weft_status status = WEFT_OK;
-    (void)slots;
-    for (int i = 0; i < WEFT_TRAVEL_EXCHANGES && status == WEFT_OK; i++) {
-        self->travel->n_flying -= f->handles[i] != NULL;
-        status = weft_ranks_wait(&self->engine->ranks, &f->handles[i], err);
-    }
-    return status;
-}
-
-weft_status weft_travel_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
-                                const char *name, const weft_transfer *what, weft_error *err) {
-    weft_transfer transfer = *what;
-    weft_status status = WEFT_OK;
-    transfer.traffic = weft_traffic_of(event);
-    status = weft_ranks_start(&self->engine->ranks, &flight_of(self, event)->handles[which], how, name, &transfer, err);
-    self->travel->n_flying += status == WEFT_OK;
-    return status;
-}
 
 static weft_cut cut_of(const weft_stepper *self, int32_t unit) {
     return weft_cut_of(&self->stage->job->spec, unit);
@@ -111,7 +36,7 @@ static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_
     transfer.n = weft_hold_piece(engine->plan.layout, group, cut.replicas);
     transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
     transfer.from = weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, scope, engine->ranks.rank));
-    return weft_travel_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    return weft_flight_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
 static weft_status on_gather(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -121,7 +46,7 @@ static weft_status on_gather(void *context, const weft_event *event, const weft_
 
 static weft_status finish_gather(void *context, const weft_event *event, const weft_event_slots *slots,
                                  weft_error *err) {
-    const weft_status status = finish(context, event, slots, err);
+    const weft_status status = weft_flight_finish(context, event, slots, err);
     return status == WEFT_OK ? weft_gather_finish(context, event, slots->unit, err) : status;
 }
 
@@ -193,7 +118,7 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     }
     if (status != WEFT_OK || v.ranks == 1) return status;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, event->scope);
-    return weft_travel_set_out(self, event, 0,
+    return weft_flight_set_out(self, event, 0,
                                fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
                                fast ? "reduce_scatter" : "all_to_all", &transfer, err);
 }
@@ -229,7 +154,7 @@ static weft_status settle(const weft_stepper *self, const weft_event *event, fre
 static weft_status take_term(weft_stepper *self, const weft_event *event, fresh_row *fresh, weft_ref row, int64_t n,
                              const weft_term *term, weft_error *err) {
     const int hop = event->leaf < 0 ? 1 : 0;
-    weft_fold *fold = &self->travel->folds[2 * event->unit + hop];
+    weft_fold *fold = weft_flight_fold(self, event->unit, hop);
     const weft_fold_step step = weft_fold_push(fold, term->lo, term->hi);
     const weft_ref to = sum_at(self, event, hop, step.slot);
     const bool joins_fresh = step.add && fresh->slot == step.slot;
@@ -258,7 +183,7 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
     const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
     const int64_t size = v.dtype == WEFT_BF16 ? 2 : 4, n = v.ranks == 1 ? v.whole : v.row;
     fresh_row fresh = {{NULL, 0}, -1};
-    weft_status status = finish(context, event, slots, err);
+    weft_status status = weft_flight_finish(context, event, slots, err);
     for (int32_t i = 0; i < terms->n[index] && status == WEFT_OK; i++) {
         weft_ref row = v.ranks == 1 ? source_of(self, event, slots)
                                     : weft_ref_at(v.come, size * v.row * (fast ? 0 : rows[i].row));
@@ -300,7 +225,7 @@ static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_e
     transfer.tag = tag_of(engine, TAG_REFRESH, event->unit, 0);
     transfer.from = transfer.to =
         weft_ref_at(engine->parameters.ref, 4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
-    return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+    return weft_flight_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
                                send ? "send" : "recv", &transfer, err);
 }
 
@@ -320,7 +245,7 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     transfer.from =
         weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
-    return weft_travel_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    return weft_flight_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
 /* ---- from rank to rank ---- */
@@ -346,7 +271,7 @@ static weft_status on_transfer(void *context, const weft_event *event, const wef
     transfer.n = bytes_of(self, event);
     transfer.tag = tag_of(engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
     weft_trace_use(self->trace, slot, transfer.n);
-    return weft_travel_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+    return weft_flight_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
                                send ? "send" : "recv", &transfer, err);
 }
 
@@ -357,7 +282,7 @@ void weft_travel_table(weft_exec_table *table) {
     table->run[WEFT_EVENT_REDUCE] = on_reduce;
     table->finish[WEFT_EVENT_REDUCE] = finish_reduce;
     table->run[WEFT_EVENT_REFRESH] = on_refresh;
-    table->finish[WEFT_EVENT_REFRESH] = finish;
+    table->finish[WEFT_EVENT_REFRESH] = weft_flight_finish;
     table->run[WEFT_EVENT_SEND] = table->run[WEFT_EVENT_RECV] = on_transfer;
-    table->finish[WEFT_EVENT_SEND] = table->finish[WEFT_EVENT_RECV] = finish;
+    table->finish[WEFT_EVENT_SEND] = table->finish[WEFT_EVENT_RECV] = weft_flight_finish;
 }

@@ -42,6 +42,7 @@ static void collect_fields(void) {
 #define F(field)    add_field(of, #field, offsetof(this_struct, field));
 #define END         }
 #include "../sdk/layout.def"
+#include "plugin/preflight.h"
 #undef STRUCT
 #undef FIXED
 #undef F

@@ -1,4 +1,4 @@
-/* host/tensor/lower.c: writing a pass: storages, operands, calls. See lower.h. */
+/* host/tensor/lowering.c: writing a pass: storages, operands, calls. See lower.h. */
 #include "tensor/lower.h"
 
 #include "tensor/record.h"

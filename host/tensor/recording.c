@@ -1,4 +1,4 @@
-/* host/tensor/record.c: how a model's forward becomes values and nodes. See record.h. */
+/* host/tensor/recording.c: how a model's forward becomes values and nodes. See record.h. */
 #include "tensor/record.h"
 
 #include "tensor/operators.h"

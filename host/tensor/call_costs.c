@@ -1,4 +1,4 @@
-/* host/tensor/calls.c: see calls.h. */
+/* host/tensor/call_costs.c: see calls.h. */
 #include "tensor/calls.h"
 
 #include "tensor/operators.h"

@@ -1,4 +1,4 @@
-/* host/measure/rates.c: see rates.h. */
+/* host/measure/rate_all.c: see rates.h. */
 #include "measure/rates.h"
 
 #include "launch/find.h"

@@ -1,4 +1,4 @@
-/* host/config/config.c: reads the file and the overrides, and keeps them with their sources. Values are judged in
+/* host/config/read_config.c: reads the file and the overrides, and keeps them with their sources. Values are judged in
  * fill.c.
  */
 #include "config/config.h"

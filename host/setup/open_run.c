@@ -1,4 +1,4 @@
-/* host/setup/run.c: see run.h. */
+/* host/setup/open_run.c: see run.h. */
 #include "setup/run.h"
 
 #include "launch/find.h"

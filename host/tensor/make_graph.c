@@ -1,4 +1,5 @@
-/* host/tensor/graph.c: a graph from its record to its end: calling the model's forward, checking what it gave back. */
+/* host/tensor/make_graph.c: a graph from its record to its end: calling the model's forward, checking what it gave
+ * back. */
 #include "plugin/enter.h"
 #include "tensor/operators.h"
 

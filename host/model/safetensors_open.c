@@ -1,4 +1,4 @@
-/* host/model/safetensors.c: see safetensors.h. Files are mapped, looked into and read; what their headers say is
+/* host/model/safetensors_open.c: see safetensors.h. Files are mapped, looked into and read; what their headers say is
  * safetensors_header.c's, a directory of files safetensors_directory.c's, writing safetensors_write.c's. */
 #include "model/safetensors.h"
 

@@ -1,4 +1,4 @@
-/* host/model/declare.c: see declare.h. A model from its config.json to the tree that stays; the tree is filled by
+/* host/model/ask_model.c: see declare.h. A model from its config.json to the tree that stays; the tree is filled by
  * builder.c, and which parameters are trained is select.c's. */
 #include "model/declare.h"
 

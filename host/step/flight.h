@@ -1,0 +1,31 @@
+/* host/step/flight.h: exchanges that are under way in a pass, from the event that starts one to the one that ends it,
+ * and how far each unit's sums have come. */
+#ifndef WEFT_HOST_STEP_FLIGHT_H
+#define WEFT_HOST_STEP_FLIGHT_H
+
+#include "program/fold.h"
+#include "step/stepper.h"
+
+/* What is under way, and the sums as they stand; for the programs of the stepper's engine. */
+weft_status weft_flight_create(weft_flights **out, const weft_engine *engine, weft_error *err);
+void weft_flight_destroy(weft_flights *flights); /* NULL is fine */
+/* Before each pass. */
+void weft_flight_begin(weft_stepper *self);
+
+enum { WEFT_FLIGHT_EXCHANGES = 4 };
+
+/* Starts number `which` of an event's exchanges. */
+weft_status weft_flight_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
+                                const char *name, const weft_transfer *what, weft_error *err);
+
+/* Waits for all of an event's exchanges; as a function of the table of events. */
+weft_status weft_flight_finish(void *stepper, const weft_event *event, const weft_event_slots *slots, weft_error *err);
+
+/* The sums of a unit's hop, as they stand. */
+weft_fold *weft_flight_fold(const weft_stepper *self, int32_t unit, int hop);
+
+/* True if exchanges are under way that want to be driven, and driving them: between the calls of a segment. */
+bool weft_flight_under_way(const weft_stepper *self);
+void weft_flight_poke(void *stepper);
+
+#endif

@@ -1,0 +1,56 @@
+/* host/step/stepper.h: a pass over a program while it runs: one struct for training and evaluation, which the files of
+ * this folder share. leaf.h asks the data for leaves as the events need them, bind.h binds slots to the segment graphs,
+ * run_events.h does each event, blame.h finds a number that is not finite. Losses and norm stay on the device until the
+ * end of the pass. */
+#ifndef WEFT_HOST_STEP_STEPPER_H
+#define WEFT_HOST_STEP_STEPPER_H
+
+#include "engine/state.h"
+#include "program/execute.h"
+#include "tensor/calls.h"
+#include <weft/data.h>
+
+/* What one optimizer step, or one leaf of evaluation, came to. */
+typedef struct weft_step_result {
+    double loss_sum;   /* fp64 sum over leaves in order */
+    int64_t n_targets; /* COUNT */
+    int64_t n_places;  /* of all leaves, padding too */
+    double norm;       /* of the mean gradient, before clipping; training only */
+    double lr;
+    double data_seconds; /* spent in the data plugin */
+    bool skipped;        /* no target on any leaf: nothing was updated */
+} weft_step_result;
+
+typedef struct weft_flights weft_flights; /* host/step/flight.h */
+
+typedef struct weft_stepper {
+    weft_engine *engine;
+    const weft_data_plugin *data_plugin;
+    weft_data *data;
+    const weft_stage *stage; /* whose program runs */
+    weft_trace *trace;       /* holds a whole pass of any program */
+    int32_t split;
+    uint64_t first_row; /* of the step's first leaf */
+    uint64_t step;      /* from 1; 0 in evaluation */
+    double lr;
+    double clip; /* 0: none */
+    int64_t count, places;
+    int64_t *leaf_targets;    /* [leaves] targets of each leaf */
+    int32_t *leaf_lengths;    /* [leaves] places of a row of each leaf */
+    weft_leaf leaf;           /* host arrays of the largest shape */
+    int32_t leaf_now;         /* which leaf the arrays hold and the slot has; -1: none */
+    void *hp;                 /* host copy of the optimizer's struct */
+    weft_slot_ref *gradients; /* [n_parameters] of the event that runs */
+    int64_t *used;            /* [slots of the largest program]: bytes of each slot that were really touched */
+    bool find_culprit;        /* after a non-finite loss: look at each carry */
+    weft_error culprit;       /* what this rank has found then, where there are others: they wait for its exchanges */
+    double data_seconds;
+    weft_flights *flights;
+    const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */
+    weft_step_result result;
+} weft_stepper;
+
+/* A leaf's loss, once the pass has ended. */
+weft_status weft_step_loss(const weft_stepper *self, double *out, int32_t leaf, weft_error *err);
+
+#endif
