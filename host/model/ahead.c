@@ -1,5 +1,5 @@
-/* host/model/ahead.c: see ahead.h. What goes through the files is sendfile to /dev/null: it reads as any program does, with the
- * kernel's own read-ahead, but copies nothing. */
+/* host/model/ahead.c: see ahead.h. What goes through the files is sendfile to /dev/null: it reads as any program
+ * does, with the kernel's own read-ahead, but copies nothing. */
 #include "model/ahead.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* host/model/config_json.c: looks for two keys in the text itself, because a parser would lose order, spacing and spelling. */
+/* host/model/config_json.c: looks for two keys in the text itself, because a parser would lose order, spacing and
+ * spelling. */
 #include "model/config_json.h"
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
-/* host/model/convert.c: bit patterns of fp32, bf16 and fp16. Loads and stores go through memcpy, which costs nothing, because a
- * checkpoint's data may begin at any byte. Relies on the rounding mode being the usual one, as all of the host does. */
+/* host/model/convert.c: bit patterns of fp32, bf16 and fp16. Loads and stores go through memcpy, which costs nothing,
+ * because a checkpoint's data may begin at any byte. Relies on the rounding mode being the usual one, as all of the
+ * host does. */
 #include "model/convert.h"
 
 static uint32_t bits_of(float x) {

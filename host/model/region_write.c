@@ -1,6 +1,6 @@
-/* host/model/region_write.c: see region_write.h. Every rank goes through all pieces of the file in its order, so that all of them
- * come to the same exchanges; only the rank that keeps a piece reads and writes it. A rank that fails goes on to the
- * end without doing so, and the ranks agree there. */
+/* host/model/region_write.c: see region_write.h. Every rank goes through all pieces of the file in its order, so that
+ * all of them come to the same exchanges; only the rank that keeps a piece reads and writes it. A rank that fails
+ * goes on to the end without doing so, and the ranks agree there. */
 #include "model/region_write.h"
 
 #include "base/hash.h"

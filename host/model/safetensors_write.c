@@ -1,5 +1,5 @@
-/* host/model/safetensors_write.c: writing. The header comes first and says where everything lies, so data may follow in any order
- * and from anyone who knows the list. */
+/* host/model/safetensors_write.c: writing. The header comes first and says where everything lies, so data may follow
+ * in any order and from anyone who knows the list. */
 #include "model/safetensors.h"
 
 #include <errno.h>

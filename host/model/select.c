@@ -1,5 +1,5 @@
-/* host/model/select.c: which parameters are trained, from a list such as "head, last:2, *norm.weight". Flags alone; what they lead
- * to (groups, gradients, a shorter backward) is decided further down. */
+/* host/model/select.c: which parameters are trained, from a list such as "head, last:2, *norm.weight". Flags alone;
+ * what they lead to (groups, gradients, a shorter backward) is decided further down. */
 #include "model/declare.h"
 
 #include <stdlib.h>

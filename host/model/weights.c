@@ -1,5 +1,5 @@
-/* host/model/weights.c: reading and initialising. Files are compared with the declared model first, as a whole, so that a message
- * names all that is wrong; only then is the region touched. Saving is weights_save.c's. */
+/* host/model/weights.c: reading and initialising. Files are compared with the declared model first, as a whole, so
+ * that a message names all that is wrong; only then is the region touched. Saving is weights_save.c's. */
 #include "model/weights.h"
 
 #include <math.h>

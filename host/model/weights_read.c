@@ -1,7 +1,7 @@
-/* host/model/weights_read.c: tensors of files into a region. The pieces are begun in the order of the files, whatever the order of
- * declaration, behind the thread that reads ahead, so that a disk sees one long read; they are copied out of the
- * kernel's cache into their place, since pages of a map would have to be faulted in one by one and would count as this
- * process's memory beside the region. */
+/* host/model/weights_read.c: tensors of files into a region. The pieces are begun in the order of the files, whatever
+ * the order of declaration, behind the thread that reads ahead, so that a disk sees one long read; they are copied
+ * out of the kernel's cache into their place, since pages of a map would have to be faulted in one by one and would
+ * count as this process's memory beside the region. */
 #include <stdlib.h>
 
 #include "model/ahead.h"

@@ -1,5 +1,5 @@
-/* host/model/weights_save.c: the region as files that transformers loads. Parameters are dealt to files in declaration order;
- * region_write.c writes a file's, rank 0 what lies beside them. */
+/* host/model/weights_save.c: the region as files that transformers loads. Parameters are dealt to files in
+ * declaration order; region_write.c writes a file's, rank 0 what lies beside them. */
 #include "model/weights.h"
 
 #include <jansson.h>

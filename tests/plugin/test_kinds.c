@@ -1,6 +1,7 @@
 /* Every slot of every kind's table, emptied one at a time: a required one is refused by name, an optional one is not.
  * The slots are those of ../sdk/layout.def, so that one which the host forgets to verify is seen here. */
 #include "suite.h"
+#include "plugin/preflight.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -42,7 +43,6 @@ static void collect_fields(void) {
 #define F(field)    add_field(of, #field, offsetof(this_struct, field));
 #define END         }
 #include "../sdk/layout.def"
-#include "plugin/preflight.h"
 #undef STRUCT
 #undef FIXED
 #undef F
