@@ -214,16 +214,6 @@ static weft_status write_region(saving *self, const weft_region *region, const c
     return status == WEFT_OK ? weft_weights_save_file(region, path, trainable_only, &roots, err) : status;
 }
 
-static weft_status check_slot(const weft_engine *engine, const char *name, weft_error *err) {
-    if (name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL && strcmp(name, "master") != 0 &&
-        strlen(name) < 200)
-        return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN,
-                          "optimizer %s: a state called '%s' cannot be saved; a plain name other than "
-                          "'master' is needed",
-                          engine->plan.run->parts[WEFT_PART_OPTIMIZER].loaded->plugin->id, name);
-}
-
 static weft_status write_regions(saving *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_region parameters = weft_engine_parameters(engine);
@@ -233,8 +223,7 @@ static weft_status write_regions(saving *self, weft_error *err) {
         status = write_region(self, &parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
         const weft_region region = weft_engine_state(engine, i);
-        status = check_slot(engine, engine->plan.states[i].name, err);
-        if (status == WEFT_OK) status = write_region(self, &region, engine->plan.states[i].name, true, err);
+        status = write_region(self, &region, engine->plan.states[i].name, true, err);
     }
     return status;
 }

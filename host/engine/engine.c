@@ -1,6 +1,7 @@
 /* host/engine/engine.c: see engine.h. Opening and closing; memory is in buffers.c. */
 #include "engine/engine.h"
 
+#include "engine/judge_optimizer.h"
 #include "plan/make_plan.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -11,6 +12,7 @@
 weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err) {
     const weft_part *part = &engine->plan.run->parts[WEFT_PART_OPTIMIZER];
     weft_plugin_call call;
+    weft_optimizer_facts facts;
     weft_status status = WEFT_OK;
     if (part->loaded == NULL) return WEFT_OK;
     engine->optimizer_plugin = weft_loaded_table(part->loaded, optimizer);
@@ -18,18 +20,12 @@ weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err) {
     status = engine->optimizer_plugin->create(&engine->optimizer, engine->plan.run->host, part->config, err);
     status = weft_run_located(engine->plan.run, WEFT_PART_OPTIMIZER, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK)
-        engine->plan.states = engine->optimizer_plugin->states(engine->optimizer, &engine->plan.n_states);
-    if (status == WEFT_OK && (engine->plan.n_states < 0 || engine->plan.n_states > WEFT_MAX_STATES))
-        status = weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares %lld states; at most %d are possible",
-                                part->loaded->plugin->id, (long long)engine->plan.n_states, WEFT_MAX_STATES);
-    for (int64_t i = 0; status == WEFT_OK && i < engine->plan.n_states; i++)
-        if (engine->plan.states[i].dtype != WEFT_F32)
-            status = weft_error_set(err, WEFT_E_UNSUPPORTED,
-                                    "optimizer %s declares its state %s as %s; this host keeps "
-                                    "states in fp32 only",
-                                    part->loaded->plugin->id, engine->plan.states[i].name,
-                                    weft_dtype_name(engine->plan.states[i].dtype));
-    if (status == WEFT_OK) engine->plan.hp_bytes = engine->optimizer_plugin->hp_size(engine->optimizer);
+        status =
+            weft_optimizer_judge(&facts, engine->optimizer_plugin, engine->optimizer, part->loaded->plugin->id, err);
+    if (status != WEFT_OK) return status;
+    memcpy(engine->plan.states, facts.states, sizeof facts.states);
+    engine->plan.n_states = facts.n_states;
+    engine->plan.hp_bytes = facts.hp_bytes;
     return status;
 }
 

@@ -15,7 +15,7 @@ typedef struct flat {
     int32_t kind;              /* weft_rate_kind that is timed */
 } flat;
 
-enum { AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_RANGE = 192, AT_HP = 320 };
+enum { AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_HP = 192, AT_RANGE = AT_HP + WEFT_MAX_HP };
 
 static weft_ref region(const flat *self, int32_t index) {
     const weft_ref out = {self->buffer, 4 * self->n * index};
@@ -32,6 +32,7 @@ static weft_status update(const flat *self, weft_error *err) {
     for (int64_t i = 0; i < engine->plan.n_states; i++) args.states[i] = region(self, REGION_STATES + (int32_t)i);
     args.hp = weft_ref_at(self->small, AT_HP);
     args.ranges = weft_ref_at(self->small, AT_RANGE);
+    args.range_stride = (uint32_t)sizeof(weft_range);
     args.n_ranges = 1;
     args.coefficient = weft_ref_at(self->small, AT_COEFFICIENT);
     args.skip = weft_ref_at(self->small, AT_SKIP);
@@ -89,7 +90,7 @@ static weft_status set_up_update(const flat *self, weft_error *err) {
     const weft_step_info info = {(uint32_t)sizeof info, 0, 1, 1e-6};
     const float coefficient = 1e-3f;
     const int32_t skip = 0;
-    const int64_t bytes = engine->optimizer_plugin->hp_size(engine->optimizer);
+    const int64_t bytes = engine->plan.hp_bytes;
     void *hp = calloc(1, (size_t)bytes + 1);
     weft_status status = WEFT_OK;
     if (hp == NULL)
@@ -120,7 +121,7 @@ static int64_t length_of(const weft_engine *engine) {
 weft_status weft_rate_elements(weft_rates *out, weft_engine *engine, weft_error *err) {
     flat self = {.engine = engine, .n = length_of(engine)};
     const int64_t regions = 4 * self.n * N_REGIONS;
-    const int64_t small = (AT_HP + engine->optimizer_plugin->hp_size(engine->optimizer) + 63) / 64 * 64;
+    const int64_t small = (AT_RANGE + (int64_t)sizeof(weft_range) + 63) / 64 * 64;
     const weft_square_sum square = squares(&self);
     const int64_t scratch = engine->kernels->square_sum_workspace(engine->device, &square);
     weft_status status = weft_rater_take(engine, &self.buffer, regions + small + scratch, err);

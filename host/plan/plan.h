@@ -82,7 +82,7 @@ typedef struct weft_plan {
     int32_t rank, world, nodes; /* whose plan it is, among how many, on how many machines */
     weft_declared *declared;
     weft_layout *layout;
-    const weft_state_slot *states; /* [n_states] that the optimizer keeps of each trained element */
+    weft_state_slot states[WEFT_MAX_STATES]; /* [n_states] that the optimizer keeps of each trained element */
     int64_t n_states;
     int64_t hp_bytes;                     /* of the optimizer's small struct */
     weft_stage train, evaluate, generate; /* program NULL: not asked for */

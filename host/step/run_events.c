@@ -86,6 +86,7 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
         args.states[i] = weft_ref_at(engine->state[i].ref, 4 * states->at);
     args.hp = engine->scalars.hp;
     args.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[index] * (int64_t)sizeof(weft_range));
+    args.range_stride = (uint32_t)sizeof(weft_range);
     args.n_ranges = engine->group_ranges[index + 1] - engine->group_ranges[index];
     args.coefficient = engine->scalars.coefficient;
     args.skip = engine->scalars.skip;
@@ -106,7 +107,7 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, self->hp, &info);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.hp, self->hp,
-                         engine->optimizer_plugin->hp_size(engine->optimizer));
+                         engine->plan.hp_bytes);
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups && status == WEFT_OK; g++)
         status = update_group(self, g, err);
     if (status == WEFT_OK && engine->ranks.world == 1) status = weft_compute_copy_refresh(engine, true, err);

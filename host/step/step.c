@@ -140,7 +140,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
         self->leaf_lengths = calloc((size_t)weft_plan_most_leaves(&engine->plan) + 1, sizeof *self->leaf_lengths);
         self->gradients = calloc((size_t)engine->plan.declared->n_parameters + 1, sizeof *self->gradients);
         self->used = calloc(slots + 1, sizeof *self->used);
-        self->hp = calloc(1, 256);
+        self->hp = calloc(1, WEFT_MAX_HP);
         self->leaf.ids = arrays;
     }
     if (self == NULL || arrays == NULL || self->leaf_targets == NULL || self->leaf_lengths == NULL ||

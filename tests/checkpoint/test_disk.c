@@ -364,23 +364,6 @@ START_TEST(a_tokenizer_does_not_replace_what_the_weights_brought) {
 }
 END_TEST
 
-START_TEST(a_state_cannot_take_the_masters_name) {
-    weft_state_slot slot = {(uint32_t)sizeof slot, 0, "master", WEFT_F32, 1, 4};
-    weft_error err = WEFT_ERROR_INIT;
-    rig run;
-    rig_open(&run, NULL);
-    rig_load(&run);
-    run.session->engine->plan.states = &slot;
-    run.session->engine->plan.n_states = 1;
-    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_PLUGIN);
-    ck_assert_says(err, "a state called 'master' cannot be saved");
-    slot.name = "../x";
-    ck_assert_int_eq(rig_try_save(&run, &err), WEFT_E_PLUGIN);
-    ck_assert_str_eq(names_in(rig_directory()), "");
-    rig_close(&run);
-}
-END_TEST
-
 int main(void) {
     TCase *tests = tcase_create("disk");
     tcase_add_checked_fixture(tests, setup, teardown);
@@ -395,6 +378,5 @@ int main(void) {
     tcase_add_test(tests, names_are_moved_where_they_cannot_be_exchanged);
     tcase_add_test(tests, a_tokenizer_cannot_name_files_elsewhere);
     tcase_add_test(tests, a_tokenizer_does_not_replace_what_the_weights_brought);
-    tcase_add_test(tests, a_state_cannot_take_the_masters_name);
     return rig_main(tests, "checkpoint.disk");
 }

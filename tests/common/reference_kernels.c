@@ -196,7 +196,7 @@ weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, w
 }
 
 weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *a, weft_error *err) {
-    const weft_range *ranges = reference_view(a->ranges);
+    const char *ranges = reference_view(a->ranges);
     weft_elementwise_call call = {.struct_size = (uint32_t)sizeof call,
                                   .weight = reference_view(a->weight),
                                   .gradient = reference_view(a->gradient),
@@ -208,9 +208,9 @@ weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *
     if (*(const int32_t *)reference_view(a->skip) != 0) return WEFT_OK;
     for (int i = 0; i < WEFT_MAX_STATES; i++) call.states[i] = reference_view(a->states[i]);
     for (int64_t i = 0; i < a->n_ranges; i++) {
-        call.range = &ranges[i];
-        call.begin = ranges[i].offset;
-        call.end = ranges[i].offset + ranges[i].length;
+        call.range = (const weft_range *)(const void *)(ranges + i * a->range_stride);
+        call.begin = call.range->offset;
+        call.end = call.range->offset + call.range->length;
         a->kernel->cpu(&call);
     }
     return WEFT_OK;

@@ -740,7 +740,11 @@ typedef struct update_case {
 static weft_update update_args(run *r, const update_case *t, const weft_range *ranges, int64_t n_ranges) {
     const momentum_hp hp = {0.1f, 0.5f};
     const float coefficient = 0.25f;
-    weft_update args = {.struct_size = sizeof args, .kernel = &momentum, .n = t->n, .n_ranges = n_ranges};
+    weft_update args = {.struct_size = sizeof args,
+                        .kernel = &momentum,
+                        .n = t->n,
+                        .n_ranges = n_ranges,
+                        .range_stride = sizeof *ranges};
     args.weight = put_floats(r, t->w, t->n);
     args.gradient = put_floats(r, t->g, t->n);
     args.states[0] = put_floats(r, t->s, t->n);

@@ -208,7 +208,8 @@ static void run_tensor(made *self, json_t *one, uint32_t k, const double *rates,
     const size_t n = read_tensor(exact, MOST, "start.%s", name);
     const weft_range range = {(uint32_t)sizeof range, 0, 0, (int64_t)n, 1.0f, is_exempt(one, name) ? 0.0f : 1.0f};
     int64_t n_states = 0, slot;
-    const weft_state_slot *slots = self->table->states(self->optimizer, &n_states);
+    uint32_t stride = 0;
+    const weft_state_slot *slots = self->table->states(self->optimizer, &n_states, &stride);
     size_t i, step;
     for (i = 0; i < n; i++) w[i] = (float)exact[i];
     for (step = 1; step <= steps; step++) {

@@ -50,9 +50,10 @@ static void sample_destroy(weft_optimizer *optimizer) {
     optimizer->host->release(optimizer->host, optimizer);
 }
 
-static const weft_state_slot *sample_states(const weft_optimizer *optimizer, int64_t *n_states) {
+static const weft_state_slot *sample_states(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride) {
     (void)optimizer;
     *n_states = 0;
+    *stride = sizeof(weft_state_slot);
     return NULL;
 }
 

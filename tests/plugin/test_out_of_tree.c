@@ -115,6 +115,7 @@ static void load_and_drive(const char *path, float *w) {
     weft_optimizer *optimizer = NULL;
     weft_error err = WEFT_ERROR_INIT;
     int64_t n_states = 0, i;
+    uint32_t stride = 0;
     ck_assert_msg(weft_plugins_create(&plugins, &options, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_plugins_get(plugins, &loaded, "optimizer", path, &err) == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(loaded->plugin->id, "lion");
@@ -125,7 +126,7 @@ static void load_and_drive(const char *path, float *w) {
                   "%s", err.text);
     ck_assert_double_eq(filled[0], LR);
     ck_assert_int_eq(weft_loaded_table(loaded, optimizer)->create(&optimizer, weft_services(), filled, &err), WEFT_OK);
-    (void)weft_loaded_table(loaded, optimizer)->states(optimizer, &n_states);
+    (void)weft_loaded_table(loaded, optimizer)->states(optimizer, &n_states, &stride);
     ck_assert_int_eq(n_states, 1);
     for (i = 0; i < N; i++) w[i] = gradient((uint32_t)i, 12345);
     drive(weft_loaded_table(loaded, optimizer), optimizer, w);

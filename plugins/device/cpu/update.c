@@ -14,16 +14,13 @@ static const weft_range *range_at(const update_operands *o, int64_t i) {
 }
 
 static void look_up_ranges(cpu_check *c, update_operands *o, const weft_update *args) {
-    const weft_range *first = NULL;
     if (args->n_ranges == 0) return;
-    first = cpu_need(c, args->ranges, "ranges", (int64_t)sizeof *first / 8, 1, 8);
-    if (first == NULL) return;
-    o->stride = first->struct_size;
-    if (o->stride < (int64_t)sizeof *first || o->stride % 8 != 0) {
-        c->status =
-            weft_error_set(c->err, WEFT_E_HOST,
-                           "update on device cpu: operand ranges begins with struct_size %u; at least %zu is needed.",
-                           first->struct_size, sizeof *first);
+    o->stride = args->range_stride;
+    if (c->status == WEFT_OK && (o->stride < (int64_t)WEFT_SIZE_1_0(weft_range) || o->stride % 8 != 0)) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "update on device cpu: range_stride is %u; at least %u, in whole words of 8, are "
+                                   "needed.",
+                                   args->range_stride, WEFT_SIZE_1_0(weft_range));
     }
     o->ranges = cpu_need(c, args->ranges, "ranges", args->n_ranges, o->stride / 8, 8);
 }
@@ -33,15 +30,16 @@ static void check_ranges(cpu_check *c, const update_operands *o, int64_t n_range
     int64_t i = 0, at = 0;
     for (i = 0; i < n_ranges && c->status == WEFT_OK; i++) {
         const weft_range *r = range_at(o, i);
-        if (r->struct_size == o->stride && r->offset >= at && r->length >= 0 && r->length <= n - r->offset) {
+        const bool whole = WEFT_WHOLE(r, weft_range) && r->struct_size <= o->stride;
+        if (whole && r->offset >= at && r->length >= 0 && r->length <= n - r->offset) {
             at = r->offset + r->length;
             continue;
         }
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "update on device cpu: ranges[%lld] has struct_size %u, offset %lld and length "
-                                   "%lld, and should have %lld and lie between %lld and %lld.",
+                                   "%lld, and should have %u to %lld and lie between %lld and %lld.",
                                    (long long)i, r->struct_size, (long long)r->offset, (long long)r->length,
-                                   (long long)o->stride, (long long)at, (long long)n);
+                                   WEFT_SIZE_1_0(weft_range), (long long)o->stride, (long long)at, (long long)n);
     }
 }
 

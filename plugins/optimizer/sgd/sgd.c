@@ -64,9 +64,10 @@ static void sgd_destroy(weft_optimizer *optimizer) {
     if (optimizer != NULL) optimizer->host->release(optimizer->host, optimizer);
 }
 
-static const weft_state_slot *sgd_states(const weft_optimizer *optimizer, int64_t *n_states) {
+static const weft_state_slot *sgd_states(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride) {
     static const weft_state_slot slots[] = {{(uint32_t)sizeof(weft_state_slot), 0, "momentum_buffer", WEFT_F32, 1, 4}};
     *n_states = optimizer->config.momentum > 0 ? 1 : 0;
+    *stride = (uint32_t)sizeof slots[0];
     return slots;
 }
 

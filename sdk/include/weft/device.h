@@ -239,10 +239,12 @@ typedef struct weft_update {
     weft_ref gradient; /* (n) fp32, the unscaled sum */
     weft_ref states[WEFT_MAX_STATES];
     weft_ref hp;          /* hp_size bytes */
-    weft_ref ranges;      /* n_ranges weft_range, ascending and apart, in [0, n); what none covers is left alone */
+    weft_ref ranges;      /* weft_range rows, ascending and apart, in [0, n); what none covers is left alone */
     weft_ref coefficient; /* one fp32: multiplies the gradient */
     weft_ref skip;        /* one int32: 1 leaves everything as it is */
     int64_t n, n_ranges;
+    uint32_t range_stride; /* sizeof(weft_range) as the host was compiled */
+    uint32_t reserved;
 } weft_update;
 
 typedef struct weft_device_plugin {

@@ -40,6 +40,7 @@ extern "C" {
 #endif
 
 #define WEFT_MAX_STATES 4
+#define WEFT_MAX_HP     256 /* bytes of hp */
 
 typedef struct weft_optimizer weft_optimizer; /* the plugin's own */
 
@@ -133,12 +134,13 @@ typedef struct weft_elementwise {
         float *WEFT_RESTRICT weft_s2 = call->states[2];                                                                \
         float *WEFT_RESTRICT weft_s3 = call->states[3];                                                                \
         const HP hp_copy = *(const HP *)call->hp;                                                                      \
-        const weft_range range_copy = *call->range;                                                                    \
+        weft_range range_copy;                                                                                         \
         const HP *const hp = &hp_copy;                                                                                 \
         const weft_range *const range = &range_copy;                                                                   \
         const float coefficient = call->coefficient;                                                                   \
         const int64_t end = call->end;                                                                                 \
         int64_t weft_i, weft_j, weft_stop;                                                                             \
+        (void)weft_struct_take(&range_copy, sizeof range_copy, call->range);                                           \
         (void)range;                                                                                                   \
         for (weft_i = call->begin; weft_i < end; weft_i = weft_stop) {                                                 \
             weft_stop = end - weft_i < WEFT_CPU_LOOP_RUN ? end : weft_i + WEFT_CPU_LOOP_RUN;                           \
@@ -196,10 +198,11 @@ typedef struct weft_optimizer_plugin {
                           weft_error *err);     /* [main] [required] */
     void (*destroy)(weft_optimizer *optimizer); /* [main] [required] */
 
-    /* The slots, as an array that lives as long as the optimizer. [any-thread] [required] */
-    const weft_state_slot *(*states)(const weft_optimizer *optimizer, int64_t *n_states);
+    /* The slots, as an array that lives as long as the optimizer; their names differ. stride: sizeof(weft_state_slot).
+     * [any-thread] [required] */
+    const weft_state_slot *(*states)(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride);
 
-    /* Bytes of hp: at most 256. [any-thread] [required] */
+    /* Bytes of hp: at most WEFT_MAX_HP. [any-thread] [required] */
     int64_t (*hp_size)(const weft_optimizer *optimizer);
 
     /* Fills hp for one optimizer step. Computed in fp64, rounded once. [main] [hot] [required] */

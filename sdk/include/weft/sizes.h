@@ -31,7 +31,7 @@ enum {
     WEFT_SIZE_1_0_weft_extent                  =   32,
     WEFT_SIZE_1_0_weft_square_sum              =  104,
     WEFT_SIZE_1_0_weft_clip                    =  104,
-    WEFT_SIZE_1_0_weft_update                  =  192,
+    WEFT_SIZE_1_0_weft_update                  =  200,
     WEFT_SIZE_1_0_weft_device_plugin           =  336,
     WEFT_SIZE_1_0_weft_roof_product            =   48,
     WEFT_SIZE_1_0_weft_device_roof             =   32,

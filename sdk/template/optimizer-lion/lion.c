@@ -53,10 +53,11 @@ static void lion_destroy(weft_optimizer *optimizer) {
 }
 
 /* One number per weight, s0 in the update; the host keeps it, saves it and cuts it among ranks. */
-static const weft_state_slot *lion_states(const weft_optimizer *optimizer, int64_t *n_states) {
+static const weft_state_slot *lion_states(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride) {
     static const weft_state_slot slots[] = {{(uint32_t)sizeof(weft_state_slot), 0, "exp_avg", WEFT_F32, 1, 4}};
     (void)optimizer;
     *n_states = 1;
+    *stride = (uint32_t)sizeof slots[0];
     return slots;
 }
 

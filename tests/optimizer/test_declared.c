@@ -1,0 +1,162 @@
+/* What an optimizer declares is judged before anything is planned by it. The plugin is a table of this file. */
+#include "engine/judge_optimizer.h"
+#include "suite.h"
+
+#include <check.h>
+
+/* A slot as a later SDK may have it. */
+typedef struct later_slot {
+    weft_state_slot known;
+    int64_t more;
+} later_slot;
+
+WEFT_HP(toy_hp, float lr;)
+WEFT_ELEMENTWISE(toy_update, toy_hp, 2, w -= hp->lr * g; s0 = g; s1 = w;)
+
+static later_slot slots[WEFT_MAX_STATES + 1];
+static int64_t n_states, hp_bytes;
+static uint32_t stride;
+static weft_elementwise kernel;
+
+static const weft_state_slot *states(const weft_optimizer *optimizer, int64_t *n, uint32_t *bytes) {
+    (void)optimizer;
+    *n = n_states;
+    *bytes = stride;
+    return &slots[0].known;
+}
+
+static int64_t hp_size(const weft_optimizer *optimizer) {
+    (void)optimizer;
+    return hp_bytes;
+}
+
+static const weft_elementwise *update(const weft_optimizer *optimizer) {
+    (void)optimizer;
+    return &kernel;
+}
+
+static const weft_optimizer_plugin table = {
+    .struct_size = (uint32_t)sizeof table, .states = states, .hp_size = hp_size, .update = update};
+
+static void setup(void) {
+    static const char *const names[] = {"first", "second", "third", "fourth", "fifth"};
+    for (int i = 0; i <= WEFT_MAX_STATES; i++) {
+        const later_slot slot = {{(uint32_t)sizeof slot, 0, names[i], WEFT_F32, 1, 4}, 0};
+        slots[i] = slot;
+    }
+    n_states = 2;
+    hp_bytes = sizeof(toy_hp);
+    stride = sizeof(later_slot);
+    kernel = toy_update;
+}
+
+START_TEST(slots_lie_as_far_apart_as_the_plugin_has_them) {
+    weft_optimizer_facts facts;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_optimizer_judge(&facts, &table, NULL, "toy", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(facts.n_states, 2);
+    ck_assert_str_eq(facts.states[0].name, "first");
+    ck_assert_str_eq(facts.states[1].name, "second");
+    ck_assert_int_eq(facts.hp_bytes, 4);
+}
+END_TEST
+
+static void many(void) {
+    n_states = WEFT_MAX_STATES + 1;
+}
+static void near(void) {
+    stride = sizeof(weft_state_slot) - 8;
+}
+static void no_stride(void) {
+    stride = 0;
+}
+static void short_slot(void) {
+    slots[1].known.struct_size = 8;
+}
+static void unfilled_slot(void) {
+    slots[1].known.struct_size = 0;
+}
+static void later(void) {
+    slots[1].more = 1;
+}
+static void nameless(void) {
+    slots[0].known.name = NULL;
+}
+static void masters(void) {
+    slots[0].known.name = "master";
+}
+static void elsewhere(void) {
+    slots[0].known.name = "../x";
+}
+static void twice(void) {
+    slots[1].known.name = "first";
+}
+static void other_type(void) {
+    slots[1].known.dtype = WEFT_BF16;
+}
+static void other_block(void) {
+    slots[1].known.block = 64;
+}
+static void large_hp(void) {
+    hp_bytes = WEFT_MAX_HP + 4;
+}
+static void no_hp(void) {
+    hp_bytes = 0;
+}
+static void odd_hp(void) {
+    hp_bytes = 6;
+}
+static void fewer_in_the_update(void) {
+    kernel.n_states = 1;
+}
+static void no_loop(void) {
+    kernel.cpu = NULL;
+}
+static void short_update(void) {
+    kernel.struct_size = 16;
+}
+
+static const struct {
+    void (*plant)(void);
+    weft_status status;
+    const char *says;
+} mistakes[] = {
+    {many, WEFT_E_PLUGIN, "declares 5 states; at most 4"},
+    {near, WEFT_E_PLUGIN, "gives 2 states 24 bytes apart"},
+    {no_stride, WEFT_E_PLUGIN, "gives 2 states 0 bytes apart"},
+    {short_slot, WEFT_E_PLUGIN, "its state 1 with struct_size 8; at least 32"},
+    {unfilled_slot, WEFT_E_PLUGIN, "its state 1 with struct_size 0"},
+    {later, WEFT_E_UNSUPPORTED, "something of its state 1 behind the 32 bytes"},
+    {nameless, WEFT_E_PLUGIN, "a state called '' cannot be saved"},
+    {masters, WEFT_E_PLUGIN, "a state called 'master' cannot be saved"},
+    {elsewhere, WEFT_E_PLUGIN, "a state called '../x' cannot be saved"},
+    {twice, WEFT_E_PLUGIN, "two states called 'first'"},
+    {other_type, WEFT_E_UNSUPPORTED, "its state second as bf16"},
+    {other_block, WEFT_E_PLUGIN, "second in blocks of 64 elements"},
+    {large_hp, WEFT_E_PLUGIN, "260 bytes of hp; 4 to 256"},
+    {no_hp, WEFT_E_PLUGIN, "0 bytes of hp"},
+    {odd_hp, WEFT_E_PLUGIN, "6 bytes of hp"},
+    {fewer_in_the_update, WEFT_E_PLUGIN, "declares 2 states, and its update toy_update has 1"},
+    {no_loop, WEFT_E_PLUGIN, "no whole update"},
+    {short_update, WEFT_E_PLUGIN, "no whole update"},
+};
+
+START_TEST(what_cannot_be_is_refused_by_name) {
+    weft_optimizer_facts facts;
+    weft_error err = WEFT_ERROR_INIT;
+    mistakes[_i].plant();
+    ck_assert_int_eq(weft_optimizer_judge(&facts, &table, NULL, "toy", &err), mistakes[_i].status);
+    ck_assert_msg(strncmp(err.text, "optimizer toy", 13) == 0 && strstr(err.text, mistakes[_i].says) != NULL, "%s",
+                  err.text);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("declared");
+    TCase *tests = tcase_create("declared");
+    tcase_add_checked_fixture(tests, setup, NULL);
+    tcase_add_test(tests, slots_lie_as_far_apart_as_the_plugin_has_them);
+    tcase_add_loop_test(tests, what_cannot_be_is_refused_by_name, 0, (int)(sizeof mistakes / sizeof mistakes[0]));
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
