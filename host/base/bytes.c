@@ -16,6 +16,14 @@ weft_status weft_bytes_put(weft_bytes *bytes, const void *data, size_t n) {
     return WEFT_OK;
 }
 
+weft_status weft_bytes_put_ids(void *context, const int32_t *ids, size_t n) {
+    return weft_bytes_put(context, ids, n * sizeof *ids);
+}
+
+weft_status weft_bytes_put_text(void *context, const char *text, size_t n) {
+    return weft_bytes_put(context, text, n);
+}
+
 void weft_bytes_free(weft_bytes *bytes) {
     const weft_bytes empty = {0};
     free(bytes->data);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static const weft_identity *find(const weft_identities *identities, const char *name) {
+static const weft_identity *find_identity(const weft_identities *identities, const char *name) {
     for (int32_t i = 0; i < identities->n; i++)
         if (strcmp(identities->items[i].name, name) == 0) return &identities->items[i];
     return NULL;
@@ -30,11 +30,11 @@ static const char *name_of(const difference *d) {
 static int32_t list_differences(difference *out, const weft_identities *before, const weft_identities *now) {
     int32_t n = 0;
     for (int32_t i = 0; i < now->n; i++) {
-        const difference d = {find(before, now->items[i].name), &now->items[i]};
+        const difference d = {find_identity(before, now->items[i].name), &now->items[i]};
         if (d.before == NULL || strcmp(d.before->value, d.now->value) != 0) out[n++] = d;
     }
     for (int32_t i = 0; i < before->n; i++) {
-        const difference d = {&before->items[i], find(now, before->items[i].name)};
+        const difference d = {&before->items[i], find_identity(now, before->items[i].name)};
         if (d.now == NULL) out[n++] = d;
     }
     return n;
@@ -63,7 +63,7 @@ static weft_status refuse(const difference *list, int32_t n, const char *path, w
         path, text);
 }
 
-static weft_status grow(weft_identities *self, int32_t more, weft_error *err) {
+static weft_status reserve_identities(weft_identities *self, int32_t more, weft_error *err) {
     weft_change *changes = realloc(self->changes, (size_t)(self->n_changes + more + 1) * sizeof *changes);
     if (changes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the changes of the run");
     self->changes = changes;
@@ -86,7 +86,7 @@ weft_status weft_record_compare(const weft_record *record, weft_identities *now,
     const int32_t n = list == NULL ? 0 : list_differences(list, before, now);
     weft_status status = list == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory to compare facts") : WEFT_OK;
     if (status == WEFT_OK && !inexact) status = refuse(list, n, path, err);
-    if (status == WEFT_OK) status = grow(now, before->n_changes + n, err);
+    if (status == WEFT_OK) status = reserve_identities(now, before->n_changes + n, err);
     for (int32_t i = 0; status == WEFT_OK && i < before->n_changes; i++)
         now->changes[now->n_changes++] = before->changes[i];
     for (int32_t i = 0; status == WEFT_OK && i < n; i++) {

@@ -22,7 +22,7 @@ typedef struct reading {
     weft_hash whole, cell;
 } reading;
 
-static weft_status no_memory(const char *path, weft_error *err) {
+static weft_status no_memory_for_entry(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory to hash it", path);
 }
 
@@ -38,7 +38,7 @@ static weft_status reading_open(reading *self, const char *path, weft_error *err
         return weft_error_set(err, WEFT_E_DATA, "%s: is not a file", path);
     self->bytes = about.st_size;
     self->chunk = malloc(CHUNK);
-    return self->chunk == NULL ? no_memory(path, err) : WEFT_OK;
+    return self->chunk == NULL ? no_memory_for_entry(path, err) : WEFT_OK;
 }
 
 static void reading_close(reading *self) {
@@ -124,7 +124,7 @@ static weft_status add_tensors(reading *self, json_t *tensors, const weft_safete
         status = hash_tensor(self, hex, tensor->data - file->files[0].map, tensor->bytes,
                              grid * weft_dtype_bytes(tensor->dtype), err);
         if (status == WEFT_OK && json_object_set_new(tensors, tensor->name, json_string(hex)) != 0)
-            status = no_memory(self->path, err);
+            status = no_memory_for_entry(self->path, err);
     }
     return status;
 }
@@ -149,7 +149,7 @@ static weft_status tensors_entry(reading *self, json_t **out, int64_t grid, json
     if (status == WEFT_OK) {
         entry =
             json_pack("{s:I, s:s, s:O}", "bytes", (json_int_t)self->bytes, "header_sha256", hex, "tensors", tensors);
-        if (entry == NULL) status = no_memory(self->path, err);
+        if (entry == NULL) status = no_memory_for_entry(self->path, err);
     }
     if (status == WEFT_OK) *out = entry;
     json_decref(tensors);
@@ -163,7 +163,7 @@ static weft_status plain_entry(reading *self, json_t **out, weft_error *err) {
     json_t *entry = NULL;
     if (status != WEFT_OK) return status;
     entry = json_pack("{s:I, s:s}", "bytes", (json_int_t)self->bytes, "sha256", hex);
-    if (entry == NULL) return no_memory(self->path, err);
+    if (entry == NULL) return no_memory_for_entry(self->path, err);
     *out = entry;
     return WEFT_OK;
 }

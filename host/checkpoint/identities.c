@@ -19,8 +19,9 @@ typedef struct collector {
     weft_error *err;
 } collector;
 
-static void add(collector *self, bool noted, const char *value, const char *name_format, ...) WEFT_PRINTF(4, 5);
-static void add(collector *self, bool noted, const char *value, const char *name_format, ...) {
+static void add_identity(collector *self, bool noted, const char *value, const char *name_format, ...)
+    WEFT_PRINTF(4, 5);
+static void add_identity(collector *self, bool noted, const char *value, const char *name_format, ...) {
     enum { KEPT = 400 };
     weft_identity *items = NULL, *item = NULL;
     char hex[65];
@@ -84,7 +85,7 @@ static void add_key(collector *self, bool noted, const char *section, const weft
     case WEFT_KEY_ENUM: print_choice(text, key->range, whole); break;
     default: memcpy(&value, at, sizeof value); break;
     }
-    add(self, noted, value != NULL ? value : text, "[%s] %s", section, key->name);
+    add_identity(self, noted, value != NULL ? value : text, "[%s] %s", section, key->name);
 }
 
 static bool is_one_of(const char *name, const char *const *names) {
@@ -122,7 +123,7 @@ static void add_plugins(collector *self, const weft_run *run) {
         if (loaded == NULL) continue;
         (void)snprintf(value, sizeof value, "%s %s (sha256 %s)", loaded->plugin->id, loaded->plugin->version,
                        loaded->sha256);
-        add(self, noted, value, "%s plugin", weft_part_name(i));
+        add_identity(self, noted, value, "%s plugin", weft_part_name(i));
     }
 }
 
@@ -137,7 +138,7 @@ static void add_model(collector *self, const weft_declared *declared) {
     if (self->status == WEFT_OK) self->status = weft_hash_text(hex, text, strlen(text), self->err);
     if (self->status == WEFT_OK) {
         (void)snprintf(value, sizeof value, "sha256 %s", hex);
-        add(self, false, value, "the model's config.json");
+        add_identity(self, false, value, "the model's config.json");
     }
     free(text);
     json_decref(json);
@@ -147,7 +148,7 @@ static void add_lengths(collector *self, const weft_plan_spec *spec) {
     char text[64] = "";
     for (int32_t i = 0; i < spec->n_lengths; i++)
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", i == 0 ? "" : ", ", spec->lengths[i]);
-    add(self, false, text, "lengths of rows");
+    add_identity(self, false, text, "lengths of rows");
 }
 
 /* The definition of the batch gradient, and whether this run's strategy keeps to it on any number of ranks. */
@@ -159,24 +160,24 @@ static void add_sums(collector *self, const weft_engine *engine) {
     const int32_t reduce = job == NULL ? WEFT_REDUCE_ORDERED : job->spec.view.reduce;
     const bool narrow = job != NULL && job->spec.view.reduce_dtype == WEFT_BF16;
     (void)snprintf(text, sizeof text, "%s%s", names[reduce], narrow ? ", of leaves in bf16" : "");
-    add(self, false, text, "reduce");
+    add_identity(self, false, text, "reduce");
     if (job == NULL) return;
     (void)snprintf(text, sizeof text, "%s%s",
                    coverage->covered ? "covered" : "not covered: ", coverage->covered ? "" : coverage->why);
-    add(self, true, text, "the contract of equal bits");
+    add_identity(self, true, text, "the contract of equal bits");
 }
 
 static void add_numbers(collector *self, const weft_engine *engine, uint64_t data_fingerprint) {
     char text[64];
     print_whole(text, engine->plan.layout->grid);
-    add(self, false, text, "grid");
+    add_identity(self, false, text, "grid");
     add_sums(self, engine);
     print_whole(text, engine->plan.run->settings.run.seed);
-    add(self, false, text, "[run] seed");
+    add_identity(self, false, text, "[run] seed");
     (void)snprintf(text, sizeof text, "%016" PRIx64, data_fingerprint);
-    add(self, false, text, "the rows of the data");
-    add(self, false, engine->device_info.isa, "the device's instruction set");
-    add(self, false, engine->device_info.backend, "the device's backend");
+    add_identity(self, false, text, "the rows of the data");
+    add_identity(self, false, engine->device_info.isa, "the device's instruction set");
+    add_identity(self, false, engine->device_info.backend, "the device's backend");
 }
 
 weft_status weft_identities_collect(weft_identities *out, const weft_engine *engine, uint64_t data_fingerprint,

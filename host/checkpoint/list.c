@@ -84,8 +84,8 @@ weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft
 
 /* ---- the newest that is whole ---- */
 
-static weft_status judge(weft_checkpoint_state *state, const char *path, uint64_t step, const weft_peers *peers,
-                         weft_error *err) {
+static weft_status judge_checkpoint(weft_checkpoint_state *state, const char *path, uint64_t step,
+                                    const weft_peers *peers, weft_error *err) {
     char file[WEFT_PATH_BYTES];
     weft_record record = {0};
     weft_status status = weft_manifest_verify(path, step, peers, err);
@@ -133,7 +133,7 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
         weft_error why = WEFT_ERROR_INIT;
         status = weft_step_path(at, directory, list.steps[i], err);
         if (status != WEFT_OK) break;
-        found = judge(state, at, list.steps[i], peers, &why) == WEFT_OK;
+        found = judge_checkpoint(state, at, list.steps[i], peers, &why) == WEFT_OK;
         if (!found && weft_peers_first(peers)) weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
     }
     if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);

@@ -13,7 +13,7 @@
 
 enum { FORMAT = 1, MANIFEST_LIMIT = 100 << 20, GRID_LIMIT = 1 << 17 };
 
-static weft_status no_memory(const char *directory, weft_error *err) {
+static weft_status no_memory_for_manifest(const char *directory, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its manifest", directory);
 }
 
@@ -27,7 +27,7 @@ typedef struct collection {
     int64_t grid;
 } collection;
 
-static weft_status add_directory(const collection *self, const char *prefix, weft_error *err);
+static weft_status add_files_below(const collection *self, const char *prefix, weft_error *err);
 
 /* name: of the file from the root on. */
 static weft_status add_entry(const collection *self, const char *name, weft_error *err) {
@@ -38,14 +38,15 @@ static weft_status add_entry(const collection *self, const char *name, weft_erro
     if (status != WEFT_OK) return status;
     if (lstat(path, &about) != 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
-    if (S_ISDIR(about.st_mode)) return add_directory(self, name, err);
+    if (S_ISDIR(about.st_mode)) return add_files_below(self, name, err);
     status = weft_entry_make(&entry, path, self->grid, json_object_get(self->roots, name), err);
-    if (status == WEFT_OK && json_object_set_new(self->files, name, entry) != 0) status = no_memory(self->root, err);
+    if (status == WEFT_OK && json_object_set_new(self->files, name, entry) != 0)
+        status = no_memory_for_manifest(self->root, err);
     return status;
 }
 
 /* prefix: "" or the name of a directory in the root. */
-static weft_status add_directory(const collection *self, const char *prefix, weft_error *err) {
+static weft_status add_files_below(const collection *self, const char *prefix, weft_error *err) {
     char path[WEFT_PATH_BYTES], name[WEFT_PATH_BYTES];
     const struct dirent *found = NULL;
     DIR *directory = NULL;
@@ -67,13 +68,13 @@ weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t gr
     json_t *files = json_object(), *manifest = NULL;
     const collection all = {files, roots, directory, grid};
     char *text = NULL, path[WEFT_PATH_BYTES];
-    weft_status status = files == NULL ? no_memory(directory, err) : WEFT_OK;
+    weft_status status = files == NULL ? no_memory_for_manifest(directory, err) : WEFT_OK;
     if (status == WEFT_OK) status = weft_path_join(path, directory, WEFT_MANIFEST_NAME, err);
-    if (status == WEFT_OK) status = add_directory(&all, "", err);
+    if (status == WEFT_OK) status = add_files_below(&all, "", err);
     manifest = json_pack("{s:i, s:I, s:I, s:O}", "format", FORMAT, "step", (json_int_t)step, "grid", (json_int_t)grid,
                          "files", files);
     if (status == WEFT_OK && manifest != NULL) text = json_dumps(manifest, JSON_INDENT(1) | JSON_SORT_KEYS);
-    if (status == WEFT_OK && text == NULL) status = no_memory(directory, err);
+    if (status == WEFT_OK && text == NULL) status = no_memory_for_manifest(directory, err);
     if (status == WEFT_OK) status = weft_file_replace(path, text, strlen(text), err);
     free(text);
     json_decref(manifest);
@@ -83,7 +84,7 @@ weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t gr
 
 /* ---- verifying ---- */
 
-static weft_status load(json_t **out, const char *path, weft_error *err) {
+static weft_status load_manifest(json_t **out, const char *path, weft_error *err) {
     char *text = NULL;
     size_t bytes = 0;
     json_error_t at;
@@ -122,7 +123,7 @@ static weft_status verify(const char *directory, uint64_t step, weft_shares *sha
     int64_t grid = 0;
     json_t *manifest = NULL, *entry = NULL;
     weft_status status = weft_path_join(path, directory, WEFT_MANIFEST_NAME, err);
-    if (status == WEFT_OK) status = load(&manifest, path, err);
+    if (status == WEFT_OK) status = load_manifest(&manifest, path, err);
     if (status == WEFT_OK) status = check_head(manifest, step, &grid, path, err);
     json_object_foreach(json_object_get(manifest, "files"), name, entry) {
         if (status != WEFT_OK) break;
@@ -141,7 +142,8 @@ static weft_status verify(const char *directory, uint64_t step, weft_shares *sha
 weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_peers *peers, weft_error *err) {
     const int32_t world = weft_peers_alone(peers) ? 1 : peers->world;
     weft_shares shares = {weft_peers_alone(peers) ? 0 : peers->rank, world, calloc((size_t)world, sizeof(int64_t))};
-    const weft_status status = shares.bytes == NULL ? no_memory(directory, err) : verify(directory, step, &shares, err);
+    const weft_status status = shares.bytes == NULL ? no_memory_for_manifest(directory, err)
+                                                    : verify(directory, step, &shares, err);
     free(shares.bytes);
     return weft_peers_agree(peers, status, err);
 }

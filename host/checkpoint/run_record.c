@@ -156,7 +156,7 @@ static void read_changes(reader *self, weft_identities *out) {
     out->n_changes = (int32_t)n;
 }
 
-static void read_all(reader *self, weft_record *out) {
+static void read_record(reader *self, weft_record *out) {
     if (read_count(self, "format") != FORMAT) wrong(self, "format");
     out->state.step = read_count(self, "step");
     out->updates = read_count(self, "updates");
@@ -183,7 +183,7 @@ weft_status weft_record_load(weft_record *out, const char *path, weft_error *err
     json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &at);
     self.json = json;
     if (json == NULL) self.status = weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", path, at.line, at.text);
-    else read_all(&self, out);
+    else read_record(&self, out);
     json_decref(json);
     free(text);
     return self.status;

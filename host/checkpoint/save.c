@@ -275,7 +275,7 @@ static weft_status explain(weft_error *err, weft_status status, const char *pare
 
 /* Saves into parent/name: rank 0 makes a directory beside it, all ranks write there, rank 0 gives it the name. bytes:
  * that it takes. */
-static weft_status save(saving *self, const char *parent, const char *name, int64_t bytes, weft_error *err) {
+static weft_status save_checkpoint(saving *self, const char *parent, const char *name, int64_t bytes, weft_error *err) {
     const weft_peers *peers = &self->engine->peers;
     weft_staging staging = {0};
     weft_status status = WEFT_OK;
@@ -305,8 +305,8 @@ weft_status weft_checkpoint_save(const weft_engine *engine, const char *director
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
     if (status == WEFT_OK) status = choose_masters(engine, self.dtype, &record.masters, err);
     if (status == WEFT_OK)
-        status = save(&self, directory, name,
-                      model_bytes(engine, self.dtype, text) + state_bytes(engine, record.masters), err);
+        status = save_checkpoint(&self, directory, name,
+                                 model_bytes(engine, self.dtype, text) + state_bytes(engine, record.masters), err);
     json_decref(self.roots);
     return status == WEFT_OK ? status : explain(err, status, directory, name);
 }
@@ -332,6 +332,6 @@ weft_status weft_model_save(const weft_engine *engine, const char *directory, co
     if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     status = weft_peers_agree(&engine->peers, status, err);
-    if (status == WEFT_OK) status = save(&self, parent, name, model_bytes(engine, self.dtype, text), err);
+    if (status == WEFT_OK) status = save_checkpoint(&self, parent, name, model_bytes(engine, self.dtype, text), err);
     return status == WEFT_OK ? status : explain(err, status, parent, name);
 }

@@ -74,7 +74,7 @@ static void print_command_help(FILE *file, const weft_command *command) {
 }
 
 /* The command of argv[1], or of argv[1] and argv[2]; *words: how many. NULL: none has that name. */
-static const weft_command *find(int argc, char **argv, int *words) {
+static const weft_command *find_command(int argc, char **argv, int *words) {
     for (size_t i = 0; i < N_COMMANDS; i++) {
         const char *name = commands[i]->name;
         *words = 1;
@@ -154,7 +154,7 @@ static void let_launcher_read(weft_exit status) {
     if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
 }
 
-static weft_exit run(const weft_command *command, int argc, char **argv) {
+static weft_exit run_command(const weft_command *command, int argc, char **argv) {
     weft_error err = WEFT_ERROR_INIT;
     weft_args *args = NULL;
     weft_exit status = WEFT_EXIT_USAGE;
@@ -185,8 +185,8 @@ static weft_exit dispatch(int argc, char **argv) {
         (void)printf("weft %s (SDK %d.%d)\n", WEFT_VERSION, WEFT_SDK_HEADERS / 1000, WEFT_SDK_HEADERS % 1000);
         return WEFT_EXIT_DONE;
     }
-    command = find(argc, argv, &words);
-    if (command != NULL) return run(command, argc - 1 - words, argv + 1 + words);
+    command = find_command(argc, argv, &words);
+    if (command != NULL) return run_command(command, argc - 1 - words, argv + 1 + words);
     for (size_t i = 0; i < N_COMMANDS; i++) {
         if (is_group(commands[i]->name, argv[1])) return unknown_in_group(argv[1], argc > 2 ? argv[2] : NULL);
     }

@@ -28,7 +28,7 @@ static weft_status check_training(const weft_args *args, weft_error *err) {
     return status;
 }
 
-static weft_exit check(const weft_args *args, weft_error *err) {
+static weft_exit check_config(const weft_args *args, weft_error *err) {
     weft_error lacks = WEFT_ERROR_INIT;
     weft_run *run = NULL;
     bool trains = false;
@@ -53,7 +53,7 @@ static weft_exit explain(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-static weft_exit describe(const weft_args *args, weft_error *err) {
+static weft_exit describe_keys(const weft_args *args, weft_error *err) {
     const char *wanted = weft_args_extra(args, 0);
     weft_settings_section table;
     bool found = false;
@@ -86,7 +86,7 @@ const weft_command weft_command_config_check = {"config check",
                                                 NULL,
                                                 "A file with a section [train] has to hold what weft train needs; one "
                                                 "without, what weft generate needs.",
-                                                check};
+                                                check_config};
 
 const weft_command weft_command_config_explain = {"config explain",
                                                   "Print every key's value and where it comes from.",
@@ -107,4 +107,4 @@ const weft_command weft_command_config_describe = {
     1,
     NULL,
     "A plugin's keys stand in the same sections: weft plugins describe KIND:ID.",
-    describe};
+    describe_keys};

@@ -13,7 +13,7 @@ static const weft_flag flags[] = {
     {NULL, NULL, false, NULL},
 };
 
-static void print_json(const weft_evaluation *e) {
+static void print_evaluation_json(const weft_evaluation *e) {
     json_t *object =
         json_pack("{s:f, s:I, s:f}", "loss", e->loss, "tokens", (json_int_t)e->tokens, "seconds", e->seconds);
     if (object == NULL) return;
@@ -47,7 +47,7 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
     if (status == WEFT_OK) status = weft_session_evaluate(session, &evaluation, split, err);
-    if (status == WEFT_OK && weft_args_has(args, "json")) print_json(&evaluation);
+    if (status == WEFT_OK && weft_args_has(args, "json")) print_evaluation_json(&evaluation);
     else if (status == WEFT_OK) print_lines(&evaluation, session, split);
     weft_session_close(session);
     return weft_exit_from(status);

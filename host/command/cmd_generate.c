@@ -33,20 +33,12 @@ typedef struct generation {
     bool json;
 } generation;
 
-static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
-    return weft_bytes_put(context, ids, n * sizeof *ids);
-}
-
-static weft_status put_text(void *context, const char *bytes, size_t n) {
-    return weft_bytes_put(context, bytes, n);
-}
-
 static size_t n_ids(const generation *self) {
     return self->ids.n / sizeof(int32_t);
 }
 
 static weft_status decode(const generation *self, weft_bytes *out, size_t n, weft_error *err) {
-    const weft_text_sink sink = {out, put_text};
+    const weft_text_sink sink = {out, weft_bytes_put_text};
     weft_status status = WEFT_OK;
     out->n = 0;
     WEFT_PLUGIN_CALL(status, self->text.plugin, decode, err, self->text.tokenizer, &sink,
@@ -101,7 +93,7 @@ static json_t *json_text(const char *text, size_t n) {
     return string;
 }
 
-static void print_json(const generation *self) {
+static void print_generation_json(const generation *self) {
     json_t *ids = json_array(), *object = json_object();
     const int32_t *all = (const int32_t *)self->ids.data;
     const char *text = self->after.data + self->before.n;
@@ -116,7 +108,7 @@ static void print_json(const generation *self) {
 
 static weft_status encode_prompt(generation *self, weft_error *err) {
     const char *prompt = weft_args_value(self->args, "prompt");
-    const weft_ids_sink sink = {&self->ids, put_ids};
+    const weft_ids_sink sink = {&self->ids, weft_bytes_put_ids};
     const size_t n = prompt != NULL ? strlen(prompt) : 0;
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->text.plugin, encode, err, self->text.tokenizer, &sink, n > 0 ? prompt : "", n,
@@ -164,7 +156,7 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) options.seed = (uint64_t)self.run->settings.run.seed;
     if (status == WEFT_OK) status = encode_prompt(&self, err);
     if (status == WEFT_OK) status = generate(&self, &options, err);
-    if (status == WEFT_OK && self.json) print_json(&self);
+    if (status == WEFT_OK && self.json) print_generation_json(&self);
     else if (status == WEFT_OK) {
         status = print_until(&self, self.after.n, err);
         if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* elsewhere the text alone, byte for byte */

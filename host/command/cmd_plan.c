@@ -190,7 +190,7 @@ static json_t *plan_object(const planned *self) {
                      schedule_array(session), "world", (int)e->ranks.world, "ranks", weft_survey_array(self->survey));
 }
 
-static weft_status print_json(const planned *self, weft_error *err) {
+static weft_status print_plan_json(const planned *self, weft_error *err) {
     json_t *object = plan_object(self), *links = NULL;
     FILE *to = weft_voice_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
@@ -304,7 +304,7 @@ static weft_status print_plan(planned *self, weft_error *err) {
     weft_status status = open_plan(self, weft_args_config(self->args), err);
     if (status == WEFT_OK) status = forecast(self, err);
     if (status == WEFT_OK && self->session->engine->ranks.rank == 0) /* which says it for all */
-        status = weft_args_has(self->args, "json") ? print_json(self, err) : print_text(self, err);
+        status = weft_args_has(self->args, "json") ? print_plan_json(self, err) : print_text(self, err);
     close_plan(self);
     return status;
 }

@@ -13,7 +13,7 @@ static const char *text_of(const json_t *row, const char *key) {
     return text == NULL ? "" : text;
 }
 
-static int widest(const json_t *rows, const char *key, const char *title) {
+static int widest_cell(const json_t *rows, const char *key, const char *title) {
     size_t i, width = strlen(title);
     for (i = 0; i < json_array_size(rows); i++) {
         const size_t n = strlen(text_of(json_array_get(rows, i), key));
@@ -27,7 +27,7 @@ static void print_table(const json_t *rows) {
     static const char *const keys[] = {"kind", "id", "version", "status"};
     int widths[4];
     size_t i, k;
-    for (k = 0; k < 4; k++) widths[k] = widest(rows, keys[k], keys[k]);
+    for (k = 0; k < 4; k++) widths[k] = widest_cell(rows, keys[k], keys[k]);
     (void)printf("%-*s  %-*s  %-*s  %-*s  file\n", widths[0], "kind", widths[1], "id", widths[2], "version", widths[3],
                  "status");
     for (i = 0; i < json_array_size(rows); i++) {
@@ -39,7 +39,7 @@ static void print_table(const json_t *rows) {
 }
 
 /* True: written. */
-static bool print_json(const json_t *value) {
+static bool print_value_json(const json_t *value) {
     const bool done = json_dumpf(value, stdout, JSON_INDENT(2)) == 0;
     (void)printf("\n");
     return done;
@@ -52,7 +52,7 @@ static weft_exit list(const weft_args *args, weft_error *err) {
     weft_status status = weft_search_open(&search, NULL, err);
     if (status == WEFT_OK) status = weft_plugins_scan(rows, &search, WEFT_SCAN_SECONDS, err);
     if (status == WEFT_OK && weft_args_has(args, "json")) {
-        if (!print_json(rows)) status = weft_error_set(err, WEFT_E_SYSTEM, "the list cannot be written.");
+        if (!print_value_json(rows)) status = weft_error_set(err, WEFT_E_SYSTEM, "the list cannot be written.");
     } else if (status == WEFT_OK && json_array_size(rows) > 0) {
         print_table(rows);
     } else if (status == WEFT_OK) {
@@ -107,7 +107,7 @@ static json_t *plugin_object(const weft_loaded *loaded) {
                      (int)loaded->min_sdk, "needs", loaded->needed, "keys", keys);
 }
 
-static weft_exit describe(const weft_args *args, weft_error *err) {
+static weft_exit describe_plugin(const weft_args *args, weft_error *err) {
     const weft_plugins_options options = {NULL, NULL};
     const char *wanted = weft_args_extra(args, 0), *colon = strchr(wanted, ':');
     const weft_loaded *loaded = NULL;
@@ -124,7 +124,8 @@ static weft_exit describe(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) status = weft_plugins_get(plugins, &loaded, kind, colon + 1, err);
     if (status == WEFT_OK && weft_args_has(args, "json")) {
         object = plugin_object(loaded);
-        if (!print_json(object)) status = weft_error_set(err, WEFT_E_SYSTEM, "the description cannot be written.");
+        if (!print_value_json(object))
+            status = weft_error_set(err, WEFT_E_SYSTEM, "the description cannot be written.");
     } else if (status == WEFT_OK) {
         print_plugin(loaded);
     }
@@ -158,4 +159,4 @@ const weft_command weft_command_plugins_describe = {"plugins describe",
                                                     1,
                                                     describe_flags,
                                                     "ID may be the path of a file.",
-                                                    describe};
+                                                    describe_plugin};

@@ -86,17 +86,9 @@ static weft_status written(bool whole, weft_error *err) {
     return weft_error_set(err, WEFT_E_SYSTEM, "the result cannot be written: %s", strerror(errno));
 }
 
-static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
-    return weft_bytes_put(context, ids, n * sizeof *ids);
-}
-
-static weft_status put_text(void *context, const char *bytes, size_t n) {
-    return weft_bytes_put(context, bytes, n);
-}
-
 static weft_status encode(const opened *self, const weft_bytes *text, uint32_t how, weft_error *err) {
     weft_bytes bytes = {NULL, 0, 0};
-    const weft_ids_sink sink = {&bytes, put_ids};
+    const weft_ids_sink sink = {&bytes, weft_bytes_put_ids};
     bool whole = true;
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->plugin, encode, err, self->tokenizer, &sink, text->n > 0 ? text->data : "", text->n,
@@ -135,7 +127,7 @@ static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error
 
 static weft_status decode(const opened *self, const weft_bytes *text, weft_error *err) {
     weft_bytes ids = {NULL, 0, 0}, bytes = {NULL, 0, 0};
-    const weft_text_sink sink = {&bytes, put_text};
+    const weft_text_sink sink = {&bytes, weft_bytes_put_text};
     weft_status status = text->n > 0 ? parse_ids(&ids, text, err) : WEFT_OK;
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, self->plugin, decode, err, self->tokenizer, &sink,
@@ -146,7 +138,7 @@ static weft_status decode(const opened *self, const weft_bytes *text, weft_error
     return status;
 }
 
-static weft_exit run(const weft_args *args, weft_error *err) {
+static weft_exit tokenize_input(const weft_args *args, weft_error *err) {
     const bool back = weft_args_has(args, "decode");
     const uint32_t how = (weft_args_has(args, "bos") ? WEFT_ENCODE_BOS : 0u) |
                          (weft_args_has(args, "eos") ? WEFT_ENCODE_EOS : 0u);
@@ -176,5 +168,5 @@ const weft_command weft_command_tokenize = {
     .more = "DIR holds tokenizer.json. The ids stand on one line with blanks between them; nothing is added to them "
             "unless\n"
             "it is asked for. Every byte of the input counts, the end of its last line too.",
-    .run = run,
+    .run = tokenize_input,
 };

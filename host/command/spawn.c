@@ -20,7 +20,7 @@ static bool reads_weights(const weft_args *args, const weft_run *run) {
  * configuration, and in the files of tokenizer and model: of its weights, unless a checkpoint may take their place.
  * What is wanted and how much is told are not set back: all that this process does after it is to start the ranks and
  * to watch them. */
-static weft_status judge(const weft_args *args, int32_t n, weft_error *err) {
+static weft_status judge_run(const weft_args *args, int32_t n, weft_error *err) {
     size_t n_overrides = 0;
     const char *const *overrides = weft_args_overrides(args, &n_overrides);
     weft_run *run = NULL;
@@ -45,7 +45,7 @@ static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, we
     const int32_t n = ranks->world.size;
     int ended = 0;
     if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
-    if (judge(args, n, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (judge_run(args, n, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
     if (ended == WEFT_EXIT_STOPPED) {

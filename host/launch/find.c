@@ -171,7 +171,7 @@ static void take_place(weft_world *out, const place *at) {
 }
 
 /* A rank that a launcher started. */
-static weft_status join(const search *self, weft_launch *out, const place *at, weft_error *err) {
+static weft_status join_place(const search *self, weft_launch *out, const place *at, weft_error *err) {
     const char *family = family_of(self);
     take_place(&out->world, at);
     if (!takes_ranks())
@@ -261,7 +261,7 @@ static weft_status decide(const search *self, weft_launch *out, weft_error *err)
     place at;
     weft_status status = find_place(self, &at, err);
     if (status != WEFT_OK) return status;
-    if (at.by != NULL && (at.size > 1 || joins_alone(self, &at))) return join(self, out, &at, err);
+    if (at.by != NULL && (at.size > 1 || joins_alone(self, &at))) return join_place(self, out, &at, err);
     if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch(self, out, err);
     if (wanted.use == WEFT_RANKS_OFFERED) return offer(self, out, &at, err);
     status = stay_alone(self, out, err);

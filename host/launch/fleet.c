@@ -184,7 +184,7 @@ static void take_views(const chief *self, const follower *one) {
 }
 
 /* One piece of what a follower sends; false: nothing more for now. */
-static bool take(chief *self, follower *one) {
+static bool take_message(chief *self, follower *one) {
     const bool greeted = one->in != NULL;
     char *to = greeted ? (char *)one->in : (char *)&one->first;
     const size_t all = greeted ? (size_t)one->first.n * sizeof *one->in : sizeof one->first;
@@ -211,7 +211,7 @@ static void listen_to_all(chief *self, int64_t ms) {
     for (int32_t i = 0; i < self->n; i++) {
         follower *one = &self->followers[i];
         if (one->file == NEVER) continue;
-        while (take(self, one)) {
+        while (take_message(self, one)) {
         }
         if (one->file == NEVER) continue;
         one->silent += ms;

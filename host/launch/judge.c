@@ -65,13 +65,13 @@ static const weft_rank_view *find_failed(const weft_rank_view *ranks, int32_t n)
     return first;
 }
 
-static int32_t count(const weft_rank_view *ranks, int32_t n, int32_t condition) {
+static int32_t count_ranks_in(const weft_rank_view *ranks, int32_t n, int32_t condition) {
     int32_t found = 0;
     for (int32_t i = 0; i < n; i++) found += ranks[i].condition == condition;
     return found;
 }
 
-static const weft_rank_view *find(const weft_rank_view *ranks, int32_t n, int32_t condition) {
+static const weft_rank_view *first_rank_in(const weft_rank_view *ranks, int32_t n, int32_t condition) {
     for (int32_t i = 0; i < n; i++)
         if (ranks[i].condition == condition) return &ranks[i];
     return NULL;
@@ -89,7 +89,7 @@ static void say_failed(char *out, size_t size, const weft_rank_view *rank) {
 static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, int32_t n, const weft_rank_view *rank,
                          const weft_watch_times *times) {
     const bool known = is_known(rank);
-    const bool all_over = count(ranks, n, WEFT_RANK_ENDED) + count(ranks, n, WEFT_RANK_GONE) == n;
+    const bool all_over = count_ranks_in(ranks, n, WEFT_RANK_ENDED) + count_ranks_in(ranks, n, WEFT_RANK_GONE) == n;
     if (known && (all_over || times->left < WEFT_WATCH_SOON)) return false;
     if (!all_over && (times->left < times->settle || (rank->followed && times->left < WEFT_WATCH_SETTLE))) return false;
     say_failed(out, size, rank);
@@ -98,7 +98,7 @@ static bool judge_failed(char *out, size_t size, const weft_rank_view *ranks, in
 }
 
 static bool judge_lost(char *out, size_t size, const weft_rank_view *ranks, int32_t n) {
-    const weft_rank_view *rank = find(ranks, n, WEFT_RANK_LOST);
+    const weft_rank_view *rank = first_rank_in(ranks, n, WEFT_RANK_LOST);
     char place[256];
     if (rank == NULL) return false;
     say_place(place, sizeof place, rank);
@@ -111,7 +111,7 @@ static bool judge_lost(char *out, size_t size, const weft_rank_view *ranks, int3
 static bool judge_stopped(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t patience) {
     const int64_t soon = patience < WEFT_WATCH_SOON ? patience : WEFT_WATCH_SOON;
     char place[256];
-    if (count(ranks, n, WEFT_RANK_STOPPED) == n) return false;
+    if (count_ranks_in(ranks, n, WEFT_RANK_STOPPED) == n) return false;
     for (int32_t i = 0; i < n; i++) {
         if (ranks[i].condition != WEFT_RANK_STOPPED || ranks[i].stopped < soon) continue;
         say_place(place, sizeof place, &ranks[i]);
@@ -134,8 +134,8 @@ static void say_rank(char *out, size_t size, const weft_rank_view *rank) {
 /* Each waits for others, and nobody is left for whom. */
 static bool judge_waiting(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t quiet,
                           int64_t patience) {
-    const int32_t waiting = count(ranks, n, WEFT_RANK_WAITS);
-    const int32_t absent = count(ranks, n, WEFT_RANK_UNBORN) + count(ranks, n, WEFT_RANK_ENDED);
+    const int32_t waiting = count_ranks_in(ranks, n, WEFT_RANK_WAITS);
+    const int32_t absent = count_ranks_in(ranks, n, WEFT_RANK_UNBORN) + count_ranks_in(ranks, n, WEFT_RANK_ENDED);
     if (waiting == 0 || waiting + absent < n || quiet < patience) return false;
     (void)snprintf(out, size, "the ranks hang: nobody has gone on for %lld s and nobody computes",
                    (long long)(quiet / 1000));
@@ -148,7 +148,7 @@ bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32
     const weft_rank_view *failed = find_failed(ranks, n);
     if (failed != NULL) return judge_failed(out, size, ranks, n, failed, times);
     if (judge_lost(out, size, ranks, n)) return true;
-    if (find(ranks, n, WEFT_RANK_TRACED) != NULL) return false;
+    if (first_rank_in(ranks, n, WEFT_RANK_TRACED) != NULL) return false;
     return judge_stopped(out, size, ranks, n, times->patience) ||
            judge_waiting(out, size, ranks, n, times->quiet, times->patience);
 }

@@ -15,7 +15,7 @@
 static weft_pulse nobodys = {.event = -1}; /* the record of a rank that nobody watches */
 static weft_pulse *own = &nobodys;
 
-static void put(_Atomic int32_t *to, int32_t value) {
+static void store_relaxed(_Atomic int32_t *to, int32_t value) {
     atomic_store_explicit(to, value, memory_order_release);
 }
 
@@ -61,8 +61,8 @@ weft_pulse *weft_pulse_map(const char *path, int32_t n) {
 static void tell_end(int status, void *unused) {
     (void)unused;
     if (atomic_load(&own->pid) != (int32_t)getpid() || weft_ending_is_early()) return;
-    put(&own->status, status & 0xFF);
-    put(&own->state, WEFT_PULSE_ENDED);
+    store_relaxed(&own->status, status & 0xFF);
+    store_relaxed(&own->state, WEFT_PULSE_ENDED);
 }
 
 void weft_pulse_begin(int32_t rank) {
@@ -72,7 +72,7 @@ void weft_pulse_begin(int32_t rank) {
     if (!begun) (void)on_exit(tell_end, NULL);
     begun = true;
     if (weft_pulse_is_watched()) return;
-    put(&own->rank, rank);
+    store_relaxed(&own->rank, rank);
     if (path != NULL) records = weft_pulse_map(path, rank + 1);
     if (records == NULL) return;
     weft_pulse_move(&records[rank]);
@@ -118,7 +118,7 @@ void weft_pulse_move(weft_pulse *to) {
     memcpy(to->texts, from->texts, sizeof to->texts);
     own = to;
     weft_crash_note(&to->crash);
-    put(&to->pid, (int32_t)getpid()); /* the rest is there now */
+    store_relaxed(&to->pid, (int32_t)getpid()); /* the rest is there now */
 }
 
 /* The text that counts stays whole while the other one is written. */
@@ -128,28 +128,28 @@ void weft_pulse_event(uint64_t step, int32_t event, const char *text) {
     if (n >= WEFT_PULSE_TEXT) n = WEFT_PULSE_TEXT - 1;
     memcpy(own->texts[next], text, n);
     own->texts[next][n] = '\0';
-    put(&own->text, next);
-    put(&own->evaluates, step == 0);
+    store_relaxed(&own->text, next);
+    store_relaxed(&own->evaluates, step == 0);
     if (step != 0) atomic_store_explicit(&own->step, step, memory_order_release);
-    put(&own->event, event);
+    store_relaxed(&own->event, event);
     move_on();
 }
 
 void weft_pulse_rest(void) {
-    put(&own->event, -1);
-    put(&own->evaluates, 0);
+    store_relaxed(&own->event, -1);
+    store_relaxed(&own->evaluates, 0);
     move_on();
 }
 
 void weft_pulse_wait(void) {
-    put(&own->state, WEFT_PULSE_WAITS);
+    store_relaxed(&own->state, WEFT_PULSE_WAITS);
 }
 
 void weft_pulse_go(void) {
-    put(&own->state, WEFT_PULSE_COMPUTES);
+    store_relaxed(&own->state, WEFT_PULSE_COMPUTES);
     move_on();
 }
 
 void weft_pulse_patience(int64_t seconds) {
-    put(&own->patience, seconds > 1000000 ? 1000000 : (int32_t)seconds);
+    store_relaxed(&own->patience, seconds > 1000000 ? 1000000 : (int32_t)seconds);
 }

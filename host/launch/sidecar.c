@@ -44,7 +44,7 @@ static void stand_apart(int from, const weft_ancestor *launcher) {
     (void)close_range(LAUNCHER + 1, ~0u, 0);
 }
 
-static void say(const char *what) {
+static void say_to_starter(const char *what) {
     char line[2000];
     const int n = snprintf(line, sizeof line, "weft: %s\n", what);
     if (write(STDERR_FILENO, line, (size_t)n) < 0) { /* nobody is there to read it */
@@ -57,7 +57,7 @@ static void say_stop(const char *why) {
     char text[1800];
     (void)poll(&launcher, 1, GIVEN);
     weft_watch_explain(text, sizeof text, why);
-    say(text);
+    say_to_starter(text);
 }
 
 static bool watch_here(weft_watch *self, char *why, size_t size) {
@@ -78,14 +78,15 @@ static void watch(const order *what, int socket, const weft_fleet_address *own) 
     bool stop = false;
     if (pulses == NULL ||
         weft_watch_open(&self, pulses, what->path, what->n, own != NULL ? what->total : what->n, NULL) != WEFT_OK) {
-        say("the ranks of this machine cannot be watched");
+        say_to_starter("the ranks of this machine cannot be watched");
         return;
     }
     if (send(ORDERS, "", 1, MSG_NOSIGNAL) != 1) return; /* the rank is gone already, and with it its world */
     (void)close(ORDERS);
     if (what->follow) socket = weft_fleet_reach(&what->chief, what->n);
     if (what->follow && socket < 0)
-        say("the watcher beside rank 0 cannot be reached from here: the ranks of this machine are watched alone");
+        say_to_starter(
+            "the watcher beside rank 0 cannot be reached from here: the ranks of this machine are watched alone");
     if (own != NULL) stop = weft_fleet_lead(&self, why, sizeof why, socket, own);
     else if (socket >= 0) stop = weft_fleet_follow(&self, why, sizeof why, socket);
     else stop = watch_here(&self, why, sizeof why);
@@ -138,14 +139,14 @@ bool weft_sidecar_waits(void) {
     return orders >= 0;
 }
 
-static weft_status tell(const order *what, weft_error *err) {
+static weft_status tell_order(const order *what, weft_error *err) {
     if (send(orders, what, sizeof *what, MSG_NOSIGNAL) == (ssize_t)sizeof *what) return WEFT_OK;
     return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
 }
 
 weft_status weft_sidecar_listen(weft_fleet_address *out, weft_error *err) {
     const order what = {.n = 0};
-    const weft_status status = tell(&what, err);
+    const weft_status status = tell_order(&what, err);
     if (status != WEFT_OK || recv(orders, out, sizeof *out, MSG_WAITALL) == (ssize_t)sizeof *out) return status;
     return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
 }
@@ -156,7 +157,7 @@ weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const
     weft_status status = WEFT_OK;
     (void)snprintf(what.path, sizeof what.path, "%s", path);
     if (chief != NULL) what.chief = *chief;
-    status = tell(&what, err);
+    status = tell_order(&what, err);
     if (status == WEFT_OK && recv(orders, what.path, 1, MSG_WAITALL) != 1)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
     weft_sidecar_dismiss();

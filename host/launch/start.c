@@ -50,7 +50,7 @@ static weft_status add_launch(command *self, const weft_launch *ranks, weft_erro
 }
 
 /* All of a file of /proc, with a 0 behind it; the caller frees. NULL: it cannot be read. */
-static char *read_all(const char *path, size_t *n) {
+static char *read_whole_file(const char *path, size_t *n) {
     FILE *file = fopen(path, "re");
     char *text = NULL;
     size_t room = 0, got = 0;
@@ -74,7 +74,7 @@ static weft_status add_program(command *self, weft_error *err) {
     const ssize_t length = readlink("/proc/self/exe", self->program, sizeof self->program - 1);
     size_t n = 0;
     weft_status status = WEFT_OK;
-    self->arguments = read_all("/proc/self/cmdline", &n);
+    self->arguments = read_whole_file("/proc/self/cmdline", &n);
     if (length < 1 || self->arguments == NULL)
         return weft_error_set(err, WEFT_E_SYSTEM, "/proc/self does not say how this program was called");
     self->program[length] = '\0';
@@ -212,7 +212,7 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
     return WEFT_OK;
 }
 
-static weft_status run(parent *self, int *status, const command *what, weft_error *err) {
+static weft_status run_launcher(parent *self, int *status, const command *what, weft_error *err) {
     sigset_t signals, before;
     const pid_t pid = getpid();
     weft_status done = WEFT_OK;
@@ -260,7 +260,7 @@ weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error 
         done = weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
     if (done == WEFT_OK) done = open_watch(self, ranks->world.size, err);
     if (done == WEFT_OK) (void)fflush(NULL);
-    if (done == WEFT_OK) done = run(self, status, what, err);
+    if (done == WEFT_OK) done = run_launcher(self, status, what, err);
     if (self != NULL) weft_watch_close(&self->watch);
     if (what != NULL) free(what->arguments);
     free(what);

@@ -24,7 +24,7 @@ static voice out = {.descriptor = STDOUT_FILENO}, err = {.descriptor = STDERR_FI
 static char prefix[16];
 static FILE *plain; /* stdout before it was given a voice; NULL: it has none */
 
-static bool put(int descriptor, const char *text, size_t n) {
+static bool write_whole(int descriptor, const char *text, size_t n) {
     while (n > 0) {
         const ssize_t written = write(descriptor, text, n);
         if (written < 0 && errno == EINTR) continue;
@@ -38,7 +38,7 @@ static bool put(int descriptor, const char *text, size_t n) {
 static bool let_go(voice *self) {
     const size_t n = self->n;
     self->n = 0;
-    return put(self->descriptor, self->line, n);
+    return write_whole(self->descriptor, self->line, n);
 }
 
 /* text: a line or a part of one, with nothing behind its end. */
@@ -49,7 +49,7 @@ static bool put_part(voice *self, const char *text, size_t n) {
         memcpy(self->line, prefix, self->n);
     }
     self->within = !ends;
-    if (self->n + n > sizeof self->line) return let_go(self) && put(self->descriptor, text, n);
+    if (self->n + n > sizeof self->line) return let_go(self) && write_whole(self->descriptor, text, n);
     memcpy(self->line + self->n, text, n);
     self->n += n;
     return (self->holds && !ends) || let_go(self);

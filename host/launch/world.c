@@ -42,24 +42,25 @@ static int32_t shared_processors(void) {
 }
 
 /* A launcher that binds its ranks has divided them already: each rank then may run on few enough for all. */
-static int32_t share(int32_t local_size) {
+static int32_t processors_of_a_rank(int32_t local_size) {
     const int32_t allowed = weft_world_allowed(), all = shared_processors();
     if (local_size == 1 || (allowed < all && (int64_t)allowed * local_size <= all)) return allowed;
     return allowed / local_size > 0 ? allowed / local_size : 1;
 }
 
-static void show(void) {
+static void show_world(void) {
     weft_host_world *shown = weft_services_world();
     shown->rank = current.rank;
     shown->size = current.size;
     shown->local_rank = current.local_rank;
     shown->local_size = current.local_size;
-    shown->processors = share(current.local_size);
+    shown->processors = processors_of_a_rank(current.local_size);
 }
 
 /* A planned rank's processors decide what it takes: as if it ran here, beside the others of its node. */
 static void show_planned(void) {
-    weft_services_world()->processors = share(current.size / planned_nodes > 0 ? current.size / planned_nodes : 1);
+    weft_services_world()->processors =
+        processors_of_a_rank(current.size / planned_nodes > 0 ? current.size / planned_nodes : 1);
 }
 
 void weft_world_set(const weft_world *world) {
@@ -68,7 +69,7 @@ void weft_world_set(const weft_world *world) {
         show_planned();
         return; /* this process is alone, and computes nothing of it */
     }
-    show();
+    show_world();
     if (current.size == 1) return;
     weft_crash_rank(current.rank);
     weft_pulse_begin(current.rank);
@@ -90,6 +91,6 @@ weft_status weft_world_confirm(const weft_comm_info *info, weft_error *err) {
                               info->backend, (int)info->local_rank, (int)info->local_size);
     current.local_rank = info->local_rank;
     current.local_size = info->local_size;
-    show();
+    show_world();
     return WEFT_OK;
 }

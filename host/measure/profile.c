@@ -37,7 +37,7 @@ static weft_profile_row *row_of(weft_profile_step *step, const char *operation, 
     return row;
 }
 
-static void add(weft_profile_row *row, double seconds, double flops, double bytes) {
+static void add_to_row(weft_profile_row *row, double seconds, double flops, double bytes) {
     if (row == NULL) return;
     row->calls++;
     row->seconds += seconds;
@@ -71,7 +71,7 @@ static void on_call(void *context, const weft_graph *graph, const weft_call *cal
     weft_call_info info;
     weft_call_describe(&info, graph, call);
     row = row_of(step, info.operation, info.part, WEFT_PROFILE_ROWS - OWN_ROWS);
-    add(row, seconds, info.flops, info.bytes);
+    add_to_row(row, seconds, info.flops, info.bytes);
     if (row != NULL) row->recompute = info.recompute;
     if (info.recompute) step->recompute_flops += info.flops;
     else step->flops += info.flops;
@@ -106,12 +106,12 @@ static double update_bytes(const weft_engine *engine) {
 static void add_event(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {
     const double seconds = 1e-9 * (double)(entry->end_ns - entry->start_ns);
     switch (entry->kind) {
-    case WEFT_EVENT_REDUCE: add(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry)); break;
+    case WEFT_EVENT_REDUCE: add_to_row(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry)); break;
     case WEFT_EVENT_NORM:
-        add(own_row(step, "norm"), seconds, 0.0,
-            4.0 * (double)weft_declared_numel(stepper->engine->plan.declared, true));
+        add_to_row(own_row(step, "norm"), seconds, 0.0,
+                   4.0 * (double)weft_declared_numel(stepper->engine->plan.declared, true));
         break;
-    case WEFT_EVENT_STEP: add(own_row(step, "optimizer"), seconds, 0.0, update_bytes(stepper->engine)); break;
+    case WEFT_EVENT_STEP: add_to_row(own_row(step, "optimizer"), seconds, 0.0, update_bytes(stepper->engine)); break;
     default: break;
     }
 }
@@ -125,9 +125,9 @@ static void add_events(weft_profile_step *step, const weft_stepper *stepper) {
 /* The last rows: what the data plugin took, and what is left of the step. */
 static void close_step(weft_profile_step *step) {
     double named = 0.0;
-    add(own_row(step, "data"), step->result.data_seconds, 0.0, 0.0);
+    add_to_row(own_row(step, "data"), step->result.data_seconds, 0.0, 0.0);
     for (int32_t i = 0; i < step->n_rows; i++) named += step->rows[i].seconds;
-    add(own_row(step, "rest"), step->seconds - named, 0.0, 0.0);
+    add_to_row(own_row(step, "rest"), step->seconds - named, 0.0, 0.0);
 }
 
 weft_status weft_profile_train(weft_profile *self, uint64_t step, double lr, double clip, bool keep, weft_error *err) {

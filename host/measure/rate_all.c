@@ -40,7 +40,7 @@ static int32_t processors(const weft_engine *engine) {
     return (int32_t)(seen < all && seen * ranks <= all ? seen * ranks : seen);
 }
 
-static weft_status describe(weft_rates *out, const weft_engine *engine, weft_error *err) {
+static weft_status describe_machine(weft_rates *out, const weft_engine *engine, weft_error *err) {
     const weft_ranks *ranks = &engine->ranks;
     const weft_declared *declared = engine->plan.declared;
     out->ranks = ranks->world;
@@ -68,7 +68,7 @@ static weft_status describe(weft_rates *out, const weft_engine *engine, weft_err
 weft_status weft_rates_measure(weft_rates *out, weft_engine *engine, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    status = describe(out, engine, err);
+    status = describe_machine(out, engine, err);
     if (status == WEFT_OK) status = weft_rate_segments(out, engine, err);
     if (status == WEFT_OK) status = weft_rate_elements(out, engine, err);
     if (status == WEFT_OK) status = weft_rate_exchanges(out, engine, err);

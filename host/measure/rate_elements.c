@@ -51,7 +51,7 @@ static weft_square_sum squares(const flat *self) {
     return args;
 }
 
-static weft_status work(void *context, weft_error *err) {
+static weft_status run_elements(void *context, weft_error *err) {
     const flat *self = context;
     const weft_engine *engine = self->engine;
     const weft_ref a = region(self, REGION_WEIGHT), b = region(self, REGION_OTHER);
@@ -75,7 +75,7 @@ static weft_status work(void *context, weft_error *err) {
     return status;
 }
 
-static weft_status write(const flat *self, int64_t at, const void *from, int64_t bytes, weft_error *err) {
+static weft_status write_piece(const flat *self, int64_t at, const void *from, int64_t bytes, weft_error *err) {
     const weft_engine *engine = self->engine;
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, weft_ref_at(self->small, at), from,
@@ -98,11 +98,11 @@ static weft_status set_up_update(const flat *self, weft_error *err) {
                                 (long long)bytes);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, hp, &info);
-    if (status == WEFT_OK) status = write(self, AT_HP, hp, bytes, err);
+    if (status == WEFT_OK) status = write_piece(self, AT_HP, hp, bytes, err);
     free(hp);
-    if (status == WEFT_OK) status = write(self, AT_RANGE, &range, (int64_t)sizeof range, err);
-    if (status == WEFT_OK) status = write(self, AT_COEFFICIENT, &coefficient, (int64_t)sizeof coefficient, err);
-    if (status == WEFT_OK) status = write(self, AT_SKIP, &skip, (int64_t)sizeof skip, err);
+    if (status == WEFT_OK) status = write_piece(self, AT_RANGE, &range, (int64_t)sizeof range, err);
+    if (status == WEFT_OK) status = write_piece(self, AT_COEFFICIENT, &coefficient, (int64_t)sizeof coefficient, err);
+    if (status == WEFT_OK) status = write_piece(self, AT_SKIP, &skip, (int64_t)sizeof skip, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region(self, REGION_STATES), 0,
                          self->n * WEFT_MAX_STATES);
@@ -131,7 +131,7 @@ weft_status weft_rate_elements(weft_rates *out, weft_engine *engine, weft_error 
     if (status == WEFT_OK) status = set_up_update(&self, err);
     for (self.kind = 0; self.kind < WEFT_N_RATES && status == WEFT_OK; self.kind++) {
         weft_work *rate = &out->elements[self.kind];
-        status = weft_rater_time(engine, rate, work, &self, err);
+        status = weft_rater_time(engine, rate, run_elements, &self, err);
         rate->alone /= (double)self.n;
         rate->together /= (double)self.n;
     }

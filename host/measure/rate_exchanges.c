@@ -8,7 +8,7 @@ typedef struct exchanging {
     int64_t n; /* elements of a row */
 } exchanging;
 
-static weft_status exchange(const exchanging *self, weft_exchange_fn *how, int32_t peer, weft_error *err) {
+static weft_status exchange_all(const exchanging *self, weft_exchange_fn *how, int32_t peer, weft_error *err) {
     const weft_transfer what = {
         .to = {self->to, 0}, .from = {self->from, 0}, .n = self->n, .dtype = WEFT_F32, .peer = peer};
     return weft_ranks_exchange(&self->engine->ranks, how, weft_rate_exchange_name(self->kind), &what, err);
@@ -21,17 +21,18 @@ static weft_status send(const exchanging *self, weft_error *err) {
     const bool first = ranks->rank % 2 == 0;
     weft_status status = WEFT_OK;
     if (peer >= ranks->world) return WEFT_OK;
-    status = exchange(self, first ? ranks->plugin->send : ranks->plugin->recv, peer, err);
-    return status == WEFT_OK ? exchange(self, first ? ranks->plugin->recv : ranks->plugin->send, peer, err) : status;
+    status = exchange_all(self, first ? ranks->plugin->send : ranks->plugin->recv, peer, err);
+    return status == WEFT_OK ? exchange_all(self, first ? ranks->plugin->recv : ranks->plugin->send, peer, err)
+                             : status;
 }
 
-static weft_status work(void *context, weft_error *err) {
+static weft_status run_exchange(void *context, weft_error *err) {
     const exchanging *self = context;
     const weft_comm_plugin *plugin = self->engine->ranks.plugin;
     switch (self->kind) {
-    case WEFT_RATE_ALL_GATHER: return exchange(self, plugin->all_gather, 0, err);
-    case WEFT_RATE_ALL_TO_ALL: return exchange(self, plugin->all_to_all, 0, err);
-    case WEFT_RATE_REDUCE_SCATTER: return exchange(self, plugin->reduce_scatter, 0, err);
+    case WEFT_RATE_ALL_GATHER: return exchange_all(self, plugin->all_gather, 0, err);
+    case WEFT_RATE_ALL_TO_ALL: return exchange_all(self, plugin->all_to_all, 0, err);
+    case WEFT_RATE_REDUCE_SCATTER: return exchange_all(self, plugin->reduce_scatter, 0, err);
     default: return send(self, err);
     }
 }
@@ -44,7 +45,7 @@ static weft_status time_size(exchanging *self, weft_rates *out, int32_t size, we
         const bool pair = self->kind == WEFT_RATE_SEND;
         self->n = (int64_t)out->bytes[size] / 4 / (pair ? 1 : others);
         if (self->n < 1) self->n = 1;
-        status = weft_rater_time_exchange(self->engine, seconds, work, self, err);
+        status = weft_rater_time_exchange(self->engine, seconds, run_exchange, self, err);
         if (pair) *seconds /= 2.0;
     }
     return status;

@@ -19,7 +19,7 @@ typedef struct rig {
     bool back;
 } rig;
 
-static weft_slot_ref take(rig *self, int64_t bytes) {
+static weft_slot_ref take_piece(rig *self, int64_t bytes) {
     weft_slot_ref out = {.bytes = bytes};
     if (bytes == 0) return out;
     out.ref.buffer = self->buffer;
@@ -32,7 +32,7 @@ static void take_leaf(rig *self) {
     const int64_t bytes = 4 * (int64_t)self->rows * self->places;
     weft_slot_ref *const parts[WEFT_LEAF_PARTS] = {&self->binding.ids, &self->binding.targets, &self->binding.weights,
                                                    &self->binding.starts, &self->binding.positions};
-    for (int i = 0; i < WEFT_LEAF_PARTS; i++) *parts[i] = take(self, bytes);
+    for (int i = 0; i < WEFT_LEAF_PARTS; i++) *parts[i] = take_piece(self, bytes);
 }
 
 static void take_parameters(rig *self) {
@@ -41,15 +41,16 @@ static void take_parameters(rig *self) {
     const weft_graph_read *reads = weft_graph_reads((weft_graph *)self->graph, &n);
     for (int32_t i = 0; i < n; i++) {
         const weft_parameter *p = &declared->parameters[reads[i].parameter];
-        self->parameters[reads[i].parameter] = take(self, 4 * p->numel).ref;
-        if (p->trainable) self->gradients[reads[i].parameter] = take(self, 4 * p->numel);
+        self->parameters[reads[i].parameter] = take_piece(self, 4 * p->numel).ref;
+        if (p->trainable) self->gradients[reads[i].parameter] = take_piece(self, 4 * p->numel);
     }
     for (int32_t i = 0; i < declared->n_tables; i++)
-        self->tables[i] = take(self, weft_plan_table_rows(&self->engine->plan.spec) * declared->tables[i]->width * 4);
+        self->tables[i] =
+            take_piece(self, weft_plan_table_rows(&self->engine->plan.spec) * declared->tables[i]->width * 4);
 }
 
 /* Lays everything out in the buffer; with none, counts how large it has to be. */
-static void lay_out(rig *self) {
+static void place_operands(rig *self) {
     const weft_graph_sizes *sizes = weft_graph_size(self->graph);
     const int64_t below = self->segment > 0 ? self->engine->plan.train.job->spec.segments[self->segment - 1].carry : 0;
     weft_graph_binding *b = &self->binding;
@@ -62,17 +63,17 @@ static void lay_out(rig *self) {
     b->parameters = self->parameters;
     b->gradients = self->gradients;
     b->tables = self->tables;
-    b->carry_in = take(self, below);
-    b->carry_out = take(self, sizes->carry);
-    b->d_carry_out = take(self, sizes->carry);
-    b->d_carry_in = take(self, below);
-    b->tape = take(self, sizes->tape);
-    b->work = take(self, work);
-    b->loss = take(self, 8).ref;
+    b->carry_in = take_piece(self, below);
+    b->carry_out = take_piece(self, sizes->carry);
+    b->d_carry_out = take_piece(self, sizes->carry);
+    b->d_carry_in = take_piece(self, below);
+    b->tape = take_piece(self, sizes->tape);
+    b->work = take_piece(self, work);
+    b->loss = take_piece(self, 8).ref;
     b->count = (double)self->rows * self->places;
 }
 
-static weft_status write(const rig *self, weft_slot_ref to, const void *from, weft_error *err) {
+static weft_status write_operand(const rig *self, weft_slot_ref to, const void *from, weft_error *err) {
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->engine->kernels, write, err, self->engine->device, NULL, to.ref, from, to.bytes);
     return status;
@@ -97,17 +98,17 @@ static weft_status write_leaf(const rig *self, weft_error *err) {
         positions[i] = i % self->places;
         weights[i] = 1.0f;
     }
-    if (status == WEFT_OK) status = write(self, self->binding.ids, ids, err);
-    if (status == WEFT_OK) status = write(self, self->binding.targets, ids, err);
-    if (status == WEFT_OK) status = write(self, self->binding.weights, weights, err);
-    if (status == WEFT_OK) status = write(self, self->binding.starts, starts, err);
-    if (status == WEFT_OK) status = write(self, self->binding.positions, positions, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.ids, ids, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.targets, ids, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.weights, weights, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.starts, starts, err);
+    if (status == WEFT_OK) status = write_operand(self, self->binding.positions, positions, err);
     free(ids);
     free(weights);
     return status;
 }
 
-static weft_status work(void *context, weft_error *err) {
+static weft_status run_segment(void *context, weft_error *err) {
     const rig *self = context;
     if (self->back) return weft_graph_backward(self->graph, &self->binding, err);
     return weft_graph_forward(self->graph, &self->binding, false, err);
@@ -116,21 +117,21 @@ static weft_status work(void *context, weft_error *err) {
 static weft_status time_segment(rig *self, weft_segment_rate *out, weft_error *err) {
     weft_status status = WEFT_OK;
     self->buffer = NULL;
-    lay_out(self);
+    place_operands(self);
     status = weft_rater_take(self->engine, &self->buffer, self->at, err);
-    lay_out(self);
+    place_operands(self);
     if (status == WEFT_OK) status = write_leaf(self, err);
     self->back = false;
-    if (status == WEFT_OK) status = weft_rater_time(self->engine, &out->forward, work, self, err);
+    if (status == WEFT_OK) status = weft_rater_time(self->engine, &out->forward, run_segment, self, err);
     self->back = true;
     if (status == WEFT_OK && weft_graph_size(self->graph)->has_backward)
-        status = weft_rater_time(self->engine, &out->backward, work, self, err);
+        status = weft_rater_time(self->engine, &out->backward, run_segment, self, err);
     weft_rater_give(self->engine, self->buffer);
     return status;
 }
 
 /* The graphs of both ask for the same memory and do as much. */
-static bool are_alike(const weft_graph *a, const weft_graph *b) {
+static bool cost_alike(const weft_graph *a, const weft_graph *b) {
     const weft_graph_sizes *x = weft_graph_size(a), *y = weft_graph_size(b);
     return x->carry == y->carry && x->tape == y->tape && x->forward_work == y->forward_work &&
            x->backward_work == y->backward_work && x->has_backward == y->has_backward && x->has_loss == y->has_loss &&
@@ -146,7 +147,7 @@ static weft_status rate(rig *self, weft_rates *out, weft_error *err) {
     self->graph = weft_graph_set_at(graphs, self->places, self->segment);
     for (; before < self->segment; before++) {
         like = weft_graph_set_at(graphs, self->places, before);
-        if (are_alike(like, self->graph)) break;
+        if (cost_alike(like, self->graph)) break;
     }
     if (before < self->segment) {
         segment->forward = out->segments[before].forward;

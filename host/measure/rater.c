@@ -33,14 +33,14 @@ static weft_status time_here(const weft_engine *engine, double *out, weft_rated_
     return WEFT_OK;
 }
 
-static weft_status meet(const weft_engine *engine, weft_error *err) {
+static weft_status meet_ranks(const weft_engine *engine, weft_error *err) {
     const weft_transfer nothing = {.dtype = WEFT_F32};
     if (engine->ranks.world == 1) return WEFT_OK;
     return weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->barrier, "barrier", &nothing, err);
 }
 
 /* What every rank has found. */
-static weft_status share(weft_engine *engine, double *mean, double *first, double mine, weft_error *err) {
+static weft_status share_seconds(weft_engine *engine, double *mean, double *first, double mine, weft_error *err) {
     const int32_t world = engine->ranks.world;
     double *all = calloc((size_t)world, sizeof *all);
     weft_status status = WEFT_OK;
@@ -55,20 +55,20 @@ static weft_status share(weft_engine *engine, double *mean, double *first, doubl
 
 weft_status weft_rater_time(weft_engine *engine, weft_work *out, weft_rated_fn *work, void *context, weft_error *err) {
     double mine = 0.0, unused = 0.0;
-    weft_status status = meet(engine, err);
+    weft_status status = meet_ranks(engine, err);
     if (status == WEFT_OK) status = time_here(engine, &mine, work, context, LEAST_TIMES, err);
-    if (status == WEFT_OK) status = share(engine, &out->together, &unused, mine, err);
+    if (status == WEFT_OK) status = share_seconds(engine, &out->together, &unused, mine, err);
     out->alone = out->together;
     if (status != WEFT_OK || engine->ranks.info.local_size <= 1) return status;
     if (engine->ranks.rank == 0) status = time_here(engine, &mine, work, context, LEAST_TIMES, err);
-    return status == WEFT_OK ? share(engine, &unused, &out->alone, mine, err) : status;
+    return status == WEFT_OK ? share_seconds(engine, &unused, &out->alone, mine, err) : status;
 }
 
 /* Every rank takes part in each exchange, so all start as many. */
 weft_status weft_rater_time_exchange(weft_engine *engine, double *out, weft_rated_fn *work, void *context,
                                      weft_error *err) {
     double seconds[MOST_TIMES], mean = 0.0;
-    weft_status status = meet(engine, err);
+    weft_status status = meet_ranks(engine, err);
     if (status == WEFT_OK) status = work(context, err);
     for (int32_t n = 0; n < MOST_TIMES && status == WEFT_OK; n++) {
         const double begin = weft_clock_seconds();
@@ -77,7 +77,7 @@ weft_status weft_rater_time_exchange(weft_engine *engine, double *out, weft_rate
     }
     if (status != WEFT_OK) return status;
     qsort(seconds, MOST_TIMES, sizeof *seconds, by_size);
-    return share(engine, &mean, out, seconds[MOST_TIMES / 2], err);
+    return share_seconds(engine, &mean, out, seconds[MOST_TIMES / 2], err);
 }
 
 /* ---- memory ---- */
@@ -88,7 +88,7 @@ static uint32_t small_numbers(uint64_t *state) {
     return 0x3C003C00u | ((uint32_t)(*state >> 32) & 0x807F807Fu);
 }
 
-static weft_status fill(const weft_engine *engine, weft_buffer *buffer, int64_t bytes, weft_error *err) {
+static weft_status fill_buffer(const weft_engine *engine, weft_buffer *buffer, int64_t bytes, weft_error *err) {
     enum { WORDS = 1 << 16 };
     uint32_t *words = malloc(WORDS * sizeof *words);
     uint64_t state = 1;
@@ -107,7 +107,7 @@ static weft_status fill(const weft_engine *engine, weft_buffer *buffer, int64_t 
 weft_status weft_rater_take(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err) {
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, out, bytes);
-    return status == WEFT_OK ? fill(engine, *out, bytes, err) : status;
+    return status == WEFT_OK ? fill_buffer(engine, *out, bytes, err) : status;
 }
 
 void weft_rater_give(const weft_engine *engine, weft_buffer *buffer) {

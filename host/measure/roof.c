@@ -5,7 +5,7 @@
 
 #include <weft/roof.h>
 
-static weft_status find(const weft_device_roof **out, const weft_engine *engine, weft_error *err) {
+static weft_status find_roof(const weft_device_roof **out, const weft_engine *engine, weft_error *err) {
     const weft_device_plugin *kernels = engine->kernels;
     if (kernels->extension != NULL) *out = kernels->extension(engine->device, WEFT_DEVICE_ROOF);
     if (*out != NULL && WEFT_WHOLE(*out, weft_device_roof) && (*out)->peak != NULL && (*out)->product != NULL &&
@@ -51,7 +51,7 @@ static weft_status measure_products(weft_roof *out, const weft_engine *engine, c
 weft_status weft_roof_measure(weft_roof *out, const weft_engine *engine, const weft_profile *profile, weft_error *err) {
     const weft_device_roof *device = NULL;
     weft_doing before;
-    weft_status status = find(&device, engine, err);
+    weft_status status = find_roof(&device, engine, err);
     memset(out, 0, sizeof *out);
     if (status != WEFT_OK) return status;
     before = weft_plugin_enter(engine->kernels, WEFT_DEVICE_ROOF);

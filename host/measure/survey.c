@@ -49,7 +49,7 @@ static bool same_event(surveyor *self, const weft_event *a, const weft_event *b)
 }
 
 /* True if the programs differ in the numbers of leaves and peers alone. */
-static bool are_alike(surveyor *self, const weft_program *a, const weft_program *b) {
+static bool programs_alike(surveyor *self, const weft_program *a, const weft_program *b) {
     bool same = a->n_events == b->n_events;
     memset(self->leaves, 0xFF, (size_t)a->leaves * sizeof *self->leaves);
     memset(self->others, 0xFF, (size_t)a->leaves * sizeof *self->others);
@@ -76,7 +76,7 @@ static weft_status find_kind(surveyor *self, placed **out, int stage, weft_progr
     placed *kind = NULL;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < self->n_kinds[stage]; i++) {
-        if (!are_alike(self, self->kinds[stage][i].program, program)) continue;
+        if (!programs_alike(self, self->kinds[stage][i].program, program)) continue;
         weft_program_destroy(program);
         *out = &self->kinds[stage][i];
         return WEFT_OK;
@@ -188,7 +188,7 @@ static weft_status compile_rank(surveyor *self, int32_t rank, weft_error *err) {
     return WEFT_OK;
 }
 
-static weft_status begin(surveyor *self, weft_error *err) {
+static weft_status begin_survey(surveyor *self, weft_error *err) {
     const weft_strategy_job *job = &self->plan->train.job->spec.view;
     const size_t leaves = (size_t)weft_job_spec_leaves(&self->plan->train.job->spec) + (size_t)job->world;
     weft_status status = WEFT_OK;
@@ -208,7 +208,7 @@ static weft_status begin(surveyor *self, weft_error *err) {
     return status;
 }
 
-static void end(surveyor *self, int32_t world) {
+static void end_survey(surveyor *self, int32_t world) {
     for (int stage = 0; stage < N_STAGES; stage++) {
         for (int32_t i = 0; i < self->n_kinds[stage]; i++) weft_program_destroy(self->kinds[stage][i].program);
         free(self->kinds[stage]);
@@ -226,9 +226,9 @@ static void end(surveyor *self, int32_t world) {
 weft_status weft_survey_create(weft_survey **out, const weft_plan *plan, weft_error *err) {
     surveyor self = {.plan = plan};
     const int32_t world = plan->world;
-    weft_status status = begin(&self, err);
+    weft_status status = begin_survey(&self, err);
     for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++) status = survey_rank(&self, rank, err);
-    end(&self, world);
+    end_survey(&self, world);
     if (status == WEFT_OK) *out = self.survey;
     else weft_survey_destroy(self.survey);
     return status;

@@ -123,7 +123,7 @@ typedef struct line {
     size_t n;
 } line;
 
-static void put(line *out, const char *text) {
+static void put_text(line *out, const char *text) {
     while (*text != 0 && out->n < sizeof out->text - 1) out->text[out->n++] = *text++;
 }
 
@@ -135,15 +135,15 @@ static void put_number(line *out, uint64_t number) {
         digits[--at] = (char)('0' + number % 10);
         number /= 10;
     } while (number != 0);
-    put(out, digits + at);
+    put_text(out, digits + at);
 }
 
 static void put_hash(line *out, const char *sha256) {
     char digits[13] = "";
     memcpy(digits, sha256, strnlen(sha256, sizeof digits - 1));
-    put(out, " (sha256 ");
-    put(out, digits);
-    put(out, ")");
+    put_text(out, " (sha256 ");
+    put_text(out, digits);
+    put_text(out, ")");
 }
 
 static const object *object_at(uintptr_t address) {
@@ -179,18 +179,18 @@ static const char *signal_name(int number) {
 static void put_place(line *out, const void *context) {
     const object *where = object_at(program_counter(context));
     const weft_doing now = weft_crash_current();
-    put(out, "in ");
-    put(out, where != NULL ? where->name : "code of no known file");
+    put_text(out, "in ");
+    put_text(out, where != NULL ? where->name : "code of no known file");
     if (where != NULL && where->sha256[0] != 0) put_hash(out, where->sha256);
     if (now.what == NULL) return;
-    put(out, ", in ");
+    put_text(out, ", in ");
     if (now.kind != NULL) {
-        put(out, now.kind);
-        put(out, ":");
-        put(out, now.id);
-        put(out, " ");
+        put_text(out, now.kind);
+        put_text(out, ":");
+        put_text(out, now.id);
+        put_text(out, " ");
     }
-    put(out, now.what);
+    put_text(out, now.what);
     if (now.sha256 != NULL && (where == NULL || where->sha256[0] == 0)) put_hash(out, now.sha256);
 }
 
@@ -202,21 +202,21 @@ static int in_comm(void) {
 static void crash_handler(int number, siginfo_t *info, void *context) {
     line out = {{0}, 0};
     atomic_store(atomic_load(&noted), number | (in_comm() ? WEFT_CRASH_IN_COMM : 0));
-    put(&out, "weft: signal ");
+    put_text(&out, "weft: signal ");
     put_number(&out, (uint64_t)number);
-    put(&out, " (");
-    put(&out, signal_name(number));
-    put(&out, ") ");
+    put_text(&out, " (");
+    put_text(&out, signal_name(number));
+    put_text(&out, ") ");
     put_place(&out, context);
     if (atomic_load(&current_rank) >= 0) {
-        put(&out, ", rank ");
+        put_text(&out, ", rank ");
         put_number(&out, (uint64_t)atomic_load(&current_rank));
     }
     if (atomic_load(&current_step) != 0) {
-        put(&out, ", step ");
+        put_text(&out, ", step ");
         put_number(&out, atomic_load(&current_step));
     }
-    put(&out, "\n");
+    put_text(&out, "\n");
     if (write(STDERR_FILENO, out.text, out.n) < 0) { /* nothing is left to say it to */
     }
     /* The default action is back (SA_RESETHAND). A fault happens again by itself, with its own registers in the core

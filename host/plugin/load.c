@@ -36,7 +36,7 @@ static weft_status system_error(weft_error *err, const char *what) {
 }
 
 /* The whole file through its descriptor. *out is the caller's to free. */
-static weft_status read_all(unsigned char **out, int descriptor, size_t size, weft_error *err) {
+static weft_status read_whole_file(unsigned char **out, int descriptor, size_t size, weft_error *err) {
     unsigned char *bytes = malloc(size > 0 ? size : 1);
     size_t done = 0;
     if (bytes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to read its %zu bytes.", size);
@@ -220,7 +220,7 @@ static weft_status open_file(file_entry *out, file_entry **known, const char *pa
 static weft_status judge_file(file_entry *entry, const char *pins, weft_error *err) {
     unsigned char *bytes = NULL;
     const size_t size = (size_t)entry->stat.st_size;
-    weft_status status = read_all(&bytes, entry->descriptor, size, err);
+    weft_status status = read_whole_file(&bytes, entry->descriptor, size, err);
     if (status == WEFT_OK) status = hash_bytes(entry->file.sha256, bytes, size, err);
     if (status == WEFT_OK) status = weft_preflight_read(&entry->file.note, bytes, size, err);
     if (status == WEFT_OK) status = weft_pins_match(pins, &entry->file.note, entry->file.sha256, err);

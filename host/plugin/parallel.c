@@ -14,7 +14,7 @@ typedef struct loop {
     void *context;
 } loop;
 
-static void *work(void *argument) {
+static void *worker_main(void *argument) {
     loop *l = argument;
     for (;;) {
         const int64_t i = atomic_fetch_add(&l->next, 1);
@@ -35,7 +35,7 @@ void weft_parallel_for(int64_t n, int32_t threads, void (*body)(int64_t i, void 
     int32_t wanted = threads > 0 ? threads : available_threads(), started = 0;
     if (wanted > MOST_THREADS) wanted = MOST_THREADS;
     if (wanted > n) wanted = (int32_t)n;
-    while (started < wanted - 1 && pthread_create(&others[started], NULL, work, &l) == 0) started++;
-    (void)work(&l);
+    while (started < wanted - 1 && pthread_create(&others[started], NULL, worker_main, &l) == 0) started++;
+    (void)worker_main(&l);
     for (int32_t i = 0; i < started; i++) (void)pthread_join(others[i], NULL);
 }

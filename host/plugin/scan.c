@@ -26,7 +26,7 @@ static weft_status load_named(const weft_loaded **out, const char *path, const c
     return status;
 }
 
-static json_t *describe(const weft_loaded *loaded) {
+static json_t *describe_loaded(const weft_loaded *loaded) {
     return json_pack("{s:s, s:s, s:i, s:s, s:s}", "status", "ok", "version", loaded->plugin->version, "interface",
                      (int)loaded->plugin->interface_major, "help", loaded->plugin->help, "sha256", loaded->sha256);
 }
@@ -48,7 +48,7 @@ static void child(int answer, const char *path, const char *kind, const char *id
         (void)dup2(nothing, STDERR_FILENO);
     }
     if (load_named(&loaded, path, kind, id, &err) == WEFT_OK) {
-        object = describe(loaded);
+        object = describe_loaded(loaded);
     } else {
         const size_t named = strncmp(err.text, path, strlen(path)) == 0 ? strlen(path) + 1 : 0; /* it stands beside */
         object = json_pack("{s:s, s:s}", "status", "failed", "reason", err.text + named);
@@ -106,7 +106,7 @@ static json_t *failed(const char *format, ...) {
 }
 
 /* What the child said, or what became of it. NULL: no memory. */
-static json_t *judge(const char *text, size_t n, int in_time, int status, double seconds) {
+static json_t *judge_child(const char *text, size_t n, int in_time, int status, double seconds) {
     json_t *said = n > 0 ? json_loadb(text, n, 0, NULL) : NULL;
     if (said != NULL) return said;
     if (!in_time) return failed("it was not loaded within %g s and was ended.", seconds);
@@ -134,7 +134,7 @@ static json_t *ask(const char *path, const char *kind, const char *id, double se
     } else {
         n = read_answer(text, sizeof text, ends[0], until);
         in_time = reap(&status, process, until);
-        out = judge(text, n, in_time, status, seconds);
+        out = judge_child(text, n, in_time, status, seconds);
         if (out == NULL) (void)weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of plugins.");
     }
     (void)close(ends[0]);
@@ -175,7 +175,7 @@ static int split_name(char kind[32], char id[96], const char *path) {
     return 1;
 }
 
-static void visit(void *context, const char *path) {
+static void visit_file(void *context, const char *path) {
     walk *self = context;
     char kind[32], id[96], reason[4200];
     const json_t *before = NULL;
@@ -198,6 +198,6 @@ static void visit(void *context, const char *path) {
 
 weft_status weft_plugins_scan(json_t *out, const weft_search *search, double seconds, weft_error *err) {
     walk self = {out, seconds, WEFT_OK, err};
-    const weft_status status = weft_search_walk(search, visit, &self, err);
+    const weft_status status = weft_search_walk(search, visit_file, &self, err);
     return self.status != WEFT_OK ? self.status : status;
 }

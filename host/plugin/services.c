@@ -23,7 +23,7 @@ static void services_log(const weft_host *host, int32_t level, const char *text)
     (void)fprintf(stderr, "weft: %s%s\n", names[level], text); /* one call: lines of several threads do not mix */
 }
 
-static void count(int64_t bytes) {
+static void count_bytes(int64_t bytes) {
     const int64_t now = atomic_fetch_add(&bytes_now, bytes) + bytes;
     int64_t most = atomic_load(&bytes_most);
     while (now > most && !atomic_compare_exchange_weak(&bytes_most, &most, now)) {
@@ -46,7 +46,7 @@ static void *services_alloc(const weft_host *host, size_t bytes, size_t alignmen
     header = (record *)(void *)(memory - sizeof(record));
     header->start = start;
     header->counted = before + bytes;
-    count((int64_t)header->counted);
+    count_bytes((int64_t)header->counted);
     return memory;
 }
 
@@ -54,7 +54,7 @@ static void services_release(const weft_host *host, void *memory) {
     record *header = memory == NULL ? NULL : (record *)(void *)((unsigned char *)memory - sizeof(record));
     (void)host;
     if (header == NULL) return;
-    count(-(int64_t)header->counted);
+    count_bytes(-(int64_t)header->counted);
     free(header->start);
 }
 

@@ -16,7 +16,7 @@ weft_status weft_program_create(weft_program **out, const weft_job_spec *job, in
     return WEFT_OK;
 }
 
-static bool grow(weft_program *program) {
+static bool reserve_event(weft_program *program) {
     const int32_t capacity = program->capacity == 0 ? 64 : program->capacity * 2;
     weft_event *events = NULL;
     if (program->capacity >= MOST_EVENTS) return false;
@@ -29,7 +29,7 @@ static bool grow(weft_program *program) {
 
 /* The checker judges what was given; that an event asks for more than this host knows is seen here alone. */
 int32_t weft_program_emit(weft_program *program, const weft_event *event) {
-    if (program->n_events == program->capacity && !grow(program)) {
+    if (program->n_events == program->capacity && !reserve_event(program)) {
         program->out_of_memory = true;
         return -1;
     }

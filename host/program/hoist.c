@@ -28,20 +28,20 @@ static bool hoistable(const hoist *h, const weft_event *event) {
            event->unit >= 0 && event->unit < h->job->view.n_units;
 }
 
-static int32_t put(hoist *h, const weft_event *event) {
+static int32_t put_event(hoist *h, const weft_event *event) {
     const int32_t index = weft_program_emit(&h->to, event);
     if (index < 0) h->failed = true;
     return index;
 }
 
 /* Starts GATHERs up to number `last`, until one must wait for a RELEASE. */
-static void start(hoist *h, int32_t last) {
+static void start_gathers(hoist *h, int32_t last) {
     while (h->next < h->n && h->next <= last) {
         weft_event event = h->from->events[h->gathers[h->next]];
         if (h->live[event.unit]) return;
         h->live[event.unit] = true;
         event.queue = GATHER_QUEUE;
-        h->started[h->next++] = put(h, &event);
+        h->started[h->next++] = put_event(h, &event);
     }
 }
 
@@ -52,18 +52,18 @@ static void rewrite(hoist *h) {
         weft_event event = h->from->events[i];
         if (hoistable(h, &event)) {
             weft_event wait = weft_event_of(WEFT_EVENT_WAIT);
-            start(h, needed + h->job->prefetch);
+            start_gathers(h, needed + h->job->prefetch);
             wait.waits = h->started[needed];
-            if (wait.waits < 0) h->started[needed] = h->next < h->n ? (h->next++, put(h, &event)) : -1;
-            else (void)put(h, &wait);
+            if (wait.waits < 0) h->started[needed] = h->next < h->n ? (h->next++, put_event(h, &event)) : -1;
+            else (void)put_event(h, &wait);
             h->moved[i] = h->started[needed++];
             continue;
         }
         if (event.waits >= 0 && event.waits < i) event.waits = h->moved[event.waits];
-        h->moved[i] = put(h, &event);
+        h->moved[i] = put_event(h, &event);
         if (event.kind == WEFT_EVENT_RELEASE && event.unit >= 0 && event.unit < h->job->view.n_units) {
             h->live[event.unit] = false;
-            if (needed > 0) start(h, needed - 1 + h->job->prefetch);
+            if (needed > 0) start_gathers(h, needed - 1 + h->job->prefetch);
         }
     }
 }

@@ -80,7 +80,7 @@ static bool has_gradients(int32_t kind) {
 }
 
 /* Room for as many slots and rows of gradients as there can be. */
-static weft_status make_room(planner *p, weft_error *err) {
+static weft_status make_room_for_slots(planner *p, weft_error *err) {
     weft_program *program = p->program;
     const size_t events = (size_t)program->n_events, units = (size_t)p->job->view.n_units;
     const size_t most = (size_t)p->leaves * (1 + 3 * (size_t)p->job->view.n_segments + units) + 3 * events;
@@ -317,7 +317,7 @@ weft_status weft_program_place(weft_program *program, const weft_job_spec *job, 
     p.leaves = weft_job_spec_leaves(job);
     p.sole_leaf = p.leaves == 1;
     status = find_events(&p, err);
-    if (status == WEFT_OK) status = make_room(&p, err);
+    if (status == WEFT_OK) status = make_room_for_slots(&p, err);
     if (status == WEFT_OK) status = plan_slots(&p, err);
     if (status == WEFT_OK) status = sort_by_last(program, err);
     if (status == WEFT_OK) status = place_slots(&p, err);

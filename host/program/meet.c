@@ -31,7 +31,7 @@ static size_t hash_of(const key *k) {
 }
 
 /* The entry of the key; one that is new has value -1. */
-static entry *find(const table *self, const key *k) {
+static entry *find_entry(const table *self, const key *k) {
     size_t at = hash_of(k) & (self->room - 1);
     while (self->entries[at].value >= 0 && memcmp(&self->entries[at].key, k, sizeof *k) != 0)
         at = (at + 1) & (self->room - 1);
@@ -73,17 +73,17 @@ static bool key_of(key *out, const weft_event *event, const weft_job_spec *job, 
 }
 
 /* turns: how often the rank has met under each key. */
-static void meet(weft_meetings *self, table *known, table *turns, const weft_job_spec *job, const weft_program *program,
-                 int32_t rank) {
+static void meet_program(weft_meetings *self, table *known, table *turns, const weft_job_spec *job,
+                         const weft_program *program, int32_t rank) {
     for (int32_t i = 0; i < program->n_events; i++) {
         int32_t size = 0;
         key k;
         entry *turn = NULL, *meeting = NULL;
         self->of[rank][i] = -1;
         if (!key_of(&k, &program->events[i], job, rank, &size)) continue;
-        turn = find(turns, &k);
+        turn = find_entry(turns, &k);
         k.turn = ++turn->value;
-        meeting = find(known, &k);
+        meeting = find_entry(known, &k);
         if (meeting->value < 0) {
             meeting->value = self->n++;
             self->size[meeting->value] = size;
@@ -92,7 +92,7 @@ static void meet(weft_meetings *self, table *known, table *turns, const weft_job
     }
 }
 
-static weft_status no_memory(int32_t world, weft_error *err) {
+static weft_status no_memory_for_meetings(int32_t world, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the exchanges of %d ranks", (int)world);
 }
 
@@ -101,8 +101,9 @@ static weft_status meet_rank(weft_meetings *self, table *known, const weft_job_s
     table turns = {0};
     weft_status status = WEFT_OK;
     self->of[rank] = malloc(((size_t)program->n_events + 1) * sizeof **self->of);
-    if (self->of[rank] == NULL || !make_table(&turns, (size_t)program->n_events)) status = no_memory(self->world, err);
-    if (status == WEFT_OK) meet(self, known, &turns, job, program, rank);
+    if (self->of[rank] == NULL || !make_table(&turns, (size_t)program->n_events))
+        status = no_memory_for_meetings(self->world, err);
+    if (status == WEFT_OK) meet_program(self, known, &turns, job, program, rank);
     free(turns.entries);
     return status;
 }
@@ -117,7 +118,8 @@ weft_status weft_meetings_find(weft_meetings *out, const weft_program *const *pr
     for (int32_t rank = 0; rank < out->world; rank++) events += (size_t)programs[rank]->n_events;
     out->of = calloc((size_t)out->world, sizeof *out->of);
     out->size = calloc(events + 1, sizeof *out->size);
-    if (out->of == NULL || out->size == NULL || !make_table(&known, events)) status = no_memory(out->world, err);
+    if (out->of == NULL || out->size == NULL || !make_table(&known, events))
+        status = no_memory_for_meetings(out->world, err);
     for (int32_t rank = 0; rank < out->world && status == WEFT_OK; rank++)
         status = meet_rank(out, &known, job, programs[rank], rank, err);
     free(known.entries);

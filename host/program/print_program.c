@@ -47,7 +47,7 @@ static bool has_slots(const weft_program *program, const weft_job_spec *job, int
 }
 
 /* Characters of the longest event. */
-static int widest(const weft_program *program, const weft_job_spec *job) {
+static int widest_event(const weft_program *program, const weft_job_spec *job) {
     char text[256];
     int width = (int)strlen("event");
     for (int32_t i = 0; i < program->n_events; i++) {
@@ -59,7 +59,7 @@ static int widest(const weft_program *program, const weft_job_spec *job) {
 
 void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to) {
     const bool placed = program->event_slots != NULL;
-    const int width = placed ? widest(program, job) : 0;
+    const int width = placed ? widest_event(program, job) : 0;
     char text[256];
     fprintf(to, "index  queue  %-*s%s\n", width, "event", placed ? "  slots, as bytes@offset" : "");
     for (int32_t i = 0; i < program->n_events; i++) {

@@ -66,7 +66,7 @@ static double seconds_of(const play *self, int32_t rank) {
     return (a->now.alone + (full - a->now.alone) * part) * (busy > room ? busy / room : 1.0);
 }
 
-static void begin(actor *a, phase what, weft_work work) {
+static void begin_phase(actor *a, phase what, weft_work work) {
     a->phase = what;
     a->left = 1.0;
     a->now = work;
@@ -79,7 +79,8 @@ static void begin_event(play *self, int32_t rank, int32_t i) {
     a->at = i;
     if (i < program->n_events) {
         a->began[i] = self->now;
-        begin(a, PHASE_OWN, program->events[i].kind == WEFT_EVENT_WAIT ? nothing : self->spec->costs[rank][i].own);
+        begin_phase(a, PHASE_OWN,
+                    program->events[i].kind == WEFT_EVENT_WAIT ? nothing : self->spec->costs[rank][i].own);
         return;
     }
     a->phase = PHASE_DONE;
@@ -113,7 +114,7 @@ static void begin_travel(play *self, int32_t rank) {
         travel.alone = self->states[index].there - self->now;
         if (travel.alone < 0.0) travel.alone = 0.0;
     }
-    begin(a, PHASE_TRAVEL, travel);
+    begin_phase(a, PHASE_TRAVEL, travel);
 }
 
 static void begin_end(play *self, int32_t rank, int32_t event) {
@@ -140,7 +141,7 @@ static void go_on(play *self, int32_t rank) {
         else if (event->queue == 0) begin_end(self, rank, a->at);
         else begin_event(self, rank, a->at + 1);
         break;
-    case PHASE_TRAVEL: begin(a, PHASE_AFTER, self->spec->costs[rank][a->ends].after); break;
+    case PHASE_TRAVEL: begin_phase(a, PHASE_AFTER, self->spec->costs[rank][a->ends].after); break;
     case PHASE_AFTER:
         count_exchange(self, rank);
         begin_event(self, rank, a->at + 1);

@@ -53,7 +53,7 @@ static void differs(runner *self, int64_t step, int32_t mark, int32_t copy) {
 }
 
 /* What is so after a step. A copy that its peers do not have is a difference whatever the reference says. */
-static weft_status compare(runner *self, int64_t step, weft_error *err) {
+static weft_status compare_after_step(runner *self, int64_t step, weft_error *err) {
     const size_t n = (size_t)self->course->n_marks;
     uint64_t *then = self->course->marks + (size_t)step * n;
     weft_marks_odd odd;
@@ -77,7 +77,7 @@ static weft_status one_step(runner *self, int64_t step, weft_error *err) {
                                                   weft_session_lr(session, step), session->clip, err);
     if (status != WEFT_OK) return status;
     self->losses[step - 1] = result.n_targets > 0 ? result.loss_sum / (double)result.n_targets : 0.0;
-    return compare(self, step, err);
+    return compare_after_step(self, step, err);
 }
 
 static weft_status train(runner *self, int64_t steps, weft_error *err) {
@@ -86,7 +86,7 @@ static weft_status train(runner *self, int64_t steps, weft_error *err) {
     weft_status status = weft_session_start(self->session, err);
     if (status == WEFT_OK) status = weft_engine_load(engine, err);
     if (status == WEFT_OK) status = weft_engine_hash(first, engine, err);
-    if (status == WEFT_OK) status = compare(self, 0, err);
+    if (status == WEFT_OK) status = compare_after_step(self, 0, err);
     for (int64_t step = 1; step <= steps && status == WEFT_OK; step++) status = one_step(self, step, err);
     if (status == WEFT_OK) status = weft_engine_hash(last, engine, err);
     self->out->trained = strcmp(first, last) != 0;

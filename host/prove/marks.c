@@ -64,7 +64,7 @@ static weft_status read_own(part *own, const weft_engine *engine, weft_error *er
 }
 
 /* all: [world][count], own row filled. */
-static weft_status share(part *all, const weft_engine *engine, weft_error *err) {
+static weft_status share_parts(part *all, const weft_engine *engine, weft_error *err) {
     const weft_ranks *ranks = &engine->ranks;
     const int64_t bytes = weft_marks_count(engine) * (int64_t)sizeof *all;
     weft_transfer transfer = {.group = ranks->everyone, .n = bytes, .dtype = WEFT_U8};
@@ -94,8 +94,8 @@ static int32_t copy_ranks(const weft_engine *engine, int32_t mark) {
 }
 
 /* One mark of all ranks' parts. */
-static weft_status join(uint64_t *out, weft_marks_odd *odd, const part *all, const weft_engine *engine, int32_t mark,
-                        weft_error *err) {
+static weft_status join_parts(uint64_t *out, weft_marks_odd *odd, const part *all, const weft_engine *engine,
+                              int32_t mark, weft_error *err) {
     const weft_parameter *p = &engine->plan.declared->parameters[mark % engine->plan.declared->n_parameters];
     const int32_t count = weft_marks_count(engine), together = copy_ranks(engine, mark);
     const bool is_kept = mark < engine->plan.declared->n_parameters || p->trainable;
@@ -125,8 +125,9 @@ weft_status weft_marks_take(uint64_t *out, weft_marks_odd *odd, const weft_engin
     odd->rank = odd->mark = -1;
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare %zu parameters", count);
     status = read_own(all + (size_t)engine->ranks.rank * count, engine, err);
-    if (status == WEFT_OK) status = share(all, engine, err);
-    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++) status = join(&out[i], odd, all, engine, i, err);
+    if (status == WEFT_OK) status = share_parts(all, engine, err);
+    for (int32_t i = 0; i < (int32_t)count && status == WEFT_OK; i++)
+        status = join_parts(&out[i], odd, all, engine, i, err);
     free(all);
     return status;
 }

@@ -89,7 +89,7 @@ static void print_notes(const weft_proof *proof, FILE *to) {
         (void)fprintf(to, "left out: %d cells whose programs are those of another\n", (int)proof->left_out);
 }
 
-static void measure(const weft_proof *proof, int width[2]) {
+static void measure_columns(const weft_proof *proof, int width[2]) {
     width[0] = width[1] = 8;
     for (int32_t i = 0; i < proof->grid.n; i++) {
         const weft_cell *cell = &proof->grid.cells[i];
@@ -102,7 +102,7 @@ static void measure(const weft_proof *proof, int width[2]) {
 void weft_proof_print(const weft_proof *proof, FILE *to) {
     char seconds[WEFT_UNIT_SIZE];
     int width[2];
-    measure(proof, width);
+    measure_columns(proof, width);
     (void)fprintf(to, "%5s  %-*s  %-*s  %8s  %7s  %-13s  %-12s  %s\n", "ranks", width[0], "strategy", width[1],
                   "policy", "prefetch", "R x A", "checkpointing", "hash", "verdict");
     for (int32_t i = 0; i < proof->grid.n; i++) print_cell(proof, i, width, to);

@@ -20,7 +20,7 @@ static weft_status open_platform(weft_proof *self, weft_error *err) {
 }
 
 /* The ranks are watched from here on, and know of one another that they are alike. */
-static weft_status meet(weft_proof *self, weft_error *err) {
+static weft_status meet_ranks(weft_proof *self, weft_error *err) {
     weft_platform *platform = self->platform;
     const weft_seat all = weft_platform_seat(platform);
     weft_status status = WEFT_OK;
@@ -90,7 +90,7 @@ static weft_status compile(compiled *out, const weft_proof *self, const weft_cel
 }
 
 /* weft_platform_share, of which this rank may drop out alone. */
-static weft_status share(weft_proof *self, void *all, const void *mine, int64_t bytes, weft_error *err) {
+static weft_status share_results(weft_proof *self, void *all, const void *mine, int64_t bytes, weft_error *err) {
     const weft_status status = weft_platform_share(self->platform, all, mine, bytes, err);
     self->failed = self->failed || status != WEFT_OK;
     return status;
@@ -107,7 +107,7 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
     for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
         status = compile(&mine[i / size], self, &self->grid.cells[i], err);
     status = weft_peers_agree(&self->peers, status, err);
-    if (status == WEFT_OK) status = share(self, all, mine, rows * (int64_t)sizeof *mine, err);
+    if (status == WEFT_OK) status = share_results(self, all, mine, rows * (int64_t)sizeof *mine, err);
     for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) {
         const compiled *from = &all[i % size * rows + i / size];
         self->grid.cells[i].identity = from->identity;
@@ -185,7 +185,7 @@ static weft_status share_ends(weft_proof *self, const char *mine, weft_error *er
     char *all = malloc(bytes * (size_t)size);
     weft_status status = WEFT_OK;
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what cells came to");
-    status = share(self, all, mine, (int64_t)bytes, err);
+    status = share_results(self, all, mine, (int64_t)bytes, err);
     for (int32_t rank = 0; rank < size && status == WEFT_OK; rank++) {
         weft_course_end end;
         memcpy(&end, all + bytes * (size_t)rank, sizeof end);
@@ -208,7 +208,7 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
     if (status == WEFT_OK)
         status = run_cell(self, &self->ends[0], self->losses, 0, weft_platform_rank(self->platform), err);
     status = weft_peers_agree(&self->peers, status, err);
-    if (status == WEFT_OK) status = share(self, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
+    if (status == WEFT_OK) status = share_results(self, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
     if (status != WEFT_OK) goto done;
     for (int32_t rank = 1; rank < size && status == WEFT_OK; rank++)
         if (strcmp(hashes[rank], hashes[0]) != 0)
@@ -306,7 +306,7 @@ weft_status weft_prove(weft_proof *out, const char *path, const char *const *ove
     out->spec.overrides = overrides;
     out->spec.n_overrides = n_overrides;
     status = open_platform(out, err);
-    if (status == WEFT_OK) status = meet(out, err);
+    if (status == WEFT_OK) status = meet_ranks(out, err);
     if (status == WEFT_OK) status = open_lender(out, options, err);
     if (status == WEFT_OK) status = make_grid(out, options, err);
     if (status == WEFT_OK) status = run_cells(out, options, err);

@@ -80,27 +80,48 @@ weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut
     return NULL;
 }
 
-/* True if the rank is another one of the transfer's group. */
-static bool shares(const weft_ranks *self, const weft_comm_group *group, int32_t rank) {
-    if (rank == self->rank) return false;
-    for (int32_t i = 0; i < self->n_cuts; i++)
-        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
-            const int32_t size = self->cuts[i].group;
-            const weft_cut cut = {self->world, size, self->world / size};
-            if (self->cuts[i].by_scope[scope] == group) return weft_scope_together(&cut, scope, rank, self->rank);
-        }
-    return true; /* the group of everyone */
+static weft_cut cut_at(const weft_ranks *self, int32_t index) {
+    const int32_t size = self->cuts[index].group;
+    const weft_cut cut = {self->world, size, self->world / size};
+    return cut;
 }
 
-/* Every collective exchange of a step gives each other rank of its group a row of n elements. */
-static void count(const weft_ranks *self, weft_exchange_fn *how, const weft_transfer *what) {
+/* Every collective exchange of a step gives each other rank of its group `bytes`. */
+static void count_for_group(const weft_ranks *self, const weft_transfer *what, int64_t bytes) {
+    weft_traffic *sent = self->sent;
+    for (int32_t i = 0; i < self->n_cuts; i++)
+        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
+            const weft_cut cut = cut_at(self, i);
+            if (self->cuts[i].by_scope[scope] != what->group) continue;
+            sent->each[i][scope] += bytes;
+            sent->sent[what->traffic] += bytes * (weft_scope_size(&cut, scope) - 1);
+            return;
+        }
+    sent->everyone += bytes;
+    sent->sent[what->traffic] += bytes * (self->world - 1);
+}
+
+static void count_exchange(const weft_ranks *self, weft_exchange_fn *how, const weft_transfer *what) {
     const int64_t bytes = what->n * weft_dtype_bytes(what->dtype);
     if (self->sent == NULL || !self->counts || what->traffic == WEFT_TRAFFIC_OTHER || how == self->plugin->recv) return;
-    for (int32_t rank = 0; rank < self->world; rank++) {
-        if (how == self->plugin->send ? rank != what->peer : !shares(self, what->group, rank)) continue;
-        self->sent->to[rank] += bytes;
-        self->sent->sent[what->traffic] += bytes;
+    if (how != self->plugin->send) {
+        count_for_group(self, what, bytes);
+        return;
     }
+    self->sent->to[what->peer] += bytes;
+    self->sent->sent[what->traffic] += bytes;
+}
+
+int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank) {
+    int64_t bytes = 0;
+    if (self->sent == NULL || rank == self->rank) return 0;
+    bytes = self->sent->to[rank] + self->sent->everyone;
+    for (int32_t i = 0; i < self->n_cuts; i++)
+        for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
+            const weft_cut cut = cut_at(self, i);
+            if (weft_scope_together(&cut, scope, rank, self->rank)) bytes += self->sent->each[i][scope];
+        }
+    return bytes;
 }
 
 weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
@@ -114,7 +135,7 @@ weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, wef
                                     .peer = what->peer,
                                     .tag = what->tag};
     const weft_doing before = weft_plugin_enter(self->plugin, name);
-    count(self, how, what);
+    count_exchange(self, how, what);
     return weft_plugin_leave(before, how(self->comm, out, &exchange, err), err);
 }
 

@@ -9,8 +9,6 @@
 #include "ranks/platform.h"
 #include "ranks/traffic.h"
 
-enum { WEFT_MAX_CUTS = 8 };
-
 typedef struct weft_ranks {
     const weft_comm_plugin *plugin; /* NULL: one rank, and nothing to exchange with */
     weft_comm *comm;
@@ -36,6 +34,9 @@ void weft_ranks_leave(weft_ranks *self); /* frees what is counted */
 /* Makes the groups of a cut, unless they are there. [collective] */
 weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *err);
 weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut, int32_t scope);
+
+/* Bytes that this rank gave to another one while they were counted. */
+int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank);
 
 /* An exchange of the table, by the name of its slot. */
 typedef struct weft_transfer {

@@ -22,10 +22,16 @@ typedef enum weft_traffic_kind {
     WEFT_N_TRAFFIC = 10
 } weft_traffic_kind;
 
+enum { WEFT_MAX_CUTS = 8 }; /* sizes of rank groups that units are cut over */
+
+/* Counting costs an exchange the same however many ranks take part: what a group gets is told apart by group, and added
+ * up by rank when it is asked for (weft_ranks_sent_to). */
 typedef struct weft_traffic {
     int64_t sent[WEFT_N_TRAFFIC];
-    int64_t steps; /* that were counted */
-    int64_t *to;   /* [world] all kinds together, by the rank that gets them */
+    int64_t steps;                                      /* that were counted */
+    int64_t *to;                                        /* [world] all kinds, what went to one rank by itself */
+    int64_t each[WEFT_MAX_CUTS][WEFT_SCOPE_ACROSS + 1]; /* to each other rank of a cut's group */
+    int64_t everyone;                                   /* to each other rank of the world */
 } weft_traffic;
 
 const char *weft_traffic_name(int32_t kind); /* "reduce all" */

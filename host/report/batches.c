@@ -8,7 +8,7 @@
 enum { SHOWN_RANKS = 16, SHOWN_LEAVES = 8, SHOWN_IDS = 64 };
 
 /* A leaf's rows follow one another. */
-static void print_rows(const weft_engine *engine, int32_t rank, FILE *to) {
+static void print_batch_rows(const weft_engine *engine, int32_t rank, FILE *to) {
     const int32_t rows = engine->plan.spec.rows;
     const char *separator = "";
     int32_t shown = 0;
@@ -43,7 +43,7 @@ static void print_batch(const weft_engine *engine, int32_t rank, FILE *to) {
     print_who(engine, rank, to);
     (void)fprintf(to, "Mini-batch size: %d of the %d rows of a step: ", (int)(job->leaves * engine->plan.spec.rows),
                   (int)(job->leaves * engine->plan.spec.rows * job->replicas));
-    print_rows(engine, rank, to);
+    print_batch_rows(engine, rank, to);
     (void)fputc('\n', to);
 }
 

@@ -107,7 +107,7 @@ json_t *weft_contrast_make(const json_t *a, const json_t *b) {
 }
 
 /* A value for people; numbers of tables with their thousands. */
-static void show(char text[64], const json_t *value, bool counts) {
+static void show_value(char text[64], const json_t *value, bool counts) {
     if (value == NULL || json_is_null(value)) (void)snprintf(text, 64, "-");
     else if (json_is_string(value)) (void)snprintf(text, 64, "%.60s", json_string_value(value));
     else if (json_is_boolean(value)) (void)snprintf(text, 64, "%s", json_is_true(value) ? "yes" : "no");
@@ -118,8 +118,8 @@ static void show(char text[64], const json_t *value, bool counts) {
 static void print_row(const json_t *row, bool counts, FILE *to) {
     const json_t *a = json_object_get(row, "a"), *b = json_object_get(row, "b");
     char left[64], right[64];
-    show(left, a, counts);
-    show(right, b, counts);
+    show_value(left, a, counts);
+    show_value(right, b, counts);
     (void)fprintf(to, "%-34s %24s %24s", json_string_value(json_object_get(row, "name")), left, right);
     if (counts && json_integer_value(a) != 0)
         (void)fprintf(to, " %+9.1f %%", 100.0 * ((double)json_integer_value(b) / (double)json_integer_value(a) - 1.0));

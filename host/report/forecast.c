@@ -61,7 +61,7 @@ static double milliseconds(double seconds) {
 }
 
 /* Figures that are printed alike. */
-static bool are_alike(const weft_rank_time *a, const weft_rank_time *b, double step) {
+static bool ranks_take_alike(const weft_rank_time *a, const weft_rank_time *b, double step) {
     const double near = 1e-4 * step;
     const double differences[] = {a->compute - b->compute, a->exposed - b->exposed, a->idle - b->idle};
     for (int i = 0; i < 3; i++)
@@ -69,12 +69,13 @@ static bool are_alike(const weft_rank_time *a, const weft_rank_time *b, double s
     return true;
 }
 
-static void print_rows(const weft_forecast *self, FILE *to) {
+static void print_rank_rows(const weft_forecast *self, FILE *to) {
     int32_t last = 0;
     for (int32_t first = 0; first < self->world; first = last + 1) {
         const weft_rank_time *rank = &self->ranks[first];
         char name[32];
-        for (last = first; last + 1 < self->world && are_alike(rank, &self->ranks[last + 1], self->step_seconds);)
+        for (last = first;
+             last + 1 < self->world && ranks_take_alike(rank, &self->ranks[last + 1], self->step_seconds);)
             last++;
         (void)snprintf(name, sizeof name, first == last ? "%d" : "%d-%d", (int)first, (int)last);
         (void)fprintf(to, "  %-10s %12.2f %12.2f %12.2f", name, milliseconds(rank->compute),
@@ -91,7 +92,7 @@ void weft_forecast_print(const weft_forecast *self, FILE *to) {
                   (double)self->tokens / self->step_seconds, weft_unit_count(text, self->tokens));
     (void)fprintf(to, "  %-10s %12s %12s %12s %14s %14s\n", "ranks", "compute, ms", "exposed, ms", "idle, ms",
                   "reduce hidden", "gather hidden");
-    print_rows(self, to);
+    print_rank_rows(self, to);
     for (int32_t i = 0; i < self->n_assumed; i++)
         (void)fprintf(to, "  %s %s\n", i == 0 ? "assumed:" : "        ", self->assumed[i]);
 }

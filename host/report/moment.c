@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-static void take(weft_moment *out, const weft_session *session) {
+static void take_moment(weft_moment *out, const weft_session *session) {
     out->planned = session->engine->plan.bytes.total;
     out->taken = session->engine->account.most;
     out->resident = weft_resident_now();
@@ -20,7 +20,7 @@ weft_status weft_moments_collect(weft_moment **out, const weft_session *session,
     *out = rows;
     if (rows == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what %d ranks take", (int)engine->ranks.world);
-    else take(&rows[engine->ranks.rank], session);
+    else take_moment(&rows[engine->ranks.rank], session);
     status = weft_peers_agree(&engine->peers, status, err);
     if (status != WEFT_OK || engine->ranks.world == 1) return status;
     return weft_peers_bring(&engine->peers, rows, (int64_t)sizeof *rows, err);

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static weft_status make_room(weft_ranks_report *self, weft_error *err) {
+static weft_status make_room_for_ranks(weft_ranks_report *self, weft_error *err) {
     const size_t world = (size_t)self->world;
     self->ranks = calloc(world, sizeof *self->ranks);
     self->to = calloc(world * world, sizeof *self->to);
@@ -36,8 +36,8 @@ static void report_self(weft_ranks_report *self, const weft_session *session, co
     if (sent == NULL) return;
     own->steps = sent->steps;
     memcpy(own->sent, sent->sent, sizeof own->sent);
-    memcpy(self->to + (size_t)engine->ranks.rank * (size_t)self->world, sent->to,
-           (size_t)self->world * sizeof *self->to);
+    for (int32_t rank = 0; rank < self->world; rank++)
+        self->to[(int64_t)engine->ranks.rank * self->world + rank] = weft_ranks_sent_to(&engine->ranks, rank);
 }
 
 weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *session, const weft_rank_notes *notes,
@@ -46,7 +46,7 @@ weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *sessi
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     out->world = engine->ranks.world;
-    status = weft_peers_agree(&engine->peers, make_room(out, err), err);
+    status = weft_peers_agree(&engine->peers, make_room_for_ranks(out, err), err);
     if (status != WEFT_OK) return status;
     report_self(out, session, notes);
     if (out->world == 1) return WEFT_OK;

@@ -144,7 +144,7 @@ static weft_status judge_training(const weft_rates *rates, const char *path, con
 }
 
 /* The rates are of this engine's model, leaf and precision, and of exchanges if it has any. */
-static weft_status judge(const weft_rates *rates, const char *path, const weft_engine *engine, weft_error *err) {
+static weft_status judge_rates(const weft_rates *rates, const char *path, const weft_engine *engine, weft_error *err) {
     const weft_strategy_job *job = &engine->plan.train.job->spec.view;
     const int32_t places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
     bool same = rates->n_segments == job->n_segments;
@@ -182,5 +182,5 @@ weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine
         status = weft_error_set(err, WEFT_E_USER,
                                 "--rates %s has no complete `rates`: give the output of weft plan --time --json", path);
     json_decref(file);
-    return status == WEFT_OK ? judge(out, path, engine, err) : status;
+    return status == WEFT_OK ? judge_rates(out, path, engine, err) : status;
 }

@@ -66,7 +66,7 @@ static int32_t range_end(const weft_strategy_job *job, int32_t s) {
 }
 
 /* Writes what segment s begins, and returns the segment behind it. */
-static int32_t describe(const weft_strategy_job *job, int32_t s, char *text, size_t size) {
+static int32_t describe_segments(const weft_strategy_job *job, int32_t s, char *text, size_t size) {
     const bool begins = layer_begin(job, s) == s && is_whole(job, s);
     const int32_t last = begins ? range_end(job, s) : s;
     int stem = 0;
@@ -86,7 +86,7 @@ static void list_segments(const weft_strategy_job *job, int32_t rank, char *text
     for (int32_t s = 0; s < job->n_segments;) {
         char one[200];
         const int32_t owner = job->segments[s].owner;
-        s = describe(job, s, one, sizeof one);
+        s = describe_segments(job, s, one, sizeof one);
         if (owner == rank && n + strlen(one) + 3 < size)
             n += (size_t)snprintf(text + n, size - n, "%s%s", n == 0 ? "" : ", ", one);
     }

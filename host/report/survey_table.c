@@ -10,7 +10,7 @@ enum { NAME = 28 };
 
 /* ---- ranks that are alike ---- */
 
-static bool are_alike(const weft_rank_plan *a, const weft_rank_plan *b) {
+static bool ranks_plan_alike(const weft_rank_plan *a, const weft_rank_plan *b) {
     return memcmp(&a->bytes, &b->bytes, sizeof a->bytes) == 0 && a->padding == b->padding && a->kept == b->kept &&
            a->updated == b->updated && memcmp(a->sent, b->sent, sizeof a->sent) == 0 && a->to_nodes == b->to_nodes &&
            memcmp(a->events, b->events, sizeof a->events) == 0;
@@ -19,7 +19,7 @@ static bool are_alike(const weft_rank_plan *a, const weft_rank_plan *b) {
 /* True if no rank before it is like this one. */
 static bool is_first(const weft_survey *self, int32_t rank) {
     for (int32_t r = 0; r < rank; r++)
-        if (are_alike(&self->ranks[r], &self->ranks[rank])) return false;
+        if (ranks_plan_alike(&self->ranks[r], &self->ranks[rank])) return false;
     return true;
 }
 
@@ -29,8 +29,8 @@ static void name_ranks(const weft_survey *self, char *text, int32_t rank) {
     int32_t left = 0;
     for (int32_t r = rank; r < self->world; r++) {
         int32_t end = r;
-        if (!are_alike(&self->ranks[r], &self->ranks[rank])) continue;
-        while (end + 1 < self->world && are_alike(&self->ranks[end + 1], &self->ranks[rank])) end++;
+        if (!ranks_plan_alike(&self->ranks[r], &self->ranks[rank])) continue;
+        while (end + 1 < self->world && ranks_plan_alike(&self->ranks[end + 1], &self->ranks[rank])) end++;
         if (n + 14 > NAME) left += end - r + 1;
         else if (end > r) n += (size_t)snprintf(text + n, NAME - n, "%s%d-%d", n > 0 ? "," : "", (int)r, (int)end);
         else n += (size_t)snprintf(text + n, NAME - n, "%s%d", n > 0 ? "," : "", (int)r);
@@ -42,8 +42,8 @@ static void name_ranks(const weft_survey *self, char *text, int32_t rank) {
 /* ---- tables ---- */
 
 /* A line for each kind of rank: its ranks, and what `print` says of them. */
-static void print_rows(const weft_survey *self, FILE *to,
-                       void (*print)(const weft_survey *self, const weft_rank_plan *plan, FILE *to)) {
+static void print_rank_rows(const weft_survey *self, FILE *to,
+                            void (*print)(const weft_survey *self, const weft_rank_plan *plan, FILE *to)) {
     for (int32_t rank = 0; rank < self->world; rank++) {
         char name[NAME + 16];
         if (!is_first(self, rank)) continue;
@@ -69,7 +69,7 @@ static void print_memory(const weft_survey *self, FILE *to) {
     (void)fprintf(to, "memory of each rank at its highest moment\n  %-28s", "ranks");
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) (void)fprintf(to, " %11s", weft_memory_category_name(i));
     (void)fprintf(to, " %11s %17s %11s %11s\n", "gaps", "total, bytes", "padding", "updates");
-    print_rows(self, to, print_memory_row);
+    print_rank_rows(self, to, print_memory_row);
 }
 
 /* True if some rank sends bytes of this kind. */
@@ -92,7 +92,7 @@ static void print_sent(const weft_survey *self, FILE *to) {
     for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++)
         if (is_sent(self, kind)) (void)fprintf(to, " %15s", weft_traffic_name(kind));
     (void)fprintf(to, " %15s%s\n", "total", self->nodes > 1 ? "  to other nodes" : "");
-    print_rows(self, to, print_sent_row);
+    print_rank_rows(self, to, print_sent_row);
 }
 
 void weft_survey_print(const weft_survey *self, FILE *to) {
@@ -177,7 +177,7 @@ static json_t *events_object(const weft_rank_plan *plan) {
 static json_t *numbers(const weft_survey *self, int32_t rank) {
     json_t *ranks = json_array();
     for (int32_t r = rank; r < self->world; r++)
-        if (are_alike(&self->ranks[r], &self->ranks[rank])) (void)json_array_append_new(ranks, json_integer(r));
+        if (ranks_plan_alike(&self->ranks[r], &self->ranks[rank])) (void)json_array_append_new(ranks, json_integer(r));
     return ranks;
 }
 

@@ -51,8 +51,8 @@ static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_de
 }
 
 /* Facts that are ready on this rank, unless something failed; then nothing is compared, on no rank. */
-static weft_status compare(const weft_peers *peers, weft_facts *facts, weft_status status, const char *what,
-                           weft_error *err) {
+static weft_status compare_facts(const weft_peers *peers, weft_facts *facts, weft_status status, const char *what,
+                                 weft_error *err) {
     if (weft_peers_alone(peers)) return status;
     status = weft_peers_agree(peers, status, err);
     return status == WEFT_OK ? weft_facts_compare(facts, peers, what, err) : status;
@@ -68,7 +68,7 @@ weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, con
     if (weft_peers_alone(peers)) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) status = add_run(&facts, run, device, err);
-    status = compare(peers, &facts, status, "host, plugins, configuration or device", err);
+    status = compare_facts(peers, &facts, status, "host, plugins, configuration or device", err);
     weft_facts_drop(&facts);
     return status;
 }
@@ -86,7 +86,7 @@ weft_status weft_coherence_data(const weft_peers *peers, const weft_declared *de
         status = weft_hash_text(hex, declared->config_text, declared->config_bytes, err);
         if (status == WEFT_OK) weft_facts_add(&facts, "the model's config.json", "sha256 %s", hex);
     }
-    status = compare(peers, &facts, status, "data or model", err);
+    status = compare_facts(peers, &facts, status, "data or model", err);
     weft_facts_drop(&facts);
     return status;
 }
@@ -115,7 +115,7 @@ weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *
         weft_facts_add(&facts, "programs of training, all ranks'", "%016" PRIx64, train->identity);
     if (status == WEFT_OK && evaluate->program != NULL)
         weft_facts_add(&facts, "programs of evaluation, all ranks'", "%016" PRIx64, evaluate->identity);
-    status = compare(peers, &facts, status, "programs", err);
+    status = compare_facts(peers, &facts, status, "programs", err);
     weft_facts_drop(&facts);
     return status;
 }

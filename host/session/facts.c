@@ -111,7 +111,7 @@ static void print_value(FILE *file, const char *value, int length, int from, int
 }
 
 /* Differences as columns. */
-static void print(FILE *file, const char *lines, const char *ranks) {
+static void print_lines(FILE *file, const char *lines, const char *ranks) {
     line l;
     int name = 0, value = (int)strlen("rank 0");
     for (const char *at = lines; next_line(&l, at); at = l.next) {
@@ -172,7 +172,8 @@ static bool seen_before(const int32_t *numbers, int32_t rank) {
 }
 
 /* One differing rank's lines, on rank 0's stderr. */
-static weft_status show(const char *own, const weft_peers *peers, int32_t rank, const char *ranks, weft_error *err) {
+static weft_status show_difference(const char *own, const weft_peers *peers, int32_t rank, const char *ranks,
+                                   weft_error *err) {
     int64_t bytes = (int64_t)strlen(own) + 1;
     char *text = NULL;
     weft_status status = peers->share(peers->context, &bytes, (int64_t)sizeof bytes, rank, err);
@@ -182,20 +183,20 @@ static weft_status show(const char *own, const weft_peers *peers, int32_t rank, 
     else if (peers->rank == rank) memcpy(text, own, (size_t)bytes);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = peers->share(peers->context, text, bytes, rank, err);
-    if (status == WEFT_OK && peers->rank == 0) print(stderr, text, ranks);
+    if (status == WEFT_OK && peers->rank == 0) print_lines(stderr, text, ranks);
     free(text);
     return status;
 }
 
-static weft_status judge(const char *own, const weft_peers *peers, const int32_t *numbers, const char *what,
-                         weft_error *err) {
+static weft_status judge_facts(const char *own, const weft_peers *peers, const int32_t *numbers, const char *what,
+                               weft_error *err) {
     char ranks[80];
     int32_t shown = 0;
     weft_status status = WEFT_OK;
     for (int32_t rank = 1; rank < peers->world && status == WEFT_OK; rank++) {
         if (numbers[rank] == 0 || seen_before(numbers, rank) || shown++ >= MOST_SHOWN) continue;
         name_ranks(ranks, sizeof ranks, numbers, peers->world, numbers[rank]);
-        status = show(own, peers, rank, ranks, err);
+        status = show_difference(own, peers, rank, ranks, err);
     }
     if (status != WEFT_OK || shown == 0) return status;
     name_ranks(ranks, sizeof ranks, numbers, peers->world, 0);
@@ -223,7 +224,7 @@ weft_status weft_facts_compare(weft_facts *self, const weft_peers *peers, const 
     if (status == WEFT_OK) status = number_of(&number, own, err);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = peers->gather(peers->context, numbers, number, err);
-    if (status == WEFT_OK) status = judge(own, peers, numbers, what, err);
+    if (status == WEFT_OK) status = judge_facts(own, peers, numbers, what, err);
 done:
     free(numbers);
     free(first);

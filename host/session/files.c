@@ -53,7 +53,7 @@ static bool is_same_file(const identity *a, const identity *b) {
 }
 
 /* Index; -1: there is none of that name. */
-static int64_t find(const listing *in, const char *name) {
+static int64_t find_file(const listing *in, const char *name) {
     for (int64_t i = 0; i < in->n; i++)
         if (strcmp(in->files[i].name, name) == 0) return i;
     return -1;
@@ -86,7 +86,7 @@ static weft_status share_first(listing *out, const listing *own, const weft_peer
 static weft_status choose(listing *first, listing *own, const weft_peers *peers, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < first->n && status == WEFT_OK; i++) {
-        const int64_t at = find(own, first->files[i].name);
+        const int64_t at = find_file(own, first->files[i].name);
         identity *mine = at < 0 ? NULL : &own->files[at];
         bool same = true;
         if (mine != NULL && mine->bytes == first->files[i].bytes) /* other sizes need no reading to differ */
@@ -110,7 +110,7 @@ static weft_status hash_own(listing *own, const weft_tensor_file *files, weft_er
 static weft_status take_hashes(listing *first, listing *own, const weft_peers *peers, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < first->n && status == WEFT_OK; i++) {
-        const int64_t at = find(own, first->files[i].name);
+        const int64_t at = find_file(own, first->files[i].name);
         if (first->files[i].hashed == 0) continue;
         if (peers->rank == 0) memcpy(first->files[i].hex, own->files[i].hex, sizeof first->files[i].hex);
         status = weft_peers_share(peers, first->files[i].hex, (int64_t)sizeof first->files[i].hex, err);

@@ -46,7 +46,7 @@ static const char *what_is_there(const weft_output *output) {
     return NULL;
 }
 
-static weft_status judge(const weft_output *output, weft_output_mode mode, weft_error *err) {
+static weft_status judge_directory(const weft_output *output, weft_output_mode mode, weft_error *err) {
     const char *found = what_is_there(output);
     if (mode == WEFT_OUTPUT_NEW && found != NULL)
         return weft_error_set(err, WEFT_E_USER,
@@ -72,7 +72,7 @@ weft_status weft_output_open(weft_output **out, const char *directory, weft_outp
     output->writes = writes;
     if (writes) status = weft_tree_make(directory, err);
     if (writes && status == WEFT_OK) status = take_lock(output, err);
-    if (writes && status == WEFT_OK) status = judge(output, mode, err);
+    if (writes && status == WEFT_OK) status = judge_directory(output, mode, err);
     if (status == WEFT_OK) *out = output;
     else weft_output_close(output);
     return status;

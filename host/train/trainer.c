@@ -141,7 +141,7 @@ static void note_best(trainer *self) {
     self->state.best_step = self->state.step;
 }
 
-static weft_status save(trainer *self, weft_error *err) {
+static weft_status save_checkpoint(trainer *self, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
     const weft_checkpoint_settings *keys = &self->session->run->settings.checkpoint;
@@ -182,7 +182,7 @@ static weft_status after_step(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     self->state.eval_loss = NAN;
     if (evaluation_due(self)) status = evaluate(self, err);
-    if (status == WEFT_OK && save_due(self)) status = save(self, err);
+    if (status == WEFT_OK && save_due(self)) status = save_checkpoint(self, err);
     return status;
 }
 
@@ -225,7 +225,7 @@ static weft_status note_memory(trainer *self, weft_error *err) {
 }
 
 /* The end of a piece of work, at which ranks that were asked to stop tell the others. */
-static weft_status meet(trainer *self, weft_status status, weft_error *err) {
+static weft_status agree_at_end(trainer *self, weft_status status, weft_error *err) {
     if (status == WEFT_OK && weft_signals_stop()) status = WEFT_E_STOPPED;
     status = agree(self, status, err);
     if (status != WEFT_E_STOPPED) return status;
@@ -255,7 +255,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
         weft_log(self->session->run->host, WEFT_LOG_WARN, "step %lld has no target at all: nothing was updated",
                  (long long)step);
     }
-    status = meet(self, weft_output_metrics(self->output, (uint64_t)step, &result, err), err);
+    status = agree_at_end(self, weft_output_metrics(self->output, (uint64_t)step, &result, err), err);
     show_step(self, step, &result, seconds);
     if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);
     return status == WEFT_OK ? after_step(self, err) : status;
@@ -264,7 +264,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
 /* After a signal: save what was done, if that is not on disk already. */
 static weft_status stop(trainer *self, weft_error *err) {
     if (self->saved_step != self->state.step) {
-        const weft_status status = save(self, err);
+        const weft_status status = save_checkpoint(self, err);
         if (status != WEFT_OK) return status;
     }
     return weft_error_set(err, WEFT_E_STOPPED, "stopped by a signal after step %llu, which is saved: --resume goes on",
@@ -272,7 +272,7 @@ static weft_status stop(trainer *self, weft_error *err) {
 }
 
 static weft_status loop(trainer *self, weft_error *err) {
-    weft_status status = meet(self, WEFT_OK, err);
+    weft_status status = agree_at_end(self, WEFT_OK, err);
     /* The evaluation of the start, or one that a signal cut short before the checkpoint that this run resumed from. */
     if (status == WEFT_OK && evaluation_due(self) && isnan(self->state.eval_loss)) status = evaluate(self, err);
     if (status == WEFT_OK && self->state.step > 0) note_best(self);
@@ -296,7 +296,7 @@ static weft_status report_ranks(const trainer *self, weft_ranks_report *report, 
     return agree(self, status, err);
 }
 
-static weft_status finish(trainer *self, weft_error *err) {
+static weft_status finish_run(trainer *self, weft_error *err) {
     char path[4096];
     weft_ranks_report ranks = {0};
     const double begin = weft_clock_seconds();
@@ -338,7 +338,7 @@ static weft_status open_output(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
-static weft_status begin(trainer *self, weft_error *err) {
+static weft_status begin_run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_moment *planned = NULL;
     weft_status status =
@@ -364,14 +364,14 @@ static weft_status print_tables(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
-static weft_status run(trainer *self, weft_error *err) {
+static weft_status run_steps(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_status status = WEFT_OK;
     self->quiet = self->options->quiet || !(weft_peers_first(peers_of(self)) || weft_world_get()->speaks);
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
     status = open_output(self, err);
-    if (status == WEFT_OK) status = begin(self, err);
+    if (status == WEFT_OK) status = begin_run(self, err);
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);
@@ -380,7 +380,7 @@ static weft_status run(trainer *self, weft_error *err) {
         weft_signals_install();
         status = loop(self, err);
     }
-    if (status == WEFT_OK) status = finish(self, err);
+    if (status == WEFT_OK) status = finish_run(self, err);
     return status;
 }
 
@@ -391,7 +391,7 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     self.state.eval_loss = self.state.best_loss = NAN;
     self.summary.begin = weft_clock_seconds();
     status = weft_session_open(&self.session, path, overrides, n_overrides, WEFT_SESSION_TRAIN, err);
-    if (status == WEFT_OK) status = run(&self, err);
+    if (status == WEFT_OK) status = run_steps(&self, err);
     weft_identities_clear(&self.identities);
     weft_progress_destroy(self.progress);
     weft_output_close(self.output);

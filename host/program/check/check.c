@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-weft_status weft_check_refuse(checker *check, int32_t rank, int32_t event, const char *format, ...) {
+weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t event, const char *format, ...) {
     char text[256], reason[1200];
     va_list args;
     va_start(args, format);
@@ -14,8 +14,8 @@ weft_status weft_check_refuse(checker *check, int32_t rank, int32_t event, const
     return weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d, event %d, %s: %s", (int)rank, (int)event, text, reason);
 }
 
-weft_status weft_check_once(checker *check, int32_t *done) {
-    if (*done >= 0) return refuse(check, "event %d has done this already: it must come once", (int)*done);
+weft_status weft_check_once(weft_checker *check, int32_t *done) {
+    if (*done >= 0) return weft_check_refuse(check, "event %d has done this already: it must come once", (int)*done);
     *done = check->at;
     return WEFT_OK;
 }
@@ -27,7 +27,7 @@ static void *blank(size_t n, size_t size) {
     return out;
 }
 
-static weft_status make_room(checker *check) {
+static weft_status make_room_for_ranks(weft_checker *check) {
     const weft_strategy_job *view = &check->job->view;
     const size_t leaves = (size_t)check->leaves, segments = (size_t)view->n_segments * leaves;
     const size_t units = (size_t)view->n_units * leaves, transfers = 2 * segments + units;
@@ -57,7 +57,7 @@ failed:
     return weft_error_set(check->err, WEFT_E_MEMORY, "no memory to check the programs of %d ranks", (int)check->world);
 }
 
-static void free_room(checker *check) {
+static void free_room(weft_checker *check) {
     free(check->forward);
     free(check->recompute);
     free(check->backward);
@@ -71,9 +71,9 @@ static void free_room(checker *check) {
     free(check->arrived);
 }
 
-static void learn_units(checker *check) {
+static void learn_units(weft_checker *check) {
     for (int32_t u = 0; u < check->job->view.n_units; u++) {
-        check_unit *facts = &check->units[u];
+        weft_check_unit *facts = &check->units[u];
         facts->trains = weft_job_spec_trains(check->job, u);
         facts->owner = facts->borrower = -1;
         if (!weft_job_spec_owned(check->job)) continue;
@@ -83,7 +83,7 @@ static void learn_units(checker *check) {
 }
 
 /* Programs of another job would be judged by tables of the wrong size. */
-static weft_status check_programs(const checker *check) {
+static weft_status check_programs(const weft_checker *check) {
     for (int32_t rank = 0; rank < check->world; rank++) {
         const weft_program *program = check->programs[rank];
         if (program->mode != check->job->view.mode || program->leaves != check->leaves || program->rank != rank)
@@ -98,7 +98,7 @@ static weft_status check_programs(const checker *check) {
 }
 
 /* Each replica has run its share and each leaf runs once, so that all leaves have: an owner's end says so by itself. */
-static weft_status check_all(checker *check, weft_coverage *out) {
+static weft_status check_all(weft_checker *check, weft_coverage *out) {
     weft_status status = WEFT_OK;
     for (int32_t rank = 0; rank < check->world && status == WEFT_OK; rank++) status = weft_check_rank(check, rank);
     if (status == WEFT_OK) status = weft_check_matches(check);
@@ -109,7 +109,7 @@ static weft_status check_all(checker *check, weft_coverage *out) {
 
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err) {
-    checker check = {.programs = programs, .job = job, .err = err};
+    weft_checker check = {.programs = programs, .job = job, .err = err};
     weft_status status = weft_job_spec_check(job, err);
     if (status == WEFT_OK) status = weft_job_spec_check_placed(job, err);
     if (status != WEFT_OK) return status;
@@ -117,7 +117,7 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
     check.world = job->view.world;
     check.leaves = weft_job_spec_leaves(job);
     status = check_programs(&check);
-    if (status == WEFT_OK) status = make_room(&check);
+    if (status == WEFT_OK) status = make_room_for_ranks(&check);
     if (status == WEFT_OK) {
         learn_units(&check);
         status = check_all(&check, out);

@@ -16,26 +16,26 @@
 #include "program/job.h"
 
 /* Where something was done; rank -1: nowhere yet. */
-typedef struct check_place {
+typedef struct weft_check_place {
     int32_t rank, event;
-} check_place;
+} weft_check_place;
 
 /* How a leaf's gradient joined the sum of its unit. */
-typedef struct check_term {
-    check_place at;
+typedef struct weft_check_term {
+    weft_check_place at;
     int32_t round; /* of the first hops of its rank and unit, from 0 */
-} check_term;
+} weft_check_term;
 
 /* Of a unit, for all ranks. */
-typedef struct check_unit {
+typedef struct weft_check_unit {
     bool trains;
     int32_t owner, borrower; /* where owned: who sums it, and who hands in a part of each leaf gradient; else -1 */
     int32_t scope;           /* of its first hops; 0: none seen yet */
-    check_place first;       /* the first REDUCE that was seen */
-} check_unit;
+    weft_check_place first;  /* the first REDUCE that was seen */
+} weft_check_unit;
 
 /* What the rank that is walked has done with a unit: events, -1 for none. */
-typedef struct check_use {
+typedef struct weft_check_use {
     int32_t readers;             /* its BACKWARDs per leaf here */
     int32_t gathered, gathering; /* the GATHER whose copy lives; that is under way */
     int32_t summing;             /* the REDUCE, or the GATHER of the sum, that is under way */
@@ -45,70 +45,79 @@ typedef struct check_use {
     int32_t reached, reduced; /* leaf of the latest BACKWARD, of the latest first hop; -1: none */
     int32_t terms;            /* first hops */
     int32_t parts;            /* parts of leaf gradients handed to the owner */
-} check_use;
+} weft_check_use;
 
-typedef struct checker {
+typedef struct weft_checker {
     const weft_program *const *programs;
     const weft_job_spec *job;
     weft_error *err;
     int32_t world, leaves; /* R * A */
     /* for all ranks */
-    check_place *forward;          /* [n_segments][leaves] */
+    weft_check_place *forward;     /* [n_segments][leaves] */
     int32_t *recompute, *backward; /* [n_segments][leaves] events of the rank of `forward`, -1: none */
     int32_t *begun[2];             /* [n_units][leaves] BACKWARDs of the unit so far: on its owner, on its borrower */
-    check_term *terms;             /* [n_units][leaves] */
+    weft_check_term *terms;        /* [n_units][leaves] */
     int32_t *sent, *received;      /* [transfers] events, -1: none; NULL where nothing has an owner */
     uint8_t *arrived;              /* [transfers] the RECV has ended */
-    check_unit *units;             /* [n_units] */
+    weft_check_unit *units;        /* [n_units] */
     /* of the rank that is walked */
     const weft_program *program;
     int32_t rank, at;
     int32_t count, norm, step; /* the event that did it; -1: none yet */
     int32_t taken;             /* leaves that it has taken on */
     int32_t due;               /* FORWARDs and BACKWARDs of those leaves that are still to come */
-    check_use *uses;           /* [n_units] */
+    weft_check_use *uses;      /* [n_units] */
     uint8_t *waited;           /* [most events] */
-} checker;
+} weft_checker;
 
-static inline size_t weft_check_pair(const checker *check, int32_t row, int32_t leaf) {
+static inline const char *weft_check_segment_name(const weft_checker *check, int32_t segment) {
+    return check->job->view.segments[segment].name;
+}
+
+static inline const char *weft_check_unit_name(const weft_checker *check, int32_t unit) {
+    return check->job->view.units[unit].name;
+}
+
+static inline size_t weft_check_pair(const weft_checker *check, int32_t row, int32_t leaf) {
     return (size_t)row * (size_t)check->leaves + (size_t)leaf;
 }
 
 /* Index of what a SEND or RECV carries among all that ever travels between two ranks. */
-static inline size_t weft_check_transfer(const checker *check, const weft_event *event) {
+static inline size_t weft_check_transfer(const weft_checker *check, const weft_event *event) {
     const int32_t n = check->job->view.n_segments;
     if (event->what == WEFT_WHAT_LEAF_GRADIENT) return weft_check_pair(check, 2 * n + event->unit, event->leaf);
     return weft_check_pair(check, event->what == WEFT_WHAT_CARRY ? event->segment : n + event->segment, event->leaf);
 }
 
-static inline bool weft_check_trains(const checker *check) {
+static inline bool weft_check_trains(const weft_checker *check) {
     return check->job->view.mode == WEFT_MODE_TRAIN;
 }
 
 /* True if the rank that is walked has a part of the unit's finished sum. */
-static inline bool weft_check_sums(const checker *check, int32_t unit) {
-    const check_unit *facts = &check->units[unit];
+static inline bool weft_check_sums(const weft_checker *check, int32_t unit) {
+    const weft_check_unit *facts = &check->units[unit];
     return facts->trains && (facts->owner < 0 || facts->owner == check->rank);
 }
 
 /* "rank 1, event 7, REDUCE layers.0 all leaf 2: ..." */
-weft_status weft_check_refuse(checker *check, int32_t rank, int32_t event, const char *format, ...) WEFT_PRINTF(4, 5);
-#define refuse(check, ...) weft_check_refuse(check, (check)->rank, (check)->at, __VA_ARGS__)
+weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t event, const char *format, ...)
+    WEFT_PRINTF(4, 5);
+#define weft_check_refuse(check, ...) weft_check_refuse_at(check, (check)->rank, (check)->at, __VA_ARGS__)
 
 /* A thing that may happen once: refused if *done has an event, else this one is noted. */
-weft_status weft_check_once(checker *check, int32_t *done);
+weft_status weft_check_once(weft_checker *check, int32_t *done);
 
-weft_status weft_check_fields(checker *check, const weft_event *event);
+weft_status weft_check_fields(weft_checker *check, const weft_event *event);
 /* Walks one rank's program. */
-weft_status weft_check_rank(checker *check, int32_t rank);
+weft_status weft_check_rank(weft_checker *check, int32_t rank);
 /* An exchange of the rank that is walked. */
-weft_status weft_check_exchange(checker *check, const weft_event *event);
+weft_status weft_check_exchange(weft_checker *check, const weft_event *event);
 /* Every trained unit's sum is where this rank needs it. */
-weft_status weft_check_sums_complete(checker *check);
+weft_status weft_check_sums_complete(weft_checker *check);
 /* What the end of a rank's program must not leave open. */
-weft_status weft_check_exchanges_closed(checker *check);
+weft_status weft_check_exchanges_closed(weft_checker *check);
 
-weft_status weft_check_matches(checker *check);
-weft_status weft_check_sums_order(checker *check, weft_coverage *out);
+weft_status weft_check_matches(weft_checker *check);
+weft_status weft_check_sums_order(weft_checker *check, weft_coverage *out);
 
 #endif

@@ -10,8 +10,8 @@
 
 typedef struct match {
     int32_t size, started;
-    check_place first; /* who started it first */
-    int32_t waiting;   /* head of the list of ranks that wait for it, -1: none */
+    weft_check_place first; /* who started it first */
+    int32_t waiting;        /* head of the list of ranks that wait for it, -1: none */
 } match;
 
 /* Some ranks that exchange. The k-th exchange of each is the same one. */
@@ -30,7 +30,7 @@ typedef struct player {
 } player;
 
 typedef struct play {
-    checker *check;
+    weft_checker *check;
     match *matches;
     int32_t n_matches, room;
     group *groups;
@@ -45,7 +45,7 @@ typedef struct play {
     int32_t ended;           /* ranks that are at their end */
 } play;
 
-static weft_status no_memory(const play *p) {
+static weft_status no_memory_to_play(const play *p) {
     return weft_error_set(p->check->err, WEFT_E_MEMORY, "no memory to play the programs of %d ranks",
                           (int)p->check->world);
 }
@@ -116,7 +116,7 @@ static weft_status make_groups(play *p) {
         families++;
     }
     p->groups = calloc(most, sizeof *p->groups);
-    if (p->groups == NULL) return no_memory(p);
+    if (p->groups == NULL) return no_memory_to_play(p);
     add_family(p, 1, 1, 0, p->check->world, &places);
     for (int32_t u = 0; u < view->n_units; u++) {
         const weft_placement *placement = &view->units[u].placement;
@@ -126,7 +126,7 @@ static weft_status make_groups(play *p) {
             add_shards(p, u, &places);
     }
     p->counts = calloc(places, sizeof *p->counts);
-    return p->counts == NULL ? no_memory(p) : WEFT_OK;
+    return p->counts == NULL ? no_memory_to_play(p) : WEFT_OK;
 }
 
 /* The group of an exchange among several ranks. */
@@ -144,7 +144,7 @@ static group *group_of(play *p, const weft_event *event, const weft_members *ran
 /* ---- matches ---- */
 
 /* Room for one more; *items keeps what it has. */
-static bool grow(void **items, int32_t *room, int32_t n, size_t size) {
+static bool reserve_item(void **items, int32_t *room, int32_t n, size_t size) {
     const int32_t more = n < 16 ? 16 : n * 2;
     void *grown = NULL;
     if (n < *room) return true;
@@ -159,7 +159,7 @@ static bool grow(void **items, int32_t *room, int32_t n, size_t size) {
 static int32_t add_match(play *p, int32_t size) {
     void *items = p->matches;
     const match none = {size, 0, {-1, -1}, -1};
-    if (!grow(&items, &p->room, p->n_matches, sizeof none)) return -1;
+    if (!reserve_item(&items, &p->room, p->n_matches, sizeof none)) return -1;
     p->matches = items;
     p->matches[p->n_matches] = none;
     return p->n_matches++;
@@ -170,7 +170,7 @@ static int32_t next_match(play *p, group *g, int32_t rank) {
     int32_t *count = &p->counts[g->places + (size_t)((rank - g->ranks.first) / g->ranks.stride)];
     void *items = g->matches;
     if (*count == g->n_matches) {
-        if (!grow(&items, &g->room, g->n_matches, sizeof *g->matches)) return -1;
+        if (!reserve_item(&items, &g->room, g->n_matches, sizeof *g->matches)) return -1;
         g->matches = items;
         g->matches[g->n_matches] = add_match(p, g->ranks.count);
         if (g->matches[g->n_matches] < 0) return -1;
@@ -188,14 +188,15 @@ static weft_status check_same(play *p, const match *m, int32_t rank, int32_t i) 
         event->scope == other->scope && (event->leaf < 0) == (other->leaf < 0))
         return WEFT_OK;
     weft_event_describe(text, sizeof text, other, p->check->job);
-    return weft_check_refuse(p->check, rank, i,
-                             "in its place among the exchanges of these %d ranks, rank %d has event %d, %s: all must "
-                             "start the same ones in the same order",
-                             (int)m->size, (int)m->first.rank, (int)m->first.event, text);
+    return weft_check_refuse_at(
+        p->check, rank, i,
+        "in its place among the exchanges of these %d ranks, rank %d has event %d, %s: all must "
+        "start the same ones in the same order",
+        (int)m->size, (int)m->first.rank, (int)m->first.event, text);
 }
 
 /* Notes that the rank has started its event; who waited for the match and now need not is ready. */
-static weft_status start(play *p, int32_t rank, int32_t i, int32_t index) {
+static weft_status start_exchange(play *p, int32_t rank, int32_t i, int32_t index) {
     match *m = &p->matches[index];
     weft_status status = WEFT_OK;
     p->match_of[p->events[rank] + (size_t)i] = index;
@@ -215,7 +216,7 @@ static weft_status start(play *p, int32_t rank, int32_t i, int32_t index) {
 static weft_status start_transfer(play *p, int32_t rank, int32_t i) {
     int32_t *index = &p->transfers[weft_check_transfer(p->check, event_of(p, rank, i))];
     if (*index < 0) *index = add_match(p, 2);
-    return *index < 0 ? no_memory(p) : start(p, rank, i, *index);
+    return *index < 0 ? no_memory_to_play(p) : start_exchange(p, rank, i, *index);
 }
 
 /* Starts an event. Those that need no other rank have ended by that. */
@@ -230,7 +231,7 @@ static weft_status start_event(play *p, int32_t rank, int32_t i) {
     ranks = weft_job_spec_ranks(p->check->job, event, rank);
     if (ranks.count < 2) return WEFT_OK;
     index = next_match(p, group_of(p, event, &ranks, rank), rank);
-    return index < 0 ? no_memory(p) : start(p, rank, i, index);
+    return index < 0 ? no_memory_to_play(p) : start_exchange(p, rank, i, index);
 }
 
 /* ---- playing ---- */
@@ -322,21 +323,21 @@ static weft_status standstill(play *p) {
     }
     weft_event_describe(event, sizeof event, event_of(p, rank, open), p->check->job);
     if (open == p->players[rank].at)
-        return weft_check_refuse(
+        return weft_check_refuse_at(
             p->check, rank, open,
             "it can never end: %d of the %d ranks never get to the end; it needs rank %d, and %s%s",
             (int)(p->check->world - p->ended), (int)p->check->world, (int)other, second, more);
-    return weft_check_refuse(p->check, rank, p->players[rank].at,
-                             "it can never end: %d of the %d ranks never get to the end; event %d, %s, needs rank %d, "
-                             "and %s%s",
-                             (int)(p->check->world - p->ended), (int)p->check->world, (int)open, event, (int)other,
-                             second, more);
+    return weft_check_refuse_at(
+        p->check, rank, p->players[rank].at,
+        "it can never end: %d of the %d ranks never get to the end; event %d, %s, needs rank %d, "
+        "and %s%s",
+        (int)(p->check->world - p->ended), (int)p->check->world, (int)open, event, (int)other, second, more);
 }
 
 /* ---- the whole ---- */
 
 static weft_status prepare(play *p) {
-    const checker *check = p->check;
+    const weft_checker *check = p->check;
     const size_t world = (size_t)check->world, units = (size_t)check->job->view.n_units;
     const size_t transfers =
         check->sent == NULL ? 0 : (size_t)check->leaves * (2 * (size_t)check->job->view.n_segments + units);
@@ -347,7 +348,7 @@ static weft_status prepare(play *p) {
     p->node = malloc((3 * units + 1) * sizeof *p->node);
     p->transfers = malloc((transfers + 1) * sizeof *p->transfers);
     if (p->players == NULL || p->ready == NULL || p->events == NULL || p->node == NULL || p->transfers == NULL)
-        return no_memory(p);
+        return no_memory_to_play(p);
     p->across = p->node + units;
     p->pair = p->across + units;
     for (size_t i = 0; i < transfers; i++) p->transfers[i] = -1;
@@ -357,12 +358,12 @@ static weft_status prepare(play *p) {
         events += (size_t)check->programs[rank]->n_events;
     }
     p->match_of = malloc((events + 1) * sizeof *p->match_of);
-    if (p->match_of == NULL) return no_memory(p);
+    if (p->match_of == NULL) return no_memory_to_play(p);
     for (size_t i = 0; i < events; i++) p->match_of[i] = -1;
     return make_groups(p);
 }
 
-static void finish(play *p) {
+static void finish_play(play *p) {
     for (int32_t i = 0; i < p->n_groups; i++) free(p->groups[i].matches);
     free(p->groups);
     free(p->counts);
@@ -375,11 +376,11 @@ static void finish(play *p) {
     free(p->players);
 }
 
-weft_status weft_check_matches(checker *check) {
+weft_status weft_check_matches(weft_checker *check) {
     play p = {.check = check};
     weft_status status = prepare(&p);
     while (status == WEFT_OK && p.n_ready > 0) status = go_on(&p, p.ready[--p.n_ready]);
     if (status == WEFT_OK && p.ended < check->world) status = standstill(&p);
-    finish(&p);
+    finish_play(&p);
     return status;
 }

@@ -4,54 +4,48 @@
  * has the event itself not happened before, on any rank. At the end nothing of this rank may be missing. */
 #include "program/check/check.h"
 
-static const char *segment_name(const checker *check, int32_t s) {
-    return check->job->view.segments[s].name;
-}
-
-static const char *unit_name(const checker *check, int32_t u) {
-    return check->job->view.units[u].name;
-}
-
-static weft_status check_runs(checker *check, int32_t s) {
+static weft_status check_runs(weft_checker *check, int32_t s) {
     if (weft_job_spec_runs(check->job, s, check->rank)) return WEFT_OK;
-    return refuse(check, "the segment belongs to rank %d, which alone runs it",
-                  (int)check->job->view.segments[s].owner);
+    return weft_check_refuse(check, "the segment belongs to rank %d, which alone runs it",
+                             (int)check->job->view.segments[s].owner);
 }
 
 /* All that the segment reads must be whole here. */
-static weft_status check_live(checker *check, int32_t s) {
+static weft_status check_live(weft_checker *check, int32_t s) {
     const weft_segment_view *view = &check->job->view.segments[s];
     for (int32_t i = 0; i < view->n_units; i++) {
         const int32_t u = view->units[i];
-        const check_use *use = &check->uses[u];
+        const weft_check_use *use = &check->uses[u];
         if (check->job->view.units[u].placement.parameters != WEFT_SHARDED || use->gathered >= 0) continue;
         if (use->gathering >= 0)
-            return refuse(check, "it reads unit %s, whose GATHER, event %d, has not been waited for",
-                          unit_name(check, u), (int)use->gathering);
-        return refuse(check,
-                      "it reads unit %s, which is not live here: a GATHER must come before, and no RELEASE since",
-                      unit_name(check, u));
+            return weft_check_refuse(check, "it reads unit %s, whose GATHER, event %d, has not been waited for",
+                                     weft_check_unit_name(check, u), (int)use->gathering);
+        return weft_check_refuse(
+            check, "it reads unit %s, which is not live here: a GATHER must come before, and no RELEASE since",
+            weft_check_unit_name(check, u));
     }
     return WEFT_OK;
 }
 
 /* What came out of the segment below must be here: made here, or received. */
-static weft_status check_carry(checker *check, int32_t s, int32_t m) {
+static weft_status check_carry(weft_checker *check, int32_t s, int32_t m) {
     const weft_event from = {.what = WEFT_WHAT_CARRY, .segment = s - 1, .leaf = m};
     if (s == 0) return WEFT_OK;
     if (weft_job_spec_runs(check->job, s - 1, check->rank)) {
-        const check_place *below = &check->forward[weft_check_pair(check, s - 1, m)];
+        const weft_check_place *below = &check->forward[weft_check_pair(check, s - 1, m)];
         if (below->rank == check->rank) return WEFT_OK;
-        return refuse(check, "segment %s, whose carry it reads, has had no FORWARD for leaf %d here",
-                      segment_name(check, s - 1), (int)m);
+        return weft_check_refuse(check, "segment %s, whose carry it reads, has had no FORWARD for leaf %d here",
+                                 weft_check_segment_name(check, s - 1), (int)m);
     }
     if (check->arrived[weft_check_transfer(check, &from)]) return WEFT_OK;
-    return refuse(check, "it reads the carry of segment %s for leaf %d, and no RECV of it from rank %d has ended",
-                  segment_name(check, s - 1), (int)m, (int)check->job->view.segments[s - 1].owner);
+    return weft_check_refuse(check,
+                             "it reads the carry of segment %s for leaf %d, and no RECV of it from rank %d has ended",
+                             weft_check_segment_name(check, s - 1), (int)m,
+                             (int)check->job->view.segments[s - 1].owner);
 }
 
 /* FORWARDs and BACKWARDs of a leaf on this rank. */
-static int32_t events_of_leaf(const checker *check) {
+static int32_t events_of_leaf(const weft_checker *check) {
     int32_t n = 0;
     for (int32_t s = 0; s < check->job->view.n_segments; s++)
         if (weft_job_spec_runs(check->job, s, check->rank)) n += weft_job_spec_backward(check->job, s) ? 2 : 1;
@@ -59,23 +53,25 @@ static int32_t events_of_leaf(const checker *check) {
 }
 
 /* The first segment takes the leaf on for this rank. */
-static weft_status check_leaf(checker *check) {
+static weft_status check_leaf(weft_checker *check) {
     if (weft_job_spec_owned(check->job)) return WEFT_OK;
     if (check->taken == check->leaves / check->job->view.replicas)
-        return refuse(check, "the rank has run %d leaves already: a replica takes no more", (int)check->taken);
+        return weft_check_refuse(check, "the rank has run %d leaves already: a replica takes no more",
+                                 (int)check->taken);
     check->taken++;
     check->due += events_of_leaf(check);
     return WEFT_OK;
 }
 
-static weft_status check_forward(checker *check, const weft_event *event) {
+static weft_status check_forward(weft_checker *check, const weft_event *event) {
     const int32_t s = event->segment, m = event->leaf;
-    check_place *place = &check->forward[weft_check_pair(check, s, m)];
+    weft_check_place *place = &check->forward[weft_check_pair(check, s, m)];
     weft_status status = check_runs(check, s);
     if (status != WEFT_OK) return status;
     if (place->rank >= 0 && place->rank != check->rank)
-        return refuse(check, "rank %d has run the segment for this leaf, as event %d: each leaf goes through once",
-                      (int)place->rank, (int)place->event);
+        return weft_check_refuse(check,
+                                 "rank %d has run the segment for this leaf, as event %d: each leaf goes through once",
+                                 (int)place->rank, (int)place->event);
     status = weft_check_once(check, &place->event);
     if (status == WEFT_OK) status = check_carry(check, s, m);
     if (status == WEFT_OK) status = check_live(check, s);
@@ -86,69 +82,74 @@ static weft_status check_forward(checker *check, const weft_event *event) {
 }
 
 /* RECOMPUTE and BACKWARD follow the FORWARD, on its rank. */
-static weft_status check_ran_here(checker *check, const weft_event *event) {
-    const check_place *place = &check->forward[weft_check_pair(check, event->segment, event->leaf)];
+static weft_status check_ran_here(weft_checker *check, const weft_event *event) {
+    const weft_check_place *place = &check->forward[weft_check_pair(check, event->segment, event->leaf)];
     if (place->rank == check->rank) return WEFT_OK;
     if (place->rank >= 0)
-        return refuse(check, "there is no tape here: rank %d has run its FORWARD, as event %d", (int)place->rank,
-                      (int)place->event);
-    return refuse(check, "there is no tape: its FORWARD for leaf %d must come before, on this rank", (int)event->leaf);
+        return weft_check_refuse(check, "there is no tape here: rank %d has run its FORWARD, as event %d",
+                                 (int)place->rank, (int)place->event);
+    return weft_check_refuse(check, "there is no tape: its FORWARD for leaf %d must come before, on this rank",
+                             (int)event->leaf);
 }
 
-static weft_status check_recompute(checker *check, const weft_event *event) {
+static weft_status check_recompute(weft_checker *check, const weft_event *event) {
     const int32_t s = event->segment, m = event->leaf;
     const size_t i = weft_check_pair(check, s, m);
     weft_status status = check_ran_here(check, event);
     if (status != WEFT_OK) return status;
     if (!check->job->activation_checkpointing)
-        return refuse(check,
-                      "activation checkpointing is off, so FORWARD kept the tape and nothing is to be recomputed");
+        return weft_check_refuse(
+            check, "activation checkpointing is off, so FORWARD kept the tape and nothing is to be recomputed");
     if (!check->job->segments[s].has_backward)
-        return refuse(check, "the segment has no BACKWARD that a tape could serve");
+        return weft_check_refuse(check, "the segment has no BACKWARD that a tape could serve");
     if (check->backward[i] >= 0)
-        return refuse(check, "its BACKWARD for leaf %d has already run, as event %d", (int)m, (int)check->backward[i]);
+        return weft_check_refuse(check, "its BACKWARD for leaf %d has already run, as event %d", (int)m,
+                                 (int)check->backward[i]);
     status = weft_check_once(check, &check->recompute[i]);
     return status == WEFT_OK ? check_live(check, s) : status;
 }
 
 /* What the segment above handed down must be here. */
-static weft_status check_carry_gradient(checker *check, int32_t s, int32_t m) {
+static weft_status check_carry_gradient(weft_checker *check, int32_t s, int32_t m) {
     const weft_event from = {.what = WEFT_WHAT_CARRY_GRADIENT, .segment = s, .leaf = m};
     if (s == check->job->view.n_segments - 1) return WEFT_OK;
     if (weft_job_spec_runs(check->job, s + 1, check->rank)) {
         if (check->backward[weft_check_pair(check, s + 1, m)] >= 0) return WEFT_OK;
-        return refuse(check, "segment %s, which hands it the gradient, has had no BACKWARD for leaf %d",
-                      segment_name(check, s + 1), (int)m);
+        return weft_check_refuse(check, "segment %s, which hands it the gradient, has had no BACKWARD for leaf %d",
+                                 weft_check_segment_name(check, s + 1), (int)m);
     }
     if (check->arrived[weft_check_transfer(check, &from)]) return WEFT_OK;
-    return refuse(check, "no RECV of the gradient that segment %s hands it for leaf %d, from rank %d, has ended",
-                  segment_name(check, s + 1), (int)m, (int)check->job->view.segments[s + 1].owner);
+    return weft_check_refuse(check,
+                             "no RECV of the gradient that segment %s hands it for leaf %d, from rank %d, has ended",
+                             weft_check_segment_name(check, s + 1), (int)m,
+                             (int)check->job->view.segments[s + 1].owner);
 }
 
 /* The first BACKWARD of a unit for a leaf on its owner adds to the part that another rank made. */
-static weft_status check_part(checker *check, int32_t u, int32_t m) {
+static weft_status check_part(weft_checker *check, int32_t u, int32_t m) {
     const weft_event part = {.what = WEFT_WHAT_LEAF_GRADIENT, .unit = u, .leaf = m};
-    const check_unit *facts = &check->units[u];
+    const weft_check_unit *facts = &check->units[u];
     if (facts->borrower < 0 || facts->owner != check->rank || check->begun[0][weft_check_pair(check, u, m)] > 0 ||
         check->arrived[weft_check_transfer(check, &part)])
         return WEFT_OK;
-    return refuse(
+    return weft_check_refuse(
         check, "it adds to the gradient of unit %s for leaf %d, and no RECV of the part that rank %d makes has ended",
-        unit_name(check, u), (int)m, (int)facts->borrower);
+        weft_check_unit_name(check, u), (int)m, (int)facts->borrower);
 }
 
 /* Notes for each trained unit that the segment reads that one BACKWARD less is owing. */
-static weft_status note_units(checker *check, const weft_event *event) {
+static weft_status note_units(weft_checker *check, const weft_event *event) {
     const weft_segment_view *view = &check->job->view.segments[event->segment];
     const int32_t m = event->leaf;
     for (int32_t i = 0; i < view->n_units; i++) {
         const int32_t u = view->units[i];
-        check_use *use = &check->uses[u];
+        weft_check_use *use = &check->uses[u];
         weft_status status = WEFT_OK;
         if (!check->units[u].trains) continue;
         if (use->reached > m)
-            return refuse(check, "unit %s has already had a BACKWARD for leaf %d: its BACKWARDs run in leaf order",
-                          unit_name(check, u), (int)use->reached);
+            return weft_check_refuse(check,
+                                     "unit %s has already had a BACKWARD for leaf %d: its BACKWARDs run in leaf order",
+                                     weft_check_unit_name(check, u), (int)use->reached);
         status = check_part(check, u, m);
         if (status != WEFT_OK) return status;
         use->reached = m;
@@ -157,13 +158,13 @@ static weft_status note_units(checker *check, const weft_event *event) {
     return WEFT_OK;
 }
 
-static weft_status check_backward(checker *check, const weft_event *event) {
+static weft_status check_backward(weft_checker *check, const weft_event *event) {
     const int32_t s = event->segment, m = event->leaf;
     weft_status status = check_ran_here(check, event);
     if (status != WEFT_OK) return status;
     if (!check->job->segments[s].has_backward)
-        return refuse(check, "the segment has no BACKWARD: nothing at or below it is trained");
-    if (check->count < 0) return refuse(check, "COUNT must come before the first BACKWARD");
+        return weft_check_refuse(check, "the segment has no BACKWARD: nothing at or below it is trained");
+    if (check->count < 0) return weft_check_refuse(check, "COUNT must come before the first BACKWARD");
     status = weft_check_once(check, &check->backward[weft_check_pair(check, s, m)]);
     if (status == WEFT_OK) status = check_carry_gradient(check, s, m);
     if (status == WEFT_OK) status = check_live(check, s);
@@ -171,31 +172,33 @@ static weft_status check_backward(checker *check, const weft_event *event) {
     return status == WEFT_OK ? note_units(check, event) : status;
 }
 
-static weft_status check_norm(checker *check) {
+static weft_status check_norm(weft_checker *check) {
     weft_status status = WEFT_OK;
-    if (check->count < 0) return refuse(check, "COUNT must come before");
+    if (check->count < 0) return weft_check_refuse(check, "COUNT must come before");
     status = weft_check_once(check, &check->norm);
     return status == WEFT_OK ? weft_check_sums_complete(check) : status;
 }
 
 /* STEP changes parameters: what is gathered then would be stale. */
-static weft_status check_step(checker *check) {
-    if (check->norm < 0) return refuse(check, "NORM must come before, once all leaf gradients are summed");
+static weft_status check_step(weft_checker *check) {
+    if (check->norm < 0) return weft_check_refuse(check, "NORM must come before, once all leaf gradients are summed");
     for (int32_t u = 0; u < check->job->view.n_units; u++) {
-        const check_use *use = &check->uses[u];
+        const weft_check_use *use = &check->uses[u];
         const int32_t gather = use->gathered >= 0 ? use->gathered : use->gathering;
         if (gather >= 0)
-            return refuse(check, "unit %s is still gathered, by event %d: a RELEASE must come before the update",
-                          unit_name(check, u), (int)gather);
+            return weft_check_refuse(check,
+                                     "unit %s is still gathered, by event %d: a RELEASE must come before the update",
+                                     weft_check_unit_name(check, u), (int)gather);
     }
     return weft_check_once(check, &check->step);
 }
 
-static weft_status check_event(checker *check, const weft_event *event) {
+static weft_status check_event(weft_checker *check, const weft_event *event) {
     weft_status status = weft_check_fields(check, event);
     if (status != WEFT_OK) return status;
     if (check->step >= 0 && event->kind != WEFT_EVENT_REFRESH && event->kind != WEFT_EVENT_WAIT)
-        return refuse(check, "it follows STEP, event %d, after which only REFRESHes come, and WAITs", (int)check->step);
+        return weft_check_refuse(check, "it follows STEP, event %d, after which only REFRESHes come, and WAITs",
+                                 (int)check->step);
     switch (event->kind) {
     case WEFT_EVENT_COUNT: return weft_check_once(check, &check->count);
     case WEFT_EVENT_FORWARD: return check_forward(check, event);
@@ -209,27 +212,27 @@ static weft_status check_event(checker *check, const weft_event *event) {
 
 /* ---- the end ---- */
 
-static weft_status missing(checker *check, const char *what, const char *name, int32_t leaf) {
+static weft_status missing(weft_checker *check, const char *what, const char *name, int32_t leaf) {
     return weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d: its program ends after %d events without %s %s leaf %d",
                           (int)check->rank, (int)check->program->n_events, what, name, (int)leaf);
 }
 
 /* Of the leaves that this rank runs, all segments that are its own have run. */
-static weft_status check_segments_complete(checker *check) {
+static weft_status check_segments_complete(weft_checker *check) {
     for (int32_t m = 0; m < check->leaves && check->due > 0; m++) {
         if (!weft_job_spec_owned(check->job) && check->forward[m].rank != check->rank) continue;
         for (int32_t s = 0; s < check->job->view.n_segments; s++) {
             const size_t i = weft_check_pair(check, s, m);
             if (!weft_job_spec_runs(check->job, s, check->rank)) continue;
-            if (check->forward[i].rank < 0) return missing(check, "FORWARD", segment_name(check, s), m);
+            if (check->forward[i].rank < 0) return missing(check, "FORWARD", weft_check_segment_name(check, s), m);
             if (weft_job_spec_backward(check->job, s) && check->backward[i] < 0)
-                return missing(check, "BACKWARD", segment_name(check, s), m);
+                return missing(check, "BACKWARD", weft_check_segment_name(check, s), m);
         }
     }
     return WEFT_OK;
 }
 
-static weft_status check_end(checker *check) {
+static weft_status check_end(weft_checker *check) {
     const int32_t due = check->leaves / check->job->view.replicas;
     weft_status status = WEFT_OK;
     if (!weft_job_spec_owned(check->job) && check->taken < due)
@@ -237,7 +240,8 @@ static weft_status check_end(checker *check) {
             check->err, WEFT_E_PLUGIN,
             "rank %d: its program ends after %d events and has run FORWARD %s for %d leaves: a replica "
             "takes %d",
-            (int)check->rank, (int)check->program->n_events, segment_name(check, 0), (int)check->taken, (int)due);
+            (int)check->rank, (int)check->program->n_events, weft_check_segment_name(check, 0), (int)check->taken,
+            (int)due);
     status = check_segments_complete(check);
     if (status == WEFT_OK && weft_check_trains(check) && check->step < 0)
         status = weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d: its program ends after %d events without STEP",
@@ -247,7 +251,7 @@ static weft_status check_end(checker *check) {
 
 /* ---- the rank ---- */
 
-static void begin(checker *check, int32_t rank) {
+static void begin_rank(weft_checker *check, int32_t rank) {
     const weft_strategy_job *view = &check->job->view;
     check->rank = rank;
     check->program = check->programs[rank];
@@ -256,14 +260,14 @@ static void begin(checker *check, int32_t rank) {
     check->due = weft_job_spec_owned(check->job) ? check->leaves * events_of_leaf(check) : 0;
     memset(check->waited, 0, (size_t)check->program->n_events);
     for (int32_t u = 0; u < view->n_units; u++) {
-        const check_use none = {.gathered = -1,
-                                .gathering = -1,
-                                .summing = -1,
-                                .second = -1,
-                                .finished = -1,
-                                .refreshed = -1,
-                                .reached = -1,
-                                .reduced = -1};
+        const weft_check_use none = {.gathered = -1,
+                                     .gathering = -1,
+                                     .summing = -1,
+                                     .second = -1,
+                                     .finished = -1,
+                                     .refreshed = -1,
+                                     .reached = -1,
+                                     .reduced = -1};
         check->uses[u] = none;
     }
     for (int32_t s = 0; s < view->n_segments; s++)
@@ -272,9 +276,9 @@ static void begin(checker *check, int32_t rank) {
                 check->uses[view->segments[s].units[i]].readers++;
 }
 
-weft_status weft_check_rank(checker *check, int32_t rank) {
+weft_status weft_check_rank(weft_checker *check, int32_t rank) {
     weft_status status = WEFT_OK;
-    begin(check, rank);
+    begin_rank(check, rank);
     for (check->at = 0; status == WEFT_OK && check->at < check->program->n_events; check->at++)
         status = check_event(check, &check->program->events[check->at]);
     return status == WEFT_OK ? check_end(check) : status;

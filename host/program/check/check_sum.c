@@ -59,7 +59,7 @@ static void join_tree(sum *self, range term, int32_t n) {
     }
 }
 
-static void join(sum *self, const joining *term, const checker *check) {
+static void join_term(sum *self, const joining *term, const weft_checker *check) {
     self->exact = self->exact && term->exact;
     if (!self->exact) return;
     if (check->job->view.reduce == WEFT_REDUCE_TREE) join_tree(self, term->leaves, check->leaves);
@@ -79,19 +79,19 @@ static int by_leaf(const void *a, const void *b) {
 }
 
 /* Which ranks gather a first hop together, by number. */
-static int32_t group_of(const checker *check, int32_t u, int32_t rank) {
+static int32_t group_of(const weft_checker *check, int32_t u, int32_t rank) {
     const weft_event event = {.kind = WEFT_EVENT_REDUCE, .unit = u, .scope = check->units[u].scope};
     return weft_job_spec_ranks(check->job, &event, rank).first;
 }
 
 /* Adds up each group's terms; returns how many sums there are. terms is in the order of by_way. */
-static int32_t gather_groups(const checker *check, joining *terms) {
+static int32_t gather_groups(const weft_checker *check, joining *terms) {
     int32_t n = 0;
     for (int32_t i = 0, end = 0; i < check->leaves; i = end) {
         sum part = {.exact = true};
         joining out = terms[i];
         for (end = i; end < check->leaves && terms[end].group == terms[i].group; end++) {
-            join(&part, &terms[end], check);
+            join_term(&part, &terms[end], check);
             if (terms[end].leaves.lo < out.leaves.lo) out.leaves = terms[end].leaves;
         }
         out.exact = part.exact && part.n == 1;
@@ -102,18 +102,18 @@ static int32_t gather_groups(const checker *check, joining *terms) {
 }
 
 /* True if the unit's sum is the one that is defined. */
-static bool is_exact(const checker *check, int32_t u, joining *terms) {
+static bool is_exact(const weft_checker *check, int32_t u, joining *terms) {
     sum all = {.exact = true};
     int32_t n = check->leaves;
     for (int32_t m = 0; m < n; m++) {
-        const check_term *term = &check->terms[weft_check_pair(check, u, m)];
+        const weft_check_term *term = &check->terms[weft_check_pair(check, u, m)];
         const joining one = {group_of(check, u, term->at.rank), term->round, {m, m + 1}, true};
         terms[m] = one;
     }
     qsort(terms, (size_t)n, sizeof *terms, by_way);
     n = gather_groups(check, terms);
     qsort(terms, (size_t)n, sizeof *terms, by_leaf);
-    for (int32_t i = 0; i < n; i++) join(&all, &terms[i], check);
+    for (int32_t i = 0; i < n; i++) join_term(&all, &terms[i], check);
     return all.exact && all.n == 1 && all.row[0].lo == 0 && all.row[0].hi == check->leaves;
 }
 
@@ -123,7 +123,7 @@ static bool is_power_of_two(int32_t n) {
     return (n & (n - 1)) == 0;
 }
 
-static const char *nearest_of(const checker *check, int32_t u, int32_t groups) {
+static const char *nearest_of(const weft_checker *check, int32_t u, int32_t groups) {
     const weft_strategy_job *view = &check->job->view;
     const bool ordered = view->reduce == WEFT_REDUCE_ORDERED;
     switch (check->units[u].scope) {
@@ -149,7 +149,7 @@ static const char *nearest_of(const checker *check, int32_t u, int32_t groups) {
     }
 }
 
-static void tell(const checker *check, weft_coverage *out, int32_t u) {
+static void tell_coverage(const weft_checker *check, weft_coverage *out, int32_t u) {
     const int32_t size = check->job->view.units[u].placement.group;
     const int32_t groups = size > 0 ? check->world / size : 1;
     out->covered = false;
@@ -157,7 +157,7 @@ static void tell(const checker *check, weft_coverage *out, int32_t u) {
                    check->job->view.reduce == WEFT_REDUCE_TREE ? "tree" : "ordered", nearest_of(check, u, groups));
 }
 
-weft_status weft_check_sums_order(checker *check, weft_coverage *out) {
+weft_status weft_check_sums_order(weft_checker *check, weft_coverage *out) {
     joining *terms = malloc(((size_t)check->leaves + 1) * sizeof *terms);
     if (terms == NULL)
         return weft_error_set(check->err, WEFT_E_MEMORY, "no memory for the terms of %d leaves", (int)check->leaves);
@@ -168,7 +168,7 @@ weft_status weft_check_sums_order(checker *check, weft_coverage *out) {
                        "reduce = fast takes whatever order the library adds in; reduce = ordered or tree is covered");
     }
     for (int32_t u = 0; u < check->job->view.n_units && out->covered; u++)
-        if (check->units[u].trains && !is_exact(check, u, terms)) tell(check, out, u);
+        if (check->units[u].trains && !is_exact(check, u, terms)) tell_coverage(check, out, u);
     free(terms);
     return WEFT_OK;
 }
