@@ -3,6 +3,7 @@
 
 #include "engine/compute.h"
 #include "engine/fetch.h"
+#include "engine/norm_extents.h"
 #include "model/weights.h"
 #include "plan/budget.h"
 #include "plan/sums.h"
@@ -14,8 +15,8 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     int64_t sizes[WEFT_N_SCALAR_PARTS], at = 0;
     const int64_t total = weft_budget_scalars(&engine->plan, sizes);
     weft_scalars *s = &engine->scalars;
-    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->losses, &s->all_losses,  &s->nodes, &s->square_sums, &s->count,
-                                           &s->norm,   &s->coefficient, &s->skip,  &s->hp};
+    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count,  &s->coefficient, &s->skip,
+                                           &s->hp,    &s->norm,        &s->losses, &s->all_losses};
     weft_status status = WEFT_OK;
     status = weft_account_take(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS && status == WEFT_OK; i++) {
@@ -125,7 +126,7 @@ static weft_status take_training(weft_engine *engine, weft_error *err) {
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++)
         status = weft_account_take(&engine->account, &engine->state[i], bytes, WEFT_ACCOUNT_OPTIMIZER, err);
     if (status == WEFT_OK) status = take_ranges(engine, err);
-    return status;
+    return status == WEFT_OK ? weft_norm_extents_take(engine, err) : status;
 }
 
 /* Where the regions lie, for whoever reads them. */
@@ -179,6 +180,7 @@ void weft_engine_release(weft_engine *engine) {
     for (int32_t i = 0; engine->tables != NULL && i < engine->plan.declared->n_tables; i++)
         weft_account_give(account, &engine->tables[i], WEFT_ACCOUNT_FIXED);
     weft_account_give(account, &engine->ranges, WEFT_ACCOUNT_FIXED);
+    weft_account_give(account, &engine->extents, WEFT_ACCOUNT_FIXED);
     weft_account_give(account, &engine->key_values, WEFT_ACCOUNT_FIXED);
     weft_account_give(account, &engine->logits, WEFT_ACCOUNT_FIXED);
     weft_account_give(account, &engine->scalars.buffer, WEFT_ACCOUNT_FIXED);

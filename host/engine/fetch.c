@@ -23,11 +23,9 @@ static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, 
     weft_engine *engine = self->engine;
     const weft_span *span = &engine->plan.holds[self->what]->spans[group];
     weft_transfer transfer = {.group = engine->ranks.everyone, .n = n, .dtype = WEFT_F32, .peer = giver};
-    weft_buffer *staging = NULL;
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, alloc, err, engine->device, &staging, 4 * n);
+    weft_status status = weft_post_room(&engine->post, &transfer.to.buffer, 4 * n, err);
     if (status != WEFT_OK) return status;
-    transfer.to.buffer = transfer.from.buffer = staging;
+    transfer.from = transfer.to;
     if (engine->ranks.rank == giver)
         WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, transfer.to,
                          weft_ref_at(self->ref, 4 * (span->at + from - span->first)), 4 * n);
@@ -35,7 +33,6 @@ static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, 
         status = weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->broadcast, "broadcast", &transfer, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out, transfer.to, 4 * n);
-    WEFT_PLUGIN_TELL(engine->kernels, release, engine->device, staging);
     return status;
 }
 

@@ -21,6 +21,19 @@ typedef struct weft_scalars {
     weft_ref hp;          /* the optimizer's struct */
 } weft_scalars;
 
+/* The kernels of NORM, in their order, and the rows of engine->extents that each goes through. */
+enum {
+    WEFT_NORM_OWN_CELLS, /* this rank's part of what is cut, a sum per grid cell */
+    WEFT_NORM_OWNED,     /* tensors whose gradients this rank owns */
+    WEFT_NORM_NODES,     /* what came from all ranks, to one sum per tensor */
+    WEFT_NORM_WHOLE,     /* tensors that every rank has whole */
+    WEFT_N_NORM_TABLES
+};
+typedef struct weft_norm_table {
+    int64_t first, n;
+    int64_t elements; /* of all rows together */
+} weft_norm_table;
+
 /* A region of this engine, for reading what other ranks keep of it (host/engine/fetch.c). */
 typedef struct weft_fetcher {
     struct weft_engine *engine;
@@ -47,9 +60,12 @@ typedef struct weft_engine {
     weft_slot_ref partials;              /* sums that wait (weft_unit_sum) */
     weft_fetcher fetchers[1 + WEFT_MAX_STATES];
     weft_slot_ref state[WEFT_MAX_STATES];
-    weft_slot_ref *tables;    /* [declared->n_tables] */
-    weft_slot_ref ranges;     /* weft_range rows of all trainable groups */
-    int64_t *group_ranges;    /* [n_trainable_groups + 1]: first row of each group */
+    weft_slot_ref *tables; /* [declared->n_tables] */
+    weft_slot_ref ranges;  /* weft_range rows of all trainable groups */
+    int64_t *group_ranges; /* [n_trainable_groups + 1]: first row of each group */
+    weft_slot_ref extents; /* weft_extent rows (engine/norm_extents.h) */
+    weft_norm_table norm_tables[WEFT_N_NORM_TABLES];
+    int64_t owned_nodes;      /* scalars.nodes from here on: [world][most that one owns] sums of tensors with owners */
     weft_slot_ref key_values; /* generation */
     weft_slot_ref logits;     /* generation: a row of the vocabulary */
     weft_scalars scalars;

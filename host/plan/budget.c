@@ -43,6 +43,11 @@ int64_t weft_budget_ranges(const weft_plan *plan) {
     return plan->spec.training ? (int64_t)sizeof(weft_range) * weft_budget_trained(plan) : 0;
 }
 
+/* A tensor is in two tables at most. */
+int64_t weft_budget_extents(const weft_plan *plan) {
+    return plan->spec.training ? 2 * (int64_t)sizeof(weft_extent) * weft_budget_trained(plan) : 0;
+}
+
 int64_t weft_budget_table(const weft_plan *plan, int32_t table) {
     return weft_plan_table_rows(&plan->spec) * plan->declared->tables[table]->width * weft_dtype_bytes(WEFT_F32);
 }
@@ -71,7 +76,8 @@ static const weft_stage *highest_stage(const weft_plan *plan) {
 static int64_t fixed_bytes(const weft_plan *plan) {
     int64_t sizes[WEFT_N_SCALAR_PARTS];
     int64_t bytes = weft_budget_scalars(plan, sizes);
-    bytes += weft_budget_ranges(plan) + weft_budget_key_values(plan) + weft_budget_logits(plan);
+    bytes += weft_budget_ranges(plan) + weft_budget_extents(plan) + weft_budget_key_values(plan) +
+             weft_budget_logits(plan);
     for (int32_t i = 0; i < plan->declared->n_tables; i++) bytes += weft_budget_table(plan, i);
     return bytes;
 }

@@ -11,15 +11,15 @@ void weft_plan_budget(weft_plan *plan);
 
 /* The parts of the buffer of small numbers, each on cache lines of its own, in order. */
 typedef enum weft_scalar_part {
-    WEFT_SCALAR_LOSSES = 0,
-    WEFT_SCALAR_ALL_LOSSES = 1,
-    WEFT_SCALAR_NODES = 2,
-    WEFT_SCALAR_SQUARES = 3,
-    WEFT_SCALAR_COUNT = 4,
-    WEFT_SCALAR_NORM = 5,
-    WEFT_SCALAR_COEFFICIENT = 6,
-    WEFT_SCALAR_SKIP = 7,
-    WEFT_SCALAR_HP = 8,
+    WEFT_SCALAR_NODES = 0,
+    WEFT_SCALAR_SQUARES = 1,
+    WEFT_SCALAR_COUNT = 2,
+    WEFT_SCALAR_COEFFICIENT = 3,
+    WEFT_SCALAR_SKIP = 4,
+    WEFT_SCALAR_HP = 5,
+    WEFT_SCALAR_NORM = 6, /* from here on: what the host reads at the end of a pass, at once */
+    WEFT_SCALAR_LOSSES = 7,
+    WEFT_SCALAR_ALL_LOSSES = 8,
     WEFT_N_SCALAR_PARTS = 9
 } weft_scalar_part;
 /* Bytes of each; returns their sum. */
@@ -30,6 +30,7 @@ int32_t weft_budget_trained(const weft_plan *plan);
 
 /* Bytes of what else lies fixed. */
 int64_t weft_budget_ranges(const weft_plan *plan);
+int64_t weft_budget_extents(const weft_plan *plan); /* of the norm (engine/norm_extents.h) */
 int64_t weft_budget_table(const weft_plan *plan, int32_t table);
 int64_t weft_budget_key_values(const weft_plan *plan); /* generation */
 int64_t weft_budget_logits(const weft_plan *plan);     /* generation: a row of the vocabulary */

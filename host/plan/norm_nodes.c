@@ -52,19 +52,22 @@ int64_t weft_norm_nodes(const weft_plan *plan) {
     return walk.after + weft_norm_most_owned(plan) * plan->world;
 }
 
-int64_t weft_norm_kernel_work(const weft_device_plugin *kernels, const weft_device *device, int64_t n, int32_t dtype) {
-    const weft_square_sum args = {.struct_size = (uint32_t)sizeof args, .n = n, .dtype = dtype};
+static int64_t kernel_work(const weft_device_plugin *kernels, const weft_device *device, int64_t n, int64_t extents,
+                           int32_t dtype) {
+    const weft_square_sum args = {.struct_size = (uint32_t)sizeof args, .n = n, .dtype = dtype, .n_extents = extents};
     return kernels->square_sum_workspace(device, &args);
 }
 
 int64_t weft_norm_work(const weft_plan *plan, const weft_device_plugin *kernels, const weft_device *device) {
-    int64_t most = 0;
+    int64_t tensors = 0, elements = 0, cells = 0, work = 0;
     for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
         const weft_parameter *p = &plan->declared->parameters[i];
         if (!p->trainable) continue;
-        most = weft_larger(most, weft_norm_kernel_work(kernels, device, p->numel, WEFT_F32));
-        if (plan->world == 1) continue;
-        most = weft_larger(most, weft_norm_kernel_work(kernels, device, weft_norm_cells(plan, p->numel), WEFT_F64));
+        tensors++;
+        elements += p->numel;
+        cells += weft_norm_cells(plan, p->numel);
     }
-    return most;
+    if (tensors == 0) return 0;
+    work = kernel_work(kernels, device, elements, tensors, WEFT_F32);
+    return plan->world == 1 ? work : weft_larger(work, kernel_work(kernels, device, cells, tensors, WEFT_F64));
 }

@@ -35,9 +35,7 @@ int64_t weft_norm_nodes(const weft_plan *plan);
 /* Grid cells of n elements. */
 int64_t weft_norm_cells(const weft_plan *plan, int64_t n);
 
-/* Scratch of the kernels of NORM; asked before anything is placed: room for both ways. */
+/* Scratch of the kernels of NORM; asked before anything is placed: room for all tensors whole, and for their nodes. */
 int64_t weft_norm_work(const weft_plan *plan, const weft_device_plugin *kernels, const weft_device *device);
-/* The same of one call: n numbers of a dtype. */
-int64_t weft_norm_kernel_work(const weft_device_plugin *kernels, const weft_device *device, int64_t n, int32_t dtype);
 
 #endif

@@ -20,7 +20,7 @@ static weft_status open_device(weft_platform *self, const weft_run *run, weft_er
     weft_status status = WEFT_OK;
     self->kernels = weft_loaded_table(part->loaded, device);
     weft_plugin_call_begin(&call, part->loaded, "create");
-    status = self->kernels->create(&self->device, run->host, part->config, 0, err);
+    status = self->kernels->create(&self->device, run->host, part->config, self->comm_info.local_rank, err);
     status = weft_run_located(run, WEFT_PART_DEVICE, weft_plugin_call_end(&call, status, err), err);
     if (status != WEFT_OK) return status;
     self->device_info.struct_size = (uint32_t)sizeof self->device_info;

@@ -19,6 +19,12 @@ static weft_status reserve(weft_post *self, int64_t bytes, weft_error *err) {
     return status;
 }
 
+weft_status weft_post_room(weft_post *self, weft_buffer **out, int64_t bytes, weft_error *err) {
+    const weft_status status = reserve(self, bytes, err);
+    if (status == WEFT_OK) *out = self->buffer;
+    return status;
+}
+
 static weft_ref at(const weft_post *self, int64_t offset) {
     const weft_ref ref = {.buffer = self->buffer, .offset = offset};
     return ref;
@@ -117,7 +123,7 @@ static weft_status swap(void *context, const weft_parcel *in, const weft_parcel 
     weft_status status = reserve(self, lay_out(out, world, lay_out(in, world, 0)), err);
     if (status == WEFT_OK) status = start_all(self, in, out, err);
     for (int32_t i = 0; i < 2 * world && status == WEFT_OK; i++)
-        status = weft_ranks_wait(self->ranks, &self->handles[i], err);
+        status = weft_ranks_join(self->ranks, &self->handles[i], NULL, err);
     for (int32_t r = 0; r < world && status == WEFT_OK; offset += aligned(in[r].n), r++)
         if (in[r].n > 0) status = get(self, in[r].bytes, offset, in[r].n, err);
     return note(self, status);
@@ -140,7 +146,7 @@ weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *r
     *out = peers;
     if (peers.codes == NULL || post->handles == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for what %d ranks say", (int)ranks->world);
-    return WEFT_OK;
+    return ranks->comm == NULL || ranks->world == 1 ? WEFT_OK : reserve(post, LEAST, err); /* no step takes it */
 }
 
 void weft_post_close(weft_post *post, weft_peers *peers) {

@@ -16,6 +16,10 @@ typedef struct weft_post {
     bool broken;                /* an exchange has failed: the others may wait for this rank */
 } weft_post;
 
+/* The post's buffer, with room for as many bytes, for bytes that go to the host or come from it: nothing is in it
+ * between two exchanges. It grows outside of steps alone. */
+weft_status weft_post_room(weft_post *post, weft_buffer **out, int64_t bytes, weft_error *err);
+
 /* post lives as long as the peers do. */
 weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *ranks, const weft_device_plugin *kernels,
                            weft_device *device, weft_error *err);

@@ -128,6 +128,7 @@ weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, wef
                              const weft_transfer *what, weft_error *err) {
     const weft_exchange exchange = {.struct_size = (uint32_t)sizeof exchange,
                                     .group = what->group,
+                                    .stream = what->stream,
                                     .to = what->to,
                                     .from = what->from,
                                     .n = what->n,
@@ -149,6 +150,17 @@ weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, w
     return status;
 }
 
+weft_status weft_ranks_join(const weft_ranks *self, weft_comm_handle **handle, weft_stream *stream, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (*handle == NULL) return WEFT_OK;
+    if (!WEFT_HAS(self->plugin, join) || self->plugin->join == NULL) return weft_ranks_wait(self, handle, err);
+    weft_pulse_wait();
+    WEFT_PLUGIN_CALL(status, self->plugin, join, err, self->comm, *handle, stream);
+    weft_pulse_go();
+    *handle = NULL;
+    return status;
+}
+
 void weft_ranks_poke(const weft_ranks *self) {
     if (self->comm != NULL && self->plugin->poke != NULL) WEFT_PLUGIN_TELL(self->plugin, poke, self->comm);
 }
@@ -157,5 +169,5 @@ weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, c
                                 const weft_transfer *what, weft_error *err) {
     weft_comm_handle *handle = NULL;
     weft_status status = weft_ranks_start(self, &handle, how, name, what, err);
-    return status == WEFT_OK ? weft_ranks_wait(self, &handle, err) : status;
+    return status == WEFT_OK ? weft_ranks_join(self, &handle, what->stream, err) : status;
 }

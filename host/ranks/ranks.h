@@ -41,6 +41,7 @@ int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank);
 /* An exchange of the table, by the name of its slot. */
 typedef struct weft_transfer {
     weft_comm_group *group;
+    weft_stream *stream; /* in which it has its place; NULL: the device's first */
     weft_ref to, from;
     int64_t n;
     int32_t dtype, peer, tag;
@@ -49,9 +50,11 @@ typedef struct weft_transfer {
 weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,
                              const weft_transfer *what, weft_error *err);
 weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, weft_error *err); /* NULL is done */
+/* What is queued in the stream from now on sees the result; the host waits where the communicator needs it. */
+weft_status weft_ranks_join(const weft_ranks *self, weft_comm_handle **handle, weft_stream *stream, weft_error *err);
 void weft_ranks_poke(const weft_ranks *self);
 
-/* Starts and waits. */
+/* Starts, and the stream waits. */
 weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, const char *name,
                                 const weft_transfer *what, weft_error *err);
 

@@ -49,8 +49,7 @@ weft_status weft_blame_look(weft_stepper *self, const weft_event *event, const w
 /* The leaf whose loss is not finite; 0 where only their sum is not. */
 static int32_t bad_leaf(const weft_stepper *self) {
     for (int32_t m = 0; m < self->stage->program->leaves; m++) {
-        double loss = 0.0;
-        if (weft_step_loss(self, &loss, m, NULL) == WEFT_OK && !isfinite(loss)) return m;
+        if (!isfinite(weft_step_loss(self, m))) return m;
     }
     return 0;
 }

@@ -11,7 +11,7 @@ typedef struct flight {
 struct weft_flights {
     flight *of_event; /* [n_events] of the largest program */
     weft_fold *folds; /* [n_units][2] by hop */
-    int32_t n_flying; /* handles that are not waited for */
+    int32_t n_flying; /* handles that are not joined */
 };
 
 weft_status weft_flight_create(weft_flights **out, const weft_engine *engine, weft_error *err) {
@@ -63,9 +63,13 @@ weft_status weft_flight_finish(void *context, const weft_event *event, const wef
     (void)slots;
     for (int i = 0; i < WEFT_FLIGHT_EXCHANGES && status == WEFT_OK; i++) {
         self->flights->n_flying -= f->handles[i] != NULL;
-        status = weft_ranks_wait(&self->engine->ranks, &f->handles[i], err);
+        status = weft_ranks_join(&self->engine->ranks, &f->handles[i], NULL, err);
     }
     return status;
+}
+
+weft_status weft_flight_depart(weft_stepper *self, const weft_event *event, weft_stream **out, weft_error *err) {
+    return weft_order_fork(&self->order, out, event->queue, err);
 }
 
 weft_status weft_flight_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,

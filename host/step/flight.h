@@ -14,11 +14,14 @@ void weft_flight_begin(weft_stepper *self);
 
 enum { WEFT_FLIGHT_EXCHANGES = 4 };
 
-/* Starts number `which` of an event's exchanges. */
+/* Before the first thing that an event queues: the stream of its queue, which sees all that is queued so far. */
+weft_status weft_flight_depart(weft_stepper *self, const weft_event *event, weft_stream **out, weft_error *err);
+
+/* Starts number `which` of an event's exchanges, in the stream that it names. */
 weft_status weft_flight_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
                                 const char *name, const weft_transfer *what, weft_error *err);
 
-/* Waits for all of an event's exchanges; as a function of the table of events. */
+/* Queue 0 sees what all of an event's exchanges have brought; as a function of the table of events. */
 weft_status weft_flight_finish(void *stepper, const weft_event *event, const weft_event_slots *slots, weft_error *err);
 
 /* The sums of a unit's hop, as they stand. */

@@ -7,43 +7,45 @@
 #include "step/flight.h"
 
 /* This rank's shard, rounded into its own row of the image, and its gains into their row. */
-static weft_status round_shard(weft_stepper *self, const weft_gathered_part *p, weft_ref slot, int64_t place,
-                               weft_error *err) {
+static weft_status round_shard(weft_stepper *self, weft_stream *stream, const weft_gathered_part *p, weft_ref slot,
+                               int64_t place, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_span *span = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[p->index];
     const weft_ref own = weft_ref_at(engine->parameters.ref, 4 * span->at);
     const weft_ref to = weft_ref_at(slot, p->image + weft_dtype_bytes(engine->plan.dtype) * p->shard * place);
     int64_t at = p->rows + 4 * p->row * place, begin = 0, end = 0;
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, NULL, to, engine->plan.dtype, own, WEFT_F32,
-                     span->n);
+    WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, stream, to, engine->plan.dtype, own,
+                     WEFT_F32, span->n);
     for (int32_t i = 0; i < p->group->n_members && status == WEFT_OK; i++) {
         const weft_parameter *parameter = &engine->plan.declared->parameters[p->group->members[i]];
         if (!weft_gathered_is_gain(&engine->plan, p->group->members[i]) ||
             !weft_gathered_share(p, parameter, place, &begin, &end))
             continue;
-        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, weft_ref_at(slot, at),
+        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, stream, weft_ref_at(slot, at),
                          weft_ref_at(own, 4 * (parameter->offset + begin - place * p->shard)), 4 * (end - begin));
         at += 4 * (end - begin);
     }
     return status;
 }
 
-static weft_status start_part(weft_stepper *self, const weft_event *event, const weft_gathered_part *p, int which,
-                              weft_ref slot, weft_error *err) {
+static weft_status start_part(weft_stepper *self, const weft_event *event, weft_stream *stream,
+                              const weft_gathered_part *p, int which, weft_ref slot, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
     const int64_t place = weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank);
     const weft_span *span = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[p->index];
     weft_transfer image = {.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE),
+                           .stream = stream,
                            .to = weft_ref_at(slot, p->image),
                            .from = weft_ref_at(engine->parameters.ref, 4 * span->at),
                            .n = p->shard,
                            .dtype = engine->plan.dtype};
-    weft_transfer gains = {.group = image.group, .to = weft_ref_at(slot, p->rows), .n = p->row, .dtype = WEFT_F32};
+    weft_transfer gains = {
+        .group = image.group, .stream = stream, .to = weft_ref_at(slot, p->rows), .n = p->row, .dtype = WEFT_F32};
     weft_status status = WEFT_OK;
     if (engine->plan.dtype != WEFT_F32) {
-        status = round_shard(self, p, slot, place, err);
+        status = round_shard(self, stream, p, slot, place, err);
         image.from = weft_ref_at(image.to, weft_dtype_bytes(engine->plan.dtype) * p->shard * place);
     }
     if (status == WEFT_OK)
@@ -56,12 +58,15 @@ static weft_status start_part(weft_stepper *self, const weft_event *event, const
 
 weft_status weft_gather_start(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err) {
     const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
+    weft_stream *stream = NULL;
     weft_status status = WEFT_OK;
     weft_gathered_part parts[2];
     if (slot < 0) return WEFT_OK; /* it lies here whole */
     weft_trace_use(self->trace, slot, weft_gathered_layout(&self->engine->plan, &cut, event->unit, parts));
+    status = weft_flight_depart(self, event, &stream, err);
     for (int g = 0; g < 2 && status == WEFT_OK; g++)
-        if (parts[g].group != NULL) status = start_part(self, event, &parts[g], g, weft_step_slot(self, slot).ref, err);
+        if (parts[g].group != NULL)
+            status = start_part(self, event, stream, &parts[g], g, weft_step_slot(self, slot).ref, err);
     return status;
 }
 

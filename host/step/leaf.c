@@ -30,20 +30,47 @@ weft_status weft_step_count(weft_stepper *self, weft_error *err) {
     return status;
 }
 
+/* The arrays lie as on the device for the largest shape: `places` of them apart. */
+static void point_arrays(weft_leaf *leaf, char *memory, int64_t apart) {
+    leaf->ids = (int32_t *)(void *)memory;
+    leaf->targets = (int32_t *)(void *)(memory + apart);
+    leaf->weights = (float *)(void *)(memory + 2 * apart);
+    leaf->starts = (int32_t *)(void *)(memory + 3 * apart);
+    leaf->positions = (int32_t *)(void *)(memory + 4 * apart);
+}
+
+/* A shorter leaf's parts move together, as the device has them. */
+static void close_up(const weft_leaf *leaf, char *memory, int64_t apart) {
+    for (int i = 1; i < WEFT_LEAF_PARTS; i++) {
+        const int64_t to = weft_leaf_part_offset(leaf->rows, leaf->length, i);
+        if (to != i * apart) memmove(memory + to, memory + i * apart, (size_t)leaf->rows * (size_t)leaf->length * 4);
+    }
+}
+
+/* One upload for all parts. */
+static weft_status send_leaf(weft_stepper *self, weft_slot_ref slot, weft_error *err) {
+    const int turn = self->leaf_turn;
+    self->leaf_turn = 1 - turn;
+    return weft_order_send(&self->order, slot.ref, self->leaf_memory[turn],
+                           weft_leaf_bytes(self->leaf.rows, self->leaf.length), &self->leaf_sent[turn], err);
+}
+
 weft_status weft_step_load_leaf(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err) {
-    const weft_engine *engine = self->engine;
     const weft_leaf_request request = leaf_request(self, m);
-    const double begin = weft_clock_seconds();
-    const void *parts[WEFT_LEAF_PARTS] = {self->leaf.ids, self->leaf.targets, self->leaf.weights, self->leaf.starts,
-                                          self->leaf.positions};
+    const int64_t apart = (self->leaf_memory[1] - self->leaf_memory[0]) / WEFT_LEAF_PARTS;
+    char *memory = self->leaf_memory[self->leaf_turn];
+    double begin = 0.0;
     weft_status status = WEFT_OK;
     if (self->leaf_now == m) return WEFT_OK;
+    status = weft_order_await(&self->order, &self->leaf_sent[self->leaf_turn], err);
+    if (status != WEFT_OK) return status;
+    point_arrays(&self->leaf, memory, apart);
+    begin = weft_clock_seconds();
     WEFT_PLUGIN_CALL(status, self->data_plugin, leaf, err, self->data, &self->leaf, &request);
     self->data_seconds += weft_clock_seconds() - begin;
-    for (int i = 0; i < WEFT_LEAF_PARTS && status == WEFT_OK; i++) {
-        const int64_t at = weft_leaf_part_offset(self->leaf.rows, self->leaf.length, i);
-        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, weft_ref_at(slot.ref, at), parts[i],
-                         (int64_t)self->leaf.rows * self->leaf.length * 4);
+    if (status == WEFT_OK) {
+        close_up(&self->leaf, memory, apart);
+        status = send_leaf(self, slot, err);
     }
     self->leaf_now = status == WEFT_OK ? m : -1;
     return status;

@@ -14,13 +14,11 @@
 static weft_status on_count(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
-    const double count = (double)self->count;
-    weft_status status = WEFT_OK;
     (void)event;
     (void)slots;
-    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.count, &count,
-                     sizeof count);
-    return status;
+    *self->count_out = (double)self->count;
+    return weft_order_send(&self->order, engine->scalars.count, self->count_out, (int64_t)sizeof *self->count_out, NULL,
+                           err);
 }
 
 /* Between the calls of a segment exchanges that are under way are driven. */
@@ -106,8 +104,7 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     if (self->count == 0) return WEFT_OK;
     WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, self->hp, &info);
     if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->scalars.hp, self->hp,
-                         engine->plan.hp_bytes);
+        status = weft_order_send(&self->order, engine->scalars.hp, self->hp, engine->plan.hp_bytes, NULL, err);
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups && status == WEFT_OK; g++)
         status = update_group(self, g, err);
     if (status == WEFT_OK && engine->ranks.world == 1) status = weft_compute_copy_refresh(engine, true, err);

@@ -1,7 +1,9 @@
 /* host/step/step.c: see step.h. */
 #include "step/step.h"
 
+#include "base/sizes.h"
 #include "engine/compute.h"
+#include "plan/budget.h"
 #include "plugin/enter.h"
 #include "step/blame.h"
 #include "step/flight.h"
@@ -12,16 +14,24 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Norm and losses lie side by side: one copy brings them. */
+static int64_t outcome_bytes(const weft_engine *engine) {
+    int64_t sizes[WEFT_N_SCALAR_PARTS];
+    (void)weft_budget_scalars(&engine->plan, sizes);
+    return sizes[WEFT_SCALAR_NORM] + sizes[WEFT_SCALAR_LOSSES] + sizes[WEFT_SCALAR_ALL_LOSSES];
+}
+
+/* All that the pass has queued has run when this returns. */
+static weft_status fetch_outcome(weft_stepper *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    return weft_order_fetch(&self->order, (double *)(uintptr_t)self->outcome, engine->scalars.norm,
+                            outcome_bytes(engine), err);
+}
+
 /* before: the sum that these follow. */
-static weft_status read_losses(weft_stepper *self, double before, int32_t leaves, weft_error *err) {
-    weft_status status = WEFT_OK;
+static void add_losses(weft_stepper *self, double before, int32_t leaves) {
     self->result.loss_sum = before;
-    for (int32_t m = 0; m < leaves && status == WEFT_OK; m++) {
-        double loss = 0.0;
-        status = weft_step_loss(self, &loss, m, err);
-        self->result.loss_sum += loss;
-    }
-    return status;
+    for (int32_t m = 0; m < leaves; m++) self->result.loss_sum += weft_step_loss(self, m);
 }
 
 /* Each rank has found what it has: the first of them, or who formed the bad loss, tells it for all. */
@@ -80,11 +90,10 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     engine->ranks.counts = false;
     if (engine->ranks.sent != NULL) engine->ranks.sent->steps++;
     if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
-    if (status == WEFT_OK) status = read_losses(self, 0.0, stage->program->leaves, err);
-    if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &self->result.norm,
-                         engine->scalars.norm, 8);
+    if (status == WEFT_OK) status = fetch_outcome(self, err);
     if (status != WEFT_OK) return status;
+    add_losses(self, 0.0, stage->program->leaves);
+    self->result.norm = self->outcome[0];
     self->result.n_targets = self->count;
     self->result.n_places = self->places;
     self->result.lr = lr;
@@ -113,8 +122,9 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     status = weft_step_count(self, err);
     if (status == WEFT_OK && self->count > 0) status = weft_step_run_events(self, stage, err);
     if (status == WEFT_OK && self->count > 0) status = weft_norm_losses(self, err);
-    if (status == WEFT_OK) status = read_losses(self, out->loss_sum, self->count > 0 ? stage->program->leaves : 0, err);
+    if (status == WEFT_OK && self->count > 0) status = fetch_outcome(self, err);
     if (status != WEFT_OK) return status;
+    add_losses(self, out->loss_sum, self->count > 0 ? stage->program->leaves : 0);
     self->result.n_targets = self->count;
     self->result.n_places = self->places;
     self->result.data_seconds = self->data_seconds;
@@ -123,43 +133,51 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     return WEFT_OK;
 }
 
+/* Bytes of a leaf of the largest shape. */
+static int64_t largest_leaf(const weft_engine *engine) {
+    const weft_plan_spec *spec = &engine->plan.spec;
+    const int32_t rows = spec->rows > spec->evaluate_rows ? spec->rows : spec->evaluate_rows;
+    return weft_leaf_bytes(rows, (int32_t)weft_plan_table_rows(spec));
+}
+
+/* Memory that the device shares, part after part, each on cache lines of its own. */
+static weft_status take_shared(weft_stepper *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const int64_t leaf = largest_leaf(engine), hp = weft_cache_lines(WEFT_MAX_HP);
+    void *memory = NULL;
+    weft_status status = weft_order_open(&self->order, engine->kernels, engine->device, err);
+    if (status == WEFT_OK)
+        status = weft_order_take(&self->order, &memory, 2 * leaf + 64 + hp + outcome_bytes(engine), err);
+    if (status != WEFT_OK) return status;
+    self->shared = memory;
+    self->leaf_memory[0] = self->shared;
+    self->leaf_memory[1] = self->shared + leaf;
+    self->count_out = (double *)(void *)(self->shared + 2 * leaf);
+    self->hp = self->shared + 2 * leaf + 64;
+    self->outcome = (const double *)(const void *)(self->shared + 2 * leaf + 64 + hp);
+    self->leaf.struct_size = (uint32_t)sizeof self->leaf;
+    return WEFT_OK;
+}
+
 weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const weft_data_plugin *data_plugin,
                                 weft_data *data, weft_error *err) {
-    const int64_t rows = engine->plan.spec.rows > engine->plan.spec.evaluate_rows ? engine->plan.spec.rows
-                                                                                  : engine->plan.spec.evaluate_rows;
-    const size_t slots = (size_t)weft_plan_most_slots(&engine->plan);
-    const size_t places = (size_t)(rows * weft_plan_table_rows(&engine->plan.spec)) + 1;
+    const size_t leaves = (size_t)weft_plan_most_leaves(&engine->plan) + 1;
+    const int32_t events = weft_plan_most_events(&engine->plan);
     weft_stepper *self = calloc(1, sizeof *self);
-    int32_t *arrays = calloc(places * WEFT_LEAF_PARTS, sizeof *arrays);
     weft_status status = WEFT_OK;
-    if (self != NULL) {
-        self->engine = engine;
-        self->data_plugin = data_plugin;
-        self->data = data;
-        self->leaf_targets = calloc((size_t)weft_plan_most_leaves(&engine->plan) + 1, sizeof *self->leaf_targets);
-        self->leaf_lengths = calloc((size_t)weft_plan_most_leaves(&engine->plan) + 1, sizeof *self->leaf_lengths);
-        self->gradients = calloc((size_t)engine->plan.declared->n_parameters + 1, sizeof *self->gradients);
-        self->used = calloc(slots + 1, sizeof *self->used);
-        self->hp = calloc(1, WEFT_MAX_HP);
-        self->leaf.ids = arrays;
-    }
-    if (self == NULL || arrays == NULL || self->leaf_targets == NULL || self->leaf_lengths == NULL ||
-        self->gradients == NULL || self->used == NULL || self->hp == NULL) {
-        free(self == NULL ? arrays : NULL);
-        weft_stepper_destroy(self);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a leaf of %zu places", places);
-    }
-    self->leaf.struct_size = (uint32_t)sizeof self->leaf;
-    self->leaf.targets = arrays + places;
-    self->leaf.starts = arrays + 2 * places;
-    self->leaf.positions = arrays + 3 * places;
-    self->leaf.weights = (float *)(void *)(arrays + 4 * places);
-    status = weft_flight_create(&self->flights, engine, err);
-    if (status == WEFT_OK)
-        status =
-            weft_trace_create(&self->trace,
-                              weft_plan_most_events(&engine->plan) > 4096 ? weft_plan_most_events(&engine->plan) : 4096,
-                              err);
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the steps of a run");
+    self->engine = engine;
+    self->data_plugin = data_plugin;
+    self->data = data;
+    self->leaf_targets = calloc(leaves, sizeof *self->leaf_targets);
+    self->leaf_lengths = calloc(leaves, sizeof *self->leaf_lengths);
+    self->gradients = calloc((size_t)engine->plan.declared->n_parameters + 1, sizeof *self->gradients);
+    self->used = calloc((size_t)weft_plan_most_slots(&engine->plan) + 1, sizeof *self->used);
+    if (self->leaf_targets == NULL || self->leaf_lengths == NULL || self->gradients == NULL || self->used == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the events of a step");
+    if (status == WEFT_OK) status = take_shared(self, err);
+    if (status == WEFT_OK) status = weft_flight_create(&self->flights, engine, err);
+    if (status == WEFT_OK) status = weft_trace_create(&self->trace, events > 4096 ? events : 4096, err);
     if (status == WEFT_OK) *out = self;
     else weft_stepper_destroy(self);
     return status;
@@ -167,13 +185,14 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
 
 void weft_stepper_destroy(weft_stepper *self) {
     if (self == NULL) return;
+    for (int i = 0; i < 2; i++) (void)weft_order_await(&self->order, &self->leaf_sent[i], NULL);
+    if (self->shared != NULL) weft_order_give_back(&self->order, self->shared);
+    weft_order_close(&self->order);
     weft_trace_destroy(self->trace);
     weft_flight_destroy(self->flights);
-    free(self->leaf.ids);
     free(self->leaf_targets);
     free(self->leaf_lengths);
     free(self->gradients);
     free(self->used);
-    free(self->hp);
     free(self);
 }

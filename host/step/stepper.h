@@ -6,6 +6,7 @@
 #define WEFT_HOST_STEP_STEPPER_H
 
 #include "engine/state.h"
+#include "step/order.h"
 #include "program/execute.h"
 #include "tensor/calls.h"
 #include <weft/data.h>
@@ -35,11 +36,18 @@ typedef struct weft_stepper {
     double lr;
     double clip; /* 0: none */
     int64_t count, places;
-    int64_t *leaf_targets;    /* [leaves] targets of each leaf */
-    int32_t *leaf_lengths;    /* [leaves] places of a row of each leaf */
-    weft_leaf leaf;           /* host arrays of the largest shape */
+    int64_t *leaf_targets; /* [leaves] targets of each leaf */
+    int32_t *leaf_lengths; /* [leaves] places of a row of each leaf */
+    weft_order order;
+    char *shared;             /* what goes to the device and comes back: the parts below */
+    char *leaf_memory[2];     /* in turn: one is filled while the other one may still be on its way */
+    weft_mark *leaf_sent[2];  /* when it may be filled again; NULL: now */
+    int leaf_turn;            /* which one is next */
+    double *count_out;        /* COUNT */
+    void *hp;                 /* the optimizer's struct */
+    const double *outcome;    /* norm, and losses as they lie behind it on the device */
+    weft_leaf leaf;           /* arrays of the largest shape, in leaf_memory */
     int32_t leaf_now;         /* which leaf the arrays hold and the slot has; -1: none */
-    void *hp;                 /* host copy of the optimizer's struct */
     weft_slot_ref *gradients; /* [n_parameters] of the event that runs */
     int64_t *used;            /* [slots of the largest program]: bytes of each slot that were really touched */
     bool find_culprit;        /* after a non-finite loss: look at each carry */
@@ -51,6 +59,6 @@ typedef struct weft_stepper {
 } weft_stepper;
 
 /* A leaf's loss, once the pass has ended. */
-weft_status weft_step_loss(const weft_stepper *self, double *out, int32_t leaf, weft_error *err);
+double weft_step_loss(const weft_stepper *self, int32_t leaf);
 
 #endif

@@ -20,6 +20,13 @@ static weft_status on_release(void *context, const weft_event *event, const weft
     return WEFT_OK;
 }
 
+/* An event that is one exchange and nothing else. */
+static weft_status set_out_alone(weft_stepper *self, const weft_event *event, weft_exchange_fn *how, const char *name,
+                                 weft_transfer *what, weft_error *err) {
+    const weft_status status = weft_flight_depart(self, event, &what->stream, err);
+    return status == WEFT_OK ? weft_flight_set_out(self, event, 0, how, name, what, err) : status;
+}
+
 /* ---- the finished sum ---- */
 
 /* In place: every rank has its own piece where the others' arrive. */
@@ -36,7 +43,7 @@ static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_
     transfer.n = weft_hold_piece(engine->plan.layout, group, cut.replicas);
     transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
     transfer.from = weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, scope, engine->ranks.rank));
-    return weft_flight_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    return set_out_alone(self, event, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
 static weft_status on_gather(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -76,10 +83,10 @@ static exchange_view view_of(const weft_stepper *self, const weft_event *event, 
     return v;
 }
 
-static weft_status convert(const weft_stepper *self, weft_ref to, int32_t dtype_to, weft_ref from, int32_t dtype_from,
-                           int64_t n, weft_error *err) {
+static weft_status convert(const weft_stepper *self, weft_stream *stream, weft_ref to, int32_t dtype_to, weft_ref from,
+                           int32_t dtype_from, int64_t n, weft_error *err) {
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->engine->kernels, convert, err, self->engine->device, NULL, to, dtype_to, from,
+    WEFT_PLUGIN_CALL(status, self->engine->kernels, convert, err, self->engine->device, stream, to, dtype_to, from,
                      dtype_from, n);
     return status;
 }
@@ -99,6 +106,18 @@ static weft_ref source_of(const weft_stepper *self, const weft_event *event, con
     return weft_step_gradient(self, event->unit, slots->gradients[event->unit]).ref;
 }
 
+/* Rounded before it goes; where it stays, there and back. */
+static weft_status narrow(const weft_stepper *self, const exchange_view *v, weft_stream *stream, weft_ref *from,
+                          weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (v->dtype != WEFT_BF16) return WEFT_OK;
+    status = convert(self, stream, v->give, WEFT_BF16, *from, WEFT_F32, v->whole, err);
+    if (status == WEFT_OK && v->ranks == 1)
+        status = convert(self, stream, *from, WEFT_F32, v->give, WEFT_BF16, v->whole, err);
+    *from = v->give;
+    return status;
+}
+
 static weft_status on_reduce(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
@@ -110,13 +129,10 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     if (event->leaf >= 0) weft_trace_use(self->trace, slots->gradients[event->unit], 4 * v.whole);
     if (slots->exchange >= 0)
         weft_trace_use(self->trace, slots->exchange, self->stage->program->slots[slots->exchange].bytes);
-    if (v.dtype == WEFT_BF16) {
-        status = convert(self, v.give, WEFT_BF16, transfer.from, WEFT_F32, v.whole, err);
-        if (status == WEFT_OK && v.ranks == 1) /* rounded where it stays */
-            status = convert(self, transfer.from, WEFT_F32, v.give, WEFT_BF16, v.whole, err);
-        transfer.from = v.give;
-    }
-    if (status != WEFT_OK || v.ranks == 1) return status;
+    if (v.ranks == 1) return narrow(self, &v, NULL, &transfer.from, err); /* nothing travels: queue 0 does it */
+    status = weft_flight_depart(self, event, &transfer.stream, err);
+    if (status == WEFT_OK) status = narrow(self, &v, transfer.stream, &transfer.from, err);
+    if (status != WEFT_OK) return status;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, event->scope);
     return weft_flight_set_out(self, event, 0,
                                fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
@@ -188,7 +204,7 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
         weft_ref row = v.ranks == 1 ? source_of(self, event, slots)
                                     : weft_ref_at(v.come, size * v.row * (fast ? 0 : rows[i].row));
         if (v.ranks > 1 && v.dtype == WEFT_BF16) {
-            status = convert(self, v.wide, WEFT_F32, row, WEFT_BF16, v.row, err);
+            status = convert(self, NULL, v.wide, WEFT_F32, row, WEFT_BF16, v.row, err);
             row = v.wide;
         }
         if (status == WEFT_OK) status = take_term(self, event, &fresh, row, n, &rows[i], err);
@@ -225,8 +241,8 @@ static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_e
     transfer.tag = tag_of(engine, TAG_REFRESH, event->unit, 0);
     transfer.from = transfer.to =
         weft_ref_at(engine->parameters.ref, 4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
-    return weft_flight_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
-                               send ? "send" : "recv", &transfer, err);
+    return set_out_alone(self, event, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+                         send ? "send" : "recv", &transfer, err);
 }
 
 static weft_status on_refresh(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -245,7 +261,7 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     transfer.from =
         weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
-    return weft_flight_set_out(self, event, 0, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    return set_out_alone(self, event, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
 /* ---- from rank to rank ---- */
@@ -271,8 +287,8 @@ static weft_status on_transfer(void *context, const weft_event *event, const wef
     transfer.n = bytes_of(self, event);
     transfer.tag = tag_of(engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
     weft_trace_use(self->trace, slot, transfer.n);
-    return weft_flight_set_out(self, event, 0, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
-                               send ? "send" : "recv", &transfer, err);
+    return set_out_alone(self, event, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
+                         send ? "send" : "recv", &transfer, err);
 }
 
 void weft_travel_table(weft_exec_table *table) {

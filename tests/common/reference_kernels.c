@@ -159,23 +159,47 @@ int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_s
     return (a->dtype == WEFT_F64 ? a->n : (a->n + 63) / 64) * (int64_t)sizeof(double);
 }
 
-weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_square_sum *a, weft_error *err) {
-    const float *x = reference_view(a->x);
-    double *sums = reference_view(a->workspace);
-    int64_t n = (a->n + 63) / 64;
-    (void)d;
-    (void)s;
-    (void)err;
-    for (int64_t i = 0; i < a->n && a->dtype != WEFT_F64; i++) {
-        if (i % 64 == 0) sums[i / 64] = 0.0;
-        sums[i / 64] += (double)x[i] * (double)x[i];
-    }
-    if (a->dtype == WEFT_F64) memcpy(sums, x, (size_t)(n = a->n) * sizeof *sums);
+/* The tree over n values, in place. */
+static double neighbours(double *sums, int64_t n) {
     for (; n > 1; n = (n + 1) / 2) {
         for (int64_t i = 0; i < n / 2; i++) sums[i] = sums[2 * i] + sums[2 * i + 1];
         if (n % 2 == 1) sums[n / 2] = sums[n - 1];
     }
-    *(double *)reference_view(a->out) = a->n > 0 ? sums[0] : 0.0;
+    return n > 0 ? sums[0] : 0.0;
+}
+
+static double squares_of(const float *x, int64_t n, double *sums) {
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 64 == 0) sums[i / 64] = 0.0;
+        sums[i / 64] += (double)x[i] * (double)x[i];
+    }
+    return neighbours(sums, (n + 63) / 64);
+}
+
+static double nodes_of(const double *x, int64_t n, double *sums) {
+    memcpy(sums, x, (size_t)n * sizeof *sums);
+    return neighbours(sums, n);
+}
+
+static void extent_sums(const weft_square_sum *a, const weft_extent *e, double *out, double *sums) {
+    const int64_t cell = a->cell > 0 ? a->cell : e->length;
+    const float *x = (const float *)reference_view(a->x) + e->offset;
+    out += e->out;
+    if (a->dtype == WEFT_F64) *out = nodes_of((const double *)reference_view(a->x) + e->offset, e->length, sums);
+    else if (e->length == 0) *out = 0.0;
+    else
+        for (int64_t at = 0; at < e->length; at += cell)
+            *out++ = squares_of(x + at, e->length - at < cell ? e->length - at : cell, sums);
+}
+
+weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_square_sum *a, weft_error *err) {
+    const weft_extent all = {.struct_size = (uint32_t)sizeof all, .length = a->n};
+    const weft_extent *extents = a->extents.buffer == NULL ? &all : reference_view(a->extents);
+    const int64_t n = a->extents.buffer == NULL ? 1 : a->n_extents;
+    (void)d;
+    (void)s;
+    (void)err;
+    for (int64_t i = 0; i < n; i++) extent_sums(a, &extents[i], reference_view(a->out), reference_view(a->workspace));
     return WEFT_OK;
 }
 

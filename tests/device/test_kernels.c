@@ -594,6 +594,7 @@ static weft_square_sum stretch_args(run *r, const stretch_case *t) {
     args.dtype = t->sums != NULL ? WEFT_F64 : WEFT_F32;
     args.x = t->sums != NULL ? put_doubles(r, t->sums, 5312) : put_floats(r, t->x, 5312);
     args.out = put_doubles(r, NULL, MOST_SUMS);
+    args.extent_stride = sizeof(weft_extent);
     args.extents = put_at(r, stretches, sizeof stretches, r->shift / 8 * 8);
     args.workspace = put_workspace(r, table->square_sum_workspace(r->device, &args));
     return args;
@@ -650,6 +651,10 @@ START_TEST(square_sums_refuse_cells_and_stretches_that_do_not_fit) {
         ck_assert_says(err, "64 * 2^k are possible");
     }
     args.cell = 0;
+    args.extent_stride = 24;
+    ck_assert_int_eq(table->square_sum(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_says(err, "extent_stride is 24");
+    args.extent_stride = sizeof(weft_extent);
     args.n = 5064;
     ck_assert_int_eq(table->square_sum(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_says(err, "extents of 5065 elements, and n is 5064");

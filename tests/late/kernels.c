@@ -6,6 +6,7 @@
         return late_real.name(device->real, NULL, payload, err);                                                       \
     }                                                                                                                  \
     static weft_status queue_##name(weft_device *device, weft_stream *s, const type *args, weft_error *err) {          \
+        late_has_computed = true;                                                                                      \
         return late_queue(device, s, run_##name, args, sizeof *args, NULL, 0, err);                                    \
     }
 KERNEL(matmul, weft_matmul)

@@ -9,6 +9,8 @@
  * The host sees nothing of its memory. What a call queues runs on another thread, when the device likes:
  *
  *   WEFT_LATE_MODE=last    nothing runs before the host waits for it, and then only what that needs
+ *   WEFT_LATE_MODE=ahead   the first stream runs as soon as it can, the others when the host waits for them
+ *   WEFT_LATE_MODE=behind  the first stream runs when the host waits for it, the others as soon as they can
  *   WEFT_LATE_MODE=any     nothing runs before the host waits, and then whatever can, drawn by WEFT_LATE_SEED
  *   WEFT_LATE_MODE=soon    all runs as soon as it can, drawn by WEFT_LATE_SEED (what is not set is drawn from the seed)
  *
@@ -35,7 +37,6 @@ typedef struct late_op {
 struct weft_stream {
     weft_stream *next; /* of the device's */
     late_op *head, *tail;
-    bool busy; /* its head runs now */
 };
 
 /* Its note in the stream and whoever waits have a part each: the last one frees it. */
@@ -43,9 +44,11 @@ struct weft_mark {
     weft_stream *stream;
     int parts;
     bool reached;
+    int asked;   /* how often the host has asked for it */
+    bool waived; /* the host was told that it is reached, and it was not */
 };
 
-enum { LATE_LAST, LATE_ANY, LATE_SOON, LATE_MODES };
+enum { LATE_LAST, LATE_AHEAD, LATE_BEHIND, LATE_ANY, LATE_SOON, LATE_MODES };
 
 typedef struct late_memory { /* that the host shares */
     struct late_memory *next;
@@ -63,6 +66,7 @@ struct weft_device {
     pthread_cond_t changed;
     int mode;
     uint64_t draws;
+    bool runs; /* something: one thing at a time */
     bool ends;
     int64_t queued;            /* bytes of payloads */
     const weft_stream *wanted; /* a stream that the host waits for; NULL: it does not */
@@ -94,8 +98,11 @@ weft_status late_await(weft_device *device, weft_mark *mark, weft_error *err);
 
 /* ---- sites.c ---- */
 
-/* Called by whatever waits: true if this wait is the one that is to be left out (WEFT_LATE_DROP). */
-bool late_is_dropped(const char *kind);
+/* Called by whatever waits: true if this wait is the one that is to be left out (WEFT_LATE_DROP). needed: there is
+ * something to wait for, so that it would be missed; a site that never has is none, nor is one that waits only before
+ * anything is computed. */
+extern bool late_has_computed;
+bool late_is_dropped(const char *kind, bool needed);
 void late_write_sites(void); /* to the file WEFT_LATE_SITES, if set */
 
 /* ---- transfer.c, kernels.c ---- */

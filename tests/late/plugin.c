@@ -9,7 +9,7 @@
 weft_device_plugin late_real, late_table;
 
 static int mode_of(uint64_t seed) {
-    static const char *const names[LATE_MODES] = {"last", "any", "soon"};
+    static const char *const names[LATE_MODES] = {"last", "ahead", "behind", "any", "soon"};
     const char *mode = getenv("WEFT_LATE_MODE");
     for (int i = 0; mode != NULL && i < LATE_MODES; i++)
         if (strcmp(mode, names[i]) == 0) return i;

@@ -3,7 +3,10 @@
 
 #include "late.h"
 
-enum { MOST_QUEUED = 64 << 20 }; /* bytes of copies that wait: then the host does */
+enum {
+    MOST_QUEUED = 64 << 20, /* bytes of copies that wait: then the host does */
+    PATIENCE = 16           /* questions for a mark before anything is done about it */
+};
 
 static weft_stream *stream_of(weft_device *device, weft_stream *s) {
     return s == NULL ? &device->first : s;
@@ -21,7 +24,7 @@ static void leave_mark(weft_mark *mark) {
 }
 
 static bool can_run(const weft_stream *s) {
-    return s->head != NULL && !s->busy && (s->head->waits == NULL || s->head->waits->reached);
+    return s->head != NULL && (s->head->waits == NULL || s->head->waits->reached);
 }
 
 /* ---- which stream goes on; with the lock ---- */
@@ -43,9 +46,19 @@ static weft_stream *drawn(weft_device *device) {
     return s;
 }
 
+/* One that is not the first. */
+static weft_stream *another(weft_device *device) {
+    weft_stream *s = device->streams;
+    while (s != NULL && (s == &device->first || !can_run(s))) s = s->next;
+    return s;
+}
+
 static weft_stream *next_stream(weft_device *device) {
+    if (device->runs) return NULL;
+    if (device->mode == LATE_AHEAD && can_run(&device->first)) return &device->first;
+    if (device->mode == LATE_BEHIND && another(device) != NULL) return another(device);
     if (device->wanted == NULL && device->mode != LATE_SOON) return NULL;
-    if (device->mode == LATE_LAST) return needed_for((weft_stream *)(uintptr_t)device->wanted);
+    if (device->mode <= LATE_BEHIND) return needed_for((weft_stream *)(uintptr_t)device->wanted);
     return drawn(device);
 }
 
@@ -61,11 +74,11 @@ static void run_head(weft_device *device, weft_stream *s) {
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (op->run != NULL && device->failure.code == WEFT_OK) {
-        s->busy = true;
+        device->runs = true;
         (void)pthread_mutex_unlock(&device->lock);
         status = op->run(device, op->payload, &err);
         (void)pthread_mutex_lock(&device->lock);
-        s->busy = false;
+        device->runs = false;
     }
     if (status != WEFT_OK && device->failure.code == WEFT_OK) device->failure = err;
     if (op->notes != NULL) {
@@ -196,7 +209,11 @@ void late_stream_destroy(weft_device *device, weft_stream *stream) {
 }
 
 weft_status late_synchronize(weft_device *device, weft_stream *stream, weft_error *err) {
-    return late_is_dropped("synchronize") ? told(device, err) : late_drain(device, stream, err);
+    bool needed = false;
+    (void)pthread_mutex_lock(&device->lock);
+    needed = stream_of(device, stream)->head != NULL;
+    (void)pthread_mutex_unlock(&device->lock);
+    return late_is_dropped("synchronize", needed) ? told(device, err) : late_drain(device, stream, err);
 }
 
 weft_status late_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
@@ -206,10 +223,18 @@ weft_status late_mark(weft_device *device, weft_stream *stream, weft_mark **out,
         free(mark);
         return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for a mark.");
     }
-    *mark = (weft_mark){stream_of(device, stream), 2, false};
+    *mark = (weft_mark){stream_of(device, stream), 2, false, 0, false};
     op->notes = mark;
     *out = mark;
     return append(device, stream_of(device, stream), op, err);
+}
+
+static bool is_ahead(weft_device *device, const weft_mark *mark) {
+    bool reached = false;
+    (void)pthread_mutex_lock(&device->lock);
+    reached = mark->reached;
+    (void)pthread_mutex_unlock(&device->lock);
+    return !reached;
 }
 
 /* The waiter's part, where nobody waits. */
@@ -221,7 +246,7 @@ static void forgo(weft_device *device, weft_mark *mark) {
 
 weft_status late_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
     late_op *op = NULL;
-    if (late_is_dropped("wait")) {
+    if (late_is_dropped("wait", is_ahead(device, mark))) {
         forgo(device, mark);
         return WEFT_OK;
     }
@@ -230,13 +255,16 @@ weft_status late_wait(weft_device *device, weft_stream *stream, weft_mark *mark,
     return append(device, stream_of(device, stream), op, err);
 }
 
-/* Whoever asks again and again gets on. */
+/* Whoever asks again and again gets on; whoever does now and then sees it late. */
 int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err) {
     bool reached = true;
-    if (late_is_dropped("reached")) return 1;
+    if (late_is_dropped("reached", is_ahead(device, mark))) {
+        mark->waived = true;
+        return 1;
+    }
     (void)pthread_mutex_lock(&device->lock);
     reached = mark->reached;
-    if (!reached && device->mode != LATE_SOON) {
+    if (!reached && ++mark->asked > PATIENCE && device->mode != LATE_SOON) {
         weft_stream *s = NULL;
         device->wanted = mark->stream;
         s = next_stream(device);
@@ -248,7 +276,7 @@ int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err) {
 }
 
 weft_status late_await(weft_device *device, weft_mark *mark, weft_error *err) {
-    const bool dropped = late_is_dropped("await");
+    const bool dropped = mark->waived || late_is_dropped("await", is_ahead(device, mark));
     (void)pthread_mutex_lock(&device->lock);
     if (!dropped) wait_for(device, mark->stream, mark);
     leave_mark(mark);

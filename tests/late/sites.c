@@ -1,7 +1,8 @@
 /* sites.c: see late.h. A wait is known by its kind and by who called: four calls up, as offsets into their files, so
  * that the number is the same in each run of one build.
  *
- *   WEFT_LATE_SITES=FILE    adds a line for each site of this process to FILE: kind, number, calls
+ *   WEFT_LATE_SITES=FILE    adds a line for each site of this process to FILE: kind, number, calls, and the callers as
+ *                           file+offset, for addr2line
  *   WEFT_LATE_DROP=NUMBER   that site's waits are left out */
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -15,8 +16,10 @@ static struct {
     const char *kind;
     uint64_t number;
     int64_t calls;
+    void *callers[CALLERS];
 } sites[MOST_SITES];
 static int n_sites;
+bool late_has_computed;
 
 static uint64_t mix(uint64_t hash, uint64_t x) {
     hash ^= x;
@@ -24,41 +27,61 @@ static uint64_t mix(uint64_t hash, uint64_t x) {
     return hash ^ (hash >> 29);
 }
 
-static uint64_t number_of(const char *kind) {
-    void *frames[FRAMES];
-    const int n = backtrace(frames, FRAMES);
+static uint64_t number_of(const char *kind, void *callers[CALLERS]) {
+    void *frames[FRAMES] = {NULL};
     uint64_t hash = (uint64_t)kind[0];
-    for (int i = OWN; i < n && i < OWN + CALLERS; i++) {
+    (void)backtrace(frames, FRAMES);
+    for (int i = 0; i < CALLERS; i++) {
         Dl_info file;
-        if (dladdr(frames[i], &file) == 0) continue;
-        hash = mix(hash, (uint64_t)((char *)frames[i] - (char *)file.dli_fbase));
+        callers[i] = frames[OWN + i];
+        if (callers[i] == NULL || dladdr(callers[i], &file) == 0) continue;
+        hash = mix(hash, (uint64_t)((char *)callers[i] - (char *)file.dli_fbase));
     }
     return hash;
 }
 
-bool late_is_dropped(const char *kind) {
-    const char *drop = getenv("WEFT_LATE_DROP");
-    uint64_t number = 0;
+static void count(const char *kind, uint64_t number, void *const callers[CALLERS]) {
     int i = 0;
-    if (drop == NULL && getenv("WEFT_LATE_SITES") == NULL) return false;
-    number = number_of(kind);
     while (i < n_sites && sites[i].number != number) i++;
-    if (i == n_sites && n_sites < MOST_SITES) {
+    if (i == MOST_SITES) abort(); /* a test fails */
+    if (i == n_sites) {
         sites[i].kind = kind;
         sites[i].number = number;
+        memcpy(sites[i].callers, callers, sizeof sites[i].callers);
         n_sites++;
     }
-    if (i < n_sites) sites[i].calls++;
-    return drop != NULL && strtoull(drop, NULL, 16) == number;
+    sites[i].calls++;
+}
+
+bool late_is_dropped(const char *kind, bool needed) {
+    const char *drop = getenv("WEFT_LATE_DROP");
+    void *callers[CALLERS];
+    uint64_t number = 0;
+    if (drop == NULL && getenv("WEFT_LATE_SITES") == NULL) return false;
+    number = number_of(kind, callers);
+    if (drop != NULL) return strtoull(drop, NULL, 16) == number;
+    if (needed && late_has_computed) count(kind, number, callers);
+    return false;
+}
+
+static void write_callers(FILE *file, void *const callers[CALLERS]) {
+    for (int i = 0; i < CALLERS; i++) {
+        Dl_info of;
+        if (callers[i] == NULL || dladdr(callers[i], &of) == 0) continue;
+        (void)fprintf(file, " %s+0x%zx", of.dli_fname, (size_t)((char *)callers[i] - (char *)of.dli_fbase));
+    }
 }
 
 void late_write_sites(void) {
     const char *path = getenv("WEFT_LATE_SITES");
     FILE *file = path == NULL ? NULL : fopen(path, "a");
     if (file == NULL) return;
-    for (int i = 0; i < n_sites; i++)
-        (void)fprintf(file, "%s %016llx %lld\n", sites[i].kind, (unsigned long long)sites[i].number,
+    for (int i = 0; i < n_sites; i++) {
+        (void)fprintf(file, "%s %016llx %lld", sites[i].kind, (unsigned long long)sites[i].number,
                       (long long)sites[i].calls);
+        write_callers(file, sites[i].callers);
+        (void)fputc('\n', file);
+    }
     (void)fclose(file);
     n_sites = 0;
 }

@@ -160,12 +160,13 @@ weft_status ranks_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *er
     return finish(comm, handle, err);
 }
 
-/* The stream waits for the result; its copy here stays until it has gone. */
+/* The stream waits for the result, unless it is queued there itself; its copy here stays until it has gone. */
 static weft_status let_go(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
     weft_comm_handle **at = &comm->under_way;
     weft_mark *mark = NULL;
-    weft_status status = comm->kernels->mark(comm->device, handle->stream, &mark, err);
-    if (status == WEFT_OK) status = comm->kernels->wait(comm->device, stream, mark, err);
+    weft_status status = WEFT_OK;
+    if (stream != handle->stream) status = comm->kernels->mark(comm->device, handle->stream, &mark, err);
+    if (mark != NULL) status = comm->kernels->wait(comm->device, stream, mark, err);
     while (*at != handle) at = &(*at)->next;
     *at = handle->next;
     handle->next = comm->leaving;

@@ -66,10 +66,14 @@ static double sum_nodes(const double *x, int64_t n, double *sums) {
 typedef struct squares {
     const void *x;
     double *out, *sums;
-    const weft_extent *extents;
-    int64_t n_extents, cell;
+    const char *extents; /* rows `stride` bytes apart: a host of a later SDK may have longer ones */
+    int64_t n_extents, stride, cell;
     weft_extent all;
 } squares;
+
+static const weft_extent *extent_at(const squares *q, int64_t i) {
+    return (const weft_extent *)(const void *)(q->extents + i * q->stride);
+}
 
 static int64_t sums_of(const squares *q, const weft_extent *e) {
     return q->cell > 0 ? cpu_ceil_div(e->length, q->cell) : 1;
@@ -87,23 +91,33 @@ static void check_cell(cpu_check *c, const weft_square_sum *args) {
                                c->kernel, (long long)args->cell, SPAN * BLOCK);
 }
 
+static void look_up_extents(squares *q, cpu_check *c, const weft_square_sum *args) {
+    q->stride = args->extent_stride;
+    q->n_extents = args->n_extents;
+    if (c->status == WEFT_OK && (q->stride < (int64_t)WEFT_SIZE_1_0(weft_extent) || q->stride % 8 != 0)) {
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "%s on device cpu: extent_stride is %u; at least %u, in whole words of 8, are needed.",
+                           c->kernel, args->extent_stride, WEFT_SIZE_1_0(weft_extent));
+    }
+    q->extents = cpu_need(c, args->extents, "extents", args->n_extents, q->stride / 8, 8);
+}
+
 /* The operands up to where the extents reach. */
 static void look_up(squares *q, cpu_check *c, const weft_device *device, const weft_square_sum *args) {
     const int64_t size = args->dtype == WEFT_F64 ? 8 : 4;
     int64_t elements = 0, sums = 0, all = 0, i = 0;
     q->all = (weft_extent){(uint32_t)sizeof q->all, 0, 0, args->n, 0};
-    q->extents = &q->all;
+    q->extents = (const char *)&q->all;
     q->n_extents = 1;
+    q->stride = (int64_t)sizeof q->all;
     q->cell = args->cell;
     cpu_check_size(c, "n", args->n, 0);
     cpu_check_size(c, "n_extents", args->n_extents, 0);
     check_cell(c, args);
-    if (args->extents.buffer != NULL) {
-        q->extents = cpu_need(c, args->extents, "extents", args->n_extents, (int64_t)sizeof *q->extents / 8, 8);
-        q->n_extents = args->n_extents;
-    }
+    if (args->extents.buffer != NULL) look_up_extents(q, c, args);
     for (i = 0; c->status == WEFT_OK && i < q->n_extents; i++) {
-        const weft_extent *e = &q->extents[i];
+        const weft_extent *e = extent_at(q, i);
         cpu_check_size(c, "extents[].offset", e->offset, 0);
         cpu_check_size(c, "extents[].out", e->out, 0);
         cpu_check_size(c, "extents[].length", e->length, 0);
@@ -123,7 +137,7 @@ static void look_up(squares *q, cpu_check *c, const weft_device *device, const w
 static void sum_cells(const weft_device *device, const squares *q) {
 #pragma omp parallel num_threads(device->threads)
     for (int64_t k = 0; k < q->n_extents; k++) {
-        const weft_extent *e = &q->extents[k];
+        const weft_extent *e = extent_at(q, k);
         const float *x = (const float *)q->x + e->offset;
         const int64_t cells = sums_of(q, e);
 #pragma omp for schedule(static) nowait
@@ -143,7 +157,7 @@ CPU_KERNEL(square_sum, weft_square_sum) {
     if (c.status != WEFT_OK) return c.status;
     if (q.cell > 0) sum_cells(device, &q);
     for (k = 0; q.cell == 0 && k < q.n_extents; k++) {
-        const weft_extent *e = &q.extents[k];
+        const weft_extent *e = extent_at(&q, k);
         q.out[e->out] = args->dtype == WEFT_F64 ? sum_nodes((const double *)q.x + e->offset, e->length, q.sums)
                                                 : whole_sum(device, (const float *)q.x + e->offset, e->length, q.sums);
     }

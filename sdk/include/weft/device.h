@@ -212,7 +212,9 @@ typedef struct weft_square_sum {
     int32_t dtype, reserved; /* of x: 0 or WEFT_F32, or WEFT_F64 */
     weft_ref extents;        /* (n_extents) weft_extent; none: all of x */
     int64_t n_extents;
-    int64_t cell; /* elements, at most 65,536, of fp32; 0: one sum for each extent */
+    int64_t cell;           /* elements, at most 65,536, of fp32; 0: one sum for each extent */
+    uint32_t extent_stride; /* sizeof(weft_extent) as the host was compiled */
+    int32_t reserved2;
 } weft_square_sum;
 
 /* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64,

@@ -1,0 +1,102 @@
+#!/bin/sh
+# Every wait of a step is needed: on the late device, which does nothing before it has to, each strategy trains the bits
+# that the CPU device does; and with any one wait left out, of a stream for another or of the host for the device, it
+# trains other bits or fails where everything comes as late as it can, or the first stream runs ahead of the others, or
+# behind them. The device finds the waits: who calls, and whether there was anything to wait for
+# (late/sites.c). ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+has mpich || exit 77
+cpu=$WEFT_BUILD/plugins
+late=$WEFT_BUILD/tests/late:$WEFT_BUILD/plugins
+make_model model 32 8 56 4 512
+make_text 60
+cat >run.ini <<'INI'
+[run]
+out = out
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[data]
+plugin     = text
+path       = games.txt
+document   = line
+context    = 32
+[train]
+steps        = 3
+global_batch = 4
+micro_batch  = 1
+[device]
+threads = 1
+INI
+
+train() { # train PATH key=value...: the bits of what it has learned, and each step's numbers, or "failed"
+    export WEFT_PLUGIN_PATH="$1"
+    shift
+    rm -rf out
+    # shellcheck disable=SC2086 # words on purpose
+    if limit "$weft" train run.ini $ranks comm.plugin=mpi-mpich "$@" >log 2>&1; then
+        bits
+    else
+        echo failed
+    fi
+}
+bits() { # of the run that has just ended
+    find out -name '*.safetensors' | sort | xargs cat | sha256sum
+    sed 's/"[a-z_]*\(seconds\|per_second\|bytes\|time\)[a-z_]*": *[^,}]*//g' out/metrics.jsonl | grep -o '"\(loss\|norm\)": *[^,}]*' | sha256sum
+}
+
+trains() { # trains MODE key=value...: the bits of the CPU device, on the late one
+    export WEFT_LATE_MODE="$1"
+    shift
+    [ "$(train "$late" "$@")" = "$expected" ]
+}
+callers() { # callers NUMBER: of a site, by name
+    for at in $(grep -m1 "$1" sites | cut -d' ' -f4-); do
+        addr2line -f -e "${at%+*}" "${at#*+}" 2>/dev/null | head -n 1 | tr '\n' ' '
+    done
+}
+
+mutants=0
+: >missed
+: >not_missed
+waits() { # waits NAME N key=value...: on N ranks
+    name=$1 ranks="--ranks $2"
+    [ "$2" != 1 ] || ranks=
+    shift 2
+    unset WEFT_LATE_DROP WEFT_LATE_SITES
+    expected=$(train "$cpu" "$@")
+    [ "$expected" != failed ] || { failed "$name on the CPU device" log; return; }
+    : >sites
+    export WEFT_LATE_SITES="$dir/sites"
+    for mode in last ahead behind; do
+        trains $mode "$@" || failed "$name trains other bits on the device that is $mode" log
+    done
+    unset WEFT_LATE_SITES
+    for site in $(awk '{ print $1 ":" $2 }' sites | sort -u); do
+        export WEFT_LATE_DROP="${site#*:}"
+        mutants=$((mutants + 1))
+        if trains last "$@" && trains ahead "$@" && trains behind "$@"; then
+            echo "$site ${site%:*} of $(callers "${site#*:}")" >>not_missed
+        else
+            echo "$site" >>missed
+        fi
+    done
+    unset WEFT_LATE_DROP
+}
+waits "several leaves" 1
+waits "fsdp" 2 strategy.plugin=fsdp strategy.prefetch=1
+waits "fsdp in bf16" 2 strategy.plugin=fsdp strategy.prefetch=1 train.precision=bf16 strategy.reduce_dtype=bf16
+waits "fsdp, optimizer" 2 strategy.plugin=fsdp strategy.shard=optimizer
+waits "ddp" 2 strategy.plugin=ddp
+waits "mp" 2 strategy.plugin=mp strategy.schedule=1f1b
+# One program may do without a wait, as what it is for has happened already; each has to be missed by some program.
+while read -r site what; do
+    grep -qxF "$site" missed || failed "nothing shows that this is left out: $what"
+done <not_missed
+needed=$(sort -u missed | wc -l)
+echo "$needed waits are needed: $mutants programs were run with one of theirs left out"
+[ "$needed" -ge 10 ] || failed "only $needed waits were found"
+[ "$failures" = 0 ]
