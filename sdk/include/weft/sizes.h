@@ -29,7 +29,7 @@ enum {
     WEFT_SIZE_1_0_weft_head                    =  168,
     WEFT_SIZE_1_0_weft_add                     =   72,
     WEFT_SIZE_1_0_weft_extent                  =   32,
-    WEFT_SIZE_1_0_weft_square_sum              =  104,
+    WEFT_SIZE_1_0_weft_square_sum              =  112,
     WEFT_SIZE_1_0_weft_clip                    =  104,
     WEFT_SIZE_1_0_weft_update                  =  200,
     WEFT_SIZE_1_0_weft_device_plugin           =  336,
