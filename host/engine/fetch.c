@@ -7,7 +7,7 @@
 static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_group *group, int64_t e, int64_t *end) {
     const weft_job_spec *job =
         &(engine->plan.train.job != NULL ? &engine->plan.train : &engine->plan.evaluate)->job->spec;
-    const weft_placement *p = &job->view.units[group->unit].placement;
+    const weft_placement *p = &job->view.placements[group->unit];
     const int32_t holding = what == WEFT_HOLD_PARAMETERS ? p->parameters : p->optimizer;
     const weft_cut cut = weft_cut_of(job, group->unit);
     const int64_t piece = weft_hold_piece(engine->plan.layout, group, cut.replicas);

@@ -36,7 +36,7 @@ static weft_work elements(const pricing *self, int32_t kind, double n) {
 /* ---- what travels ---- */
 
 static int32_t exchange_of(const pricing *self, const weft_event *event) {
-    const bool owned = event->unit >= 0 && self->job->view.units[event->unit].placement.parameters == WEFT_OWNED;
+    const bool owned = event->unit >= 0 && self->job->view.placements[event->unit].parameters == WEFT_OWNED;
     const bool fast = self->job->view.reduce == WEFT_REDUCE_FAST;
     switch (event->kind) {
     case WEFT_EVENT_REDUCE: return fast ? WEFT_RATE_REDUCE_SCATTER : WEFT_RATE_ALL_TO_ALL;
@@ -85,7 +85,7 @@ static double squares_of(const pricing *self, int32_t *exchanges) {
     *exchanges = 2;
     for (int32_t g = 0; g < layout->n_trainable_groups; g++) {
         const weft_group *group = &layout->groups[g];
-        const weft_placement *placement = &self->job->view.units[group->unit].placement;
+        const weft_placement *placement = &self->job->view.placements[group->unit];
         const weft_cut cut = weft_cut_of(self->job, group->unit);
         const bool cuts = placement->gradients == WEFT_SHARDED && self->job->view.world > 1;
         if (placement->gradients == WEFT_OWNED && placement->owner != self->rank) continue;

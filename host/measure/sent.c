@@ -70,7 +70,7 @@ static int64_t copy_bytes(const weft_plan *plan, const weft_job_spec *job, int32
 
 int64_t weft_sent_bytes(const weft_plan *plan, const weft_job_spec *job, const weft_event *event) {
     const weft_unit_sizes *sizes = event->unit >= 0 ? &job->units[event->unit] : NULL;
-    const bool owned = sizes != NULL && job->view.units[event->unit].placement.parameters == WEFT_OWNED;
+    const bool owned = sizes != NULL && job->view.placements[event->unit].parameters == WEFT_OWNED;
     switch (event->kind) {
     case WEFT_EVENT_GATHER: return event->what == WEFT_WHAT_SUM ? sizes->sum_sent : sizes->gather_sent;
     case WEFT_EVENT_REDUCE: return event->scope == WEFT_SCOPE_RANK ? 0 : reduce_bytes(job, event);
@@ -83,12 +83,12 @@ int64_t weft_sent_bytes(const weft_plan *plan, const weft_job_spec *job, const w
 
 static void send_copy(sender *self, int32_t unit) {
     const int32_t other = weft_job_spec_borrower(self->job, unit);
-    if (other < 0 || self->job->view.units[unit].placement.owner != self->rank) return;
+    if (other < 0 || self->job->view.placements[unit].owner != self->rank) return;
     to_peer(self, WEFT_TRAFFIC_REFRESH, other, copy_bytes(self->plan, self->job, unit));
 }
 
 static void on_collective(sender *self, const weft_event *event) {
-    const weft_placement *placement = &self->job->view.units[event->unit].placement;
+    const weft_placement *placement = &self->job->view.placements[event->unit];
     const weft_cut cut = weft_cut_of(self->job, event->unit);
     const bool whole = placement->gradients == WEFT_REPLICATED;
     const int32_t kind = weft_traffic_of(event);

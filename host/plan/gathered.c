@@ -57,7 +57,7 @@ int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t
 }
 
 bool weft_gathered_is_due(const weft_job_spec *job, int32_t unit) {
-    return job->view.units[unit].placement.parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
+    return job->view.placements[unit].parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
 }
 
 int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *sent) {

@@ -40,7 +40,7 @@ static void fill_units(weft_job *job, const weft_layout *layout, int64_t state_b
         view->struct_size = (uint32_t)sizeof *view;
         view->name = layout->units[u].name;
         view->flags = layout->units[u].is_root ? WEFT_UNIT_IS_ROOT : 0;
-        view->placement.struct_size = (uint32_t)sizeof view->placement;
+        job->placements[u].struct_size = (uint32_t)sizeof *job->placements;
         for (int g = 0; g < 2; g++) {
             const int32_t index = layout->units[u].groups[g];
             if (index < 0) continue;
@@ -108,12 +108,13 @@ static void fill_segments(weft_job *job, const weft_graph_set *set, const weft_d
 static weft_status job_arrays(weft_job *job, const weft_graph_set *set, const weft_layout *layout, weft_error *err) {
     const size_t units = (size_t)layout->n_units + 1, segments = (size_t)set->n_segments + 1;
     job->unit_views = calloc(units, sizeof *job->unit_views);
+    job->placements = calloc(units, sizeof *job->placements);
     job->units = calloc(units, sizeof *job->units);
     job->segment_views = calloc(segments, sizeof *job->segment_views);
     job->segments = calloc(segments, sizeof *job->segments);
     job->segment_units = calloc(units * segments, sizeof *job->segment_units);
-    if (job->unit_views == NULL || job->units == NULL || job->segment_views == NULL || job->segments == NULL ||
-        job->segment_units == NULL)
+    if (job->unit_views == NULL || job->placements == NULL || job->units == NULL || job->segment_views == NULL ||
+        job->segments == NULL || job->segment_units == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the description of %d segments", set->n_segments);
     return WEFT_OK;
 }
@@ -143,8 +144,10 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
     view->n_segments = set->n_segments;
     view->units = job->unit_views;
     view->segments = job->segment_views;
+    view->placements = job->placements;
     view->unit_stride = (uint32_t)sizeof(weft_unit_view);
     view->segment_stride = (uint32_t)sizeof(weft_segment_view);
+    view->placement_stride = (uint32_t)sizeof(weft_placement);
     job->spec.segments = job->segments;
     job->spec.units = job->units;
     job->spec.leaf_bytes = weft_leaf_bytes(set->rows, set->lengths[set->n_lengths - 1]);
@@ -155,6 +158,7 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
 void weft_job_destroy(weft_job *job) {
     if (job == NULL) return;
     free(job->unit_views);
+    free(job->placements);
     free(job->units);
     free(job->segment_views);
     free(job->segments);

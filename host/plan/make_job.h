@@ -11,6 +11,7 @@
 typedef struct weft_job {
     weft_job_spec spec;
     weft_unit_view *unit_views;
+    weft_placement *placements; /* [n_units] */
     weft_segment_view *segment_views;
     int32_t *segment_units; /* storage of segment_views[].units */
     weft_segment_sizes *segments;

@@ -8,7 +8,7 @@ int64_t weft_norm_cells(const weft_plan *plan, int64_t n) {
 }
 
 int32_t weft_norm_owner(const weft_plan *plan, int32_t group) {
-    const weft_placement *p = &plan->train.job->spec.view.units[plan->layout->groups[group].unit].placement;
+    const weft_placement *p = &plan->train.job->spec.view.placements[plan->layout->groups[group].unit];
     return plan->world > 1 && p->gradients == WEFT_OWNED ? p->owner : -1;
 }
 

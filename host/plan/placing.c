@@ -75,8 +75,7 @@ static weft_status ask_places(weft_plan *plan, weft_stage *stage, weft_error *er
     if (first == NULL || first == stage->job)
         return weft_job_place(&stage->job->spec, run->host, weft_loaded_table(part->loaded, strategy), part->config,
                               err);
-    for (int32_t u = 0; u < first->spec.view.n_units; u++)
-        stage->job->unit_views[u].placement = first->unit_views[u].placement;
+    for (int32_t u = 0; u < first->spec.view.n_units; u++) stage->job->placements[u] = first->placements[u];
     for (int32_t s = 0; s < first->spec.view.n_segments; s++)
         stage->job->segment_views[s].owner = first->segment_views[s].owner;
     return WEFT_OK;

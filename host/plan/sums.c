@@ -36,7 +36,7 @@ static int64_t reduce_sent(const weft_strategy_job *job, const weft_cut *cut, in
 
 static void size_gradient(const weft_plan *plan, weft_job *job, int32_t u, const weft_cut *cut) {
     const weft_strategy_job *view = &job->spec.view;
-    const weft_placement *p = &view->units[u].placement;
+    const weft_placement *p = &view->placements[u];
     const weft_group *group = weft_sums_group(plan, u);
     weft_unit_sizes *sizes = &job->units[u];
     int64_t piece = 0;
@@ -71,7 +71,7 @@ static bool has_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
 }
 
 static weft_hold_part part_of(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
-    const weft_placement *p = &job->view.units[unit].placement;
+    const weft_placement *p = &job->view.placements[unit];
     const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
     const weft_cut cut = weft_cut_of(job, unit);
     weft_hold_part part = {cut.replicas, 0, cut.replicas};
@@ -86,7 +86,7 @@ static weft_hold_part part_of(const weft_plan *plan, const weft_job_spec *job, i
 }
 
 static bool is_apart(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
-    const weft_placement *p = &job->view.units[unit].placement;
+    const weft_placement *p = &job->view.placements[unit];
     const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
     return plan->world > 1 && holdings[what] != WEFT_REPLICATED;
 }

@@ -74,9 +74,9 @@ static weft_status judge_owners(const int32_t *owners, const weft_job_spec *job,
 
 /* The views are the caller's and writable: it is the strategy that must not write to them. */
 static void keep_placement(weft_job_spec *job, const weft_placement *units, const int32_t *owners) {
-    weft_unit_view *unit_views = (weft_unit_view *)job->view.units;
+    weft_placement *placements = (weft_placement *)job->view.placements;
     weft_segment_view *segment_views = (weft_segment_view *)job->view.segments;
-    for (int32_t u = 0; u < job->view.n_units; u++) unit_views[u].placement = units[u];
+    for (int32_t u = 0; u < job->view.n_units; u++) placements[u] = units[u];
     for (int32_t s = 0; s < job->view.n_segments; s++) segment_views[s].owner = owners[s];
 }
 
@@ -89,7 +89,6 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the placement of %d units", (int)job->view.n_units);
         goto done;
     }
-    job->view.placement_stride = (uint32_t)sizeof *units;
     for (int32_t u = 0; u < job->view.n_units; u++) {
         units[u].struct_size = (uint32_t)sizeof *units;
         units[u].owner = -1;

@@ -13,8 +13,7 @@ static uint64_t mix_event(uint64_t hash, const weft_event *e) {
     return hash;
 }
 
-static uint64_t mix_unit(uint64_t hash, const weft_unit_view *u) {
-    const weft_placement *p = &u->placement;
+static uint64_t mix_unit(uint64_t hash, const weft_unit_view *u, const weft_placement *p) {
     const int64_t fields[] = {u->parameter_bytes, u->gradient_bytes, p->parameters, p->gradients,
                               p->optimizer,       p->owner,          p->group};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) hash = mix(hash, fields[i]);
@@ -24,7 +23,7 @@ static uint64_t mix_unit(uint64_t hash, const weft_unit_view *u) {
 uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job) {
     const weft_strategy_job *view = &job->view;
     uint64_t hash = mix(mix(mix(0xCBF29CE484222325u, view->world), view->replicas), view->leaves);
-    for (int32_t u = 0; u < view->n_units; u++) hash = mix_unit(hash, &view->units[u]);
+    for (int32_t u = 0; u < view->n_units; u++) hash = mix_unit(hash, &view->units[u], &view->placements[u]);
     for (int32_t s = 0; s < view->n_segments; s++) {
         hash = mix(hash, view->segments[s].owner);
         for (int32_t i = 0; i < view->segments[s].n_units; i++) hash = mix(hash, view->segments[s].units[i]);

@@ -17,9 +17,12 @@ static weft_status check_counts(const weft_strategy_job *view, weft_error *err) 
                               "a job of %d ranks, %d leaves, %d units and %d segments cannot be compiled: at least one "
                               "rank, leaf and segment is needed",
                               (int)view->world, (int)view->leaves, (int)view->n_units, (int)view->n_segments);
-    if (view->unit_stride != sizeof(weft_unit_view) || view->segment_stride != sizeof(weft_segment_view))
-        return weft_error_set(err, WEFT_E_HOST, "the job's views have strides of %u and %u bytes, not the host's own",
-                              (unsigned)view->unit_stride, (unsigned)view->segment_stride);
+    if (view->unit_stride != sizeof(weft_unit_view) || view->segment_stride != sizeof(weft_segment_view) ||
+        view->placement_stride != sizeof(weft_placement))
+        return weft_error_set(err, WEFT_E_HOST,
+                              "the job's views have strides of %u, %u and %u bytes, not the host's own",
+                              (unsigned)view->unit_stride, (unsigned)view->segment_stride,
+                              (unsigned)view->placement_stride);
     if ((int64_t)view->leaves * view->replicas > INT32_MAX / 8 / (view->n_units + view->n_segments))
         return weft_error_set(err, WEFT_E_USER,
                               "%d leaves of %d segments are more than one step program can hold: use a larger "
@@ -78,7 +81,7 @@ weft_status weft_job_spec_check(const weft_job_spec *job, weft_error *err) {
 }
 
 int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit) {
-    const int32_t owner = job->view.units[unit].placement.owner;
+    const int32_t owner = job->view.placements[unit].owner;
     for (int32_t s = 0; s < job->view.n_segments && weft_job_spec_owned(job); s++)
         if (weft_job_spec_reads(job, s, unit) && job->view.segments[s].owner != owner)
             return job->view.segments[s].owner;
@@ -140,7 +143,7 @@ static weft_members ranks_of_scope(const weft_job_spec *job, const weft_placemen
 
 /* A copy is stale after STEP where a rank holds more of the parameters than it updates. */
 static weft_members ranks_of_refresh(const weft_job_spec *job, int32_t unit, int32_t rank) {
-    const weft_placement *placement = &job->view.units[unit].placement;
+    const weft_placement *placement = &job->view.placements[unit];
     int32_t other = -1;
     if (!weft_job_spec_trains(job, unit)) return ranks_none();
     if (placement->parameters == WEFT_REPLICATED && placement->optimizer == WEFT_SHARDED)
@@ -156,7 +159,7 @@ static weft_members ranks_of_refresh(const weft_job_spec *job, int32_t unit, int
 }
 
 weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_event *event, int32_t rank) {
-    const weft_placement *placement = event->unit >= 0 ? &job->view.units[event->unit].placement : NULL;
+    const weft_placement *placement = event->unit >= 0 ? &job->view.placements[event->unit] : NULL;
     switch (event->kind) {
     case WEFT_EVENT_NORM: return ranks_all(job);
     case WEFT_EVENT_GATHER:
@@ -199,7 +202,7 @@ static bool covers(int32_t holding, int32_t optimizer) {
 }
 
 static weft_status check_placement(const weft_strategy_job *view, int32_t u, weft_error *err) {
-    const weft_placement *placement = &view->units[u].placement;
+    const weft_placement *placement = &view->placements[u];
     const int32_t parts[3] = {placement->parameters, placement->gradients, placement->optimizer};
     for (int i = 0; i < 3; i++) {
         const bool spread = view->world > 1 && (parts[i] == WEFT_OWNED) != (view->segments[0].owner >= 0);
@@ -230,7 +233,7 @@ static weft_status check_placement(const weft_strategy_job *view, int32_t u, wef
 /* Of a job whose segments have owners: the owner computes with the unit, and at most one other rank does. */
 static weft_status check_owner(const weft_job_spec *job, int32_t u, weft_error *err) {
     const weft_unit_view *unit = &job->view.units[u];
-    const int32_t owner = unit->placement.owner, other = weft_job_spec_borrower(job, u);
+    const int32_t owner = job->view.placements[u].owner, other = weft_job_spec_borrower(job, u);
     bool read = false, reads = false;
     if (owner < 0 || owner >= job->view.world)
         return weft_error_set(err, WEFT_E_PLUGIN, "the strategy plugin gives unit %s to rank %d: ranks are 0 to %d",

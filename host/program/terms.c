@@ -6,7 +6,7 @@
 enum { SCOPES = WEFT_SCOPE_ACROSS + 1 };
 
 weft_cut weft_cut_of(const weft_job_spec *job, int32_t unit) {
-    const weft_placement *p = &job->view.units[unit].placement;
+    const weft_placement *p = &job->view.placements[unit];
     const int32_t replicas = job->view.replicas;
     const bool sharded = p->gradients == WEFT_SHARDED || p->parameters == WEFT_SHARDED || p->optimizer == WEFT_SHARDED;
     const int32_t group = sharded && p->group >= 1 && replicas % p->group == 0 ? p->group : replicas;

@@ -88,7 +88,7 @@ static weft_status share_parts(part *all, const weft_engine *engine, weft_error 
 /* Ranks that hold one copy together: those of a shard group, or each by itself. */
 static int32_t copy_ranks(const weft_engine *engine, int32_t mark) {
     const weft_parameter *p = &engine->plan.declared->parameters[mark % engine->plan.declared->n_parameters];
-    const weft_placement *placement = &engine->plan.train.job->spec.view.units[p->unit].placement;
+    const weft_placement *placement = &engine->plan.train.job->spec.view.placements[p->unit];
     const int32_t holding = mark < engine->plan.declared->n_parameters ? placement->parameters : placement->optimizer;
     return holding == WEFT_SHARDED ? placement->group : 1;
 }

@@ -26,7 +26,7 @@ static void add_up(const weft_plan *plan, const weft_hold *hold, int32_t unit, i
 
 static bool is_sharded(const weft_plan *plan, int32_t unit) {
     const weft_job_spec *job = &plan->train.job->spec;
-    return job->view.units[unit].placement.parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
+    return job->view.placements[unit].parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
 }
 
 static bool any_sharded(const weft_plan *plan) {

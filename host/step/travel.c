@@ -34,7 +34,7 @@ static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_
     const weft_engine *engine = self->engine;
     const weft_cut cut = cut_of(self, event->unit);
     const weft_group *group = weft_sums_group(&engine->plan, event->unit);
-    const bool whole = self->stage->job->spec.view.units[event->unit].placement.gradients == WEFT_REPLICATED;
+    const bool whole = self->stage->job->spec.view.placements[event->unit].gradients == WEFT_REPLICATED;
     const int32_t scope = whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS;
     const int32_t index = engine->plan.layout->units[event->unit].groups[0];
     weft_transfer transfer = {.dtype = WEFT_F32};
@@ -231,7 +231,7 @@ static int32_t tag_of(const weft_engine *engine, int32_t what, int32_t of, int32
 static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_job_spec *job = &self->stage->job->spec;
-    const int32_t owner = job->view.units[event->unit].placement.owner;
+    const int32_t owner = job->view.placements[event->unit].owner;
     const int32_t other = weft_job_spec_borrower(job, event->unit);
     const int32_t index = engine->plan.layout->units[event->unit].groups[0];
     const bool send = owner == engine->ranks.rank;
@@ -253,7 +253,7 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     const int32_t index = engine->plan.layout->units[event->unit].groups[0];
     weft_transfer transfer = {.dtype = WEFT_F32};
     (void)slots;
-    if (self->stage->job->spec.view.units[event->unit].placement.parameters == WEFT_OWNED)
+    if (self->stage->job->spec.view.placements[event->unit].parameters == WEFT_OWNED)
         return send_copy(self, event, err);
     if (group == NULL || cut.group == 1) return WEFT_OK;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);

@@ -137,6 +137,21 @@ static void wrong_operands(ranks *r, weft_buffer *a, weft_buffer *b) {
     if (r->size > 1) refused(r, r->table->all_gather, &what, "all_gather has operands that overlap", __LINE__);
 }
 
+/* As an older or a later SDK may have it. */
+static void wrong_structs(ranks *r, weft_buffer *a, weft_buffer *b) {
+    struct {
+        weft_exchange known;
+        int64_t more;
+    } what = {pair(a, b, 4, 0, 0), 1};
+    weft_comm_handle *handle = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    what.known.struct_size = 16;
+    refused(r, r->table->all_gather, &what.known, "was started with struct_size 16; at least ", __LINE__);
+    what.known.struct_size = (uint32_t)sizeof what;
+    must(r->table->broadcast(r->comm, &handle, &what.known, &err) == WEFT_E_UNSUPPORTED);
+    must(strstr(err.text, "something behind the ") != NULL);
+}
+
 /* A world of its own: neither its groups nor a call before `attach` are taken. */
 static void wrong_world(ranks *r, weft_buffer *a, weft_buffer *b) {
     const weft_comm_job job = {(uint32_t)sizeof job, 0, r->size, 0};
@@ -191,6 +206,7 @@ void case_wrong_calls(ranks *r) {
     weft_exchange what = pair(a, b, 4, 0, 0);
     weft_comm_handle *handle = NULL;
     weft_error err = WEFT_ERROR_INIT;
+    wrong_structs(r, a, b);
     if (r->table->poke == NULL) {
         wrong_alone(r, a, b);
         goto done;

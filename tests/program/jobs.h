@@ -17,6 +17,7 @@
 typedef struct tiny_job {
     weft_job_spec spec;
     weft_unit_view unit_views[JOB_MAX];
+    weft_placement placements[JOB_MAX];
     weft_segment_view segment_views[JOB_MAX];
     weft_segment_sizes segments[JOB_MAX];
     weft_unit_sizes units[JOB_MAX];
@@ -75,7 +76,7 @@ static inline void tiny_make(tiny_job *job, const tiny_options *options) {
         job->unit_views[u].struct_size = (uint32_t)sizeof(weft_unit_view);
         job->unit_views[u].name = tiny_units[u];
         job->unit_views[u].parameter_bytes = 4096;
-        job->unit_views[u].placement.owner = -1;
+        job->placements[u].owner = -1;
         job->unit_views[u].flags = u == 0 ? WEFT_UNIT_IS_ROOT : 0;
         if ((options->frozen >> u & 1) == 0) job->unit_views[u].gradient_bytes = 2000 + 64 * u;
         job->units[u].gradient = job->unit_views[u].gradient_bytes;
@@ -94,8 +95,10 @@ static inline void tiny_make(tiny_job *job, const tiny_options *options) {
     view->n_segments = TINY_SEGMENTS;
     view->units = job->unit_views;
     view->segments = job->segment_views;
+    view->placements = job->placements;
     view->unit_stride = (uint32_t)sizeof(weft_unit_view);
     view->segment_stride = (uint32_t)sizeof(weft_segment_view);
+    view->placement_stride = (uint32_t)sizeof(weft_placement);
     job->spec.segments = job->segments;
     job->spec.units = job->units;
     job->spec.leaf_bytes = 200;

@@ -92,7 +92,7 @@ static inline uint64_t plus(uint64_t a, uint64_t b, int32_t reduce) {
 /* ---- who has what ---- */
 
 static inline const weft_placement *placed(const play *p, int32_t u) {
-    return &p->job->view.units[u].placement;
+    return &p->job->view.placements[u];
 }
 static inline bool cut(const play *p, int32_t u) {
     const weft_placement *at = placed(p, u);

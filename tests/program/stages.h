@@ -73,7 +73,7 @@ static inline void staged_forward(staged *self, int32_t m) {
 /* The rank beside its owner that reads the unit; -1: none. */
 static inline int32_t borrower_of(const weft_strategy_job *job, int32_t u) {
     for (int32_t s = 0; s < job->n_segments; s++)
-        if (weft_job_reads(job, s, u) && weft_job_segment(job, s)->owner != weft_job_unit(job, u)->placement.owner)
+        if (weft_job_reads(job, s, u) && weft_job_segment(job, s)->owner != weft_job_placement(job, u)->owner)
             return weft_job_segment(job, s)->owner;
     return -1;
 }
@@ -88,7 +88,7 @@ static inline bool staged_free(const staged *self, int32_t u, int32_t from, int3
 static inline void staged_units(staged *self, int32_t s, int32_t m, bool before) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     for (int32_t i = 0; i < segment->n_units; i++) {
-        const int32_t u = segment->units[i], owner = weft_job_unit(self->job, u)->placement.owner;
+        const int32_t u = segment->units[i], owner = weft_job_placement(self->job, u)->owner;
         const int32_t other = borrower_of(self->job, u);
         if (!weft_job_trains(self->job, u)) continue;
         if (before && owner == self->rank && other >= 0 && staged_free(self, u, s + 1, self->hi))
@@ -127,7 +127,7 @@ static inline void staged_train(staged *self, bool gpipe) {
     weft_emit_plain(&self->e, WEFT_EVENT_STEP);
     for (int32_t u = 0; u < self->job->n_units; u++)
         if (weft_job_trains(self->job, u) && borrower_of(self->job, u) >= 0 &&
-            (borrower_of(self->job, u) == self->rank || weft_job_unit(self->job, u)->placement.owner == self->rank))
+            (borrower_of(self->job, u) == self->rank || weft_job_placement(self->job, u)->owner == self->rank))
             weft_emit_wait(&self->e, weft_emit_refresh(&self->e, u, 1));
 }
 

@@ -521,16 +521,16 @@ END_TEST
 /* ---- placements ---- */
 
 static void group_of_three(tiny_job *job) {
-    job->unit_views[LAYER0].placement.group = 3;
+    job->placements[LAYER0].group = 3;
 }
 static void holding_unknown(tiny_job *job) {
-    job->unit_views[LAYER1].placement.gradients = 7;
+    job->placements[LAYER1].gradients = 7;
 }
 static void updates_what_it_does_not_hold(tiny_job *job) {
-    job->unit_views[LAYER1].placement.optimizer = WEFT_REPLICATED;
+    job->placements[LAYER1].optimizer = WEFT_REPLICATED;
 }
 static void owned_among_replicas(tiny_job *job) {
-    weft_placement *placement = &job->unit_views[NORM_UNIT].placement;
+    weft_placement *placement = &job->placements[NORM_UNIT];
     placement->parameters = placement->gradients = placement->optimizer = WEFT_OWNED;
     placement->owner = 0;
 }
@@ -547,7 +547,7 @@ static void one_without_owner(tiny_job *job) {
     job->segment_views[MLP0].owner = -1;
 }
 static void owner_that_reads_nothing(tiny_job *job) {
-    job->unit_views[LAYER0].placement.owner = 2;
+    job->placements[LAYER0].owner = 2;
 }
 static void three_readers(tiny_job *job) {
     job->reads[ATTN0][0] = ROOT;

@@ -390,9 +390,9 @@ START_TEST(single_owns_every_unit) {
     weft_program *program = tiny_program(&job, &plain);
     ck_assert_int_eq(job.spec.view.replicas, 1);
     for (int u = 0; u < TINY_UNITS; u++) {
-        ck_assert_int_eq(job.unit_views[u].placement.parameters, WEFT_OWNED);
-        ck_assert_int_eq(job.unit_views[u].placement.optimizer, WEFT_OWNED);
-        ck_assert_int_eq(job.unit_views[u].placement.owner, 0);
+        ck_assert_int_eq(job.placements[u].parameters, WEFT_OWNED);
+        ck_assert_int_eq(job.placements[u].optimizer, WEFT_OWNED);
+        ck_assert_int_eq(job.placements[u].owner, 0);
     }
     weft_program_destroy(program);
 }

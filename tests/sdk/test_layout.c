@@ -165,11 +165,24 @@ START_TEST(every_public_struct_is_held) {
 }
 END_TEST
 
+START_TEST(who_reads_every_struct_is_said) {
+    char *page = read_text(in_source("docs/abi.md"));
+    size_t i;
+    for (i = 0; i < N_STRUCTS; i++) {
+        char name[128];
+        (void)snprintf(name, sizeof name, "`%s`", structs[i]);
+        ck_assert_msg(strstr(page, name) != NULL, "docs/abi.md does not say who makes and who reads %s", structs[i]);
+    }
+    free(page);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("layout");
     TCase *tests = tcase_create("layout");
     tcase_add_test(tests, no_layout_has_changed);
     tcase_add_test(tests, sizes_of_sdk_1_0_are_held);
+    tcase_add_test(tests, who_reads_every_struct_is_said);
     tcase_add_test(tests, every_public_struct_is_held);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

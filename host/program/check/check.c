@@ -77,7 +77,7 @@ static void learn_units(weft_checker *check) {
         facts->trains = weft_job_spec_trains(check->job, u);
         facts->owner = facts->borrower = -1;
         if (!weft_job_spec_owned(check->job)) continue;
-        facts->owner = check->job->view.units[u].placement.owner;
+        facts->owner = check->job->view.placements[u].owner;
         if (facts->trains) facts->borrower = weft_job_spec_borrower(check->job, u);
     }
 }

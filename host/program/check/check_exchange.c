@@ -102,7 +102,7 @@ static weft_status check_gather_sum(weft_checker *check, const weft_event *event
     if (!check->units[u].trains) return weft_check_refuse(check, "the unit is frozen and has no gradient");
     if (!weft_check_sums(check, u) || weft_job_spec_ranks(check->job, event, check->rank).count == 0)
         return weft_check_refuse(check, "the unit's sum is its owner's alone, rank %d: it goes nowhere",
-                                 (int)check->job->view.units[u].placement.owner);
+                                 (int)check->job->view.placements[u].owner);
     status = weft_check_once(check, &use->finished);
     if (status == WEFT_OK) status = check_sum(check, u);
     use->summing = check->at;

@@ -70,14 +70,14 @@ static void add_family(play *p, int32_t n, int32_t stride, int32_t step, int32_t
 
 /* Units of the same cut share their groups. */
 static int32_t like_before(const play *p, int32_t u) {
-    const weft_unit_view *units = p->check->job->view.units;
+    const weft_placement *placements = p->check->job->view.placements;
     for (int32_t v = 0; v < u; v++)
-        if (p->node[v] >= 0 && units[v].placement.group == units[u].placement.group) return v;
+        if (p->node[v] >= 0 && placements[v].group == placements[u].group) return v;
     return -1;
 }
 
 static void add_shards(play *p, int32_t u, size_t *places) {
-    const weft_placement *placement = &p->check->job->view.units[u].placement;
+    const weft_placement *placement = &p->check->job->view.placements[u];
     const int32_t size = placement->group, world = p->check->world;
     const int32_t before = like_before(p, u);
     if (before >= 0) {
@@ -111,15 +111,15 @@ static weft_status make_groups(play *p) {
     size_t places = 0, families = 1, most = 1;
     for (int32_t u = 0; u < view->n_units; u++) {
         p->node[u] = p->across[u] = p->pair[u] = -1;
-        if (view->units[u].placement.group < 1) most++;
-        else most += (size_t)(view->units[u].placement.group + p->check->world / view->units[u].placement.group);
+        if (view->placements[u].group < 1) most++;
+        else most += (size_t)(view->placements[u].group + p->check->world / view->placements[u].group);
         families++;
     }
     p->groups = calloc(most, sizeof *p->groups);
     if (p->groups == NULL) return no_memory_to_play(p);
     add_family(p, 1, 1, 0, p->check->world, &places);
     for (int32_t u = 0; u < view->n_units; u++) {
-        const weft_placement *placement = &view->units[u].placement;
+        const weft_placement *placement = &view->placements[u];
         if (p->check->units[u].borrower >= 0) add_pair(p, u, &places);
         else if (placement->parameters == WEFT_SHARDED || placement->gradients == WEFT_SHARDED ||
                  placement->optimizer == WEFT_SHARDED)
@@ -135,7 +135,7 @@ static group *group_of(play *p, const weft_event *event, const weft_members *ran
     int32_t size = 0;
     if (ranks->count == p->check->world) return &p->groups[0];
     if (p->pair[u] >= 0) return &p->groups[p->pair[u]];
-    size = p->check->job->view.units[u].placement.group;
+    size = p->check->job->view.placements[u].group;
     if (ranks->stride == 1 && ranks->count == size && ranks->first == rank / size * size)
         return &p->groups[p->node[u] + rank / size];
     return &p->groups[p->across[u] + rank % size];

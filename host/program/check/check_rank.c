@@ -16,7 +16,7 @@ static weft_status check_live(weft_checker *check, int32_t s) {
     for (int32_t i = 0; i < view->n_units; i++) {
         const int32_t u = view->units[i];
         const weft_check_use *use = &check->uses[u];
-        if (check->job->view.units[u].placement.parameters != WEFT_SHARDED || use->gathered >= 0) continue;
+        if (check->job->view.placements[u].parameters != WEFT_SHARDED || use->gathered >= 0) continue;
         if (use->gathering >= 0)
             return weft_check_refuse(check, "it reads unit %s, whose GATHER, event %d, has not been waited for",
                                      weft_check_unit_name(check, u), (int)use->gathering);

@@ -150,7 +150,7 @@ static const char *nearest_of(const weft_checker *check, int32_t u, int32_t grou
 }
 
 static void tell_coverage(const weft_checker *check, weft_coverage *out, int32_t u) {
-    const int32_t size = check->job->view.units[u].placement.group;
+    const int32_t size = check->job->view.placements[u].group;
     const int32_t groups = size > 0 ? check->world / size : 1;
     out->covered = false;
     (void)snprintf(out->why, sizeof out->why, "unit %s: reduce = %s: %s", check->job->view.units[u].name,

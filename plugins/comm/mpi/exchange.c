@@ -129,6 +129,15 @@ static const ranks_kind recv = {"recv", NONE, ONE, 0, 0, 1, start_recv};
 static weft_status check_call(const operands *o, const weft_exchange *what, const ranks_kind *kind, weft_error *err) {
     const char *name = kind->name;
     if (o->comm->kernels == NULL) return weft_error_set(err, WEFT_E_HOST, "%s was started before `attach`.", name);
+    if (!WEFT_WHOLE(what, weft_exchange)) {
+        return weft_error_set(err, WEFT_E_HOST, "%s was started with struct_size %u; at least %u is needed.", name,
+                              (unsigned)what->struct_size, (unsigned)WEFT_SIZE_1_0(weft_exchange));
+    }
+    if (!weft_struct_known(what, sizeof *what)) {
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "%s asks for something behind the %zu bytes that this communicator knows of an exchange.",
+                              name, sizeof *what);
+    }
     if (o->group->comm != o->comm) {
         return weft_error_set(err, WEFT_E_HOST, "%s was started in a group of another communicator.", name);
     }

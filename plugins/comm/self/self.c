@@ -88,6 +88,15 @@ static weft_status check(weft_comm *comm, const weft_exchange *what, weft_error 
     if (what->group != NULL && what->group != &comm->world) {
         return weft_error_set(err, WEFT_E_HOST, "An exchange was started in a group of another communicator.");
     }
+    if (!WEFT_WHOLE(what, weft_exchange)) {
+        return weft_error_set(err, WEFT_E_HOST, "An exchange was started with struct_size %u; at least %u is needed.",
+                              (unsigned)what->struct_size, (unsigned)WEFT_SIZE_1_0(weft_exchange));
+    }
+    if (!weft_struct_known(what, sizeof *what)) {
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "An exchange asks for something behind the %zu bytes that this communicator knows of it.",
+                              sizeof *what);
+    }
     return WEFT_OK;
 }
 
@@ -145,11 +154,14 @@ static weft_status self_sum(weft_comm *comm, weft_comm_handle **out, const weft_
 
 /* The one rank has what the root has. */
 static weft_status self_broadcast(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
-    weft_exchange there = *what;
-    there.from = what->to;
+    weft_exchange there;
+    const weft_status status = check(comm, what, err);
+    if (status != WEFT_OK) return status;
     if (what->peer != 0) {
         return weft_error_set(err, WEFT_E_HOST, "Place %d was named as root in a group of 1.", (int)what->peer);
     }
+    (void)weft_struct_take(&there, sizeof there, what);
+    there.from = what->to;
     return self_exchange(comm, out, &there, err);
 }
 

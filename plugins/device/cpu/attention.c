@@ -137,7 +137,7 @@ static void run_task(const attention *a, int64_t task, const forward *f) {
 }
 
 CPU_KERNEL(attention, weft_attention) {
-    cpu_check c = cpu_check_begin("attention", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("attention", weft_attention, args, err);
     attention a = attention_of(device, args);
     int64_t tasks = 0, bytes = 0;
     (void)s;

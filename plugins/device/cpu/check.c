@@ -10,12 +10,19 @@ cpu_check cpu_check_plain(const char *kernel, weft_error *err) {
     return c;
 }
 
-cpu_check cpu_check_begin(const char *kernel, uint32_t given, size_t known, weft_error *err) {
+cpu_check cpu_check_begin(const char *kernel, const void *args, uint32_t least, size_t known, weft_error *err) {
     cpu_check c = cpu_check_plain(kernel, err);
-    if (given < known) {
+    uint32_t given = 0;
+    memcpy(&given, args, sizeof given);
+    if (given < least) {
         c.status = weft_error_set(err, WEFT_E_HOST,
-                                  "%s on device cpu: the arguments' struct_size is %u and should be at least %zu.",
-                                  kernel, given, known);
+                                  "%s on device cpu: the arguments' struct_size is %u and should be at least %u.",
+                                  kernel, given, least);
+    } else if (!weft_struct_known(args, known)) {
+        c.status = weft_error_set(err, WEFT_E_UNSUPPORTED,
+                                  "%s on device cpu: the arguments say something behind the %zu bytes that this device "
+                                  "knows of them.",
+                                  kernel, known);
     }
     return c;
 }

@@ -62,8 +62,9 @@ typedef struct cpu_check {
 
 /* Of a call without arguments in a struct. */
 cpu_check cpu_check_plain(const char *kernel, weft_error *err);
-/* given: the caller's struct_size; known: sizeof of the struct here. */
-cpu_check cpu_check_begin(const char *kernel, uint32_t given, size_t known, weft_error *err);
+/* Of arguments of that type: all of SDK 1.0 is there, and nothing is asked for that is not known here. */
+#define CPU_CHECK(kernel, type, args, err) cpu_check_begin((kernel), (args), WEFT_SIZE_1_0(type), sizeof(type), (err))
+cpu_check cpu_check_begin(const char *kernel, const void *args, uint32_t least, size_t known, weft_error *err);
 /* Sizes, strides and counts must lie in [low, 2^40]: sums fit 64 bits, products of two may not (cpu_times). */
 void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low);
 /* Activations are fp32 or bf16; the bytes of one element. */

@@ -11,7 +11,7 @@ static void check_rope(cpu_check *c, const weft_rope *args) {
 }
 
 CPU_KERNEL(rope, weft_rope) {
-    cpu_check c = cpu_check_begin("rope", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("rope", weft_rope, args, err);
     const int64_t d = args->head_dim, half = d / 2, width = cpu_times(args->heads, d);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const int32_t *positions = NULL;
@@ -41,7 +41,7 @@ CPU_KERNEL(rope, weft_rope) {
 }
 
 CPU_KERNEL(swiglu, weft_swiglu) {
-    cpu_check c = cpu_check_begin("swiglu", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("swiglu", weft_swiglu, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const void *gate = NULL, *up = NULL;
     void *y = NULL;
@@ -62,7 +62,7 @@ CPU_KERNEL(swiglu, weft_swiglu) {
 }
 
 CPU_KERNEL(swiglu_backward, weft_swiglu) {
-    cpu_check c = cpu_check_begin("swiglu_backward", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("swiglu_backward", weft_swiglu, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const void *gate = NULL, *up = NULL, *dy = NULL;
     void *dgate = NULL, *dup = NULL;
@@ -86,7 +86,7 @@ CPU_KERNEL(swiglu_backward, weft_swiglu) {
 }
 
 CPU_KERNEL(add, weft_add) {
-    cpu_check c = cpu_check_begin("add", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("add", weft_add, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const void *a = NULL, *b = NULL;
     void *y = NULL;

@@ -38,7 +38,7 @@ static void check_sizes(cpu_check *c, const weft_embedding *args) {
 }
 
 CPU_KERNEL(embedding, weft_embedding) {
-    cpu_check c = cpu_check_begin("embedding", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("embedding", weft_embedding, args, err);
     const int64_t width = args->width;
     const int32_t *ids = NULL;
     const void *table = NULL;
@@ -106,7 +106,7 @@ static void sum_ids(const weft_device *device, const weft_embedding *args, float
 }
 
 CPU_KERNEL(embedding_backward, weft_embedding) {
-    cpu_check c = cpu_check_begin("embedding_backward", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("embedding_backward", weft_embedding, args, err);
     const int64_t width = args->width;
     const int32_t *ids = NULL;
     int32_t *begin = NULL, *order = NULL;

@@ -143,7 +143,7 @@ int64_t cpu_head_loss_grad_workspace(const weft_device *device, const weft_head 
 
 static weft_status look_up(head *h, weft_error *err) {
     const weft_head *args = h->args;
-    cpu_check c = cpu_check_begin(h->kernel, args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK(h->kernel, weft_head, args, err);
     char *base = NULL;
     if (c.status != WEFT_OK) return c.status;
     (void)cpu_check_dtype(&c, "dtype", args->dtype);

@@ -50,7 +50,7 @@ static void check_dtypes(cpu_check *c, const weft_matmul *args) {
 }
 
 CPU_KERNEL(matmul, weft_matmul) {
-    cpu_check c = cpu_check_begin("matmul", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("matmul", weft_matmul, args, err);
     product p = {0};
     void *workspace = NULL;
     (void)s;

@@ -15,7 +15,7 @@ int64_t cpu_rms_norm_backward_workspace(const weft_device *device, const weft_rm
 }
 
 CPU_KERNEL(rms_norm, weft_rms_norm) {
-    cpu_check c = cpu_check_begin("rms_norm", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("rms_norm", weft_rms_norm, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const float *gain = NULL;
     const void *x = NULL;
@@ -82,7 +82,7 @@ static void add_runs(const weft_device *device, const weft_rms_norm *args, const
 }
 
 CPU_KERNEL(rms_norm_backward, weft_rms_norm) {
-    cpu_check c = cpu_check_begin("rms_norm_backward", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("rms_norm_backward", weft_rms_norm, args, err);
     norm_operands o = {.cells = cpu_cells_of(device, args->dtype)};
     (void)s;
     if (c.status != WEFT_OK) return c.status;

@@ -197,7 +197,7 @@ static weft_status measure_rows(weft_device *device, double *best, const weft_ro
 
 static weft_status measure_product(weft_device *device, double *out, const weft_roof_product *product,
                                    weft_error *err) {
-    cpu_check c = cpu_check_begin("roof", product->struct_size, sizeof *product, err);
+    cpu_check c = CPU_CHECK("roof", weft_roof_product, product, err);
     int64_t m = 0;
     double best = 1e300;
     if (c.status == WEFT_OK) c.status = only_f32(product->dtype, err);

@@ -148,7 +148,7 @@ static void sum_cells(const weft_device *device, const squares *q) {
 }
 
 CPU_KERNEL(square_sum, weft_square_sum) {
-    cpu_check c = cpu_check_begin("square_sum", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("square_sum", weft_square_sum, args, err);
     squares q;
     int64_t k = 0;
     (void)s;
@@ -165,7 +165,7 @@ CPU_KERNEL(square_sum, weft_square_sum) {
 }
 
 CPU_KERNEL(clip, weft_clip) {
-    cpu_check c = cpu_check_begin("clip", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("clip", weft_clip, args, err);
     const double *sums = NULL, *count = NULL;
     double *norm = NULL, total = 0, factor = 0;
     float *coefficient = NULL;

@@ -97,7 +97,7 @@ static void run_range(const weft_device *device, const weft_update *args, const 
 }
 
 CPU_KERNEL(update, weft_update) {
-    cpu_check c = cpu_check_begin("update", args->struct_size, sizeof *args, err);
+    cpu_check c = CPU_CHECK("update", weft_update, args, err);
     update_operands o = {0};
     int64_t i = 0;
     (void)s;

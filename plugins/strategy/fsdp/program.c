@@ -35,7 +35,7 @@ static int32_t leaf_of(const fsdp *self, int32_t a) {
 /* ---- parameters ---- */
 
 static int is_cut(const fsdp *self, int32_t unit) {
-    return weft_job_unit(self->job, unit)->placement.parameters == WEFT_SHARDED;
+    return weft_job_placement(self->job, unit)->parameters == WEFT_SHARDED;
 }
 
 static void gather_for(fsdp *self, int32_t s) {

@@ -60,7 +60,7 @@ static void receive(pipeline *self, int32_t what, int32_t of, int32_t leaf, int3
 
 /* The rank beside the owner that reads the unit; -1: none. */
 static int32_t other_reader(const weft_strategy_job *job, int32_t unit) {
-    const int32_t owner = weft_job_unit(job, unit)->placement.owner;
+    const int32_t owner = weft_job_placement(job, unit)->owner;
     int32_t s;
     for (s = 0; s < job->n_segments; s++)
         if (weft_job_reads(job, s, unit) && weft_job_segment(job, s)->owner != owner)
@@ -97,7 +97,7 @@ static void finish_units(pipeline *self, int32_t s, int32_t leaf) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
     for (i = 0; i < segment->n_units; i++) {
-        const int32_t unit = segment->units[i], owner = weft_job_unit(self->job, unit)->placement.owner;
+        const int32_t unit = segment->units[i], owner = weft_job_placement(self->job, unit)->owner;
         if (!weft_job_trains(self->job, unit) || reads_between(self, unit, 0, s)) continue;
         if (owner == self->rank) (void)weft_emit_reduce(&self->e, unit, leaf, WEFT_SCOPE_RANK, 0);
         else send(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, owner, PART_QUEUE);
@@ -107,7 +107,7 @@ static void finish_units(pipeline *self, int32_t s, int32_t leaf) {
 static void refresh_copies(pipeline *self) {
     int32_t u;
     for (u = 0; u < self->job->n_units; u++) {
-        const int32_t other = other_reader(self->job, u), owner = weft_job_unit(self->job, u)->placement.owner;
+        const int32_t other = other_reader(self->job, u), owner = weft_job_placement(self->job, u)->owner;
         if (!weft_job_trains(self->job, u) || other < 0 || (owner != self->rank && other != self->rank)) continue;
         (void)weft_emit_refresh(&self->e, u, 0);
     }

@@ -51,6 +51,11 @@ static inline const weft_unit_view *weft_job_unit(const weft_strategy_job *job, 
     return (const weft_unit_view *)(const void *)((const char *)job->units + (size_t)u * job->unit_stride);
 }
 
+static inline const weft_placement *weft_job_placement(const weft_strategy_job *job, int32_t u) {
+    const char *at = (const char *)job->placements + (size_t)u * job->placement_stride;
+    return (const weft_placement *)(const void *)at;
+}
+
 /* The placement of a unit among those that `place` fills. */
 static inline weft_placement *weft_placement_at(const weft_strategy_job *job, weft_placement *units, int32_t u) {
     return (weft_placement *)(void *)((char *)units + (size_t)u * job->placement_stride);

@@ -141,8 +141,7 @@ typedef struct weft_unit_view {
     int64_t parameter_bytes; /* as held */
     int64_t gradient_bytes;  /* of its trainable groups; 0: frozen */
     int64_t state_bytes;
-    int64_t gather_bytes;     /* of its parameters in the type that is computed in */
-    weft_placement placement; /* set when compile is called */
+    int64_t gather_bytes; /* of its parameters in the type that is computed in */
 } weft_unit_view;
 
 #define WEFT_SEGMENT_TRAINS_TIED 1u /* some of tied_bytes is trained */
@@ -176,10 +175,11 @@ typedef struct weft_strategy_job {
     int32_t n_units, n_segments;
     const weft_unit_view *units;
     const weft_segment_view *segments;
+    const weft_placement *placements; /* [n_units]; set when compile is called */
     uint32_t unit_stride, segment_stride;
     int32_t reduce;            /* weft_reduce */
     int32_t reduce_dtype;      /* weft_dtype of a leaf's gradient on its way */
-    uint32_t placement_stride; /* of the array that `place` fills */
+    uint32_t placement_stride; /* of placements, and of the array that `place` fills */
     uint32_t reserved;
 } weft_strategy_job;
 
