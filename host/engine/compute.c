@@ -37,7 +37,9 @@ static void follow(void *context, int32_t parameter, int64_t first, int64_t n, c
 }
 
 bool weft_compute_copy_follow(weft_region *masters, const weft_engine *engine) {
-    if (engine->kernels->host_view == NULL) return false;
+    if (engine->kernels->host_view == NULL || engine->compute.bytes == 0 ||
+        engine->kernels->host_view(engine->device, engine->compute.ref) == NULL)
+        return false;
     masters->filled = follow;
     return true;
 }

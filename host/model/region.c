@@ -84,6 +84,8 @@ static weft_status fill_through_staging(fill_job *job) {
         if (status == WEFT_OK)
             WEFT_PLUGIN_CALL(status, self->kernels, write, job->err, self->device, NULL,
                              place_of(self, p->parameter, p->first), staging, p->n * (int64_t)sizeof(float));
+        if (status == WEFT_OK && self->filled != NULL)
+            self->filled(self->context, p->parameter, p->first, p->n, staging);
         if (status == WEFT_OK && p->padding > 0)
             WEFT_PLUGIN_CALL(status, self->kernels, fill, job->err, self->device, NULL,
                              place_of(self, p->parameter, p->first + p->n), 0, p->padding);
@@ -94,7 +96,7 @@ static weft_status fill_through_staging(fill_job *job) {
 
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
                              void *context, weft_error *err) {
-    const bool visible = self->kernels->host_view != NULL;
+    const bool visible = self->kernels->host_view != NULL && self->kernels->host_view(self->device, self->ref) != NULL;
     fill_job job = {.region = self, .source = source, .context = context, .status = WEFT_OK, .err = err};
     size_t pieces = 0;
     job.size = visible ? VISIBLE_PIECE : WEFT_REGION_PIECE;

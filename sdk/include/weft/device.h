@@ -263,8 +263,9 @@ typedef struct weft_device_plugin {
      * all that is queued. [main] [required] */
     weft_status (*alloc)(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
     void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine. [main] [required] */
-    /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there.
-     * [any-thread] [optional: the device's memory is not the host's] */
+    /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there. NULL: the
+     * host cannot see this buffer, or the ref lies outside of it; it sees all of a buffer or nothing. [any-thread]
+     * [optional: the device's memory is not the host's] */
     void *(*host_view)(weft_device *device, weft_ref ref);
 
     /* Streams. NULL means the device's first, which is ordered with the others by marks alone. Destroying one waits for
