@@ -653,7 +653,7 @@ START_TEST(square_sums_refuse_cells_and_stretches_that_do_not_fit) {
     args.cell = 0;
     args.extent_stride = 24;
     ck_assert_int_eq(table->square_sum(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_says(err, "extent_stride is 24");
+    ck_assert_says(err, "extents lie 24 bytes apart");
     args.extent_stride = sizeof(weft_extent);
     args.n = 5064;
     ck_assert_int_eq(table->square_sum(r.device, NULL, &args, &err), WEFT_E_HOST);

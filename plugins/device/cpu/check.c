@@ -76,6 +76,16 @@ void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64
     return c->status == WEFT_OK ? ref.buffer->base + ref.offset : NULL;
 }
 
+const char *cpu_need_rows(cpu_check *c, weft_ref ref, const char *name, int64_t n, uint32_t stride, uint32_t least) {
+    if (c->status == WEFT_OK && (stride < least || stride % 8 != 0)) {
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "%s on device cpu: %s lie %u bytes apart; at least %u, in whole words of 8, are needed.",
+                           c->kernel, name, stride, least);
+    }
+    return cpu_need(c, ref, name, n, stride / 8, 8);
+}
+
 void *cpu_need_workspace(cpu_check *c, weft_ref ref, int64_t bytes) {
     if (c->status != WEFT_OK || bytes == 0) return NULL;
     return cpu_need(c, ref, "workspace", cpu_ceil_div(bytes, 8), 1, 8);

@@ -73,6 +73,8 @@ int64_t cpu_check_dtype(cpu_check *c, const char *name, int32_t dtype);
 void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
 /* The same for an operand that may be absent: NULL then, and no error. */
 void *cpu_may(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
+/* n rows of a public struct, `stride` bytes apart as the caller has them; least: of one in SDK 1.0. */
+const char *cpu_need_rows(cpu_check *c, weft_ref ref, const char *name, int64_t n, uint32_t stride, uint32_t least);
 /* NULL when bytes is 0. */
 void *cpu_need_workspace(cpu_check *c, weft_ref ref, int64_t bytes);
 /* Every value of a table of indices lies in [0, limit); rows whose weight is zero are not looked at (weights may be

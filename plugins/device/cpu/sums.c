@@ -94,13 +94,8 @@ static void check_cell(cpu_check *c, const weft_square_sum *args) {
 static void look_up_extents(squares *q, cpu_check *c, const weft_square_sum *args) {
     q->stride = args->extent_stride;
     q->n_extents = args->n_extents;
-    if (c->status == WEFT_OK && (q->stride < (int64_t)WEFT_SIZE_1_0(weft_extent) || q->stride % 8 != 0)) {
-        c->status =
-            weft_error_set(c->err, WEFT_E_HOST,
-                           "%s on device cpu: extent_stride is %u; at least %u, in whole words of 8, are needed.",
-                           c->kernel, args->extent_stride, WEFT_SIZE_1_0(weft_extent));
-    }
-    q->extents = cpu_need(c, args->extents, "extents", args->n_extents, q->stride / 8, 8);
+    q->extents =
+        cpu_need_rows(c, args->extents, "extents", args->n_extents, args->extent_stride, WEFT_SIZE_1_0(weft_extent));
 }
 
 /* The operands up to where the extents reach. */

@@ -16,13 +16,7 @@ static const weft_range *range_at(const update_operands *o, int64_t i) {
 static void look_up_ranges(cpu_check *c, update_operands *o, const weft_update *args) {
     if (args->n_ranges == 0) return;
     o->stride = args->range_stride;
-    if (c->status == WEFT_OK && (o->stride < (int64_t)WEFT_SIZE_1_0(weft_range) || o->stride % 8 != 0)) {
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "update on device cpu: range_stride is %u; at least %u, in whole words of 8, are "
-                                   "needed.",
-                                   args->range_stride, WEFT_SIZE_1_0(weft_range));
-    }
-    o->ranges = cpu_need(c, args->ranges, "ranges", args->n_ranges, o->stride / 8, 8);
+    o->ranges = cpu_need_rows(c, args->ranges, "ranges", args->n_ranges, args->range_stride, WEFT_SIZE_1_0(weft_range));
 }
 
 /* The rows lie in [0, n), ascending and apart; what lies between two of them is padding. */
