@@ -9,7 +9,7 @@ weft_status weft_order_open(weft_order *out, const weft_device_plugin *kernels, 
     const weft_order empty = {.kernels = kernels, .device = device};
     weft_status status = WEFT_OK;
     *out = empty;
-    if (kernels->extension != NULL) out->transfer = kernels->extension(device, WEFT_DEVICE_TRANSFER);
+    status = weft_device_transfer_find(&out->transfer, kernels, device, err);
     for (int queue = 1; queue < WEFT_QUEUES && status == WEFT_OK; queue++)
         WEFT_PLUGIN_CALL(status, kernels, stream_create, err, device, &out->streams[queue]);
     return status;

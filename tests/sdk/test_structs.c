@@ -3,7 +3,7 @@
 
 #include <check.h>
 
-#include <weft/base.h>
+#include <weft/transfer.h>
 
 /* One struct as three SDKs have it. */
 typedef struct old_spec {
@@ -84,6 +84,60 @@ START_TEST(an_answer_fills_what_both_know) {
 }
 END_TEST
 
+static weft_device_transfer transfer;
+
+static const void *offers(const weft_device *device, const char *id) {
+    (void)device;
+    return strcmp(id, WEFT_DEVICE_TRANSFER) == 0 ? &transfer : NULL;
+}
+
+static weft_status take(weft_device *device, void **out, int64_t bytes, weft_error *err) {
+    (void)device, (void)out, (void)bytes;
+    return weft_error_set(err, WEFT_E_MEMORY, "none");
+}
+static void give_back(weft_device *device, void *memory) {
+    (void)device, (void)memory;
+}
+static weft_status upload(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                          weft_error *err) {
+    (void)device, (void)s, (void)to, (void)from, (void)bytes, (void)err;
+    return WEFT_OK;
+}
+static weft_status download(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes,
+                            weft_error *err) {
+    (void)device, (void)s, (void)to, (void)from, (void)bytes, (void)err;
+    return WEFT_OK;
+}
+static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {
+    (void)device, (void)mark, (void)err;
+    return 1;
+}
+static weft_status await(weft_device *device, weft_mark *mark, weft_error *err) {
+    (void)device, (void)mark, (void)err;
+    return WEFT_OK;
+}
+
+/* An extension is whole or absent: nobody calls a slot that is not there. */
+START_TEST(an_extension_is_judged_where_it_is_found) {
+    const weft_device_transfer whole = {(uint32_t)sizeof whole, 0, take, give_back, upload, download, reached, await};
+    weft_device_plugin device = {.struct_size = (uint32_t)sizeof device};
+    const weft_device_transfer *found = &whole;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(weft_device_transfer_find(&found, &device, NULL, &err), WEFT_OK);
+    ck_assert_ptr_null(found);
+    device.extension = offers;
+    transfer = whole;
+    ck_assert_int_eq(weft_device_transfer_find(&found, &device, NULL, &err), WEFT_OK);
+    ck_assert_ptr_eq(found, &transfer);
+    transfer.struct_size -= 8;
+    ck_assert_int_eq(weft_device_transfer_find(&found, &device, NULL, &err), WEFT_E_PLUGIN);
+    ck_assert_ptr_nonnull(strstr(err.text, "weft.device.transfer/1 lacks required slots, or has 48 bytes"));
+    transfer = whole;
+    transfer.reached = NULL;
+    ck_assert_int_eq(weft_device_transfer_find(&found, &device, NULL, &err), WEFT_E_PLUGIN);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("structs");
     TCase *tests = tcase_create("structs");
@@ -91,6 +145,7 @@ int main(void) {
     tcase_add_test(tests, what_the_reader_does_not_know_must_be_zero);
     tcase_add_test(tests, a_size_that_is_none_is_not_followed);
     tcase_add_test(tests, an_answer_fills_what_both_know);
+    tcase_add_test(tests, an_extension_is_judged_where_it_is_found);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -193,12 +193,10 @@ void ranks_info(const weft_comm *comm, weft_comm_info *out) {
 }
 
 weft_status ranks_attach(weft_comm *comm, weft_device *device, const weft_device_plugin *kernels, weft_error *err) {
-    (void)err;
     comm->device = device;
     comm->kernels = kernels;
-    if (kernels->host_view == NULL && kernels->extension != NULL)
-        comm->transfer = kernels->extension(device, WEFT_DEVICE_TRANSFER);
-    return WEFT_OK;
+    if (kernels->host_view != NULL) return WEFT_OK;
+    return weft_device_transfer_find(&comm->transfer, kernels, device, err);
 }
 
 /* n different ranks of the world, this one among them. */

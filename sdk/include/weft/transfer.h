@@ -51,6 +51,24 @@ typedef struct weft_device_transfer {
     weft_status (*await)(weft_device *device, weft_mark *mark, weft_error *err);
 } weft_device_transfer;
 
+/* The device's table, judged; NULL: it has none, and `read` and `write` are all there is. [main] */
+static inline weft_status weft_device_transfer_find(const weft_device_transfer **out, const weft_device_plugin *kernels,
+                                                    weft_device *device, weft_error *err) {
+    const weft_device_transfer *table = NULL;
+    if (kernels->extension != NULL)
+        table = (const weft_device_transfer *)kernels->extension(device, WEFT_DEVICE_TRANSFER);
+    if (table != NULL &&
+        (!WEFT_WHOLE(table, weft_device_transfer) || table->take == NULL || table->give_back == NULL ||
+         table->upload == NULL || table->download == NULL || table->reached == NULL || table->await == NULL))
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "the device's extension " WEFT_DEVICE_TRANSFER
+                              " lacks required slots, or has %u bytes where "
+                              "SDK 1.0 has %u",
+                              (unsigned)table->struct_size, (unsigned)WEFT_SIZE_1_0(weft_device_transfer));
+    *out = table;
+    return WEFT_OK;
+}
+
 #ifdef __cplusplus
 }
 #endif
