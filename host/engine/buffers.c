@@ -15,8 +15,8 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     int64_t sizes[WEFT_N_SCALAR_PARTS], at = 0;
     const int64_t total = weft_budget_scalars(&engine->plan, sizes);
     weft_scalars *s = &engine->scalars;
-    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count,  &s->coefficient, &s->skip,
-                                           &s->hp,    &s->norm,        &s->losses, &s->all_losses};
+    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count, &s->coefficient, &s->skip,
+                                           &s->hp,    &s->past,        &s->norm,  &s->losses,      &s->all_losses};
     weft_status status = WEFT_OK;
     status = weft_account_take(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS && status == WEFT_OK; i++) {

@@ -19,6 +19,7 @@ typedef struct weft_scalars {
     weft_ref coefficient; /* fp32 */
     weft_ref skip;        /* int32 */
     weft_ref hp;          /* the optimizer's struct */
+    weft_ref past;        /* generation: int64: places that the key-value state holds */
 } weft_scalars;
 
 /* The kernels of NORM, in their order, and the rows of engine->extents that each goes through. */

@@ -34,6 +34,7 @@ int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_P
     sizes[WEFT_SCALAR_COUNT] = sizes[WEFT_SCALAR_NORM] = weft_cache_lines(f64);
     sizes[WEFT_SCALAR_COEFFICIENT] = weft_cache_lines(weft_dtype_bytes(WEFT_F32));
     sizes[WEFT_SCALAR_SKIP] = weft_cache_lines(weft_dtype_bytes(WEFT_I32));
+    sizes[WEFT_SCALAR_PAST] = plan->spec.cache_rows > 0 ? weft_cache_lines(weft_dtype_bytes(WEFT_I64)) : 0;
     sizes[WEFT_SCALAR_HP] = weft_cache_lines(plan->hp_bytes);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS; i++) total += sizes[i];
     return total;

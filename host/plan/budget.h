@@ -17,10 +17,11 @@ typedef enum weft_scalar_part {
     WEFT_SCALAR_COEFFICIENT = 3,
     WEFT_SCALAR_SKIP = 4,
     WEFT_SCALAR_HP = 5,
-    WEFT_SCALAR_NORM = 6, /* from here on: what the host reads at the end of a pass, at once */
-    WEFT_SCALAR_LOSSES = 7,
-    WEFT_SCALAR_ALL_LOSSES = 8,
-    WEFT_N_SCALAR_PARTS = 9
+    WEFT_SCALAR_PAST = 6,
+    WEFT_SCALAR_NORM = 7, /* from here on: what the host reads at the end of a pass, at once */
+    WEFT_SCALAR_LOSSES = 8,
+    WEFT_SCALAR_ALL_LOSSES = 9,
+    WEFT_N_SCALAR_PARTS = 10
 } weft_scalar_part;
 /* Bytes of each; returns their sum. */
 int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]);

@@ -4,7 +4,7 @@
 #include "session/generate.h"
 #include "session/opening.h"
 
-#include "plugin/enter.h"
+#include "step/order.h"
 #include "program/execute.h"
 
 #include <math.h>
@@ -17,8 +17,12 @@ struct weft_generator {
     weft_graph_set *graphs; /* of the piece that runs now */
     int64_t past, length;   /* places before it, and its own */
     weft_slot_ref *states;  /* [n_segments] key-value state */
-    int32_t *places;        /* host: ids, starts, positions of the piece */
-    float *row, *scratch;   /* host: logits; for sampling */
+    weft_order order;
+    char *shared; /* what goes to the device and comes back: the three below */
+    char *leaf;   /* the piece, as it lies on the device */
+    int64_t *past_out;
+    float *row;     /* logits */
+    float *scratch; /* for sampling */
     weft_trace *trace;
 };
 
@@ -49,7 +53,7 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     weft_graph_binding b = {.parameters = engine->compute_refs,
                             .dtypes = engine->compute_dtypes,
                             .tables = engine->tables,
-                            .past = self->past};
+                            .past = {.ref = engine->scalars.past, .bytes = (int64_t)sizeof self->past}};
     weft_status status = WEFT_OK;
     b.ids = leaf_part(self, leaf, 0);
     b.targets = leaf_part(self, leaf, 1);
@@ -61,12 +65,9 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     b.work = weft_engine_slot(engine, program, slots->work);
     b.state = self->states[event->segment];
     b.logits = engine->logits;
-    if (event->segment == 0) {
-        const weft_slot_ref parts[] = {b.ids, b.starts, b.positions};
-        for (int i = 0; i < 3 && status == WEFT_OK; i++)
-            WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, parts[i].ref,
-                             self->places + i * self->length, self->length * 4);
-    }
+    if (event->segment == 0)
+        status =
+            weft_order_send(&self->order, leaf.ref, self->leaf, weft_leaf_bytes(1, (int32_t)self->length), NULL, err);
     if (status == WEFT_OK)
         status =
             weft_graph_forward(weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment), &b, false, err);
@@ -88,6 +89,21 @@ static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *
                                  self->engine->device, &spec, err);
 }
 
+static int32_t *part_of(const weft_generator *self, int part) {
+    return (int32_t *)(void *)(self->leaf + weft_leaf_part_offset(1, (int32_t)self->length, part));
+}
+
+/* What was there before has gone to the device: each piece ends with its logits. */
+static void put_piece(weft_generator *self, const int32_t *text) {
+    int32_t *ids = part_of(self, 0), *starts = part_of(self, 3), *positions = part_of(self, 4);
+    *self->past_out = self->past;
+    for (int64_t i = 0; i < self->length; i++) {
+        ids[i] = text[self->past + i];
+        starts[i] = 0;
+        positions[i] = (int32_t)(self->past + i);
+    }
+}
+
 weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
                                   int64_t n_text, weft_error *err) {
     const weft_engine *engine = self->engine;
@@ -99,17 +115,13 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
     weft_status status = graphs_for(self, length, err);
     self->past = past;
     self->length = length;
-    for (int64_t i = 0; i < length; i++) {
-        self->places[i] = text[past + i];
-        self->places[length + i] = 0;
-        self->places[2 * length + i] = (int32_t)(past + i);
-    }
+    put_piece(self, text);
+    if (status == WEFT_OK)
+        status = weft_order_send(&self->order, engine->scalars.past, self->past_out, (int64_t)sizeof past, NULL, err);
     if (status == WEFT_OK)
         status = weft_program_execute(engine->plan.generate.program, &engine->plan.generate.job->spec, &table,
                                       self->trace, 0, err);
-    if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, self->row, engine->logits.ref,
-                         4 * n);
+    if (status == WEFT_OK) status = weft_order_fetch(&self->order, self->row, engine->logits.ref, 4 * n, err);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC,
@@ -147,16 +159,30 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
     return status;
 }
 
+/* Memory that the device shares. */
+static weft_status take_shared(weft_generator *self, int64_t places, int64_t logits, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const int64_t leaf = weft_leaf_bytes(1, (int32_t)places);
+    void *memory = NULL;
+    weft_status status = weft_order_open(&self->order, engine->kernels, engine->device, err);
+    if (status == WEFT_OK) status = weft_order_take(&self->order, &memory, leaf + 64 + logits, err);
+    if (status != WEFT_OK) return status;
+    self->shared = self->leaf = memory;
+    self->past_out = (int64_t *)(void *)(self->leaf + leaf);
+    self->row = (float *)(void *)(self->leaf + leaf + 64);
+    return WEFT_OK;
+}
+
 /* The states lie one after the other in the engine's buffer. */
 static weft_status bind_memory(weft_generator *self, int64_t places, weft_error *err) {
     const weft_graph_set *set = self->engine->plan.generate.graphs;
     const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
     int64_t at = 0;
+    const weft_status status = take_shared(self, places, 4 * vocabulary, err);
+    if (status != WEFT_OK) return status;
     self->states = calloc((size_t)set->n_segments + 1, sizeof *self->states);
-    self->places = calloc((size_t)places * 3 + 1, sizeof *self->places);
-    self->row = calloc((size_t)vocabulary + 1, sizeof *self->row);
     self->scratch = calloc((size_t)vocabulary + 1, sizeof *self->scratch);
-    if (self->states == NULL || self->places == NULL || self->row == NULL || self->scratch == NULL)
+    if (self->states == NULL || self->scratch == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for a text of %lld places", (long long)places);
     for (int32_t s = 0; s < set->n_segments; s++) {
         const int64_t bytes = weft_graph_size(set->graphs[s])->state;
@@ -207,12 +233,12 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
 
 void weft_generator_destroy(weft_generator *self) {
     if (self == NULL) return;
+    if (self->shared != NULL) weft_order_give_back(&self->order, self->shared);
+    weft_order_close(&self->order);
     weft_trace_destroy(self->trace);
     weft_graph_set_destroy(self->graphs);
     weft_engine_close(self->engine);
     free(self->states);
-    free(self->places);
-    free(self->row);
     free(self->scratch);
     free(self);
 }

@@ -78,7 +78,7 @@ typedef struct weft_graph_binding {
     weft_slot_ref tape; /* FORWARD with buffer NULL keeps nothing: the untaped variant; RECOMPUTE makes it later */
     weft_slot_ref work;
     weft_slot_ref state; /* GENERATE */
-    int64_t past;        /* GENERATE: places already in the state */
+    weft_slot_ref past;  /* GENERATE: one int64: places already in the state */
     weft_ref loss; /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
                       gradient is, so that logits are made once); EVALUATE: by FORWARD */
     weft_slot_ref logits;           /* GENERATE: (B, vocab) fp32 of the last place */

@@ -16,6 +16,7 @@ INVOKE(matmul, matmul)
 INVOKE(rms_norm, rms_norm)
 INVOKE(rms_norm_backward, rms_norm)
 INVOKE(rope, rope)
+INVOKE(attention, attention)
 INVOKE(attention_backward, attention)
 INVOKE(swiglu, swiglu)
 INVOKE(swiglu_backward, swiglu)
@@ -31,11 +32,6 @@ WORKSPACE(attention_backward, attention)
 WORKSPACE(embedding_backward, embedding)
 WORKSPACE(head_loss, head)
 WORKSPACE(head_loss_grad, head)
-
-static weft_status invoke_attention(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
-    if (args->attention.cache_rows > 0) args->attention.past = run->past;
-    return run->kernels->attention(run->device, run->stream, &args->attention, err);
-}
 
 static weft_status invoke_copy(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
     return run->kernels->copy(run->device, run->stream, args->copy.to, args->copy.from, args->copy.bytes, err);

@@ -43,7 +43,6 @@ typedef struct weft_kernel_run {
     const weft_device_plugin *kernels;
     weft_device *device;
     weft_stream *stream;
-    int64_t past; /* generation: places that the state holds */
 } weft_kernel_run;
 
 typedef struct weft_kernel {

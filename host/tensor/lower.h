@@ -24,6 +24,7 @@ typedef enum weft_home {
     WEFT_HOME_TAPE,
     WEFT_HOME_WORK,
     WEFT_HOME_STATE,
+    WEFT_HOME_PAST,
     WEFT_HOME_LOSS,
     WEFT_HOME_LOGITS,
     WEFT_HOME_PARAMETER, /* from here on `index` says which */
@@ -52,7 +53,6 @@ typedef struct weft_operand {
     int32_t storage;
     uint32_t field;        /* bytes from the start of the call's arguments to the weft_ref */
     int64_t offset, bytes; /* what the kernel touches, from the storage's start */
-    int64_t past_bytes;    /* generation: added to offset for each place that the state already holds */
     uint32_t dtype_field;  /* of a parameter: where the arguments name the type in which it is bound; 0: nowhere */
 } weft_operand;
 
@@ -116,8 +116,6 @@ void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t fiel
                           int64_t bytes);
 /* The operand bound last is a parameter, whose type as bound goes into this field, an int32. */
 void weft_lower_dtype(weft_lowering *lowering, size_t field);
-/* The operand bound last moves by this many bytes per place that the state holds. */
-void weft_lower_moves(weft_lowering *lowering, int64_t past_bytes);
 void weft_lower_end(weft_lowering *lowering);
 #define WEFT_BIND(lowering, type, field, storage) weft_lower_bind(lowering, #field, offsetof(type, field), storage)
 

@@ -138,11 +138,6 @@ void weft_lower_dtype(weft_lowering *lowering, size_t field) {
     lowering->pass->operands[lowering->pass->n_operands - 1].dtype_field = (uint32_t)field;
 }
 
-void weft_lower_moves(weft_lowering *lowering, int64_t past_bytes) {
-    if (lowering->status != WEFT_OK) return;
-    lowering->pass->operands[lowering->pass->n_operands - 1].past_bytes = past_bytes;
-}
-
 static double operand_bytes(const weft_pass *pass, const weft_call *call) {
     double sum = 0.0;
     for (int32_t i = 0; i < call->n_operands; i++) sum += (double)pass->operands[call->operand + i].bytes;

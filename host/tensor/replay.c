@@ -27,6 +27,7 @@ static const char *home_name(int32_t home) {
     case WEFT_HOME_TAPE: return "the tape";
     case WEFT_HOME_WORK: return "scratch";
     case WEFT_HOME_STATE: return "the key-value state";
+    case WEFT_HOME_PAST: return "the number of places that the state holds";
     case WEFT_HOME_LOSS: return "the loss";
     case WEFT_HOME_LOGITS: return "the logits";
     case WEFT_HOME_PARAMETER: return "the parameter";
@@ -53,6 +54,7 @@ static weft_slot_ref slot_of(const replay *run, const weft_storage *storage) {
     case WEFT_HOME_TAPE: return b->tape;
     case WEFT_HOME_WORK: return b->work;
     case WEFT_HOME_STATE: return b->state;
+    case WEFT_HOME_PAST: return b->past;
     case WEFT_HOME_LOSS: return run->loss;
     case WEFT_HOME_LOGITS: return b->logits;
     case WEFT_HOME_PARAMETER: {
@@ -78,7 +80,7 @@ static void name_call(weft_error *err, const replay *run, const weft_call *call)
 static weft_status resolve(const replay *run, const weft_operand *operand, weft_ref *out, weft_error *err) {
     const weft_storage *storage = &run->pass->storages[operand->storage];
     const weft_slot_ref slot = slot_of(run, storage);
-    const int64_t start = storage->offset + operand->offset + operand->past_bytes * run->binding->past;
+    const int64_t start = storage->offset + operand->offset;
     const int64_t end = start + operand->bytes;
     if (slot.ref.buffer == NULL)
         return weft_error_set(err, WEFT_E_HOST, "`%s` lies in %s, which is not bound", operand->name,
@@ -108,8 +110,7 @@ static const void *owner(const replay *run, const weft_call *call) {
 static weft_status run_call(const replay *run, const weft_call *call, weft_error *err) {
     const weft_kernel_run kernel_run = {.kernels = run->graph->spec.kernels,
                                         .device = run->graph->spec.device,
-                                        .stream = run->binding->stream,
-                                        .past = run->binding->past};
+                                        .stream = run->binding->stream};
     weft_kernel_args args = call->args;
     weft_doing before;
     for (int32_t i = 0; i < call->n_operands; i++) {
@@ -160,12 +161,7 @@ static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_gr
 
 weft_status weft_graph_forward(const weft_graph *graph, const weft_graph_binding *binding, bool recompute,
                                weft_error *err) {
-    const weft_graph_spec *spec = &graph->spec;
     const bool taped = graph->sizes.tape > 0 && binding->tape.ref.buffer != NULL;
-    if (spec->mode == WEFT_MODE_GENERATE && (binding->past < 0 || binding->past + spec->length > spec->cache_rows))
-        return weft_error_set(err, WEFT_E_HOST,
-                              "segment %s: %d places behind %lld do not fit into a key-value state of %d",
-                              weft_graph_name(graph), spec->length, (long long)binding->past, spec->cache_rows);
     if (recompute) return run_pass(graph, WEFT_PASS_RECOMPUTE, binding, err);
     return run_pass(graph, taped ? WEFT_PASS_FORWARD : WEFT_PASS_UNTAPED, binding, err);
 }

@@ -38,17 +38,30 @@ static int64_t at(const weft_attention *a, int64_t heads, int64_t n, int64_t b, 
     return ((b * n + t) * heads + h) * a->head_dim;
 }
 
+/* Places that the cache held before. */
+static int64_t past_of(const weft_attention *a) {
+    return a->cache_rows > 0 ? *(const int64_t *)reference_view(a->past) : 0;
+}
+
+static void append(const weft_attention *a, weft_ref cache, weft_ref rows) {
+    const size_t place = (size_t)(a->kv_heads * a->head_dim * weft_dtype_bytes(a->dtype)),
+                 n = (size_t)a->length * place;
+    for (int64_t b = 0; rows.buffer != NULL && b < a->batch; b++)
+        memcpy((char *)reference_view(cache) + (size_t)(b * a->cache_rows + past_of(a)) * place,
+               (const char *)reference_view(rows) + (size_t)b * n, n);
+}
+
 /* One query: probabilities over the places that it sees go to p. Returns the log-sum-exp. */
 static double attend(const weft_attention *a, int64_t b, int64_t h, int64_t i, double *p) {
     const int64_t kv = h / (a->heads / a->kv_heads), iq = at(a, a->heads, a->length, b, i, h),
                   first = ((const int32_t *)reference_view(a->starts))[b * a->length + i];
     double most = -INFINITY, sum = 0.0;
-    for (int64_t t = first; t <= a->past + i; t++) {
+    for (int64_t t = first; t <= past_of(a) + i; t++) {
         p[t] = a->scale * dot(a->q, iq, a->k, at(a, a->kv_heads, places(a), b, t, kv), a->head_dim, a->dtype);
         if (p[t] > most) most = p[t];
     }
-    for (int64_t t = first; t <= a->past + i; t++) sum += exp(p[t] - most);
-    for (int64_t t = first; t <= a->past + i; t++) p[t] = exp(p[t] - most) / sum;
+    for (int64_t t = first; t <= past_of(a) + i; t++) sum += exp(p[t] - most);
+    for (int64_t t = first; t <= past_of(a) + i; t++) p[t] = exp(p[t] - most) / sum;
     return most + log(sum);
 }
 
@@ -58,6 +71,8 @@ weft_status reference_attention(weft_device *d, weft_stream *s, const weft_atten
     double *p = reference_view(a->workspace);
     (void)d;
     (void)s;
+    if (a->cache_rows > 0) append(a, a->k, a->new_k);
+    if (a->cache_rows > 0) append(a, a->v, a->new_v);
     for (int64_t b = 0; b < a->batch; b++)
         for (int64_t h = 0; h < a->heads; h++)
             for (int64_t i = 0; i < a->length; i++) {
@@ -66,7 +81,7 @@ weft_status reference_attention(weft_device *d, weft_stream *s, const weft_atten
                 if (lse != NULL) lse[(b * a->heads + h) * a->length + i] = (float)l;
                 for (int64_t e = 0; e < a->head_dim; e++) {
                     double sum = 0.0;
-                    for (int64_t t = starts[b * a->length + i]; t <= a->past + i; t++)
+                    for (int64_t t = starts[b * a->length + i]; t <= past_of(a) + i; t++)
                         sum += p[t] *
                                (double)reference_load(a->v, a->dtype, at(a, a->kv_heads, places(a), b, t, kv) + e);
                     reference_store(a->o, a->dtype, at(a, a->heads, a->length, b, i, h) + e, sum, 0);

@@ -45,7 +45,6 @@ static void attention_put(run *r, const attention_case *t, weft_attention *args)
                                   .heads = t->heads,
                                   .kv_heads = t->kv_heads,
                                   .head_dim = t->head_dim,
-                                  .past = t->past,
                                   .cache_rows = t->cache_rows,
                                   .scale = 1 / sqrt((double)t->head_dim),
                                   .dtype = t->dtype};
@@ -53,6 +52,7 @@ static void attention_put(run *r, const attention_case *t, weft_attention *args)
     args->q = put_cells(r, t->q, queries_of(t), t->dtype);
     args->k = put_cells(r, t->k, keys_of(t), t->dtype);
     args->v = put_cells(r, t->v, keys_of(t), t->dtype);
+    if (t->cache_rows > 0) args->past = put_at(r, &t->past, sizeof t->past, r->shift / 8 * 8);
     args->starts = put(r, t->starts, t->batch * t->length * 4);
     args->o = put_cells(r, t->backward ? t->o : NULL, queries_of(t), t->dtype);
     args->lse = put_floats(r, t->backward ? t->lse : NULL, lse_of(t));
@@ -309,9 +309,13 @@ START_TEST(attention_refuses_what_does_not_fit) {
                             {&args.workspace, "workspace", 8, false}};
         REFUSES(&r, attention, &args, refs);
     }
-    args.past = 1;
+    args.cache_rows = t.length;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
-    args.past = 0;
+    ck_assert_msg(strstr(err.text, "operand past"), "%s", err.text);
+    args.past = put_at(&r, &(int64_t){1}, 8, 8);
+    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "after 1 of before do not fit"), "%s", err.text);
+    args.cache_rows = 0;
     args.kv_heads = 3;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
     args.kv_heads = 1;

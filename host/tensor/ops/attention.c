@@ -1,7 +1,7 @@
 /* host/tensor/ops/attention.c: causal attention inside each document, with grouped queries.
  *
- * q, o: (B,T,H*d); k, v: (B,T,Hkv*d); starts: (B,T) int32; lse: (B,H,T), made for backward alone. In generation keys
- * and values are first written into the state, (B,cache_rows,Hkv,d) each, behind the places that it holds. */
+ * q, o: (B,T,H*d); k, v: (B,T,Hkv*d); starts: (B,T) int32; lse: (B,H,T), made for backward alone. In generation the
+ * kernel first puts keys and values into the state, (B,cache_rows,Hkv,d) each, behind the places that it holds. */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 
@@ -47,38 +47,33 @@ static int64_t cache_bytes(const weft_graph *graph, const weft_node *node) {
     return (int64_t)graph->spec.rows * graph->spec.cache_rows * place_bytes(graph, node);
 }
 
-/* Appends the rows of `from`, (B,T,Hkv*d), to `cache`, (B,cache_rows,Hkv*d). */
-static void append(weft_lowering *l, const weft_node *node, int32_t cache, int32_t from) {
-    const weft_graph_spec *spec = &l->graph->spec;
-    const int64_t place = place_bytes(l->graph, node), bytes = spec->length * place;
-    const weft_copy_args args = {.bytes = bytes};
-    for (int64_t row = 0; row < spec->rows; row++) {
-        weft_lower_begin(l, &weft_kernel_copy, &args, sizeof args);
-        weft_lower_bind_part(l, "state", offsetof(weft_copy_args, to), cache, row * spec->cache_rows * place, bytes);
-        weft_lower_moves(l, place);
-        weft_lower_bind_part(l, "rows", offsetof(weft_copy_args, from), from, row * bytes, bytes);
-        weft_lower_end(l);
-    }
+/* The state's keys and values, to which the kernel adds those of this call. */
+typedef struct cache {
+    int32_t k, v, new_k, new_v, past; /* storages; 0: none */
+} cache;
+
+static cache cache_of(weft_lowering *l, const weft_node *node) {
+    const int64_t bytes = cache_bytes(l->graph, node);
+    const cache none = {.k = weft_lower_value(l, node->inputs[K]), .v = weft_lower_value(l, node->inputs[V])};
+    cache c = {.new_k = none.k, .new_v = none.v};
+    if (l->graph->spec.mode != WEFT_MODE_GENERATE) return none;
+    c.k = weft_lower_storage(l, WEFT_HOME_STATE, 0, node->state, bytes);
+    c.v = weft_lower_storage(l, WEFT_HOME_STATE, 0, node->state + bytes, bytes);
+    c.past = weft_lower_storage(l, WEFT_HOME_PAST, 0, 0, weft_dtype_bytes(WEFT_I64));
+    return c;
 }
 
 static void forward(weft_lowering *l, const weft_node *node) {
+    const cache c = cache_of(l, node);
     weft_attention args = arguments(l, node);
-    int32_t k = weft_lower_value(l, node->inputs[K]), v = weft_lower_value(l, node->inputs[V]);
-    if (l->graph->spec.mode == WEFT_MODE_GENERATE) {
-        const int64_t bytes = cache_bytes(l->graph, node);
-        const int32_t keys = weft_lower_storage(l, WEFT_HOME_STATE, 0, node->state, bytes);
-        const int32_t values = weft_lower_storage(l, WEFT_HOME_STATE, 0, node->state + bytes, bytes);
-        append(l, node, keys, k);
-        append(l, node, values, v);
-        k = keys;
-        v = values;
-        args.cache_rows = l->graph->spec.cache_rows;
-        args.past = args.cache_rows - args.length; /* the largest, for the workspace; set anew at each run */
-    }
+    if (c.past != 0) args.cache_rows = l->graph->spec.cache_rows;
     weft_lower_begin(l, &weft_kernel_attention, &args, sizeof args);
     WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
-    WEFT_BIND(l, weft_attention, k, k);
-    WEFT_BIND(l, weft_attention, v, v);
+    WEFT_BIND(l, weft_attention, k, c.k);
+    WEFT_BIND(l, weft_attention, v, c.v);
+    WEFT_BIND(l, weft_attention, new_k, c.new_k);
+    WEFT_BIND(l, weft_attention, new_v, c.new_v);
+    WEFT_BIND(l, weft_attention, past, c.past);
     WEFT_BIND(l, weft_attention, starts, weft_lower_value(l, node->inputs[STARTS]));
     WEFT_BIND(l, weft_attention, o, weft_lower_value(l, node->output));
     WEFT_BIND(l, weft_attention, lse, weft_lower_value(l, node->statistic));

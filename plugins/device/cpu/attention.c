@@ -122,7 +122,7 @@ static void run_task(const attention *a, int64_t task, const forward *f) {
     const int64_t groups = cpu_ceil_div(a->args->length, GROUP * CPU_BLOCK);
     const int64_t column = task / groups, from = (groups - 1 - task % groups) * GROUP * CPU_BLOCK;
     const int64_t blocks = cpu_min(GROUP, cpu_ceil_div(a->args->length - from, CPU_BLOCK));
-    const int64_t high = a->args->past + cpu_min(a->args->length, from + GROUP * CPU_BLOCK);
+    const int64_t high = a->past + cpu_min(a->args->length, from + GROUP * CPU_BLOCK);
     query_block b[GROUP];
     int64_t key = 0, low = high, i = 0;
     for (i = 0; i < blocks; i++) {
@@ -136,6 +136,16 @@ static void run_task(const attention *a, int64_t task, const forward *f) {
     for (i = 0; i < blocks; i++) end_queries(a, &b[i], &f[i]);
 }
 
+/* Rows of this call, into the cache behind those that it holds. */
+static void append(const attention *a, const void *cache, const void *rows) {
+    const size_t bytes = (size_t)(a->args->length * a->k_ld * a->bytes);
+    int64_t b = 0;
+    for (b = 0; rows != NULL && b < a->args->batch; b++) {
+        memcpy((char *)(uintptr_t)cache + (b * a->rows + a->past) * a->k_ld * a->bytes,
+               (const char *)rows + (size_t)b * bytes, bytes);
+    }
+}
+
 CPU_KERNEL(attention, weft_attention) {
     cpu_check c = CPU_CHECK("attention", weft_attention, args, err);
     attention a = attention_of(device, args);
@@ -145,6 +155,8 @@ CPU_KERNEL(attention, weft_attention) {
     bytes = lay_out(&a, NULL, NULL);
     a.scratch = cpu_need_workspace(&c, args->workspace, device->threads * bytes);
     if (c.status != WEFT_OK) return c.status;
+    append(&a, a.k, a.new_k);
+    append(&a, a.v, a.new_v);
     tasks = args->batch * args->heads * cpu_ceil_div(args->length, GROUP * CPU_BLOCK);
 #pragma omp parallel num_threads(device->threads)
     {

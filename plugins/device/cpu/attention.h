@@ -12,6 +12,7 @@ typedef struct attention {
     const weft_device *device;
     const weft_attention *args;
     int64_t rows;       /* S: keys that a batch row has room for */
+    int64_t past;       /* places of it that are filled */
     int64_t padded;     /* head_dim up to a multiple of CPU_WIDTH */
     int64_t q_ld, k_ld; /* elements between places: H d and Hkv d */
     int64_t bytes;      /* of an element of q, k, v, o and their gradients */
@@ -20,7 +21,7 @@ typedef struct attention {
     int64_t inner_ld;   /* inner up to a multiple of CPU_WIDTH */
     void (*small)(const cpu_small *p);
     const cpu_cells *cells;
-    const void *q, *k, *v, *out, *d_out;
+    const void *q, *k, *v, *new_k, *new_v, *out, *d_out;
     const int32_t *starts;
     void *o, *dq, *dk, *dv;
     float *lse;
@@ -52,7 +53,7 @@ void attention_by_keys(const attention *a, const cpu_small *p, int64_t sees);
 void attention_over_queries(const cpu_loops *loops, const cpu_small *p, int64_t sees);
 void attention_over_keys(const cpu_loops *loops, const cpu_small *p, int64_t sees);
 static inline int64_t attention_sees(const attention *a, const query_block *b, int64_t key) {
-    return a->args->past + b->from - key;
+    return a->past + b->from - key;
 }
 /* out (rows, inner_ld): rows of head_dim elements each, `ld` apart, as products of two operands read them: factor *
  * row, or, where they are pairs, the row itself. */

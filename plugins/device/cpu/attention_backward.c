@@ -62,7 +62,7 @@ static ahead ahead_of(const attention *a, const query_block *b, int64_t key) {
     const int64_t low = cpu_cut(rows, blocks, key / CPU_BLOCK - first);
     const int64_t place = b->from + CPU_BLOCK + low, kv_head = b->head / (a->args->heads / a->args->kv_heads);
     const ahead next = {attention_query_at(a, b->batch, place, b->head),
-                        attention_key_at(a, b->batch, a->args->past + place, kv_head),
+                        attention_key_at(a, b->batch, a->past + place, kv_head),
                         cpu_cut(rows, blocks, key / CPU_BLOCK - first + 1) - low};
     return next;
 }
@@ -156,7 +156,7 @@ static void run_task(const attention *a, int64_t task, const backward *f) {
     memset(f->dv, 0, (size_t)(a->rows * a->padded) * sizeof *f->dv);
     for (head = kv_head * group; head < (kv_head + 1) * group; head++) {
         for (from = 0; from < a->args->length; from += CPU_BLOCK) {
-            const int64_t high = a->args->past + cpu_min(a->args->length, from + CPU_BLOCK);
+            const int64_t high = a->past + cpu_min(a->args->length, from + CPU_BLOCK);
             if (high > taken) take_rows(a, f, batch, kv_head, taken, high);
             taken = cpu_max(taken, high);
             run_queries(a, f, batch, head, from);

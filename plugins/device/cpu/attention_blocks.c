@@ -24,20 +24,33 @@ static void check_shape(cpu_check *c, const attention *a) {
     cpu_check_size(c, "heads", args->heads, 1);
     cpu_check_size(c, "kv_heads", args->kv_heads, 1);
     cpu_check_size(c, "head_dim", args->head_dim, 1);
-    cpu_check_size(c, "past", args->past, 0);
     cpu_check_size(c, "cache_rows", args->cache_rows, 0);
     if (c->status != WEFT_OK) return;
     if (args->heads % args->kv_heads != 0) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "%s on device cpu: %lld heads cannot share %lld key-value heads evenly.", c->kernel,
                                    (long long)args->heads, (long long)args->kv_heads);
-    } else if (args->past + args->length > a->rows || a->rows > INT32_MAX / 2) {
+    }
+}
+
+/* The places that a cache holds, which lie on the device, and those of this call behind them. */
+static void look_up_cache(attention *a, cpu_check *c) {
+    const weft_attention *args = a->args;
+    const int64_t *past = args->cache_rows > 0 ? cpu_need(c, args->past, "past", 1, 1, 8) : NULL;
+    const int64_t places = cpu_times(args->batch, args->length);
+    a->past = past == NULL ? 0 : *past;
+    if (c->status != WEFT_OK) return;
+    if (a->past < 0 || a->past > a->rows || args->length > a->rows - a->past || a->rows > INT32_MAX / 2) {
         c->status =
             weft_error_set(c->err, WEFT_E_HOST,
                            "%s on device cpu: %lld places after %lld of before do not fit %lld rows of keys (at "
                            "most 2^30).",
-                           c->kernel, (long long)args->length, (long long)args->past, (long long)a->rows);
+                           c->kernel, (long long)args->length, (long long)a->past, (long long)a->rows);
+        return;
     }
+    if (args->cache_rows == 0) return;
+    a->new_k = cpu_may(c, args->new_k, "new_k", places, a->k_ld, a->bytes);
+    a->new_v = cpu_may(c, args->new_v, "new_v", places, a->k_ld, a->bytes);
 }
 
 weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
@@ -45,6 +58,8 @@ weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
     int64_t queries = 0, keys = 0;
     if (c->status != WEFT_OK) return c->status;
     check_shape(c, a);
+    if (c->status != WEFT_OK) return c->status;
+    look_up_cache(a, c);
     if (c->status != WEFT_OK) return c->status;
     queries = cpu_times(args->batch, args->length);
     keys = cpu_times(args->batch, a->rows);
@@ -74,11 +89,11 @@ void attention_queries(const attention *a, query_block *b, int64_t batch, int64_
     b->from = from;
     b->n = cpu_min(CPU_BLOCK, a->args->length - from);
     b->low = INT32_MAX;
-    b->high = a->args->past + from + b->n;
+    b->high = a->past + from + b->n;
     for (i = 0; i < CPU_BLOCK; i++) {
         const bool there = i < b->n;
         b->first[i] = !there ? INT32_MAX : starts[i] < 0 ? 0 : starts[i];
-        b->last[i] = there ? (int32_t)(a->args->past + from + i) : -1;
+        b->last[i] = there ? (int32_t)(a->past + from + i) : -1;
         b->low = cpu_min(b->low, b->first[i]);
     }
 }
