@@ -108,12 +108,11 @@ typedef struct weft_rope {
     int32_t dtype, reserved; /* of x and y */
 } weft_rope;
 
-/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t]; with a cache, query place i
- * has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled: what changes
- * from token to token, past among it, lies on the device. o = softmax(scale q k^T) v, in blocks: no (T,T) matrix is
- * ever held. lse: log-sum-exp per query and head. In bf16 what is stored (q, k, v, o and their gradients) is rounded
- * and nothing in between: scaled queries, scores, probabilities and the gradients of scores stay fp32, also as factors
- * of products. */
+/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t]; with a cache, query place
+ * i has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled. o =
+ * softmax(scale q k^T) v, in blocks: no (T,T) matrix is ever held. lse: log-sum-exp per query and head. In bf16 what is
+ * stored (q, k, v, o and their gradients) is rounded and nothing in between: scaled queries, scores, probabilities and
+ * the gradients of scores stay fp32, also as factors of products. */
 typedef struct weft_attention {
     uint32_t struct_size;
     uint32_t flags;
@@ -125,7 +124,7 @@ typedef struct weft_attention {
     weft_ref o;      /* (B, T, H, d) */
     weft_ref lse;    /* (B, H, T) fp32, kept for the backward; may be none */
     int64_t batch, length, heads, kv_heads, head_dim;
-    weft_ref past;      /* one int64: places that the cache held before; none without a cache */
+    weft_ref past;      /* one int64, which changes from token to token; none without a cache */
     int64_t cache_rows; /* S; 0: T */
     double scale;
     int32_t dtype, reserved; /* of q, k, v, o and their gradients */

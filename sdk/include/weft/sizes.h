@@ -23,7 +23,7 @@ enum {
     WEFT_SIZE_1_0_weft_matmul                  =  144,
     WEFT_SIZE_1_0_weft_rms_norm                =  176,
     WEFT_SIZE_1_0_weft_rope                    =  120,
-    WEFT_SIZE_1_0_weft_attention               =  256,
+    WEFT_SIZE_1_0_weft_attention               =  296,
     WEFT_SIZE_1_0_weft_swiglu                  =  128,
     WEFT_SIZE_1_0_weft_embedding               =  152,
     WEFT_SIZE_1_0_weft_head                    =  168,
