@@ -133,6 +133,10 @@ static bool spec_good(weft_builder_ctx *ctx, const weft_module *module, const we
             &ctx->first, WEFT_E_PLUGIN,
             "the model plugin declares '%s.%s' with the padding %d, which is a row of an embedding, from 0 to its last",
             module->path, name, spec->padding);
+    else if (spec->gain_from_one && spec->role != WEFT_WEIGHT_GAIN)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares '%s.%s' with gain_from_one, and it is no norm's gain",
+                          module->path, name);
     else if (!(spec->init_std >= 0))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the model plugin declares '%s.%s' with the deviation %g; it is at least 0", module->path,
@@ -150,12 +154,13 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     weight->in = spec->in;
     weight->has_padding = spec->has_padding;
     weight->padding = spec->padding;
+    weight->gain_from_one = spec->gain_from_one != 0;
     weight->parameter = add_parameter(ctx, own, "weight", gain ? spec->in : spec->out, gain ? 0 : spec->in);
     weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", gain ? spec->in : spec->out, 0) : -1;
     if (weft_mistake_made(&ctx->first)) return;
     parameters = ctx->declared->parameters;
     parameters[weight->parameter].role = spec->role;
-    parameters[weight->parameter].init_std = gain ? -1 : spec->init_std;
+    parameters[weight->parameter].init_std = !gain ? spec->init_std : spec->gain_from_one ? 0 : -1;
     if (weight->bias < 0) return;
     parameters[weight->bias].role = spec->role;
     parameters[weight->bias].is_bias = true;

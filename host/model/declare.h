@@ -36,6 +36,7 @@ struct weft_weight {
     int32_t role;
     int64_t out, in;
     int32_t has_padding, padding; /* as in weft_weight_spec */
+    int32_t gain_from_one;
 };
 
 /* A weight object is a leaf of the tree, too ("model.layers.3.self_attn.q_proj", class "Linear"), and so is a tie. */

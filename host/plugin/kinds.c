@@ -31,13 +31,14 @@ static const slot device_slots[] = {
     SLOT(device, create), SLOT(device, destroy), SLOT(device, info), SLOT(device, alloc), SLOT(device, release),
     SLOT(device, stream_create), SLOT(device, stream_destroy), SLOT(device, synchronize), SLOT(device, mark),
     SLOT(device, wait), SLOT(device, write), SLOT(device, read), SLOT(device, copy), SLOT(device, fill),
-    SLOT(device, convert), SLOT(device, matmul_workspace), SLOT(device, rms_norm_backward_workspace),
-    SLOT(device, attention_workspace), SLOT(device, attention_backward_workspace),
-    SLOT(device, embedding_backward_workspace), SLOT(device, head_loss_workspace),
-    SLOT(device, head_loss_grad_workspace), SLOT(device, square_sum_workspace), SLOT(device, matmul),
-    SLOT(device, rms_norm), SLOT(device, rms_norm_backward), SLOT(device, rope), SLOT(device, attention),
-    SLOT(device, attention_backward), SLOT(device, swiglu), SLOT(device, swiglu_backward), SLOT(device, embedding),
-    SLOT(device, embedding_backward), SLOT(device, head_loss), SLOT(device, head_loss_grad), SLOT(device, add),
+    SLOT(device, convert), SLOT(device, matmul_workspace), SLOT(device, sum_rows_workspace),
+    SLOT(device, norm_backward_workspace), SLOT(device, attention_workspace),
+    SLOT(device, attention_backward_workspace), SLOT(device, embedding_backward_workspace),
+    SLOT(device, head_loss_workspace), SLOT(device, head_loss_grad_workspace), SLOT(device, square_sum_workspace),
+    SLOT(device, matmul), SLOT(device, sum_rows), SLOT(device, norm), SLOT(device, norm_backward), SLOT(device, rope),
+    SLOT(device, attention), SLOT(device, attention_backward), SLOT(device, activation),
+    SLOT(device, activation_backward), SLOT(device, embedding), SLOT(device, embedding_backward),
+    SLOT(device, head_loss), SLOT(device, head_loss_grad), SLOT(device, scale), SLOT(device, add),
     SLOT(device, square_sum), SLOT(device, clip), SLOT(device, update)};
 static const slot strategy_slots[] = {SLOT(strategy, replicas), SLOT(strategy, place), SLOT(strategy, compile)};
 static const slot policy_slots[] = {SLOT(policy, units)};

@@ -11,22 +11,23 @@
     }
 
 INVOKE(matmul, matmul)
-#define invoke_matmul_dx invoke_matmul
-#define invoke_matmul_dw invoke_matmul
-INVOKE(rms_norm, rms_norm)
-INVOKE(rms_norm_backward, rms_norm)
+INVOKE(sum_rows, sum_rows)
+INVOKE(norm, norm)
+INVOKE(norm_backward, norm)
 INVOKE(rope, rope)
 INVOKE(attention, attention)
 INVOKE(attention_backward, attention)
-INVOKE(swiglu, swiglu)
-INVOKE(swiglu_backward, swiglu)
+INVOKE(activation, activation)
+INVOKE(activation_backward, activation)
 INVOKE(embedding, embedding)
 INVOKE(embedding_backward, embedding)
 INVOKE(head_loss, head)
 INVOKE(head_loss_grad, head)
+INVOKE(scale, scale)
 INVOKE(add, add)
 WORKSPACE(matmul, matmul)
-WORKSPACE(rms_norm_backward, rms_norm)
+WORKSPACE(sum_rows, sum_rows)
+WORKSPACE(norm_backward, norm)
 WORKSPACE(attention, attention)
 WORKSPACE(attention_backward, attention)
 WORKSPACE(embedding_backward, embedding)
@@ -46,6 +47,7 @@ static weft_custom_call custom_call(const weft_kernel_run *run, const weft_custo
                                    .device = run->device,
                                    .kernels = run->kernels,
                                    .stream = run->stream,
+                                   .dtype = args->dtype,
                                    .args = args->args,
                                    .inputs = args->inputs,
                                    .output = args->output};
@@ -65,11 +67,7 @@ static weft_status invoke_custom_backward(const weft_kernel_run *run, weft_kerne
     return args->custom.op->backward(&call, err);
 }
 
-static double product_flops(int32_t n, const weft_product_shape *products) {
-    double sum = 0.0;
-    for (int32_t i = 0; i < n; i++) sum += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
-    return sum;
-}
+/* ---- what calls cost ---- */
 
 static int32_t matmul_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
     const weft_matmul *a = &args->matmul;
@@ -78,18 +76,19 @@ static int32_t matmul_products(const weft_kernel_args *args, weft_product_shape 
     return 1;
 }
 
-static double matmul_flops(const weft_kernel_args *args) {
-    weft_product_shape products[WEFT_CALL_PRODUCTS];
-    return product_flops(matmul_products(args, products), products);
+/* Pairs of a query and a key that it sees: of all places before it half of (T, T), and of a window's fewer. With a
+ * cache all that it holds, or the window, is an upper bound for what a longer and longer past costs. */
+static double attention_pairs(const weft_attention *a) {
+    const double length = (double)a->length;
+    const double reach = a->cache_rows > 0 ? (double)a->cache_rows : length;
+    const double window = a->window > 0 && (double)a->window < reach ? (double)a->window : reach;
+    return a->cache_rows > 0 ? length * window : length * window - window * window / 2.0;
 }
 
-/* Two products of (T, d) by (d, S) per head. Without a cache half of (T, T) is masked; with one the whole of it is an
- * upper bound for what a longer and longer past costs. */
+/* Two products of (T, d) by (d, S) per head. */
 static double attention_flops(const weft_kernel_args *args) {
     const weft_attention *a = &args->attention;
-    const double heads = (double)a->batch * (double)a->heads * (double)a->head_dim;
-    if (a->cache_rows > 0) return 4.0 * heads * (double)a->length * (double)a->cache_rows;
-    return 2.0 * heads * (double)a->length * (double)a->length;
+    return 4.0 * (double)a->batch * (double)a->heads * (double)a->head_dim * attention_pairs(a);
 }
 
 /* Four products: dv, dp, dq, dk. Scores made again are the kernel's own affair. */
@@ -97,33 +96,42 @@ static double attention_backward_flops(const weft_kernel_args *args) {
     return 2.0 * attention_flops(args);
 }
 
-/* Logits: x W^T. */
+/* x W^T, dlogits W, dlogits^T x */
+static weft_product_shape head_logits(const weft_head *a) {
+    const weft_product_shape product = {a->rows, a->vocab, a->width, false, true};
+    return product;
+}
+static weft_product_shape head_dx(const weft_head *a) {
+    const weft_product_shape product = {a->rows, a->width, a->vocab, false, false};
+    return product;
+}
+static weft_product_shape head_dw(const weft_head *a) {
+    const weft_product_shape product = {a->vocab, a->width, a->rows, true, false};
+    return product;
+}
+
 static int32_t head_loss_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
-    const weft_head *a = &args->head;
-    const weft_product_shape logits = {a->rows, a->vocab, a->width, false, true};
-    out[0] = logits;
+    out[0] = head_logits(&args->head);
     return 1;
 }
 
-static double head_loss_flops(const weft_kernel_args *args) {
-    weft_product_shape products[WEFT_CALL_PRODUCTS];
-    return product_flops(head_loss_products(args, products), products);
+static int32_t head_loss_dx_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
+    out[0] = head_logits(&args->head);
+    out[1] = head_dx(&args->head);
+    return 2;
 }
 
-/* Logits, and each gradient that is wanted: dlogits W, dlogits^T x. */
+static int32_t head_loss_dw_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
+    out[0] = head_logits(&args->head);
+    out[1] = head_dw(&args->head);
+    return 2;
+}
+
 static int32_t head_loss_grad_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
-    const weft_head *a = &args->head;
-    const weft_product_shape dx = {a->rows, a->width, a->vocab, false, false};
-    const weft_product_shape dw = {a->vocab, a->width, a->rows, true, false};
-    int32_t n = head_loss_products(args, out);
-    if (a->dx.offset != 0) out[n++] = dx;
-    if (a->dw.offset != 0) out[n++] = dw;
-    return n;
-}
-
-static double head_loss_grad_flops(const weft_kernel_args *args) {
-    weft_product_shape products[WEFT_CALL_PRODUCTS];
-    return product_flops(head_loss_grad_products(args, products), products);
+    out[0] = head_logits(&args->head);
+    out[1] = head_dx(&args->head);
+    out[2] = head_dw(&args->head);
+    return 3;
 }
 
 /* Rows that are looked up, not the table. */
@@ -133,67 +141,72 @@ static double embedding_traffic(const weft_kernel_args *args) {
     return (double)a->rows * (row + 4.0);
 }
 
-/* One row per kernel: how it is called, what scratch it needs, what it costs. */
-#define ROW(id, title)    const weft_kernel weft_kernel_##id = {.name = title, .invoke = invoke_##id
-#define SCRATCH(id, type) .workspace = workspace_##id, .workspace_field = offsetof(type, workspace)
+double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args *args) {
+    weft_product_shape products[WEFT_CALL_PRODUCTS];
+    const int32_t n = kernel->products == NULL ? 0 : kernel->products(args, products);
+    double sum = kernel->flops == NULL ? 0.0 : kernel->flops(args);
+    for (int32_t i = 0; i < n; i++) sum += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
+    return sum;
+}
 
-#define PRODUCT SCRATCH(matmul, weft_matmul), .flops = matmul_flops, .products = matmul_products
-ROW(matmul, "matmul"), PRODUCT
-}
-;
-ROW(matmul_dx, "matmul"), PRODUCT, .part = "input gradient"
-}
-;
-ROW(matmul_dw, "matmul"), PRODUCT, .part = "weight gradient"
-}
-;
-ROW(rms_norm, "rms_norm")
-}
-;
-ROW(rms_norm_backward, "rms_norm backward"), SCRATCH(rms_norm_backward, weft_rms_norm)
-}
-;
-ROW(rope, "rope")
-}
-;
-ROW(attention, "attention"), SCRATCH(attention, weft_attention), .flops = attention_flops
-}
-;
-ROW(attention_backward, "attention backward"), SCRATCH(attention_backward, weft_attention),
-    .flops = attention_backward_flops
-}
-;
-ROW(swiglu, "swiglu")
-}
-;
-ROW(swiglu_backward, "swiglu backward")
-}
-;
-ROW(embedding, "embedding"), .traffic = embedding_traffic
-}
-;
-ROW(embedding_backward, "embedding backward"), SCRATCH(embedding_backward, weft_embedding)
-}
-;
-ROW(head_loss, "head loss"), SCRATCH(head_loss, weft_head), .flops = head_loss_flops, .products = head_loss_products
-}
-;
-ROW(head_loss_grad, "head loss backward"), SCRATCH(head_loss_grad, weft_head), .flops = head_loss_grad_flops,
-                                                                               .products = head_loss_grad_products
-}
-;
-ROW(add, "add"), .glue = true
-}
-;
-ROW(copy, "copy"), .glue = true
-}
-;
-ROW(zero, "zero"), .glue = true
-}
-;
-ROW(custom, "forward")
-}
-;
-ROW(custom_backward, "backward")
-}
-;
+/* One row per kernel: how it is called, what scratch it needs, what it costs. */
+#define SCRATCH(name, type) .workspace = workspace_##name, .workspace_field = offsetof(type, workspace)
+
+const weft_kernel weft_kernel_matmul = {
+    .name = "matmul", .invoke = invoke_matmul, SCRATCH(matmul, weft_matmul), .products = matmul_products};
+const weft_kernel weft_kernel_matmul_dx = {.name = "matmul",
+                                           .part = "input gradient",
+                                           .invoke = invoke_matmul,
+                                           SCRATCH(matmul, weft_matmul),
+                                           .products = matmul_products};
+const weft_kernel weft_kernel_matmul_dw = {.name = "matmul",
+                                           .part = "weight gradient",
+                                           .invoke = invoke_matmul,
+                                           SCRATCH(matmul, weft_matmul),
+                                           .products = matmul_products};
+const weft_kernel weft_kernel_sum_rows = {
+    .name = "sum_rows", .part = "bias gradient", .invoke = invoke_sum_rows, SCRATCH(sum_rows, weft_sum_rows)};
+const weft_kernel weft_kernel_norm = {.name = "norm", .invoke = invoke_norm};
+const weft_kernel weft_kernel_norm_backward = {.name = "norm backward",
+                                               .invoke = invoke_norm_backward,
+                                               SCRATCH(norm_backward, weft_norm)};
+const weft_kernel weft_kernel_rope = {.name = "rope", .invoke = invoke_rope};
+const weft_kernel weft_kernel_attention = {
+    .name = "attention", .invoke = invoke_attention, SCRATCH(attention, weft_attention), .flops = attention_flops};
+const weft_kernel weft_kernel_attention_backward = {.name = "attention backward",
+                                                    .invoke = invoke_attention_backward,
+                                                    SCRATCH(attention_backward, weft_attention),
+                                                    .flops = attention_backward_flops};
+const weft_kernel weft_kernel_activation = {.name = "activation", .invoke = invoke_activation};
+const weft_kernel weft_kernel_activation_backward = {.name = "activation backward",
+                                                     .invoke = invoke_activation_backward};
+const weft_kernel weft_kernel_embedding = {.name = "embedding",
+                                           .invoke = invoke_embedding,
+                                           .traffic = embedding_traffic};
+const weft_kernel weft_kernel_embedding_backward = {.name = "embedding backward",
+                                                    .invoke = invoke_embedding_backward,
+                                                    SCRATCH(embedding_backward, weft_embedding)};
+const weft_kernel weft_kernel_head_loss = {
+    .name = "head loss", .invoke = invoke_head_loss, SCRATCH(head_loss, weft_head), .products = head_loss_products};
+const weft_kernel weft_kernel_head_loss_grad = {.name = "head loss backward",
+                                                .invoke = invoke_head_loss_grad,
+                                                SCRATCH(head_loss_grad, weft_head),
+                                                .products = head_loss_grad_products};
+const weft_kernel weft_kernel_head_loss_dx = {.name = "head loss backward",
+                                              .invoke = invoke_head_loss_grad,
+                                              SCRATCH(head_loss_grad, weft_head),
+                                              .products = head_loss_dx_products};
+const weft_kernel weft_kernel_head_loss_dw = {.name = "head loss backward",
+                                              .invoke = invoke_head_loss_grad,
+                                              SCRATCH(head_loss_grad, weft_head),
+                                              .products = head_loss_dw_products};
+const weft_kernel weft_kernel_head_loss_dbias = {.name = "head loss backward",
+                                                 .invoke = invoke_head_loss_grad,
+                                                 SCRATCH(head_loss_grad, weft_head),
+                                                 .products = head_loss_products};
+const weft_kernel weft_kernel_scale = {.name = "scale", .invoke = invoke_scale};
+const weft_kernel weft_kernel_add = {.name = "add", .glue = true, .invoke = invoke_add};
+const weft_kernel weft_kernel_copy = {.name = "copy", .glue = true, .invoke = invoke_copy};
+const weft_kernel weft_kernel_zero = {.name = "zero", .glue = true, .invoke = invoke_zero};
+const weft_kernel weft_kernel_custom = {.name = "forward", .invoke = invoke_custom};
+const weft_kernel weft_kernel_custom_backward = {.name = "backward", .invoke = invoke_custom_backward};

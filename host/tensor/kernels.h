@@ -22,16 +22,19 @@ typedef struct weft_custom_args {
     weft_ref output, d_output;
     weft_ref d_inputs[8];
     int32_t accumulate[8];
+    int32_t dtype;
 } weft_custom_args;
 
 typedef union weft_kernel_args {
     weft_matmul matmul;
-    weft_rms_norm rms_norm;
+    weft_sum_rows sum_rows;
+    weft_norm norm;
     weft_rope rope;
     weft_attention attention;
-    weft_swiglu swiglu;
+    weft_activation activation;
     weft_embedding embedding;
     weft_head head;
+    weft_scale scale;
     weft_add add;
     weft_copy_args copy;
     weft_zero_args zero;
@@ -52,18 +55,21 @@ typedef struct weft_kernel {
     weft_status (*invoke)(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err);
     int64_t (*workspace)(const weft_kernel_run *run, const weft_kernel_args *args); /* NULL: never any */
     size_t workspace_field;
-    /* Products and attention: operations. NULL: what counts is memory traffic. Refs that will be set have offset 1
-     * here. */
-    double (*flops)(const weft_kernel_args *args);
-    double (*traffic)(const weft_kernel_args *args); /* bytes; NULL: the sum of the operands */
-    /* The products that `flops` is of; how many. NULL: none that the matrix library makes. */
+    /* The products that the matrix library makes; how many. NULL: none. */
     int32_t (*products)(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]);
+    double (*flops)(const weft_kernel_args *args);   /* other operations: attention's own. NULL: none */
+    double (*traffic)(const weft_kernel_args *args); /* bytes, of a call without operations; NULL: the operands' sum */
 } weft_kernel;
 
-extern const weft_kernel weft_kernel_matmul, weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_rms_norm,
-    weft_kernel_rms_norm_backward, weft_kernel_rope, weft_kernel_attention, weft_kernel_attention_backward,
-    weft_kernel_swiglu, weft_kernel_swiglu_backward, weft_kernel_embedding, weft_kernel_embedding_backward,
-    weft_kernel_head_loss, weft_kernel_head_loss_grad, weft_kernel_add, weft_kernel_copy, weft_kernel_zero,
-    weft_kernel_custom, weft_kernel_custom_backward;
+/* Operations of a call; 0: what counts is memory traffic. */
+double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args *args);
+
+/* The head's backward makes both gradients, or one of them, or that of a bias alone. */
+extern const weft_kernel weft_kernel_matmul, weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_sum_rows,
+    weft_kernel_norm, weft_kernel_norm_backward, weft_kernel_rope, weft_kernel_attention,
+    weft_kernel_attention_backward, weft_kernel_activation, weft_kernel_activation_backward, weft_kernel_embedding,
+    weft_kernel_embedding_backward, weft_kernel_head_loss, weft_kernel_head_loss_grad, weft_kernel_head_loss_dx,
+    weft_kernel_head_loss_dw, weft_kernel_head_loss_dbias, weft_kernel_scale, weft_kernel_add, weft_kernel_copy,
+    weft_kernel_zero, weft_kernel_custom, weft_kernel_custom_backward;
 
 #endif

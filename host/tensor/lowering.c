@@ -69,17 +69,11 @@ int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
     return *storage;
 }
 
-static int32_t read_index(const weft_graph *graph, int32_t parameter) {
-    int32_t i = 0;
-    while (i < graph->n_reads && graph->reads[i].parameter != parameter) i++;
-    return i;
-}
-
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter) {
     const weft_graph *graph = lowering->graph;
     const weft_parameter *p = &graph->declared->parameters[parameter];
     const int32_t dtype = weft_parameter_is_matrix(p) ? graph->dtype : WEFT_F32;
-    int32_t *storage = &lowering->parameter_of[read_index(graph, parameter)];
+    int32_t *storage = &lowering->parameter_of[weft_graph_read_index(graph, parameter)];
     if (*storage == 0)
         *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0, p->numel * weft_dtype_bytes(dtype));
     return *storage;
@@ -115,7 +109,6 @@ void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t fiel
     weft_pass *pass = lowering->pass;
     const weft_operand operand = {
         .name = name, .storage = storage, .field = (uint32_t)field, .offset = offset, .bytes = bytes};
-    const weft_ref mark = {NULL, 1}; /* tells a kernel's flops that this field will be set */
     weft_storage *touched = NULL;
     if (storage == 0 || lowering->status != WEFT_OK) return;
     lowering->status = weft_array_reserve((void **)&pass->operands, pass->n_operands, &pass->operands_capacity,
@@ -123,7 +116,6 @@ void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t fiel
     if (lowering->status != WEFT_OK) return;
     pass->operands[pass->n_operands++] = operand;
     pass->calls[pass->n_calls - 1].n_operands++;
-    memcpy((char *)&pass->calls[pass->n_calls - 1].args + field, &mark, sizeof mark);
     touched = &pass->storages[storage];
     if (touched->last < 0) touched->first = pass->n_calls - 1;
     touched->last = pass->n_calls - 1;
@@ -152,7 +144,8 @@ void weft_lower_end(weft_lowering *lowering) {
     int64_t bytes = 0;
     if (lowering->status != WEFT_OK) return;
     call = &pass->calls[pass->n_calls - 1];
-    if (call->kernel->flops != NULL) call->flops = call->kernel->flops(&call->args);
+    call->flops = weft_kernel_operations(call->kernel, &call->args);
+    if (call->flops > 0.0) call->bytes = 0.0;
     else if (call->kernel->traffic != NULL) call->bytes = call->kernel->traffic(&call->args);
     else call->bytes = operand_bytes(pass, call);
     pass->flops += call->flops;

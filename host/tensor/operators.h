@@ -22,8 +22,10 @@ struct weft_operator {
     uint32_t in_place; /* bit i: forward may write its output over input i, which nothing reads any more */
 };
 
-extern const weft_operator weft_operator_embedding, weft_operator_linear, weft_operator_rms_norm, weft_operator_rope,
-    weft_operator_attention, weft_operator_swiglu, weft_operator_add, weft_operator_lm_head, weft_operator_custom;
+extern const weft_operator weft_operator_embedding, weft_operator_linear, weft_operator_rms_norm,
+    weft_operator_layer_norm, weft_operator_rope, weft_operator_attention, weft_operator_activation,
+    weft_operator_swiglu, weft_operator_geglu, weft_operator_scale, weft_operator_add, weft_operator_lm_head,
+    weft_operator_custom;
 
 /* What a model calls, one function per operator. */
 extern const weft_ops weft_graph_ops;
@@ -31,13 +33,17 @@ extern const weft_ops weft_graph_ops;
 weft_value weft_op_embedding(weft_graph *graph, weft_value ids, weft_weight *table);
 weft_value weft_op_linear(weft_graph *graph, weft_value x, weft_weight *weight);
 weft_value weft_op_rms_norm(weft_graph *graph, weft_value x, weft_weight *gain, double eps);
+weft_value weft_op_layer_norm(weft_graph *graph, weft_value x, weft_weight *weight, double eps);
 weft_value weft_op_rope(weft_graph *graph, weft_value x, weft_value positions, weft_table *table,
                         const weft_rope_args *args);
 weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft_value v, weft_value starts,
                              const weft_attention_args *args);
+weft_value weft_op_activation(weft_graph *graph, weft_value x, int32_t form);
+weft_value weft_op_gated(weft_graph *graph, weft_value gate, weft_value up, int32_t form);
 weft_value weft_op_swiglu(weft_graph *graph, weft_value gate, weft_value up);
+weft_value weft_op_scale(weft_graph *graph, weft_value x, double factor);
 weft_value weft_op_add(weft_graph *graph, weft_value a, weft_value b);
-void weft_op_lm_head(weft_graph *graph, weft_value x, weft_weight *weight);
+void weft_op_lm_head(weft_graph *graph, weft_value x, weft_weight *weight, const weft_head_args *args);
 weft_value weft_op_custom(weft_graph *graph, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
                           int64_t width, const void *args, size_t n);
 
@@ -48,7 +54,7 @@ weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, i
 weft_status weft_infer_alike(const weft_graph *graph, weft_node *node, weft_error *err);
 /* Input i must be one int32 per place. */
 weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err);
-/* The weight must be a dense matrix, or a gain of `width` elements. */
+/* The weight must be a dense matrix, or a gain that fits into `width` elements a whole number of times. */
 weft_status weft_infer_matrix(const weft_node *node, weft_error *err);
 weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *err);
 

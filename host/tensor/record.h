@@ -38,7 +38,10 @@ typedef struct weft_node {
     const weft_table *table;
     weft_rope_args rope;
     weft_attention_args attention;
+    weft_head_args head;
     double eps;
+    double factor; /* scale */
+    int32_t form;  /* weft_activation_form */
     int64_t state; /* attention in generation: bytes from the state's start to its keys; values follow */
     const weft_custom_op *custom;
     void *custom_args; /* owned */
@@ -87,6 +90,11 @@ static inline weft_value_record *weft_graph_value(const weft_graph *graph, weft_
     return &graph->values[value.id];
 }
 
+/* Positions of a row stay below this: its places, or in generation those of the key-value state. */
+static inline int64_t weft_graph_positions(const weft_graph *graph) {
+    return graph->spec.cache_rows > graph->spec.length ? graph->spec.cache_rows : graph->spec.length;
+}
+
 /* In whole words of 32 bits, in which memory is filled. */
 static inline int64_t weft_value_bytes(const weft_value_record *value) {
     return (value->count * weft_dtype_bytes(value->dtype) + 3) / 4 * 4;
@@ -107,6 +115,9 @@ void weft_record_arguments(weft_graph *graph, const weft_node *node, void *to, s
 
 /* A value from outside, made at its first use. */
 weft_value weft_record_outside(weft_graph *graph, int32_t home, int32_t dtype, int64_t width);
+
+/* Where a parameter stands among those that the graph reads; n_reads: nowhere. */
+int32_t weft_graph_read_index(const weft_graph *graph, int32_t parameter);
 
 /* Names a value that evaluation hands out; other modes ignore it. */
 void weft_record_output(weft_graph *graph, weft_value value, const char *name);

@@ -2,6 +2,7 @@
 #include "tensor/record.h"
 
 #include "tensor/operators.h"
+#include "tensor/weight.h"
 
 #include <stdlib.h>
 
@@ -87,9 +88,6 @@ static weft_status check_weight(const weft_graph *graph, const weft_node *node, 
     const weft_weight *weight = node->weight;
     if (weight->parameter < 0 || weight->parameter >= graph->declared->n_parameters)
         return weft_error_set(err, WEFT_E_PLUGIN, "the weight is not one that this model declared");
-    if (weight->bias >= 0)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "biases are not supported yet: %s has one",
-                              graph->declared->parameters[weight->parameter].name);
     return WEFT_OK;
 }
 
@@ -110,11 +108,15 @@ static weft_status check_inputs(const weft_graph *graph, const weft_node *node, 
     return WEFT_OK;
 }
 
-static weft_status note_read(weft_graph *graph, const weft_node *node, weft_error *err) {
-    const int32_t parameter = node->weight->parameter;
-    weft_status status = WEFT_OK;
+int32_t weft_graph_read_index(const weft_graph *graph, int32_t parameter) {
     int32_t i = 0;
     while (i < graph->n_reads && graph->reads[i].parameter != parameter) i++;
+    return i;
+}
+
+static weft_status note_read(weft_graph *graph, const weft_node *node, int32_t parameter, weft_error *err) {
+    const int32_t i = weft_graph_read_index(graph, parameter);
+    weft_status status = WEFT_OK;
     if (i == graph->n_reads)
         status = weft_array_reserve((void **)&graph->reads, i, &graph->reads_capacity, sizeof *graph->reads,
                                     "parameters", err);
@@ -123,6 +125,15 @@ static weft_status note_read(weft_graph *graph, const weft_node *node, weft_erro
     graph->reads[i].parameter = parameter;
     if (node->op != &weft_operator_embedding) graph->reads[i].in_products = true;
     return WEFT_OK;
+}
+
+/* The parameters of the node's weight object. */
+static weft_status note_weight(weft_graph *graph, const weft_node *node, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (node->weight == NULL) return WEFT_OK;
+    status = note_read(graph, node, node->weight->parameter, err);
+    if (status == WEFT_OK && node->weight->bias >= 0) status = note_read(graph, node, node->weight->bias, err);
+    return status;
 }
 
 static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *err) {
@@ -143,7 +154,7 @@ static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *er
 /* True if a gradient of the node's output would reach something that is trained. */
 static bool output_wants_gradient(const weft_graph *graph, const weft_node *node) {
     if (graph->spec.mode != WEFT_MODE_TRAIN) return false;
-    if (node->weight != NULL && graph->declared->parameters[node->weight->parameter].trainable) return true;
+    if (node->weight != NULL && weft_weight_trains(graph, node->weight)) return true;
     for (int32_t i = 0; i < node->n_inputs; i++)
         if (weft_graph_value(graph, node->inputs[i])->wants_gradient) return true;
     return false;
@@ -175,7 +186,7 @@ weft_value weft_record_node(weft_graph *graph, weft_node *node) {
         if (status == WEFT_OK)
             status = weft_array_reserve((void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity,
                                         sizeof *graph->nodes, "nodes", &err);
-        if (status == WEFT_OK && node->weight != NULL) status = note_read(graph, node, &err);
+        if (status == WEFT_OK) status = note_weight(graph, node, &err);
         if (status != WEFT_OK) (void)weft_record_fail(graph, node, status, "%s", err.text);
     }
     if (!graph->failed) append_results(graph, node);

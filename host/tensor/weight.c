@@ -5,14 +5,24 @@ int32_t weft_weight_values(weft_lowering *l, const weft_weight *weight) {
     return weft_lower_parameter(l, weight->parameter);
 }
 
-bool weft_weight_is_trained(const weft_lowering *l, const weft_weight *weight) {
-    return l->graph->declared->parameters[weight->parameter].trainable;
+int32_t weft_weight_bias(weft_lowering *l, const weft_weight *weight) {
+    return weight->bias < 0 ? 0 : weft_lower_parameter(l, weight->bias);
+}
+
+static bool is_trained(const weft_graph *graph, int32_t parameter) {
+    return parameter >= 0 && graph->declared->parameters[parameter].trainable;
+}
+
+bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight) {
+    return is_trained(graph, weight->parameter) || is_trained(graph, weight->bias);
 }
 
 static int32_t uses(const weft_graph *graph, int32_t parameter) {
     int32_t n = 0;
-    for (int32_t i = 0; i < graph->n_nodes; i++)
-        n += graph->nodes[i].weight != NULL && graph->nodes[i].weight->parameter == parameter;
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const weft_weight *weight = graph->nodes[i].weight;
+        n += weight != NULL && (weight->parameter == parameter || weight->bias == parameter);
+    }
     return n;
 }
 
@@ -21,24 +31,29 @@ static int32_t gradient_storage(weft_lowering *l, int32_t home, int32_t paramete
     return weft_lower_storage(l, home, parameter, 0, p->numel * weft_dtype_bytes(WEFT_F32));
 }
 
-static int32_t read_of(const weft_graph *graph, int32_t parameter) {
-    int32_t i = 0;
-    while (graph->reads[i].parameter != parameter) i++;
-    return i;
-}
-
 /* A segment's gradient is added to what an earlier segment wrote as one finished sum. So where a parameter is used
  * several times here and there is something to add to, the sum is formed apart. */
-int32_t weft_weight_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
+static int32_t parameter_gradient(weft_lowering *l, int32_t parameter, int32_t *accumulate) {
     const weft_graph *graph = l->graph;
-    const int32_t index = read_of(graph, weight->parameter);
-    const bool adds = graph->reads[index].adds, apart = adds && uses(graph, weight->parameter) > 1;
-    int32_t *storage = &l->weight_gradient_of[index];
+    int32_t index = 0, *storage = NULL;
+    bool adds = false, apart = false;
     *accumulate = 0;
-    if (!weft_weight_is_trained(l, weight)) return 0;
+    if (!is_trained(graph, parameter)) return 0;
+    index = weft_graph_read_index(graph, parameter);
+    adds = graph->reads[index].adds;
+    apart = adds && uses(graph, parameter) > 1;
+    storage = &l->weight_gradient_of[index];
     *accumulate = *storage != 0 || (adds && !apart);
-    if (*storage == 0) *storage = gradient_storage(l, apart ? WEFT_HOME_WORK : WEFT_HOME_GRADIENT, weight->parameter);
+    if (*storage == 0) *storage = gradient_storage(l, apart ? WEFT_HOME_WORK : WEFT_HOME_GRADIENT, parameter);
     return *storage;
+}
+
+int32_t weft_weight_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
+    return parameter_gradient(l, weight->parameter, accumulate);
+}
+
+int32_t weft_weight_bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
+    return parameter_gradient(l, weight->bias, accumulate);
 }
 
 void weft_weight_finish_gradients(weft_lowering *l) {
@@ -77,10 +92,12 @@ void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y,
     args.lda = stride;
     args.transpose_b = 1; /* W is (out, in) */
     args.ldb = weight->in;
+    args.has_bias = weight->bias >= 0;
     weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
     weft_lower_bind_part(l, "x", offsetof(weft_matmul, a), x, offset * size, ((m - 1) * stride + weight->in) * size);
     weft_lower_bind(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight));
     weft_lower_bind(l, "y", offsetof(weft_matmul, c), y);
+    weft_lower_bind(l, "bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight));
     weft_lower_end(l);
 }
 
@@ -95,7 +112,7 @@ void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t
     weft_lower_end(l);
 }
 
-void weft_weight_product_dw(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
+static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
     weft_matmul args = product(l, weight->out, weight->in, m);
     const int32_t dw = weft_weight_gradient(l, weight, &args.accumulate);
     if (dw == 0) return;
@@ -107,4 +124,20 @@ void weft_weight_product_dw(weft_lowering *l, const weft_weight *weight, int32_t
     weft_lower_bind(l, "x", offsetof(weft_matmul, b), weft_lower_value(l, x));
     weft_lower_bind(l, "dweight", offsetof(weft_matmul, c), dw);
     weft_lower_end(l);
+}
+
+static void bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, int64_t m) {
+    weft_sum_rows args = {
+        .struct_size = (uint32_t)sizeof args, .rows = m, .width = weight->out, .dtype = l->graph->dtype};
+    const int32_t dbias = weft_weight_bias_gradient(l, weight, &args.accumulate);
+    if (dbias == 0) return;
+    weft_lower_begin(l, &weft_kernel_sum_rows, &args, sizeof args);
+    weft_lower_bind(l, "dy", offsetof(weft_sum_rows, x), dy);
+    weft_lower_bind(l, "dbias", offsetof(weft_sum_rows, out), dbias);
+    weft_lower_end(l);
+}
+
+void weft_weight_product_dw(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
+    matrix_gradient(l, weight, dy, x, m);
+    bias_gradient(l, weight, dy, m);
 }

@@ -14,6 +14,11 @@ weft_value rig_language_forward(const rig *r, uint32_t segment, weft_graph *g, c
 /* The same in one segment: the embedding is used twice in it. */
 weft_value rig_language_whole(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry);
 
+/* All that other families ask of operators, in as many segments: learned positions beside ids, scaled embeddings,
+ * LayerNorm, biases, norms of heads, gains stored from one, rotation of a part of each head, a window and a soft cap of
+ * attention, GELU, a scaled residual, and logits with a bias, a scale and a soft cap. */
+extern const rig_model rig_family_model;
+
 weft_value rig_attention_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x);
 weft_value rig_mlp_block(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x);
 weft_value rig_rotate(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x, int64_t heads);

@@ -91,10 +91,31 @@ static void declare_weight(rig *r, int32_t i) {
                                       .trainable = (r->model->frozen >> i & 1u) == 0,
                                       .dims = {gain ? from->in : from->out, gain ? 0 : from->in},
                                       .numel = gain ? from->in : from->out * from->in};
-    const weft_weight weight = {.parameter = i, .bias = -1, .role = from->role, .out = from->out, .in = from->in};
+    const weft_weight weight = {.parameter = i,
+                                .bias = -1,
+                                .role = from->role,
+                                .out = from->out,
+                                .in = from->in,
+                                .gain_from_one = (r->model->from_one >> i & 1u) != 0};
     r->parameters[i] = parameter;
     r->weight_storage[i] = weight;
     r->weights[i] = &r->weight_storage[i];
+}
+
+static void declare_bias(rig *r, int32_t i) {
+    const rig_weight *of = &r->model->weights[i];
+    const int32_t index = r->declared.n_parameters++;
+    const int64_t n = of->role == WEFT_WEIGHT_GAIN ? of->in : of->out;
+    const weft_parameter parameter = {.name = (char *)(uintptr_t) "a bias",
+                                      .rank = 1,
+                                      .role = of->role,
+                                      .is_bias = true,
+                                      .trainable = (r->model->frozen >> index & 1u) == 0,
+                                      .dims = {n, 0},
+                                      .numel = n};
+    ck_assert_int_lt(index, RIG_WEIGHTS);
+    r->parameters[index] = parameter;
+    r->weight_storage[i].bias = index;
 }
 
 static void declare(rig *r) {
@@ -103,6 +124,9 @@ static void declare(rig *r) {
         ck_assert_int_lt(r->declared.n_parameters, RIG_WEIGHTS);
         declare_weight(r, r->declared.n_parameters++);
     }
+    r->declared.n_weights = r->declared.n_parameters;
+    for (int32_t i = 0; i < r->declared.n_weights; i++)
+        if ((r->model->biased >> i & 1u) != 0) declare_bias(r, i);
     for (int32_t s = 0; s < r->model->n_segments; s++) {
         (void)snprintf(names[s], sizeof names[s], "part.%d", s);
         r->segments[s].name = names[s];
@@ -114,7 +138,6 @@ static void declare(rig *r) {
     r->declared.model = (weft_model *)(void *)r;
     r->declared.parameters = r->parameters;
     r->declared.weights = r->weights;
-    r->declared.n_weights = r->declared.n_parameters;
     r->declared.tables = r->table_list;
     r->declared.n_tables = r->model->table_width > 0 ? 1 : 0;
     r->declared.segments = r->segments;
@@ -154,13 +177,15 @@ static weft_slot_ref random_slot(rig *r, int64_t n, double size, double centre) 
     return slot;
 }
 
-/* Matrices keep the size of what passes through them; gains lie around one. */
+/* Matrices keep the size of what passes through them; gains make factors around one; biases lie around zero. */
 static void fill_parameters(rig *r) {
     for (int32_t i = 0; i < r->declared.n_parameters; i++) {
         const weft_parameter *p = &r->parameters[i];
-        const bool gain = p->rank == 1;
-        const double size = gain ? 0.3 : p->role == WEFT_WEIGHT_EMBEDDING ? 1.0 : 1.7 / sqrt((double)p->dims[1]);
-        r->values[i] = random_slot(r, p->numel, size, gain ? 1.0 : 0.0).ref;
+        const bool gain = p->role == WEFT_WEIGHT_GAIN && !p->is_bias;
+        const double size = p->rank == 1                       ? 0.3
+                            : p->role == WEFT_WEIGHT_EMBEDDING ? 1.0
+                                                               : 1.7 / sqrt((double)p->dims[1]);
+        r->values[i] = random_slot(r, p->numel, size, gain && !r->weight_storage[i].gain_from_one ? 1.0 : 0.0).ref;
         r->reads[i] = r->values[i];
         if (p->trainable) r->gradients[i] = rig_slot(r, p->numel * (int64_t)sizeof(float));
     }

@@ -13,7 +13,7 @@
 
 #include "tensor/graph.h"
 
-enum { RIG_WEIGHTS = 12, RIG_SEGMENTS = 4, RIG_BUFFERS = 1024 };
+enum { RIG_WEIGHTS = 20, RIG_SEGMENTS = 4, RIG_BUFFERS = 1024 };
 enum { RIG_REFERENCE = 0, RIG_CPU = 1, RIG_DEVICES = 2 };
 
 typedef struct rig rig;
@@ -27,7 +27,10 @@ typedef struct rig_weight {
 typedef struct rig_model {
     const char *name;
     const rig_weight *weights; /* NULL: none */
-    uint32_t frozen;           /* bit i: weight i is not trained */
+    uint32_t frozen;           /* bit i: parameter i is not trained; weights first, then biases */
+    uint32_t biased;           /* bit i: weight i has a bias, whose parameter comes after those of all weights */
+    uint32_t from_one;         /* bit i: weight i is a gain that is stored from one */
+    bool fp32_alone;           /* an operator of its own takes no bf16 */
     int64_t carry_width;
     int64_t table_width; /* 0: no table */
     int32_t n_segments;

@@ -159,7 +159,13 @@ static int64_t matmul_workspace(const weft_device *device, const weft_matmul *ar
     return 0;
 }
 
-static int64_t rms_norm_backward_workspace(const weft_device *device, const weft_rms_norm *args) {
+static int64_t sum_rows_workspace(const weft_device *device, const weft_sum_rows *args) {
+    (void)device;
+    (void)args;
+    return 0;
+}
+
+static int64_t norm_backward_workspace(const weft_device *device, const weft_norm *args) {
     (void)device;
     (void)args;
     return 0;
@@ -196,7 +202,8 @@ const weft_device_plugin weft_reference_device = {
     .fill = fill,
     .convert = convert,
     .matmul_workspace = matmul_workspace,
-    .rms_norm_backward_workspace = rms_norm_backward_workspace,
+    .sum_rows_workspace = sum_rows_workspace,
+    .norm_backward_workspace = norm_backward_workspace,
     .attention_workspace = reference_attention_workspace,
     .attention_backward_workspace = reference_attention_backward_workspace,
     .embedding_backward_workspace = embedding_backward_workspace,
@@ -204,17 +211,19 @@ const weft_device_plugin weft_reference_device = {
     .head_loss_grad_workspace = reference_head_workspace,
     .square_sum_workspace = reference_square_sum_workspace,
     .matmul = reference_matmul,
-    .rms_norm = reference_rms_norm,
-    .rms_norm_backward = reference_rms_norm_backward,
+    .sum_rows = reference_sum_rows,
+    .norm = reference_norm,
+    .norm_backward = reference_norm_backward,
     .rope = reference_rope,
     .attention = reference_attention,
     .attention_backward = reference_attention_backward,
-    .swiglu = reference_swiglu,
-    .swiglu_backward = reference_swiglu_backward,
+    .activation = reference_activation,
+    .activation_backward = reference_activation_backward,
     .embedding = reference_embedding,
     .embedding_backward = reference_embedding_backward,
     .head_loss = reference_head_loss,
     .head_loss_grad = reference_head_loss_grad,
+    .scale = reference_scale,
     .add = reference_add,
     .square_sum = reference_square_sum,
     .clip = reference_clip,

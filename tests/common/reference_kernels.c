@@ -1,4 +1,4 @@
-/* tests/common/reference_kernels.c: products, norms, rotations, element-wise operators and what optimizers need. */
+/* tests/common/reference_kernels.c: products, sums, rotations, look-ups and what optimizers need. */
 #include "reference_kernels.h"
 
 #include <math.h>
@@ -20,100 +20,47 @@ weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *
             for (int64_t k = 0; k < a->k; k++)
                 sum += (double)reference_load(a->a, a->dtype_a, a->transpose_a ? k * a->lda + i : i * a->lda + k) *
                        (double)reference_load(a->b, a->dtype_b, a->transpose_b ? j * a->ldb + k : k * a->ldb + j);
+            if (a->has_bias) sum += reference_rounded(((const float *)reference_view(a->bias))[j], a->dtype_c);
             reference_store(a->c, a->dtype_c, i * a->ldc + j, sum, a->accumulate);
         }
     return status;
 }
 
-weft_status reference_rms_norm(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err) {
-    const float *gain = reference_view(a->gain);
-    float *rstd = reference_view(a->rstd);
-    const int64_t n = a->width;
+weft_status reference_sum_rows(weft_device *d, weft_stream *s, const weft_sum_rows *a, weft_error *err) {
     (void)d;
     (void)s;
-    for (int64_t r = 0; r < a->rows; r++) {
-        double sum = 0.0, scale = 0.0;
-        for (int64_t i = r * n; i < (r + 1) * n; i++)
-            sum += (double)reference_load(a->x, a->dtype, i) * (double)reference_load(a->x, a->dtype, i);
-        scale = 1.0 / sqrt(sum / (double)n + a->eps);
-        if (rstd != NULL) rstd[r] = (float)scale;
-        for (int64_t i = 0; i < n; i++)
-            reference_store(a->y, a->dtype, r * n + i,
-                            (double)reference_load(a->x, a->dtype, r * n + i) * scale * (double)gain[i], 0);
-    }
-    return reference_takes(a->dtype, "rms_norm", err);
-}
-
-/* With n = x rstd: dx = rstd (dy gain - n mean(dy gain n)); dgain = sum over rows of dy n. */
-weft_status reference_rms_norm_backward(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err) {
-    const float *gain = reference_view(a->gain), *rstd = reference_view(a->rstd);
-    const int64_t n = a->width;
-    (void)d;
-    (void)s;
-    for (int64_t r = 0; r < a->rows && a->dx.buffer != NULL; r++) {
-        double mean = 0.0;
-        for (int64_t i = 0; i < n; i++)
-            mean += (double)reference_load(a->dy, a->dtype, r * n + i) * (double)gain[i] *
-                    (double)reference_load(a->x, a->dtype, r * n + i) * (double)rstd[r] / (double)n;
-        for (int64_t i = 0; i < n; i++)
-            reference_store(a->dx, a->dtype, r * n + i,
-                            (double)rstd[r] *
-                                ((double)reference_load(a->dy, a->dtype, r * n + i) * (double)gain[i] -
-                                 (double)reference_load(a->x, a->dtype, r * n + i) * (double)rstd[r] * mean),
-                            a->accumulate_dx);
-    }
-    for (int64_t i = 0; i < n && a->dgain.buffer != NULL; i++) {
+    for (int64_t i = 0; i < a->width; i++) {
         double sum = 0.0;
-        for (int64_t r = 0; r < a->rows; r++)
-            sum += (double)reference_load(a->dy, a->dtype, r * n + i) *
-                   (double)reference_load(a->x, a->dtype, r * n + i) * (double)rstd[r];
-        reference_store(a->dgain, WEFT_F32, i, sum, a->accumulate_dgain);
+        for (int64_t r = 0; r < a->rows; r++) sum += (double)reference_load(a->x, a->dtype, r * a->width + i);
+        reference_store(a->out, WEFT_F32, i, sum, a->accumulate);
     }
-    return reference_takes(a->dtype, "rms_norm", err);
+    return reference_takes(a->dtype, "sum_rows", err);
 }
 
 weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, weft_error *err) {
     const float *table = reference_view(a->table);
     const int32_t *positions = reference_view(a->positions);
-    const int64_t half = a->head_dim / 2;
+    const int64_t turned = a->rotary_dim > 0 ? a->rotary_dim : a->head_dim, half = turned / 2;
     (void)d;
     (void)s;
-    for (int64_t r = 0; r < a->rows; r++)
-        for (int64_t h = 0; h < a->heads; h++)
+    for (int64_t r = 0; r < a->rows; r++) {
+        const float *row = table + positions[r] * turned;
+        if (positions[r] < 0 || positions[r] >= a->table_rows)
+            return weft_error_set(err, WEFT_E_USER, "position %d lies outside the table", positions[r]);
+        for (int64_t h = 0; h < a->heads; h++) {
+            const int64_t at = (r * a->heads + h) * a->head_dim;
             for (int64_t i = 0; i < half; i++) {
-                const int64_t at = (r * a->heads + h) * a->head_dim + i;
-                const float *row = table + positions[r] * a->head_dim;
                 const double c = row[i], turn = a->inverse ? -(double)row[half + i] : (double)row[half + i];
-                const double low = reference_load(a->x, a->dtype, at), high = reference_load(a->x, a->dtype, at + half);
-                if (positions[r] < 0 || positions[r] >= a->table_rows)
-                    return weft_error_set(err, WEFT_E_USER, "position %d lies outside the table", positions[r]);
-                reference_store(a->y, a->dtype, at, low * c - high * turn, a->accumulate);
-                reference_store(a->y, a->dtype, at + half, high * c + low * turn, a->accumulate);
+                const double low = reference_load(a->x, a->dtype, at + i),
+                             high = reference_load(a->x, a->dtype, at + half + i);
+                reference_store(a->y, a->dtype, at + i, low * c - high * turn, a->accumulate);
+                reference_store(a->y, a->dtype, at + half + i, high * c + low * turn, a->accumulate);
             }
+            for (int64_t i = turned; i < a->head_dim; i++)
+                reference_store(a->y, a->dtype, at + i, (double)reference_load(a->x, a->dtype, at + i), a->accumulate);
+        }
+    }
     return reference_takes(a->dtype, "rope", err);
-}
-
-weft_status reference_swiglu(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err) {
-    (void)d;
-    (void)s;
-    for (int64_t i = 0; i < a->n; i++) {
-        const double g = reference_load(a->gate, a->dtype, i), u = reference_load(a->up, a->dtype, i);
-        reference_store(a->y, a->dtype, i, g / (1.0 + exp(-g)) * u, 0);
-    }
-    return reference_takes(a->dtype, "swiglu", err);
-}
-
-weft_status reference_swiglu_backward(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err) {
-    (void)d;
-    (void)s;
-    for (int64_t i = 0; i < a->n; i++) {
-        const double g = reference_load(a->gate, a->dtype, i), u = reference_load(a->up, a->dtype, i);
-        const double dy = reference_load(a->dy, a->dtype, i), sigmoid = 1.0 / (1.0 + exp(-g));
-        if (a->dgate.buffer != NULL)
-            reference_store(a->dgate, a->dtype, i, dy * u * sigmoid * (1.0 + g * (1.0 - sigmoid)), a->accumulate_dgate);
-        if (a->dup.buffer != NULL) reference_store(a->dup, a->dtype, i, dy * g * sigmoid, a->accumulate_dup);
-    }
-    return reference_takes(a->dtype, "swiglu", err);
 }
 
 weft_status reference_embedding(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err) {

@@ -2,6 +2,8 @@
 #ifndef WEFT_TESTS_REFERENCE_KERNELS_H
 #define WEFT_TESTS_REFERENCE_KERNELS_H
 
+#include <math.h>
+
 #include <weft/device.h>
 
 struct weft_buffer {
@@ -39,21 +41,36 @@ static inline void reference_store(weft_ref to, int32_t dtype, int64_t i, double
     else ((uint16_t *)reference_view(to))[i] = reference_to_bf16(rounded);
 }
 
+/* A number as an operand of this type holds it. */
+static inline double reference_rounded(float value, int32_t dtype) {
+    const uint32_t bits = (uint32_t)reference_to_bf16(value) << 16;
+    float rounded = 0.0f;
+    memcpy(&rounded, &bits, sizeof rounded);
+    return dtype == WEFT_F32 ? (double)value : (double)rounded;
+}
+
+/* The soft cap of scores and logits. */
+static inline double reference_capped(double value, double cap) {
+    return cap > 0.0 ? cap * tanh(value / cap) : value;
+}
+
 /* The types that it computes in: fp32 and bf16. */
 weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err);
 
 weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err);
-weft_status reference_rms_norm(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err);
-weft_status reference_rms_norm_backward(weft_device *d, weft_stream *s, const weft_rms_norm *a, weft_error *err);
+weft_status reference_sum_rows(weft_device *d, weft_stream *s, const weft_sum_rows *a, weft_error *err);
+weft_status reference_norm(weft_device *d, weft_stream *s, const weft_norm *a, weft_error *err);
+weft_status reference_norm_backward(weft_device *d, weft_stream *s, const weft_norm *a, weft_error *err);
 weft_status reference_rope(weft_device *d, weft_stream *s, const weft_rope *a, weft_error *err);
 weft_status reference_attention(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err);
 weft_status reference_attention_backward(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err);
-weft_status reference_swiglu(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err);
-weft_status reference_swiglu_backward(weft_device *d, weft_stream *s, const weft_swiglu *a, weft_error *err);
+weft_status reference_activation(weft_device *d, weft_stream *s, const weft_activation *a, weft_error *err);
+weft_status reference_activation_backward(weft_device *d, weft_stream *s, const weft_activation *a, weft_error *err);
 weft_status reference_embedding(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err);
 weft_status reference_embedding_backward(weft_device *d, weft_stream *s, const weft_embedding *a, weft_error *err);
 weft_status reference_head_loss(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err);
 weft_status reference_head_loss_grad(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err);
+weft_status reference_scale(weft_device *d, weft_stream *s, const weft_scale *a, weft_error *err);
 weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, weft_error *err);
 weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_square_sum *a, weft_error *err);
 weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, weft_error *err);

@@ -51,13 +51,21 @@ static void append(const weft_attention *a, weft_ref cache, weft_ref rows) {
                (const char *)reference_view(rows) + (size_t)b * n, n);
 }
 
+/* The first place that query i of row b sees. */
+static int64_t first_seen(const weft_attention *a, int64_t b, int64_t i) {
+    const int64_t start = ((const int32_t *)reference_view(a->starts))[b * a->length + i];
+    const int64_t near = a->window > 0 ? past_of(a) + i - a->window + 1 : 0;
+    return near > start ? near : start;
+}
+
 /* One query: probabilities over the places that it sees go to p. Returns the log-sum-exp. */
 static double attend(const weft_attention *a, int64_t b, int64_t h, int64_t i, double *p) {
     const int64_t kv = h / (a->heads / a->kv_heads), iq = at(a, a->heads, a->length, b, i, h),
-                  first = ((const int32_t *)reference_view(a->starts))[b * a->length + i];
+                  first = first_seen(a, b, i);
     double most = -INFINITY, sum = 0.0;
     for (int64_t t = first; t <= past_of(a) + i; t++) {
         p[t] = a->scale * dot(a->q, iq, a->k, at(a, a->kv_heads, places(a), b, t, kv), a->head_dim, a->dtype);
+        p[t] = reference_capped(p[t], a->cap);
         if (p[t] > most) most = p[t];
     }
     for (int64_t t = first; t <= past_of(a) + i; t++) sum += exp(p[t] - most);
@@ -66,7 +74,6 @@ static double attend(const weft_attention *a, int64_t b, int64_t h, int64_t i, d
 }
 
 weft_status reference_attention(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err) {
-    const int32_t *starts = reference_view(a->starts);
     float *lse = reference_view(a->lse);
     double *p = reference_view(a->workspace);
     (void)d;
@@ -81,7 +88,7 @@ weft_status reference_attention(weft_device *d, weft_stream *s, const weft_atten
                 if (lse != NULL) lse[(b * a->heads + h) * a->length + i] = (float)l;
                 for (int64_t e = 0; e < a->head_dim; e++) {
                     double sum = 0.0;
-                    for (int64_t t = starts[b * a->length + i]; t <= past_of(a) + i; t++)
+                    for (int64_t t = first_seen(a, b, i); t <= past_of(a) + i; t++)
                         sum += p[t] *
                                (double)reference_load(a->v, a->dtype, at(a, a->kv_heads, places(a), b, t, kv) + e);
                     reference_store(a->o, a->dtype, at(a, a->heads, a->length, b, i, h) + e, sum, 0);
@@ -96,8 +103,9 @@ static void contribute(const weft_attention *a, int64_t b, int64_t h, int64_t i,
     const int64_t kv = h / (a->heads / a->kv_heads);
     const int64_t iq = at(a, a->heads, a->length, b, i, h), ik = at(a, a->kv_heads, a->length, b, t, kv);
     const double l = ((const float *)reference_view(a->lse))[(b * a->heads + h) * a->length + i];
-    const double p = exp(a->scale * dot(a->q, iq, a->k, ik, a->head_dim, a->dtype) - l);
-    const double ds = p * (dot(a->d_o, iq, a->v, ik, a->head_dim, a->dtype) - delta) * a->scale;
+    const double score = reference_capped(a->scale * dot(a->q, iq, a->k, ik, a->head_dim, a->dtype), a->cap);
+    const double slope = a->cap > 0.0 ? 1.0 - score / a->cap * (score / a->cap) : 1.0, p = exp(score - l);
+    const double ds = p * (dot(a->d_o, iq, a->v, ik, a->head_dim, a->dtype) - delta) * slope * a->scale;
     double *sums = reference_view(a->workspace);
     for (int64_t e = 0; e < a->head_dim; e++) {
         sums[iq + e] += ds * (double)reference_load(a->k, a->dtype, ik + e);
@@ -111,7 +119,6 @@ static void round_sums(weft_ref to, int32_t dtype, const double *sums, int64_t n
 }
 
 weft_status reference_attention_backward(weft_device *d, weft_stream *s, const weft_attention *a, weft_error *err) {
-    const int32_t *starts = reference_view(a->starts);
     double *sums = reference_view(a->workspace);
     (void)d;
     (void)s;
@@ -121,7 +128,7 @@ weft_status reference_attention_backward(weft_device *d, weft_stream *s, const w
             for (int64_t i = 0; i < a->length; i++) {
                 const int64_t row = at(a, a->heads, a->length, b, i, h);
                 const double delta = dot(a->o, row, a->d_o, row, a->head_dim, a->dtype);
-                for (int64_t t = starts[b * a->length + i]; t <= i; t++) contribute(a, b, h, i, t, delta);
+                for (int64_t t = first_seen(a, b, i); t <= i; t++) contribute(a, b, h, i, t, delta);
             }
     round_sums(a->dq, a->dtype, sums, queries(a));
     round_sums(a->dk, a->dtype, sums + queries(a), keys(a));
@@ -134,20 +141,30 @@ int64_t reference_head_workspace(const weft_device *d, const weft_head *a) {
     return a->rows * a->vocab * (int64_t)sizeof(double);
 }
 
-/* Row r: its loss, and its weighted derivative by each logit into slope (V). Rows of weight zero have no target. */
+/* The logit of row r for v before its cap. */
+static double head_logit(const weft_head *a, int64_t r, int64_t v) {
+    const double bias = a->has_bias ? (double)((const float *)reference_view(a->bias))[v] : 0.0;
+    const double scale = a->scale != 0.0 ? a->scale : 1.0;
+    return scale * (dot(a->x, r * a->width, a->w, v * a->width, a->width, a->dtype) + bias);
+}
+
+/* Row r: its loss, and its weighted derivative by each product with W into slope (V). Rows of weight zero have no
+ * target. */
 static double head_row(const weft_head *a, int64_t r, double *slope) {
-    const int64_t n = a->width;
-    const double weight = ((const float *)reference_view(a->weights))[r];
+    const double weight = ((const float *)reference_view(a->weights))[r], scale = a->scale != 0.0 ? a->scale : 1.0;
     const int32_t target = ((const int32_t *)reference_view(a->targets))[r];
     double most = -INFINITY, sum = 0.0, loss = 0.0;
     for (int64_t v = 0; v < a->vocab; v++) {
-        slope[v] = weight == 0.0 ? 0.0 : dot(a->x, r * n, a->w, v * n, n, a->dtype);
+        slope[v] = weight == 0.0 ? 0.0 : reference_capped(head_logit(a, r, v), a->cap);
         if (slope[v] > most) most = slope[v];
     }
     if (weight == 0.0) return 0.0;
     for (int64_t v = 0; v < a->vocab; v++) sum += exp(slope[v] - most);
     loss = weight * (most + log(sum) - slope[target]);
-    for (int64_t v = 0; v < a->vocab; v++) slope[v] = weight * (exp(slope[v] - most) / sum - (v == target ? 1.0 : 0.0));
+    for (int64_t v = 0; v < a->vocab; v++) {
+        const double t = a->cap > 0.0 ? slope[v] / a->cap : 0.0;
+        slope[v] = weight * (exp(slope[v] - most) / sum - (v == target ? 1.0 : 0.0)) * (1.0 - t * t) * scale;
+    }
     return loss;
 }
 
@@ -164,11 +181,7 @@ weft_status reference_head_loss(weft_device *d, weft_stream *s, const weft_head 
 /* Products of slopes are, as any, of operands in the type that the head computes in. */
 static double slope_at(const weft_head *a, int64_t r, int64_t v) {
     const double slope = ((const double *)reference_view(a->workspace))[r * a->vocab + v];
-    const uint32_t bits = (uint32_t)reference_to_bf16((float)slope) << 16;
-    float rounded = 0.0f;
-    if (a->dtype == WEFT_F32) return slope;
-    memcpy(&rounded, &bits, sizeof rounded);
-    return (double)rounded;
+    return a->dtype == WEFT_F32 ? slope : reference_rounded((float)slope, a->dtype);
 }
 
 weft_status reference_head_loss_grad(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err) {
@@ -187,5 +200,10 @@ weft_status reference_head_loss_grad(weft_device *d, weft_stream *s, const weft_
                 sum += slope_at(a, r, v) * (double)reference_load(a->x, a->dtype, r * a->width + i);
             reference_store(a->dw, WEFT_F32, v * a->width + i, sum, a->accumulate_dw);
         }
+    for (int64_t v = 0; v < a->vocab && a->dbias.buffer != NULL && status == WEFT_OK; v++) {
+        double sum = 0.0;
+        for (int64_t r = 0; r < a->rows; r++) sum += slope_at(a, r, v);
+        reference_store(a->dbias, WEFT_F32, v, sum, a->accumulate_dbias);
+    }
     return status;
 }

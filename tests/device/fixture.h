@@ -166,7 +166,7 @@ static weft_ref put_at(run *r, const void *data, int64_t bytes, int64_t shift) {
     memset(view + bytes, CANARY_BYTE, CANARY);
     return ref;
 }
-static weft_ref put(run *r, const void *data, int64_t bytes) {
+static inline weft_ref put(run *r, const void *data, int64_t bytes) {
     return put_at(r, data, bytes, r->shift);
 }
 static weft_ref put_floats(run *r, const float *data, int64_t n) {

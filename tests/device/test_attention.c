@@ -9,6 +9,8 @@ typedef struct attention_case {
     int backward;
     int want_dq, want_dkv;
     int32_t dtype;
+    int64_t window;
+    double cap;
 } attention_case;
 
 static attention_case shape(int64_t batch, int64_t length, int64_t heads, int64_t kv_heads, int64_t head_dim,
@@ -47,7 +49,9 @@ static void attention_put(run *r, const attention_case *t, weft_attention *args)
                                   .head_dim = t->head_dim,
                                   .cache_rows = t->cache_rows,
                                   .scale = 1 / sqrt((double)t->head_dim),
-                                  .dtype = t->dtype};
+                                  .dtype = t->dtype,
+                                  .window = t->window,
+                                  .cap = t->cap};
     *args = shape;
     args->q = put_cells(r, t->q, queries_of(t), t->dtype);
     args->k = put_cells(r, t->k, keys_of(t), t->dtype);
@@ -87,29 +91,38 @@ typedef struct oracle {
     double *o, *lse, *dq, *dk, *dv;
 } oracle;
 
-/* One query of one head: probabilities of all places, and their log-sum-exp. */
-static double weigh(const attention_case *t, int64_t b, int64_t i, int64_t h, double *p) {
+/* The first place that query i of row b sees. */
+static int64_t first_seen(const attention_case *t, int64_t b, int64_t i) {
+    const int64_t start = t->starts[b * t->length + i], near = t->past + i - t->window + 1;
+    return t->window > 0 && near > start ? near : start;
+}
+
+/* One query of one head: probabilities of all places, and their log-sum-exp; and the slope of the cap at each, one
+ * without it. */
+static double weigh(const attention_case *t, int64_t b, int64_t i, int64_t h, double *p, double *slope) {
     const int64_t d = t->head_dim, hk = h / (t->heads / t->kv_heads), place = t->past + i;
     const float *q = t->q + ((b * t->length + i) * t->heads + h) * d;
     double max = -INFINITY, sum = 0;
     int64_t j = 0, c = 0;
-    for (j = 0; j < rows_of(t); j++) p[j] = 0;
-    for (j = t->starts[b * t->length + i]; j <= place; j++) {
+    for (j = 0; j < rows_of(t); j++) p[j] = 0, slope[j] = 1;
+    for (j = first_seen(t, b, i); j <= place; j++) {
         const float *k = t->k + ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
         for (c = 0; c < d; c++) p[j] += (double)q[c] * (double)k[c];
         p[j] /= sqrt((double)d);
+        if (t->cap > 0) slope[j] = 1 - pow(tanh(p[j] / t->cap), 2), p[j] = t->cap * tanh(p[j] / t->cap);
         max = fmax(max, p[j]);
     }
-    for (j = t->starts[b * t->length + i]; j <= place; j++) sum += p[j] = exp(p[j] - max);
+    for (j = first_seen(t, b, i); j <= place; j++) sum += p[j] = exp(p[j] - max);
     for (j = 0; j <= place; j++) p[j] /= sum;
     return max + log(sum);
 }
 
+/* p: room for the probabilities and the slopes. */
 static void query_oracle(const attention_case *t, const oracle *w, int64_t b, int64_t i, int64_t h, double *p) {
     const int64_t d = t->head_dim, hk = h / (t->heads / t->kv_heads), at = ((b * t->length + i) * t->heads + h) * d;
-    double delta = 0;
+    double delta = 0, *slopes = p + rows_of(t);
     int64_t j = 0, c = 0;
-    w->lse[(b * t->heads + h) * t->length + i] = weigh(t, b, i, h, p);
+    w->lse[(b * t->heads + h) * t->length + i] = weigh(t, b, i, h, p, slopes);
     for (j = 0; j <= t->past + i; j++) {
         const int64_t row = ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
         for (c = 0; c < d; c++) w->o[at + c] += p[j] * (double)t->v[row + c];
@@ -119,7 +132,7 @@ static void query_oracle(const attention_case *t, const oracle *w, int64_t b, in
         const int64_t row = ((b * rows_of(t) + j) * t->kv_heads + hk) * d;
         double slope = 0;
         for (c = 0; c < d; c++) slope += (double)t->d_out[at + c] * (double)t->v[row + c];
-        slope = p[j] * (slope - delta) / sqrt((double)d);
+        slope = p[j] * (slope - delta) * slopes[j] / sqrt((double)d);
         for (c = 0; c < d; c++) w->dv[row + c] += p[j] * (double)t->d_out[at + c];
         for (c = 0; c < d; c++) w->dk[row + c] += slope * (double)t->q[at + c];
         for (c = 0; c < d; c++) w->dq[at + c] += slope * (double)t->k[row + c];
@@ -129,7 +142,7 @@ static void query_oracle(const attention_case *t, const oracle *w, int64_t b, in
 static oracle attention_oracle(const attention_case *t) {
     const oracle w = {zeros(queries_of(t)), zeros(lse_of(t)), zeros(queries_of(t)), zeros(keys_of(t)),
                       zeros(keys_of(t))};
-    double *p = zeros(rows_of(t));
+    double *p = zeros(2 * rows_of(t));
     int64_t b = 0, i = 0, h = 0;
     for (b = 0; b < t->batch; b++) {
         for (i = 0; i < t->length; i++) {
@@ -217,6 +230,69 @@ START_TEST(attention_over_a_cache) {
     attention_check(shape(1, 5, 2, 1, 8, 61, 70, 0), dtypes[_i], "five places across a block's end");
     attention_check(shape(1, 70, 2, 2, 32, 90, 160, 100), dtypes[_i], "a cache with a document's start");
     attention_check(shape(1, 330, 2, 1, 24, 70, 400, 150), dtypes[_i], "more blocks than go together after a cache");
+}
+END_TEST
+
+/* The same with a window, a soft cap, or both. */
+static void forms_check(attention_case t, int32_t dtype, int64_t window, double cap, const char *name) {
+    t.window = window;
+    t.cap = cap;
+    attention_check(t, dtype, name);
+}
+
+START_TEST(attention_within_a_window) {
+    forms_check(shape(1, 1, 1, 1, 8, 0, 0, 0), dtypes[_i], 1, 0, "a window of one place");
+    forms_check(shape(2, 90, 2, 1, 8, 0, 0, 0), dtypes[_i], 1, 0, "each place sees itself");
+    forms_check(shape(2, 131, 4, 2, 20, 0, 0, 0), dtypes[_i], 10, 0, "a window within a block");
+    forms_check(shape(1, 330, 2, 2, 16, 0, 0, 0), dtypes[_i], 64, 0, "a window of a block");
+    forms_check(shape(1, 700, 2, 1, 12, 0, 0, 0), dtypes[_i], 130, 0, "a window of blocks");
+    forms_check(shape(1, 100, 2, 1, 12, 0, 0, 0), dtypes[_i], 100, 0, "a window of all");
+    forms_check(shape(1, 300, 3, 1, 24, 0, 0, 140), dtypes[_i], 70, 0, "documents and a window");
+    forms_check(shape(1, 70, 2, 2, 32, 90, 160, 100), dtypes[_i], 33, 0, "a window over a cache");
+    forms_check(shape(2, 1, 4, 2, 48, 100, 128, 0), dtypes[_i], 20, 0, "one place, a window over a cache");
+}
+END_TEST
+
+START_TEST(attention_with_a_soft_cap) {
+    forms_check(shape(1, 1, 1, 1, 8, 0, 0, 0), dtypes[_i], 0, 50, "one place, capped");
+    forms_check(shape(2, 131, 4, 2, 20, 0, 0, 0), dtypes[_i], 0, 2, "two heads to a key, capped");
+    forms_check(shape(1, 193, 6, 1, 64, 0, 0, 70), dtypes[_i], 0, 5, "documents, capped");
+    forms_check(shape(1, 330, 2, 1, 24, 0, 0, 0), dtypes[_i], 100, 1, "a window, capped");
+    forms_check(shape(1, 5, 2, 1, 8, 61, 70, 0), dtypes[_i], 0, 3, "a cache, capped");
+}
+END_TEST
+
+/* A window that reaches to the beginning is none, to the bit. */
+START_TEST(attention_with_a_window_of_all_has_the_bits_of_none) {
+    attention_case t = shape(2, 150, 2, 1, 16, 0, 0, 40);
+    float *none = NULL, *all = NULL;
+    t.dtype = dtypes[_i];
+    attention_make(&t);
+    none = every_way(attention_run, &t, "no window");
+    t.window = (int64_t)1 << 40;
+    all = every_way(attention_run, &t, "a window of more than all");
+    ck_assert_mem_eq(none, all, (size_t)(queries_of(&t) + lse_of(&t)) * 4);
+    free(none), free(all);
+    attention_free(&t);
+}
+END_TEST
+
+/* Blocks of keys that lie before every window are not read: what they hold gets nowhere, not even times zero. */
+START_TEST(attention_does_not_read_blocks_before_the_window) {
+    attention_case t = shape(1, 300, 2, 1, 16, 0, 0, 0);
+    float *before = NULL, *after = NULL;
+    t.dtype = dtypes[_i];
+    t.window = 40;
+    attention_make(&t);
+    before = every_way(attention_run, &t, "a window");
+    for (int64_t i = 0; i < 64 * 16; i++) ((float *)t.k)[i] = ((float *)t.v)[i] = NAN; /* the first block */
+    after = every_way(attention_run, &t, "a window behind NaN");
+    for (int64_t i = 0; i < queries_of(&t); i++) {
+        const int64_t place = i / 32;
+        HOLDS(place < 128 ? place >= 104 || isnan(after[i]) : after[i] == before[i]);
+    }
+    free(before), free(after);
+    attention_free(&t);
 }
 END_TEST
 
@@ -327,6 +403,10 @@ START_TEST(attention_refuses_what_does_not_fit) {
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "operand q"), "%s", err.text);
     args.heads = 2, args.head_dim = 8;
+    args.window = -1;
+    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "window is -1"), "%s", err.text);
+    args.window = 0;
     args.dtype = WEFT_F16;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);
@@ -350,6 +430,10 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, attention_of_odd_shapes, 0, 2);
     tcase_add_loop_test(tests, attention_keeps_documents_apart, 0, 2);
     tcase_add_loop_test(tests, attention_over_a_cache, 0, 2);
+    tcase_add_loop_test(tests, attention_within_a_window, 0, 2);
+    tcase_add_loop_test(tests, attention_with_a_soft_cap, 0, 2);
+    tcase_add_loop_test(tests, attention_with_a_window_of_all_has_the_bits_of_none, 0, 2);
+    tcase_add_loop_test(tests, attention_does_not_read_blocks_before_the_window, 0, 2);
     tcase_add_loop_test(tests, attention_ignores_what_no_place_sees, 0, 2);
     tcase_add_loop_test(tests, attention_of_a_place_that_sees_nothing, 0, 2);
     tcase_add_loop_test(tests, attention_of_large_scores_stays_finite, 0, 2);

@@ -14,7 +14,9 @@ typedef struct set {
     const char *limit, *isa; /* for oneDNN; of the device */
 } set;
 static const set sets[] = {{"AVX512_CORE", "avx512"}, {"AVX2", "avx2"}, {"SSE41", "base"}};
-static const char *const programs[] = {"test_device_products", "test_device_attention", "test_device_kernels"};
+static const char *const programs[] = {"test_device_products", "test_device_attention",   "test_device_kernels",
+                                       "test_device_rows",     "test_device_elementwise", "test_device_head"};
+enum { N_SETS = sizeof sets / sizeof *sets, N_PROGRAMS = sizeof programs / sizeof *programs };
 
 /* Runs a test program that lies beside this one; its exit status. */
 static int run_beside(const char *name, const set *on) {
@@ -35,16 +37,17 @@ static int run_beside(const char *name, const set *on) {
 }
 
 START_TEST(kernels_hold_on_a_lesser_set) {
-    const set *on = &sets[_i / 3];
+    const set *on = &sets[_i / N_PROGRAMS];
     if (!instruction_set_is_here(on->isa)) return;
-    ck_assert_msg(run_beside(programs[_i % 3], on) == EXIT_SUCCESS, "%s fails on %s", programs[_i % 3], on->isa);
+    ck_assert_msg(run_beside(programs[_i % N_PROGRAMS], on) == EXIT_SUCCESS, "%s fails on %s",
+                  programs[_i % N_PROGRAMS], on->isa);
 }
 END_TEST
 
 int main(void) {
     Suite *suite = suite_create("device.instruction_sets");
     TCase *tests = tcase_create("device.instruction_sets");
-    tcase_add_loop_test(tests, kernels_hold_on_a_lesser_set, 0, 9);
+    tcase_add_loop_test(tests, kernels_hold_on_a_lesser_set, 0, N_SETS * N_PROGRAMS);
     tcase_set_timeout(tests, 600);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -10,17 +10,19 @@
         return late_queue(device, s, run_##name, args, sizeof *args, NULL, 0, err);                                    \
     }
 KERNEL(matmul, weft_matmul)
-KERNEL(rms_norm, weft_rms_norm)
-KERNEL(rms_norm_backward, weft_rms_norm)
+KERNEL(sum_rows, weft_sum_rows)
+KERNEL(norm, weft_norm)
+KERNEL(norm_backward, weft_norm)
 KERNEL(rope, weft_rope)
 KERNEL(attention, weft_attention)
 KERNEL(attention_backward, weft_attention)
-KERNEL(swiglu, weft_swiglu)
-KERNEL(swiglu_backward, weft_swiglu)
+KERNEL(activation, weft_activation)
+KERNEL(activation_backward, weft_activation)
 KERNEL(embedding, weft_embedding)
 KERNEL(embedding_backward, weft_embedding)
 KERNEL(head_loss, weft_head)
 KERNEL(head_loss_grad, weft_head)
+KERNEL(scale, weft_scale)
 KERNEL(add, weft_add)
 KERNEL(square_sum, weft_square_sum)
 KERNEL(clip, weft_clip)
@@ -31,7 +33,8 @@ KERNEL(update, weft_update)
         return late_real.name##_workspace(device->real, args);                                                         \
     }
 WORKSPACE(matmul, weft_matmul)
-WORKSPACE(rms_norm_backward, weft_rms_norm)
+WORKSPACE(sum_rows, weft_sum_rows)
+WORKSPACE(norm_backward, weft_norm)
 WORKSPACE(attention, weft_attention)
 WORKSPACE(attention_backward, weft_attention)
 WORKSPACE(embedding_backward, weft_embedding)
@@ -86,10 +89,10 @@ void late_fill_kernels(void) {
     late_table.copy = copy;
     late_table.fill = fill;
     late_table.convert = convert;
-    QUEUED(matmul), QUEUED(rms_norm), QUEUED(rms_norm_backward), QUEUED(rope), QUEUED(attention);
-    QUEUED(attention_backward), QUEUED(swiglu), QUEUED(swiglu_backward), QUEUED(embedding);
-    QUEUED(embedding_backward), QUEUED(head_loss), QUEUED(head_loss_grad), QUEUED(add), QUEUED(square_sum);
-    QUEUED(clip), QUEUED(update);
-    SIZED(matmul), SIZED(rms_norm_backward), SIZED(attention), SIZED(attention_backward);
+    QUEUED(matmul), QUEUED(sum_rows), QUEUED(norm), QUEUED(norm_backward), QUEUED(rope), QUEUED(attention);
+    QUEUED(attention_backward), QUEUED(activation), QUEUED(activation_backward), QUEUED(embedding);
+    QUEUED(embedding_backward), QUEUED(head_loss), QUEUED(head_loss_grad), QUEUED(scale), QUEUED(add);
+    QUEUED(square_sum), QUEUED(clip), QUEUED(update);
+    SIZED(matmul), SIZED(sum_rows), SIZED(norm_backward), SIZED(attention), SIZED(attention_backward);
     SIZED(embedding_backward), SIZED(head_loss), SIZED(head_loss_grad), SIZED(square_sum);
 }

@@ -61,8 +61,13 @@ static const weft_model_plugin toy = {
     sizeof(weft_model_plugin), 0, toy_create, toy_destroy, toy_info, toy_declare, toy_forward, NULL};
 
 static weft_weight_spec spec(const char *name, int32_t role, int64_t out, int64_t in) {
-    weft_weight_spec s = {sizeof s, 0, name, role == WEFT_WEIGHT_EMBEDDING ? "Embedding" : "Linear", role, 0, out, in,
-                          0.5,      0, 0};
+    const weft_weight_spec s = {.struct_size = sizeof s,
+                                .name = name,
+                                .class_name = role == WEFT_WEIGHT_EMBEDDING ? "Embedding" : "Linear",
+                                .role = role,
+                                .out = out,
+                                .in = in,
+                                .init_std = 0.5};
     return s;
 }
 
@@ -249,6 +254,11 @@ static void padding_outside(const weft_builder *b) {
     s.padding = 2;
     one_weight(b, s);
 }
+static void matrix_from_one(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
+    s.gain_from_one = 1;
+    one_weight(b, s);
+}
 static void weight_nowhere(const weft_builder *b) {
     const weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
     b->weight(b->ctx, NULL, &s);
@@ -318,6 +328,7 @@ static const struct {
     {bad_deviation, "'m.w' with the deviation -1", WEFT_OK},
     {padded_linear, "'m.w' with the padding 0", WEFT_OK},
     {padding_outside, "'m.w' with the padding 2", WEFT_OK},
+    {matrix_from_one, "'m.w' with gain_from_one, and it is no norm's gain", WEFT_OK},
     {weight_nowhere, "a weight without a module", WEFT_OK},
     {tie_to_nothing, "ties 'head' to no weight", WEFT_OK},
     {same_segment, "two segments named 's'", WEFT_OK},

@@ -219,7 +219,8 @@ static weft_status nothing(const weft_custom_call *call, weft_error *err) {
 }
 
 static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    static const weft_custom_op op = {(uint32_t)sizeof op, 0, "fold", 1, 0, nothing, nothing};
+    static const weft_custom_op op = {
+        .struct_size = (uint32_t)sizeof op, .name = "fold", .keeps_inputs = 1, .forward = nothing, .backward = nothing};
     (void)r;
     (void)s;
     return ops->custom(g, &op, &carry, 1, D, NULL, 0);

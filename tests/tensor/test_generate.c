@@ -3,6 +3,7 @@
 #include "suite.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 
 enum { V = RIG_V, HD = RIG_HEAD };
@@ -60,15 +61,19 @@ static void generate(generator *self, int32_t length, int64_t past) {
     }
 }
 
+static const rig_model *const models[] = {&rig_language_model, &rig_family_model};
+enum { N_MODELS = sizeof models / sizeof models[0] };
+
+/* The index: of the device, the type, and the model. */
 START_TEST(the_cache_changes_no_logits) {
     static const int32_t prompts[] = {1, 3, 8};
     rig r;
     generator cached, fresh;
     float *a = NULL, *b = NULL;
     int32_t ids[ROWS * LENGTH];
-    const bool narrow = _i >= RIG_DEVICES;
+    const bool narrow = (_i / RIG_DEVICES & 1) != 0;
     const double tolerance = narrow ? 2e-2 : 1e-5;
-    rig_open(&r, _i % RIG_DEVICES, &rig_language_model, ROWS, LENGTH);
+    rig_open(&r, _i % RIG_DEVICES, models[_i / RIG_DEVICES / 2], ROWS, LENGTH);
     if (narrow) rig_round(&r);
     for (int32_t i = 0; i < ROWS * LENGTH; i++) ids[i] = rig_below(&r, V);
     for (int k = 0; k < 3; k++) {
@@ -95,6 +100,45 @@ START_TEST(the_cache_changes_no_logits) {
 }
 END_TEST
 
+/* A leaf of the generator's ids in one document, of which the last place of the first row alone counts. */
+static void write_leaf(const rig *r, const int32_t *ids, int32_t target) {
+    int32_t places[ROWS * LENGTH], starts[ROWS * LENGTH] = {0}, targets[ROWS * LENGTH];
+    float weights[ROWS * LENGTH] = {0.0f};
+    for (int32_t i = 0; i < ROWS * LENGTH; i++) places[i] = i % LENGTH, targets[i] = target;
+    weights[LENGTH - 1] = 1.0f;
+    rig_write(r, r->ids.ref, ids, ROWS * LENGTH * 4);
+    rig_write(r, r->positions.ref, places, sizeof places);
+    rig_write(r, r->starts.ref, starts, sizeof starts);
+    rig_write(r, r->targets.ref, targets, sizeof targets);
+    rig_write(r, r->weights_of_targets.ref, weights, sizeof weights);
+}
+
+/* Bias, scale and cap are the same ones in generation as in evaluation. */
+START_TEST(logits_are_those_of_the_loss) {
+    rig r;
+    rig_chain chain;
+    generator all;
+    float *logits = NULL;
+    double sum = 0.0;
+    int32_t ids[ROWS * LENGTH];
+    rig_open(&r, _i % RIG_DEVICES, models[_i / RIG_DEVICES], ROWS, LENGTH);
+    for (int32_t i = 0; i < ROWS * LENGTH; i++) ids[i] = rig_below(&r, V);
+    {
+        const generator start = {.r = &r, .cache_rows = LENGTH, .ids = ids, .logits = rig_slot(&r, ROWS * V * 4)};
+        all = start;
+    }
+    generate(&all, LENGTH, 0);
+    logits = rig_floats(&r, all.logits.ref, ROWS * V);
+    write_leaf(&r, ids, 5);
+    rig_chain_open(&chain, &r, WEFT_MODE_EVALUATE, 0, 3);
+    for (int32_t v = 0; v < V; v++) sum += exp((double)logits[v] - (double)logits[5]);
+    ck_assert_double_eq_tol(rig_chain_objective(&chain), log(sum), 1e-5);
+    free(logits);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(a_state_that_is_too_small_is_refused) {
     rig r;
     weft_error err = WEFT_ERROR_INIT;
@@ -114,7 +158,8 @@ int main(void) {
     Suite *suite = suite_create("generation");
     TCase *generation = tcase_create("generation");
     tcase_set_timeout(generation, 60);
-    tcase_add_loop_test(generation, the_cache_changes_no_logits, 0, 2 * RIG_DEVICES); /* fp32, then bf16 */
+    tcase_add_loop_test(generation, the_cache_changes_no_logits, 0, 2 * RIG_DEVICES * N_MODELS);
+    tcase_add_loop_test(generation, logits_are_those_of_the_loss, 0, RIG_DEVICES * N_MODELS);
     tcase_add_test(generation, a_state_that_is_too_small_is_refused);
     suite_add_tcase(suite, generation);
     return run_suite(suite);

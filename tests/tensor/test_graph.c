@@ -489,7 +489,8 @@ static weft_status silent(const weft_custom_call *call, weft_error *err) {
 }
 
 static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    static const weft_custom_op op = {(uint32_t)sizeof op, 0, "silent", 0, 0, silent, silent};
+    static const weft_custom_op op = {
+        .struct_size = (uint32_t)sizeof op, .name = "silent", .forward = silent, .backward = silent};
     const weft_value none = {0};
     (void)r;
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[0]);

@@ -1,5 +1,6 @@
 /* tests/tensor/test_ops.c: every operator's backward, alone and composed, against finite differences of its forward; on
  * the reference device and on device/cpu; and the two devices against each other, in fp32 and in bf16. */
+#include "graph_cases.h"
 #include "graph_models.h"
 #include "suite.h"
 
@@ -133,7 +134,7 @@ static weft_value same(const rig *r, uint32_t s, weft_graph *g, const weft_ops *
 static weft_value head(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
     (void)s;
-    ops->lm_head(g, carry, r->weights[0]);
+    ops->lm_head(g, carry, r->weights[0], NULL);
     return none;
 }
 
@@ -165,8 +166,11 @@ static weft_status product_backward(const weft_custom_call *call, weft_error *er
     return WEFT_OK;
 }
 
-static const weft_custom_op product = {
-    (uint32_t)sizeof(weft_custom_op), 0, "product", 1, 0, product_forward, product_backward};
+static const weft_custom_op product = {.struct_size = (uint32_t)sizeof(weft_custom_op),
+                                       .name = "product",
+                                       .keeps_inputs = 1,
+                                       .forward = product_forward,
+                                       .backward = product_backward};
 
 static weft_value custom(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const double args[2] = {0.7, (double)r->rows * r->length * D};
@@ -183,7 +187,7 @@ static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     const weft_value none = {0};
     if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
     if (s == 1) return ops->linear(g, ops->swiglu(g, ops->linear(g, carry, r->weights[0]), carry), r->weights[0]);
-    ops->lm_head(g, ops->linear(g, carry, r->weights[0]), r->weights[1]);
+    ops->lm_head(g, ops->linear(g, carry, r->weights[0]), r->weights[1], NULL);
     return none;
 }
 
@@ -202,13 +206,8 @@ static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
 
 #define LANGUAGE_MODEL rig_language_weights, .carry_width = D, .table_width = HD
 
-typedef struct ops_case {
-    rig_model model;
-    int32_t first, last;
-} ops_case;
-
 /* clang-format off: a table */
-static const ops_case cases[] = {
+static const graph_case cases[] = {
     {{"linear", matrix, MIDDLE, .forward = linear}, 1, 1},
     {{"frozen linear", matrix, .frozen = 1u, MIDDLE, .forward = linear}, 1, 1},
     {{"embedding", table, MIDDLE, .forward = embedding}, 0, 0},
@@ -229,7 +228,7 @@ static const ops_case cases[] = {
     {{"the carry unchanged", matrix, MIDDLE, .forward = same}, 1, 1},
     {{"head", table, .carry_width = D, .n_segments = 2, .forward = head}, 1, 1},
     {{"frozen head", table, .frozen = 1u, .carry_width = D, .n_segments = 2, .forward = head}, 1, 1},
-    {{"custom", matrix, MIDDLE, .forward = custom}, 1, 1},
+    {{"custom", matrix, .fp32_alone = true, MIDDLE, .forward = custom}, 1, 1},
     {{"attention block", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 1, 1},
     {{"mlp block", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 2, 2},
     {{"tied model", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 0, 3},
@@ -241,102 +240,22 @@ static const ops_case cases[] = {
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 START_TEST(gradients_agree_with_finite_differences) {
-    const ops_case *c = &cases[_i / RIG_DEVICES];
-    rig r;
-    rig_chain chain;
-    rig_open(&r, _i % RIG_DEVICES, &c->model, 2, 7);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, c->first, c->last);
-    rig_chain_check_gradients(&chain);
-    rig_chain_close(&chain);
-    rig_close(&r);
+    graph_case_check_gradients(&cases[_i / RIG_DEVICES], _i % RIG_DEVICES);
 }
 END_TEST
 
-/* All that a chain leaves behind: carry or loss, gradients of parameters, gradient of the carry. */
-typedef struct outcome {
-    float *parts[RIG_WEIGHTS + 2];
-    int64_t n[RIG_WEIGHTS + 2];
-    double loss;
-} outcome;
-
-static void run_case(outcome *out, const ops_case *c, int device, int32_t dtype) {
-    rig r;
-    rig_chain chain;
-    rig_open(&r, device, &c->model, 3, 21);
-    if (dtype == WEFT_BF16) rig_round(&r);
-    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, c->first, c->last);
-    memset(out, 0, sizeof *out);
-    out->loss = rig_chain_objective(&chain);
-    if (!chain.runs[c->last].sizes->has_loss) rig_chain_backward(&chain);
-    for (int32_t i = 0; i < r.declared.n_parameters; i++)
-        if (rig_chain_reads(&chain, i) && r.parameters[i].trainable) {
-            out->n[i] = r.parameters[i].numel;
-            out->parts[i] = rig_floats(&r, r.gradients[i].ref, out->n[i]);
-        }
-    if (c->first > 0) {
-        out->n[RIG_WEIGHTS] = (int64_t)r.rows * r.length * D;
-        out->parts[RIG_WEIGHTS] = rig_numbers(&r, chain.runs[c->first].binding.d_carry_in.ref, out->n[RIG_WEIGHTS]);
-    }
-    out->n[RIG_WEIGHTS + 1] = chain.n_above;
-    if (chain.n_above > 0)
-        out->parts[RIG_WEIGHTS + 1] = rig_numbers(&r, chain.runs[c->last].binding.carry_out.ref, chain.n_above);
-    rig_chain_close(&chain);
-    rig_close(&r);
-}
-
-/* Frees both. Returns the largest distance of two parts. */
-static double compare(outcome *a, outcome *b, const char *name, double tolerance) {
-    double most = 0.0;
-    ck_assert_msg(fabs(a->loss - b->loss) <= 3.0 * tolerance * fabs(b->loss) + 3.0 * tolerance,
-                  "%s: objective %g against %g", name, a->loss, b->loss);
-    for (int i = 0; i < RIG_WEIGHTS + 2; i++) {
-        const double apart = a->n[i] > 0 ? rig_distance(a->parts[i], b->parts[i], a->n[i]) : 0.0;
-        ck_assert_msg(apart <= tolerance, "%s, part %d: apart by %g", name, i, apart);
-        if (apart > most) most = apart;
-        free(a->parts[i]);
-        free(b->parts[i]);
-    }
-    return most;
-}
-
-/* fp32 sums against fp64 sums. */
 START_TEST(devices_agree) {
-    const ops_case *c = &cases[_i];
-    outcome a, b;
-    run_case(&a, c, RIG_CPU, WEFT_F32);
-    run_case(&b, c, RIG_REFERENCE, WEFT_F32);
-    (void)compare(&a, &b, c->model.name, 3e-6);
+    graph_case_check_devices(&cases[_i], WEFT_F32);
 }
 END_TEST
 
-/* A plugin's own operator is refused in bf16 (test_bf16.c). */
-static bool runs_in_bf16(const ops_case *c) {
-    return c->model.forward != custom;
-}
-
-/* Sums that lie near the middle between two bf16 numbers are rounded apart, and operators behind them spread that:
- * still closer than to fp32's numbers. */
 START_TEST(devices_agree_in_bf16) {
-    const ops_case *c = &cases[_i];
-    outcome a, b;
-    if (!runs_in_bf16(c)) return;
-    run_case(&a, c, RIG_CPU, WEFT_BF16);
-    run_case(&b, c, RIG_REFERENCE, WEFT_BF16);
-    (void)compare(&a, &b, c->model.name, 1e-3);
+    graph_case_check_devices(&cases[_i], WEFT_BF16);
 }
 END_TEST
-
-/* bf16 keeps 8 bits: what it gives lies near fp32's numbers and is not them. */
 
 START_TEST(bf16_lies_near_fp32) {
-    const ops_case *c = &cases[_i];
-    outcome narrow, wide;
-    double most = 0.0;
-    if (!runs_in_bf16(c)) return;
-    run_case(&narrow, c, RIG_REFERENCE, WEFT_BF16);
-    run_case(&wide, c, RIG_REFERENCE, WEFT_F32);
-    most = compare(&narrow, &wide, c->model.name, 5e-2);
-    ck_assert_msg(most > 1e-3, "%s: only %g from fp32", c->model.name, most);
+    graph_case_check_bf16(&cases[_i]);
 }
 END_TEST
 

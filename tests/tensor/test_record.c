@@ -3,15 +3,18 @@
 #include "suite.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 
 enum { D = RIG_D, V = RIG_V, HD = RIG_HEAD };
-enum { TABLE = 0, GAIN = 1, MATRIX = 2, BIASED = 3 };
+enum { TABLE = 0, GAIN = 1, MATRIX = 2, BIASED_GAIN = 3, ODD_GAIN = 4, FEW_PLACES = 5 };
 
 static const rig_weight weights[] = {{"a.table.weight", WEFT_WEIGHT_EMBEDDING, V, D},
                                      {"a.gain.weight", WEFT_WEIGHT_GAIN, D, D},
                                      {"a.matrix.weight", WEFT_WEIGHT_LINEAR, 2 * D, D},
-                                     {"a.biased.weight", WEFT_WEIGHT_LINEAR, D, D},
+                                     {"a.biased_gain.weight", WEFT_WEIGHT_GAIN, D, D},
+                                     {"a.odd.weight", WEFT_WEIGHT_GAIN, 3, 3},
+                                     {"a.places.weight", WEFT_WEIGHT_EMBEDDING, 2, D},
                                      {0}};
 
 typedef weft_value use(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry);
@@ -24,8 +27,50 @@ static weft_value wide_carry(const rig *r, weft_graph *g, const weft_ops *ops, w
     return ops->linear(g, carry, r->weights[MATRIX]);
 }
 
-static weft_value bias(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    return ops->linear(g, carry, r->weights[BIASED]);
+static weft_value odd_gain(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->rms_norm(g, carry, r->weights[ODD_GAIN], 1e-5);
+}
+
+static weft_value biased_rms(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->rms_norm(g, carry, r->weights[BIASED_GAIN], 1e-5);
+}
+
+static weft_value unbiased_layer(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->layer_norm(g, carry, r->weights[GAIN], 1e-5);
+}
+
+static weft_value few_places(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->add(g, carry, ops->embedding(g, ops->positions(g), r->weights[FEW_PLACES]));
+}
+
+static weft_value other_curve(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return ops->gated(g, carry, carry, 3);
+}
+
+static weft_value endless_scale(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return ops->scale(g, carry, INFINITY);
+}
+
+static weft_value wide_rotation(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_rope_args args = {
+        .struct_size = (uint32_t)sizeof args, .heads = D / HD, .head_dim = HD, .rotary_dim = HD + 2};
+    return ops->rope(g, carry, ops->positions(g), r->table, &args);
+}
+
+static weft_value negative_window(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_attention_args args = {
+        .struct_size = (uint32_t)sizeof args, .heads = D / HD, .kv_heads = D / HD, .head_dim = HD, .window = -3};
+    (void)r;
+    return ops->attention(g, carry, carry, carry, ops->starts(g), &args);
+}
+
+static weft_value negative_cap(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_head_args args = {.struct_size = (uint32_t)sizeof args, .cap = -1.0};
+    const weft_value none = {0};
+    ops->lm_head(g, carry, r->weights[TABLE], &args);
+    return none;
 }
 
 static weft_value gain_as_matrix(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
@@ -65,17 +110,17 @@ static weft_value stranger(const rig *r, weft_graph *g, const weft_ops *ops, wef
 }
 
 static weft_value odd_heads(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    const weft_rope_args args = {(uint32_t)sizeof args, 0, D / 3, 3};
+    const weft_rope_args args = {.struct_size = (uint32_t)sizeof args, .heads = D / 3, .head_dim = 3};
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
 static weft_value narrow_table(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    const weft_rope_args args = {(uint32_t)sizeof args, 0, 1, D};
+    const weft_rope_args args = {.struct_size = (uint32_t)sizeof args, .heads = 1, .head_dim = D};
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
 static weft_value short_arguments(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    const weft_rope_args args = {(uint32_t)sizeof args - 1, 0, D / HD, HD};
+    const weft_rope_args args = {.struct_size = (uint32_t)sizeof args - 1, .heads = D / HD, .head_dim = HD};
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
@@ -84,7 +129,8 @@ static weft_value later_arguments(const rig *r, weft_graph *g, const weft_ops *o
     const struct {
         weft_rope_args known;
         int64_t more;
-    } args = {{(uint32_t)sizeof args, 0, D / HD, HD}, 1}; /* what is not zero must be understood */
+    } args = {{.struct_size = (uint32_t)sizeof args, .heads = D / HD, .head_dim = HD},
+              1}; /* what is not zero must be understood */
     return ops->rope(g, carry, ops->positions(g), r->table, &args.known);
 }
 
@@ -113,12 +159,12 @@ static weft_value nothing(const rig *r, weft_graph *g, const weft_ops *ops, weft
 }
 
 static weft_value early_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    ops->lm_head(g, carry, r->weights[TABLE]);
+    ops->lm_head(g, carry, r->weights[TABLE], NULL);
     return carry;
 }
 
 static weft_value after_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    ops->lm_head(g, carry, r->weights[TABLE]);
+    ops->lm_head(g, carry, r->weights[TABLE], NULL);
     return ops->add(g, carry, carry);
 }
 
@@ -147,7 +193,15 @@ static const struct {
 } mistakes[] = {
     {wide, 1, WEFT_E_PLUGIN, {"segment part.1: linear matrix: ", "`x` is 16 wide", "(16, 8) and takes 8"}},
     {wide_carry, 1, WEFT_E_PLUGIN, {"segment part.1: ", "returned a carry of 16 fp32", "declared 8 fp32"}},
-    {bias, 1, WEFT_E_UNSUPPORTED, {"linear: ", "biases are not supported yet", "a.biased.weight"}},
+    {odd_gain, 1, WEFT_E_PLUGIN, {"rms_norm odd: ", "`x` is 8 wide", "3 elements, which do not fit"}},
+    {biased_rms, 1, WEFT_E_PLUGIN, {"rms_norm biased_gain: ", "has a bias"}},
+    {unbiased_layer, 1, WEFT_E_PLUGIN, {"layer_norm gain: ", "has no bias", "has_bias"}},
+    {few_places, 1, WEFT_E_PLUGIN, {"embedding places: ", "2 rows", "positions go up to 2"}},
+    {other_curve, 1, WEFT_E_PLUGIN, {"geglu: ", "form 3", "0 to 2"}},
+    {endless_scale, 1, WEFT_E_PLUGIN, {"scale: ", "the factor is inf"}},
+    {wide_rotation, 1, WEFT_E_PLUGIN, {"rope: ", "2 heads of 4 elements, of which 6 are rotated"}},
+    {negative_window, 1, WEFT_E_PLUGIN, {"attention: ", "a window of -3 places"}},
+    {negative_cap, 2, WEFT_E_PLUGIN, {"lm_head table: ", "capped at -1"}},
     {gain_as_matrix, 1, WEFT_E_PLUGIN, {"linear gain: ", "a matrix is needed"}},
     {matrix_as_gain, 1, WEFT_E_PLUGIN, {"rms_norm matrix: ", "gain is needed"}},
     {no_weight, 1, WEFT_E_PLUGIN, {"linear: ", "the weight is NULL"}},
@@ -156,13 +210,12 @@ static const struct {
     {unequal_sum, 1, WEFT_E_PLUGIN, {"add: ", "`b` is 16 wide; 8 is needed"}},
     {unequal_gate, 1, WEFT_E_PLUGIN, {"swiglu: ", "`up` is 8 wide; 16 is needed"}},
     {stranger, 1, WEFT_E_PLUGIN, {"add: ", "`b` is not a value of this segment"}},
-    {bias, 0, WEFT_E_UNSUPPORTED, {"segment part.0: ", "biases"}},
     {unequal_sum, 0, WEFT_E_PLUGIN, {"linear matrix: ", "`x` is not a value", "the first segment has no carry"}},
     {odd_heads, 1, WEFT_E_PLUGIN, {"rope: ", "2 heads of 3 elements", "even"}},
-    {short_arguments, 1, WEFT_E_PLUGIN, {"rope: ", "struct_size is 23", "at least 24"}},
-    {later_arguments, 1, WEFT_E_UNSUPPORTED, {"rope: ", "behind the 24 bytes"}},
+    {short_arguments, 1, WEFT_E_PLUGIN, {"rope: ", "struct_size is 31", "at least 32"}},
+    {later_arguments, 1, WEFT_E_UNSUPPORTED, {"rope: ", "behind the 32 bytes"}},
     {no_arguments, 1, WEFT_E_PLUGIN, {"attention: ", "0 query heads"}},
-    {narrow_table, 1, WEFT_E_PLUGIN, {"rope: ", "table angles has 4 numbers", "8 elements"}},
+    {narrow_table, 1, WEFT_E_PLUGIN, {"rope: ", "table angles has 4 numbers", "8 elements are rotated"}},
     {uneven_groups, 1, WEFT_E_PLUGIN, {"attention: ", "3 query heads over 2 key heads", "multiple"}},
     {narrow_keys, 1, WEFT_E_PLUGIN, {"attention: ", "`k` is 8 wide; 4 is needed"}},
     {nothing, 1, WEFT_E_PLUGIN, {"segment part.1: ", "returned no carry"}},
@@ -183,7 +236,7 @@ static weft_value forward(const rig *r, uint32_t segment, weft_graph *g, const w
     return forward_now(r, g, ops, carry);
 }
 
-static const rig_model model = {"mistakes",        .weights = weights, .carry_width = D,
+static const rig_model model = {"mistakes",        .weights = weights, .carry_width = D,  .biased = 1u << BIASED_GAIN,
                                 .table_width = HD, .n_segments = 3,    .forward = forward};
 
 static weft_graph_spec spec_of(const rig *r, int32_t mode) {
@@ -203,7 +256,6 @@ START_TEST(the_first_mistake_is_told_in_words) {
     weft_error err = WEFT_ERROR_INIT;
     weft_graph *graph = NULL;
     rig_open(&r, RIG_REFERENCE, &model, 2, 3);
-    r.weight_storage[BIASED].bias = TABLE;
     forward_now = mistakes[_i].forward;
     for (int32_t mode = WEFT_MODE_TRAIN; mode <= WEFT_MODE_GENERATE; mode++) {
         const weft_graph_spec spec = spec_of(&r, mode);

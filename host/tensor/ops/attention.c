@@ -15,6 +15,9 @@ static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *e
                               "%lld query heads over %lld key heads of %lld elements; the first must be a "
                               "multiple of the second",
                               (long long)args->heads, (long long)args->kv_heads, (long long)args->head_dim);
+    if (args->window < 0 || !(args->cap >= 0.0))
+        return weft_error_set(err, WEFT_E_PLUGIN, "a window of %lld places and a cap of %g; neither can be negative",
+                              (long long)args->window, args->cap);
     status = weft_infer_numbers(graph, node, Q, args->heads * args->head_dim, err);
     if (status == WEFT_OK) status = weft_infer_numbers(graph, node, K, args->kv_heads * args->head_dim, err);
     if (status == WEFT_OK) status = weft_infer_numbers(graph, node, V, args->kv_heads * args->head_dim, err);
@@ -33,6 +36,8 @@ static weft_attention arguments(const weft_lowering *l, const weft_node *node) {
                                  .kv_heads = node->attention.kv_heads,
                                  .head_dim = node->attention.head_dim,
                                  .scale = node->attention.scale,
+                                 .window = node->attention.window,
+                                 .cap = node->attention.cap,
                                  .dtype = l->graph->dtype};
     return args;
 }

@@ -4,13 +4,19 @@
 
 #include <stdlib.h>
 
+/* The types that it takes are stated by the plugin; none stated is fp32 alone. */
+static bool takes(const weft_custom_op *op, int32_t dtype) {
+    const uint32_t stated = op->dtypes != 0 ? op->dtypes : 1u << WEFT_F32;
+    return (stated >> dtype & 1u) != 0;
+}
+
 static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    if (graph->dtype != WEFT_F32)
-        return weft_error_set(
-            err, WEFT_E_UNSUPPORTED,
-            "an operator that a plugin brings computes in fp32, and this model runs in %s: set [train] "
-            "precision = fp32",
-            weft_dtype_name(graph->dtype));
+    const int32_t other = graph->dtype == WEFT_F32 ? WEFT_BF16 : WEFT_F32;
+    if (!takes(node->custom, graph->dtype))
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "this operator of the plugin computes in %s, and this model runs in %s: set [train] "
+                              "precision = %s",
+                              weft_dtype_name(other), weft_dtype_name(graph->dtype), weft_dtype_name(other));
     for (int32_t i = 0; i < node->n_inputs; i++) {
         const weft_value_record *input = weft_graph_value(graph, node->inputs[i]);
         if (input->dtype != graph->dtype && input->dtype != WEFT_I32)
@@ -20,8 +26,8 @@ static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *e
     return WEFT_OK;
 }
 
-static weft_custom_args arguments(const weft_node *node) {
-    const weft_custom_args args = {.op = node->custom, .args = node->custom_args};
+static weft_custom_args arguments(const weft_lowering *l, const weft_node *node) {
+    const weft_custom_args args = {.op = node->custom, .args = node->custom_args, .dtype = l->graph->dtype};
     return args;
 }
 
@@ -32,7 +38,7 @@ static void bind_inputs(weft_lowering *l, const weft_node *node) {
 }
 
 static void forward(weft_lowering *l, const weft_node *node) {
-    const weft_custom_args args = arguments(node);
+    const weft_custom_args args = arguments(l, node);
     weft_lower_begin(l, &weft_kernel_custom, &args, sizeof args);
     bind_inputs(l, node);
     WEFT_BIND(l, weft_custom_args, output, weft_lower_value(l, node->output));
@@ -47,7 +53,7 @@ static bool is_repeated(const weft_node *node, int32_t i) {
 }
 
 static void backward(weft_lowering *l, const weft_node *node) {
-    weft_custom_args args = arguments(node);
+    weft_custom_args args = arguments(l, node);
     const int32_t d_output = weft_gradient_of(l, node->output);
     int32_t begun[WEFT_NODE_INPUTS] = {0};
     for (int32_t i = 0; i < node->n_inputs; i++)

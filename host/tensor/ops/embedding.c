@@ -1,11 +1,21 @@
-/* host/tensor/ops/embedding.c: rows of a table, chosen by ids. ids: (B,T) int32, y: (B,T,D). */
+/* host/tensor/ops/embedding.c: rows of a table, chosen by ids or by positions. ids: (B,T) int32, y: (B,T,D). */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 #include "tensor/weight.h"
 
+/* Ids are below the vocabulary by the data's own checks; how far positions go is known here. */
+static weft_status check_positions(const weft_graph *graph, const weft_node *node, weft_error *err) {
+    const int64_t positions = weft_graph_positions(graph);
+    if (weft_graph_value(graph, node->inputs[0])->home != WEFT_HOME_POSITIONS || positions <= node->weight->out)
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the table has %lld rows, and positions go up to %lld",
+                          (long long)node->weight->out, (long long)positions - 1);
+}
+
 static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     weft_status status = weft_infer_matrix(node, err);
     if (status == WEFT_OK) status = weft_infer_places(graph, node, 0, err);
+    if (status == WEFT_OK) status = check_positions(graph, node, err);
     if (status == WEFT_OK) node->width = node->weight->in;
     return status;
 }

@@ -41,8 +41,9 @@ weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *er
     if (node->weight == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "the gain is NULL");
     if (node->weight->role != WEFT_WEIGHT_GAIN)
         return weft_error_set(err, WEFT_E_PLUGIN, "the weight is a matrix; a norm's gain is needed");
-    if (node->weight->in != width)
-        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` is %lld wide; the gain has %lld elements", node->op->inputs[0],
-                              (long long)width, (long long)node->weight->in);
+    if (width % node->weight->in != 0)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "`%s` is %lld wide; the gain has %lld elements, which do not fit a whole number of times",
+                              node->op->inputs[0], (long long)width, (long long)node->weight->in);
     return WEFT_OK;
 }

@@ -1,4 +1,5 @@
-/* host/tensor/ops/linear.c: y = x W^T over a weight object. x: (B,T,in), y: (B,T,out). */
+/* host/tensor/ops/linear.c: y = x W^T + bias over a weight object, which may have no bias. x: (B,T,in),
+ * y: (B,T,out). */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 #include "tensor/weight.h"
@@ -25,7 +26,7 @@ static void backward(weft_lowering *l, const weft_node *node) {
     const int32_t dy = weft_gradient_of(l, node->output);
     const int64_t places = weft_graph_places(l->graph);
     int32_t accumulate = 0, dx = 0;
-    if (weft_weight_is_trained(l, node->weight)) weft_weight_product_dw(l, node->weight, dy, node->inputs[0], places);
+    weft_weight_product_dw(l, node->weight, dy, node->inputs[0], places);
     dx = weft_gradient_target(l, node->inputs[0], &accumulate);
     if (dx != 0) weft_weight_product_dx(l, node->weight, dx, accumulate, dy, places);
 }

@@ -1,29 +1,33 @@
-/* host/tensor/ops/rope.c: rotates the heads of x by position. x, y: (B,T,H*d); positions: (B,T) int32; table: (P,d). */
+/* host/tensor/ops/rope.c: rotates the heads of x, or the first r elements of each, by position. x, y: (B,T,H*d);
+ * positions: (B,T) int32; table: (P,r). */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 
+/* Elements of a head that are rotated. */
+static int64_t rotary_dim(const weft_node *node) {
+    return node->rope.rotary_dim != 0 ? node->rope.rotary_dim : node->rope.head_dim;
+}
+
 static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const weft_rope_args *args = &node->rope;
+    const int64_t turned = rotary_dim(node);
     weft_status status = WEFT_OK;
-    if (args->heads < 1 || args->head_dim < 2 || args->head_dim % 2 != 0)
+    if (args->heads < 1 || turned < 2 || turned % 2 != 0 || turned > args->head_dim)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "%lld heads of %lld elements; heads are needed, of an even number of elements",
-                              (long long)args->heads, (long long)args->head_dim);
+                              "%lld heads of %lld elements, of which %lld are rotated; heads are needed, and an even "
+                              "number of their elements",
+                              (long long)args->heads, (long long)args->head_dim, (long long)turned);
     status = weft_infer_numbers(graph, node, 0, args->heads * args->head_dim, err);
     if (status == WEFT_OK) status = weft_infer_places(graph, node, 1, err);
     if (status != WEFT_OK) return status;
     if (node->table == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "the table is NULL");
-    if (node->table->width != args->head_dim)
+    if (node->table->width != turned)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "table %s has %lld numbers per position; heads of %lld elements need as many",
-                              node->table->name, (long long)node->table->width, (long long)args->head_dim);
+                              "table %s has %lld numbers per position; heads of which %lld elements are rotated need "
+                              "as many",
+                              node->table->name, (long long)node->table->width, (long long)turned);
     node->width = args->heads * args->head_dim;
     return WEFT_OK;
-}
-
-/* Positions stay below the places of a row, and in generation below those of the state. */
-static int64_t table_rows(const weft_graph *graph) {
-    return graph->spec.cache_rows > graph->spec.length ? graph->spec.cache_rows : graph->spec.length;
 }
 
 static void rotate(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t inverse, int32_t accumulate) {
@@ -31,14 +35,15 @@ static void rotate(weft_lowering *l, const weft_node *node, int32_t x, int32_t y
                             .rows = weft_graph_places(l->graph),
                             .heads = node->rope.heads,
                             .head_dim = node->rope.head_dim,
-                            .table_rows = table_rows(l->graph),
+                            .rotary_dim = rotary_dim(node),
+                            .table_rows = weft_graph_positions(l->graph),
                             .inverse = inverse,
                             .accumulate = accumulate,
                             .dtype = l->graph->dtype};
     weft_lower_begin(l, &weft_kernel_rope, &args, sizeof args);
     WEFT_BIND(l, weft_rope, x, x);
     WEFT_BIND(l, weft_rope, positions, weft_lower_value(l, node->inputs[1]));
-    WEFT_BIND(l, weft_rope, table, weft_lower_table(l, node->table, table_rows(l->graph)));
+    WEFT_BIND(l, weft_rope, table, weft_lower_table(l, node->table, weft_graph_positions(l->graph)));
     WEFT_BIND(l, weft_rope, y, y);
     weft_lower_end(l);
 }

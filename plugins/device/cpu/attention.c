@@ -61,6 +61,7 @@ static void take_keys(const attention *a, query_block *b, const forward *f, cons
     int64_t i = 0;
     attention_by_keys(a, &scores, sees);
     attention_scale(a, f->s, keys);
+    attention_cap(a, f->s, NULL, keys);
     loops->softmax(&p, f->max, f->sum, f->decay);
     for (i = 0; i < b->n; i++) {
         if (f->decay[i] != 1) loops->scale(f->o + i * a->padded, a->padded, f->decay[i]);

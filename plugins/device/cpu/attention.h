@@ -63,6 +63,8 @@ void attention_turn(const attention *a, float *out, float *packed, const void *f
                     float factor);
 /* Pairs know nothing of the factor of the queries: scores are multiplied afterwards. */
 void attention_scale(const attention *a, float *s, int64_t keys);
+/* The soft cap of scores, if there is one; slope (keys, CPU_BLOCK), its derivative by them, may be NULL. */
+void attention_cap(const attention *a, float *s, float *slope, int64_t keys);
 /* Tells the processor to bring `rows` pieces of head_dim elements each, `ld` elements apart, from element `at` on.
  * Heads lie side by side in memory, so a head's rows are an order in which it fetches nothing by itself. */
 void attention_fetch(const attention *a, const void *from, int64_t at, int64_t rows, int64_t ld);

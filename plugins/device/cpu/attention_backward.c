@@ -2,6 +2,7 @@
  *
  * With p = exp(s - lse), ds = p (do v^T - delta), delta = sum(do o) per query:
  *     dv = p^T do,  dk = ds^T (scale q),  dq = scale ds k.
+ * A soft cap multiplies ds by its slope, 1 - tanh(s / cap)^2.
  * A task is one key-value head of one batch row with all queries that share it, head after head and block after block:
  * dk and dv have one writer, and their sums one order. They are summed up in fp32 in the thread's scratch, where keys
  * and values are packed as well, once, as blocks of queries come to see them.
@@ -19,16 +20,30 @@ typedef struct backward {
     float *k, *dk, *dv;          /* (S, padded) */
     float *k_in, *v_in;          /* (S, inner_ld); k_in lies on k where that is the same */
     float *lse, *delta;          /* (CPU_BLOCK) */
+    float *slope;                /* (CPU_BLOCK keys, CPU_BLOCK): of the soft cap; NULL without one */
 } backward;
 
 static int64_t lay_out(const attention *a, backward *f, char *base) {
     const int64_t across = cpu_floats(a->inner * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
     const int64_t all = cpu_floats(a->rows * a->padded), in = cpu_floats(a->rows * a->inner_ld);
-    float **const slots[] = {&f->q_across, &f->do_across, &f->s,  &f->ds,  &f->q,     &f->d_o,  &f->dq,
-                             &f->k,        &f->dk,        &f->dv, &f->lse, &f->delta, &f->v_in, &f->k_in};
-    const int64_t bytes[] = {across, across, s,   s,      rows,   rows, rows,
-                             all,    all,    all, column, column, in,   a->pairs ? in : 0};
+    float **const slots[] = {&f->q_across, &f->do_across, &f->s,   &f->ds,    &f->q,    &f->d_o,  &f->dq,   &f->k,
+                             &f->dk,       &f->dv,        &f->lse, &f->delta, &f->v_in, &f->k_in, &f->slope};
+    const int64_t bytes[] = {across,
+                             across,
+                             s,
+                             s,
+                             rows,
+                             rows,
+                             rows,
+                             all,
+                             all,
+                             all,
+                             column,
+                             column,
+                             in,
+                             a->pairs ? in : 0,
+                             a->args->cap > 0 ? s : 0};
     int64_t at = 0;
     size_t i = 0;
     for (i = 0; i < sizeof bytes / sizeof *bytes; i++) {
@@ -36,6 +51,7 @@ static int64_t lay_out(const attention *a, backward *f, char *base) {
         at += bytes[i];
     }
     if (base != NULL && !a->pairs) f->k_in = f->k;
+    if (base != NULL && !(a->args->cap > 0)) f->slope = NULL;
     return at;
 }
 
@@ -83,12 +99,14 @@ static void take_keys(const attention *a, query_block *b, const backward *f, int
     attention_fetch(a, a->q, next.query, next.rows, a->q_ld);
     attention_by_keys(a, &scores, sees);
     attention_scale(a, f->s, keys);
+    attention_cap(a, f->s, f->slope, keys);
     loops->probabilities(&p, f->lse);
     attention_fetch(a, a->d_out, next.query, next.rows, a->q_ld);
     if (a->dv != NULL) attention_over_queries(loops, &to_v, sees);
     attention_fetch(a, a->out, next.query, next.rows, a->q_ld);
     attention_by_keys(a, &slopes, sees);
     loops->score_gradient(f->ds, f->s, f->delta, keys);
+    if (f->slope != NULL) loops->multiply(f->ds, f->slope, keys * CPU_BLOCK);
     attention_fetch(a, a->k, next.key, next.rows, a->k_ld);
     if (a->dk != NULL) attention_over_queries(loops, &to_k, sees);
     attention_fetch(a, a->v, next.key, next.rows, a->k_ld);

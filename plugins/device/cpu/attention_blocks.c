@@ -25,6 +25,7 @@ static void check_shape(cpu_check *c, const attention *a) {
     cpu_check_size(c, "kv_heads", args->kv_heads, 1);
     cpu_check_size(c, "head_dim", args->head_dim, 1);
     cpu_check_size(c, "cache_rows", args->cache_rows, 0);
+    cpu_check_size(c, "window", args->window, 0);
     if (c->status != WEFT_OK) return;
     if (args->heads % args->kv_heads != 0) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
@@ -81,6 +82,13 @@ weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
     return c->status;
 }
 
+/* The first place that the query at `place` sees, whose document begins at `start`. */
+static int32_t first_seen(const attention *a, int64_t place, int32_t start) {
+    const int64_t window = a->args->window;
+    const int64_t first = window > 0 ? cpu_max(0, place - window + 1) : 0;
+    return (int32_t)cpu_max(first, start);
+}
+
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from) {
     const int32_t *starts = a->starts + batch * a->args->length + from;
     int64_t i = 0;
@@ -92,7 +100,7 @@ void attention_queries(const attention *a, query_block *b, int64_t batch, int64_
     b->high = a->past + from + b->n;
     for (i = 0; i < CPU_BLOCK; i++) {
         const bool there = i < b->n;
-        b->first[i] = !there ? INT32_MAX : starts[i] < 0 ? 0 : starts[i];
+        b->first[i] = there ? first_seen(a, a->past + from + i, starts[i]) : INT32_MAX;
         b->last[i] = there ? (int32_t)(a->past + from + i) : -1;
         b->low = cpu_min(b->low, b->first[i]);
     }
@@ -130,6 +138,10 @@ void attention_turn(const attention *a, float *out, float *packed, const void *f
 
 void attention_scale(const attention *a, float *s, int64_t keys) {
     if (a->pairs) a->device->loops->scale(s, keys * CPU_BLOCK, (float)a->args->scale);
+}
+
+void attention_cap(const attention *a, float *s, float *slope, int64_t keys) {
+    if (a->args->cap > 0) a->device->loops->cap(s, slope, keys * CPU_BLOCK, (float)a->args->cap);
 }
 
 void attention_fetch(const attention *a, const void *from, int64_t at, int64_t rows, int64_t ld) {

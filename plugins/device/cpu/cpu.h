@@ -155,7 +155,8 @@ weft_status cpu_convert(weft_device *device, weft_stream *s, weft_ref to, int32_
                         int32_t dtype_from, int64_t n, weft_error *err);
 
 int64_t cpu_matmul_workspace(const weft_device *device, const weft_matmul *args);
-int64_t cpu_rms_norm_backward_workspace(const weft_device *device, const weft_rms_norm *args);
+int64_t cpu_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args);
+int64_t cpu_norm_backward_workspace(const weft_device *device, const weft_norm *args);
 int64_t cpu_attention_workspace(const weft_device *device, const weft_attention *args);
 int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_attention *args);
 int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_embedding *args);
@@ -166,17 +167,19 @@ int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_su
 #define CPU_KERNEL(name, args_type)                                                                                    \
     weft_status cpu_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
 CPU_KERNEL(matmul, weft_matmul);
-CPU_KERNEL(rms_norm, weft_rms_norm);
-CPU_KERNEL(rms_norm_backward, weft_rms_norm);
+CPU_KERNEL(sum_rows, weft_sum_rows);
+CPU_KERNEL(norm, weft_norm);
+CPU_KERNEL(norm_backward, weft_norm);
 CPU_KERNEL(rope, weft_rope);
 CPU_KERNEL(attention, weft_attention);
 CPU_KERNEL(attention_backward, weft_attention);
-CPU_KERNEL(swiglu, weft_swiglu);
-CPU_KERNEL(swiglu_backward, weft_swiglu);
+CPU_KERNEL(activation, weft_activation);
+CPU_KERNEL(activation_backward, weft_activation);
 CPU_KERNEL(embedding, weft_embedding);
 CPU_KERNEL(embedding_backward, weft_embedding);
 CPU_KERNEL(head_loss, weft_head);
 CPU_KERNEL(head_loss_grad, weft_head);
+CPU_KERNEL(scale, weft_scale);
 CPU_KERNEL(add, weft_add);
 CPU_KERNEL(square_sum, weft_square_sum);
 CPU_KERNEL(clip, weft_clip);

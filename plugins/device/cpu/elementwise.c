@@ -1,18 +1,38 @@
-/* elementwise.c: kernels in which no element knows of another row: rope, swiglu, add. */
+/* elementwise.c: kernels in which no element knows of another row: rope, activation, scale, add. */
 #include "cpu.h"
 
+/* Elements of a head that are rotated. */
+static int64_t rotary_dim(const weft_rope *args) {
+    return args->rotary_dim > 0 ? args->rotary_dim : args->head_dim;
+}
+
 static void check_rope(cpu_check *c, const weft_rope *args) {
+    const int64_t turned = rotary_dim(args);
     cpu_check_size(c, "rows", args->rows, 0);
     cpu_check_size(c, "heads", args->heads, 0);
     cpu_check_size(c, "head_dim", args->head_dim, 2);
-    if (c->status != WEFT_OK || args->head_dim % 2 == 0) return;
-    c->status = weft_error_set(c->err, WEFT_E_HOST, "rope on device cpu: head_dim is %lld and should be even.",
-                               (long long)args->head_dim);
+    cpu_check_size(c, "rotary_dim", args->rotary_dim, 0);
+    if (c->status != WEFT_OK || (turned % 2 == 0 && turned <= args->head_dim)) return;
+    c->status = weft_error_set(c->err, WEFT_E_HOST,
+                               "rope on device cpu: %lld elements of a head of %lld are to be rotated; that should be "
+                               "an even number of them.",
+                               (long long)turned, (long long)args->head_dim);
+}
+
+/* One head: what is rotated, and what passes. */
+static void rope_head(const cpu_cells *cells, const weft_rope *args, void *y, const void *x, const float *turn,
+                      int64_t turned, int64_t bytes) {
+    const int64_t half = turned / 2, rest = args->head_dim - turned;
+    cells->rope_head(y, x, turn, turn + half, half, args->inverse, args->accumulate);
+    if (rest == 0) return;
+    if (args->accumulate)
+        cells->add(cpu_at(y, turned, bytes), cpu_at(y, turned, bytes), cpu_from(x, turned, bytes), rest);
+    else if (y != x) memcpy(cpu_at(y, turned, bytes), cpu_from(x, turned, bytes), (size_t)(rest * bytes));
 }
 
 CPU_KERNEL(rope, weft_rope) {
     cpu_check c = CPU_CHECK("rope", weft_rope, args, err);
-    const int64_t d = args->head_dim, half = d / 2, width = cpu_times(args->heads, d);
+    const int64_t d = args->head_dim, turned = rotary_dim(args), width = cpu_times(args->heads, d);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const int32_t *positions = NULL;
     const float *table = NULL;
@@ -26,61 +46,94 @@ CPU_KERNEL(rope, weft_rope) {
     x = cpu_need(&c, args->x, "x", args->rows, width, bytes);
     y = cpu_need(&c, args->y, "y", args->rows, width, bytes);
     positions = cpu_need(&c, args->positions, "positions", args->rows, 1, 4);
-    table = cpu_need(&c, args->table, "table", args->table_rows, d, 4);
+    table = cpu_need(&c, args->table, "table", args->table_rows, turned, 4);
     cpu_check_indices(&c, "positions", positions, NULL, args->rows, args->table_rows);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t r = 0; r < args->rows; r++) {
-        const float *turn = table + positions[r] * d;
-        for (int64_t at = r * width; at < (r + 1) * width; at += d) {
-            cells->rope_head(cpu_at(y, at, bytes), cpu_from(x, at, bytes), turn, turn + half, half, args->inverse,
-                             args->accumulate);
-        }
+        const float *turn = table + positions[r] * turned;
+        for (int64_t at = r * width; at < (r + 1) * width; at += d)
+            rope_head(cells, args, cpu_at(y, at, bytes), cpu_from(x, at, bytes), turn, turned, bytes);
     }
     return WEFT_OK;
 }
 
-CPU_KERNEL(swiglu, weft_swiglu) {
-    cpu_check c = CPU_CHECK("swiglu", weft_swiglu, args, err);
+static void check_activation(cpu_check *c, const weft_activation *args) {
+    if (c->status == WEFT_OK && (args->form < 0 || args->form >= CPU_ACTIVATIONS))
+        c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                                   "%s on device cpu: form %d is not known; SiLU (0), GELU (1) and GELU by tanh (2) "
+                                   "are.",
+                                   c->kernel, args->form);
+    if (c->status == WEFT_OK && args->up.buffer == NULL && args->dup.buffer != NULL)
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device cpu: operand dup is there, and up, whose gradient it is, is missing.",
+                                   c->kernel);
+}
+
+CPU_KERNEL(activation, weft_activation) {
+    cpu_check c = CPU_CHECK("activation", weft_activation, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
-    const void *gate = NULL, *up = NULL;
+    const void *x = NULL, *up = NULL;
     void *y = NULL;
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    gate = cpu_need(&c, args->gate, "gate", args->n, 1, bytes);
-    up = cpu_need(&c, args->up, "up", args->n, 1, bytes);
+    check_activation(&c, args);
+    x = cpu_need(&c, args->x, "x", args->n, 1, bytes);
+    up = cpu_may(&c, args->up, "up", args->n, 1, bytes);
     y = cpu_need(&c, args->y, "y", args->n, 1, bytes);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < args->n; i += CPU_GRAIN) {
-        cells->swiglu(cpu_at(y, i, bytes), cpu_from(gate, i, bytes), cpu_from(up, i, bytes),
-                      cpu_min(CPU_GRAIN, args->n - i));
+        cells->activation[args->form](cpu_at(y, i, bytes), cpu_from(x, i, bytes),
+                                      up == NULL ? NULL : cpu_from(up, i, bytes), cpu_min(CPU_GRAIN, args->n - i));
     }
     return WEFT_OK;
 }
 
-CPU_KERNEL(swiglu_backward, weft_swiglu) {
-    cpu_check c = CPU_CHECK("swiglu_backward", weft_swiglu, args, err);
+CPU_KERNEL(activation_backward, weft_activation) {
+    cpu_check c = CPU_CHECK("activation_backward", weft_activation, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
-    const void *gate = NULL, *up = NULL, *dy = NULL;
-    void *dgate = NULL, *dup = NULL;
+    const void *x = NULL, *up = NULL, *dy = NULL;
+    void *dx = NULL, *dup = NULL;
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    gate = cpu_need(&c, args->gate, "gate", args->n, 1, bytes);
-    up = cpu_need(&c, args->up, "up", args->n, 1, bytes);
+    check_activation(&c, args);
+    x = cpu_need(&c, args->x, "x", args->n, 1, bytes);
+    up = cpu_may(&c, args->up, "up", args->n, 1, bytes);
     dy = cpu_need(&c, args->dy, "dy", args->n, 1, bytes);
-    dgate = cpu_may(&c, args->dgate, "dgate", args->n, 1, bytes);
+    dx = cpu_may(&c, args->dx, "dx", args->n, 1, bytes);
     dup = cpu_may(&c, args->dup, "dup", args->n, 1, bytes);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < args->n; i += CPU_GRAIN) {
-        cells->swiglu_backward(cpu_at(dgate, i, bytes), cpu_at(dup, i, bytes), cpu_from(dy, i, bytes),
-                               cpu_from(gate, i, bytes), cpu_from(up, i, bytes), cpu_min(CPU_GRAIN, args->n - i),
-                               args->accumulate_dgate, args->accumulate_dup);
+        cells->activation_backward[args->form](cpu_at(dx, i, bytes), cpu_at(dup, i, bytes), cpu_from(dy, i, bytes),
+                                               cpu_from(x, i, bytes), up == NULL ? NULL : cpu_from(up, i, bytes),
+                                               cpu_min(CPU_GRAIN, args->n - i), args->accumulate_dx,
+                                               args->accumulate_dup);
+    }
+    return WEFT_OK;
+}
+
+CPU_KERNEL(scale, weft_scale) {
+    cpu_check c = CPU_CHECK("scale", weft_scale, args, err);
+    const cpu_cells *cells = cpu_cells_of(device, args->dtype);
+    const void *x = NULL;
+    void *y = NULL;
+    int64_t bytes = 0;
+    (void)s;
+    if (c.status != WEFT_OK) return c.status;
+    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
+    x = cpu_need(&c, args->x, "x", args->n, 1, bytes);
+    y = cpu_need(&c, args->y, "y", args->n, 1, bytes);
+    if (c.status != WEFT_OK) return c.status;
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+    for (int64_t i = 0; i < args->n; i += CPU_GRAIN) {
+        cells->scale(cpu_at(y, i, bytes), cpu_from(x, i, bytes), cpu_min(CPU_GRAIN, args->n - i), (float)args->factor,
+                     (float)args->cap, args->accumulate);
     }
     return WEFT_OK;
 }

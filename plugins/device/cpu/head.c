@@ -4,14 +4,17 @@
  * the loss of each row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow
  * one another, so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first.
  * In bf16 the logits are fp32, and their gradient, an operand of two products, is rounded to bf16 in the first half of
- * its row. A row of zero weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
+ * its row. A soft cap's slopes are kept in a row of each thread's, since what they are of is overwritten. A row of zero
+ * weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
  */
 #include <math.h>
+#include <omp.h>
 
 #include "product.h"
 
 #define LOGITS   ((int64_t)32 << 20)
 #define MAX_ROWS 1024
+#define COLUMNS  1024 /* of the bias gradient that a thread sums at a time */
 
 typedef struct head {
     const weft_device *device;
@@ -21,16 +24,18 @@ typedef struct head {
     int64_t chunk, ld; /* rows of a chunk; distance of its logits' rows: never a power of two, which caches dislike */
     int64_t bytes;     /* of an element of x, w and dx */
     const void *x, *w;
-    const float *weights;
+    const float *weights, *bias; /* bias NULL: none */
     const int32_t *targets;
     double *loss;
     void *dx;
-    float *dw;
+    float *dw, *dbias;
     /* in the workspace */
     double *row_loss; /* (chunk) */
     void *rows;       /* (chunk, D), as x */
     float *logits;    /* (chunk, ld) */
     float *whole;     /* (V,D) if dw is accumulated */
+    float *columns;   /* (V) if there is a bias: its gradient */
+    float *slopes;    /* (threads, V) if there is a cap */
     void *scratch;    /* of products */
 } head;
 
@@ -110,28 +115,35 @@ static int64_t scratch_bytes(const head *h, int64_t n) {
 }
 
 /* Lays the workspace out from base on (NULL: only counts) and returns its bytes. Refs are not looked at: room for the
- * whole dw is reserved whenever it would be accumulated. */
-static int64_t lay_out(head *h, char *base) {
-    const int64_t last = h->args->rows % h->chunk;
+ * whole dw is reserved whenever it would be accumulated, and for the bias' gradient whenever there is a bias. */
+static int64_t head_workspace(head *h, char *base) {
+    const int64_t last = h->args->rows % h->chunk, row = cpu_floats(h->args->vocab);
     const int64_t rows = 2 * cpu_floats(h->chunk), x = cpu_round_up(h->chunk * h->args->width * h->bytes, 64);
     const int64_t logits = cpu_floats(h->chunk * h->ld);
     const int64_t whole = h->grad && h->args->accumulate_dw ? cpu_floats(h->args->vocab * h->args->width) : 0;
+    const int64_t columns = h->grad && h->args->has_bias ? row : 0;
+    const int64_t slopes = h->grad && h->args->cap > 0 ? h->device->threads * row : 0;
     const int64_t scratch = cpu_max(scratch_bytes(h, h->chunk), last > 0 ? scratch_bytes(h, last) : 0);
     if (base != NULL) {
         h->row_loss = (double *)(void *)base;
-        h->rows = base + rows;
-        h->logits = (float *)(void *)(base + rows + x);
-        h->whole = whole > 0 ? (float *)(void *)(base + rows + x + logits) : NULL;
-        h->scratch = base + rows + x + logits + whole;
+        h->rows = base += rows;
+        h->logits = (float *)(void *)(base += x);
+        base += logits;
+        h->whole = whole > 0 ? (float *)(void *)base : NULL;
+        base += whole;
+        h->columns = columns > 0 ? (float *)(void *)base : NULL;
+        base += columns;
+        h->slopes = slopes > 0 ? (float *)(void *)base : NULL;
+        h->scratch = base + slopes;
     }
-    return rows + x + logits + whole + scratch;
+    return rows + x + logits + whole + columns + slopes + scratch;
 }
 
 static int64_t workspace_bytes(const weft_device *device, const weft_head *args, bool grad) {
     head h = {0};
     if (args->rows <= 0 || args->width <= 0 || args->vocab <= 0) return 0;
     h = head_of(device, args, "", grad);
-    return lay_out(&h, NULL);
+    return head_workspace(&h, NULL);
 }
 
 int64_t cpu_head_loss_workspace(const weft_device *device, const weft_head *args) {
@@ -141,7 +153,7 @@ int64_t cpu_head_loss_grad_workspace(const weft_device *device, const weft_head 
     return workspace_bytes(device, args, true);
 }
 
-static weft_status look_up(head *h, weft_error *err) {
+static weft_status head_look_up(head *h, weft_error *err) {
     const weft_head *args = h->args;
     cpu_check c = CPU_CHECK(h->kernel, weft_head, args, err);
     char *base = NULL;
@@ -156,12 +168,14 @@ static weft_status look_up(head *h, weft_error *err) {
     h->targets = cpu_need(&c, args->targets, "targets", args->rows, 1, 4);
     h->weights = cpu_need(&c, args->weights, "weights", args->rows, 1, 4);
     h->loss = cpu_need(&c, args->loss, "loss", 1, 1, 8);
+    if (args->has_bias) h->bias = cpu_need(&c, args->bias, "bias", args->vocab, 1, 4);
+    if (h->grad && args->has_bias) h->dbias = cpu_may(&c, args->dbias, "dbias", args->vocab, 1, 4);
     if (h->grad) h->dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, h->bytes);
     if (h->grad) h->dw = cpu_may(&c, args->dw, "dw", args->vocab, args->width, 4);
     if (c.status != WEFT_OK) return c.status;
     base = cpu_need_workspace(&c, args->workspace, workspace_bytes(h->device, args, h->grad));
     cpu_check_indices(&c, "targets", h->targets, h->weights, args->rows, args->vocab);
-    if (c.status == WEFT_OK && base != NULL) (void)lay_out(h, base);
+    if (c.status == WEFT_OK && base != NULL) (void)head_workspace(h, base);
     return c.status;
 }
 
@@ -182,15 +196,29 @@ static bool take_rows(const head *h, int64_t r0, int64_t n) {
     return any;
 }
 
-/* weight * (exp(x - max) / sum - [target]) from a row of exp(x - max), in place. */
-static void row_gradient(const head *h, float *row, int64_t target, float weight, double sum) {
-    h->device->loops->scale(row, h->args->vocab, (float)((double)weight / sum));
+/* Finished logits from those that the product gave, and the cap's slopes; slope NULL: not wanted, or no cap. */
+static void finish_logits(const head *h, float *row, float *slope) {
+    const cpu_loops *loops = h->device->loops;
+    const int64_t v = h->args->vocab;
+    if (h->bias != NULL) loops->f32.add(row, row, h->bias, v);
+    if (h->args->scale != 0) loops->scale(row, v, (float)h->args->scale);
+    if (h->args->cap > 0) loops->cap(row, slope, v, (float)h->args->cap);
+}
+
+/* weight * (exp(x - max) / sum - [target]) from a row of exp(x - max), in place; then the gradient by the logits that
+ * the product gave. */
+static void row_gradient(const head *h, float *row, const float *slope, int64_t target, float weight, double sum) {
+    const cpu_loops *loops = h->device->loops;
+    const int64_t v = h->args->vocab;
+    loops->scale(row, v, (float)((double)weight / sum));
     row[target] -= weight;
-    if (h->bytes < (int64_t)sizeof *row) h->device->loops->bf16.put(row, row, h->args->vocab, 0);
+    if (slope != NULL) loops->multiply(row, slope, v);
+    if (h->args->scale != 0) loops->scale(row, v, (float)h->args->scale);
+    if (h->bytes < (int64_t)sizeof *row) loops->bf16.put(row, row, v, 0);
 }
 
 /* One row's loss from its logits, which become their own gradient if that is wanted. */
-static double row_loss(const head *h, float *logits, int64_t r) {
+static double row_loss(const head *h, float *logits, float *slope, int64_t r) {
     const float weight = h->weights[r];
     const int64_t v = h->args->vocab;
     double sum = 0;
@@ -199,24 +227,42 @@ static double row_loss(const head *h, float *logits, int64_t r) {
         if (h->grad) memset(logits, 0, (size_t)(v * h->bytes));
         return 0;
     }
+    finish_logits(h, logits, slope);
     target = logits[h->targets[r]];
     h->device->loops->exp_row(logits, v, h->grad, &max, &sum);
-    if (h->grad) row_gradient(h, logits, h->targets[r], weight, sum);
+    if (h->grad) row_gradient(h, logits, slope, h->targets[r], weight, sum);
     return (double)weight * ((double)max + log(sum) - (double)target);
+}
+
+/* The calling thread's row of slopes. */
+static float *own_slopes(const head *h) {
+    return cpu_at(h->slopes, omp_get_thread_num() * cpu_floats(h->args->vocab), 1);
 }
 
 static void chunk_losses(const head *h, int64_t r0, int64_t n) {
     int64_t i = 0;
 #pragma omp parallel for schedule(static) num_threads(h->device->threads)
-    for (int64_t r = 0; r < n; r++) h->row_loss[r] = row_loss(h, h->logits + r * h->ld, r0 + r);
+    for (int64_t r = 0; r < n; r++) h->row_loss[r] = row_loss(h, h->logits + r * h->ld, own_slopes(h), r0 + r);
     for (i = 0; i < n; i++) *h->loss += h->row_loss[i];
 }
 
-/* dx's rows of the chunk, and its term of dw. */
+/* The chunk's rows are added to the gradient of the bias, in their order. */
+static void chunk_columns(const head *h, int64_t n) {
+    const cpu_cells *cells = cpu_cells_of(h->device, h->args->dtype);
+    const int64_t ld = gradient_ld(h), v = h->args->vocab;
+#pragma omp parallel for schedule(static) num_threads(h->device->threads)
+    for (int64_t at = 0; at < v; at += COLUMNS) {
+        for (int64_t r = 0; r < n; r++)
+            cells->take(h->columns + at, cpu_from(h->logits, r * ld + at, h->bytes), cpu_min(COLUMNS, v - at), 1);
+    }
+}
+
+/* dx's rows of the chunk, and its terms of dw and dbias. */
 static weft_status chunk_gradients(const head *h, int64_t r0, int64_t n, bool first, weft_error *err) {
     const int64_t row = h->args->width * h->bytes;
     weft_status status = WEFT_OK;
     int64_t i = 0;
+    if (h->dbias != NULL) chunk_columns(h, n);
     if (h->dx != NULL) {
         const product p = dx_of(h, n, cpu_at(h->dx, r0, row));
         status = product_run(h->device, &p, h->scratch, h->kernel, err);
@@ -246,13 +292,20 @@ static void finish_dw(const head *h, bool any) {
     }
 }
 
+static void finish_dbias(const head *h) {
+    const int64_t v = h->args->vocab;
+    if (h->dbias == NULL) return;
+    h->device->loops->f32.put(h->dbias, h->columns, v, h->args->accumulate_dbias);
+}
+
 static weft_status head_run(head *h, weft_error *err) {
     const int64_t rows = h->args->rows, row = h->args->width * h->bytes;
     bool any = false;
     int64_t r0 = 0;
-    weft_status status = look_up(h, err);
+    weft_status status = head_look_up(h, err);
     if (status != WEFT_OK) return status;
     *h->loss = 0;
+    if (h->dbias != NULL) memset(h->columns, 0, (size_t)h->args->vocab * sizeof *h->columns);
     for (r0 = 0; r0 < rows && status == WEFT_OK; r0 += h->chunk) {
         const int64_t n = cpu_min(h->chunk, rows - r0);
         product p;
@@ -268,6 +321,7 @@ static weft_status head_run(head *h, weft_error *err) {
         any = true;
     }
     if (status == WEFT_OK && h->grad) finish_dw(h, any);
+    if (status == WEFT_OK && h->grad) finish_dbias(h);
     return status;
 }
 

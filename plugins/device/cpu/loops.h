@@ -10,6 +10,10 @@
 
 #include <stdint.h>
 
+#include <weft/device.h>
+
+#define CPU_ACTIVATIONS (WEFT_GELU_TANH + 1)
+
 #define CPU_BLOCK 64 /* queries and keys of one block of attention */
 #define CPU_WIDTH 16 /* rows of packed blocks are padded to a multiple of this */
 
@@ -42,16 +46,25 @@ typedef struct cpu_cells {
     void (*put)(void *out, const float *in, int64_t n, int accumulate);
     /* Sum of a * b. */
     float (*dot)(const void *a, const void *b, int64_t n);
-    /* y = silu(gate) * up */
-    void (*swiglu)(void *y, const void *gate, const void *up, int64_t n);
-    /* dgate (+)= dy up silu'(gate), dup (+)= dy silu(gate); either may be NULL */
-    void (*swiglu_backward)(void *dgate, void *dup, const void *dy, const void *gate, const void *up, int64_t n,
-                            int add_gate, int add_up);
-    /* One row: y = x * r * gain, returns r = 1 / sqrt(mean(x^2) + eps). */
-    float (*norm_row)(void *y, const void *x, const float *gain, int64_t width, double eps);
-    /* One row: dx (+)= ..., dgain += dy x r; either may be NULL. r < 0: compute it. */
-    void (*norm_row_backward)(void *dx, float *dgain, const void *dy, const void *x, const float *gain, float r,
-                              int64_t width, double eps, int add_dx);
+    /* y = or += factor * x, or, where cap is over zero, cap tanh(factor * x / cap) */
+    void (*scale)(void *y, const void *x, int64_t n, float factor, float cap, int accumulate);
+    /* y = f(x) * up, or f(x) where up is NULL, by weft_activation_form */
+    void (*activation[CPU_ACTIVATIONS])(void *y, const void *x, const void *up, int64_t n);
+    /* dx (+)= dy up f'(x), dup (+)= dy f(x); dx and dup may be NULL, and up, with which there is no dup */
+    void (*activation_backward[CPU_ACTIVATIONS])(void *dx, void *dup, const void *dy, const void *x, const void *up,
+                                                 int64_t n, int add_dx, int add_dup);
+    /* Rows of norms; [1]: the gain is one more than what is stored. */
+    /* y = x * r * gain, returns r = 1 / sqrt(mean(x^2) + eps). */
+    float (*rms_row[2])(void *y, const void *x, const float *gain, int64_t width, double eps);
+    /* dx (+)= ..., dgain += dy x r; either may be NULL. r < 0: compute it. */
+    void (*rms_row_backward[2])(void *dx, float *dgain, const void *dy, const void *x, const float *gain, float r,
+                                int64_t width, double eps, int add_dx);
+    /* y = (x - mean) * r * gain + bias, returns r = 1 / sqrt(mean((x - mean)^2) + eps). */
+    float (*layer_row[2])(void *y, const void *x, const float *gain, const float *bias, int64_t width, double eps,
+                          float *mean);
+    /* dx (+)= ..., dgain += dy (x - mean) r, dbias += dy; any may be NULL. r < 0: compute r and mean. */
+    void (*layer_row_backward[2])(void *dx, float *dgain, float *dbias, const void *dy, const void *x,
+                                  const float *gain, float r, float mean, int64_t width, double eps, int add_dx);
     /* One head: pairs (x[i], x[i + half]) turned by cos and sin, (half) each. */
     void (*rope_head)(void *y, const void *x, const float *cosine, const float *sine, int64_t half, int inverse,
                       int accumulate);
@@ -66,6 +79,10 @@ typedef struct cpu_loops {
     void (*exp_row)(float *x, int64_t n, int keep, float *max, double *sum);
     /* x *= factor */
     void (*scale)(float *x, int64_t n, float factor);
+    /* x *= by, element by element */
+    void (*multiply)(float *x, const float *by, int64_t n);
+    /* t = tanh(x / cap): x = cap t, and slope = 1 - t^2, which may be NULL */
+    void (*cap)(float *x, float *slope, int64_t n, float cap);
     /* Sums of squares of `blocks` blocks of 64 elements, each in order. */
     void (*square_blocks)(double *sums, const float *x, int64_t blocks);
     void (*small)(const cpu_small *p);

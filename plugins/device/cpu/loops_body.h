@@ -3,8 +3,13 @@
 #include "loops.h"
 #include "simd.h"
 
-INLINE vec sigmoid(vec x) {
-    return vec_set(1.0f) / (vec_set(1.0f) + vec_exp(vec_set(0.0f) - x));
+#include "loops_curves.h"
+
+/* The gain of a norm, or what is stored of it and one more. */
+INLINE vec gain_at(const float *gain, int64_t i, int64_t n, const int from_one) {
+    vec g = vec_get(gain, i, n);
+    if (from_one) g += vec_set(1.0f);
+    return g;
 }
 
 #define CELL        float
@@ -21,14 +26,35 @@ INLINE vec sigmoid(vec x) {
 
 #define CELLS_TABLE(type)                                                                                              \
     {                                                                                                                  \
-        .add = add_##type, .take = take_##type, .put = put_##type, .dot = dot_##type, .swiglu = swiglu_##type,         \
-        .swiglu_backward = swiglu_backward_##type, .norm_row = norm_row_##type,                                        \
-        .norm_row_backward = norm_row_backward_##type, .rope_head = rope_head_##type, .pack = pack_##type,             \
+        .add = add_##type, .take = take_##type, .put = put_##type, .scale = scale_##type, .dot = dot_##type,           \
+        .activation = {[WEFT_SILU] = silu_##type, [WEFT_GELU] = gelu_##type, [WEFT_GELU_TANH] = gelu_tanh_##type},     \
+        .activation_backward = {[WEFT_SILU] = silu_backward_##type,                                                    \
+                                [WEFT_GELU] = gelu_backward_##type,                                                    \
+                                [WEFT_GELU_TANH] = gelu_tanh_backward_##type},                                         \
+        .rms_row = {rms_plain_##type, rms_from_one_##type},                                                            \
+        .rms_row_backward = {rms_backward_plain_##type, rms_backward_from_one_##type},                                 \
+        .layer_row = {layer_plain_##type, layer_from_one_##type},                                                      \
+        .layer_row_backward = {layer_backward_plain_##type, layer_backward_from_one_##type},                           \
+        .rope_head = rope_head_##type, .pack = pack_##type,                                                            \
     }
 
 static void loop_scale(float *x, int64_t n, float factor) {
     int64_t i;
     for (i = 0; i < n; i += VEC_LANES) vec_put(x, vec_get(x, i, n) * vec_set(factor), i, n);
+}
+
+static void loop_multiply(float *x, const float *by, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) vec_put(x, vec_get(x, i, n) * vec_get(by, i, n), i, n);
+}
+
+static void loop_cap(float *x, float *slope, int64_t n, float cap) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) {
+        const vec t = hyperbolic_tangent(vec_get(x, i, n) / vec_set(cap));
+        vec_put(x, vec_set(cap) * t, i, n);
+        if (slope != NULL) vec_put(slope, vec_set(1.0f) - t * t, i, n);
+    }
 }
 
 /* ---- the head's softmax ---- */
@@ -236,6 +262,8 @@ const cpu_loops LOOPS_TABLE = {
     .bf16 = CELLS_TABLE(bf16),
     .exp_row = loop_exp_row,
     .scale = loop_scale,
+    .multiply = loop_multiply,
+    .cap = loop_cap,
     .square_blocks = loop_square_blocks,
     .small = loop_small,
     .transpose = loop_transpose,

@@ -32,73 +32,189 @@ static float CELLS(dot)(const void *a, const void *b, int64_t n) {
     return vec_sum(sum);
 }
 
-/* ---- swiglu ---- */
-
-static void CELLS(swiglu)(void *y, const void *gate, const void *up, int64_t n) {
+/* y = or += factor * x, or cap tanh(factor * x / cap) */
+static void CELLS(scale)(void *y, const void *x, int64_t n, float factor, float cap, int accumulate) {
     int64_t i;
     for (i = 0; i < n; i += VEC_LANES) {
-        const vec g = CELL_GET(gate, i, n);
-        CELL_PUT(y, g * sigmoid(g) * CELL_GET(up, i, n), i, n);
+        vec v = CELL_GET(x, i, n) * vec_set(factor);
+        if (cap > 0) v = vec_set(cap) * hyperbolic_tangent(v / vec_set(cap));
+        if (accumulate) v += CELL_GET(y, i, n);
+        CELL_PUT(y, v, i, n);
     }
 }
 
-/* silu'(g) = s + g s (1 - s) with s = sigmoid(g) */
-static void CELLS(swiglu_backward)(void *dgate, void *dup, const void *dy, const void *gate, const void *up, int64_t n,
-                                   int add_gate, int add_up) {
+/* ---- activations; form and gated are constants where these are called ---- */
+
+INLINE void CELLS(activation_any)(void *y, const void *x, const void *up, int64_t n, const int form, const int gated) {
     int64_t i;
     for (i = 0; i < n; i += VEC_LANES) {
-        const vec g = CELL_GET(gate, i, n), u = CELL_GET(up, i, n), d = CELL_GET(dy, i, n);
-        const vec s = sigmoid(g), silu = g * s;
-        vec to_gate = d * u * vec_fma(silu, vec_set(1.0f) - s, s), to_up = d * silu;
-        if (dgate != NULL) {
-            if (add_gate) to_gate += CELL_GET(dgate, i, n);
-            CELL_PUT(dgate, to_gate, i, n);
+        vec value, slope;
+        activate(CELL_GET(x, i, n), form, &value, &slope);
+        if (gated) value *= CELL_GET(up, i, n);
+        CELL_PUT(y, value, i, n);
+    }
+}
+
+INLINE void CELLS(activation_backward_any)(void *dx, void *dup, const void *dy, const void *x, const void *up,
+                                           int64_t n, int add_dx, int add_dup, const int form, const int gated) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) {
+        const vec d = CELL_GET(dy, i, n);
+        vec value, slope, to_x = d, to_up;
+        activate(CELL_GET(x, i, n), form, &value, &slope);
+        if (gated) to_x *= CELL_GET(up, i, n);
+        to_x *= slope;
+        to_up = d * value;
+        if (dx != NULL) {
+            if (add_dx) to_x += CELL_GET(dx, i, n);
+            CELL_PUT(dx, to_x, i, n);
         }
-        if (dup != NULL) {
-            if (add_up) to_up += CELL_GET(dup, i, n);
+        if (gated && dup != NULL) {
+            if (add_dup) to_up += CELL_GET(dup, i, n);
             CELL_PUT(dup, to_up, i, n);
         }
     }
 }
 
-/* ---- rms_norm ---- */
+#define ACTIVATION(name, form)                                                                                         \
+    static void CELLS(name)(void *y, const void *x, const void *up, int64_t n) {                                       \
+        if (up != NULL) {                                                                                              \
+            CELLS(activation_any)(y, x, up, n, form, 1);                                                               \
+        } else {                                                                                                       \
+            CELLS(activation_any)(y, x, NULL, n, form, 0);                                                             \
+        }                                                                                                              \
+    }
+#define ACTIVATION_BACKWARD(name, form)                                                                                \
+    static void CELLS(name)(void *dx, void *dup, const void *dy, const void *x, const void *up, int64_t n, int add_dx, \
+                            int add_dup) {                                                                             \
+        if (up != NULL) {                                                                                              \
+            CELLS(activation_backward_any)(dx, dup, dy, x, up, n, add_dx, add_dup, form, 1);                           \
+        } else {                                                                                                       \
+            CELLS(activation_backward_any)(dx, NULL, dy, x, NULL, n, add_dx, 0, form, 0);                              \
+        }                                                                                                              \
+    }
+ACTIVATION(silu, WEFT_SILU)
+ACTIVATION(gelu, WEFT_GELU)
+ACTIVATION(gelu_tanh, WEFT_GELU_TANH)
+ACTIVATION_BACKWARD(silu_backward, WEFT_SILU)
+ACTIVATION_BACKWARD(gelu_backward, WEFT_GELU)
+ACTIVATION_BACKWARD(gelu_tanh_backward, WEFT_GELU_TANH)
+#undef ACTIVATION
+#undef ACTIVATION_BACKWARD
+
+/* ---- norms; from_one is a constant where these are called ---- */
 
 /* Squares that overflow would give a factor of zero, and a row of zeros that nobody notices: it is NaN instead. */
-INLINE float CELLS(norm_factor)(const void *x, int64_t width, double eps) {
+INLINE float CELLS(rms_factor)(const void *x, int64_t width, double eps) {
     const double mean = (double)CELLS(dot)(x, x, width) / (double)width;
     return (float)(1.0 / sqrt(mean + eps) + 0.0 * mean);
 }
 
-static float CELLS(norm_row)(void *y, const void *x, const float *gain, int64_t width, double eps) {
-    const float r = CELLS(norm_factor)(x, width, eps);
+INLINE float CELLS(rms_any)(void *y, const void *x, const float *gain, int64_t width, double eps, const int from_one) {
+    const float r = CELLS(rms_factor)(x, width, eps);
     int64_t i;
     for (i = 0; i < width; i += VEC_LANES) {
-        CELL_PUT(y, CELL_GET(x, i, width) * vec_set(r) * vec_get(gain, i, width), i, width);
+        CELL_PUT(y, CELL_GET(x, i, width) * vec_set(r) * gain_at(gain, i, width, from_one), i, width);
     }
     return r;
 }
 
 /* dx = r (gain dy) - x r^3 / width * sum(gain dy x). dgain first: dx may lie on dy. */
-static void CELLS(norm_row_backward)(void *dx, float *dgain, const void *dy, const void *x, const float *gain, float r,
-                                     int64_t width, double eps, int add_dx) {
+INLINE void CELLS(rms_backward_any)(void *dx, float *dgain, const void *dy, const void *x, const float *gain, float r,
+                                    int64_t width, double eps, int add_dx, const int from_one) {
     vec sum = vec_set(0.0f);
     float along = 0;
     int64_t i;
-    if (r < 0) r = CELLS(norm_factor)(x, width, eps);
+    if (r < 0) r = CELLS(rms_factor)(x, width, eps);
     for (i = 0; i < width; i += VEC_LANES) {
         const vec d = CELL_GET(dy, i, width), v = CELL_GET(x, i, width);
-        sum = vec_fma(d * vec_get(gain, i, width), v, sum);
+        sum = vec_fma(d * gain_at(gain, i, width, from_one), v, sum);
         if (dgain != NULL) vec_put(dgain, vec_get(dgain, i, width) + d * (v * vec_set(r)), i, width);
     }
     if (dx == NULL) return;
     along = (float)((double)vec_sum(sum) * r * r * r / (double)width);
     for (i = 0; i < width; i += VEC_LANES) {
-        const vec own = CELL_GET(dy, i, width) * vec_get(gain, i, width) * vec_set(r);
+        const vec own = CELL_GET(dy, i, width) * gain_at(gain, i, width, from_one) * vec_set(r);
         vec d = own - CELL_GET(x, i, width) * vec_set(along);
         if (add_dx) d += CELL_GET(dx, i, width);
         CELL_PUT(dx, d, i, width);
     }
 }
+
+/* The mean, then the squares of what is left: their difference from the mean square would lose digits. */
+INLINE float CELLS(layer_factor)(const void *x, int64_t width, double eps, float *mean) {
+    vec sum = vec_set(0.0f);
+    double square = 0;
+    int64_t i;
+    for (i = 0; i < width; i += VEC_LANES) sum += CELL_GET(x, i, width);
+    *mean = (float)((double)vec_sum(sum) / (double)width);
+    sum = vec_set(0.0f);
+    for (i = 0; i < width; i += VEC_LANES) {
+        const vec off = vec_first(CELL_GET(x, i, width) - vec_set(*mean), width - i);
+        sum = vec_fma(off, off, sum);
+    }
+    square = (double)vec_sum(sum) / (double)width;
+    return (float)(1.0 / sqrt(square + eps) + 0.0 * square);
+}
+
+INLINE float CELLS(layer_any)(void *y, const void *x, const float *gain, const float *bias, int64_t width, double eps,
+                              float *mean, const int from_one) {
+    const float r = CELLS(layer_factor)(x, width, eps, mean);
+    int64_t i;
+    for (i = 0; i < width; i += VEC_LANES) {
+        const vec own = (CELL_GET(x, i, width) - vec_set(*mean)) * vec_set(r);
+        CELL_PUT(y, vec_fma(own, gain_at(gain, i, width, from_one), vec_get(bias, i, width)), i, width);
+    }
+    return r;
+}
+
+/* With h = (x - mean) r: dx = r (gain dy - mean(gain dy) - h mean(gain dy h)). The sums first: dx may lie on dy. */
+INLINE void CELLS(layer_backward_any)(void *dx, float *dgain, float *dbias, const void *dy, const void *x,
+                                      const float *gain, float r, float mean, int64_t width, double eps, int add_dx,
+                                      const int from_one) {
+    vec sum = vec_set(0.0f), along = vec_set(0.0f), level, slope;
+    int64_t i;
+    if (r < 0) r = CELLS(layer_factor)(x, width, eps, &mean);
+    for (i = 0; i < width; i += VEC_LANES) {
+        const vec d = CELL_GET(dy, i, width), h = (CELL_GET(x, i, width) - vec_set(mean)) * vec_set(r);
+        const vec own = d * gain_at(gain, i, width, from_one);
+        sum += own;
+        along = vec_fma(own, h, along);
+        if (dgain != NULL) vec_put(dgain, vec_fma(d, h, vec_get(dgain, i, width)), i, width);
+        if (dbias != NULL) vec_put(dbias, vec_get(dbias, i, width) + d, i, width);
+    }
+    if (dx == NULL) return;
+    level = vec_set((float)((double)vec_sum(sum) / (double)width));
+    slope = vec_set((float)((double)vec_sum(along) / (double)width));
+    for (i = 0; i < width; i += VEC_LANES) {
+        const vec h = (CELL_GET(x, i, width) - vec_set(mean)) * vec_set(r);
+        vec d = CELL_GET(dy, i, width) * gain_at(gain, i, width, from_one) - level;
+        d = (d - h * slope) * vec_set(r);
+        if (add_dx) d += CELL_GET(dx, i, width);
+        CELL_PUT(dx, d, i, width);
+    }
+}
+
+#define NORM(suffix, from_one)                                                                                         \
+    static float CELLS(rms##suffix)(void *y, const void *x, const float *gain, int64_t width, double eps) {            \
+        return CELLS(rms_any)(y, x, gain, width, eps, from_one);                                                       \
+    }                                                                                                                  \
+    static void CELLS(rms_backward##suffix)(void *dx, float *dgain, const void *dy, const void *x, const float *gain,  \
+                                            float r, int64_t width, double eps, int add_dx) {                          \
+        CELLS(rms_backward_any)(dx, dgain, dy, x, gain, r, width, eps, add_dx, from_one);                              \
+    }                                                                                                                  \
+    static float CELLS(layer##suffix)(void *y, const void *x, const float *gain, const float *bias, int64_t width,     \
+                                      double eps, float *mean) {                                                       \
+        return CELLS(layer_any)(y, x, gain, bias, width, eps, mean, from_one);                                         \
+    }                                                                                                                  \
+    static void CELLS(layer_backward##suffix)(void *dx, float *dgain, float *dbias, const void *dy, const void *x,     \
+                                              const float *gain, float r, float mean, int64_t width, double eps,       \
+                                              int add_dx) {                                                            \
+        CELLS(layer_backward_any)(dx, dgain, dbias, dy, x, gain, r, mean, width, eps, add_dx, from_one);               \
+    }
+NORM(_plain, 0)
+NORM(_from_one, 1)
+#undef NORM
 
 /* ---- rope ---- */
 

@@ -1,4 +1,5 @@
-/* matmul.c: the kernel `matmul`, which is a product with its operands looked up. */
+/* matmul.c: the kernel `matmul`, which is a product with its operands looked up. A bias lies in c before the product is
+ * added to it: one rounding, and no loop of products knows of it. */
 #include "product.h"
 
 static product product_of(const weft_matmul *args) {
@@ -10,7 +11,7 @@ static product product_of(const weft_matmul *args) {
                        .ldc = args->ldc,
                        .transpose_a = args->transpose_a != 0,
                        .transpose_b = args->transpose_b != 0,
-                       .mode = args->accumulate ? PRODUCT_ADD : PRODUCT_SET,
+                       .mode = args->accumulate || args->has_bias ? PRODUCT_ADD : PRODUCT_SET,
                        .dtype = args->dtype_a,
                        .dtype_c = args->dtype_c};
     return p;
@@ -49,14 +50,29 @@ static void check_dtypes(cpu_check *c, const weft_matmul *args) {
                        weft_dtype_name(args->dtype_a), weft_dtype_name(args->dtype_b), weft_dtype_name(args->dtype_c));
 }
 
+static void check_bias(cpu_check *c, const weft_matmul *args) {
+    if (c->status != WEFT_OK || !args->has_bias || !args->accumulate) return;
+    c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                               "matmul on device cpu: a bias cannot be added together with what c held before.");
+}
+
+static void put_bias(const weft_device *device, const product *p, const float *bias) {
+    const int64_t bytes = weft_dtype_bytes(p->dtype_c);
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+    for (int64_t r = 0; r < p->m; r++)
+        cpu_cells_of(device, p->dtype_c)->put(cpu_at(p->c, r * p->ldc, bytes), bias, p->n, 0);
+}
+
 CPU_KERNEL(matmul, weft_matmul) {
     cpu_check c = CPU_CHECK("matmul", weft_matmul, args, err);
     product p = {0};
+    const float *bias = NULL;
     void *workspace = NULL;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     p = product_of(args);
     check_dtypes(&c, args);
+    check_bias(&c, args);
     cpu_check_size(&c, "m", p.m, 0);
     cpu_check_size(&c, "n", p.n, 0);
     cpu_check_size(&c, "k", p.k, 0);
@@ -66,8 +82,10 @@ CPU_KERNEL(matmul, weft_matmul) {
     p.a = matrix(&c, args->a, "a", p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.dtype);
     p.b = matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.dtype);
     p.c = matrix(&c, args->c, "c", p.m, p.n, p.ldc, p.dtype_c);
+    if (args->has_bias) bias = cpu_need(&c, args->bias, "bias", p.n, 1, 4);
     if (c.status != WEFT_OK) return c.status;
     workspace = cpu_need_workspace(&c, args->workspace, product_workspace(device, &p));
     if (c.status != WEFT_OK) return c.status;
+    if (bias != NULL) put_bias(device, &p, bias);
     return product_run(device, &p, workspace, "matmul", err);
 }

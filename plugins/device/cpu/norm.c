@@ -1,104 +1,123 @@
-/* norm.c: rms_norm and its backward. Rows are independent but for the gain's gradient, a sum over rows: it is made in
- * runs of rows whose length the shape fixes, each from zero, and the runs are added in order. */
-#include "cpu.h"
+/* norm.c: norms of rows and their backward. Rows are independent but for the gradients of the gain and of the bias,
+ * sums over rows (row_sums.c). */
+#include "row_sums.h"
 
-#define MAX_RUNS 64
-#define MIN_ROWS 16
+/* Operands of both directions; what a call lacks is NULL. */
+typedef struct norm {
+    const weft_norm *args;
+    const cpu_cells *cells;
+    bool layer;
+    int from_one;  /* 1: the gain is one more than what is stored */
+    int64_t bytes; /* of an element of x, y, dy and dx */
+    const float *gain, *bias;
+    float *rstd, *mean;
+    const void *x, *residual, *dy;
+    void *y, *sum, *dx;
+    float *dgain, *dbias, *gain_runs, *bias_runs;
+} norm;
 
-static int64_t runs_of(int64_t rows) {
-    return cpu_min(MAX_RUNS, cpu_ceil_div(rows, MIN_ROWS));
-}
-
-int64_t cpu_rms_norm_backward_workspace(const weft_device *device, const weft_rms_norm *args) {
+int64_t cpu_norm_backward_workspace(const weft_device *device, const weft_norm *args) {
     (void)device;
-    return cpu_max(args->rows, 0) * cpu_max(args->width, 0) == 0 ? 0 : runs_of(args->rows) * cpu_floats(args->width);
+    return runs_bytes(args->rows, args->width) * (args->form == WEFT_NORM_LAYER ? 2 : 1);
 }
 
-CPU_KERNEL(rms_norm, weft_rms_norm) {
-    cpu_check c = CPU_CHECK("rms_norm", weft_rms_norm, args, err);
-    const cpu_cells *cells = cpu_cells_of(device, args->dtype);
-    const float *gain = NULL;
-    const void *x = NULL;
-    void *y = NULL;
-    float *rstd = NULL;
-    int64_t bytes = 0;
+static void norm_check_form(cpu_check *c, int32_t form) {
+    if (c->status != WEFT_OK || form == WEFT_NORM_RMS || form == WEFT_NORM_LAYER) return;
+    c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                               "%s on device cpu: form %d is not known; RMSNorm (0) and LayerNorm (1) are.", c->kernel,
+                               form);
+}
+
+/* What both directions read. */
+static norm norm_look_up(const weft_device *device, const weft_norm *args, cpu_check *c) {
+    norm o = {.args = args, .cells = cpu_cells_of(device, args->dtype)};
+    o.bytes = cpu_check_dtype(c, "dtype", args->dtype);
+    norm_check_form(c, args->form);
+    cpu_check_size(c, "rows", args->rows, 0);
+    cpu_check_size(c, "width", args->width, 1);
+    o.layer = args->form == WEFT_NORM_LAYER;
+    o.from_one = args->gain_from_one != 0;
+    o.x = cpu_need(c, args->x, "x", args->rows, args->width, o.bytes);
+    o.gain = cpu_need(c, args->gain, "gain", args->width, 1, 4);
+    o.rstd = cpu_may(c, args->rstd, "rstd", args->rows, 1, 4);
+    if (o.layer) o.mean = cpu_may(c, args->mean, "mean", args->rows, 1, 4);
+    return o;
+}
+
+/* ---- forward ---- */
+
+static void norm_row(const norm *o, int64_t r) {
+    const int64_t width = o->args->width, at = r * width;
+    const void *x = cpu_from(o->x, at, o->bytes);
+    void *y = cpu_at(o->y, at, o->bytes), *sum = cpu_at(o->sum, at, o->bytes);
+    float mean = 0, factor = 0;
+    if (sum != NULL) {
+        o->cells->add(sum, x, cpu_from(o->residual, at, o->bytes), width);
+        x = sum;
+    }
+    factor = o->layer ? o->cells->layer_row[o->from_one](y, x, o->gain, o->bias, width, o->args->eps, &mean)
+                      : o->cells->rms_row[o->from_one](y, x, o->gain, width, o->args->eps);
+    if (o->rstd != NULL) o->rstd[r] = factor;
+    if (o->mean != NULL) o->mean[r] = mean;
+}
+
+CPU_KERNEL(norm, weft_norm) {
+    cpu_check c = CPU_CHECK("norm", weft_norm, args, err);
+    norm o;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    cpu_check_size(&c, "rows", args->rows, 0);
-    cpu_check_size(&c, "width", args->width, 1);
-    x = cpu_need(&c, args->x, "x", args->rows, args->width, bytes);
-    gain = cpu_need(&c, args->gain, "gain", args->width, 1, 4);
-    y = cpu_need(&c, args->y, "y", args->rows, args->width, bytes);
-    rstd = cpu_may(&c, args->rstd, "rstd", args->rows, 1, 4);
+    o = norm_look_up(device, args, &c);
+    if (o.layer) o.bias = cpu_need(&c, args->bias, "bias", args->width, 1, 4);
+    o.y = cpu_need(&c, args->y, "y", args->rows, args->width, o.bytes);
+    o.residual = cpu_may(&c, args->residual, "residual", args->rows, args->width, o.bytes);
+    if (o.residual != NULL) o.sum = cpu_need(&c, args->sum, "sum", args->rows, args->width, o.bytes);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
-    for (int64_t r = 0; r < args->rows; r++) {
-        const int64_t at = r * args->width;
-        const float factor =
-            cells->norm_row(cpu_at(y, at, bytes), cpu_from(x, at, bytes), gain, args->width, args->eps);
-        if (rstd != NULL) rstd[r] = factor;
-    }
+    for (int64_t r = 0; r < args->rows; r++) norm_row(&o, r);
     return WEFT_OK;
 }
 
-typedef struct norm_operands {
-    const cpu_cells *cells;
-    int64_t bytes; /* of an element of x, dy and dx */
-    const float *gain, *rstd;
-    const void *x, *dy;
-    void *dx;
-    float *dgain, *runs;
-} norm_operands;
+/* ---- backward ---- */
 
-/* Rows of run i; its part of dgain lies at its own place in the workspace. */
-static void backward_run(const weft_rms_norm *args, const norm_operands *o, int64_t i) {
-    const int64_t n = runs_of(args->rows), width = args->width, end = cpu_cut(args->rows, n, i + 1);
-    float *part = o->dgain == NULL ? NULL : o->runs + i * cpu_floats(width) / 4;
+static void norm_row_backward(const norm *o, int64_t r, float *dgain, float *dbias) {
+    const int64_t width = o->args->width, at = r * width;
+    const void *dy = cpu_from(o->dy, at, o->bytes), *x = cpu_from(o->x, at, o->bytes);
+    const bool kept = o->rstd != NULL && (!o->layer || o->mean != NULL);
+    const float factor = kept ? o->rstd[r] : -1.0f;
+    void *dx = cpu_at(o->dx, at, o->bytes);
+    if (o->layer)
+        o->cells->layer_row_backward[o->from_one](dx, dgain, dbias, dy, x, o->gain, factor, kept ? o->mean[r] : 0,
+                                                  width, o->args->eps, o->args->accumulate_dx);
+    else
+        o->cells->rms_row_backward[o->from_one](dx, dgain, dy, x, o->gain, factor, width, o->args->eps,
+                                                o->args->accumulate_dx);
+}
+
+/* Rows of run i; its part of each sum lies at its own place in the workspace. */
+static void norm_run_backward(const norm *o, int64_t i) {
+    const int64_t rows = o->args->rows, n = runs_of(rows), end = cpu_cut(rows, n, i + 1);
+    float *dgain = o->dgain == NULL ? NULL : runs_begin(o->gain_runs, o->args->width, i);
+    float *dbias = o->dbias == NULL ? NULL : runs_begin(o->bias_runs, o->args->width, i);
     int64_t r = 0;
-    if (part != NULL) memset(part, 0, (size_t)width * sizeof *part);
-    for (r = cpu_cut(args->rows, n, i); r < end; r++) {
-        const int64_t at = r * width;
-        o->cells->norm_row_backward(cpu_at(o->dx, at, o->bytes), part, cpu_from(o->dy, at, o->bytes),
-                                    cpu_from(o->x, at, o->bytes), o->gain, o->rstd == NULL ? -1.0f : o->rstd[r], width,
-                                    args->eps, args->accumulate_dx);
-    }
+    for (r = cpu_cut(rows, n, i); r < end; r++) norm_row_backward(o, r, dgain, dbias);
 }
 
-static void add_runs(const weft_device *device, const weft_rms_norm *args, const norm_operands *o) {
-    const int64_t n = runs_of(args->rows), width = args->width, distance = cpu_floats(width) / 4;
-    int64_t i = 0;
-    if (o->dgain == NULL) return;
-    if (n == 0) {
-        if (!args->accumulate_dgain) memset(o->dgain, 0, (size_t)width * sizeof *o->dgain);
-        return;
-    }
-    for (i = 1; i < n; i++) device->loops->f32.add(o->runs, o->runs, o->runs + i * distance, width);
-    if (args->accumulate_dgain) {
-        device->loops->f32.add(o->dgain, o->dgain, o->runs, width);
-    } else {
-        memcpy(o->dgain, o->runs, (size_t)width * sizeof *o->dgain);
-    }
-}
-
-CPU_KERNEL(rms_norm_backward, weft_rms_norm) {
-    cpu_check c = CPU_CHECK("rms_norm_backward", weft_rms_norm, args, err);
-    norm_operands o = {.cells = cpu_cells_of(device, args->dtype)};
+CPU_KERNEL(norm_backward, weft_norm) {
+    cpu_check c = CPU_CHECK("norm_backward", weft_norm, args, err);
+    norm o;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    o.bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    cpu_check_size(&c, "rows", args->rows, 0);
-    cpu_check_size(&c, "width", args->width, 1);
-    o.x = cpu_need(&c, args->x, "x", args->rows, args->width, o.bytes);
-    o.gain = cpu_need(&c, args->gain, "gain", args->width, 1, 4);
-    o.rstd = cpu_may(&c, args->rstd, "rstd", args->rows, 1, 4);
+    o = norm_look_up(device, args, &c);
     o.dy = cpu_need(&c, args->dy, "dy", args->rows, args->width, o.bytes);
     o.dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, o.bytes);
     o.dgain = cpu_may(&c, args->dgain, "dgain", args->width, 1, 4);
-    o.runs = cpu_need_workspace(&c, args->workspace, cpu_rms_norm_backward_workspace(device, args));
+    if (o.layer) o.dbias = cpu_may(&c, args->dbias, "dbias", args->width, 1, 4);
+    o.gain_runs = cpu_need_workspace(&c, args->workspace, cpu_norm_backward_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
+    o.bias_runs = cpu_at(o.gain_runs, runs_bytes(args->rows, args->width), 1);
 #pragma omp parallel for schedule(static) num_threads(device->threads)
-    for (int64_t i = 0; i < runs_of(args->rows); i++) backward_run(args, &o, i);
-    add_runs(device, args, &o);
+    for (int64_t i = 0; i < runs_of(args->rows); i++) norm_run_backward(&o, i);
+    if (o.dgain != NULL) runs_add(device, o.dgain, o.gain_runs, args->rows, args->width, args->accumulate_dgain != 0);
+    if (o.dbias != NULL) runs_add(device, o.dbias, o.bias_runs, args->rows, args->width, args->accumulate_dbias != 0);
     return WEFT_OK;
 }

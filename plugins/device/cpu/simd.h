@@ -146,6 +146,14 @@ INLINE void vec_store_part(float *p, vec v, int64_t n) {
 }
 #endif
 
+/* The first n lanes of v, zero in the others; all of it where n is VEC_LANES or more. */
+INLINE vec vec_first(vec v, int64_t n) {
+    float lanes[VEC_LANES];
+    if (n >= VEC_LANES) return v;
+    vec_store(lanes, v);
+    return vec_load_part(lanes, n, 0.0f);
+}
+
 /* ---- bf16: the upper half of an fp32; back to the nearest, ties to even, and a NaN stays one ---- */
 
 #if defined(LOOPS_AVX512)

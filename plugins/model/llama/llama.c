@@ -67,9 +67,15 @@ static weft_weight *weight(const weft_model *self, const weft_builder *b, weft_m
                                                              : "LlamaRMSNorm";
     const llama_config *c = &self->config;
     const int32_t has_padding = role == WEFT_WEIGHT_EMBEDDING && c->has_pad;
-    const weft_weight_spec spec = {
-        (uint32_t)sizeof spec,   0, name, class_name, role, 0, out, in, c->init_std, has_padding,
-        has_padding ? c->pad : 0};
+    const weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec,
+                                   .name = name,
+                                   .class_name = class_name,
+                                   .role = role,
+                                   .out = out,
+                                   .in = in,
+                                   .init_std = c->init_std,
+                                   .has_padding = has_padding,
+                                   .padding = has_padding ? c->pad : 0};
     return b->weight(b->ctx, module, &spec);
 }
 
@@ -149,10 +155,15 @@ static weft_status llama_declare(weft_model *self, const weft_builder *b, weft_e
 static weft_value attention(const weft_model *self, const llama_block *block, weft_graph *g, const weft_ops *ops,
                             weft_value x) {
     const llama_config *c = &self->config;
-    const weft_rope_args turn_q = {(uint32_t)sizeof turn_q, 0, c->heads, c->head_dim};
-    const weft_rope_args turn_k = {(uint32_t)sizeof turn_k, 0, c->kv_heads, c->head_dim};
-    const weft_attention_args args = {(uint32_t)sizeof args, 0,           c->heads,
-                                      c->kv_heads,           c->head_dim, 1.0 / sqrt((double)c->head_dim)};
+    const weft_rope_args turn_q = {.struct_size = (uint32_t)sizeof turn_q, .heads = c->heads, .head_dim = c->head_dim};
+    const weft_rope_args turn_k = {.struct_size = (uint32_t)sizeof turn_k,
+                                   .heads = c->kv_heads,
+                                   .head_dim = c->head_dim};
+    const weft_attention_args args = {.struct_size = (uint32_t)sizeof args,
+                                      .heads = c->heads,
+                                      .kv_heads = c->kv_heads,
+                                      .head_dim = c->head_dim,
+                                      .scale = 1.0 / sqrt((double)c->head_dim)};
     const weft_value places = ops->positions(g);
     const weft_value h = ops->rms_norm(g, x, block->attn_norm, c->eps);
     const weft_value q =
@@ -178,7 +189,7 @@ static weft_value llama_forward(const weft_model *self, uint32_t segment, weft_g
     const llama_block *block = NULL;
     if (segment == 0) return ops->embedding(g, ops->ids(g), self->embed);
     if (segment == 1 + 2 * (uint32_t)self->config.layers) {
-        ops->lm_head(g, ops->rms_norm(g, carry, self->norm, self->config.eps), self->head);
+        ops->lm_head(g, ops->rms_norm(g, carry, self->norm, self->config.eps), self->head, NULL);
         return none;
     }
     block = &self->blocks[(segment - 1) / 2];

@@ -24,12 +24,13 @@
  * the gradient of the logits), sums are fp32, and what is stored is rounded once, to nearest even; adding to an
  * older value comes before that rounding.
  *
+ * A device may lack a form (a window, LayerNorm, GELU, ...): its kernel answers WEFT_E_UNSUPPORTED and names it.
+ *
  * Extensions: weft/transfer.h (copies that the host does not wait for), weft/capture.h (a step recorded and replayed),
  * weft/roof.h (what the machine could give at most).
  *
  * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
- * weights (a dtype of B in matmul), windows and soft caps of attention (fields appended), several documents in a row
- * (starts).
+ * weights (a dtype of B in matmul), several documents in a row (starts).
  */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
@@ -63,7 +64,9 @@ typedef struct weft_device_info {
     int32_t has_bf16; /* 1: bf16 products in hardware */
 } weft_device_info;
 
-/* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. */
+/* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
+ * has_bias C = op(A) op(B) + bias in every row: the bias, rounded to C's type, is added to the finished sum before that
+ * is rounded, which is what fused epilogues do (cuBLASLt's takes a bias of C's type). Not together with accumulate. */
 typedef struct weft_matmul {
     uint32_t struct_size;
     uint32_t flags;
@@ -74,28 +77,59 @@ typedef struct weft_matmul {
     int32_t transpose_a, transpose_b;
     int32_t accumulate;
     weft_ref workspace;
+    weft_ref bias; /* (N) fp32; with has_bias */
+    int32_t has_bias, reserved;
 } weft_matmul;
 
-/* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps), per row (Zhang and Sennrich, arXiv 1910.07467). A row whose
- * squares overflow is NaN, never zero: what is broken must show in the loss. */
-typedef struct weft_rms_norm {
+/* out (N) fp32 = or += the sum of x's rows, in one order that the shape fixes: the gradient of a bias. */
+typedef struct weft_sum_rows {
     uint32_t struct_size;
     uint32_t flags;
-    weft_ref x;    /* (R,D) */
-    weft_ref gain; /* (D) fp32 */
-    weft_ref y;    /* (R,D) */
-    weft_ref rstd; /* (R) fp32, kept for the backward; may be none */
+    weft_ref x;   /* (R,N) */
+    weft_ref out; /* (N) fp32 */
+    int64_t rows, width;
+    int32_t accumulate, dtype; /* dtype: of x */
+    weft_ref workspace;
+} weft_sum_rows;
+
+/* What a norm subtracts and divides by. */
+typedef enum weft_norm_form {
+    WEFT_NORM_RMS = 0,  /* Zhang and Sennrich, arXiv 1910.07467 */
+    WEFT_NORM_LAYER = 1 /* Ba, Kiros and Hinton, arXiv 1607.06450 */
+} weft_norm_form;
+
+/* Each row by itself:
+ *     RMS:   y = x * rstd * g,                  rstd = 1 / sqrt(mean(x^2) + eps)
+ *     LAYER: y = (x - mean) * rstd * g + bias,  rstd = 1 / sqrt(mean((x - mean)^2) + eps)
+ * g is the gain, or 1 + gain with gain_from_one (as Gemma stores it). A norm of heads has a row for each head of each
+ * place. A row whose squares overflow is NaN, never zero: what is broken must show in the loss.
+ * With a residual the forward takes x + residual, rounded to their type, for x, and leaves it in `sum`: the bits are
+ * those of weft_add and a norm of what it gave. */
+typedef struct weft_norm {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref x;             /* (R,D) */
+    weft_ref gain;          /* (D) fp32 */
+    weft_ref bias;          /* LAYER: (D) fp32 */
+    weft_ref y;             /* (R,D) */
+    weft_ref rstd;          /* (R) fp32, kept for the backward; may be none, which then makes it again */
+    weft_ref mean;          /* LAYER: (R) fp32, kept and none as rstd is */
+    weft_ref residual, sum; /* forward: (R,D) both, or none; sum may lie on either operand */
     int64_t rows, width;
     double eps;
-    /* backward only: dx (+)= d/dx, dgain (+)= d/dgain */
-    weft_ref dy, dx, dgain;
-    int32_t accumulate_dx, accumulate_dgain;
-    int32_t dtype, reserved; /* of x, y, dy, dx */
+    /* backward only: dx (+)= d/dx, dgain (+)= d/dgain, LAYER: dbias (+)= d/dbias */
+    weft_ref dy, dx, dgain, dbias;
+    int32_t accumulate_dx, accumulate_dgain, accumulate_dbias;
+    int32_t form; /* weft_norm_form */
+    int32_t gain_from_one;
+    int32_t dtype; /* of x, y, residual, sum, dy, dx */
     weft_ref workspace;
-} weft_rms_norm;
+} weft_norm;
 
-/* Rotates pairs (x[i], x[i + d/2]) of each head (rotate-half form; Su et al., arXiv 2104.09864): y = x cos + rot(x)
- * sin. table: (P, d) fp32: d/2 cosines, then d/2 sines of each position. May run in place. */
+/* Rotates pairs (x[i], x[i + r/2]) of the first r = rotary_dim elements of each head (rotate-half form; Su et al.,
+ * arXiv 2104.09864): y = x cos + rot(x) sin; the others pass unchanged (Phi, GPT-NeoX). table: (P, r) fp32: r/2
+ * cosines, then r/2 sines of each position; how angles are scaled, and a factor on all of them (llama3, YaRN,
+ * LongRoPE), is in the table. May run in place. */
 typedef struct weft_rope {
     uint32_t struct_size;
     uint32_t flags;
@@ -106,13 +140,16 @@ typedef struct weft_rope {
     int32_t inverse;         /* 1: the transpose, which is the backward */
     int32_t accumulate;      /* y += */
     int32_t dtype, reserved; /* of x and y */
+    int64_t rotary_dim;      /* even, at most d; 0: d */
 } weft_rope;
 
-/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t]; with a cache, query place
- * i has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled. o =
- * softmax(scale q k^T) v, in blocks: no (T,T) matrix is ever held. lse: log-sum-exp per query and head. In bf16 what is
- * stored (q, k, v, o and their gradients) is rounded and nothing in between: scaled queries, scores, probabilities and
- * the gradients of scores stay fp32, also as factors of products. */
+/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t], with a window w those of the
+ * last w of them, [max(starts[t], t - w + 1), t] (Beltagy et al., arXiv 2004.05150, as Mistral counts); with a cache,
+ * query place i has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled.
+ * o = softmax(c(scale q k^T)) v, in blocks: no (T,T) matrix is ever held, and blocks that no query of theirs sees are
+ * not made. c(s) = cap tanh(s / cap) (Gemma 2, arXiv 2408.00118), or s without a cap. lse: log-sum-exp per query and
+ * head, of what the softmax took. In bf16 what is stored (q, k, v, o and their gradients) is rounded and nothing in
+ * between: scaled queries, scores, probabilities and the gradients of scores stay fp32, also as factors of products. */
 typedef struct weft_attention {
     uint32_t struct_size;
     uint32_t flags;
@@ -131,22 +168,45 @@ typedef struct weft_attention {
     /* backward only; dq, dk, dv are overwritten */
     weft_ref d_o, dq, dk, dv;
     weft_ref workspace;
+    int64_t window; /* places that a query sees at most, itself among them; 0: all */
+    double cap;     /* of scores; 0: none */
 } weft_attention;
 
-/* y = silu(gate) * up (Shazeer, arXiv 2002.05202), n elements. Backward: dgate, dup from dy; they may lie on gate
- * and up. */
-typedef struct weft_swiglu {
+/* Element by element (Hendrycks and Gimpel, arXiv 1606.08415; Elfwing et al., arXiv 1702.03118). */
+typedef enum weft_activation_form {
+    WEFT_SILU = 0,     /* x / (1 + exp(-x)) */
+    WEFT_GELU = 1,     /* x (1 + erf(x / sqrt 2)) / 2 */
+    WEFT_GELU_TANH = 2 /* x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 */
+} weft_activation_form;
+
+/* y = f(x) * up, or f(x) where up is none, n elements: SwiGLU and GeGLU (Shazeer, arXiv 2002.05202), and an MLP's own
+ * activation. Backward: dx, dup from dy; they may lie on x and up. */
+typedef struct weft_activation {
     uint32_t struct_size;
     uint32_t flags;
-    weft_ref gate, up, y;
+    weft_ref x, up, y;
     int64_t n;
-    weft_ref dy, dgate, dup;
-    int32_t accumulate_dgate, accumulate_dup;
-    int32_t dtype, reserved;
-} weft_swiglu;
+    weft_ref dy, dx, dup;
+    int32_t accumulate_dx, accumulate_dup;
+    int32_t form; /* weft_activation_form */
+    int32_t dtype;
+} weft_activation;
 
-/* y[r] = table[ids[r]]. Backward: dtable (V,D) = or += the rows of dy summed per id in the order of r; rows of ids
- * that do not occur become zero (or stay, if accumulate). */
+/* y = or += c(factor * x), n elements; c(s) = cap tanh(s / cap), or s without a cap. Computed in fp32 from factor and
+ * cap rounded to it; what is stored is rounded once. May lie on x. */
+typedef struct weft_scale {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref x, y;
+    int64_t n;
+    double factor;
+    double cap; /* 0: none */
+    int32_t accumulate, dtype;
+} weft_scale;
+
+/* y[r] = table[ids[r]]; ids may be any numbers per place, such as positions (GPT-2's learned ones). Backward: dtable
+ * (V,D) = or += the rows of dy summed per id in the order of r; rows of ids that do not occur become zero (or stay, if
+ * accumulate). */
 typedef struct weft_embedding {
     uint32_t struct_size;
     uint32_t flags;
@@ -164,8 +224,10 @@ typedef struct weft_embedding {
 } weft_embedding;
 
 /* Logits and cross-entropy in one, over chunks of rows, so that the logits of all rows are never held:
- * loss = sum over r of weights[r] * (logsumexp(x[r] W^T) - (x[r] W^T)[targets[r]]).
- * head_loss gives the loss alone; head_loss_grad also dx and dw (either may be none), from a seed of one. */
+ * loss = sum over r of weights[r] * (logsumexp(z[r]) - z[r][targets[r]]),  z[r] = c(scale (x[r] W^T + bias)),
+ * c(s) = cap tanh(s / cap), or s without a cap (Gemma 2, arXiv 2408.00118). All of z is fp32.
+ * head_loss gives the loss alone; head_loss_grad also dx, dw and dbias (any may be none), from a seed of one. dbias is
+ * the sum over rows of the gradient that dw is a product of. */
 typedef struct weft_head {
     uint32_t struct_size;
     uint32_t flags;
@@ -180,6 +242,10 @@ typedef struct weft_head {
     int32_t accumulate_dw;
     int32_t dtype; /* of x, w and dx */
     weft_ref workspace;
+    double scale;         /* of the logits; 0: none */
+    double cap;           /* of the scaled logits; 0: none */
+    weft_ref bias, dbias; /* (V) fp32; with has_bias */
+    int32_t accumulate_dbias, has_bias;
 } weft_head;
 
 /* y = a + b, n elements; may lie on a or b. */
@@ -295,7 +361,8 @@ typedef struct weft_device_plugin {
 
     /* Bytes of `workspace` that these arguments need; 0: none. [any-thread] [required] */
     int64_t (*matmul_workspace)(const weft_device *device, const weft_matmul *args);
-    int64_t (*rms_norm_backward_workspace)(const weft_device *device, const weft_rms_norm *args);
+    int64_t (*sum_rows_workspace)(const weft_device *device, const weft_sum_rows *args);
+    int64_t (*norm_backward_workspace)(const weft_device *device, const weft_norm *args);
     int64_t (*attention_workspace)(const weft_device *device, const weft_attention *args);
     int64_t (*attention_backward_workspace)(const weft_device *device, const weft_attention *args);
     int64_t (*embedding_backward_workspace)(const weft_device *device, const weft_embedding *args);
@@ -306,17 +373,20 @@ typedef struct weft_device_plugin {
     /* Kernels; args is copied, and what it points to beyond itself lives as long as the plugin that gave it. [main]
      * [hot] [required] */
     weft_status (*matmul)(weft_device *device, weft_stream *s, const weft_matmul *args, weft_error *err);
-    weft_status (*rms_norm)(weft_device *device, weft_stream *s, const weft_rms_norm *args, weft_error *err);
-    weft_status (*rms_norm_backward)(weft_device *device, weft_stream *s, const weft_rms_norm *args, weft_error *err);
+    weft_status (*sum_rows)(weft_device *device, weft_stream *s, const weft_sum_rows *args, weft_error *err);
+    weft_status (*norm)(weft_device *device, weft_stream *s, const weft_norm *args, weft_error *err);
+    weft_status (*norm_backward)(weft_device *device, weft_stream *s, const weft_norm *args, weft_error *err);
     weft_status (*rope)(weft_device *device, weft_stream *s, const weft_rope *args, weft_error *err);
     weft_status (*attention)(weft_device *device, weft_stream *s, const weft_attention *args, weft_error *err);
     weft_status (*attention_backward)(weft_device *device, weft_stream *s, const weft_attention *args, weft_error *err);
-    weft_status (*swiglu)(weft_device *device, weft_stream *s, const weft_swiglu *args, weft_error *err);
-    weft_status (*swiglu_backward)(weft_device *device, weft_stream *s, const weft_swiglu *args, weft_error *err);
+    weft_status (*activation)(weft_device *device, weft_stream *s, const weft_activation *args, weft_error *err);
+    weft_status (*activation_backward)(weft_device *device, weft_stream *s, const weft_activation *args,
+                                       weft_error *err);
     weft_status (*embedding)(weft_device *device, weft_stream *s, const weft_embedding *args, weft_error *err);
     weft_status (*embedding_backward)(weft_device *device, weft_stream *s, const weft_embedding *args, weft_error *err);
     weft_status (*head_loss)(weft_device *device, weft_stream *s, const weft_head *args, weft_error *err);
     weft_status (*head_loss_grad)(weft_device *device, weft_stream *s, const weft_head *args, weft_error *err);
+    weft_status (*scale)(weft_device *device, weft_stream *s, const weft_scale *args, weft_error *err);
     weft_status (*add)(weft_device *device, weft_stream *s, const weft_add *args, weft_error *err);
     weft_status (*square_sum)(weft_device *device, weft_stream *s, const weft_square_sum *args, weft_error *err);
     weft_status (*clip)(weft_device *device, weft_stream *s, const weft_clip *args, weft_error *err);

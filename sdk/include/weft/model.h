@@ -27,7 +27,7 @@ typedef struct weft_builder_ctx weft_builder_ctx; /* the host's */
 typedef enum weft_weight_role {
     WEFT_WEIGHT_LINEAR = 1,    /* (out, in): parameter "<name>.weight", and "<name>.bias" if has_bias */
     WEFT_WEIGHT_EMBEDDING = 2, /* (out = vocabulary, in = width) */
-    WEFT_WEIGHT_GAIN = 3       /* (in): a norm's */
+    WEFT_WEIGHT_GAIN = 3       /* (in): a norm's, and "<name>.bias" if has_bias */
 } weft_weight_role;
 
 typedef struct weft_weight_spec {
@@ -36,12 +36,14 @@ typedef struct weft_weight_spec {
     const char *name;       /* below its module: "q_proj" */
     const char *class_name; /* "Linear", "Embedding", "LlamaRMSNorm": what wrap policies and reports call it */
     int32_t role;           /* weft_weight_role */
-    int32_t has_bias;       /* 0 in SDK 1.0 for all built-in models */
+    int32_t has_bias;       /* of a linear, or of LayerNorm's gain */
     int64_t out, in;
-    double init_std; /* of a fresh start: normal with this deviation; gains start at one, biases at zero */
+    double init_std; /* of a fresh start: normal with this deviation; gains start as factors of one, biases at zero */
     /* An embedding: looking up the row `padding` gives it no gradient, as with padding_idx of torch.nn.Embedding.
      * Another use of the same storage (a tied head) still does. */
     int32_t has_padding, padding;
+    int32_t gain_from_one; /* a gain: the factor is 1 + what is stored, which starts at zero (Gemma) */
+    int32_t reserved;
 } weft_weight_spec;
 
 /* The host's side of `declare`. Mistakes are sticky, as in weft_ops. All [main]. */

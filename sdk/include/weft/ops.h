@@ -52,6 +52,7 @@ typedef struct weft_rope_args {
     uint32_t struct_size;
     uint32_t flags;
     int64_t heads, head_dim; /* x is (B, T, heads * head_dim) */
+    int64_t rotary_dim;      /* elements of each head that are rotated, its first ones; 0: all */
 } weft_rope_args;
 
 typedef struct weft_attention_args {
@@ -59,7 +60,17 @@ typedef struct weft_attention_args {
     uint32_t flags;
     int64_t heads, kv_heads, head_dim; /* q: (B, T, heads * head_dim); k, v: (B, T, kv_heads * head_dim) */
     double scale;                      /* usually 1 / sqrt(head_dim) */
+    int64_t window;                    /* places that a query sees at most, itself among them; 0: all before it */
+    double cap;                        /* scores become cap tanh(score / cap); 0: they stay */
 } weft_attention_args;
+
+/* logits = c(scale (x W^T + bias)), c(s) = cap tanh(s / cap), or s without a cap; the bias is the weight's, if any. */
+typedef struct weft_head_args {
+    uint32_t struct_size;
+    uint32_t flags;
+    double scale; /* 0: none */
+    double cap;   /* 0: none */
+} weft_head_args;
 
 /* How a loss counts: per target token (summed over tokens, scaled once by one over their global number), or per step
  * (its value is added to the reported mean loss as it is: multiplied by the number of targets before its backward). */
@@ -67,8 +78,8 @@ typedef enum weft_loss_kind { WEFT_LOSS_PER_TOKEN = 0, WEFT_LOSS_PER_STEP = 1 } 
 
 /* A plugin's own operator. It has n_inputs values in, one out; shapes in elements. forward and backward receive
  * buffers in the order of the inputs; backward writes (or adds, where accumulate[i]) the gradient of each input
- * whose ref is not none. `keeps_inputs`, `keeps_output`: what backward reads. Numbers are fp32: in SDK 1.0 the host
- * refuses a custom operator in a graph of another dtype. */
+ * whose ref is not none. `keeps_inputs`, `keeps_output`: what backward reads. Numbers are of the graph's dtype, which
+ * the call tells and the operator must state that it takes: the host refuses it in a graph of another one. */
 typedef struct weft_custom_call {
     uint32_t struct_size;
     uint32_t flags;
@@ -81,6 +92,8 @@ typedef struct weft_custom_call {
     weft_ref d_output;         /* backward only */
     const weft_ref *d_inputs;  /* backward only */
     const int32_t *accumulate; /* backward only */
+    int32_t dtype;             /* weft_dtype of all numbers: inputs but ids and the like, output, gradients */
+    int32_t reserved;
 } weft_custom_call;
 
 typedef struct weft_custom_op {
@@ -90,6 +103,8 @@ typedef struct weft_custom_op {
     int32_t keeps_inputs, keeps_output;
     weft_status (*forward)(const weft_custom_call *call, weft_error *err);  /* [main] [hot] [required] */
     weft_status (*backward)(const weft_custom_call *call, weft_error *err); /* [main] [hot] [required] */
+    uint32_t dtypes; /* that it takes: 1u << WEFT_F32 | 1u << WEFT_BF16; 0: fp32 alone */
+    uint32_t reserved;
 } weft_custom_op;
 
 /* B: rows of the leaf, T: its length, D: width. All [main]; callable inside `forward` only. */
@@ -105,20 +120,33 @@ typedef struct weft_ops {
     weft_value (*positions)(weft_graph *g); /* [required] */
     weft_value (*starts)(weft_graph *g);    /* [required] */
 
-    weft_value (*embedding)(weft_graph *g, weft_value ids, weft_weight *table); /* -> (B,T,D) [required] */
-    weft_value (*linear)(weft_graph *g, weft_value x, weft_weight *weight);     /* (B,T,in) -> (B,T,out) [required] */
-    weft_value (*rms_norm)(weft_graph *g, weft_value x, weft_weight *gain, double eps); /* [required] */
+    /* Rows of a table, -> (B,T,D); by ids, or by positions where places are learned (GPT-2). [required] */
+    weft_value (*embedding)(weft_graph *g, weft_value ids, weft_weight *table);
+    /* (B,T,in) -> (B,T,out), with the weight's bias if it has one [required] */
+    weft_value (*linear)(weft_graph *g, weft_value x, weft_weight *weight);
+    /* A gain as wide as x norms the row (also of all heads, OLMo 2); a narrower one, which must fit a whole number of
+     * times, each part of x by itself (each head, Qwen3). [required] */
+    weft_value (*rms_norm)(weft_graph *g, weft_value x, weft_weight *gain, double eps);
+    /* LayerNorm: the weight is a gain that has a bias; parts of x as above. [required] */
+    weft_value (*layer_norm)(weft_graph *g, weft_value x, weft_weight *weight, double eps);
     weft_value (*rope)(weft_graph *g, weft_value x, weft_value positions, weft_table *table,
                        const weft_rope_args *args); /* [required] */
     /* Causal, inside each document. In generation the host keeps earlier keys and values itself. [required] */
     weft_value (*attention)(weft_graph *g, weft_value q, weft_value k, weft_value v, weft_value starts,
                             const weft_attention_args *args);
-    weft_value (*swiglu)(weft_graph *g, weft_value gate, weft_value up); /* silu(gate) * up [required] */
-    weft_value (*add)(weft_graph *g, weft_value a, weft_value b);        /* [required] */
+    /* f(x), and f(gate) * up; form: weft_activation_form. swiglu is gated by WEFT_SILU. [required] */
+    weft_value (*activation)(weft_graph *g, weft_value x, int32_t form);
+    weft_value (*gated)(weft_graph *g, weft_value gate, weft_value up, int32_t form);
+    weft_value (*swiglu)(weft_graph *g, weft_value gate, weft_value up);
+    /* factor * x, in fp32 and rounded once; where a model rounds the factor first, as Gemma does with sqrt(D) of its
+     * embeddings, that is weft_rounded(factor, info.dtype). [required] */
+    weft_value (*scale)(weft_graph *g, weft_value x, double factor);
+    weft_value (*add)(weft_graph *g, weft_value a, weft_value b); /* [required] */
 
     /* The end of a language model: in training and evaluation the loss against the leaf's targets and weights; in
-     * generation the logits of the last place. Once per model, last in its segment. [required] */
-    void (*lm_head)(weft_graph *g, weft_value x, weft_weight *weight);
+     * generation the logits of the last place. Once per model, last in its segment. args NULL: plain logits.
+     * [required] */
+    void (*lm_head)(weft_graph *g, weft_value x, weft_weight *weight, const weft_head_args *args);
 
     /* Further losses: value has one element per place (PER_TOKEN) or one in all (PER_STEP). The signature is fixed, the
      * service is not there yet: in SDK 1.0 every call marks the graph as unsupported. [required] */
@@ -126,10 +154,21 @@ typedef struct weft_ops {
     /* Names a value, such as the last hidden state, that is kept to the end of its segment in evaluation. In SDK 1.0 it
      * is the host's own code that can ask for it; no command prints one. Does nothing in other modes. [required] */
     void (*output)(weft_graph *g, weft_value value, const char *name);
-    /* args: n bytes that are copied. width: of the result, per place. fp32 graphs only (above). [required] */
+    /* args: n bytes that are copied. width: of the result, per place. [required] */
     weft_value (*custom)(weft_graph *g, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
                          int64_t width, const void *args, size_t n);
 } weft_ops;
+
+/* The number of this type, fp32 or bf16, that is nearest to x, ties to even. */
+static inline double weft_rounded(double x, int32_t dtype) {
+    float value = (float)x;
+    uint32_t bits = 0;
+    if (dtype != WEFT_BF16 || !(value - value == 0.0f)) return (double)value;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,68 @@
+/* row_sums.c: sums over rows, which are gradients of what every row shares: a bias, a gain.
+ *
+ * The rows are cut into runs whose number the shape fixes; each run is summed from zero, in the order of its rows, by
+ * whoever takes it, and the runs are added in order. */
+#include "row_sums.h"
+
+#define MAX_RUNS 64
+#define MIN_ROWS 16
+
+int64_t runs_of(int64_t rows) {
+    return cpu_min(MAX_RUNS, cpu_ceil_div(rows, MIN_ROWS));
+}
+
+int64_t runs_bytes(int64_t rows, int64_t width) {
+    return cpu_max(rows, 0) * cpu_max(width, 0) == 0 ? 0 : runs_of(rows) * cpu_floats(width);
+}
+
+float *runs_begin(float *runs, int64_t width, int64_t i) {
+    float *sum = runs + i * (cpu_floats(width) / (int64_t)sizeof(float));
+    memset(sum, 0, (size_t)width * sizeof *sum);
+    return sum;
+}
+
+void runs_add(const weft_device *device, float *out, float *runs, int64_t rows, int64_t width, bool accumulate) {
+    const int64_t n = runs_of(rows), distance = cpu_floats(width) / (int64_t)sizeof(float);
+    int64_t i = 0;
+    if (n == 0) {
+        if (!accumulate) memset(out, 0, (size_t)width * sizeof *out);
+        return;
+    }
+    for (i = 1; i < n; i++) device->loops->f32.add(runs, runs, runs + i * distance, width);
+    if (accumulate) {
+        device->loops->f32.add(out, out, runs, width);
+    } else {
+        memcpy(out, runs, (size_t)width * sizeof *out);
+    }
+}
+
+int64_t cpu_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args) {
+    (void)device;
+    return runs_bytes(args->rows, args->width);
+}
+
+CPU_KERNEL(sum_rows, weft_sum_rows) {
+    cpu_check c = CPU_CHECK("sum_rows", weft_sum_rows, args, err);
+    const cpu_cells *cells = cpu_cells_of(device, args->dtype);
+    const int64_t runs = runs_of(args->rows), width = args->width;
+    const void *x = NULL;
+    float *out = NULL, *sums = NULL;
+    int64_t bytes = 0;
+    (void)s;
+    if (c.status != WEFT_OK) return c.status;
+    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
+    cpu_check_size(&c, "rows", args->rows, 0);
+    cpu_check_size(&c, "width", width, 1);
+    x = cpu_need(&c, args->x, "x", args->rows, width, bytes);
+    out = cpu_need(&c, args->out, "out", width, 1, 4);
+    sums = cpu_need_workspace(&c, args->workspace, cpu_sum_rows_workspace(device, args));
+    if (c.status != WEFT_OK) return c.status;
+#pragma omp parallel for schedule(static) num_threads(device->threads)
+    for (int64_t i = 0; i < runs; i++) {
+        float *sum = runs_begin(sums, width, i);
+        for (int64_t r = cpu_cut(args->rows, runs, i); r < cpu_cut(args->rows, runs, i + 1); r++)
+            cells->take(sum, cpu_from(x, r * width, bytes), width, 1);
+    }
+    runs_add(device, out, sums, args->rows, width, args->accumulate != 0);
+    return WEFT_OK;
+}

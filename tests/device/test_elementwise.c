@@ -1,0 +1,429 @@
+/* The kernels in which no element knows of another row, against plain formulas in fp64, on activations in fp32 and in
+ * bf16: a loop test's index says which. */
+#include "device/fixture.h"
+
+/* ---- rope ---- */
+
+typedef struct rope_case {
+    int64_t rows, heads, head_dim, rotary_dim;
+    const float *x, *y, *table;
+    const int32_t *positions;
+    int inverse, accumulate, in_place;
+    int32_t dtype;
+} rope_case;
+
+#define ROPE_PLACES 37
+
+static int64_t turned_of(const rope_case *t) {
+    return t->rotary_dim > 0 ? t->rotary_dim : t->head_dim;
+}
+
+static weft_rope rope_args(run *r, const rope_case *t) {
+    const int64_t n = t->rows * t->heads * t->head_dim;
+    weft_rope args = {.struct_size = sizeof args, .rows = t->rows, .heads = t->heads, .head_dim = t->head_dim};
+    args.table_rows = ROPE_PLACES;
+    args.rotary_dim = t->rotary_dim;
+    args.inverse = t->inverse;
+    args.accumulate = t->accumulate;
+    args.dtype = t->dtype;
+    args.x = put_cells(r, t->x, n, t->dtype);
+    args.y = t->in_place ? args.x : put_cells(r, t->accumulate ? t->y : NULL, n, t->dtype);
+    args.positions = put(r, t->positions, t->rows * 4);
+    args.table = put_floats(r, t->table, ROPE_PLACES * turned_of(t));
+    return args;
+}
+
+static void rope_run(run *r, const void *data) {
+    const rope_case *t = data;
+    weft_rope args = rope_args(r, t);
+    RUN(r, rope, &args);
+    get_cells(r, args.y, t->rows * t->heads * t->head_dim, t->dtype);
+}
+
+static double *rope_oracle(const rope_case *t) {
+    const int64_t d = t->head_dim, turned = turned_of(t), half = turned / 2;
+    double *y = zeros(t->rows * t->heads * d);
+    int64_t r = 0, h = 0, i = 0;
+    for (r = 0; r < t->rows; r++) {
+        for (h = 0; h < t->heads; h++) {
+            const int64_t at = (r * t->heads + h) * d;
+            for (i = 0; i < half; i++) {
+                const double c = (double)t->table[t->positions[r] * turned + i], a = (double)t->x[at + i];
+                const double s = (double)t->table[t->positions[r] * turned + half + i] * (t->inverse ? -1 : 1);
+                const double b = (double)t->x[at + half + i];
+                y[at + i] = a * c - b * s + (t->accumulate ? (double)t->y[at + i] : 0);
+                y[at + half + i] = b * c + a * s + (t->accumulate ? (double)t->y[at + half + i] : 0);
+            }
+            for (i = turned; i < d; i++) y[at + i] = (double)t->x[at + i] + (t->accumulate ? (double)t->y[at + i] : 0);
+        }
+    }
+    return y;
+}
+
+static void rope_check(int64_t rows, int64_t heads, int64_t head_dim, int64_t rotary_dim, int32_t dtype) {
+    const int64_t n = rows * heads * head_dim;
+    rope_case t = {.rows = rows, .heads = heads, .head_dim = head_dim, .dtype = dtype};
+    int32_t *positions = malloc((size_t)rows * sizeof *positions);
+    int way = 0;
+    t.rotary_dim = rotary_dim;
+    for (int64_t r = 0; r < rows; r++) positions[r] = (int32_t)(r * 11 % ROPE_PLACES);
+    t.positions = positions;
+    t.x = numbers_of(dtype, n, 1), t.y = numbers_of(dtype, n, 1), t.table = numbers(ROPE_PLACES * head_dim, 1);
+    for (way = 0; way < 6; way++) {
+        float *got = NULL;
+        double *want = NULL;
+        t.inverse = way & 1;
+        t.accumulate = way / 2 == 1;
+        t.in_place = way / 2 == 2;
+        want = rope_oracle(&t);
+        got = every_way(rope_run, &t, "rope");
+        expect_cells("rope", got, want, n, dtype, 3e-7, 0);
+        free(got), free(want);
+    }
+    free((void *)t.x), free((void *)t.y), free((void *)t.table), free(positions);
+}
+
+START_TEST(rope_of_odd_shapes) {
+    rope_check(1, 1, 2, 0, dtypes[_i]);
+    rope_check(5, 3, 6, 0, dtypes[_i]);
+    rope_check(61, 6, 48, 0, dtypes[_i]);
+    rope_check(7, 2, 128, 0, dtypes[_i]);
+    rope_check(5, 3, 7, 2, dtypes[_i]);
+    rope_check(33, 4, 80, 32, dtypes[_i]);
+    rope_check(9, 2, 20, 20, dtypes[_i]);
+}
+END_TEST
+
+START_TEST(rope_refuses_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 4};
+    const int32_t positions[3] = {0, 5, ROPE_PLACES};
+    const rope_case t = {.rows = 3, .heads = 2, .head_dim = 4, .positions = positions, .dtype = dtypes[_i]};
+    const int64_t cell = weft_dtype_bytes(t.dtype);
+    weft_error err = WEFT_ERROR_INIT;
+    weft_rope args = rope_args(&r, &t);
+    named_ref refs[] = {{&args.x, "operand x", cell, false},
+                        {&args.y, "operand y", cell, false},
+                        {&args.positions, "operand positions", 4, false},
+                        {&args.table, "operand table", 4, false}};
+    REFUSES(&r, rope, &args, refs);
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "positions[2] is 37"), "%s", err.text);
+    args.head_dim = 3;
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
+    args.head_dim = 4, args.rotary_dim = 6;
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "6 elements of a head of 4"), "%s", err.text);
+    args.rotary_dim = 0;
+    args.heads = (int64_t)1 << 40, args.head_dim = (int64_t)1 << 24; /* rows of 2^64 elements */
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "operand x"), "%s", err.text);
+    args.heads = 2, args.head_dim = 4;
+    args.dtype = WEFT_F16;
+    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    end_run(&r);
+}
+END_TEST
+
+/* ---- activation ---- */
+
+typedef struct activation_case {
+    int64_t n;
+    const float *x, *up, *dy, *dx, *dup;
+    int32_t form, dtype;
+    bool gated, adds, in_place;
+} activation_case;
+
+static weft_activation activation_args(run *r, const activation_case *t) {
+    weft_activation args = {.struct_size = sizeof args, .n = t->n, .form = t->form, .dtype = t->dtype};
+    args.x = put_cells(r, t->x, t->n, t->dtype);
+    if (t->gated) args.up = put_cells(r, t->up, t->n, t->dtype);
+    return args;
+}
+
+static void activation_run(run *r, const void *data) {
+    const activation_case *t = data;
+    weft_activation args = activation_args(r, t);
+    args.y = put_cells(r, NULL, t->n, t->dtype);
+    RUN(r, activation, &args);
+    get_cells(r, args.y, t->n, t->dtype);
+}
+
+/* Results: dx, dup. */
+static void activation_backward_run(run *r, const void *data) {
+    const activation_case *t = data;
+    weft_activation args = activation_args(r, t);
+    args.accumulate_dx = args.accumulate_dup = t->adds;
+    args.dy = put_cells(r, t->dy, t->n, t->dtype);
+    args.dx = t->in_place ? args.x : put_cells(r, t->adds ? t->dx : NULL, t->n, t->dtype);
+    if (t->gated) args.dup = t->in_place ? args.up : put_cells(r, t->adds ? t->dup : NULL, t->n, t->dtype);
+    RUN(r, activation_backward, &args);
+    get_cells(r, args.dx, t->n, t->dtype);
+    if (t->gated) get_cells(r, args.dup, t->n, t->dtype);
+}
+
+/* f(x) and f'(x) as they are defined; what is small is not lost beside one. */
+static void activation_oracle(int32_t form, double x, double *value, double *slope) {
+    const double s = 1 / (1 + exp(-x)), below = 0.5 * erfc(-x / sqrt(2)), around = sqrt(2 / M_PI);
+    const double t = 1 / (1 + exp(-2 * around * (x + 0.044715 * x * x * x))); /* (1 + tanh(u)) / 2 */
+    switch (form) {
+    case WEFT_GELU: *value = x * below, *slope = below + x * exp(-x * x / 2) / sqrt(2 * M_PI); break;
+    case WEFT_GELU_TANH:
+        *value = x * t;
+        *slope = t + x * 2 * t * (1 - t) * around * (1 + 3 * 0.044715 * x * x);
+        break;
+    default: *value = x * s, *slope = s + x * s * (1 - s); break;
+    }
+}
+
+static void activation_added(activation_case *t, const float *set, double *dx, double *dup) {
+    float *added = NULL;
+    t->adds = true;
+    added = every_way(activation_backward_run, t, "activation_backward, accumulating");
+    for (int64_t i = 0; i < t->n; i++) {
+        dx[i] += (double)t->dx[i];
+        dup[i] += (double)t->dup[i];
+        if (t->dtype == WEFT_F32) HOLDS(added[i] == t->dx[i] + set[i]);
+        if (t->dtype == WEFT_F32 && t->gated) HOLDS(added[t->n + i] == t->dup[i] + set[t->n + i]);
+    }
+    expect_cells("dx, accumulating", added, dx, t->n, t->dtype, 1e-6, 0);
+    if (t->gated) expect_cells("dup, accumulating", added + t->n, dup, t->n, t->dtype, 5e-7, 0);
+    free(added);
+}
+
+static void activation_check(int64_t n, int32_t form, bool gated, int32_t dtype) {
+    activation_case t = {.n = n, .form = form, .gated = gated, .dtype = dtype};
+    double *y = zeros(n), *dx = zeros(n), *dup = zeros(n);
+    float *x = numbers_of(dtype, n, form == WEFT_SILU ? 30 : 8), *out = NULL, *set = NULL, *in_place = NULL;
+    x[n / 2] = -200;
+    x[0] = 200;
+    t.x = x, t.up = numbers_of(dtype, n, 2), t.dy = numbers_of(dtype, n, 1);
+    t.dx = numbers_of(dtype, n, 1), t.dup = numbers_of(dtype, n, 1);
+    for (int64_t i = 0; i < n; i++) {
+        const double u = gated ? (double)t.up[i] : 1, d = (double)t.dy[i];
+        double value = 0, slope = 0;
+        activation_oracle(form, (double)x[i], &value, &slope);
+        y[i] = value * u, dx[i] = d * u * slope, dup[i] = d * value;
+    }
+    out = every_way(activation_run, &t, "activation");
+    expect_cells("activation", out, y, n, dtype, 5e-7, 0);
+    set = every_way(activation_backward_run, &t, "activation_backward");
+    expect_cells("dx", set, dx, n, dtype, 1e-6, 0);
+    if (gated) expect_cells("dup", set + n, dup, n, dtype, 5e-7, 0);
+    t.in_place = true;
+    in_place = every_way(activation_backward_run, &t, "activation_backward in place");
+    ck_assert_mem_eq(in_place, set, (size_t)n * (gated ? 8 : 4));
+    t.in_place = false;
+    activation_added(&t, set, dx, dup);
+    free(y), free(dx), free(dup), free(out), free(set), free(in_place), free(x);
+    free((void *)t.up), free((void *)t.dy), free((void *)t.dx), free((void *)t.dup);
+}
+
+/* The index: of the type, whether gated, and the form. */
+START_TEST(activations_of_odd_lengths) {
+    const int32_t dtype = dtypes[_i & 1], form = _i >> 2;
+    const bool gated = (_i >> 1 & 1) != 0;
+    activation_check(2, form, gated, dtype);
+    activation_check(17, form, gated, dtype);
+    activation_check(50021, form, gated, dtype);
+}
+END_TEST
+
+/* Element by element, from the far tail on: each curve within a few units of its own last place. */
+START_TEST(activations_keep_the_digits_of_small_values) {
+    const int64_t n = 2001;
+    for (int32_t form = WEFT_SILU; form <= WEFT_GELU_TANH; form++) {
+        activation_case t = {.n = n, .form = form, .dtype = WEFT_F32};
+        float *x = numbers(n, 1), *out = NULL;
+        t.x = x;
+        for (int64_t i = 0; i < n; i++) x[i] = (float)(i - 1000) * 0.006f;
+        out = every_way(activation_run, &t, "activation");
+        for (int64_t i = 0; i < n; i++) {
+            double value = 0, slope = 0;
+            activation_oracle(form, (double)x[i], &value, &slope);
+            EXPECT(fabs((double)out[i] - value) <= 5e-6 * fabs(value) + 1e-30,
+                   "form %d of %.9g is %.9g and should be %.9g", form, (double)x[i], (double)out[i], value);
+        }
+        free(x), free(out);
+    }
+}
+END_TEST
+
+/* ---- scale ---- */
+
+typedef struct scale_case {
+    int64_t n;
+    const float *x, *y;
+    double factor, cap;
+    int32_t dtype;
+    bool adds, in_place;
+} scale_case;
+
+static void scale_run(run *r, const void *data) {
+    const scale_case *t = data;
+    weft_scale args = {.struct_size = sizeof args, .n = t->n, .factor = t->factor, .cap = t->cap, .dtype = t->dtype};
+    args.accumulate = t->adds;
+    args.x = put_cells(r, t->x, t->n, t->dtype);
+    args.y = t->in_place ? args.x : put_cells(r, t->adds ? t->y : NULL, t->n, t->dtype);
+    RUN(r, scale, &args);
+    get_cells(r, args.y, t->n, t->dtype);
+}
+
+/* Without a cap the one product in fp32, rounded once. */
+static void scale_check(int64_t n, double factor, int32_t dtype) {
+    for (int way = 0; way < 3; way++) {
+        scale_case t = {.n = n, .factor = factor, .dtype = dtype, .adds = way == 1, .in_place = way == 2};
+        float *got = NULL;
+        t.x = numbers_of(dtype, n, 3), t.y = numbers_of(dtype, n, 1);
+        got = every_way(scale_run, &t, "scale");
+        for (int64_t i = 0; i < n; i++) {
+            const float product = (float)factor * t.x[i];
+            HOLDS(got[i] == rounded(t.adds ? product + t.y[i] : product, dtype));
+        }
+        free(got), free((void *)t.x), free((void *)t.y);
+    }
+}
+
+static void cap_check(int64_t n, double factor, double cap, int32_t dtype) {
+    scale_case t = {.n = n, .factor = factor, .cap = cap, .dtype = dtype};
+    double *want = zeros(n);
+    float *got = NULL;
+    t.x = numbers_of(dtype, n, 30);
+    for (int64_t i = 0; i < n; i++) want[i] = cap * tanh(factor * (double)t.x[i] / cap);
+    got = every_way(scale_run, &t, "scale with a cap");
+    expect_cells("scale with a cap", got, want, n, dtype, 5e-7, 0);
+    for (int64_t i = 0; i < n; i++) /* small ones too */
+        EXPECT(fabs((double)got[i] - want[i]) <= (dtype == WEFT_F32 ? 1e-6 : 4e-3) * fabs(want[i]),
+               "capped %.9g is %.9g and should be %.9g", (double)t.x[i], (double)got[i], want[i]);
+    free(got), free(want), free((void *)t.x);
+}
+
+START_TEST(scales_and_soft_caps) {
+    scale_check(1, 45.2548339959390416, dtypes[_i]);
+    scale_check(40961, 0.22, dtypes[_i]);
+    cap_check(5, 1, 50, dtypes[_i]);
+    cap_check(40961, 1, 30, dtypes[_i]);
+    cap_check(1003, 0.25, 2, dtypes[_i]);
+}
+END_TEST
+
+START_TEST(a_soft_cap_hands_nan_on_and_ends_at_the_cap) {
+    const float x[] = {NAN, INFINITY, -INFINITY, 0, 0x1p-100f, 1e30f};
+    const scale_case t = {.n = 6, .x = x, .factor = 1, .cap = 30, .dtype = WEFT_F32};
+    float *got = every_way(scale_run, &t, "scale with a cap");
+    HOLDS(isnan(got[0]) && got[1] == 30 && got[2] == -30 && got[3] == 0 && got[5] == 30);
+    HOLDS(fabsf(got[4] / 0x1p-100f - 1) < 1e-6f);
+    free(got);
+}
+END_TEST
+
+/* ---- add ---- */
+
+typedef struct add_case {
+    int64_t n;
+    const float *a, *b;
+    int on; /* 0: y apart, 1: on a, 2: on b */
+    int32_t dtype;
+} add_case;
+
+static void add_run(run *r, const void *data) {
+    const add_case *t = data;
+    weft_add args = {.struct_size = sizeof args, .n = t->n, .dtype = t->dtype};
+    args.a = put_cells(r, t->a, t->n, t->dtype);
+    args.b = put_cells(r, t->b, t->n, t->dtype);
+    args.y = t->on == 0 ? put_cells(r, NULL, t->n, t->dtype) : t->on == 1 ? args.a : args.b;
+    RUN(r, add, &args);
+    get_cells(r, args.y, t->n, t->dtype);
+}
+
+START_TEST(add_apart_and_in_place) {
+    const int64_t sizes[] = {1, 15, 33, 16384, 40961};
+    for (int s = 0; s < 5; s++) {
+        add_case t = {.n = sizes[s], .dtype = dtypes[_i]};
+        t.a = numbers_of(t.dtype, t.n, 1), t.b = numbers_of(t.dtype, t.n, 1);
+        for (t.on = 0; t.on < 3; t.on++) {
+            float *got = every_way(add_run, &t, "add");
+            for (int64_t i = 0; i < t.n; i++) HOLDS(got[i] == rounded(t.a[i] + t.b[i], t.dtype));
+            free(got);
+        }
+        free((void *)t.a), free((void *)t.b);
+    }
+}
+END_TEST
+
+/* Not numbers stay none, what is too large becomes infinite, and a tie goes to the even neighbour. */
+START_TEST(bf16_at_its_edges) {
+    const float a[] = {NAN, INFINITY, 0x1.FEp127f, -0x1.FEp127f, -0.0f, 1.0f, 0x1.02p0f};
+    const float b[] = {1.0f, -INFINITY, 0x1p119f, -0x1p119f, -0.0f, 0x1p-8f, 0x1p-8f};
+    const float want[] = {NAN, NAN, INFINITY, -INFINITY, -0.0f, 1.0f, 0x1.04p0f};
+    for (int64_t n = 1; n <= 70; n += 23) { /* in whole vectors and in parts of one */
+        add_case t = {.n = n * 7, .dtype = WEFT_BF16};
+        float *left = numbers(t.n, 1), *right = numbers(t.n, 1), *got = NULL;
+        for (int64_t i = 0; i < t.n; i++) left[i] = a[i % 7], right[i] = b[i % 7];
+        t.a = left, t.b = right;
+        got = every_way(add_run, &t, "add");
+        for (int64_t i = 0; i < t.n; i++)
+            HOLDS(isnan(want[i % 7]) ? isnan(got[i])
+                                     : got[i] == want[i % 7] && !signbit(got[i]) == !signbit(want[i % 7]));
+        free(left), free(right), free(got);
+    }
+}
+END_TEST
+
+START_TEST(elementwise_refuses_what_does_not_fit) {
+    run r = {.device = devices[0], .shift = 4};
+    weft_error err = WEFT_ERROR_INIT;
+    const int64_t cell = weft_dtype_bytes(dtypes[_i]);
+    weft_activation args = {.struct_size = sizeof args, .n = 5, .dtype = dtypes[_i]};
+    weft_scale scale = {.struct_size = sizeof scale, .n = 5, .dtype = dtypes[_i]};
+    weft_add add = {.struct_size = sizeof add, .n = 5, .dtype = dtypes[_i]};
+    named_ref forward[] = {{&args.x, "operand x", cell, false},
+                           {&args.up, "operand up", cell, true},
+                           {&args.y, "operand y", cell, false}};
+    named_ref backward[] = {{&args.x, "operand x", cell, false},
+                            {&args.up, "operand up", cell, false},
+                            {&args.dy, "operand dy", cell, false},
+                            {&args.dx, "operand dx", cell, true},
+                            {&args.dup, "operand dup", cell, true}};
+    named_ref scaled[] = {{&scale.x, "operand x", cell, false}, {&scale.y, "operand y", cell, false}};
+    named_ref both[] = {{&add.a, "operand a", cell, false},
+                        {&add.b, "operand b", cell, false},
+                        {&add.y, "operand y", cell, false}};
+    weft_ref *all[] = {&args.x,  &args.up, &args.y, &args.dy, &args.dx, &args.dup,
+                       &scale.x, &scale.y, &add.a,  &add.b,   &add.y};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = put_cells(&r, NULL, 5, dtypes[_i]);
+    REFUSES(&r, activation_backward, &args, backward);
+    args.dup.buffer = NULL;
+    REFUSES(&r, activation, &args, forward);
+    REFUSES(&r, scale, &scale, scaled);
+    REFUSES(&r, add, &add, both);
+    args.form = 3;
+    ck_assert_int_eq(table->activation(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "activation") && strstr(err.text, "form 3"), "%s", err.text);
+    args.form = -1;
+    ck_assert_int_eq(table->activation_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    args.form = 0;
+    args.dtype = scale.dtype = add.dtype = WEFT_F16;
+    ck_assert_int_eq(table->activation(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(table->activation_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(table->scale(r.device, NULL, &scale, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(table->add(r.device, NULL, &add, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "add") && strstr(err.text, "fp16"), "%s", err.text);
+    end_run(&r);
+}
+END_TEST
+
+static void fill(TCase *tests) {
+    tcase_add_loop_test(tests, rope_of_odd_shapes, 0, 2);
+    tcase_add_loop_test(tests, rope_refuses_what_does_not_fit, 0, 2);
+    tcase_add_loop_test(tests, activations_of_odd_lengths, 0, 12);
+    tcase_add_test(tests, activations_keep_the_digits_of_small_values);
+    tcase_add_loop_test(tests, scales_and_soft_caps, 0, 2);
+    tcase_add_test(tests, a_soft_cap_hands_nan_on_and_ends_at_the_cap);
+    tcase_add_loop_test(tests, add_apart_and_in_place, 0, 2);
+    tcase_add_test(tests, bf16_at_its_edges);
+    tcase_add_loop_test(tests, elementwise_refuses_what_does_not_fit, 0, 2);
+}
+
+int main(void) {
+    return run_device_suite("device.elementwise", fill);
+}

@@ -1,0 +1,323 @@
+/* tests/tensor/test_families.c: what families other than LLaMA's ask of operators: gradients against finite differences
+ * of the forward, on the reference device and on device/cpu; and the two devices against each other, in fp32 and in
+ * bf16. */
+#include "graph_cases.h"
+#include "graph_models.h"
+#include "suite.h"
+
+#include <check.h>
+
+enum { D = RIG_D, V = RIG_V, HEADS = RIG_HEADS, KV = RIG_KV_HEADS, HD = RIG_HEAD };
+
+#define MIDDLE .carry_width = D, .n_segments = 3
+
+#define FORWARD(name)                                                                                                  \
+    static weft_value name(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry)
+
+/* ---- biases and norms ---- */
+
+FORWARD(linear) {
+    (void)s;
+    return ops->linear(g, carry, r->weights[0]);
+}
+
+/* One matrix and its bias in two segments, twice in the lower one: both sums there are formed apart and added once. */
+FORWARD(shared) {
+    const weft_value none = {0};
+    if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
+    if (s == 1) return ops->linear(g, ops->swiglu(g, ops->linear(g, carry, r->weights[0]), carry), r->weights[0]);
+    ops->lm_head(g, ops->linear(g, carry, r->weights[0]), r->weights[1], NULL);
+    return none;
+}
+
+FORWARD(rms_norm) {
+    (void)s;
+    return ops->rms_norm(g, carry, r->weights[0], 1e-5);
+}
+
+FORWARD(layer_norm) {
+    (void)s;
+    return ops->layer_norm(g, carry, r->weights[0], 1e-5);
+}
+
+/* Two norms that share their gain and bias, and their input: every sum adds. */
+FORWARD(layer_norms) {
+    const weft_value a = ops->layer_norm(g, carry, r->weights[0], 1e-5);
+    (void)s;
+    return ops->add(g, ops->layer_norm(g, a, r->weights[0], 1e-5), ops->swiglu(g, carry, a));
+}
+
+/* ---- rotation and attention ---- */
+
+static weft_value rotate_half(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x) {
+    const weft_rope_args args = {
+        .struct_size = (uint32_t)sizeof args, .heads = D / HD, .head_dim = HD, .rotary_dim = HD / 2};
+    return ops->rope(g, x, ops->positions(g), r->table, &args);
+}
+
+FORWARD(part_of_the_head) {
+    (void)s;
+    return rotate_half(r, g, ops, carry);
+}
+
+/* Rotated twice and added to itself: rope's backward must add, also to what passes. */
+FORWARD(parts_added) {
+    const weft_value once = rotate_half(r, g, ops, carry);
+    (void)s;
+    return ops->add(g, rotate_half(r, g, ops, ops->swiglu(g, carry, once)), once);
+}
+
+static weft_value attend(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x, int64_t window, double cap) {
+    const weft_attention_args args = {.struct_size = (uint32_t)sizeof args,
+                                      .heads = HEADS,
+                                      .kv_heads = KV,
+                                      .head_dim = HD,
+                                      .scale = 0.5,
+                                      .window = window,
+                                      .cap = cap};
+    const weft_value q = ops->linear(g, x, r->weights[0]);
+    const weft_value k = ops->linear(g, x, r->weights[1]);
+    const weft_value v = ops->linear(g, x, r->weights[2]);
+    return ops->linear(g, ops->attention(g, q, k, v, ops->starts(g), &args), r->weights[3]);
+}
+
+FORWARD(window) {
+    (void)s;
+    return attend(r, g, ops, carry, 3, 0.0);
+}
+
+FORWARD(itself) {
+    (void)s;
+    return attend(r, g, ops, carry, 1, 0.0);
+}
+
+FORWARD(capped) {
+    (void)s;
+    return attend(r, g, ops, carry, 0, 1.0);
+}
+
+FORWARD(capped_window) {
+    (void)s;
+    return attend(r, g, ops, carry, 4, 0.7);
+}
+
+/* ---- activations and scales ---- */
+
+FORWARD(silu) {
+    (void)s;
+    (void)r;
+    return ops->activation(g, carry, WEFT_SILU);
+}
+
+FORWARD(gelu) {
+    (void)s;
+    return ops->activation(g, ops->linear(g, carry, r->weights[0]), WEFT_GELU);
+}
+
+FORWARD(gelu_tanh) {
+    (void)s;
+    return ops->activation(g, ops->linear(g, carry, r->weights[0]), WEFT_GELU_TANH);
+}
+
+FORWARD(geglu) {
+    (void)s;
+    return ops->gated(g, carry, ops->linear(g, carry, r->weights[0]), WEFT_GELU);
+}
+
+FORWARD(geglu_tanh) {
+    (void)s;
+    return ops->gated(g, ops->linear(g, carry, r->weights[0]), carry, WEFT_GELU_TANH);
+}
+
+FORWARD(geglu_self) {
+    (void)s;
+    (void)r;
+    return ops->gated(g, carry, carry, WEFT_GELU_TANH);
+}
+
+FORWARD(scale) {
+    (void)s;
+    return ops->scale(g, ops->linear(g, carry, r->weights[0]), 2.83);
+}
+
+/* Scaled and read again: the gradient goes over nothing that is still needed, and adds. */
+FORWARD(scales) {
+    const weft_value a = ops->scale(g, carry, 0.3);
+    (void)s;
+    (void)r;
+    return ops->add(g, ops->swiglu(g, a, carry), ops->scale(g, a, -1.7));
+}
+
+/* ---- positions and logits ---- */
+
+FORWARD(learned_positions) {
+    const weft_value ids = ops->embedding(g, ops->ids(g), r->weights[0]);
+    (void)s;
+    (void)carry;
+    return ops->add(g, ids, ops->embedding(g, ops->positions(g), r->weights[1]));
+}
+
+static weft_value head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry, double by, double cap) {
+    const weft_head_args args = {.struct_size = (uint32_t)sizeof args, .scale = by, .cap = cap};
+    const weft_value none = {0};
+    ops->lm_head(g, carry, r->weights[0], &args);
+    return none;
+}
+
+FORWARD(scaled_head) {
+    (void)s;
+    return head(r, g, ops, carry, 0.4, 0.0);
+}
+
+FORWARD(capped_head) {
+    (void)s;
+    return head(r, g, ops, carry, 0.0, 1.5);
+}
+
+FORWARD(head_of_all) {
+    (void)s;
+    return head(r, g, ops, carry, 1.3, 2.0);
+}
+
+/* ---- an operator of a plugin, in both types ---- */
+
+/* y = 3 x by the device's own kernel, forward and backward alike. */
+static weft_status times_three(const weft_custom_call *call, weft_ref x, weft_ref y, int32_t accumulate,
+                               weft_error *err) {
+    const int64_t *n = call->args;
+    const weft_scale args = {.struct_size = (uint32_t)sizeof args,
+                             .x = x,
+                             .y = y,
+                             .n = *n,
+                             .factor = 3.0,
+                             .accumulate = accumulate,
+                             .dtype = call->dtype};
+    return call->kernels->scale(call->device, call->stream, &args, err);
+}
+
+static weft_status three_forward(const weft_custom_call *call, weft_error *err) {
+    return times_three(call, call->inputs[0], call->output, 0, err);
+}
+
+static weft_status three_backward(const weft_custom_call *call, weft_error *err) {
+    return times_three(call, call->d_output, call->d_inputs[0], call->accumulate[0], err);
+}
+
+static const weft_custom_op three = {.struct_size = (uint32_t)sizeof three,
+                                     .name = "three",
+                                     .forward = three_forward,
+                                     .backward = three_backward,
+                                     .dtypes = 1u << WEFT_F32 | 1u << WEFT_BF16};
+
+FORWARD(custom) {
+    const int64_t n = (int64_t)r->rows * r->length * D;
+    const weft_value y = ops->linear(g, carry, r->weights[0]);
+    (void)s;
+    return ops->add(g, y, ops->custom(g, &three, &y, 1, D, &n, sizeof n));
+}
+
+static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
+static const rig_weight matrix_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
+static const rig_weight gain[] = {{"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
+static const rig_weight head_gain[] = {{"n", WEFT_WEIGHT_GAIN, HD, HD}, {0}};
+static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
+                                   {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
+                                   {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
+                                   {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
+                                   {0}};
+static const rig_weight two_tables[] = {{"e", WEFT_WEIGHT_EMBEDDING, V, D}, {"p", WEFT_WEIGHT_EMBEDDING, 24, D}, {0}};
+static const rig_weight head_matrix[] = {{"w", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
+
+#define END .carry_width = D, .n_segments = 2
+
+/* clang-format off: a table */
+static const graph_case cases[] = {
+    {{"linear with a bias", matrix, .biased = 1u, MIDDLE, .forward = linear}, 1, 1},
+    {{"a frozen matrix with a bias", matrix, .biased = 1u, .frozen = 1u, MIDDLE, .forward = linear}, 1, 1},
+    {{"a matrix with a frozen bias", matrix, .biased = 1u, .frozen = 2u, MIDDLE, .forward = linear}, 1, 1},
+    {{"a bias in two segments", matrix_and_table, .biased = 1u, MIDDLE, .forward = shared}, 0, 2},
+    {{"rms_norm of heads", head_gain, MIDDLE, .forward = rms_norm}, 1, 1},
+    {{"rms_norm from one", gain, .from_one = 1u, MIDDLE, .forward = rms_norm}, 1, 1},
+    {{"layer_norm", gain, .biased = 1u, MIDDLE, .forward = layer_norm}, 1, 1},
+    {{"layer_norm of heads", head_gain, .biased = 1u, MIDDLE, .forward = layer_norm}, 1, 1},
+    {{"layer_norm from one", gain, .biased = 1u, .from_one = 1u, MIDDLE, .forward = layer_norm}, 1, 1},
+    {{"layer_norm with a frozen gain", gain, .biased = 1u, .frozen = 1u, MIDDLE, .forward = layer_norm}, 1, 1},
+    {{"layer_norm with a frozen bias", gain, .biased = 1u, .frozen = 2u, MIDDLE, .forward = layer_norm}, 1, 1},
+    {{"layer_norms that share", gain, .biased = 1u, MIDDLE, .forward = layer_norms}, 1, 1},
+    {{"rope over a part", .table_width = HD / 2, MIDDLE, .forward = part_of_the_head}, 1, 1},
+    {{"rope over a part, added", .table_width = HD / 2, MIDDLE, .forward = parts_added}, 1, 1},
+    {{"attention in a window", heads, MIDDLE, .forward = window}, 1, 1},
+    {{"attention to itself", heads, MIDDLE, .forward = itself}, 1, 1},
+    {{"capped attention", heads, MIDDLE, .forward = capped}, 1, 1},
+    {{"capped attention in a window", heads, MIDDLE, .forward = capped_window}, 1, 1},
+    {{"silu", MIDDLE, .forward = silu}, 1, 1},
+    {{"gelu", matrix, MIDDLE, .forward = gelu}, 1, 1},
+    {{"gelu by tanh", matrix, MIDDLE, .forward = gelu_tanh}, 1, 1},
+    {{"geglu", matrix, MIDDLE, .forward = geglu}, 1, 1},
+    {{"geglu by tanh", matrix, MIDDLE, .forward = geglu_tanh}, 1, 1},
+    {{"geglu of one value", MIDDLE, .forward = geglu_self}, 1, 1},
+    {{"scale", matrix, MIDDLE, .forward = scale}, 1, 1},
+    {{"scales", MIDDLE, .forward = scales}, 1, 1},
+    {{"learned positions", two_tables, MIDDLE, .forward = learned_positions}, 0, 0},
+    {{"head with a bias", head_matrix, .biased = 1u, END, .forward = head_of_all}, 1, 1},
+    {{"frozen head with a bias", head_matrix, .biased = 1u, .frozen = 1u, END, .forward = head_of_all}, 1, 1},
+    {{"scaled head", head_matrix, END, .forward = scaled_head}, 1, 1},
+    {{"capped head", head_matrix, END, .forward = capped_head}, 1, 1},
+    {{"frozen capped head", head_matrix, .frozen = 1u, END, .forward = capped_head}, 1, 1},
+    {{"custom in both types", matrix, MIDDLE, .forward = custom}, 1, 1},
+};
+/* clang-format on */
+enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+START_TEST(gradients_agree_with_finite_differences) {
+    graph_case_check_gradients(&cases[_i / RIG_DEVICES], _i % RIG_DEVICES);
+}
+END_TEST
+
+START_TEST(devices_agree) {
+    graph_case_check_devices(&cases[_i], WEFT_F32);
+}
+END_TEST
+
+START_TEST(devices_agree_in_bf16) {
+    graph_case_check_devices(&cases[_i], WEFT_BF16);
+}
+END_TEST
+
+START_TEST(bf16_lies_near_fp32) {
+    graph_case_check_bf16(&cases[_i]);
+}
+END_TEST
+
+START_TEST(a_whole_model_agrees) {
+    const graph_case whole = {.model = rig_family_model, .first = 0, .last = 3};
+    graph_case_check_gradients(&whole, _i);
+    graph_case_check_devices(&whole, WEFT_F32);
+    graph_case_check_devices(&whole, WEFT_BF16);
+    graph_case_check_bf16(&whole);
+}
+END_TEST
+
+/* Rounded once, ties to even; fp32 to the nearest too. */
+START_TEST(factors_are_rounded_as_the_type_holds_them) {
+    ck_assert_double_eq(weft_rounded(45.254833995939045, WEFT_BF16), 45.25);
+    ck_assert_double_eq(weft_rounded(1.0 + 0x1p-8, WEFT_BF16), 1.0);
+    ck_assert_double_eq(weft_rounded(1.0 + 0x3p-8, WEFT_BF16), 1.0 + 0x1p-6);
+    ck_assert_double_eq(weft_rounded(-0.1, WEFT_F32), (double)-0.1f);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("families");
+    TCase *differences = tcase_create("finite differences"), *oracle = tcase_create("oracle");
+    tcase_set_timeout(differences, 120);
+    tcase_add_loop_test(differences, gradients_agree_with_finite_differences, 0, N_CASES * RIG_DEVICES);
+    tcase_add_loop_test(oracle, devices_agree, 0, N_CASES);
+    tcase_add_loop_test(oracle, devices_agree_in_bf16, 0, N_CASES);
+    tcase_add_loop_test(oracle, bf16_lies_near_fp32, 0, N_CASES);
+    tcase_add_loop_test(oracle, a_whole_model_agrees, 0, RIG_DEVICES);
+    tcase_add_test(oracle, factors_are_rounded_as_the_type_holds_them);
+    suite_add_tcase(suite, differences);
+    suite_add_tcase(suite, oracle);
+    return run_suite(suite);
+}
