@@ -72,7 +72,6 @@ struct weft_device {
     const weft_stream *wanted; /* a stream that the host waits for; NULL: it does not */
     weft_error failure;        /* of what was queued; its code is WEFT_OK as long as nothing failed */
     late_memory *memory;
-    int64_t alloc_calls;
 };
 
 extern weft_device_plugin late_real, late_table; /* the CPU device's; this one's */

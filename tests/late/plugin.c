@@ -16,6 +16,15 @@ static int mode_of(uint64_t seed) {
     return (int)(seed % LATE_MODES);
 }
 
+/* Which of several devices a rank asks for: a line of the file WEFT_LATE_INDEX. */
+static void note_index(int32_t index) {
+    const char *path = getenv("WEFT_LATE_INDEX");
+    FILE *file = path == NULL ? NULL : fopen(path, "a");
+    if (file == NULL) return;
+    (void)fprintf(file, "%d\n", (int)index);
+    (void)fclose(file);
+}
+
 static weft_status create(weft_device **out, const weft_host *host, const void *config, int32_t index,
                           weft_error *err) {
     const char *seed = getenv("WEFT_LATE_SEED");
@@ -25,6 +34,7 @@ static weft_status create(weft_device **out, const weft_host *host, const void *
     device->host = host;
     device->draws = seed == NULL ? 1 : strtoull(seed, NULL, 10);
     device->mode = mode_of(device->draws);
+    note_index(index);
     device->failure = (weft_error)WEFT_ERROR_INIT;
     status = late_real.create(&device->real, host, config, index, err);
     if (status == WEFT_OK) status = late_start(device, err);
@@ -44,10 +54,20 @@ static void info(const weft_device *device, weft_device_info *out) {
     late_real.info(device->real, out);
 }
 
-/* Full of NaN, in fp32 as in bf16. */
+static weft_status check_rest(weft_device *device, weft_error *err) {
+    bool busy = false;
+    (void)pthread_mutex_lock(&device->lock);
+    busy = late_has_computed && device->first.head != NULL;
+    (void)pthread_mutex_unlock(&device->lock);
+    if (!busy) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_HOST, "Memory of the late device is taken while a step runs.");
+}
+
+/* Full of NaN, in fp32 as in bf16. Once something has been computed, memory is taken between steps alone: the first
+ * stream is empty there, since the host has waited for losses. */
 static weft_status alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
-    weft_status status = late_real.alloc(device->real, out, bytes, err);
-    device->alloc_calls++;
+    weft_status status = check_rest(device, err);
+    if (status == WEFT_OK) status = late_real.alloc(device->real, out, bytes, err);
     if (status == WEFT_OK)
         status = late_real.fill(device->real, NULL, (weft_ref){*out, 0}, 0xffffffffu, bytes / 4, err);
     return status;

@@ -64,7 +64,10 @@ mode=last
 resumed 1 strategy.plugin=single
 resumed 2 strategy.plugin=fsdp strategy.prefetch=1 train.precision=bf16
 mode=any
+export WEFT_LATE_INDEX="$dir/index"
 resumed 2 strategy.plugin=ddp
+[ "$(sort -u index | tr '\n' ' ')" = "0 1 " ] || failed "each rank asks for the device of its place" index
+unset WEFT_LATE_INDEX
 mode=soon
 resumed 2 strategy.plugin=mp
 

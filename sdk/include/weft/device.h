@@ -153,13 +153,12 @@ typedef struct weft_rope {
 typedef struct weft_attention {
     uint32_t struct_size;
     uint32_t flags;
-    weft_ref q;    /* (B, T, H, d) */
-    weft_ref k, v; /* (B, S, Hkv, d), S = cache_rows or T */
-    weft_ref new_k,
-        new_v;       /* (B, T, Hkv, d), with a cache: put into it first, from place past on; none: they are there */
-    weft_ref starts; /* (B, T) int32 */
-    weft_ref o;      /* (B, T, H, d) */
-    weft_ref lse;    /* (B, H, T) fp32, kept for the backward; may be none */
+    weft_ref q;            /* (B, T, H, d) */
+    weft_ref k, v;         /* (B, S, Hkv, d), S = cache_rows or T */
+    weft_ref new_k, new_v; /* (B, T, Hkv, d): put into a cache first, from place past on; none: they are there */
+    weft_ref starts;       /* (B, T) int32 */
+    weft_ref o;            /* (B, T, H, d) */
+    weft_ref lse;          /* (B, H, T) fp32, kept for the backward; may be none */
     int64_t batch, length, heads, kv_heads, head_dim;
     weft_ref past;      /* one int64, which changes from token to token; none without a cache */
     int64_t cache_rows; /* S; 0: T */

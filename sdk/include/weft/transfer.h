@@ -33,8 +33,8 @@ typedef struct weft_device_transfer {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* Host memory that never moves, aligned to 4 KiB or better; its content is undefined. Taken and given back outside
-     * of steps, since both may stop the device. [main] [required] */
+    /* Host memory that never moves, aligned to 4 KiB or better; its content is undefined. Both may stop the device, so
+     * what is taken is kept for the next step. [main] [required] */
     weft_status (*take)(weft_device *device, void **out, int64_t bytes, weft_error *err);
     void (*give_back)(weft_device *device, void *memory); /* NULL is fine; no queued copy names it any more */
 
