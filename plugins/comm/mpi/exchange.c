@@ -198,11 +198,8 @@ static weft_status view(operands *o, char **out, ranks_block **copy, weft_ref re
                         const ranks_kind *kind, weft_error *err) {
     const weft_device_plugin *kernels = o->comm->kernels;
     if (bytes == 0) return WEFT_OK;
-    if (kernels->host_view != NULL) {
-        *out = kernels->host_view(o->comm->device, ref);
-        if (*out != NULL) return WEFT_OK;
-        return weft_error_set(err, WEFT_E_HOST, "%s has an operand outside of its buffer.", kind->name);
-    }
+    *out = kernels->host_view == NULL ? NULL : kernels->host_view(o->comm->device, ref);
+    if (*out != NULL) return WEFT_OK;
     *copy = ranks_block_take(o->comm, bytes);
     if (*copy == NULL) return no_memory(kind, bytes, err);
     *out = (*copy)->memory;

@@ -195,7 +195,6 @@ void ranks_info(const weft_comm *comm, weft_comm_info *out) {
 weft_status ranks_attach(weft_comm *comm, weft_device *device, const weft_device_plugin *kernels, weft_error *err) {
     comm->device = device;
     comm->kernels = kernels;
-    if (kernels->host_view != NULL) return WEFT_OK;
     return weft_device_transfer_find(&comm->transfer, kernels, device, err);
 }
 
