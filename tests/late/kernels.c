@@ -1,12 +1,22 @@
 /* kernels.c: see late.h. Arguments are structs of the same headers: copied whole, as they are now. */
 #include "late.h"
 
+/* How many are queued. */
+static void count(weft_device *device, int64_t more) {
+    (void)pthread_mutex_lock(&device->lock);
+    device->kernels += more;
+    (void)pthread_mutex_unlock(&device->lock);
+    late_has_computed = true;
+}
+
 #define KERNEL(name, type)                                                                                             \
     static weft_status run_##name(weft_device *device, void *payload, weft_error *err) {                               \
-        return late_real.name(device->real, NULL, payload, err);                                                       \
+        const weft_status status = late_real.name(device->real, NULL, payload, err);                                   \
+        count(device, -1);                                                                                             \
+        return status;                                                                                                 \
     }                                                                                                                  \
     static weft_status queue_##name(weft_device *device, weft_stream *s, const type *args, weft_error *err) {          \
-        late_has_computed = true;                                                                                      \
+        count(device, 1);                                                                                              \
         return late_queue(device, s, run_##name, args, sizeof *args, NULL, 0, err);                                    \
     }
 KERNEL(matmul, weft_matmul)

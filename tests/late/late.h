@@ -68,6 +68,7 @@ struct weft_device {
     uint64_t draws;
     bool runs; /* something: one thing at a time */
     bool ends;
+    int64_t kernels;           /* that are queued: a step runs */
     int64_t queued;            /* bytes of payloads */
     const weft_stream *wanted; /* a stream that the host waits for; NULL: it does not */
     weft_error failure;        /* of what was queued; its code is WEFT_OK as long as nothing failed */

@@ -57,14 +57,14 @@ static void info(const weft_device *device, weft_device_info *out) {
 static weft_status check_rest(weft_device *device, weft_error *err) {
     bool busy = false;
     (void)pthread_mutex_lock(&device->lock);
-    busy = late_has_computed && device->first.head != NULL;
+    busy = device->kernels > 0;
     (void)pthread_mutex_unlock(&device->lock);
     if (!busy) return WEFT_OK;
     return weft_error_set(err, WEFT_E_HOST, "Memory of the late device is taken while a step runs.");
 }
 
-/* Full of NaN, in fp32 as in bf16. Once something has been computed, memory is taken between steps alone: the first
- * stream is empty there, since the host has waited for losses. */
+/* Full of NaN, in fp32 as in bf16. Memory is taken between steps alone: at the end of each the host waits for losses,
+ * and so for all kernels. */
 static weft_status alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
     weft_status status = check_rest(device, err);
     if (status == WEFT_OK) status = late_real.alloc(device->real, out, bytes, err);
