@@ -19,7 +19,7 @@ static bool has_backward(const weft_graph *graph) {
 }
 
 /* The gradient that comes from above belongs to the carry that went out. */
-static void start(weft_lowering *l) {
+static void begin_at_carry_out(weft_lowering *l) {
     const weft_value carry = l->graph->carry_out;
     const weft_value_record *record = weft_graph_value(l->graph, carry);
     if (carry.id == 0 || !record->wants_gradient) return;
@@ -27,7 +27,7 @@ static void start(weft_lowering *l) {
 }
 
 /* What goes below must lie in its slot: copied if it is another value's gradient unchanged, zero if nothing came. */
-static void finish_carry(weft_lowering *l) {
+static void finish_carry_gradient(weft_lowering *l) {
     const weft_value carry = l->graph->carry_in;
     const weft_value_record *record = weft_graph_value(l->graph, carry);
     const int32_t gradient = weft_gradient_of(l, carry);
@@ -39,7 +39,7 @@ static void finish_carry(weft_lowering *l) {
     else weft_lower_copy(l, slot, gradient);
 }
 
-static void walk(weft_lowering *l) {
+static void walk_from_last_to_first(weft_lowering *l) {
     const weft_graph *graph = l->graph;
     for (int32_t i = graph->n_nodes - 1; i >= 0 && l->status == WEFT_OK; i--) {
         const weft_node *node = &graph->nodes[i];
@@ -52,7 +52,7 @@ static void walk(weft_lowering *l) {
 }
 
 /* All that backward reads of what forward made, one after the other: it is alive from one to the other. */
-static void lay_tape(weft_graph *graph, weft_lowering *l) {
+static void place_on_tape(weft_graph *graph, weft_lowering *l) {
     int64_t end = 0;
     for (int32_t v = 1; v < graph->n_values; v++) {
         weft_value_record *record = &graph->values[v];
@@ -71,11 +71,11 @@ weft_status weft_lower_backward(weft_graph *graph, weft_error *err) {
     if (!graph->sizes.has_backward) return WEFT_OK;
     status = weft_lowering_init(&l, graph, WEFT_PASS_BACKWARD, err);
     if (status != WEFT_OK) return status;
-    start(&l);
-    walk(&l);
-    finish_carry(&l);
+    begin_at_carry_out(&l);
+    walk_from_last_to_first(&l);
+    finish_carry_gradient(&l);
     weft_weight_finish_gradients(&l);
-    if (l.status == WEFT_OK) lay_tape(graph, &l);
+    if (l.status == WEFT_OK) place_on_tape(graph, &l);
     graph->sizes.backward_reads_carry = graph->carry_in.id != 0 && l.storage_of[graph->carry_in.id] != 0;
     status = l.status;
     weft_lowering_free(&l);

@@ -73,7 +73,7 @@ static void assign_storages(weft_lowering *l) {
 }
 
 /* A carry that lies elsewhere (on the tape, or the one that came in) is copied to where it goes out. */
-static void finish_carry(weft_lowering *l) {
+static void copy_carry_out(weft_lowering *l) {
     const weft_value carry = l->graph->carry_out;
     int32_t from = 0;
     if (carry.id == 0 || l->kind == WEFT_PASS_RECOMPUTE) return;
@@ -83,7 +83,7 @@ static void finish_carry(weft_lowering *l) {
 }
 
 /* What evaluation hands out must not be written over by a later call. */
-static void hold_outputs(weft_lowering *l) {
+static void keep_named_outputs(weft_lowering *l) {
     for (int32_t i = 0; i < l->graph->n_outputs && l->status == WEFT_OK; i++) {
         const int32_t storage = weft_lower_value(l, l->graph->outputs[i].value);
         l->graph->outputs[i].storage = storage;
@@ -103,8 +103,8 @@ weft_status weft_lower_forward(weft_graph *graph, int32_t kind, weft_error *err)
         if (l.needed[i]) graph->nodes[i].op->forward(&l, &graph->nodes[i]);
     }
     l.node = -1;
-    finish_carry(&l);
-    hold_outputs(&l);
+    copy_carry_out(&l);
+    keep_named_outputs(&l);
     status = l.status;
     weft_lowering_free(&l);
     if (status == WEFT_OK) status = weft_pass_place(l.pass, err);

@@ -12,7 +12,7 @@ static int32_t own_storage(weft_lowering *l, weft_value value) {
     return weft_lower_work(l, bytes);
 }
 
-static void hold(weft_lowering *l, weft_value value, int32_t storage) {
+static void hold_gradient(weft_lowering *l, weft_value value, int32_t storage) {
     if (l->status != WEFT_OK) return;
     l->gradient_of[value.id] = storage;
     storage_at(l, storage)->holders++;
@@ -35,7 +35,7 @@ static int32_t own_gradient(weft_lowering *l, weft_value value) {
     own = own_storage(l, value);
     weft_lower_copy(l, own, shared);
     weft_gradient_release(l, value);
-    hold(l, value, own);
+    hold_gradient(l, value, own);
     return own;
 }
 
@@ -52,7 +52,7 @@ int32_t weft_gradient_target(weft_lowering *l, weft_value value, int32_t *accumu
     if (!is_wanted(l, value)) return 0;
     *accumulate = l->gradient_of[value.id] != 0;
     if (*accumulate) return own_gradient(l, value);
-    hold(l, value, own_storage(l, value));
+    hold_gradient(l, value, own_storage(l, value));
     return l->gradient_of[value.id];
 }
 
@@ -61,14 +61,14 @@ int32_t weft_gradient_target_over(weft_lowering *l, weft_value value, int32_t ov
     if (!is_wanted(l, value) || !first || value.id == l->graph->carry_in.id || !is_exclusive(l, over))
         return weft_gradient_target(l, value, accumulate);
     *accumulate = 0;
-    hold(l, value, over);
+    hold_gradient(l, value, over);
     return over;
 }
 
 int32_t weft_gradient_begin(weft_lowering *l, weft_value value) {
     if (!is_wanted(l, value)) return 0;
     if (l->gradient_of[value.id] != 0) return weft_lower_work(l, weft_value_bytes(weft_graph_value(l->graph, value)));
-    hold(l, value, own_storage(l, value));
+    hold_gradient(l, value, own_storage(l, value));
     return l->gradient_of[value.id];
 }
 
@@ -81,7 +81,7 @@ void weft_gradient_share(weft_lowering *l, weft_value value, int32_t storage) {
     int32_t own = 0;
     if (!is_wanted(l, value)) return;
     if (l->gradient_of[value.id] == 0) {
-        hold(l, value, storage);
+        hold_gradient(l, value, storage);
         return;
     }
     own = own_gradient(l, value);

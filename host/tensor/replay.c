@@ -38,7 +38,7 @@ static const char *home_name(int32_t home) {
 }
 
 /* The binding's slot that a storage lies in. Parameters are whole regions and have no size of their own. */
-static weft_slot_ref slot_of(const replay *run, const weft_storage *storage) {
+static weft_slot_ref slot_of_storage(const replay *run, const weft_storage *storage) {
     const weft_graph_binding *b = run->binding;
     const weft_slot_ref none = {0};
     switch (storage->home) {
@@ -77,9 +77,9 @@ static void name_call(weft_error *err, const replay *run, const weft_call *call)
                                 node->label[0] == '\0' ? "" : " ", node->label, back ? ", backward" : "");
 }
 
-static weft_status resolve(const replay *run, const weft_operand *operand, weft_ref *out, weft_error *err) {
+static weft_status resolve_operand(const replay *run, const weft_operand *operand, weft_ref *out, weft_error *err) {
     const weft_storage *storage = &run->pass->storages[operand->storage];
-    const weft_slot_ref slot = slot_of(run, storage);
+    const weft_slot_ref slot = slot_of_storage(run, storage);
     const int64_t start = storage->offset + operand->offset;
     const int64_t end = start + operand->bytes;
     if (slot.ref.buffer == NULL)
@@ -102,7 +102,7 @@ static int32_t bound_dtype(const replay *run, const weft_operand *operand) {
 }
 
 /* Whose code the call runs: an operator of the model's own, or a kernel of the device. */
-static const void *owner(const replay *run, const weft_call *call) {
+static const void *owner_of_call(const replay *run, const weft_call *call) {
     const bool custom = call->kernel == &weft_kernel_custom || call->kernel == &weft_kernel_custom_backward;
     return custom ? (const void *)run->graph->declared->plugin : (const void *)run->graph->spec.kernels;
 }
@@ -116,7 +116,7 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
     for (int32_t i = 0; i < call->n_operands; i++) {
         const weft_operand *operand = &run->pass->operands[call->operand + i];
         weft_ref ref = {0};
-        const weft_status status = resolve(run, operand, &ref, err);
+        const weft_status status = resolve_operand(run, operand, &ref, err);
         if (status != WEFT_OK) return status;
         memcpy((char *)&args + operand->field, &ref, sizeof ref);
         if (operand->dtype_field != 0) {
@@ -124,7 +124,7 @@ static weft_status run_call(const replay *run, const weft_call *call, weft_error
             memcpy((char *)&args + operand->dtype_field, &dtype, sizeof dtype);
         }
     }
-    before = weft_plugin_enter(owner(run, call), call->kernel->name);
+    before = weft_plugin_enter(owner_of_call(run, call), call->kernel->name);
     return weft_plugin_leave(before, call->kernel->invoke(&kernel_run, &args, err), err);
 }
 
@@ -180,7 +180,7 @@ bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *bindin
         const weft_named_output *output = &graph->outputs[i];
         const weft_storage *storage = &run.pass->storages[output->storage];
         if (strcmp(output->name, name) != 0) continue;
-        *out = slot_of(&run, storage);
+        *out = slot_of_storage(&run, storage);
         out->ref.offset += storage->offset;
         out->start += storage->offset;
         out->bytes = storage->bytes;

@@ -17,7 +17,7 @@ bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight) {
     return is_trained(graph, weight->parameter) || is_trained(graph, weight->bias);
 }
 
-static int32_t uses(const weft_graph *graph, int32_t parameter) {
+static int32_t uses_of_parameter(const weft_graph *graph, int32_t parameter) {
     int32_t n = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const weft_weight *weight = graph->nodes[i].weight;
@@ -41,7 +41,7 @@ static int32_t parameter_gradient(weft_lowering *l, int32_t parameter, int32_t *
     if (!is_trained(graph, parameter)) return 0;
     index = weft_graph_read_index(graph, parameter);
     adds = graph->reads[index].adds;
-    apart = adds && uses(graph, parameter) > 1;
+    apart = adds && uses_of_parameter(graph, parameter) > 1;
     storage = &l->weight_gradient_of[index];
     *accumulate = *storage != 0 || (adds && !apart);
     if (*storage == 0) *storage = gradient_storage(l, apart ? WEFT_HOME_WORK : WEFT_HOME_GRADIENT, parameter);
@@ -70,7 +70,7 @@ void weft_weight_finish_gradients(weft_lowering *l) {
     }
 }
 
-static weft_matmul product(const weft_lowering *l, int64_t m, int64_t n, int64_t k) {
+static weft_matmul product_arguments(const weft_lowering *l, int64_t m, int64_t n, int64_t k) {
     const weft_matmul args = {.struct_size = (uint32_t)sizeof args,
                               .m = m,
                               .n = n,
@@ -87,7 +87,7 @@ static weft_matmul product(const weft_lowering *l, int64_t m, int64_t n, int64_t
 void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y, int32_t dtype_y, int32_t x, int64_t m,
                          int64_t stride, int64_t offset) {
     const int64_t size = weft_dtype_bytes(l->graph->dtype);
-    weft_matmul args = product(l, m, weight->out, weight->in);
+    weft_matmul args = product_arguments(l, m, weight->out, weight->in);
     args.dtype_c = dtype_y;
     args.lda = stride;
     args.transpose_b = 1; /* W is (out, in) */
@@ -103,7 +103,7 @@ void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y,
 
 void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t dx, int32_t accumulate, int32_t dy,
                             int64_t m) {
-    weft_matmul args = product(l, m, weight->in, weight->out);
+    weft_matmul args = product_arguments(l, m, weight->in, weight->out);
     args.accumulate = accumulate;
     weft_lower_begin(l, &weft_kernel_matmul_dx, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
@@ -113,7 +113,7 @@ void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t
 }
 
 static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
-    weft_matmul args = product(l, weight->out, weight->in, m);
+    weft_matmul args = product_arguments(l, weight->out, weight->in, m);
     const int32_t dw = weft_weight_gradient(l, weight, &args.accumulate);
     if (dw == 0) return;
     args.transpose_a = 1; /* dy is (m, out) */

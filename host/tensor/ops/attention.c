@@ -7,7 +7,7 @@
 
 enum { Q = 0, K = 1, V = 2, STARTS = 3 };
 
-static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+static weft_status attention_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const weft_attention_args *args = &node->attention;
     weft_status status = WEFT_OK;
     if (args->heads < 1 || args->kv_heads < 1 || args->head_dim < 1 || args->heads % args->kv_heads != 0)
@@ -27,7 +27,7 @@ static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *e
     return status;
 }
 
-static weft_attention arguments(const weft_lowering *l, const weft_node *node) {
+static weft_attention attention_arguments(const weft_lowering *l, const weft_node *node) {
     const weft_graph_spec *spec = &l->graph->spec;
     const weft_attention args = {.struct_size = (uint32_t)sizeof args,
                                  .batch = spec->rows,
@@ -43,13 +43,13 @@ static weft_attention arguments(const weft_lowering *l, const weft_node *node) {
 }
 
 /* Bytes of one row's keys, or values, at one place. */
-static int64_t place_bytes(const weft_graph *graph, const weft_node *node) {
+static int64_t state_place_bytes(const weft_graph *graph, const weft_node *node) {
     return node->attention.kv_heads * node->attention.head_dim * weft_dtype_bytes(graph->dtype);
 }
 
 /* The state's keys, or values. */
-static int64_t cache_bytes(const weft_graph *graph, const weft_node *node) {
-    return (int64_t)graph->spec.rows * graph->spec.cache_rows * place_bytes(graph, node);
+static int64_t state_half_bytes(const weft_graph *graph, const weft_node *node) {
+    return (int64_t)graph->spec.rows * graph->spec.cache_rows * state_place_bytes(graph, node);
 }
 
 /* The state's keys and values, to which the kernel adds those of this call. */
@@ -57,8 +57,8 @@ typedef struct cache {
     int32_t k, v, new_k, new_v, past; /* storages; 0: none */
 } cache;
 
-static cache cache_of(weft_lowering *l, const weft_node *node) {
-    const int64_t bytes = cache_bytes(l->graph, node);
+static cache cache_of_node(weft_lowering *l, const weft_node *node) {
+    const int64_t bytes = state_half_bytes(l->graph, node);
     const cache none = {.k = weft_lower_value(l, node->inputs[K]), .v = weft_lower_value(l, node->inputs[V])};
     cache c = {.new_k = none.k, .new_v = none.v};
     if (l->graph->spec.mode != WEFT_MODE_GENERATE) return none;
@@ -68,9 +68,9 @@ static cache cache_of(weft_lowering *l, const weft_node *node) {
     return c;
 }
 
-static void forward(weft_lowering *l, const weft_node *node) {
-    const cache c = cache_of(l, node);
-    weft_attention args = arguments(l, node);
+static void attention_forward(weft_lowering *l, const weft_node *node) {
+    const cache c = cache_of_node(l, node);
+    weft_attention args = attention_arguments(l, node);
     if (c.past != 0) args.cache_rows = l->graph->spec.cache_rows;
     weft_lower_begin(l, &weft_kernel_attention, &args, sizeof args);
     WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
@@ -86,20 +86,20 @@ static void forward(weft_lowering *l, const weft_node *node) {
 }
 
 /* The kernel makes all three gradients or none: one that nobody wants goes to scratch. */
-static int32_t begin_gradient(weft_lowering *l, weft_value value) {
+static int32_t begin_gradient_or_scratch(weft_lowering *l, weft_value value) {
     const int32_t begun = weft_gradient_begin(l, value);
     return begun != 0 ? begun : weft_lower_work(l, weft_value_bytes(weft_graph_value(l->graph, value)));
 }
 
-static void end_gradient(weft_lowering *l, weft_value value, int32_t begun) {
+static void end_gradient_if_wanted(weft_lowering *l, weft_value value, int32_t begun) {
     if (weft_graph_value(l->graph, value)->wants_gradient) weft_gradient_end(l, value, begun);
 }
 
-static void backward(weft_lowering *l, const weft_node *node) {
-    const weft_attention args = arguments(l, node);
+static void attention_backward(weft_lowering *l, const weft_node *node) {
+    const weft_attention args = attention_arguments(l, node);
     const int32_t d_o = weft_gradient_of(l, node->output);
     int32_t begun[3];
-    for (int i = Q; i <= V; i++) begun[i] = begin_gradient(l, node->inputs[i]);
+    for (int i = Q; i <= V; i++) begun[i] = begin_gradient_or_scratch(l, node->inputs[i]);
     weft_lower_begin(l, &weft_kernel_attention_backward, &args, sizeof args);
     WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
     WEFT_BIND(l, weft_attention, k, weft_lower_value(l, node->inputs[K]));
@@ -112,11 +112,14 @@ static void backward(weft_lowering *l, const weft_node *node) {
     WEFT_BIND(l, weft_attention, dk, begun[K]);
     WEFT_BIND(l, weft_attention, dv, begun[V]);
     weft_lower_end(l);
-    for (int i = Q; i <= V; i++) end_gradient(l, node->inputs[i], begun[i]);
+    for (int i = Q; i <= V; i++) end_gradient_if_wanted(l, node->inputs[i], begun[i]);
 }
 
-const weft_operator weft_operator_attention = {
-    .name = "attention", .inputs = {"q", "k", "v", "starts"}, .infer = infer, .forward = forward, .backward = backward};
+const weft_operator weft_operator_attention = {.name = "attention",
+                                               .inputs = {"q", "k", "v", "starts"},
+                                               .infer = attention_infer,
+                                               .forward = attention_forward,
+                                               .backward = attention_backward};
 
 weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft_value v, weft_value starts,
                              const weft_attention_args *args) {
@@ -126,6 +129,7 @@ weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft
     weft_record_arguments(graph, &node, &node.attention, sizeof node.attention, args,
                           WEFT_SIZE_1_0(weft_attention_args));
     output = weft_record_node(graph, &node);
-    if (graph->spec.mode == WEFT_MODE_GENERATE && !graph->failed) graph->state_bytes += 2 * cache_bytes(graph, &node);
+    if (graph->spec.mode == WEFT_MODE_GENERATE && !graph->failed)
+        graph->state_bytes += 2 * state_half_bytes(graph, &node);
     return output;
 }

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 
 /* The types that it takes are stated by the plugin; none stated is fp32 alone. */
-static bool takes(const weft_custom_op *op, int32_t dtype) {
+static bool custom_takes(const weft_custom_op *op, int32_t dtype) {
     const uint32_t stated = op->dtypes != 0 ? op->dtypes : 1u << WEFT_F32;
     return (stated >> dtype & 1u) != 0;
 }
 
-static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+static weft_status custom_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const int32_t other = graph->dtype == WEFT_F32 ? WEFT_BF16 : WEFT_F32;
-    if (!takes(node->custom, graph->dtype))
+    if (!custom_takes(node->custom, graph->dtype))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "this operator of the plugin computes in %s, and this model runs in %s: set [train] "
                               "precision = %s",
@@ -26,41 +26,41 @@ static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *e
     return WEFT_OK;
 }
 
-static weft_custom_args arguments(const weft_lowering *l, const weft_node *node) {
+static weft_custom_args custom_arguments(const weft_lowering *l, const weft_node *node) {
     const weft_custom_args args = {.op = node->custom, .args = node->custom_args, .dtype = l->graph->dtype};
     return args;
 }
 
-static void bind_inputs(weft_lowering *l, const weft_node *node) {
+static void custom_bind_inputs(weft_lowering *l, const weft_node *node) {
     for (int32_t i = 0; i < node->n_inputs; i++)
         weft_lower_bind(l, "input", offsetof(weft_custom_args, inputs) + (size_t)i * sizeof(weft_ref),
                         weft_lower_value(l, node->inputs[i]));
 }
 
-static void forward(weft_lowering *l, const weft_node *node) {
-    const weft_custom_args args = arguments(l, node);
+static void custom_forward(weft_lowering *l, const weft_node *node) {
+    const weft_custom_args args = custom_arguments(l, node);
     weft_lower_begin(l, &weft_kernel_custom, &args, sizeof args);
-    bind_inputs(l, node);
+    custom_bind_inputs(l, node);
     WEFT_BIND(l, weft_custom_args, output, weft_lower_value(l, node->output));
     weft_lower_end(l);
 }
 
 /* A value that is given twice gets its second contribution apart: the plugin need not know. */
-static bool is_repeated(const weft_node *node, int32_t i) {
+static bool is_repeated_input(const weft_node *node, int32_t i) {
     for (int32_t k = 0; k < i; k++)
         if (node->inputs[k].id == node->inputs[i].id) return true;
     return false;
 }
 
-static void backward(weft_lowering *l, const weft_node *node) {
-    weft_custom_args args = arguments(l, node);
+static void custom_backward(weft_lowering *l, const weft_node *node) {
+    weft_custom_args args = custom_arguments(l, node);
     const int32_t d_output = weft_gradient_of(l, node->output);
     int32_t begun[WEFT_NODE_INPUTS] = {0};
     for (int32_t i = 0; i < node->n_inputs; i++)
-        begun[i] = is_repeated(node, i) ? weft_gradient_begin(l, node->inputs[i])
-                                        : weft_gradient_target(l, node->inputs[i], &args.accumulate[i]);
+        begun[i] = is_repeated_input(node, i) ? weft_gradient_begin(l, node->inputs[i])
+                                              : weft_gradient_target(l, node->inputs[i], &args.accumulate[i]);
     weft_lower_begin(l, &weft_kernel_custom_backward, &args, sizeof args);
-    if (node->custom->keeps_inputs != 0) bind_inputs(l, node);
+    if (node->custom->keeps_inputs != 0) custom_bind_inputs(l, node);
     if (node->custom->keeps_output != 0) WEFT_BIND(l, weft_custom_args, output, weft_lower_value(l, node->output));
     WEFT_BIND(l, weft_custom_args, d_output, d_output);
     for (int32_t i = 0; i < node->n_inputs; i++)
@@ -68,13 +68,14 @@ static void backward(weft_lowering *l, const weft_node *node) {
                         begun[i]);
     weft_lower_end(l);
     for (int32_t i = 0; i < node->n_inputs; i++)
-        if (is_repeated(node, i)) weft_gradient_end(l, node->inputs[i], begun[i]);
+        if (is_repeated_input(node, i)) weft_gradient_end(l, node->inputs[i], begun[i]);
 }
 
-const weft_operator weft_operator_custom = {.name = "custom", .infer = infer, .forward = forward, .backward = backward};
+const weft_operator weft_operator_custom = {
+    .name = "custom", .infer = custom_infer, .forward = custom_forward, .backward = custom_backward};
 
 /* What cannot wait for infer: sizes that the node itself must hold. */
-static weft_status check(const weft_custom_op *op, int32_t n_inputs, int64_t width, weft_error *err) {
+static weft_status check_custom(const weft_custom_op *op, int32_t n_inputs, int64_t width, weft_error *err) {
     if (op == NULL || !WEFT_WHOLE(op, weft_custom_op) || op->name == NULL || op->forward == NULL ||
         op->backward == NULL)
         return weft_error_set(err, WEFT_E_PLUGIN, "a custom operator needs a name, a forward and a backward");
@@ -92,7 +93,7 @@ weft_value weft_op_custom(weft_graph *graph, const weft_custom_op *op, const wef
                           int64_t width, const void *args, size_t n) {
     weft_error err = WEFT_ERROR_INIT;
     weft_node node = {.op = &weft_operator_custom, .n_inputs = n_inputs, .custom = op, .width = width};
-    weft_status status = check(op, n_inputs, width, &err);
+    weft_status status = check_custom(op, n_inputs, width, &err);
     if (status == WEFT_OK && n > 0) {
         node.custom_args = malloc(n);
         if (node.custom_args == NULL) status = weft_error_set(&err, WEFT_E_MEMORY, "no memory for %zu bytes", n);

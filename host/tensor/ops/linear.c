@@ -4,7 +4,7 @@
 #include "tensor/operators.h"
 #include "tensor/weight.h"
 
-static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+static weft_status linear_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const weft_value_record *x = weft_graph_value(graph, node->inputs[0]);
     weft_status status = weft_infer_matrix(node, err);
     if (status == WEFT_OK) status = weft_infer_numbers(graph, node, 0, 0, err);
@@ -17,12 +17,12 @@ static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *e
     return WEFT_OK;
 }
 
-static void forward(weft_lowering *l, const weft_node *node) {
+static void linear_forward(weft_lowering *l, const weft_node *node) {
     weft_weight_product(l, node->weight, weft_lower_value(l, node->output), l->graph->dtype,
                         weft_lower_value(l, node->inputs[0]), weft_graph_places(l->graph), node->weight->in, 0);
 }
 
-static void backward(weft_lowering *l, const weft_node *node) {
+static void linear_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dy = weft_gradient_of(l, node->output);
     const int64_t places = weft_graph_places(l->graph);
     int32_t accumulate = 0, dx = 0;
@@ -32,7 +32,7 @@ static void backward(weft_lowering *l, const weft_node *node) {
 }
 
 const weft_operator weft_operator_linear = {
-    .name = "linear", .inputs = {"x"}, .infer = infer, .forward = forward, .backward = backward};
+    .name = "linear", .inputs = {"x"}, .infer = linear_infer, .forward = linear_forward, .backward = linear_backward};
 
 weft_value weft_op_linear(weft_graph *graph, weft_value x, weft_weight *weight) {
     weft_node node = {.op = &weft_operator_linear, .inputs = {x}, .n_inputs = 1, .weight = weight};

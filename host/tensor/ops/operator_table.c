@@ -2,7 +2,7 @@
  * the leaf. */
 #include "tensor/operators.h"
 
-static void info(const weft_graph *graph, weft_graph_info *out) {
+static void tell_graph(const weft_graph *graph, weft_graph_info *out) {
     out->mode = graph->spec.mode;
     out->rows = graph->spec.rows;
     out->length = graph->spec.length;
@@ -10,7 +10,7 @@ static void info(const weft_graph *graph, weft_graph_info *out) {
 }
 
 /* 0 for what is not a value. */
-static int64_t width(const weft_graph *graph, weft_value value) {
+static int64_t value_width(const weft_graph *graph, weft_value value) {
     return value.id < (uint32_t)graph->n_values ? weft_graph_value(graph, value)->width : 0;
 }
 
@@ -19,20 +19,20 @@ static weft_value leaf_part(weft_graph *graph, weft_value *part, int32_t home) {
     return *part;
 }
 
-static weft_value ids(weft_graph *graph) {
+static weft_value leaf_ids(weft_graph *graph) {
     return leaf_part(graph, &graph->ids, WEFT_HOME_IDS);
 }
 
-static weft_value positions(weft_graph *graph) {
+static weft_value leaf_positions(weft_graph *graph) {
     return leaf_part(graph, &graph->positions, WEFT_HOME_POSITIONS);
 }
 
-static weft_value starts(weft_graph *graph) {
+static weft_value leaf_starts(weft_graph *graph) {
     return leaf_part(graph, &graph->starts, WEFT_HOME_STARTS);
 }
 
 /* Filled, so that a model that calls it is told: no kernel of device/1 sums a value into the fp64 that is reported. */
-static void loss(weft_graph *graph, weft_value value, int32_t kind) {
+static void refuse_loss(weft_graph *graph, weft_value value, int32_t kind) {
     (void)value;
     (void)kind;
     (void)weft_record_fail(
@@ -41,11 +41,11 @@ static void loss(weft_graph *graph, weft_value value, int32_t kind) {
 }
 
 const weft_ops weft_graph_ops = {.struct_size = (uint32_t)sizeof(weft_ops),
-                                 .info = info,
-                                 .width = width,
-                                 .ids = ids,
-                                 .positions = positions,
-                                 .starts = starts,
+                                 .info = tell_graph,
+                                 .width = value_width,
+                                 .ids = leaf_ids,
+                                 .positions = leaf_positions,
+                                 .starts = leaf_starts,
                                  .embedding = weft_op_embedding,
                                  .linear = weft_op_linear,
                                  .rms_norm = weft_op_rms_norm,
@@ -58,6 +58,6 @@ const weft_ops weft_graph_ops = {.struct_size = (uint32_t)sizeof(weft_ops),
                                  .scale = weft_op_scale,
                                  .add = weft_op_add,
                                  .lm_head = weft_op_lm_head,
-                                 .loss = loss,
+                                 .loss = refuse_loss,
                                  .output = weft_record_output,
                                  .custom = weft_op_custom};

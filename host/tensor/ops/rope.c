@@ -8,7 +8,7 @@ static int64_t rotary_dim(const weft_node *node) {
     return node->rope.rotary_dim != 0 ? node->rope.rotary_dim : node->rope.head_dim;
 }
 
-static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+static weft_status rope_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const weft_rope_args *args = &node->rope;
     const int64_t turned = rotary_dim(node);
     weft_status status = WEFT_OK;
@@ -30,7 +30,8 @@ static weft_status infer(const weft_graph *graph, weft_node *node, weft_error *e
     return WEFT_OK;
 }
 
-static void rotate(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t inverse, int32_t accumulate) {
+static void lower_rotation(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t inverse,
+                           int32_t accumulate) {
     const weft_rope args = {.struct_size = (uint32_t)sizeof args,
                             .rows = weft_graph_places(l->graph),
                             .heads = node->rope.heads,
@@ -48,22 +49,22 @@ static void rotate(weft_lowering *l, const weft_node *node, int32_t x, int32_t y
     weft_lower_end(l);
 }
 
-static void forward(weft_lowering *l, const weft_node *node) {
-    rotate(l, node, weft_lower_value(l, node->inputs[0]), weft_lower_value(l, node->output), 0, 0);
+static void rope_forward(weft_lowering *l, const weft_node *node) {
+    lower_rotation(l, node, weft_lower_value(l, node->inputs[0]), weft_lower_value(l, node->output), 0, 0);
 }
 
-static void backward(weft_lowering *l, const weft_node *node) {
+static void rope_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dy = weft_gradient_of(l, node->output);
     int32_t accumulate = 0;
     const int32_t dx = weft_gradient_target_over(l, node->inputs[0], dy, &accumulate);
-    if (dx != 0) rotate(l, node, dy, dx, 1, accumulate);
+    if (dx != 0) lower_rotation(l, node, dy, dx, 1, accumulate);
 }
 
 const weft_operator weft_operator_rope = {.name = "rope",
                                           .inputs = {"x", "positions"},
-                                          .infer = infer,
-                                          .forward = forward,
-                                          .backward = backward,
+                                          .infer = rope_infer,
+                                          .forward = rope_forward,
+                                          .backward = rope_backward,
                                           .in_place = 1u << 0};
 
 weft_value weft_op_rope(weft_graph *graph, weft_value x, weft_value positions, weft_table *table,

@@ -25,7 +25,7 @@ typedef struct forward {
 } forward;
 
 /* f: (GROUP), or NULL to count. */
-static int64_t lay_out(const attention *a, forward *f, char *base) {
+static int64_t forward_scratch(const attention *a, forward *f, char *base) {
     const int64_t q = cpu_floats(a->inner * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
     const int64_t keys = a->bytes == 4 ? 0 : cpu_floats(CPU_BLOCK * a->inner_ld);
@@ -47,12 +47,12 @@ static int64_t lay_out(const attention *a, forward *f, char *base) {
 
 int64_t cpu_attention_workspace(const weft_device *device, const weft_attention *args) {
     const attention a = attention_of(device, args);
-    return device->threads * lay_out(&a, NULL, NULL);
+    return device->threads * forward_scratch(&a, NULL, NULL);
 }
 
 /* o, max and sum take in the keys [key, key + keys), which lie at k, and whose values are packed. */
-static void take_keys(const attention *a, query_block *b, const forward *f, const float *k, int64_t k_ld, int64_t key,
-                      int64_t keys) {
+static void add_block_of_keys(const attention *a, query_block *b, const forward *f, const float *k, int64_t k_ld,
+                              int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
     const int64_t sees = attention_sees(a, b, key);
     const cpu_small scores = {f->s, k, f->q, CPU_BLOCK, k_ld, 1, CPU_BLOCK, keys, CPU_BLOCK, a->inner, 0};
@@ -71,7 +71,7 @@ static void take_keys(const attention *a, query_block *b, const forward *f, cons
 
 /* The keys from `key` on, for all blocks of the group that see some of them; those behind them are fetched meanwhile, a
  * few at a time. */
-static void share_keys(const attention *a, query_block *b, const forward *f, int64_t blocks, int64_t key) {
+static void share_block_of_keys(const attention *a, query_block *b, const forward *f, int64_t blocks, int64_t key) {
     const query_block *last = &b[blocks - 1];
     const int64_t at = attention_key_at(a, last->batch, key, last->head / (a->args->heads / a->args->kv_heads));
     const int64_t left = last->high - key, keys = cpu_min(CPU_BLOCK, left), ahead = cpu_min(CPU_BLOCK, left - keys);
@@ -86,12 +86,13 @@ static void share_keys(const attention *a, query_block *b, const forward *f, int
         attention_fetch(a, a->k, next + row * a->k_ld, rows, a->k_ld);
         attention_fetch(a, a->v, next + row * a->k_ld, rows, a->k_ld);
         if (key + CPU_BLOCK > b[i].low && key < b[i].high) {
-            take_keys(a, &b[i], &f[i], k, there ? a->k_ld : a->inner_ld, key, cpu_min(CPU_BLOCK, b[i].high - key));
+            add_block_of_keys(a, &b[i], &f[i], k, there ? a->k_ld : a->inner_ld, key,
+                              cpu_min(CPU_BLOCK, b[i].high - key));
         }
     }
 }
 
-static void begin_queries(const attention *a, const query_block *b, const forward *f) {
+static void begin_forward_queries(const attention *a, const query_block *b, const forward *f) {
     const void *q = cpu_from(a->q, attention_query_at(a, b->batch, b->from, b->head), a->bytes);
     int64_t i = 0;
     attention_turn(a, f->q, f->o, q, a->q_ld, b->n, (float)a->args->scale);
@@ -103,7 +104,7 @@ static void begin_queries(const attention *a, const query_block *b, const forwar
 }
 
 /* A query that sees no key has zeros as its output. */
-static void end_queries(const attention *a, const query_block *b, const forward *f) {
+static void end_forward_queries(const attention *a, const query_block *b, const forward *f) {
     int64_t i = 0;
     for (i = 0; i < b->n; i++) {
         float *row = f->o + i * a->padded;
@@ -119,7 +120,7 @@ static void end_queries(const attention *a, const query_block *b, const forward 
 
 /* Head after head, whose keys then stay in the cache. Later queries of a row see more keys: they come first, so that
  * the last tasks to be shared out are short. */
-static void run_task(const attention *a, int64_t task, const forward *f) {
+static void run_forward_task(const attention *a, int64_t task, const forward *f) {
     const int64_t groups = cpu_ceil_div(a->args->length, GROUP * CPU_BLOCK);
     const int64_t column = task / groups, from = (groups - 1 - task % groups) * GROUP * CPU_BLOCK;
     const int64_t blocks = cpu_min(GROUP, cpu_ceil_div(a->args->length - from, CPU_BLOCK));
@@ -128,13 +129,13 @@ static void run_task(const attention *a, int64_t task, const forward *f) {
     int64_t key = 0, low = high, i = 0;
     for (i = 0; i < blocks; i++) {
         attention_queries(a, &b[i], column / a->args->heads, column % a->args->heads, from + i * CPU_BLOCK);
-        begin_queries(a, &b[i], &f[i]);
+        begin_forward_queries(a, &b[i], &f[i]);
         low = cpu_min(low, b[i].low);
     }
     for (key = low / CPU_BLOCK * CPU_BLOCK; key < high; key += CPU_BLOCK) {
-        share_keys(a, b, f, blocks, key);
+        share_block_of_keys(a, b, f, blocks, key);
     }
-    for (i = 0; i < blocks; i++) end_queries(a, &b[i], &f[i]);
+    for (i = 0; i < blocks; i++) end_forward_queries(a, &b[i], &f[i]);
 }
 
 /* Rows of this call, into the cache behind those that it holds. */
@@ -153,7 +154,7 @@ CPU_KERNEL(attention, weft_attention) {
     int64_t tasks = 0, bytes = 0;
     (void)s;
     if (attention_look_up(&a, &c, false) != WEFT_OK) return c.status;
-    bytes = lay_out(&a, NULL, NULL);
+    bytes = forward_scratch(&a, NULL, NULL);
     a.scratch = cpu_need_workspace(&c, args->workspace, device->threads * bytes);
     if (c.status != WEFT_OK) return c.status;
     append(&a, a.k, a.new_k);
@@ -162,9 +163,9 @@ CPU_KERNEL(attention, weft_attention) {
 #pragma omp parallel num_threads(device->threads)
     {
         forward f[GROUP];
-        (void)lay_out(&a, f, a.scratch + omp_get_thread_num() * bytes);
+        (void)forward_scratch(&a, f, a.scratch + omp_get_thread_num() * bytes);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, f);
+        for (int64_t i = 0; i < tasks; i++) run_forward_task(&a, i, f);
     }
     return WEFT_OK;
 }

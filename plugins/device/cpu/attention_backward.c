@@ -23,7 +23,7 @@ typedef struct backward {
     float *slope;                /* (CPU_BLOCK keys, CPU_BLOCK): of the soft cap; NULL without one */
 } backward;
 
-static int64_t lay_out(const attention *a, backward *f, char *base) {
+static int64_t backward_scratch(const attention *a, backward *f, char *base) {
     const int64_t across = cpu_floats(a->inner * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
     const int64_t all = cpu_floats(a->rows * a->padded), in = cpu_floats(a->rows * a->inner_ld);
@@ -55,14 +55,14 @@ static int64_t lay_out(const attention *a, backward *f, char *base) {
     return at;
 }
 
-static int64_t scratch_bytes(const attention *a) {
+static int64_t backward_scratch_bytes(const attention *a) {
     backward f;
-    return lay_out(a, &f, NULL);
+    return backward_scratch(a, &f, NULL);
 }
 
 int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_attention *args) {
     const attention a = attention_of(device, args);
-    return device->threads * scratch_bytes(&a);
+    return device->threads * backward_scratch_bytes(&a);
 }
 
 /* Some of the rows that the next block of queries brings with it, by their first elements. They are fetched a few at a
@@ -72,7 +72,7 @@ typedef struct ahead {
 } ahead;
 
 /* Those that are fetched while b's queries meet the block of keys from `key` on. */
-static ahead ahead_of(const attention *a, const query_block *b, int64_t key) {
+static ahead rows_to_fetch(const attention *a, const query_block *b, int64_t key) {
     const int64_t first = b->low / CPU_BLOCK, blocks = cpu_ceil_div(b->high, CPU_BLOCK) - first;
     const int64_t rows = cpu_min(CPU_BLOCK, cpu_max(0, a->args->length - b->from - CPU_BLOCK));
     const int64_t low = cpu_cut(rows, blocks, key / CPU_BLOCK - first);
@@ -84,7 +84,7 @@ static ahead ahead_of(const attention *a, const query_block *b, int64_t key) {
 }
 
 /* What the queries of b give to the keys [key, key + keys), and what they take from them. */
-static void take_keys(const attention *a, query_block *b, const backward *f, int64_t key, int64_t keys) {
+static void gradients_of_block(const attention *a, query_block *b, const backward *f, int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
     const int64_t sees = attention_sees(a, b, key);
     const int64_t w = a->padded, in = a->inner_ld;
@@ -95,7 +95,7 @@ static void take_keys(const attention *a, query_block *b, const backward *f, int
     const cpu_small to_k = {f->dk + key * w, f->ds, f->q, w, CPU_BLOCK, 1, w, keys, w, b->n, 1};
     const cpu_small to_q = {f->dq, f->ds, f->k + key * w, w, 1, CPU_BLOCK, w, b->n, w, keys, 1};
     const cpu_scores p = attention_scores(b, f->s, key, keys);
-    const ahead next = ahead_of(a, b, key);
+    const ahead next = rows_to_fetch(a, b, key);
     attention_fetch(a, a->q, next.query, next.rows, a->q_ld);
     attention_by_keys(a, &scores, sees);
     attention_scale(a, f->s, keys);
@@ -113,7 +113,7 @@ static void take_keys(const attention *a, query_block *b, const backward *f, int
     if (a->dq != NULL) attention_over_keys(loops, &to_q, sees);
 }
 
-static void begin_queries(const attention *a, const query_block *b, const backward *f) {
+static void begin_backward_queries(const attention *a, const query_block *b, const backward *f) {
     const int64_t at = attention_query_at(a, b->batch, b->from, b->head), d = a->args->head_dim;
     const float scale = (float)a->args->scale;
     const void *q = cpu_from(a->q, at, a->bytes), *d_o = cpu_from(a->d_out, at, a->bytes);
@@ -132,7 +132,8 @@ static void begin_queries(const attention *a, const query_block *b, const backwa
 }
 
 /* Keys and values [from, to) of a head into the thread's scratch. */
-static void take_rows(const attention *a, const backward *f, int64_t batch, int64_t kv_head, int64_t from, int64_t to) {
+static void pack_rows_of_keys(const attention *a, const backward *f, int64_t batch, int64_t kv_head, int64_t from,
+                              int64_t to) {
     const int64_t at = attention_key_at(a, batch, from, kv_head);
     const void *k = cpu_from(a->k, at, a->bytes), *v = cpu_from(a->v, at, a->bytes);
     a->cells->pack(f->k + from * a->padded, k, a->k_ld, to - from, a->args->head_dim, 1.0f);
@@ -140,13 +141,13 @@ static void take_rows(const attention *a, const backward *f, int64_t batch, int6
     attention_pack(a, f->v_in + from * a->inner_ld, v, a->k_ld, to - from, 1.0f);
 }
 
-static void run_queries(const attention *a, const backward *f, int64_t batch, int64_t head, int64_t from) {
+static void run_backward_queries(const attention *a, const backward *f, int64_t batch, int64_t head, int64_t from) {
     query_block b;
     int64_t key = 0, i = 0;
     attention_queries(a, &b, batch, head, from);
-    begin_queries(a, &b, f);
+    begin_backward_queries(a, &b, f);
     for (key = b.low / CPU_BLOCK * CPU_BLOCK; key < b.high; key += CPU_BLOCK) {
-        take_keys(a, &b, f, key, cpu_min(CPU_BLOCK, b.high - key));
+        gradients_of_block(a, &b, f, key, cpu_min(CPU_BLOCK, b.high - key));
     }
     if (a->dq == NULL) return;
     a->device->loops->scale(f->dq, b.n * a->padded, (float)a->args->scale);
@@ -157,7 +158,7 @@ static void run_queries(const attention *a, const backward *f, int64_t batch, in
 }
 
 /* One head's sums into a gradient of k's layout, in all its rows. */
-static void end_head(const attention *a, void *to, const float *sums, int64_t batch, int64_t kv_head) {
+static void store_sums_of_head(const attention *a, void *to, const float *sums, int64_t batch, int64_t kv_head) {
     int64_t j = 0;
     if (to == NULL) return;
     for (j = 0; j < a->rows; j++) {
@@ -166,7 +167,7 @@ static void end_head(const attention *a, void *to, const float *sums, int64_t ba
     }
 }
 
-static void run_task(const attention *a, int64_t task, const backward *f) {
+static void run_backward_task(const attention *a, int64_t task, const backward *f) {
     const int64_t kv_heads = a->args->kv_heads, group = a->args->heads / kv_heads;
     const int64_t batch = task / kv_heads, kv_head = task % kv_heads;
     int64_t head = 0, from = 0, taken = 0;
@@ -175,13 +176,13 @@ static void run_task(const attention *a, int64_t task, const backward *f) {
     for (head = kv_head * group; head < (kv_head + 1) * group; head++) {
         for (from = 0; from < a->args->length; from += CPU_BLOCK) {
             const int64_t high = a->past + cpu_min(a->args->length, from + CPU_BLOCK);
-            if (high > taken) take_rows(a, f, batch, kv_head, taken, high);
+            if (high > taken) pack_rows_of_keys(a, f, batch, kv_head, taken, high);
             taken = cpu_max(taken, high);
-            run_queries(a, f, batch, head, from);
+            run_backward_queries(a, f, batch, head, from);
         }
     }
-    end_head(a, a->dk, f->dk, batch, kv_head);
-    end_head(a, a->dv, f->dv, batch, kv_head);
+    store_sums_of_head(a, a->dk, f->dk, batch, kv_head);
+    store_sums_of_head(a, a->dv, f->dv, batch, kv_head);
 }
 
 CPU_KERNEL(attention_backward, weft_attention) {
@@ -190,16 +191,16 @@ CPU_KERNEL(attention_backward, weft_attention) {
     int64_t tasks = 0, bytes = 0;
     (void)s;
     if (attention_look_up(&a, &c, true) != WEFT_OK) return c.status;
-    bytes = scratch_bytes(&a);
+    bytes = backward_scratch_bytes(&a);
     a.scratch = cpu_need_workspace(&c, args->workspace, device->threads * bytes);
     if (c.status != WEFT_OK) return c.status;
     tasks = args->batch * args->kv_heads;
 #pragma omp parallel num_threads(device->threads)
     {
         backward f;
-        (void)lay_out(&a, &f, a.scratch + omp_get_thread_num() * bytes);
+        (void)backward_scratch(&a, &f, a.scratch + omp_get_thread_num() * bytes);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++) run_task(&a, i, &f);
+        for (int64_t i = 0; i < tasks; i++) run_backward_task(&a, i, &f);
     }
     return WEFT_OK;
 }

@@ -16,7 +16,7 @@ attention attention_of(const weft_device *device, const weft_attention *args) {
     return a;
 }
 
-static void check_shape(cpu_check *c, const attention *a) {
+static void check_attention_shape(cpu_check *c, const attention *a) {
     const weft_attention *args = a->args;
     (void)cpu_check_dtype(c, "dtype", args->dtype);
     cpu_check_size(c, "batch", args->batch, 0);
@@ -58,7 +58,7 @@ weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
     const weft_attention *args = a->args;
     int64_t queries = 0, keys = 0;
     if (c->status != WEFT_OK) return c->status;
-    check_shape(c, a);
+    check_attention_shape(c, a);
     if (c->status != WEFT_OK) return c->status;
     look_up_cache(a, c);
     if (c->status != WEFT_OK) return c->status;
@@ -154,7 +154,7 @@ void attention_fetch(const attention *a, const void *from, int64_t at, int64_t r
 }
 
 /* Rows [i, i + CPU_WIDTH) of p, as far as there are any. */
-static cpu_small band(const cpu_small *p, int64_t i) {
+static cpu_small band_of_rows(const cpu_small *p, int64_t i) {
     cpu_small rows = *p;
     rows.m = cpu_min(CPU_WIDTH, p->m - i);
     rows.a += i * p->a_row;
@@ -170,7 +170,7 @@ void attention_by_keys(const attention *a, const cpu_small *p, int64_t sees) {
     }
     for (key = 0; key < p->m; key += CPU_WIDTH) {
         const int64_t query = cpu_max(0, key - sees) / CPU_WIDTH * CPU_WIDTH; /* columns go in whole vectors */
-        cpu_small rows = band(p, key);
+        cpu_small rows = band_of_rows(p, key);
         rows.b += query;
         rows.c += query;
         rows.n -= query;
@@ -186,7 +186,7 @@ void attention_over_queries(const cpu_loops *loops, const cpu_small *p, int64_t 
     }
     for (key = 0; key < p->m; key += CPU_WIDTH) {
         const int64_t query = cpu_min(p->k, cpu_max(0, key - sees));
-        cpu_small rows = band(p, key);
+        cpu_small rows = band_of_rows(p, key);
         rows.a += query * p->a_step;
         rows.b += query * p->ldb;
         rows.k -= query;
@@ -201,7 +201,7 @@ void attention_over_keys(const cpu_loops *loops, const cpu_small *p, int64_t see
         return;
     }
     for (query = 0; query < p->m; query += CPU_WIDTH) {
-        cpu_small rows = band(p, query);
+        cpu_small rows = band_of_rows(p, query);
         rows.k = cpu_min(p->k, cpu_max(0, sees + query + rows.m));
         loops->small(&rows);
     }

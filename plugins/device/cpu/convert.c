@@ -58,7 +58,7 @@ static void from_f32(const weft_device *device, void *out, int32_t dtype, const 
     }
 }
 
-static void check_dtype(cpu_check *c, const char *name, int32_t dtype) {
+static void check_convertible(cpu_check *c, const char *name, int32_t dtype) {
     if (c->status != WEFT_OK || dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16) return;
     c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
                                "convert on device cpu: %s is %s; fp32, bf16 and fp16 can be converted.", name,
@@ -86,8 +86,8 @@ weft_status cpu_convert(weft_device *device, weft_stream *s, weft_ref to, int32_
     char *dst = NULL;
     const char *src = NULL;
     (void)s;
-    check_dtype(&c, "to", dtype_to);
-    check_dtype(&c, "from", dtype_from);
+    check_convertible(&c, "to", dtype_to);
+    check_convertible(&c, "from", dtype_from);
     dst = cpu_need(&c, to, "to", n, 1, to_bytes);
     src = cpu_need(&c, from, "from", n, 1, from_bytes);
     if (c.status != WEFT_OK) return c.status;

@@ -20,8 +20,8 @@ static void check_rope(cpu_check *c, const weft_rope *args) {
 }
 
 /* One head: what is rotated, and what passes. */
-static void rope_head(const cpu_cells *cells, const weft_rope *args, void *y, const void *x, const float *turn,
-                      int64_t turned, int64_t bytes) {
+static void rotate_head(const cpu_cells *cells, const weft_rope *args, void *y, const void *x, const float *turn,
+                        int64_t turned, int64_t bytes) {
     const int64_t half = turned / 2, rest = args->head_dim - turned;
     cells->rope_head(y, x, turn, turn + half, half, args->inverse, args->accumulate);
     if (rest == 0) return;
@@ -53,7 +53,7 @@ CPU_KERNEL(rope, weft_rope) {
     for (int64_t r = 0; r < args->rows; r++) {
         const float *turn = table + positions[r] * turned;
         for (int64_t at = r * width; at < (r + 1) * width; at += d)
-            rope_head(cells, args, cpu_at(y, at, bytes), cpu_from(x, at, bytes), turn, turned, bytes);
+            rotate_head(cells, args, cpu_at(y, at, bytes), cpu_from(x, at, bytes), turn, turned, bytes);
     }
     return WEFT_OK;
 }

@@ -10,7 +10,7 @@
 #define IDS     64  /* that a thread takes at a time */
 
 /* One row of the table into one of y, rounded if y is the narrower. */
-static void copy_row(const weft_device *device, const weft_embedding *args, void *y, const void *row) {
+static void copy_row_of_table(const weft_device *device, const weft_embedding *args, void *y, const void *row) {
     float wide[COLUMNS];
     int64_t at = 0;
     if (args->dtype == args->dtype_table) {
@@ -26,7 +26,7 @@ static void copy_row(const weft_device *device, const weft_embedding *args, void
 }
 
 /* Numbers of rows and ids are int32. */
-static void check_sizes(cpu_check *c, const weft_embedding *args) {
+static void check_embedding_sizes(cpu_check *c, const weft_embedding *args) {
     cpu_check_size(c, "rows", args->rows, 0);
     cpu_check_size(c, "vocab", args->vocab, 0);
     cpu_check_size(c, "width", args->width, 0);
@@ -46,7 +46,7 @@ CPU_KERNEL(embedding, weft_embedding) {
     int64_t bytes = 0, table_bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    check_sizes(&c, args);
+    check_embedding_sizes(&c, args);
     bytes = cpu_check_dtype(&c, "dtype", args->dtype);
     table_bytes = cpu_check_dtype(&c, "dtype_table", args->dtype_table);
     ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
@@ -56,7 +56,7 @@ CPU_KERNEL(embedding, weft_embedding) {
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t r = 0; r < args->rows; r++) {
-        copy_row(device, args, cpu_at(y, r * width, bytes), cpu_from(table, ids[r] * width, table_bytes));
+        copy_row_of_table(device, args, cpu_at(y, r * width, bytes), cpu_from(table, ids[r] * width, table_bytes));
     }
     return WEFT_OK;
 }
@@ -67,7 +67,7 @@ int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_e
 }
 
 /* begin[v] .. begin[v + 1]: where v's rows stand in order. */
-static void sort_rows(int32_t *begin, int32_t *order, const int32_t *ids, int64_t rows, int64_t vocab) {
+static void sort_rows_by_id(int32_t *begin, int32_t *order, const int32_t *ids, int64_t rows, int64_t vocab) {
     int64_t i = 0;
     memset(begin, 0, (size_t)(vocab + 1) * sizeof *begin);
     for (i = 0; i < rows; i++) begin[ids[i]]++;
@@ -76,8 +76,8 @@ static void sort_rows(int32_t *begin, int32_t *order, const int32_t *ids, int64_
 }
 
 /* One id's gradient row from the `n` rows of dy that `order` names. */
-static void sum_rows(const weft_device *device, const weft_embedding *args, float *out, const void *dy,
-                     const int32_t *order, int64_t n) {
+static void sum_rows_of_id(const weft_device *device, const weft_embedding *args, float *out, const void *dy,
+                           const int32_t *order, int64_t n) {
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const int64_t width = args->width, bytes = weft_dtype_bytes(args->dtype);
     float sum[COLUMNS];
@@ -91,14 +91,14 @@ static void sum_rows(const weft_device *device, const weft_embedding *args, floa
 }
 
 /* All ids' gradient rows; those that no place has are zero. */
-static void sum_ids(const weft_device *device, const weft_embedding *args, float *dtable, const void *dy,
-                    const int32_t *begin, const int32_t *order) {
+static void sum_rows_of_all_ids(const weft_device *device, const weft_embedding *args, float *dtable, const void *dy,
+                                const int32_t *begin, const int32_t *order) {
     const int64_t width = args->width;
 #pragma omp parallel for schedule(dynamic, IDS) num_threads(device->threads)
     for (int64_t v = 0; v < args->vocab; v++) {
         const int64_t n = args->has_padding && v == args->padding ? 0 : begin[v + 1] - begin[v];
         if (n > 0) {
-            sum_rows(device, args, dtable + v * width, dy, order + begin[v], n);
+            sum_rows_of_id(device, args, dtable + v * width, dy, order + begin[v], n);
         } else if (!args->accumulate) {
             memset(dtable + v * width, 0, (size_t)width * sizeof *dtable);
         }
@@ -115,7 +115,7 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    check_sizes(&c, args);
+    check_embedding_sizes(&c, args);
     bytes = cpu_check_dtype(&c, "dtype", args->dtype);
     ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
     dy = cpu_need(&c, args->dy, "dy", args->rows, width, bytes);
@@ -124,7 +124,7 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
     if (c.status != WEFT_OK) return c.status;
     order = begin + cpu_floats(args->vocab + 1) / 4;
-    sort_rows(begin, order, ids, args->rows, args->vocab);
-    sum_ids(device, args, dtable, dy, begin, order);
+    sort_rows_by_id(begin, order, ids, args->rows, args->vocab);
+    sum_rows_of_all_ids(device, args, dtable, dy, begin, order);
     return WEFT_OK;
 }

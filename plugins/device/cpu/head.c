@@ -106,7 +106,7 @@ static product dw_of(const head *h, int64_t n, float *dw, bool first) {
 }
 
 /* Scratch of all products of a chunk of n rows. */
-static int64_t scratch_bytes(const head *h, int64_t n) {
+static int64_t head_product_scratch(const head *h, int64_t n) {
     const product logits = logits_of(h, n), dx = dx_of(h, n, NULL), dw = dw_of(h, n, NULL, false);
     int64_t bytes = product_workspace(h->device, &logits);
     if (h->grad) bytes = cpu_max(bytes, product_workspace(h->device, &dx));
@@ -123,7 +123,7 @@ static int64_t head_workspace(head *h, char *base) {
     const int64_t whole = h->grad && h->args->accumulate_dw ? cpu_floats(h->args->vocab * h->args->width) : 0;
     const int64_t columns = h->grad && h->args->has_bias ? row : 0;
     const int64_t slopes = h->grad && h->args->cap > 0 ? h->device->threads * row : 0;
-    const int64_t scratch = cpu_max(scratch_bytes(h, h->chunk), last > 0 ? scratch_bytes(h, last) : 0);
+    const int64_t scratch = cpu_max(head_product_scratch(h, h->chunk), last > 0 ? head_product_scratch(h, last) : 0);
     if (base != NULL) {
         h->row_loss = (double *)(void *)base;
         h->rows = base += rows;
@@ -139,7 +139,7 @@ static int64_t head_workspace(head *h, char *base) {
     return rows + x + logits + whole + columns + slopes + scratch;
 }
 
-static int64_t workspace_bytes(const weft_device *device, const weft_head *args, bool grad) {
+static int64_t head_workspace_bytes(const weft_device *device, const weft_head *args, bool grad) {
     head h = {0};
     if (args->rows <= 0 || args->width <= 0 || args->vocab <= 0) return 0;
     h = head_of(device, args, "", grad);
@@ -147,10 +147,10 @@ static int64_t workspace_bytes(const weft_device *device, const weft_head *args,
 }
 
 int64_t cpu_head_loss_workspace(const weft_device *device, const weft_head *args) {
-    return workspace_bytes(device, args, false);
+    return head_workspace_bytes(device, args, false);
 }
 int64_t cpu_head_loss_grad_workspace(const weft_device *device, const weft_head *args) {
-    return workspace_bytes(device, args, true);
+    return head_workspace_bytes(device, args, true);
 }
 
 static weft_status head_look_up(head *h, weft_error *err) {
@@ -173,14 +173,14 @@ static weft_status head_look_up(head *h, weft_error *err) {
     if (h->grad) h->dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, h->bytes);
     if (h->grad) h->dw = cpu_may(&c, args->dw, "dw", args->vocab, args->width, 4);
     if (c.status != WEFT_OK) return c.status;
-    base = cpu_need_workspace(&c, args->workspace, workspace_bytes(h->device, args, h->grad));
+    base = cpu_need_workspace(&c, args->workspace, head_workspace_bytes(h->device, args, h->grad));
     cpu_check_indices(&c, "targets", h->targets, h->weights, args->rows, args->vocab);
     if (c.status == WEFT_OK && base != NULL) (void)head_workspace(h, base);
     return c.status;
 }
 
 /* Copies x's rows [r0, r0 + n), those without weight as zeros; false if none has any. */
-static bool take_rows(const head *h, int64_t r0, int64_t n) {
+static bool copy_rows_that_count(const head *h, int64_t r0, int64_t n) {
     const int64_t row = h->args->width * h->bytes;
     bool any = false;
     int64_t i = 0;
@@ -309,7 +309,7 @@ static weft_status head_run(head *h, weft_error *err) {
     for (r0 = 0; r0 < rows && status == WEFT_OK; r0 += h->chunk) {
         const int64_t n = cpu_min(h->chunk, rows - r0);
         product p;
-        if (!take_rows(h, r0, n)) {
+        if (!copy_rows_that_count(h, r0, n)) {
             if (h->dx != NULL) memset(cpu_at(h->dx, r0, row), 0, (size_t)(n * row));
             continue;
         }

@@ -23,8 +23,8 @@ int64_t cpu_matmul_workspace(const weft_device *device, const weft_matmul *args)
 }
 
 /* A matrix of rows x width at distance ld: what lies beyond the last row's end is not touched. */
-static void *matrix(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld,
-                    int32_t dtype) {
+static void *look_up_matrix(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld,
+                            int32_t dtype) {
     const int64_t bytes = weft_dtype_bytes(dtype);
     if (c->status == WEFT_OK && ld < cpu_max(width, 1)) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
@@ -37,7 +37,7 @@ static void *matrix(cpu_check *c, weft_ref ref, const char *name, int64_t rows, 
 }
 
 /* Both operands in fp32, or both in bf16 and the result in either. */
-static void check_dtypes(cpu_check *c, const weft_matmul *args) {
+static void check_matmul_types(cpu_check *c, const weft_matmul *args) {
     (void)cpu_check_dtype(c, "a", args->dtype_a);
     (void)cpu_check_dtype(c, "b", args->dtype_b);
     (void)cpu_check_dtype(c, "c", args->dtype_c);
@@ -56,7 +56,7 @@ static void check_bias(cpu_check *c, const weft_matmul *args) {
                                "matmul on device cpu: a bias cannot be added together with what c held before.");
 }
 
-static void put_bias(const weft_device *device, const product *p, const float *bias) {
+static void fill_rows_with_bias(const weft_device *device, const product *p, const float *bias) {
     const int64_t bytes = weft_dtype_bytes(p->dtype_c);
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t r = 0; r < p->m; r++)
@@ -71,7 +71,7 @@ CPU_KERNEL(matmul, weft_matmul) {
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     p = product_of(args);
-    check_dtypes(&c, args);
+    check_matmul_types(&c, args);
     check_bias(&c, args);
     cpu_check_size(&c, "m", p.m, 0);
     cpu_check_size(&c, "n", p.n, 0);
@@ -79,13 +79,13 @@ CPU_KERNEL(matmul, weft_matmul) {
     cpu_check_size(&c, "lda", p.lda, 1);
     cpu_check_size(&c, "ldb", p.ldb, 1);
     cpu_check_size(&c, "ldc", p.ldc, 1);
-    p.a = matrix(&c, args->a, "a", p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.dtype);
-    p.b = matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.dtype);
-    p.c = matrix(&c, args->c, "c", p.m, p.n, p.ldc, p.dtype_c);
+    p.a = look_up_matrix(&c, args->a, "a", p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.dtype);
+    p.b = look_up_matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.dtype);
+    p.c = look_up_matrix(&c, args->c, "c", p.m, p.n, p.ldc, p.dtype_c);
     if (args->has_bias) bias = cpu_need(&c, args->bias, "bias", p.n, 1, 4);
     if (c.status != WEFT_OK) return c.status;
     workspace = cpu_need_workspace(&c, args->workspace, product_workspace(device, &p));
     if (c.status != WEFT_OK) return c.status;
-    if (bias != NULL) put_bias(device, &p, bias);
+    if (bias != NULL) fill_rows_with_bias(device, &p, bias);
     return product_run(device, &p, workspace, "matmul", err);
 }

@@ -146,7 +146,7 @@ static int64_t drop_pages(uint32_t *dst, int64_t words, int64_t *from) {
     return (int64_t)((last - first) / sizeof *dst);
 }
 
-static void store(const weft_device *device, uint32_t *dst, uint32_t pattern, int64_t words) {
+static void store_pattern(const weft_device *device, uint32_t *dst, uint32_t pattern, int64_t words) {
     const int64_t pieces = cpu_ceil_div(words, CPU_GRAIN);
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < pieces; i++) {
@@ -163,7 +163,7 @@ weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t 
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     if (pattern == 0) dropped = drop_pages(dst, words, &from);
-    store(device, dst, pattern, from);
-    store(device, dst + from + dropped, pattern, words - from - dropped);
+    store_pattern(device, dst, pattern, from);
+    store_pattern(device, dst + from + dropped, pattern, words - from - dropped);
     return WEFT_OK;
 }

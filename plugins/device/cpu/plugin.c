@@ -23,7 +23,7 @@ static int available_threads(const weft_host *host) {
     return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
 }
 
-static void read_name(char *out, size_t size) {
+static void read_processor_name(char *out, size_t size) {
     FILE *f = fopen("/proc/cpuinfo", "re");
     char line[256];
     (void)snprintf(out, size, "CPU");
@@ -63,8 +63,8 @@ static void choose_isa(weft_device *d) {
     (void)snprintf(d->isa, sizeof d->isa, "%s", name);
 }
 
-static weft_status create(weft_device **out, const weft_host *host, const void *config, int32_t index,
-                          weft_error *err) {
+static weft_status create_device(weft_device **out, const weft_host *host, const void *config, int32_t index,
+                                 weft_error *err) {
     const cpu_config *keys = config;
     (void)index; /* all processors are one device, whichever rank asks */
     weft_device *d = host->alloc(host, sizeof *d, _Alignof(max_align_t));
@@ -72,13 +72,13 @@ static weft_status create(weft_device **out, const weft_host *host, const void *
     memset(d, 0, sizeof *d);
     d->host = host;
     d->threads = keys->threads == WEFT_AUTO_I64 ? available_threads(host) : (int)keys->threads;
-    read_name(d->name, sizeof d->name);
+    read_processor_name(d->name, sizeof d->name);
     choose_isa(d);
     *out = d;
     return WEFT_OK;
 }
 
-static void destroy(weft_device *device) {
+static void destroy_device(weft_device *device) {
     if (device->live_buffers != 0) {
         weft_log(device->host, WEFT_LOG_WARN, "Device cpu ends with %lld bytes in %lld buffers that were not released.",
                  (long long)device->live_bytes, (long long)device->live_buffers);
@@ -86,7 +86,7 @@ static void destroy(weft_device *device) {
     device->host->release(device->host, device);
 }
 
-static void info(const weft_device *device, weft_device_info *out) {
+static void tell_device_info(const weft_device *device, weft_device_info *out) {
     const dnnl_version_t *v = dnnl_version();
     const uint32_t size = out->struct_size;
     weft_device_info i = {.struct_size = size, .threads = device->threads, .has_bf16 = cpu_multiplies_bf16(device)};
@@ -99,9 +99,9 @@ static void info(const weft_device *device, weft_device_info *out) {
 
 static const weft_device_plugin table = {
     .struct_size = (uint32_t)sizeof(weft_device_plugin),
-    .create = create,
-    .destroy = destroy,
-    .info = info,
+    .create = create_device,
+    .destroy = destroy_device,
+    .info = tell_device_info,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .host_view = cpu_host_view,

@@ -37,7 +37,7 @@ static bool cut_more(int64_t *pieces, int64_t size) {
 }
 
 /* Side by side, because the number of pieces of an absurd size fits no integer. */
-static bool fewer(const grid *g, int64_t tiles) {
+static bool has_fewer_tiles(const grid *g, int64_t tiles) {
     return g->m < tiles && g->n < tiles && g->m * g->n < tiles;
 }
 
@@ -46,33 +46,33 @@ static grid grid_of(const product *p) {
     const double work = (double)rows * (double)columns * (double)p->k; /* sizes go up to 2^40 each */
     grid g = {cpu_ceil_div(rows, TILE_M), cpu_ceil_div(columns, TILE_N), 1};
     bool more = true;
-    while (more && fewer(&g, TILES) && work / (double)(g.m * g.n) > WORK_MIN) {
+    while (more && has_fewer_tiles(&g, TILES) && work / (double)(g.m * g.n) > WORK_MIN) {
         const bool even_m = (g.m + 1) * g.n == TILES, even_n = g.m * (g.n + 1) == TILES;
         const bool by_m = even_m != even_n ? even_m : rows / g.m >= columns / g.n;
         more = (by_m && cut_more(&g.m, rows)) || cut_more(&g.n, columns) || (!by_m && cut_more(&g.m, rows));
     }
-    if (fewer(&g, TILES_MIN) && p->k >= 2 * PART_K && work > WORK_MIN) {
+    if (has_fewer_tiles(&g, TILES_MIN) && p->k >= 2 * PART_K && work > WORK_MIN) {
         g.k = cpu_min(p->k / PART_K, cpu_ceil_div(TILES_MIN, g.m * g.n));
     }
     return g;
 }
 
 /* Where piece i of n begins: cut in whole units. */
-static int64_t cut_units(int64_t total, int64_t unit, int64_t n, int64_t i) {
+static int64_t cut_whole_units(int64_t total, int64_t unit, int64_t n, int64_t i) {
     return cpu_min(total, unit * cpu_cut(cpu_ceil_div(total, unit), n, i));
 }
 
 static tile tile_at(const product *p, const grid *g, int64_t i) {
     const int64_t k = i % g->k, n = i / g->k % g->n, m = i / g->k / g->n;
-    const tile t = {cut_units(p->m, UNIT_M, g->m, m), cut_units(p->m, UNIT_M, g->m, m + 1),
-                    cut_units(p->n, UNIT_N, g->n, n), cut_units(p->n, UNIT_N, g->n, n + 1),
-                    cut_units(p->k, UNIT_K, g->k, k), cut_units(p->k, UNIT_K, g->k, k + 1)};
+    const tile t = {cut_whole_units(p->m, UNIT_M, g->m, m), cut_whole_units(p->m, UNIT_M, g->m, m + 1),
+                    cut_whole_units(p->n, UNIT_N, g->n, n), cut_whole_units(p->n, UNIT_N, g->n, n + 1),
+                    cut_whole_units(p->k, UNIT_K, g->k, k), cut_whole_units(p->k, UNIT_K, g->k, k + 1)};
     return t;
 }
 
 /* ---- scratch: one for each thread, then the parts ---- */
 
-static tile_sizes sizes_of(const weft_device *device, const product *p, const grid *g) {
+static tile_sizes tile_scratch_sizes(const weft_device *device, const product *p, const grid *g) {
     const int64_t m = UNIT_M * cpu_ceil_div(cpu_ceil_div(p->m, UNIT_M), g->m);
     const int64_t n = UNIT_N * cpu_ceil_div(cpu_ceil_div(p->n, UNIT_N), g->n);
     const cpu_panels *panels = panels_of(device, p);
@@ -90,11 +90,11 @@ int64_t product_workspace(const weft_device *device, const product *p) {
     tile_sizes s = {0, 0, 0};
     if (p->m <= 0 || p->n <= 0 || p->k <= 0) return 0;
     if (panels != NULL) return team_workspace(device, panels, p);
-    s = sizes_of(device, p, &g);
+    s = tile_scratch_sizes(device, p, &g);
     return device->threads * (s.a + s.b + s.c) + (g.k > 1 ? cpu_floats(g.k * p->m * p->n) : 0);
 }
 
-static tile_scratch scratch_at(const tile_sizes *s, char *workspace, int64_t thread) {
+static tile_scratch scratch_of_thread(const tile_sizes *s, char *workspace, int64_t thread) {
     char *base = workspace == NULL ? NULL : workspace + thread * (s->a + s->b + s->c);
     const tile_scratch t = {s->a > 0 ? base : NULL, s->b > 0 ? base + s->a : NULL,
                             s->c > 0 ? (float *)(void *)(base + s->a + s->b) : NULL, NULL};
@@ -116,13 +116,13 @@ static tile_target target_of(const product *p, const grid *g, float *parts, cons
 /* All tiles, shared out among the threads. parts: (g->k, m, n), or NULL if the inner dimension is whole. */
 static dnnl_status_t run_tiles(const weft_device *device, const product *p, const grid *g, char *workspace,
                                float *parts) {
-    const tile_sizes sizes = sizes_of(device, p, g);
+    const tile_sizes sizes = tile_scratch_sizes(device, p, g);
     const cpu_panels *panels = panels_of(device, p);
     const int64_t tiles = g->m * g->n * g->k;
     int failed = dnnl_success;
 #pragma omp parallel num_threads(device->threads) if (tiles > 1)
     {
-        const tile_scratch s = scratch_at(&sizes, workspace, omp_get_thread_num());
+        const tile_scratch s = scratch_of_thread(&sizes, workspace, omp_get_thread_num());
         omp_set_num_threads(1);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < tiles; i++) {
@@ -155,7 +155,7 @@ static void add_parts(const weft_device *device, const product *p, const grid *g
 }
 
 /* An empty inner dimension: the product is zero. */
-static void clear(const product *p) {
+static void clear_result(const product *p) {
     const int64_t bytes = weft_dtype_bytes(p->dtype_c);
     int64_t r = 0;
     if (p->mode != PRODUCT_SET) return;
@@ -170,7 +170,7 @@ weft_status product_run(const weft_device *device, const product *p, void *works
     float *parts = NULL;
     if (p->m <= 0 || p->n <= 0) return WEFT_OK;
     if (p->k <= 0) {
-        clear(p);
+        clear_result(p);
         return WEFT_OK;
     }
     if (panels != NULL) {
@@ -178,7 +178,7 @@ weft_status product_run(const weft_device *device, const product *p, void *works
         return WEFT_OK;
     }
     if (g.k > 1) {
-        const tile_sizes sizes = sizes_of(device, p, &g);
+        const tile_sizes sizes = tile_scratch_sizes(device, p, &g);
         parts = (float *)(void *)((char *)workspace + device->threads * (sizes.a + sizes.b + sizes.c));
     }
     status = run_tiles(device, p, &g, workspace, parts);

@@ -115,7 +115,7 @@ typedef struct worker {
 
 /* As many as there are threads at least, if they can be had: who makes an element is all the same to it. One thread
  * has nobody to share with. Strips are whole slabs, so that packing fills them. */
-static void cut_units(const cpu_panels *panels, chunk *c, int threads) {
+static void cut_chunk_into_units(const cpu_panels *panels, chunk *c, int threads) {
     const int64_t rows = c->m1 - c->m0, most = cpu_max(1, (c->n1 - c->n0) / COLUMNS);
     const int64_t wanted = threads > 1 ? cpu_max(UNITS, threads) : 1, slab = panels->rows_of_a;
     const int64_t least = cpu_round_up(PANEL_LANES, slab);
@@ -149,8 +149,8 @@ static unit_place unit_at(const chunk *c, int64_t unit) {
 }
 
 /* An operand's lanes [from, from + lanes) and its inner dimension [k0, k1). */
-static panel_source source(const void *operand, int64_t bytes, int64_t ld, bool along, int64_t from, int64_t lanes,
-                           int64_t k0, int64_t k1) {
+static panel_source panel_source_of(const void *operand, int64_t bytes, int64_t ld, bool along, int64_t from,
+                                    int64_t lanes, int64_t k0, int64_t k1) {
     const panel_source s = {.at = cpu_from(operand, along ? from * ld + k0 : k0 * ld + from, bytes),
                             .ld = ld,
                             .lanes = lanes,
@@ -161,7 +161,7 @@ static panel_source source(const void *operand, int64_t bytes, int64_t ld, bool 
 
 static panel_source source_of_a(const panel_job *job, int64_t row, int64_t rows, int64_t k0, int64_t k1) {
     const product *p = job->p;
-    return source(p->a, bytes_of_a(p), p->lda, !p->transpose_a, row, rows, k0, k1);
+    return panel_source_of(p->a, bytes_of_a(p), p->lda, !p->transpose_a, row, rows, k0, k1);
 }
 
 static uint32_t *panel_b(const panel_job *job, int64_t turn, int threads) {
@@ -175,7 +175,7 @@ static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_
     const product *p = job->p;
     const int64_t lanes = cpu_min(c->n1 - c->n0 - from, c->part);
     const panel_source b =
-        source(p->b, weft_dtype_bytes(p->dtype), p->ldb, p->transpose_b, c->n0 + from, lanes, k0, k1);
+        panel_source_of(p->b, weft_dtype_bytes(p->dtype), p->ldb, p->transpose_b, c->n0 + from, lanes, k0, k1);
     job->panels->pack_b(panel + from * panel_room(words_of(job->panels, k1 - k0)), &b);
 }
 
@@ -286,7 +286,7 @@ static void run_job(panel_job *job, worker by) {
         c.m1 = cpu_min(t->m1, c.m0 + high);
         for (c.n0 = t->n0; c.n0 < t->n1; c.n0 = c.n1, turn += steps) {
             c.n1 = cpu_min(t->n1, c.n0 + wide);
-            cut_units(job->panels, &c, by.threads);
+            cut_chunk_into_units(job->panels, &c, by.threads);
             run_chunk(job, &c, turn, &by);
         }
     }

@@ -53,7 +53,7 @@ static int64_t shared_of(const product *p, int threads) {
 }
 
 /* For one thread, by columns, or for all of them. */
-static tile_sizes sizes_of(const cpu_panels *panels, const product *p, int threads) {
+static tile_sizes team_scratch_sizes(const cpu_panels *panels, const product *p, int threads) {
     const bool columns = by_columns(panels, p, threads);
     tile_sizes s = panels_sizes(panels, p, p->m, columns ? cpu_min(p->n, GROUP * PANEL_COLUMNS) : p->n, true);
     if (columns) s.a = 0;
@@ -63,13 +63,13 @@ static tile_sizes sizes_of(const cpu_panels *panels, const product *p, int threa
 }
 
 int64_t team_workspace(const weft_device *device, const cpu_panels *panels, const product *p) {
-    const tile_sizes s = sizes_of(panels, p, device->threads);
+    const tile_sizes s = team_scratch_sizes(panels, p, device->threads);
     if (!by_columns(panels, p, device->threads)) return device->threads * s.a + s.b + s.c;
     return device->threads * (s.b + s.c) + cpu_floats(rows_to_widen(panels, p) * wide_row(p));
 }
 
 /* Of b and of what waits; sizes.a: bytes of a's panels before them. */
-static tile_scratch scratch_at(char *at, const tile_sizes *sizes) {
+static tile_scratch team_scratch(char *at, const tile_sizes *sizes) {
     const tile_scratch s = {sizes->a > 0 ? at : NULL, at + sizes->a,
                             sizes->c > 0 ? (float *)(void *)(at + sizes->a + sizes->b) : NULL, NULL};
     return s;
@@ -124,7 +124,7 @@ static void take_strips(const cpu_panels *panels, const product *p, const tile_s
 }
 
 /* p's rows [from, to) of a and c; where wide is not NULL, of a as it is to be widened there. */
-static product rows_of(const product *p, int64_t from, int64_t to, float *wide) {
+static product product_of_rows(const product *p, int64_t from, int64_t to, float *wide) {
     product part = *p;
     part.m = to - from;
     part.a = wide != NULL ? wide : cpu_from(p->a, from * p->lda, weft_dtype_bytes(p->dtype));
@@ -139,11 +139,11 @@ static void make_rows(const weft_device *device, const cpu_panels *panels, const
                       const tile_sizes *sizes, char *workspace, int team) {
     const int64_t each = sizes->b + sizes->c;
     float *wide = rows_to_widen(panels, p) > 0 ? (float *)(void *)(workspace + device->threads * each) : NULL;
-    const product part = rows_of(p, from, to, wide);
+    const product part = product_of_rows(p, from, to, wide);
     takings taken = {0};
 #pragma omp parallel num_threads(team)
     {
-        const tile_scratch s = scratch_at(workspace + omp_get_thread_num() * each, sizes);
+        const tile_scratch s = team_scratch(workspace + omp_get_thread_num() * each, sizes);
         if (wide != NULL) {
 #pragma omp for schedule(static)
             for (int64_t r = 0; r < part.m; r++)
@@ -156,7 +156,7 @@ static void make_rows(const weft_device *device, const cpu_panels *panels, const
 
 void team_product(const weft_device *device, const cpu_panels *panels, const product *p, char *workspace) {
     const int team = (double)p->m * (double)p->n * (double)p->k > WORK_MIN ? device->threads : 1;
-    tile_sizes sizes = sizes_of(panels, p, device->threads);
+    tile_sizes sizes = team_scratch_sizes(panels, p, device->threads);
     if (by_columns(panels, p, device->threads)) {
         const int64_t widened = rows_to_widen(panels, p), rows = widened > 0 ? widened : p->m;
         int64_t from = 0;
@@ -164,7 +164,7 @@ void team_product(const weft_device *device, const cpu_panels *panels, const pro
             make_rows(device, panels, p, from, cpu_min(p->m, from + rows), &sizes, workspace, team);
     } else {
         sizes.a *= device->threads;
-        const tile_scratch s = scratch_at(workspace, &sizes);
+        const tile_scratch s = team_scratch(workspace, &sizes);
         panels_together(panels, p, &s, team);
     }
 }

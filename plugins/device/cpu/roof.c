@@ -108,7 +108,7 @@ static library_operands operands_of(const weft_roof_product *p, int64_t m, int64
 }
 
 /* The fastest of several runs after one that nobody counts. */
-static dnnl_status_t fastest(const library_run *run, double *best) {
+static dnnl_status_t fastest_run(const library_run *run, double *best) {
     dnnl_status_t status = library_product(run);
     double spent = 0;
     for (int i = 0; (i < TRIALS || spent < SECONDS) && status == dnnl_success; i++) {
@@ -133,7 +133,7 @@ static bool last_is_right(const library_operands *p) {
 }
 
 /* Products of them and sums of up to 1.8 million such are exact in fp32. */
-static void fill(float *memory, int64_t elements) {
+static void fill_with_small_numbers(float *memory, int64_t elements) {
     for (int64_t i = 0; i < elements; i++) memory[i] = (float)(i % 7 - 3);
 }
 
@@ -143,7 +143,7 @@ static weft_status try_way(library_way way, const library_operands *p, double *b
     dnnl_status_t status = dnnl_success;
     p->c[(p->m - 1) * p->ldc + p->n - 1] = 0.5f; /* is no sum */
     status = library_begin(&run, way, p);
-    if (status == dnnl_success) status = fastest(&run, best);
+    if (status == dnnl_success) status = fastest_run(&run, best);
     library_end(&run);
     if (status != dnnl_success) {
         return weft_error_set(err, WEFT_E_DEVICE,
@@ -163,7 +163,7 @@ static weft_status try_all(const weft_roof_product *product, int64_t m, float *m
         p.a = memory;
         p.b = p.a + elements_a(&p);
         p.c = p.b + elements_b(&p);
-        fill(memory, operand_bytes(&p) / (int64_t)sizeof *memory);
+        fill_with_small_numbers(memory, operand_bytes(&p) / (int64_t)sizeof *memory);
         status = try_way(LIBRARY_SGEMM, &p, best, err);
         if (status == WEFT_OK) status = try_way(LIBRARY_MATMUL, &p, best, err);
     }

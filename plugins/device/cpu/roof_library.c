@@ -19,19 +19,19 @@ static matrix matrix_of(int64_t rows, int64_t columns, int64_t ld, bool transpos
 
 typedef dnnl_memory_desc_t description;
 
-static dnnl_status_t describe(description *d, const matrix *m) {
+static dnnl_status_t describe_matrix(description *d, const matrix *m) {
     return dnnl_memory_desc_create_with_strides(d, 2, m->sizes, dnnl_f32, m->strides);
 }
 
-static void forget(description *d) {
+static void forget_description(description *d) {
     if (*d != NULL) (void)dnnl_memory_desc_destroy(*d);
 }
 
-static dnnl_status_t choose(dnnl_primitive_desc_t *chosen, dnnl_engine_t engine, const description d[3]) {
+static dnnl_status_t choose_product(dnnl_primitive_desc_t *chosen, dnnl_engine_t engine, const description d[3]) {
     return dnnl_matmul_primitive_desc_create(chosen, engine, d[0], d[1], NULL, d[2], NULL);
 }
 
-static dnnl_status_t remember(dnnl_memory_t *memory, const description *d, dnnl_engine_t engine, float *at) {
+static dnnl_status_t wrap_operand(dnnl_memory_t *memory, const description *d, dnnl_engine_t engine, float *at) {
     return dnnl_memory_create(memory, *d, engine, at);
 }
 
@@ -39,36 +39,36 @@ static dnnl_status_t remember(dnnl_memory_t *memory, const description *d, dnnl_
 
 typedef dnnl_memory_desc_t description;
 
-static dnnl_status_t describe(description *d, const matrix *m) {
+static dnnl_status_t describe_matrix(description *d, const matrix *m) {
     return dnnl_memory_desc_init_by_strides(d, 2, m->sizes, dnnl_f32, m->strides);
 }
 
-static void forget(description *d) {
+static void forget_description(description *d) {
     (void)d;
 }
 
-static dnnl_status_t choose(dnnl_primitive_desc_t *chosen, dnnl_engine_t engine, const description d[3]) {
+static dnnl_status_t choose_product(dnnl_primitive_desc_t *chosen, dnnl_engine_t engine, const description d[3]) {
     dnnl_matmul_desc_t operation;
     const dnnl_status_t status = dnnl_matmul_desc_init(&operation, &d[0], &d[1], NULL, &d[2]);
     if (status != dnnl_success) return status;
     return dnnl_primitive_desc_create(chosen, &operation, NULL, engine, NULL);
 }
 
-static dnnl_status_t remember(dnnl_memory_t *memory, const description *d, dnnl_engine_t engine, float *at) {
+static dnnl_status_t wrap_operand(dnnl_memory_t *memory, const description *d, dnnl_engine_t engine, float *at) {
     return dnnl_memory_create(memory, d, engine, at);
 }
 
 #endif
 
-static dnnl_status_t create(library_run *run, const description d[3]) {
+static dnnl_status_t create_product(library_run *run, const description d[3]) {
     const library_operands *of = &run->of;
     dnnl_primitive_desc_t chosen = NULL;
-    dnnl_status_t status = choose(&chosen, run->engine, d);
+    dnnl_status_t status = choose_product(&chosen, run->engine, d);
     if (status == dnnl_success) status = dnnl_primitive_create(&run->primitive, chosen);
     if (chosen != NULL) (void)dnnl_primitive_desc_destroy(chosen);
-    if (status == dnnl_success) status = remember(&run->a, &d[0], run->engine, of->a);
-    if (status == dnnl_success) status = remember(&run->b, &d[1], run->engine, of->b);
-    if (status == dnnl_success) status = remember(&run->c, &d[2], run->engine, of->c);
+    if (status == dnnl_success) status = wrap_operand(&run->a, &d[0], run->engine, of->a);
+    if (status == dnnl_success) status = wrap_operand(&run->b, &d[1], run->engine, of->b);
+    if (status == dnnl_success) status = wrap_operand(&run->c, &d[2], run->engine, of->c);
     return status;
 }
 
@@ -86,13 +86,13 @@ dnnl_status_t library_begin(library_run *run, library_way way, const library_ope
     if (status == dnnl_success) {
         status = dnnl_stream_create(&run->stream, run->engine, dnnl_stream_default_flags);
     }
-    for (int i = 0; i < 3 && status == dnnl_success; i++) status = describe(&d[i], &m[i]);
-    if (status == dnnl_success) status = create(run, d);
-    for (int i = 0; i < 3; i++) forget(&d[i]);
+    for (int i = 0; i < 3 && status == dnnl_success; i++) status = describe_matrix(&d[i], &m[i]);
+    if (status == dnnl_success) status = create_product(run, d);
+    for (int i = 0; i < 3; i++) forget_description(&d[i]);
     return status;
 }
 
-static dnnl_status_t execute(const library_run *run) {
+static dnnl_status_t execute_product(const library_run *run) {
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, run->a}, {DNNL_ARG_WEIGHTS, run->b}, {DNNL_ARG_DST, run->c}};
     const dnnl_status_t status = dnnl_primitive_execute(run->primitive, run->stream, 3, args);
     return status == dnnl_success ? dnnl_stream_wait(run->stream) : status;
@@ -100,7 +100,7 @@ static dnnl_status_t execute(const library_run *run) {
 
 dnnl_status_t library_product(const library_run *run) {
     const library_operands *p = &run->of;
-    if (run->way == LIBRARY_MATMUL) return execute(run);
+    if (run->way == LIBRARY_MATMUL) return execute_product(run);
     return dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->m, p->n, p->k, 1.0f, p->a, p->lda,
                       p->b, p->ldb, 0.0f, p->c, p->ldc);
 }

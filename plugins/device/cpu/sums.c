@@ -23,7 +23,7 @@ int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_su
 }
 
 /* Sums n values by neighbours, in place. */
-static double tree(double *v, int64_t n) {
+static double sum_by_neighbours(double *v, int64_t n) {
     int64_t i = 0;
     if (n == 0) return 0;
     for (; n > 1; n = (n + 1) / 2) {
@@ -39,10 +39,10 @@ static double span_sum(const weft_device *device, const float *x, int64_t n) {
     const int64_t whole = n / BLOCK;
     int64_t i = 0;
     device->loops->square_blocks(sums, x, whole);
-    if (n % BLOCK == 0) return tree(sums, whole);
+    if (n % BLOCK == 0) return sum_by_neighbours(sums, whole);
     sums[whole] = 0;
     for (i = whole * BLOCK; i < n; i++) sums[whole] += (double)x[i] * (double)x[i];
-    return tree(sums, whole + 1);
+    return sum_by_neighbours(sums, whole + 1);
 }
 
 /* The tree over n elements; sums: room for its spans. */
@@ -53,13 +53,13 @@ static double whole_sum(const weft_device *device, const float *x, int64_t n, do
         const int64_t at = i * SPAN * BLOCK;
         sums[i] = span_sum(device, x + at, cpu_min(SPAN * BLOCK, n - at));
     }
-    return tree(sums, spans);
+    return sum_by_neighbours(sums, spans);
 }
 
 /* The tree over sums that are there already. */
 static double sum_nodes(const double *x, int64_t n, double *sums) {
     if (n > 0) memcpy(sums, x, (size_t)n * sizeof *sums);
-    return tree(sums, n);
+    return sum_by_neighbours(sums, n);
 }
 
 /* What a call works on. Without a table there is one extent, which is all of x. */
@@ -99,7 +99,7 @@ static void look_up_extents(squares *q, cpu_check *c, const weft_square_sum *arg
 }
 
 /* The operands up to where the extents reach. */
-static void look_up(squares *q, cpu_check *c, const weft_device *device, const weft_square_sum *args) {
+static void look_up_squares(squares *q, cpu_check *c, const weft_device *device, const weft_square_sum *args) {
     const int64_t size = args->dtype == WEFT_F64 ? 8 : 4;
     int64_t elements = 0, sums = 0, all = 0, i = 0;
     q->all = (weft_extent){(uint32_t)sizeof q->all, 0, 0, args->n, 0};
@@ -148,7 +148,7 @@ CPU_KERNEL(square_sum, weft_square_sum) {
     int64_t k = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    look_up(&q, &c, device, args);
+    look_up_squares(&q, &c, device, args);
     if (c.status != WEFT_OK) return c.status;
     if (q.cell > 0) sum_cells(device, &q);
     for (k = 0; q.cell == 0 && k < q.n_extents; k++) {
