@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+enum { WEFT_WORD = 4 }; /* bytes of the words in which a device fills memory */
+
 static inline int64_t weft_larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }

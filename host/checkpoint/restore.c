@@ -3,6 +3,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include "base/join.h"
+#include "base/sizes.h"
 #include "checkpoint/run_record.h"
 #include "engine/compute.h"
 #include "model/weights.h"
@@ -77,7 +78,7 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
 /* updates: that the checkpoint counted. Where a whole state starts at zero, its optimizer counts from zero too. */
 static weft_status restore_states(weft_engine *engine, const char *path, uint64_t updates, bool inexact,
                                   weft_error *err) {
-    const int64_t words = engine->plan.holds[WEFT_HOLD_STATES]->numel;
+    const int64_t words = engine->plan.holds[WEFT_HOLD_STATES]->bytes / WEFT_WORD;
     char file[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     engine->updates = updates;

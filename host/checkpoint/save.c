@@ -30,28 +30,30 @@ static int32_t saved_dtype(const weft_engine *engine) {
     }
 }
 
-/* True if numbers come back from the type as they were. scratch: WEFT_REGION_PIECE floats. */
-static bool survives(const float *values, int64_t n, int32_t dtype, float *scratch) {
+/* True if numbers of one type come back from another as they were. */
+static bool survives(const char *values, int32_t held, int64_t n, int32_t dtype) {
     enum { PIECE = 4096 };
-    uint16_t narrow[PIECE];
+    float there[PIECE], back[PIECE];
+    const int64_t width = weft_dtype_bytes(held);
     for (int64_t at = 0; at < n; at += PIECE) {
         const int64_t m = n - at < PIECE ? n - at : PIECE;
-        (void)weft_convert(narrow, dtype, values + at, WEFT_F32, m);
-        (void)weft_convert(scratch, WEFT_F32, narrow, dtype, m);
-        if (memcmp(scratch, values + at, (size_t)m * sizeof *values) != 0) return false;
+        (void)weft_convert(there, dtype, values + width * at, held, m);
+        (void)weft_convert(back, held, there, dtype, m);
+        if (memcmp(back, values + width * at, (size_t)(width * m)) != 0) return false;
     }
     return true;
 }
 
-/* Elements [first, end) of a parameter, which this rank keeps. staging: two pieces. */
+/* Elements [first, end) of a parameter, which this rank keeps. staging: a piece. */
 static weft_status range_survives(const weft_region *region, int32_t parameter, int64_t first, int64_t end,
-                                  int32_t dtype, float *staging, bool *out, weft_error *err) {
+                                  int32_t dtype, void *staging, bool *out, weft_error *err) {
+    const int32_t held = weft_region_dtype(region, parameter);
     weft_status status = WEFT_OK;
     for (; first < end && *out && status == WEFT_OK; first += WEFT_REGION_PIECE) {
         const int64_t n = end - first < WEFT_REGION_PIECE ? end - first : WEFT_REGION_PIECE;
-        const float *values = NULL;
+        const void *values = NULL;
         status = weft_region_kept(region, parameter, first, n, staging, &values, err);
-        if (status == WEFT_OK) *out = survives(values, n, dtype, staging + WEFT_REGION_PIECE);
+        if (status == WEFT_OK) *out = survives(values, held, n, dtype);
     }
     return status;
 }
@@ -60,7 +62,7 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
  * Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
-    float *staging = malloc(2 * WEFT_REGION_PIECE * sizeof *staging);
+    void *staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
     bool mine = true;
     weft_status status = WEFT_OK;
     if (staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a piece of the weights");
@@ -113,13 +115,13 @@ static int64_t model_bytes(const weft_engine *engine, int32_t dtype, const weft_
 }
 
 static int64_t state_bytes(const weft_engine *engine, weft_masters masters) {
-    const int64_t trained = 4 * weft_declared_numel(engine->plan.declared, true);
+    const int64_t trained = weft_f32_bytes(weft_declared_numel(engine->plan.declared, true));
     const int64_t files = engine->plan.n_states + 2; /* masters may be one; run.json and config.ini */
     int64_t bytes = trained * engine->plan.n_states +
                     TENSOR_BYTES * files * (int64_t)engine->plan.declared->n_parameters;
     bytes += files * BLOCK_BYTES + RECORD_BYTES;
     if (masters == WEFT_MASTERS_TRAINABLE) bytes += trained;
-    if (masters == WEFT_MASTERS_ALL) bytes += 4 * weft_declared_numel(engine->plan.declared, false);
+    if (masters == WEFT_MASTERS_ALL) bytes += weft_f32_bytes(weft_declared_numel(engine->plan.declared, false));
     return bytes;
 }
 

@@ -41,10 +41,6 @@ static int64_t schedule_step(const weft_session *session, int point) {
     return step == before ? 0 : step;
 }
 
-static int64_t padding_bytes(const weft_engine *e) {
-    return 4 * (e->plan.layout->numel - weft_declared_numel(e->plan.declared, false));
-}
-
 static void print_memory(const weft_session *session, FILE *to) {
     const weft_plan_bytes *b = &session->engine->plan.bytes;
     char text[WEFT_UNIT_SIZE], whole[WEFT_UNIT_SIZE];
@@ -68,7 +64,8 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
     weft_wrapped_print_line(wrapped, e->plan.declared, e->plan.layout, weft_run_id(session->run, WEFT_PART_POLICY), 12,
                             to);
     (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->plan.layout->grid,
-                  weft_unit_count(c, padding_bytes(e)), 25.0 * (double)padding_bytes(e) / (double)all);
+                  weft_unit_count(c, weft_layout_padding(e->plan.layout)),
+                  100.0 * (double)(e->plan.layout->numel - all) / (double)all);
     (void)fprintf(to, "batch       %s = %d %s of %s x %s\n",
                   weft_unit_counted(a, session->run->settings.train.global_batch, "row"), e->plan.spec.leaves,
                   e->plan.spec.leaves == 1 ? "leaf" : "leaves", weft_unit_counted(b, e->plan.spec.rows, "row"),
@@ -103,8 +100,8 @@ static json_t *schedule_array(const weft_session *session) {
 
 static json_t *layout_object(const weft_engine *e) {
     return json_pack("{s:I, s:I, s:i, s:i}", "grid", (json_int_t)e->plan.layout->grid, "padding_bytes",
-                     (json_int_t)padding_bytes(e), "segments", (int)e->plan.declared->n_segments, "units",
-                     (int)e->plan.layout->n_units);
+                     (json_int_t)weft_layout_padding(e->plan.layout), "segments", (int)e->plan.declared->n_segments,
+                     "units", (int)e->plan.layout->n_units);
 }
 
 /* unit: null where the storage is tied to a module before, or where there are several. */

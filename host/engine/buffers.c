@@ -1,6 +1,7 @@
 /* host/engine/buffers.c: see buffers.h. */
 #include "engine/buffers.h"
 
+#include "base/sizes.h"
 #include "engine/compute.h"
 #include "engine/fetch.h"
 #include "engine/norm_extents.h"
@@ -25,7 +26,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     }
     if (engine->ranks.world == 1) s->all_losses = s->losses;
     if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / 4);
+        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / WEFT_WORD);
     return status;
 }
 
@@ -83,7 +84,7 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
             weft_range row = {(uint32_t)sizeof row, 0, 0, 0, 1.0f, decays(engine, p) ? 1.0f : 0.0f};
             int64_t begin = 0, end = 0, place = 0;
             if (!weft_hold_find(hold, p, 0, p->numel, &begin, &end, &place)) continue;
-            row.offset = place - hold->spans[g].at;
+            row.offset = p->offset + begin - hold->spans[g].first;
             row.length = end - begin;
             rows[at++] = row;
         }
@@ -102,7 +103,7 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
 static weft_status take_parameters(weft_engine *engine, weft_error *err) {
     const weft_hold *hold = engine->plan.holds[WEFT_HOLD_PARAMETERS];
     weft_status status =
-        weft_account_take(&engine->account, &engine->parameters, 4 * hold->numel, WEFT_ACCOUNT_PARAMETERS, err);
+        weft_account_take(&engine->account, &engine->parameters, hold->bytes, WEFT_ACCOUNT_PARAMETERS, err);
     engine->parameter_refs = calloc((size_t)engine->plan.declared->n_parameters + 1, sizeof *engine->parameter_refs);
     if (status == WEFT_OK && engine->parameter_refs == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
@@ -110,16 +111,15 @@ static weft_status take_parameters(weft_engine *engine, weft_error *err) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
         const weft_span *span = &hold->spans[p->group];
         if (span->first == 0 && span->n == engine->plan.layout->groups[p->group].numel)
-            engine->parameter_refs[i] = weft_ref_at(engine->parameters.ref, 4 * (span->at + p->offset));
+            engine->parameter_refs[i] = weft_ref_at(engine->parameters.ref, weft_span_at(span, p->offset));
     }
     return status == WEFT_OK ? weft_compute_copy_take(engine, err) : status;
 }
 
 static weft_status take_training(weft_engine *engine, weft_error *err) {
-    const int64_t bytes = 4 * engine->plan.holds[WEFT_HOLD_STATES]->numel;
+    const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES]->bytes;
     weft_status status = weft_account_take(&engine->account, &engine->gradients,
-                                           4 * engine->plan.holds[WEFT_HOLD_GRADIENTS]->numel, WEFT_ACCOUNT_GRADIENTS,
-                                           err);
+                                           engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
     if (status == WEFT_OK)
         status = weft_account_take(&engine->account, &engine->partials, weft_sums_partials(&engine->plan),
                                    WEFT_ACCOUNT_GRADIENTS, err);
@@ -194,11 +194,12 @@ void weft_engine_release(weft_engine *engine) {
 
 /* States begin at zero, and the count of updates with them. */
 static weft_status clear_states(weft_engine *engine, weft_error *err) {
-    const int64_t words = engine->plan.spec.training ? engine->plan.holds[WEFT_HOLD_STATES]->numel : 0;
+    const int64_t bytes = engine->plan.spec.training ? engine->plan.holds[WEFT_HOLD_STATES]->bytes : 0;
     weft_status status = WEFT_OK;
     engine->updates = 0;
-    for (int64_t i = 0; i < engine->plan.n_states && words > 0 && status == WEFT_OK; i++)
-        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0, words);
+    for (int64_t i = 0; i < engine->plan.n_states && bytes > 0 && status == WEFT_OK; i++)
+        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
+                         bytes / WEFT_WORD);
     return status;
 }
 

@@ -19,7 +19,7 @@ weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         engine->compute_refs[i] = engine->parameter_refs[i];
-        engine->compute_dtypes[i] = WEFT_F32;
+        engine->compute_dtypes[i] = declared->parameters[i].dtype;
         if (!weft_copies_has(&engine->plan, &declared->parameters[i])) continue;
         engine->compute_dtypes[i] = engine->plan.dtype;
         engine->compute_refs[i] = weft_ref_at(engine->compute.ref, at);
@@ -28,7 +28,7 @@ weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
     return WEFT_OK;
 }
 
-static void follow(void *context, int32_t parameter, int64_t first, int64_t n, const float *values) {
+static void follow(void *context, int32_t parameter, int64_t first, int64_t n, const void *values) {
     const weft_fetcher *fetcher = context;
     const weft_engine *engine = fetcher->engine;
     const weft_ref to = weft_ref_at(engine->compute_refs[parameter], first * weft_dtype_bytes(engine->plan.dtype));

@@ -18,35 +18,37 @@ static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_grou
 }
 
 /* Elements [from, from + n) of a group, which one rank keeps, from it to all. */
-static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, int64_t from, int64_t n, float *out,
+static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, int64_t from, int64_t n, void *out,
                         weft_error *err) {
     weft_engine *engine = self->engine;
     const weft_span *span = &engine->plan.holds[self->what]->spans[group];
-    weft_transfer transfer = {.group = engine->ranks.everyone, .n = n, .dtype = WEFT_F32, .peer = giver};
-    weft_status status = weft_post_room(&engine->post, &transfer.to.buffer, 4 * n, err);
+    const int64_t bytes = weft_dtype_span(span->dtype, n);
+    weft_transfer transfer = {.group = engine->ranks.everyone, .n = bytes, .dtype = WEFT_U8, .peer = giver};
+    weft_status status = weft_post_room(&engine->post, &transfer.to.buffer, bytes, err);
     if (status != WEFT_OK) return status;
     transfer.from = transfer.to;
     if (engine->ranks.rank == giver)
         WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, transfer.to,
-                         weft_ref_at(self->ref, 4 * (span->at + from - span->first)), 4 * n);
+                         weft_ref_at(self->ref, weft_span_at(span, from)), bytes);
     if (status == WEFT_OK)
         status = weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->broadcast, "broadcast", &transfer, err);
     if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out, transfer.to, 4 * n);
+        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out, transfer.to, bytes);
     return status;
 }
 
-static weft_status fetch(void *context, int32_t parameter, int64_t first, int64_t n, float *out, weft_error *err) {
+static weft_status fetch(void *context, int32_t parameter, int64_t first, int64_t n, void *out, weft_error *err) {
     const weft_fetcher *self = context;
     const weft_engine *engine = self->engine;
     const weft_parameter *p = &engine->plan.declared->parameters[parameter];
+    const int32_t dtype = engine->plan.holds[self->what]->spans[p->group].dtype;
     weft_status status = WEFT_OK;
     for (int64_t at = 0; at < n && status == WEFT_OK;) {
         int64_t end = 0, some = n - at;
         const int64_t e = p->offset + first + at;
         const int32_t giver = giver_of(engine, self->what, &engine->plan.layout->groups[p->group], e, &end);
         if (end - e < some) some = end - e;
-        status = give(self, giver, p->group, e, some, out + at, err);
+        status = give(self, giver, p->group, e, some, (char *)out + weft_dtype_span(dtype, at), err);
         at += some;
     }
     return status;
@@ -69,6 +71,7 @@ static weft_region region_of(const weft_engine *engine, int index) {
                                 .kernels = engine->kernels,
                                 .device = engine->device,
                                 .ref = f->ref,
+                                .dtype = f->what == WEFT_HOLD_PARAMETERS ? 0 : WEFT_F32,
                                 .hold = engine->plan.holds[f->what],
                                 .apart = engine->plan.apart[f->what],
                                 .fetch = fetch,

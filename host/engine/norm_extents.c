@@ -27,6 +27,11 @@ static void add_row(tables *self, int64_t offset, int64_t length, int64_t out) {
     self->now->elements += length;
 }
 
+/* An element of a group's gradient, counted from the first of all that this rank keeps. */
+static int64_t element_at(const weft_span *span, int64_t element) {
+    return weft_span_at(span, element) / weft_f32_bytes(1);
+}
+
 /* Of each cut group the part of each tensor that lies in this rank's piece; a sum per cell, into the group's nodes. */
 static void add_own_cells(tables *self) {
     const weft_plan *plan = &self->engine->plan;
@@ -40,14 +45,14 @@ static void add_own_cells(tables *self) {
             const weft_parameter *p = &plan->declared->parameters[group->members[i]];
             const int64_t begin = weft_larger(from, p->offset);
             const int64_t end = weft_smaller(from + walk.cells * grid, p->offset + p->numel);
-            if (begin < end) add_row(self, span->at + begin - span->first, end - begin, walk.first + begin / grid);
+            if (begin < end) add_row(self, element_at(span, begin), end - begin, walk.first + begin / grid);
         }
     }
 }
 
 /* The whole gradient of a tensor, as an element of this rank's. */
 static int64_t place_of(const weft_engine *engine, const weft_parameter *p) {
-    return engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[p->group].at + p->offset;
+    return element_at(&engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[p->group], p->offset);
 }
 
 /* Tensors that this rank owns, into its row. */

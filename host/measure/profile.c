@@ -90,17 +90,18 @@ static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *
     const weft_program *program = stepper->stage->program;
     const weft_layout *layout = stepper->engine->plan.layout;
     const int32_t slot = program->event_slots[entry->event].gradients[entry->unit];
-    const int64_t elements = layout->groups[layout->units[entry->unit].groups[0]].numel;
+    const int64_t elements = layout->groups[layout->units[entry->unit].trained].numel;
     if (program->slots[slot].offset < 0) return 0.0;
-    return (entry->leaf == 0 ? 2.0 : 3.0) * 4.0 * (double)elements;
+    return (entry->leaf == 0 ? 2.0 : 3.0) * (double)weft_f32_bytes(elements);
 }
 
 /* Weight and states are read and written, the gradient read, the compute copy made again. */
 static double update_bytes(const weft_engine *engine) {
-    double elements = 0.0;
+    int64_t elements = 0;
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
-        elements += (double)engine->plan.layout->groups[g].numel;
-    return elements * 4.0 * (3.0 + 2.0 * (double)engine->plan.n_states) + (double)weft_copies_traffic(&engine->plan);
+        elements += engine->plan.layout->groups[g].numel;
+    return (double)weft_f32_bytes(elements) * (3.0 + 2.0 * (double)engine->plan.n_states) +
+           (double)weft_copies_traffic(&engine->plan);
 }
 
 static void add_event(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {
@@ -109,7 +110,7 @@ static void add_event(weft_profile_step *step, const weft_stepper *stepper, cons
     case WEFT_EVENT_REDUCE: add_to_row(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry)); break;
     case WEFT_EVENT_NORM:
         add_to_row(own_row(step, "norm"), seconds, 0.0,
-                   4.0 * (double)weft_declared_numel(stepper->engine->plan.declared, true));
+                   (double)weft_f32_bytes(weft_declared_numel(stepper->engine->plan.declared, true)));
         break;
     case WEFT_EVENT_STEP: add_to_row(own_row(step, "optimizer"), seconds, 0.0, update_bytes(stepper->engine)); break;
     default: break;

@@ -18,7 +18,7 @@ typedef struct flat {
 enum { AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_HP = 192, AT_RANGE = AT_HP + WEFT_MAX_HP };
 
 static weft_ref region(const flat *self, int32_t index) {
-    const weft_ref out = {self->buffer, 4 * self->n * index};
+    const weft_ref out = {self->buffer, weft_f32_bytes(self->n) * index};
     return out;
 }
 
@@ -61,7 +61,7 @@ static weft_status run_elements(void *context, weft_error *err) {
     switch (self->kind) {
     case WEFT_RATE_ADD: WEFT_PLUGIN_CALL(status, engine->kernels, add, err, engine->device, NULL, &sum); break;
     case WEFT_RATE_COPY:
-        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, a, b, 4 * self->n);
+        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, a, b, weft_f32_bytes(self->n));
         break;
     case WEFT_RATE_CONVERT:
         WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, NULL, a, WEFT_BF16, b, WEFT_F32,
@@ -120,7 +120,7 @@ static int64_t length_of(const weft_engine *engine) {
 
 weft_status weft_rate_elements(weft_rates *out, weft_engine *engine, weft_error *err) {
     flat self = {.engine = engine, .n = length_of(engine)};
-    const int64_t regions = 4 * self.n * N_REGIONS;
+    const int64_t regions = weft_f32_bytes(self.n) * N_REGIONS;
     const int64_t small = (AT_RANGE + (int64_t)sizeof(weft_range) + 63) / 64 * 64;
     const weft_square_sum square = squares(&self);
     const int64_t scratch = engine->kernels->square_sum_workspace(engine->device, &square);

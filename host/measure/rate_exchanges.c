@@ -43,7 +43,7 @@ static weft_status time_size(exchanging *self, weft_rates *out, int32_t size, we
     for (self->kind = 0; self->kind < WEFT_N_RATE_EXCHANGES && status == WEFT_OK; self->kind++) {
         double *seconds = &out->exchanges[self->kind][size];
         const bool pair = self->kind == WEFT_RATE_SEND;
-        self->n = (int64_t)out->bytes[size] / 4 / (pair ? 1 : others);
+        self->n = (int64_t)out->bytes[size] / weft_f32_bytes(1) / (pair ? 1 : others);
         if (self->n < 1) self->n = 1;
         status = weft_rater_time_exchange(self->engine, seconds, run_exchange, self, err);
         if (pair) *seconds /= 2.0;
@@ -54,7 +54,7 @@ static weft_status time_size(exchanging *self, weft_rates *out, int32_t size, we
 weft_status weft_rate_exchanges(weft_rates *out, weft_engine *engine, weft_error *err) {
     static const double sizes[WEFT_RATE_SIZES] = {4096.0, 262144.0, 2097152.0, 8388608.0, 33554432.0};
     exchanging self = {.engine = engine};
-    const int64_t most = 2 * (int64_t)sizes[WEFT_RATE_SIZES - 1] + 4 * (int64_t)engine->ranks.world;
+    const int64_t most = 2 * (int64_t)sizes[WEFT_RATE_SIZES - 1] + weft_f32_bytes(engine->ranks.world);
     weft_status status = WEFT_OK;
     if (engine->ranks.world == 1) return WEFT_OK;
     status = weft_rater_take(engine, &self.to, most, err);

@@ -3,6 +3,7 @@
  * A segment runs with memory of its own, as large as it needs and given back after it. Segments that do the same work,
  * as the layers of a model, are measured once. */
 #include "measure/rater.h"
+#include "plan/budget.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static weft_slot_ref take_piece(rig *self, int64_t bytes) {
 }
 
 static void take_leaf(rig *self) {
-    const int64_t bytes = 4 * (int64_t)self->rows * self->places;
+    const int64_t bytes = weft_leaf_part_bytes(self->rows, self->places);
     weft_slot_ref *const parts[WEFT_LEAF_PARTS] = {&self->binding.ids, &self->binding.targets, &self->binding.weights,
                                                    &self->binding.starts, &self->binding.positions};
     for (int i = 0; i < WEFT_LEAF_PARTS; i++) *parts[i] = take_piece(self, bytes);
@@ -41,12 +42,11 @@ static void take_parameters(rig *self) {
     const weft_graph_read *reads = weft_graph_reads((weft_graph *)self->graph, &n);
     for (int32_t i = 0; i < n; i++) {
         const weft_parameter *p = &declared->parameters[reads[i].parameter];
-        self->parameters[reads[i].parameter] = take_piece(self, 4 * p->numel).ref;
-        if (p->trainable) self->gradients[reads[i].parameter] = take_piece(self, 4 * p->numel);
+        self->parameters[reads[i].parameter] = take_piece(self, weft_f32_bytes(p->numel)).ref;
+        if (p->trainable) self->gradients[reads[i].parameter] = take_piece(self, weft_f32_bytes(p->numel));
     }
     for (int32_t i = 0; i < declared->n_tables; i++)
-        self->tables[i] =
-            take_piece(self, weft_plan_table_rows(&self->engine->plan.spec) * declared->tables[i]->width * 4);
+        self->tables[i] = take_piece(self, weft_budget_table(&self->engine->plan, i));
 }
 
 /* Lays everything out in the buffer; with none, counts how large it has to be. */

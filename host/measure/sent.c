@@ -65,7 +65,7 @@ static int64_t reduce_bytes(const weft_job_spec *job, const weft_event *event) {
 /* An owner's update, for the rank that has a copy. */
 static int64_t copy_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit) {
     const weft_group *group = weft_sums_group(plan, unit);
-    return group == NULL || weft_job_spec_borrower(job, unit) < 0 ? 0 : 4 * group->numel;
+    return group == NULL || weft_job_spec_borrower(job, unit) < 0 ? 0 : weft_f32_bytes(group->numel);
 }
 
 int64_t weft_sent_bytes(const weft_plan *plan, const weft_job_spec *job, const weft_event *event) {

@@ -130,6 +130,16 @@ static int64_t elements(const weft_hold *hold, const weft_declared *declared, bo
     return n;
 }
 
+/* Of what is kept, padding left out. */
+static int64_t parameter_bytes(const weft_hold *hold, const weft_declared *declared) {
+    int64_t bytes = 0, begin = 0, end = 0, at = 0;
+    for (int32_t i = 0; i < declared->n_parameters; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        if (weft_hold_find(hold, p, 0, p->numel, &begin, &end, &at)) bytes += weft_dtype_span(p->dtype, end - begin);
+    }
+    return bytes;
+}
+
 static void count_events(weft_rank_plan *plan, const weft_program *program) {
     plan->n_events = program->n_events;
     for (int32_t i = 0; i < program->n_events; i++) plan->events[program->events[i].kind]++;
@@ -164,7 +174,8 @@ static weft_status survey_rank(surveyor *self, int32_t r, weft_error *err) {
         plan->bytes = rank.bytes;
         plan->kept = elements(rank.holds[WEFT_HOLD_PARAMETERS], rank.declared, false);
         plan->updated = elements(rank.holds[WEFT_HOLD_STATES], rank.declared, true);
-        plan->padding = 4 * (rank.holds[WEFT_HOLD_PARAMETERS]->numel - plan->kept);
+        plan->padding = rank.holds[WEFT_HOLD_PARAMETERS]->bytes -
+                        parameter_bytes(rank.holds[WEFT_HOLD_PARAMETERS], rank.declared);
         count_events(plan, self->programs[r]);
         status = weft_sent_plan(plan, self->survey, self->plan, self->programs[r], r, err);
     }

@@ -97,6 +97,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
     parameter->dims[1] = in == 0 ? 1 : in;
     parameter->numel = out * parameter->dims[1];
     parameter->trainable = true;
+    parameter->dtype = WEFT_F32;
     parameter->unit = parameter->group = -1;
     return self->n_parameters++;
 }

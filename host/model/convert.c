@@ -47,6 +47,14 @@ static uint16_t to_f16(float x) {
     return (uint16_t)(sign | out);
 }
 
+static uint16_t f16_to_bf16(uint16_t half) {
+    return to_bf16(from_f16(half));
+}
+
+static uint16_t bf16_to_f16(uint16_t half) {
+    return to_f16(from_bf16(half));
+}
+
 /* Loops over elements of `from_type` and `to_type` at any address. */
 #define CONVERT(to_type, from_type, function)                                                                          \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
@@ -69,6 +77,10 @@ bool weft_convert(void *to, int32_t dtype_to, const void *from, int32_t dtype_fr
         CONVERT(uint16_t, float, to_bf16)
     } else if (dtype_to == WEFT_F16 && dtype_from == WEFT_F32) {
         CONVERT(uint16_t, float, to_f16)
+    } else if (dtype_to == WEFT_BF16 && dtype_from == WEFT_F16) {
+        CONVERT(uint16_t, uint16_t, f16_to_bf16)
+    } else if (dtype_to == WEFT_F16 && dtype_from == WEFT_BF16) {
+        CONVERT(uint16_t, uint16_t, bf16_to_f16)
     } else {
         return false;
     }

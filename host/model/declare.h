@@ -19,6 +19,7 @@ typedef struct weft_parameter {
     bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected */
     int64_t dims[2]; /* (out, in), or (n) */
     int64_t numel;
+    int32_t dtype; /* weft_dtype that it is stored in: fp32, unless somebody says otherwise before the layout is made */
     double init_std; /* normal; < 0: ones; 0: zeros */
     /* Set by the layout (host/model/layout.h). */
     int32_t unit, group;

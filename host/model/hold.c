@@ -1,6 +1,8 @@
 /* host/model/hold.c: see hold.h. */
 #include "model/hold.h"
 
+#include "base/sizes.h"
+
 #include <stdlib.h>
 
 int64_t weft_hold_piece(const weft_layout *layout, const weft_group *group, int32_t pieces) {
@@ -8,16 +10,8 @@ int64_t weft_hold_piece(const weft_layout *layout, const weft_group *group, int3
     return (cells + pieces - 1) / pieces * layout->grid;
 }
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 weft_status weft_hold_create(weft_hold **out, const weft_layout *layout, const weft_hold_part *parts, int32_t n_groups,
-                             weft_error *err) {
+                             int32_t dtype, weft_error *err) {
     weft_hold *self = calloc(1, sizeof *self);
     if (self != NULL) self->spans = calloc((size_t)n_groups + 1, sizeof *self->spans);
     if (self == NULL || self->spans == NULL) {
@@ -29,11 +23,12 @@ weft_status weft_hold_create(weft_hold **out, const weft_layout *layout, const w
         const int64_t numel = layout->groups[g].numel;
         const int64_t piece = weft_hold_piece(layout, &layout->groups[g], parts[g].pieces);
         weft_span *span = &self->spans[g];
-        span->first = smaller(numel, piece * parts[g].first);
-        span->n = smaller(numel, piece * (parts[g].first + parts[g].n)) - span->first;
-        span->at = self->numel;
-        span->room = piece * parts[g].n;
-        self->numel += span->room;
+        span->first = weft_smaller(numel, piece * parts[g].first);
+        span->n = weft_smaller(numel, piece * (parts[g].first + parts[g].n)) - span->first;
+        span->dtype = dtype == 0 ? layout->groups[g].dtype : dtype;
+        span->at = self->bytes;
+        span->room = weft_dtype_span(span->dtype, piece * parts[g].n);
+        self->bytes += weft_cache_lines(span->room);
     }
     *out = self;
     return WEFT_OK;
@@ -49,8 +44,8 @@ bool weft_hold_find(const weft_hold *hold, const weft_parameter *parameter, int6
                     int64_t *end, int64_t *at) {
     const weft_span *span = parameter->group < hold->n_groups ? &hold->spans[parameter->group] : NULL;
     if (span == NULL) return false;
-    *begin = larger(first, span->first - parameter->offset);
-    *end = smaller(first + n, span->first + span->n - parameter->offset);
-    *at = span->at + parameter->offset + *begin - span->first;
+    *begin = weft_larger(first, span->first - parameter->offset);
+    *end = weft_smaller(first + n, span->first + span->n - parameter->offset);
+    *at = weft_span_at(span, parameter->offset + *begin);
     return *begin < *end;
 }

@@ -4,27 +4,34 @@
  * and every checkpoint agrees on the grid. */
 #include "model/layout.h"
 
+#include "base/sizes.h"
 #include "model/wrap.h"
 
 #include <stdlib.h>
 
 enum { GRID_MIN = 64, GRID_MAX = 16 << 10, PADDING_PERCENT = 2 };
 
-static int64_t rounded(int64_t n, int64_t grid) {
-    return (n + grid - 1) / grid * grid;
+/* The least grid: a block of no storage type in use is longer. Blocks are powers of two. */
+static int64_t smallest_grid(const weft_declared *declared) {
+    int64_t grid = GRID_MIN;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        grid = weft_larger(grid, weft_dtype_block(declared->parameters[p].dtype));
+    return grid;
 }
 
-/* The largest power of two that pads all parameters together by less than PADDING_PERCENT; GRID_MIN where none does. */
+/* The largest power of two that pads all parameters together by less than PADDING_PERCENT; the least where none does.
+ */
 static int64_t choose_grid(const weft_declared *declared) {
-    for (int64_t grid = GRID_MAX; grid > GRID_MIN; grid /= 2) {
+    const int64_t least = smallest_grid(declared);
+    for (int64_t grid = GRID_MAX; grid > least; grid /= 2) {
         double padded = 0, used = 0; /* exact below 2^53 elements */
         for (int32_t p = 0; p < declared->n_parameters; p++) {
             used += (double)declared->parameters[p].numel;
-            padded += (double)rounded(declared->parameters[p].numel, grid);
+            padded += (double)weft_round_up(declared->parameters[p].numel, grid);
         }
         if (padded - used < used * PADDING_PERCENT / 100) return grid;
     }
-    return GRID_MIN;
+    return least;
 }
 
 /* ---- units ---- */
@@ -33,7 +40,7 @@ static weft_status add_unit(weft_layout *self, const char *name, bool is_root, w
     weft_unit *unit = &self->units[self->n_units];
     unit->name = strdup(name);
     unit->is_root = is_root;
-    unit->groups[0] = unit->groups[1] = -1;
+    unit->trained = -1;
     self->n_units++;
     return unit->name != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
 }
@@ -62,20 +69,22 @@ static weft_status make_units(weft_layout *self, weft_declared *declared, const 
 
 /* ---- groups ---- */
 
-static weft_status make_group(weft_layout *self, weft_declared *declared, int32_t unit, bool trainable,
+/* Adds a group of what is of one storage type and trained or not, if there is any. */
+static weft_status make_group(weft_layout *self, weft_declared *declared, int32_t unit, bool trainable, int32_t dtype,
                               weft_error *err) {
     const int32_t index = self->n_groups;
+    weft_unit *of = &self->units[unit];
     weft_group *group = &self->groups[index];
     group->members = calloc((size_t)declared->n_parameters, sizeof *group->members);
     if (group->members == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
     for (int32_t p = 0; p < declared->n_parameters; p++) {
         weft_parameter *parameter = &declared->parameters[p];
-        if (parameter->unit != unit || parameter->trainable != trainable) continue;
+        if (parameter->unit != unit || parameter->trainable != trainable || parameter->dtype != dtype) continue;
         parameter->group = index;
         parameter->offset = group->numel;
         group->members[group->n_members++] = p;
         group->used += parameter->numel;
-        group->numel += rounded(parameter->numel, self->grid);
+        group->numel += weft_round_up(parameter->numel, self->grid);
     }
     if (group->n_members == 0) {
         free(group->members);
@@ -84,22 +93,34 @@ static weft_status make_group(weft_layout *self, weft_declared *declared, int32_
     }
     group->unit = unit;
     group->trainable = trainable;
-    group->dtype = WEFT_F32;
-    group->base = self->numel;
-    self->units[unit].groups[trainable ? 0 : 1] = index;
+    group->dtype = dtype;
+    group->base = self->bytes;
+    of->groups[of->n_groups++] = index;
+    if (trainable) of->trained = index;
     self->numel += group->numel;
+    self->bytes += weft_cache_lines(weft_group_bytes(group));
     self->n_groups++;
     return WEFT_OK;
 }
 
+/* What is frozen, by its storage types. */
+static weft_status make_frozen_groups(weft_layout *self, weft_declared *declared, int32_t unit, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST && status == WEFT_OK; dtype++)
+        status = make_group(self, declared, unit, false, dtype, err);
+    return status;
+}
+
 static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_error *err) {
     weft_status status = WEFT_OK;
-    self->groups = calloc(2 * (size_t)self->n_units, sizeof *self->groups);
+    self->groups = calloc(WEFT_UNIT_GROUPS * (size_t)self->n_units, sizeof *self->groups);
     if (self->groups == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
-    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++) status = make_group(self, declared, u, true, err);
+    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
+        status = make_group(self, declared, u, true, WEFT_F32, err);
     self->n_trainable_groups = self->n_groups;
     self->trainable_numel = self->numel;
-    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++) status = make_group(self, declared, u, false, err);
+    for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
+        status = make_frozen_groups(self, declared, u, err);
     return status;
 }
 
@@ -143,12 +164,24 @@ weft_status weft_layout_split(weft_layout **out, const weft_layout *layout, weft
 void weft_layout_destroy(weft_layout *layout) {
     if (layout == NULL) return;
     for (int32_t u = 0; u < layout->n_units; u++) free(layout->units[u].name);
-    for (int32_t g = 0; layout->groups != NULL && g < 2 * layout->n_units; g++) free(layout->groups[g].members);
+    for (int32_t g = 0; layout->groups != NULL && g < layout->n_groups; g++) free(layout->groups[g].members);
     free(layout->units);
     free(layout->groups);
     free(layout);
 }
 
+int64_t weft_group_bytes(const weft_group *group) {
+    return weft_dtype_span(group->dtype, group->numel);
+}
+
+int64_t weft_layout_padding(const weft_layout *layout) {
+    int64_t bytes = layout->bytes;
+    for (int32_t g = 0; g < layout->n_groups; g++)
+        bytes -= weft_dtype_span(layout->groups[g].dtype, layout->groups[g].used);
+    return bytes;
+}
+
 int64_t weft_layout_offset(const weft_layout *layout, const weft_parameter *parameter) {
-    return layout->groups[parameter->group].base + parameter->offset;
+    const weft_group *group = &layout->groups[parameter->group];
+    return group->base + weft_dtype_span(group->dtype, parameter->offset);
 }

@@ -7,17 +7,28 @@
 #include "plugin/enter.h"
 #include "plugin/services.h"
 
+int32_t weft_region_file_dtype(const weft_region_file *self, int32_t tensor) {
+    const int32_t held = weft_region_dtype(self->region, self->parameters[tensor]);
+    return weft_dtype_block(held) > 1 ? held : self->specs[tensor].dtype;
+}
+
 static weft_ref place_of(const weft_region *self, int32_t parameter, int64_t first) {
     const weft_parameter *p = &self->declared->parameters[parameter];
-    const weft_span *span = self->hold == NULL ? NULL : &self->hold->spans[p->group];
-    const int64_t start = span == NULL ? self->layout->groups[p->group].base : span->at - span->first;
     weft_ref ref = self->ref;
-    ref.offset += (start + p->offset + first) * (int64_t)sizeof(float);
+    if (self->hold != NULL) ref.offset += weft_span_at(&self->hold->spans[p->group], p->offset + first);
+    else
+        ref.offset += self->layout->groups[p->group].base +
+                      weft_dtype_span(weft_region_dtype(self, parameter), p->offset + first);
     return ref;
 }
 
+int32_t weft_region_dtype(const weft_region *self, int32_t parameter) {
+    if (self->dtype != 0) return self->dtype;
+    return self->layout->groups[self->declared->parameters[parameter].group].dtype;
+}
+
 /* The device's memory as the host sees it; NULL: it does not. */
-static float *view_of(const weft_region *self, int32_t parameter, int64_t first) {
+static void *view_of(const weft_region *self, int32_t parameter, int64_t first) {
     if (self->kernels->host_view == NULL) return NULL;
     return self->kernels->host_view(self->device, place_of(self, parameter, first));
 }
@@ -57,15 +68,21 @@ static void cut(fill_job *job, int32_t parameter) {
     }
 }
 
+static void clear_padding(char *at, const piece *p, int32_t dtype) {
+    const int64_t used = weft_dtype_span(dtype, p->n);
+    memset(at + used, 0, (size_t)(weft_dtype_span(dtype, p->n + p->padding) - used));
+}
+
 static void fill_visible(int64_t i, void *context) {
     fill_job *job = context;
     const piece *p = &job->pieces[i];
-    float *view = view_of(job->region, p->parameter, p->first);
+    const int32_t dtype = weft_region_dtype(job->region, p->parameter);
+    char *view = view_of(job->region, p->parameter, p->first);
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (atomic_load(&job->failed)) return;
-    status = job->source(job->context, p->parameter, p->first, p->n, view, &err);
-    memset(view + p->n, 0, (size_t)p->padding * sizeof(float));
+    status = job->source(job->context, p->parameter, p->first, p->n, dtype, view, &err);
+    clear_padding(view, p, dtype);
     if (status == WEFT_OK && job->region->filled != NULL)
         job->region->filled(job->region->context, p->parameter, p->first, p->n, view);
     if (status == WEFT_OK || atomic_exchange(&job->failed, true)) return;
@@ -76,19 +93,18 @@ static void fill_visible(int64_t i, void *context) {
 static weft_status fill_through_staging(fill_job *job) {
     const weft_region *self = job->region;
     weft_status status = WEFT_OK;
-    float *staging = malloc(WEFT_REGION_PIECE * sizeof(float));
+    char *staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid));
     if (staging == NULL) return weft_error_set(job->err, WEFT_E_MEMORY, "no memory for a piece of the weights");
     for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) {
         const piece *p = &job->pieces[i];
-        status = job->source(job->context, p->parameter, p->first, p->n, staging, job->err);
-        if (status == WEFT_OK)
-            WEFT_PLUGIN_CALL(status, self->kernels, write, job->err, self->device, NULL,
-                             place_of(self, p->parameter, p->first), staging, p->n * (int64_t)sizeof(float));
+        const int32_t dtype = weft_region_dtype(self, p->parameter);
+        status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
+        if (status != WEFT_OK) break;
+        clear_padding(staging, p, dtype);
+        WEFT_PLUGIN_CALL(status, self->kernels, write, job->err, self->device, NULL,
+                         place_of(self, p->parameter, p->first), staging, weft_dtype_span(dtype, p->n + p->padding));
         if (status == WEFT_OK && self->filled != NULL)
             self->filled(self->context, p->parameter, p->first, p->n, staging);
-        if (status == WEFT_OK && p->padding > 0)
-            WEFT_PLUGIN_CALL(status, self->kernels, fill, job->err, self->device, NULL,
-                             place_of(self, p->parameter, p->first + p->n), 0, p->padding);
     }
     free(staging);
     return status;
@@ -111,19 +127,19 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     return job.status;
 }
 
-weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
-                             const float **out, weft_error *err) {
-    const float *view = view_of(self, parameter, first);
+weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
+                             const void **out, weft_error *err) {
+    const void *view = view_of(self, parameter, first);
     weft_status status = WEFT_OK;
     if (view == NULL)
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, staging,
-                         place_of(self, parameter, first), n * (int64_t)sizeof(float));
+                         place_of(self, parameter, first), weft_dtype_span(weft_region_dtype(self, parameter), n));
     if (status == WEFT_OK) *out = view == NULL ? staging : view;
     return status;
 }
 
-weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, float *staging,
-                             const float **out, weft_error *err) {
+weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
+                             const void **out, weft_error *err) {
     const bool apart = self->hold != NULL && self->apart[self->declared->parameters[parameter].group];
     weft_status status = WEFT_OK;
     if (!apart) return weft_region_kept(self, parameter, first, n, staging, out, err);

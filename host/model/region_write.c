@@ -25,9 +25,8 @@ typedef struct writing {
     const weft_roots *roots;
     weft_tensor_writer *writer;
     weft_stretches stretches;
-    int64_t width, grid;
-    float *staging;
-    void *narrow; /* both WEFT_REGION_PIECE elements */
+    int64_t grid;
+    void *staging, *converted; /* WEFT_REGION_PIECE elements: as they are kept, and as the file has them */
     weft_seams seams;
 
     unsigned char *digests; /* [CELLS + MORE] of this rank's cells */
@@ -50,8 +49,8 @@ static bool good(const writing *self) {
 
 /* ---- roots ---- */
 
-static void hash_cells(writing *self, const char *bytes, int64_t n) {
-    const int64_t cell = self->grid * self->width;
+static void hash_cells(writing *self, const char *bytes, int64_t n, int32_t dtype) {
+    const int64_t cell = weft_dtype_span(dtype, self->grid);
     for (int64_t at = 0; at < n; at += cell) {
         unsigned char *digest = self->digests + self->own++ * WEFT_HASH_BYTES;
         if (good(self)) self->status = weft_hash_start(&self->cell, &self->err);
@@ -131,24 +130,26 @@ static weft_status exchange(writing *self) {
 
 /* n elements of a stretch as the file has them. */
 static const char *read_piece(writing *self, const weft_stretch *s, int64_t first, int64_t n) {
-    const int32_t dtype = self->file->specs[0].dtype;
-    const float *values = self->staging;
+    const int32_t parameter = self->file->parameters[s->tensor], dtype = weft_region_file_dtype(self->file, s->tensor);
+    const int32_t kept = weft_region_dtype(self->file->region, parameter);
+    const void *values = self->staging;
     if (good(self))
-        self->status = weft_region_kept(self->file->region, self->file->parameters[s->tensor], first, n, self->staging,
-                                        &values, &self->err);
-    if (dtype == WEFT_F32) return (const char *)values;
-    if (good(self)) (void)weft_convert(self->narrow, dtype, values, WEFT_F32, n);
-    return self->narrow;
+        self->status = weft_region_kept(self->file->region, parameter, first, n, self->staging, &values, &self->err);
+    if (dtype == kept) return values;
+    if (good(self)) (void)weft_convert(self->converted, dtype, values, kept, n);
+    return self->converted;
 }
 
 static void do_piece(writing *self, int32_t i, int64_t first, int64_t n) {
     const weft_stretch *s = &self->stretches.items[i];
-    const int64_t begin = s->begin + (first - s->first) * self->width, cells = (n + self->grid - 1) / self->grid;
+    const int32_t dtype = weft_region_file_dtype(self->file, s->tensor);
+    const int64_t begin = s->begin + weft_dtype_span(dtype, first - s->first), size = weft_dtype_span(dtype, n);
+    const int64_t cells = (n + self->grid - 1) / self->grid;
     const turn next = {s->tensor, s->keeper, cells};
     const bool mine = s->keeper == self->peers->rank;
     const char *bytes = mine ? read_piece(self, s, first, n) : NULL;
     weft_part parts[WEFT_STRETCH_PARTS];
-    const int n_parts = weft_stretch_split(parts, &self->stretches, i, begin, begin + n * self->width);
+    const int n_parts = weft_stretch_split(parts, &self->stretches, i, begin, begin + size);
     for (int k = 0; k < n_parts; k++) {
         const char *part = mine ? bytes + (parts[k].begin - begin) : NULL;
         if (parts[k].writer != s->keeper) weft_seams_note(&self->seams, &parts[k], s->keeper, part);
@@ -156,7 +157,7 @@ static void do_piece(writing *self, int32_t i, int64_t first, int64_t n) {
     }
     self->turns[self->n_turns++] = next;
     self->cells += cells;
-    if (mine && self->roots != NULL) hash_cells(self, bytes, n * self->width);
+    if (mine && self->roots != NULL) hash_cells(self, bytes, size, dtype);
 }
 
 static bool full(const writing *self) {
@@ -178,15 +179,15 @@ static void do_all(writing *self) {
 
 static weft_status take_memory(writing *self) {
     const size_t world = (size_t)self->peers->world, digests = (size_t)(CELLS + MORE) * WEFT_HASH_BYTES;
-    self->staging = malloc(WEFT_REGION_PIECE * sizeof(float));
-    self->narrow = malloc(WEFT_REGION_PIECE * sizeof(uint16_t));
+    self->staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
+    self->converted = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
     self->turns = calloc(PIECES, sizeof *self->turns);
     self->in = calloc(world, sizeof *self->in);
     self->out = calloc(world, sizeof *self->out);
     self->digests = self->roots == NULL ? NULL : malloc(digests);
     if (self->roots != NULL && world > 1 && weft_peers_first(self->peers)) self->arrived = malloc(digests);
-    if (self->staging == NULL || self->narrow == NULL || self->turns == NULL || self->in == NULL || self->out == NULL ||
-        (self->roots != NULL && self->digests == NULL) ||
+    if (self->staging == NULL || self->converted == NULL || self->turns == NULL || self->in == NULL ||
+        self->out == NULL || (self->roots != NULL && self->digests == NULL) ||
         (self->roots != NULL && world > 1 && weft_peers_first(self->peers) && self->arrived == NULL))
         return weft_error_set(&self->err, WEFT_E_MEMORY, "%s: no memory left to write the weights", self->file->path);
     return world == 1 ? WEFT_OK : weft_seams_open(&self->seams, self->peers, &self->err);
@@ -203,9 +204,7 @@ static weft_status open_file(writing *self) {
     if (status != WEFT_OK) return status;
     if (!weft_peers_first(peers))
         status = weft_tensor_writer_join(&self->writer, file->path, file->specs, file->n, &self->err);
-    if (status == WEFT_OK)
-        status = weft_stretches_make(&self->stretches, file->region, self->writer, file->parameters, file->n,
-                                     self->width, &self->err);
+    if (status == WEFT_OK) status = weft_stretches_make(&self->stretches, file, self->writer, &self->err);
     return weft_peers_agree(peers, status, &self->err);
 }
 
@@ -219,7 +218,7 @@ static void release(writing *self) {
     free(self->out);
     free(self->in);
     free(self->turns);
-    free(self->narrow);
+    free(self->converted);
     free(self->staging);
 }
 
@@ -229,7 +228,6 @@ weft_status weft_region_write(const weft_region_file *file, const weft_roots *ro
     writing self = {.file = file,
                     .peers = peers == NULL ? &one : peers,
                     .roots = roots,
-                    .width = weft_dtype_bytes(file->specs[0].dtype),
                     .grid = file->region->layout->grid,
                     .tensor = -1,
                     .err = WEFT_ERROR_INIT};

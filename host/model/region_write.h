@@ -7,21 +7,12 @@
 #define WEFT_HOST_MODEL_REGION_WRITE_H
 
 #include "model/region.h"
-#include "model/safetensors.h"
 
 /* Is told, on rank 0, what each tensor of a file came to. */
 typedef struct weft_roots {
     weft_status (*tell)(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err);
     void *context;
 } weft_roots;
-
-typedef struct weft_region_file {
-    const weft_region *region;
-    const char *path;              /* nothing is there yet */
-    const weft_tensor_spec *specs; /* [n] of one dtype: fp32, bf16 or fp16 */
-    const int32_t *parameters;     /* [n] */
-    int32_t n;                     /* at least one */
-} weft_region_file;
 
 /* The file is whole and synced when this succeeds. roots: NULL where nobody wants hashes. [collective] */
 weft_status weft_region_write(const weft_region_file *file, const weft_roots *roots, weft_error *err);

@@ -15,19 +15,21 @@ static weft_status add(weft_stretches *self, int32_t *capacity, const weft_stret
     return WEFT_OK;
 }
 
-weft_status weft_stretches_make(weft_stretches *out, const weft_region *region, const weft_tensor_writer *writer,
-                                const int32_t *parameters, int32_t n, int64_t width, weft_error *err) {
+weft_status weft_stretches_make(weft_stretches *out, const weft_region_file *file, const weft_tensor_writer *writer,
+                                weft_error *err) {
     const weft_stretch header = {.tensor = -1, .end = weft_tensor_writer_offset(writer, 0)};
     int32_t capacity = 0;
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     status = add(out, &capacity, &header, err);
-    for (int32_t t = 0; t < n && status == WEFT_OK; t++) {
-        const int64_t numel = region->declared->parameters[parameters[t]].numel;
+    for (int32_t t = 0; t < file->n && status == WEFT_OK; t++) {
+        const int32_t parameter = file->parameters[t], dtype = weft_region_file_dtype(file, t);
+        const int64_t numel = file->region->declared->parameters[parameter].numel;
         const int64_t at = weft_tensor_writer_offset(writer, t);
         for (int64_t first = 0, end = 0; first < numel && status == WEFT_OK; first = end) {
-            const int32_t keeper = weft_region_written_by(region, parameters[t], first, &end);
-            const weft_stretch next = {t, keeper, first, end - first, at + first * width, at + end * width};
+            const int32_t keeper = weft_region_written_by(file->region, parameter, first, &end);
+            const weft_stretch next = {
+                t, keeper, first, end - first, at + weft_dtype_span(dtype, first), at + weft_dtype_span(dtype, end)};
             status = add(out, &capacity, &next, err);
         }
     }

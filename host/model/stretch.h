@@ -8,7 +8,6 @@
 #define WEFT_HOST_MODEL_STRETCH_H
 
 #include "model/region.h"
-#include "model/safetensors.h"
 
 enum { WEFT_PAGE = 4096, WEFT_STRETCH_PARTS = 3 };
 
@@ -24,10 +23,9 @@ typedef struct weft_stretches {
     int32_t n;
 } weft_stretches;
 
-/* parameters [n]: of the writer's tensors, which have `width` bytes an element. Alike on all ranks. The caller frees
- * out->items, also on failure. */
-weft_status weft_stretches_make(weft_stretches *out, const weft_region *region, const weft_tensor_writer *writer,
-                                const int32_t *parameters, int32_t n, int64_t width, weft_error *err);
+/* writer: of the same file. Alike on all ranks. The caller frees out->items, also on failure. */
+weft_status weft_stretches_make(weft_stretches *out, const weft_region_file *file, const weft_tensor_writer *writer,
+                                weft_error *err);
 
 /* Bytes of the file that one rank puts there. */
 typedef struct weft_part {

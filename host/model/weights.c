@@ -242,15 +242,18 @@ static void four_normals(double out[4], uint64_t seed, int32_t parameter, int64_
 }
 
 /* first is a multiple of 4. */
-static weft_status from_random(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+static weft_status from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                                weft_error *err) {
     const init_job *job = context;
     const double std = job->declared->parameters[parameter].init_std;
+    const int64_t width = weft_dtype_bytes(dtype);
     double normals[4] = {0, 0, 0, 0};
     (void)err;
     for (int64_t i = 0; i < n; i++) {
+        float value = 1.0f;
         if (i % 4 == 0 && std > 0) four_normals(normals, job->seed, parameter, (first + i) / 4);
-        out[i] = std < 0 ? 1.0f : (float)(std * normals[i % 4]);
+        if (std >= 0) value = (float)(std * normals[i % 4]);
+        (void)weft_convert((char *)out + width * i, dtype, &value, WEFT_F32, 1);
     }
     return WEFT_OK;
 }

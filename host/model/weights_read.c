@@ -8,38 +8,43 @@
 #include "model/convert.h"
 #include "model/weights.h"
 
-enum { BLOCK = 1 << 15 }; /* elements of two bytes that are converted at once: they stay in a core's own cache */
+enum { BLOCK = 1 << 14 }; /* elements that are converted at once: they stay in a core's own cache */
 
 typedef struct reading {
     const weft_safetensors *files;
     const weft_tensor *const *tensors; /* by parameter */
 } reading;
 
-static weft_status read_narrow(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n, float *out,
-                               weft_error *err) {
-    uint16_t block[BLOCK];
+static weft_status read_converted(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n,
+                                  int32_t dtype, char *out, weft_error *err) {
+    const int64_t width = weft_dtype_bytes(tensor->dtype), width_out = weft_dtype_bytes(dtype);
+    float block[BLOCK];
     weft_status status = WEFT_OK;
     for (int64_t at = 0; at < n && status == WEFT_OK; at += BLOCK) {
         const int64_t some = n - at < BLOCK ? n - at : BLOCK;
-        status = weft_safetensors_read(self->files, block, tensor, 2 * (first + at), 2 * some, err);
-        if (status == WEFT_OK) (void)weft_convert(out + at, WEFT_F32, block, tensor->dtype, some);
+        status = weft_safetensors_read(self->files, block, tensor, width * (first + at), width * some, err);
+        if (status == WEFT_OK) (void)weft_convert(out + width_out * at, dtype, block, tensor->dtype, some);
     }
     return status;
 }
 
-/* Until the elements up to `end` of a tensor can be read without waiting for the disk. */
+/* Until the bytes up to `end` of a tensor can be read without waiting for the disk. */
 static void await(const reading *self, const weft_tensor *tensor, int64_t end) {
     const int64_t begin = tensor->data - self->files->files[tensor->file].map;
-    weft_ahead_wait(self->files->ahead, tensor->file, begin + end * weft_dtype_bytes(tensor->dtype));
+    weft_ahead_wait(self->files->ahead, tensor->file, begin + end);
 }
 
-static weft_status from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+/* What is packed lies in the file as it is stored. */
+static weft_status from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                                weft_error *err) {
     const reading *self = context;
     const weft_tensor *tensor = self->tensors[parameter];
-    await(self, tensor, first + n);
-    if (tensor->dtype == WEFT_F32) return weft_safetensors_read(self->files, out, tensor, 4 * first, 4 * n, err);
-    return read_narrow(self, tensor, first, n, out, err);
+    const bool is_packed = weft_dtype_block(dtype) > 1;
+    const int32_t stored = is_packed ? dtype : tensor->dtype;
+    await(self, tensor, weft_dtype_span(stored, first + n));
+    if (stored != dtype) return read_converted(self, tensor, first, n, dtype, out, err);
+    return weft_safetensors_read(self->files, out, tensor, weft_dtype_span(dtype, first), weft_dtype_span(dtype, n),
+                                 err);
 }
 
 static int by_place(const void *a, const void *b, void *context) {

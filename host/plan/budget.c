@@ -87,10 +87,10 @@ void weft_plan_budget(weft_plan *plan) {
     weft_plan_bytes *b = &plan->bytes;
     const weft_stage *stage = highest_stage(plan);
     memset(b, 0, sizeof *b);
-    b->line[WEFT_ACCOUNT_PARAMETERS] = 4 * plan->holds[WEFT_HOLD_PARAMETERS]->numel + weft_copies_bytes(plan);
+    b->line[WEFT_ACCOUNT_PARAMETERS] = plan->holds[WEFT_HOLD_PARAMETERS]->bytes + weft_copies_bytes(plan);
     if (plan->spec.training) {
-        b->line[WEFT_ACCOUNT_GRADIENTS] = 4 * plan->holds[WEFT_HOLD_GRADIENTS]->numel + weft_sums_partials(plan);
-        b->line[WEFT_ACCOUNT_OPTIMIZER] = 4 * plan->holds[WEFT_HOLD_STATES]->numel * plan->n_states;
+        b->line[WEFT_ACCOUNT_GRADIENTS] = plan->holds[WEFT_HOLD_GRADIENTS]->bytes + weft_sums_partials(plan);
+        b->line[WEFT_ACCOUNT_OPTIMIZER] = plan->holds[WEFT_HOLD_STATES]->bytes * plan->n_states;
     }
     b->line[WEFT_ACCOUNT_FIXED] = fixed_bytes(plan);
     b->line[WEFT_ACCOUNT_ARENA] = stage->price.arena;

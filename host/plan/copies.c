@@ -16,13 +16,13 @@ static bool is_gathered(const weft_plan *plan, int32_t unit) {
  * is looked up and nothing else: a look-up rounds the rows that it takes. */
 bool weft_copies_has(const weft_plan *plan, const weft_parameter *parameter) {
     const weft_span *span = &plan->holds[WEFT_HOLD_PARAMETERS]->spans[parameter->group];
-    return plan->dtype != WEFT_F32 && weft_parameter_is_matrix(parameter) &&
+    return plan->dtype != WEFT_F32 && parameter->dtype == WEFT_F32 && weft_parameter_is_matrix(parameter) &&
            plan->in_products[parameter - plan->declared->parameters] &&
            span->n == plan->layout->groups[parameter->group].numel && !is_gathered(plan, parameter->unit);
 }
 
 int64_t weft_copies_bytes_of(const weft_plan *plan, const weft_parameter *parameter) {
-    return weft_round_up(parameter->numel, plan->layout->grid) * weft_dtype_bytes(plan->dtype);
+    return weft_dtype_span(plan->dtype, weft_round_up(parameter->numel, plan->layout->grid));
 }
 
 int64_t weft_copies_bytes(const weft_plan *plan) {

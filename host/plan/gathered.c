@@ -32,26 +32,29 @@ static int64_t all_gains(const weft_plan *plan, const weft_group *group) {
     return n;
 }
 
-int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit, weft_gathered_part parts[2]) {
-    const int64_t size = weft_dtype_bytes(plan->dtype);
+/* Behind the image of a group that is rounded: its gains. Returns where they end. */
+static int64_t lay_out_gains(const weft_plan *plan, const weft_cut *cut, weft_gathered_part *p, int64_t at) {
+    for (int32_t j = 0; j < cut->group; j++) p->row = weft_larger(p->row, gains_in(plan, p, j));
+    p->rows = at;
+    p->gains = p->rows + weft_cache_lines(weft_f32_bytes(p->row) * cut->group);
+    return p->gains + weft_cache_lines(weft_f32_bytes(all_gains(plan, p->group)));
+}
+
+int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit,
+                             weft_gathered_part parts[WEFT_UNIT_GROUPS]) {
+    const weft_unit *of = &plan->layout->units[unit];
     int64_t at = 0;
-    for (int g = 0; g < 2; g++) {
+    for (int32_t g = 0; g < of->n_groups; g++) {
         weft_gathered_part *p = &parts[g];
         memset(p, 0, sizeof *p);
-        p->index = plan->layout->units[unit].groups[g];
-        if (p->index < 0) continue;
+        p->index = of->groups[g];
         p->group = &plan->layout->groups[p->index];
+        p->rounded = p->group->dtype == WEFT_F32 && plan->dtype != WEFT_F32;
+        p->dtype = p->rounded ? plan->dtype : p->group->dtype;
         p->shard = weft_hold_piece(plan->layout, p->group, cut->replicas) * cut->groups;
         p->image = at;
-        at += weft_cache_lines(size * p->shard * cut->group);
-        if (plan->dtype == WEFT_F32) continue;
-        for (int32_t j = 0; j < cut->group; j++) {
-            const int64_t n = gains_in(plan, p, j);
-            if (n > p->row) p->row = n;
-        }
-        p->rows = at;
-        p->gains = p->rows + weft_cache_lines(4 * p->row * cut->group);
-        at = p->gains + weft_cache_lines(4 * all_gains(plan, p->group));
+        at += weft_cache_lines(weft_dtype_span(p->dtype, p->shard) * cut->group);
+        if (p->rounded) at = lay_out_gains(plan, cut, p, at);
     }
     return at;
 }
@@ -62,11 +65,11 @@ bool weft_gathered_is_due(const weft_job_spec *job, int32_t unit) {
 
 int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *sent) {
     const weft_cut cut = weft_cut_of(job, unit);
-    weft_gathered_part parts[2];
+    weft_gathered_part parts[WEFT_UNIT_GROUPS];
     *sent = 0;
     if (!weft_gathered_is_due(job, unit)) return 0;
     const int64_t bytes = weft_gathered_layout(plan, &cut, unit, parts);
-    for (int g = 0; g < 2; g++)
-        *sent += (cut.group - 1) * (weft_dtype_bytes(plan->dtype) * parts[g].shard + 4 * parts[g].row);
+    for (int32_t g = 0; g < plan->layout->units[unit].n_groups; g++)
+        *sent += (cut.group - 1) * (weft_dtype_span(parts[g].dtype, parts[g].shard) + weft_f32_bytes(parts[g].row));
     return bytes;
 }

@@ -1,8 +1,9 @@
 /* host/plan/gathered.h: what the slot of a gathered unit holds: for each of its groups
  *
- *     in fp32   the group, whole pieces: one all-gather straight into its place
- *     in bf16   the group rounded to bf16, whole pieces: the same; then the gains and biases of each rank's shard in
- *               fp32, a row per rank; then all gains and biases, put together from the rows
+ *     as it is stored   the group, whole pieces: one all-gather straight into its place
+ *     rounded           where it is stored in fp32 and computed with in bf16: the group rounded to bf16, whole pieces:
+ *                       the same; then the gains and biases of each rank's shard in fp32, a row per rank; then all
+ *                       gains and biases, put together from the rows
  *
  * since gains and biases are read in fp32 always. */
 #ifndef WEFT_HOST_PLAN_GATHERED_H
@@ -12,19 +13,22 @@
 
 /* A group's part of a unit's slot; places in bytes from the start of the slot. */
 typedef struct weft_gathered_part {
-    const weft_group *group; /* NULL: the unit has none */
+    const weft_group *group;
     int32_t index;
-    int64_t shard;            /* elements that one rank keeps */
-    int64_t image;            /* the group as it is computed with */
-    int64_t rows, row, gains; /* bf16: the rows; fp32 elements of one; where the gains are put together */
+    int32_t dtype; /* weft_dtype of the image: what the group is stored in, or what it is rounded to */
+    int64_t shard; /* elements that one rank keeps */
+    int64_t image; /* the group as it is computed with */
+    bool rounded;
+    int64_t rows, row, gains; /* rounded: the rows; fp32 elements of one; where the gains are put together */
 } weft_gathered_part;
 
 /* True if ranks keep parts of the unit, so that it is computed with from a slot. One of them may keep all of it: a unit
  * of one cell of the grid. */
 bool weft_gathered_is_due(const weft_job_spec *job, int32_t unit);
 
-/* Lays a unit's slot out; returns its bytes. */
-int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit, weft_gathered_part parts[2]);
+/* Lays a unit's slot out, a part per group of the unit; returns its bytes. */
+int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit,
+                             weft_gathered_part parts[WEFT_UNIT_GROUPS]);
 
 /* Bytes of a unit's slot; *sent: that a rank sends in one GATHER. Both 0 where the unit is not cut. */
 int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *sent);

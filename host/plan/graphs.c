@@ -1,6 +1,8 @@
 /* host/plan/graphs.c: see graphs.h. */
 #include "plan/graphs.h"
 
+#include "base/sizes.h"
+
 #include <stdlib.h>
 
 static weft_graph **graph_slot(const weft_graph_set *set, int32_t length_index, int32_t segment) {
@@ -113,9 +115,12 @@ const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, i
     return NULL;
 }
 
+int64_t weft_leaf_part_bytes(int32_t rows, int32_t length) {
+    return (int64_t)rows * length * WEFT_PLACE_BYTES;
+}
+
 int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part) {
-    const int64_t bytes = ((int64_t)rows * length * 4 + 63) / 64 * 64;
-    return bytes * part;
+    return weft_cache_lines(weft_leaf_part_bytes(rows, length)) * part;
 }
 
 int64_t weft_leaf_bytes(int32_t rows, int32_t length) {

@@ -32,6 +32,7 @@ const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, i
 
 /* Bytes of a leaf on the device, and where its parts begin: ids, targets, weights, starts, positions. */
 #define WEFT_LEAF_PARTS 5
+int64_t weft_leaf_part_bytes(int32_t rows, int32_t length);
 int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part);
 int64_t weft_leaf_bytes(int32_t rows, int32_t length);
 

@@ -41,13 +41,12 @@ static void fill_units(weft_job *job, const weft_layout *layout, int64_t state_b
         view->name = layout->units[u].name;
         view->flags = layout->units[u].is_root ? WEFT_UNIT_IS_ROOT : 0;
         job->placements[u].struct_size = (uint32_t)sizeof *job->placements;
-        for (int g = 0; g < 2; g++) {
-            const int32_t index = layout->units[u].groups[g];
-            if (index < 0) continue;
-            view->parameter_bytes += layout->groups[index].numel * 4;
-            if (!layout->groups[index].trainable) continue;
-            view->gradient_bytes += layout->groups[index].numel * 4;
-            view->state_bytes += layout->groups[index].numel * state_bytes;
+        for (int32_t g = 0; g < layout->units[u].n_groups; g++) {
+            const weft_group *group = &layout->groups[layout->units[u].groups[g]];
+            view->parameter_bytes += weft_group_bytes(group);
+            if (!group->trainable) continue;
+            view->gradient_bytes += weft_f32_bytes(group->numel);
+            view->state_bytes += group->numel * state_bytes;
         }
         job->units[u].gradient = view->gradient_bytes;
     }
@@ -72,15 +71,15 @@ static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_de
     const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
     for (int32_t i = 0; i < n; i++) {
         const weft_parameter *p = &declared->parameters[reads[i].parameter];
-        const int64_t numel = (p->numel + layout->grid - 1) / layout->grid * layout->grid;
+        const int64_t numel = weft_round_up(p->numel, layout->grid);
         if (is_used_below(set, reads[i].parameter, s)) {
-            view->tied_bytes += 4 * numel;
+            view->tied_bytes += weft_dtype_span(p->dtype, numel);
             if (p->trainable) view->flags |= WEFT_SEGMENT_TRAINS_TIED;
             continue;
         }
-        view->parameter_bytes += 4 * numel;
+        view->parameter_bytes += weft_dtype_span(p->dtype, numel);
         if (!p->trainable) continue;
-        view->gradient_bytes += 4 * numel;
+        view->gradient_bytes += weft_f32_bytes(numel);
         view->state_bytes += state_bytes * numel;
     }
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 const weft_group *weft_sums_group(const weft_plan *plan, int32_t unit) {
-    const int32_t group = plan->layout->units[unit].groups[0];
+    const int32_t group = plan->layout->units[unit].trained;
     return group < 0 ? NULL : &plan->layout->groups[group];
 }
 
@@ -19,19 +19,23 @@ static int64_t row_of(const weft_cut *cut, int32_t scope, int64_t piece) {
     return scope == WEFT_SCOPE_NODE ? piece * cut->groups : piece;
 }
 
+/* In which a leaf's gradient goes. What holds more than one leaf is fp32. */
+static int32_t dtype_of(const weft_strategy_job *job, int32_t scope) {
+    return scope == WEFT_SCOPE_ACROSS ? WEFT_F32 : job->reduce_dtype;
+}
+
 /* A narrower type is laid out before it goes and widened row by row when it has come. */
 static int64_t exchange_bytes(const weft_strategy_job *job, const weft_cut *cut, int32_t scope, int64_t piece) {
-    const int64_t whole = piece * cut->replicas, row = row_of(cut, scope, piece);
-    const int32_t ranks = weft_scope_size(cut, scope);
-    const bool narrow = job->reduce_dtype == WEFT_BF16 && scope != WEFT_SCOPE_ACROSS;
-    if (ranks == 1) return narrow ? 2 * whole : 0;
-    if (job->reduce == WEFT_REDUCE_FAST) return narrow ? 2 * whole + 2 * row + 4 * row : 4 * row;
-    return narrow ? 2 * whole + 2 * row * ranks + 4 * row : 4 * row * ranks;
+    const int32_t ranks = weft_scope_size(cut, scope), dtype = dtype_of(job, scope);
+    const int64_t row = row_of(cut, scope, piece);
+    const int64_t given = dtype == WEFT_F32 ? 0 : weft_dtype_span(dtype, piece * cut->replicas);
+    const int64_t come = weft_dtype_span(dtype, row) * (job->reduce == WEFT_REDUCE_FAST ? 1 : ranks);
+    if (ranks == 1) return given;
+    return given + come + (dtype == WEFT_F32 ? 0 : weft_f32_bytes(row));
 }
 
 static int64_t reduce_sent(const weft_strategy_job *job, const weft_cut *cut, int32_t scope, int64_t piece) {
-    const bool narrow = job->reduce_dtype == WEFT_BF16 && scope != WEFT_SCOPE_ACROSS;
-    return (narrow ? 2 : 4) * row_of(cut, scope, piece) * (weft_scope_size(cut, scope) - 1);
+    return weft_dtype_span(dtype_of(job, scope), row_of(cut, scope, piece)) * (weft_scope_size(cut, scope) - 1);
 }
 
 static void size_gradient(const weft_plan *plan, weft_job *job, int32_t u, const weft_cut *cut) {
@@ -43,14 +47,14 @@ static void size_gradient(const weft_plan *plan, weft_job *job, int32_t u, const
     sizes->gradient = 0;
     if (group == NULL) return;
     piece = weft_hold_piece(plan->layout, group, cut->replicas);
-    sizes->gradient = 4 * piece * cut->replicas;
+    sizes->gradient = weft_f32_bytes(piece) * cut->replicas;
     for (int32_t scope = WEFT_SCOPE_RANK; scope <= WEFT_SCOPE_ACROSS; scope++) {
         sizes->exchange[scope] = exchange_bytes(view, cut, scope, piece);
         sizes->reduce_sent[scope] = reduce_sent(view, cut, scope, piece);
     }
-    sizes->sum_sent = 4 * piece * (p->gradients == WEFT_REPLICATED ? cut->replicas - 1 : cut->groups - 1);
+    sizes->sum_sent = weft_f32_bytes(piece) * (p->gradients == WEFT_REPLICATED ? cut->replicas - 1 : cut->groups - 1);
     if (p->parameters == WEFT_REPLICATED && p->optimizer == WEFT_SHARDED)
-        sizes->refresh_sent = 4 * piece * cut->groups * (cut->group - 1);
+        sizes->refresh_sent = weft_f32_bytes(piece) * cut->groups * (cut->group - 1);
 }
 
 void weft_sums_size_units(const weft_plan *plan, weft_job *job) {
@@ -103,7 +107,9 @@ static weft_status hold(weft_plan *plan, const weft_job_spec *job, int32_t what,
         parts[g] = part_of(plan, job, layout->groups[g].unit, what);
         plan->apart[what][g] = is_apart(plan, job, layout->groups[g].unit, what);
     }
-    if (status == WEFT_OK) status = weft_hold_create(&plan->holds[what], layout, parts, n, err);
+    if (status == WEFT_OK)
+        status =
+            weft_hold_create(&plan->holds[what], layout, parts, n, what == WEFT_HOLD_PARAMETERS ? 0 : WEFT_F32, err);
     free(parts);
     return status;
 }
@@ -119,17 +125,17 @@ weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error
 
 int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope) {
     const weft_group *group = weft_sums_group(plan, unit);
-    const int32_t index = plan->layout->units[unit].groups[0];
+    const int32_t index = plan->layout->units[unit].trained;
     const weft_cut cut = weft_cut_of(job, unit);
     const weft_hold_part part = part_of(plan, job, unit, WEFT_HOLD_GRADIENTS);
     const int64_t piece = weft_hold_piece(plan->layout, group, cut.replicas);
-    int64_t at = plan->holds[WEFT_HOLD_GRADIENTS]->spans[index].at;
+    int64_t at = 0;
     if (weft_scope_size(&cut, scope) > 1 || part.n < cut.replicas) {
         const int32_t place = weft_scope_place(&cut, WEFT_SCOPE_ALL, plan->rank);
         const int32_t wanted = scope == WEFT_SCOPE_NODE ? plan->rank % cut.group * cut.groups : place;
-        at += piece * (wanted - part.first);
+        at = piece * (wanted - part.first);
     }
-    return at;
+    return plan->holds[WEFT_HOLD_GRADIENTS]->spans[index].at + weft_f32_bytes(at);
 }
 
 /* Plays a unit's terms to see how many sums wait at most. */
@@ -191,7 +197,7 @@ weft_status weft_sums_plan(weft_plan *plan, weft_stage *stage, const weft_progra
 }
 
 int64_t weft_sums_partials(const weft_plan *plan) {
-    return 4 * plan->train.partials;
+    return weft_f32_bytes(plan->train.partials);
 }
 
 /* ---- losses ---- */

@@ -18,7 +18,7 @@ int64_t weft_sums_partials(const weft_plan *plan); /* bytes */
 /* Where every leaf's loss is made. */
 weft_status weft_sums_losses(weft_stage *stage, const weft_program *const *programs, int32_t world, weft_error *err);
 
-/* Where in the gradients' region the sums of an exchange of this scope arrive, in elements. */
+/* Where in the gradients' region the sums of an exchange of this scope arrive, in bytes. */
 int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope);
 
 /* A unit's trainable group; NULL: it has none. */

@@ -216,6 +216,11 @@ static weft_status check_placement(const weft_strategy_job *view, int32_t u, wef
                                   "owners all of a unit is OWNED, elsewhere nothing is",
                                   view->units[u].name);
     }
+    if (placement->tier != WEFT_TIER_DEVICE)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "the strategy plugin places unit %s in tier %d: this host keeps all units in the "
+                              "device's memory, which is tier %d",
+                              view->units[u].name, (int)placement->tier, WEFT_TIER_DEVICE);
     if (is_sharded(placement) &&
         (placement->group < 1 || placement->group > view->world || view->world % placement->group != 0))
         return weft_error_set(err, WEFT_E_PLUGIN,

@@ -24,18 +24,31 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 33);
 }
 
-static uint64_t sum_of(const uint32_t *bits, int64_t n, int64_t first) {
+/* Numbers of so many bytes each, little-endian, the first of which is number `first` of all. */
+static uint64_t sum_of(const unsigned char *bytes, int64_t width, int64_t n, int64_t first) {
     uint64_t sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += mix(((uint64_t)(first + i) * 0x9E3779B97F4A7C15u) ^ bits[i]);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits = 0;
+        for (int64_t k = 0; k < width; k++) bits |= (uint64_t)bytes[i * width + k] << (8 * k);
+        sum += mix(((uint64_t)(first + i) * 0x9E3779B97F4A7C15u) ^ bits);
+    }
     return sum;
 }
 
+/* Elements [first, first + n); of what is packed, byte by byte. */
+static uint64_t sum_elements(const unsigned char *bytes, int32_t dtype, int64_t n, int64_t first) {
+    const int64_t width = weft_dtype_bytes(dtype);
+    if (weft_dtype_block(dtype) == 1) return sum_of(bytes, width, n, first);
+    return sum_of(bytes, 1, weft_dtype_span(dtype, n), weft_dtype_span(dtype, first));
+}
+
 /* Region 0 is the parameters, region 1 + i state i. */
-static weft_status read_part(part *out, uint32_t *staging, const weft_engine *engine, int32_t region, int32_t p,
+static weft_status read_part(part *out, unsigned char *staging, const weft_engine *engine, int32_t region, int32_t p,
                              weft_error *err) {
     const weft_parameter *parameter = &engine->plan.declared->parameters[p];
     const weft_hold *hold = engine->plan.holds[region == 0 ? WEFT_HOLD_PARAMETERS : WEFT_HOLD_STATES];
     const weft_ref ref = region == 0 ? engine->parameters.ref : engine->state[region - 1].ref;
+    const int32_t dtype = region == 0 ? parameter->dtype : WEFT_F32;
     int64_t begin = 0, end = 0, place = 0;
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
@@ -44,8 +57,8 @@ static weft_status read_part(part *out, uint32_t *staging, const weft_engine *en
     for (int64_t at = begin; at < end && status == WEFT_OK; at += PIECE) {
         const int64_t n = end - at < PIECE ? end - at : PIECE;
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, staging,
-                         weft_ref_at(ref, 4 * (place + at - begin)), 4 * n);
-        if (status == WEFT_OK) out->sum += sum_of(staging, n, at);
+                         weft_ref_at(ref, place + weft_dtype_span(dtype, at - begin)), weft_dtype_span(dtype, n));
+        if (status == WEFT_OK) out->sum += sum_elements(staging, dtype, n, at);
     }
     out->n = end - begin;
     return status;
@@ -53,7 +66,7 @@ static weft_status read_part(part *out, uint32_t *staging, const weft_engine *en
 
 static weft_status read_own(part *own, const weft_engine *engine, weft_error *err) {
     const int32_t n = engine->plan.declared->n_parameters;
-    uint32_t *staging = malloc(PIECE * sizeof *staging);
+    unsigned char *staging = malloc((size_t)weft_f32_bytes(PIECE));
     weft_status status = WEFT_OK;
     if (staging == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare parameters");
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);

@@ -33,7 +33,7 @@ const weft_model_info *weft_generator_model(const weft_generator *self) {
 static weft_slot_ref leaf_part(const weft_generator *self, weft_slot_ref leaf, int part) {
     weft_slot_ref out = leaf;
     out.ref = weft_ref_at(leaf.ref, weft_leaf_part_offset(1, (int32_t)self->length, part));
-    out.bytes = self->length * 4;
+    out.bytes = weft_leaf_part_bytes(1, (int32_t)self->length);
     return out;
 }
 
@@ -121,7 +121,8 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
     if (status == WEFT_OK)
         status = weft_program_execute(engine->plan.generate.program, &engine->plan.generate.job->spec, &table,
                                       self->trace, 0, err);
-    if (status == WEFT_OK) status = weft_order_fetch(&self->order, self->row, engine->logits.ref, 4 * n, err);
+    if (status == WEFT_OK)
+        status = weft_order_fetch(&self->order, self->row, engine->logits.ref, weft_f32_bytes(n), err);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC,
@@ -178,7 +179,7 @@ static weft_status bind_memory(weft_generator *self, int64_t places, weft_error 
     const weft_graph_set *set = self->engine->plan.generate.graphs;
     const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
     int64_t at = 0;
-    const weft_status status = take_shared(self, places, 4 * vocabulary, err);
+    const weft_status status = take_shared(self, places, weft_f32_bytes(vocabulary), err);
     if (status != WEFT_OK) return status;
     self->states = calloc((size_t)set->n_segments + 1, sizeof *self->states);
     self->scratch = calloc((size_t)vocabulary + 1, sizeof *self->scratch);

@@ -11,14 +11,14 @@ weft_slot_ref weft_step_slot(const weft_stepper *self, int32_t index) {
 }
 
 weft_ref weft_sum_ref(const weft_engine *engine, const weft_job_spec *job, int32_t unit, int32_t scope) {
-    return weft_ref_at(engine->gradients.ref, 4 * weft_sums_target(&engine->plan, job, unit, scope));
+    return weft_ref_at(engine->gradients.ref, weft_sums_target(&engine->plan, job, unit, scope));
 }
 
 static weft_slot_ref leaf_part(const weft_stepper *self, weft_slot_ref slot, int part) {
     weft_slot_ref out = slot;
     out.start = weft_leaf_part_offset(self->leaf.rows, self->leaf.length, part);
     out.ref = weft_ref_at(slot.ref, out.start);
-    out.bytes = (int64_t)self->leaf.rows * self->leaf.length * 4;
+    out.bytes = weft_leaf_part_bytes(self->leaf.rows, self->leaf.length);
     if (out.start + out.bytes > slot.bytes) out.bytes = slot.bytes - out.start;
     return out;
 }
@@ -27,7 +27,7 @@ weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t
     weft_slot_ref out = weft_step_slot(self, slot);
     if (self->stage->program->slots[slot].offset >= 0) return out;
     out.ref = weft_sum_ref(self->engine, &self->stage->job->spec, unit, WEFT_SCOPE_RANK);
-    out.bytes = 4 * weft_sums_group(&self->engine->plan, unit)->numel;
+    out.bytes = weft_f32_bytes(weft_sums_group(&self->engine->plan, unit)->numel);
     return out;
 }
 
@@ -40,9 +40,9 @@ static void bind_gradients(weft_stepper *self, const weft_event_slots *slots) {
         self->gradients[i] = none;
         if (!p->trainable || slot < 0) continue;
         self->gradients[i] = weft_step_gradient(self, p->unit, slot);
-        self->gradients[i].start = 4 * p->offset;
-        self->gradients[i].ref = weft_ref_at(self->gradients[i].ref, 4 * p->offset);
-        self->gradients[i].bytes -= 4 * p->offset;
+        self->gradients[i].start = weft_f32_bytes(p->offset);
+        self->gradients[i].ref = weft_ref_at(self->gradients[i].ref, self->gradients[i].start);
+        self->gradients[i].bytes -= self->gradients[i].start;
     }
 }
 
@@ -85,10 +85,10 @@ static void touch(const weft_stepper *self, int32_t slot) {
 }
 
 void weft_step_claim_gradients(const weft_stepper *self, const weft_event_slots *slots) {
-    const weft_layout *layout = self->engine->plan.layout;
-    for (int32_t u = 0; u < layout->n_units; u++)
+    const weft_plan *plan = &self->engine->plan;
+    for (int32_t u = 0; u < plan->layout->n_units; u++)
         if (slots->gradients[u] >= 0)
-            weft_trace_use(self->trace, slots->gradients[u], 4 * layout->groups[layout->units[u].groups[0]].numel);
+            weft_trace_use(self->trace, slots->gradients[u], weft_f32_bytes(weft_sums_group(plan, u)->numel));
 }
 
 void weft_step_report(const weft_stepper *self, const weft_event_slots *slots) {

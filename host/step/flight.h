@@ -12,7 +12,7 @@ void weft_flight_destroy(weft_flights *flights); /* NULL is fine */
 /* Before each pass. */
 void weft_flight_begin(weft_stepper *self);
 
-enum { WEFT_FLIGHT_EXCHANGES = 4 };
+enum { WEFT_FLIGHT_EXCHANGES = 2 * WEFT_UNIT_GROUPS };
 
 /* Before the first thing that an event queues: the stream of its queue, which sees all that is queued so far. */
 weft_status weft_flight_depart(weft_stepper *self, const weft_event *event, weft_stream **out, weft_error *err);

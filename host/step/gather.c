@@ -11,62 +11,76 @@ static weft_status round_shard(weft_stepper *self, weft_stream *stream, const we
                                int64_t place, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_span *span = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[p->index];
-    const weft_ref own = weft_ref_at(engine->parameters.ref, 4 * span->at);
-    const weft_ref to = weft_ref_at(slot, p->image + weft_dtype_bytes(engine->plan.dtype) * p->shard * place);
-    int64_t at = p->rows + 4 * p->row * place, begin = 0, end = 0;
+    const weft_ref to = weft_ref_at(slot, p->image + weft_dtype_span(p->dtype, p->shard) * place);
+    int64_t at = p->rows + weft_f32_bytes(p->row) * place, begin = 0, end = 0;
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, stream, to, engine->plan.dtype, own,
-                     WEFT_F32, span->n);
+    WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, stream, to, p->dtype,
+                     weft_ref_at(engine->parameters.ref, span->at), span->dtype, span->n);
     for (int32_t i = 0; i < p->group->n_members && status == WEFT_OK; i++) {
         const weft_parameter *parameter = &engine->plan.declared->parameters[p->group->members[i]];
         if (!weft_gathered_is_gain(&engine->plan, p->group->members[i]) ||
             !weft_gathered_share(p, parameter, place, &begin, &end))
             continue;
         WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, stream, weft_ref_at(slot, at),
-                         weft_ref_at(own, 4 * (parameter->offset + begin - place * p->shard)), 4 * (end - begin));
-        at += 4 * (end - begin);
+                         weft_ref_at(engine->parameters.ref, weft_span_at(span, parameter->offset + begin)),
+                         weft_f32_bytes(end - begin));
+        at += weft_f32_bytes(end - begin);
     }
     return status;
 }
 
-static weft_status start_part(weft_stepper *self, const weft_event *event, weft_stream *stream,
-                              const weft_gathered_part *p, int which, weft_ref slot, weft_error *err) {
+/* The group's image: rounded here first, or straight from where it is stored. Blocks go as bytes. */
+static weft_status start_image(weft_stepper *self, const weft_event *event, weft_stream *stream,
+                               const weft_gathered_part *p, int which, weft_ref slot, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
     const int64_t place = weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank);
     const weft_span *span = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[p->index];
+    const bool is_plain = weft_dtype_block(p->dtype) == 1;
+    const int64_t bytes = weft_dtype_span(p->dtype, p->shard);
     weft_transfer image = {.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE),
                            .stream = stream,
                            .to = weft_ref_at(slot, p->image),
-                           .from = weft_ref_at(engine->parameters.ref, 4 * span->at),
-                           .n = p->shard,
-                           .dtype = engine->plan.dtype};
-    weft_transfer gains = {
-        .group = image.group, .stream = stream, .to = weft_ref_at(slot, p->rows), .n = p->row, .dtype = WEFT_F32};
+                           .from = weft_ref_at(engine->parameters.ref, span->at),
+                           .n = is_plain ? p->shard : bytes,
+                           .dtype = is_plain ? p->dtype : WEFT_U8};
     weft_status status = WEFT_OK;
-    if (engine->plan.dtype != WEFT_F32) {
+    if (p->rounded) {
         status = round_shard(self, stream, p, slot, place, err);
-        image.from = weft_ref_at(image.to, weft_dtype_bytes(engine->plan.dtype) * p->shard * place);
+        image.from = weft_ref_at(image.to, bytes * place);
     }
-    if (status == WEFT_OK)
-        status =
-            weft_flight_set_out(self, event, 2 * which, engine->ranks.plugin->all_gather, "all_gather", &image, err);
-    if (status != WEFT_OK || p->row == 0) return status;
-    gains.from = weft_ref_at(gains.to, 4 * p->row * place);
-    return weft_flight_set_out(self, event, 2 * which + 1, engine->ranks.plugin->all_gather, "all_gather", &gains, err);
+    if (status != WEFT_OK) return status;
+    return weft_flight_set_out(self, event, which, engine->ranks.plugin->all_gather, "all_gather", &image, err);
+}
+
+static weft_status start_gains(weft_stepper *self, const weft_event *event, weft_stream *stream,
+                               const weft_gathered_part *p, int which, weft_ref slot, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
+    const int64_t place = weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank);
+    weft_transfer gains = {.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE),
+                           .stream = stream,
+                           .to = weft_ref_at(slot, p->rows),
+                           .n = p->row,
+                           .dtype = WEFT_F32};
+    if (p->row == 0) return WEFT_OK;
+    gains.from = weft_ref_at(gains.to, weft_f32_bytes(p->row) * place);
+    return weft_flight_set_out(self, event, which, engine->ranks.plugin->all_gather, "all_gather", &gains, err);
 }
 
 weft_status weft_gather_start(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err) {
     const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
     weft_stream *stream = NULL;
     weft_status status = WEFT_OK;
-    weft_gathered_part parts[2];
+    weft_gathered_part parts[WEFT_UNIT_GROUPS];
     if (slot < 0) return WEFT_OK; /* it lies here whole */
     weft_trace_use(self->trace, slot, weft_gathered_layout(&self->engine->plan, &cut, event->unit, parts));
     status = weft_flight_depart(self, event, &stream, err);
-    for (int g = 0; g < 2 && status == WEFT_OK; g++)
-        if (parts[g].group != NULL)
-            status = start_part(self, event, stream, &parts[g], g, weft_step_slot(self, slot).ref, err);
+    for (int32_t g = 0; g < self->engine->plan.layout->units[event->unit].n_groups && status == WEFT_OK; g++) {
+        status = start_image(self, event, stream, &parts[g], 2 * g, weft_step_slot(self, slot).ref, err);
+        if (status == WEFT_OK)
+            status = start_gains(self, event, stream, &parts[g], 2 * g + 1, weft_step_slot(self, slot).ref, err);
+    }
     return status;
 }
 
@@ -76,15 +90,15 @@ static weft_status put_together(const weft_stepper *self, const weft_gathered_pa
     const weft_engine *engine = self->engine;
     weft_status status = WEFT_OK;
     for (int64_t j = 0; j < cut->group && status == WEFT_OK; j++) {
-        int64_t at = p->rows + 4 * p->row * j, begin = 0, end = 0;
+        int64_t at = p->rows + weft_f32_bytes(p->row) * j, begin = 0, end = 0;
         for (int32_t i = 0; i < member; i++)
             if (weft_gathered_is_gain(&engine->plan, p->group->members[i]) &&
                 weft_gathered_share(p, &engine->plan.declared->parameters[p->group->members[i]], j, &begin, &end))
-                at += 4 * (end - begin);
+                at += weft_f32_bytes(end - begin);
         if (!weft_gathered_share(p, &engine->plan.declared->parameters[p->group->members[member]], j, &begin, &end))
             continue;
-        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, weft_ref_at(to, 4 * begin),
-                         weft_ref_at(slot, at), 4 * (end - begin));
+        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL,
+                         weft_ref_at(to, weft_f32_bytes(begin)), weft_ref_at(slot, at), weft_f32_bytes(end - begin));
     }
     return status;
 }
@@ -97,14 +111,15 @@ static weft_status point_to(weft_stepper *self, const weft_gathered_part *p, con
     for (int32_t i = 0; i < p->group->n_members && status == WEFT_OK; i++) {
         const int32_t index = p->group->members[i];
         const weft_parameter *parameter = &engine->plan.declared->parameters[index];
-        weft_ref at = weft_ref_at(slot, p->image + weft_dtype_bytes(engine->plan.dtype) * parameter->offset);
-        if (engine->plan.dtype != WEFT_F32 && weft_gathered_is_gain(&engine->plan, index)) {
+        const bool apart = p->rounded && weft_gathered_is_gain(&engine->plan, index);
+        weft_ref at = weft_ref_at(slot, p->image + weft_dtype_span(p->dtype, parameter->offset));
+        if (apart) {
             at = weft_ref_at(slot, gains);
-            gains += 4 * parameter->numel;
+            gains += weft_f32_bytes(parameter->numel);
             status = put_together(self, p, cut, slot, i, at, err);
         }
         engine->compute_refs[index] = at;
-        engine->compute_dtypes[index] = weft_gathered_is_gain(&engine->plan, index) ? WEFT_F32 : engine->plan.dtype;
+        engine->compute_dtypes[index] = apart ? WEFT_F32 : p->dtype;
     }
     return status;
 }
@@ -112,22 +127,20 @@ static weft_status point_to(weft_stepper *self, const weft_gathered_part *p, con
 weft_status weft_gather_finish(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err) {
     const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
     weft_status status = WEFT_OK;
-    weft_gathered_part parts[2];
+    weft_gathered_part parts[WEFT_UNIT_GROUPS];
     if (slot < 0) return WEFT_OK;
     (void)weft_gathered_layout(&self->engine->plan, &cut, event->unit, parts);
-    for (int g = 0; g < 2 && status == WEFT_OK; g++)
-        if (parts[g].group != NULL)
-            status =
-                point_to(self, &parts[g], &cut, weft_engine_slot(self->engine, self->stage->program, slot).ref, err);
+    for (int32_t g = 0; g < self->engine->plan.layout->units[event->unit].n_groups && status == WEFT_OK; g++)
+        status = point_to(self, &parts[g], &cut, weft_engine_slot(self->engine, self->stage->program, slot).ref, err);
     return status;
 }
 
 void weft_gather_forget(weft_stepper *self, const weft_event *event) {
     weft_engine *engine = self->engine;
     const weft_ref none = {NULL, 0};
-    for (int g = 0; g < 2; g++) {
-        const int32_t index = engine->plan.layout->units[event->unit].groups[g];
-        for (int32_t i = 0; index >= 0 && i < engine->plan.layout->groups[index].n_members; i++)
-            engine->compute_refs[engine->plan.layout->groups[index].members[i]] = none;
+    const weft_unit *unit = &engine->plan.layout->units[event->unit];
+    for (int32_t g = 0; g < unit->n_groups; g++) {
+        const weft_group *group = &engine->plan.layout->groups[unit->groups[g]];
+        for (int32_t i = 0; i < group->n_members; i++) engine->compute_refs[group->members[i]] = none;
     }
 }

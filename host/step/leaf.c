@@ -43,7 +43,8 @@ static void point_arrays(weft_leaf *leaf, char *memory, int64_t apart) {
 static void close_up(const weft_leaf *leaf, char *memory, int64_t apart) {
     for (int i = 1; i < WEFT_LEAF_PARTS; i++) {
         const int64_t to = weft_leaf_part_offset(leaf->rows, leaf->length, i);
-        if (to != i * apart) memmove(memory + to, memory + i * apart, (size_t)leaf->rows * (size_t)leaf->length * 4);
+        if (to != i * apart)
+            memmove(memory + to, memory + i * apart, (size_t)weft_leaf_part_bytes(leaf->rows, leaf->length));
     }
 }
 

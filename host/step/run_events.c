@@ -78,10 +78,9 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
     weft_update args = {.struct_size = (uint32_t)sizeof args};
     weft_status status = WEFT_OK;
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
-    args.weight = weft_ref_at(engine->parameters.ref, 4 * (parameters->at + states->first - parameters->first));
-    args.gradient = weft_ref_at(engine->gradients.ref, 4 * (gradients->at + states->first - gradients->first));
-    for (int64_t i = 0; i < engine->plan.n_states; i++)
-        args.states[i] = weft_ref_at(engine->state[i].ref, 4 * states->at);
+    args.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
+    args.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, states->first));
+    for (int64_t i = 0; i < engine->plan.n_states; i++) args.states[i] = weft_ref_at(engine->state[i].ref, states->at);
     args.hp = engine->scalars.hp;
     args.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[index] * (int64_t)sizeof(weft_range));
     args.range_stride = (uint32_t)sizeof(weft_range);

@@ -36,13 +36,14 @@ static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_
     const weft_group *group = weft_sums_group(&engine->plan, event->unit);
     const bool whole = self->stage->job->spec.view.placements[event->unit].gradients == WEFT_REPLICATED;
     const int32_t scope = whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS;
-    const int32_t index = engine->plan.layout->units[event->unit].groups[0];
+    const int32_t index = engine->plan.layout->units[event->unit].trained;
     weft_transfer transfer = {.dtype = WEFT_F32};
     if (weft_scope_size(&cut, scope) == 1) return WEFT_OK;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, scope);
     transfer.n = weft_hold_piece(engine->plan.layout, group, cut.replicas);
-    transfer.to = weft_ref_at(engine->gradients.ref, 4 * engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
-    transfer.from = weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, scope, engine->ranks.rank));
+    transfer.to = weft_ref_at(engine->gradients.ref, engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
+    transfer.from =
+        weft_ref_at(transfer.to, weft_f32_bytes(transfer.n) * weft_scope_place(&cut, scope, engine->ranks.rank));
     return set_out_alone(self, event, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 
@@ -78,8 +79,8 @@ static exchange_view view_of(const weft_stepper *self, const weft_event *event, 
     v.whole = event->scope == WEFT_SCOPE_ACROSS ? piece * cut.groups : piece * cut.replicas;
     if (slots->exchange < 0) return v;
     v.give = v.come = weft_step_slot(self, slots->exchange).ref;
-    if (v.dtype == WEFT_BF16) v.come = weft_ref_at(v.give, 2 * v.whole);
-    v.wide = weft_ref_at(v.come, 2 * v.row * (job->reduce == WEFT_REDUCE_FAST ? 1 : v.ranks));
+    if (v.dtype != WEFT_F32) v.come = weft_ref_at(v.give, weft_dtype_span(v.dtype, v.whole));
+    v.wide = weft_ref_at(v.come, weft_dtype_span(v.dtype, v.row) * (job->reduce == WEFT_REDUCE_FAST ? 1 : v.ranks));
     return v;
 }
 
@@ -97,7 +98,8 @@ static weft_ref sum_at(const weft_stepper *self, const weft_event *event, int ho
     const weft_unit_sum *sum = &self->stage->sums[event->unit];
     const bool last = hop == (sum->two_hops ? 1 : 0);
     if (last && index == 0) return weft_sum_ref(engine, &self->stage->job->spec, event->unit, event->scope);
-    return weft_ref_at(engine->partials.ref, 4 * (sum->partials[hop] + sum->length[hop] * (index - (last ? 1 : 0))));
+    return weft_ref_at(engine->partials.ref,
+                       weft_f32_bytes(sum->partials[hop] + sum->length[hop] * (index - (last ? 1 : 0))));
 }
 
 /* What a REDUCE gives: the leaf's gradient, or what the first hop has come to. */
@@ -126,7 +128,7 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
     weft_transfer transfer = {.from = source_of(self, event, slots), .to = v.come, .n = v.row, .dtype = v.dtype};
     weft_status status = WEFT_OK;
-    if (event->leaf >= 0) weft_trace_use(self->trace, slots->gradients[event->unit], 4 * v.whole);
+    if (event->leaf >= 0) weft_trace_use(self->trace, slots->gradients[event->unit], weft_f32_bytes(v.whole));
     if (slots->exchange >= 0)
         weft_trace_use(self->trace, slots->exchange, self->stage->program->slots[slots->exchange].bytes);
     if (v.ranks == 1) return narrow(self, &v, NULL, &transfer.from, err); /* nothing travels: queue 0 does it */
@@ -162,7 +164,7 @@ static weft_status settle(const weft_stepper *self, const weft_event *event, fre
     to = sum_at(self, event, event->leaf < 0 ? 1 : 0, fresh->slot);
     fresh->slot = -1;
     if (to.buffer == from.buffer && to.offset == from.offset) return WEFT_OK; /* the only leaf: it is the sum */
-    WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, 4 * n);
+    WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, to, from, weft_f32_bytes(n));
     return status;
 }
 
@@ -197,7 +199,7 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
     const weft_term *rows = &terms->terms[terms->first[index]];
     const exchange_view v = view_of(self, event, slots);
     const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
-    const int64_t size = v.dtype == WEFT_BF16 ? 2 : 4, n = v.ranks == 1 ? v.whole : v.row;
+    const int64_t size = weft_dtype_bytes(v.dtype), n = v.ranks == 1 ? v.whole : v.row;
     fresh_row fresh = {{NULL, 0}, -1};
     weft_status status = weft_flight_finish(context, event, slots, err);
     for (int32_t i = 0; i < terms->n[index] && status == WEFT_OK; i++) {
@@ -233,14 +235,14 @@ static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_e
     const weft_job_spec *job = &self->stage->job->spec;
     const int32_t owner = job->view.placements[event->unit].owner;
     const int32_t other = weft_job_spec_borrower(job, event->unit);
-    const int32_t index = engine->plan.layout->units[event->unit].groups[0];
+    const int32_t index = engine->plan.layout->units[event->unit].trained;
     const bool send = owner == engine->ranks.rank;
     weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_F32, .peer = send ? other : owner};
     if (other < 0 || index < 0 || (!send && other != engine->ranks.rank)) return WEFT_OK;
     transfer.n = engine->plan.layout->groups[index].numel;
     transfer.tag = tag_of(engine, TAG_REFRESH, event->unit, 0);
     transfer.from = transfer.to =
-        weft_ref_at(engine->parameters.ref, 4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+        weft_ref_at(engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     return set_out_alone(self, event, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
                          send ? "send" : "recv", &transfer, err);
 }
@@ -250,7 +252,7 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     const weft_engine *engine = self->engine;
     const weft_cut cut = cut_of(self, event->unit);
     const weft_group *group = weft_sums_group(&engine->plan, event->unit);
-    const int32_t index = engine->plan.layout->units[event->unit].groups[0];
+    const int32_t index = engine->plan.layout->units[event->unit].trained;
     weft_transfer transfer = {.dtype = WEFT_F32};
     (void)slots;
     if (self->stage->job->spec.view.placements[event->unit].parameters == WEFT_OWNED)
@@ -258,9 +260,9 @@ static weft_status on_refresh(void *context, const weft_event *event, const weft
     if (group == NULL || cut.group == 1) return WEFT_OK;
     transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);
     transfer.n = weft_hold_piece(engine->plan.layout, group, cut.replicas) * cut.groups;
-    transfer.to = weft_ref_at(engine->parameters.ref, 4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
-    transfer.from =
-        weft_ref_at(transfer.to, 4 * transfer.n * weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
+    transfer.to = weft_ref_at(engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
+    transfer.from = weft_ref_at(transfer.to, weft_f32_bytes(transfer.n) *
+                                                 weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
     return set_out_alone(self, event, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
 }
 

@@ -49,6 +49,9 @@ typedef struct weft_graph_sizes {
 
 typedef struct weft_call_sink weft_call_sink; /* calls.h */
 
+/* Bytes of one place in each part of a leaf: ids, targets, starts and positions are int32, weights fp32. */
+enum { WEFT_PLACE_BYTES = 4 };
+
 /* `offset` bytes further. */
 static inline weft_ref weft_ref_at(weft_ref ref, int64_t offset) {
     ref.offset += offset;

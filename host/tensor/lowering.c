@@ -1,6 +1,7 @@
 /* host/tensor/lowering.c: writing a pass: storages, operands, calls. See lower.h. */
 #include "tensor/lower.h"
 
+#include "base/sizes.h"
 #include "tensor/record.h"
 
 #include <stdlib.h>
@@ -85,7 +86,7 @@ int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64
 }
 
 int32_t weft_lower_leaf(weft_lowering *lowering, int32_t home) {
-    return weft_lower_storage(lowering, home, 0, 0, weft_graph_places(lowering->graph) * 4);
+    return weft_lower_storage(lowering, home, 0, 0, weft_graph_places(lowering->graph) * WEFT_PLACE_BYTES);
 }
 
 void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t n) {
@@ -165,7 +166,7 @@ void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from) {
 }
 
 void weft_lower_zero(weft_lowering *lowering, int32_t to) {
-    const weft_zero_args args = {.words = lowering->pass->storages[to].bytes / 4};
+    const weft_zero_args args = {.words = lowering->pass->storages[to].bytes / WEFT_WORD};
     weft_lower_begin(lowering, &weft_kernel_zero, &args, sizeof args);
     WEFT_BIND(lowering, weft_zero_args, to, to);
     weft_lower_end(lowering);

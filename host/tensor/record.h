@@ -6,6 +6,7 @@
 #ifndef WEFT_HOST_TENSOR_RECORD_H
 #define WEFT_HOST_TENSOR_RECORD_H
 
+#include "base/sizes.h"
 #include "tensor/graph.h"
 #include "tensor/lower.h"
 
@@ -97,7 +98,7 @@ static inline int64_t weft_graph_positions(const weft_graph *graph) {
 
 /* In whole words of 32 bits, in which memory is filled. */
 static inline int64_t weft_value_bytes(const weft_value_record *value) {
-    return (value->count * weft_dtype_bytes(value->dtype) + 3) / 4 * 4;
+    return weft_round_up(value->count * weft_dtype_bytes(value->dtype), WEFT_WORD);
 }
 
 /* Notes the first mistake; later ones are its consequences. Returns the invalid value. */

@@ -335,8 +335,7 @@ START_TEST(the_hash_sees_every_part_and_no_padding) {
     }
     ck_assert_str_eq(rig_hash(&run), before);
     ck_assert_ptr_nonnull(last);
-    change(&run,
-           weft_ref_at(engine->parameters.ref, 4 * (weft_layout_offset(engine->plan.layout, last) + last->numel)));
+    change(&run, weft_ref_at(engine->parameters.ref, weft_layout_offset(engine->plan.layout, last) + 4 * last->numel));
     ck_assert_str_eq(rig_hash(&run), before);
     rig_close(&run);
 }

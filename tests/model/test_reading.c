@@ -76,7 +76,7 @@ static void check_against_file(const model *m) {
     for (int32_t i = 0; i < m->declared->n_parameters; i++) {
         const weft_parameter *p = &m->declared->parameters[i];
         const weft_tensor *tensor = weft_safetensors_find(file, p->name);
-        const int64_t offset = 4 * weft_layout_offset(m->layout, p);
+        const int64_t offset = weft_layout_offset(m->layout, p);
         float *wide = malloc((size_t)p->numel * sizeof *wide);
         must(weft_convert(wide, WEFT_F32, tensor->data, tensor->dtype, p->numel));
         must(memcmp(wide, m->buffer.bytes + offset, (size_t)p->numel * sizeof *wide) == 0);

@@ -57,6 +57,7 @@ static void model_make(model *out, const int64_t *numels, int32_t n, int32_t dty
     out->declared.parameters = out->parameters;
     out->declared.n_parameters = n;
     out->group.numel = at;
+    out->group.dtype = WEFT_F32;
     out->layout.grid = GRID;
     out->layout.groups = &out->group;
     out->layout.n_groups = 1;
@@ -272,7 +273,8 @@ START_TEST(a_page_has_one_writer_and_a_byte_comes_once) {
         const weft_region region = {
             .declared = &m.declared, .layout = &m.layout, .writer = keeper, .context = &d, .peers = &peers};
         weft_stretches s;
-        ck_assert_ok(weft_stretches_make(&s, &region, writer, m.order, MIXED, 4, &err), err);
+        const weft_region_file file = {&region, NULL, m.specs, m.order, MIXED};
+        ck_assert_ok(weft_stretches_make(&s, &file, writer, &err), err);
         memset(by, -1, (size_t)bytes);
         memset(by, 0, (size_t)begin);
         memset(kept, 0, (size_t)begin);

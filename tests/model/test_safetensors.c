@@ -516,7 +516,9 @@ START_TEST(conversions_take_any_alignment_and_refuse_other_types) {
     }
     ck_assert(weft_convert(to, WEFT_BF16, from, WEFT_BF16, 3) && memcmp(to, from, 6) == 0);
     ck_assert(!weft_convert(to, WEFT_F32, from, WEFT_F64, 1));
-    ck_assert(!weft_convert(to, WEFT_BF16, from, WEFT_F16, 1));
+    ck_assert(weft_convert(from, WEFT_F16, numbers, WEFT_F32, 3) && weft_convert(to, WEFT_BF16, from, WEFT_F16, 3));
+    ck_assert(weft_convert(from, WEFT_BF16, numbers, WEFT_F32, 2) && memcmp(to, from, 4) == 0); /* both are exact */
+    ck_assert(!weft_convert(to, WEFT_U8, from, WEFT_F16, 1));
     ck_assert(!weft_convert(to, WEFT_I32, from, WEFT_I32, 1));
 }
 END_TEST

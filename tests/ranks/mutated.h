@@ -98,16 +98,16 @@ static void poison(const bench *b, weft_slot_ref slot) {
 static void begin_anew(const bench *b) {
     weft_engine *engine = b->rig.engine;
     weft_error err = WEFT_ERROR_INIT;
-    const int64_t n = engine->plan.holds[WEFT_HOLD_PARAMETERS]->numel,
-                  states = engine->plan.holds[WEFT_HOLD_STATES]->numel;
+    const int64_t n = engine->plan.holds[WEFT_HOLD_PARAMETERS]->bytes,
+                  states = engine->plan.holds[WEFT_HOLD_STATES]->bytes;
     engine->updates = 0;
     poison(b, b->arena);
     poison(b, b->partials);
     poison(b, engine->gradients);
-    ck_assert_int_eq(engine->kernels->write(engine->device, NULL, engine->parameters.ref, b->start, 4 * n, &err),
-                     WEFT_OK);
+    ck_assert_int_eq(engine->kernels->write(engine->device, NULL, engine->parameters.ref, b->start, n, &err), WEFT_OK);
     for (int64_t i = 0; i < engine->plan.n_states; i++)
-        ck_assert_int_eq(engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, states, &err), WEFT_OK);
+        ck_assert_int_eq(engine->kernels->fill(engine->device, NULL, engine->state[i].ref, 0, states / 4, &err),
+                         WEFT_OK);
 }
 
 static uint64_t train(bench *b) {
@@ -123,9 +123,9 @@ static uint64_t train(bench *b) {
         hash = hash_bytes(hash, &result.loss_sum, sizeof result.loss_sum);
         hash = hash_bytes(hash, &result.norm, sizeof result.norm);
     }
-    hash = hash_device(b, hash, engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->numel);
+    hash = hash_device(b, hash, engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->bytes / 4);
     for (int64_t i = 0; i < engine->plan.n_states; i++)
-        hash = hash_device(b, hash, engine->state[i].ref, engine->plan.holds[WEFT_HOLD_STATES]->numel);
+        hash = hash_device(b, hash, engine->state[i].ref, engine->plan.holds[WEFT_HOLD_STATES]->bytes / 4);
     return hash;
 }
 
@@ -291,11 +291,11 @@ static void bench_open(bench *b, const setting *how, const char *model, weft_pla
     b->own_partials = engine->partials;
     take_room(b, &b->arena, b->own_arena.bytes * ROOM, WEFT_ACCOUNT_ARENA);
     take_room(b, &b->partials, (b->own_partials.bytes + 4096) * ROOM, WEFT_ACCOUNT_GRADIENTS);
-    b->start = malloc((size_t)(4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->numel) + 1);
+    b->start = malloc((size_t)(engine->plan.holds[WEFT_HOLD_PARAMETERS]->bytes) + 1);
     b->seen = calloc(1 << 16, sizeof *b->seen);
     ck_assert(b->start != NULL && b->seen != NULL);
     ck_assert_int_eq(engine->kernels->read(engine->device, NULL, b->start, engine->parameters.ref,
-                                           4 * engine->plan.holds[WEFT_HOLD_PARAMETERS]->numel, &err),
+                                           engine->plan.holds[WEFT_HOLD_PARAMETERS]->bytes, &err),
                      WEFT_OK);
     (void)snprintf(under_way, sizeof under_way, "%s as it is", how->name);
     (void)is_new(b, engine->plan.train.identity);

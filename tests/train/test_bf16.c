@@ -25,7 +25,7 @@ enum { N_MODELS = 4 };
 /* ---- golden numbers ---- */
 
 static double gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p) {
-    const int64_t at = 4 * weft_layout_offset(g->engine->plan.layout, p);
+    const int64_t at = weft_layout_offset(g->engine->plan.layout, p);
     float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
     char name[256];
     double error = 0.0;
@@ -91,7 +91,7 @@ static void take_gradients(outcome *out, const weft_engine *engine) {
     ck_assert_ptr_nonnull(out->gradients);
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        const weft_ref at = weft_ref_at(engine->gradients.ref, 4 * weft_layout_offset(engine->plan.layout, p));
+        const weft_ref at = weft_ref_at(engine->gradients.ref, weft_layout_offset(engine->plan.layout, p));
         float *values = read_floats(engine, at, p->numel);
         memcpy(out->gradients + out->n, values, (size_t)p->numel * sizeof *values);
         out->n += p->numel;

@@ -16,10 +16,9 @@ static void check_gradients(const golden_engine *g, const golden_batch *batch) {
     for (int32_t i = 0; i < g->engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &g->engine->plan.declared->parameters[i];
         char name[256];
-        float *found =
-            read_floats(g->engine,
-                        weft_ref_at(g->engine->gradients.ref, 4 * weft_layout_offset(g->engine->plan.layout, p)),
-                        p->numel);
+        float *found = read_floats(g->engine,
+                                   weft_ref_at(g->engine->gradients.ref, weft_layout_offset(g->engine->plan.layout, p)),
+                                   p->numel);
         (void)snprintf(name, sizeof name, "grad.%s", p->name);
         ck_assert_msg(relative_error(found, golden_floats(batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
                       relative_error(found, golden_floats(batch, name), p->numel));

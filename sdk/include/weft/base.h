@@ -164,8 +164,9 @@ static inline weft_status weft_error_prefix(weft_error *err, const char *format,
     return (weft_status)err->code;
 }
 
-/* Element types. A block format (4-bit, 8-bit) is a type of its own with elements per block and bytes per block, so
- * that a shard cut never splits a block. */
+/* Types of elements as they are stored. A type has elements per block and bytes per block: a plain one has blocks of
+ * one element, and what is packed (4-bit, 8-bit) is a type of its own. Tensors begin, and are cut between ranks, where
+ * a block begins. */
 typedef enum weft_dtype {
     WEFT_F32 = 1,
     WEFT_BF16 = 2,
@@ -175,8 +176,14 @@ typedef enum weft_dtype {
     WEFT_I64 = 6,
     WEFT_U8 = 7
 } weft_dtype;
+enum { WEFT_DTYPE_LAST = WEFT_U8 };
 
-/* Bytes of one element; 0 for an unknown type. [any-thread] */
+/* Elements of one block; 0 for an unknown type. [any-thread] */
+static inline int64_t weft_dtype_block(int32_t dtype) {
+    return dtype >= WEFT_F32 && dtype <= WEFT_DTYPE_LAST ? 1 : 0;
+}
+
+/* Bytes of one block, which is one element of a plain type; 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_bytes(int32_t dtype) {
     switch (dtype) {
     case WEFT_F32: return 4;
@@ -188,6 +195,12 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
     case WEFT_U8: return 1;
     default: return 0;
     }
+}
+
+/* Bytes of n elements, n in whole blocks; 0 for an unknown type. [any-thread] */
+static inline int64_t weft_dtype_span(int32_t dtype, int64_t n) {
+    const int64_t block = weft_dtype_block(dtype);
+    return block == 0 ? 0 : n / block * weft_dtype_bytes(dtype);
 }
 
 /* "fp32", "bf16", ...; "?" for an unknown type. [any-thread] */

@@ -121,15 +121,24 @@ typedef struct weft_event {
 
 typedef enum weft_holding { WEFT_REPLICATED = 0, WEFT_SHARDED = 1, WEFT_OWNED = 2 } weft_holding;
 
+/* Where what a rank keeps of a unit lies between its uses. Whatever it is, GATHER brings the parameters to the device
+ * before a segment reads them, RELEASE lets that copy go, and STEP updates what lies where the optimizer's state does.
+ * SDK 1.0 serves WEFT_TIER_DEVICE alone and refuses the others by name. */
+typedef enum weft_tier {
+    WEFT_TIER_DEVICE = 0, /* the device's memory */
+    WEFT_TIER_HOST = 1,   /* this process's memory, from where the device can copy */
+    WEFT_TIER_FILE = 2    /* a file of this machine */
+} weft_tier;
+
 typedef struct weft_placement {
     uint32_t struct_size;
     uint32_t flags;
     /* weft_holding. A rank holds parameters and sum of all that it updates: where the optimizer is REPLICATED so are
      * the others. Where segments have owners all three are OWNED, elsewhere none is (but in a world of one). */
     int32_t parameters, gradients, optimizer;
-    int32_t owner;    /* world rank of WEFT_OWNED; else -1 */
-    int32_t group;    /* of all that is WEFT_SHARDED: ranks that follow one another; it divides the world */
-    int32_t reserved; /* 0 */
+    int32_t owner; /* world rank of WEFT_OWNED; else -1 */
+    int32_t group; /* of all that is WEFT_SHARDED: ranks that follow one another; it divides the world */
+    int32_t tier;  /* weft_tier of all that the rank keeps of the unit; a zeroed placement says: the device */
 } weft_placement;
 
 #define WEFT_UNIT_IS_ROOT 1u /* what the wrap policy has left over */
