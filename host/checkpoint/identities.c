@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "config/number.h"
+#include "setup/offers.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -105,12 +106,18 @@ static void add_train_keys(collector *self, const weft_settings *settings) {
     }
 }
 
-static void add_plugin_keys(collector *self, const weft_run *run, int32_t part) {
-    const weft_loaded *loaded = run->parts[part].loaded;
+/* Its own, and those of the host that it offers. */
+static void add_optimizer_keys(collector *self, const weft_run *run) {
+    const weft_part *part = &run->parts[WEFT_PART_OPTIMIZER];
+    const weft_loaded *loaded = part->loaded;
+    const weft_key *offer = NULL;
+    uint32_t flag = 0;
     for (uint64_t i = 0; loaded != NULL && i < loaded->plugin->n_keys; i++) {
         const void *row = (const char *)loaded->plugin->keys + i * loaded->plugin->key_stride;
-        add_key(self, true, weft_part_name(part), row, run->parts[part].config);
+        add_key(self, true, "optimizer", row, part->config);
     }
+    for (size_t i = 0; loaded != NULL && (offer = weft_offer_at(WEFT_PART_OPTIMIZER, i, &flag)) != NULL; i++)
+        if ((weft_offers_of(loaded) & flag) != 0) add_key(self, true, "optimizer", offer, &run->settings.optimizer);
 }
 
 /* ---- plugins, model, device ---- */
@@ -189,7 +196,7 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
     add_numbers(&self, engine, data_fingerprint);
     if (self.status == WEFT_OK) add_model(&self, engine->plan.declared);
     add_plugins(&self, engine->plan.run);
-    add_plugin_keys(&self, engine->plan.run, WEFT_PART_OPTIMIZER);
+    add_optimizer_keys(&self, engine->plan.run);
     return self.status;
 }
 

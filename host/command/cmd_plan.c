@@ -232,7 +232,6 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(self->args, &n);
     weft_status status = weft_session_open(&self->session, path, overrides, n, WEFT_SESSION_PROFILE, err);
-    if (status == WEFT_OK) weft_idle_keys_say(self->session->run);
     if (status == WEFT_OK)
         status = weft_wrapped_make(&self->wrapped, self->session->engine->plan.declared,
                                    self->session->engine->plan.layout, err);

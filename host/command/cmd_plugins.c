@@ -2,8 +2,10 @@
 #include "command/cli.h"
 
 #include "config/config.h"
+#include "plugin/apart.h"
 #include "plugin/plugin.h"
 #include "plugin/scan.h"
+#include "setup/offers.h"
 #include <stdlib.h>
 
 /* --- list --- */
@@ -50,7 +52,7 @@ static weft_exit list(const weft_args *args, weft_error *err) {
     json_t *rows = json_array();
     size_t i;
     weft_status status = weft_search_open(&search, NULL, err);
-    if (status == WEFT_OK) status = weft_plugins_scan(rows, &search, WEFT_SCAN_SECONDS, err);
+    if (status == WEFT_OK) status = weft_plugins_scan(rows, &search, WEFT_APART_SECONDS, err);
     if (status == WEFT_OK && weft_args_has(args, "json")) {
         if (!print_value_json(rows)) status = weft_error_set(err, WEFT_E_SYSTEM, "the list cannot be written.");
     } else if (status == WEFT_OK && json_array_size(rows) > 0) {
@@ -70,6 +72,34 @@ static const weft_key *key_at(const weft_plugin *plugin, uint64_t i) {
     return (const weft_key *)(const void *)((const char *)plugin->keys + i * plugin->key_stride);
 }
 
+enum { MOST_OFFERS = 8 };
+
+/* Keys of the host that the plugin offers; returns how many. */
+static uint64_t list_offers(weft_key out[MOST_OFFERS], const weft_loaded *loaded) {
+    const int32_t part = weft_part_of(loaded->plugin->kind);
+    const weft_key *row = NULL;
+    uint64_t n = 0;
+    uint32_t flag = 0;
+    for (size_t i = 0; (row = weft_offer_at(part, i, &flag)) != NULL && n < MOST_OFFERS; i++)
+        if ((weft_offers_of(loaded) & flag) != 0) out[n++] = *row;
+    return n;
+}
+
+static void print_keys(const weft_loaded *loaded) {
+    const weft_plugin *plugin = loaded->plugin;
+    weft_key offers[MOST_OFFERS];
+    const uint64_t n = list_offers(offers, loaded);
+    if (plugin->n_keys == 0) {
+        (void)printf("It has no keys of its own.\n");
+    } else {
+        (void)printf("[%s] or [%s.%s]\n", plugin->kind, plugin->kind, plugin->id);
+        weft_key_table_print(plugin->keys, plugin->n_keys, plugin->key_stride, stdout);
+    }
+    if (n == 0) return;
+    (void)printf("\nof the host's keys it offers\n");
+    weft_key_table_print(offers, n, (uint32_t)sizeof offers[0], stdout);
+}
+
 static void print_plugin(const weft_loaded *loaded) {
     const weft_plugin *plugin = loaded->plugin;
     (void)printf("%s:%s %s (%s/%u)\n%s\n\n", plugin->kind, plugin->id, plugin->version, plugin->kind,
@@ -78,12 +108,7 @@ static void print_plugin(const weft_loaded *loaded) {
     (void)printf("sdk     built with %u.%u, needs %u.%u\n", loaded->sdk / 1000, loaded->sdk % 1000,
                  loaded->min_sdk / 1000, loaded->min_sdk % 1000);
     (void)printf("needs   %s\n\n", loaded->needed[0] == 0 ? "no library" : loaded->needed);
-    if (plugin->n_keys == 0) {
-        (void)printf("It has no keys.\n");
-    } else {
-        (void)printf("[%s]\n", plugin->kind);
-        weft_key_table_print(plugin->keys, plugin->n_keys, plugin->key_stride, stdout);
-    }
+    print_keys(loaded);
 }
 
 static json_t *key_object(const weft_key *key) {
@@ -95,16 +120,19 @@ static json_t *key_object(const weft_key *key) {
 
 static json_t *plugin_object(const weft_loaded *loaded) {
     const weft_plugin *plugin = loaded->plugin;
-    json_t *keys = json_array();
+    json_t *keys = json_array(), *offers = json_array();
+    weft_key offered[MOST_OFFERS];
+    const uint64_t n = list_offers(offered, loaded);
     uint64_t i;
     for (i = 0; i < plugin->n_keys; i++) {
         if ((key_at(plugin, i)->flags & WEFT_REMOVED) == 0)
             (void)json_array_append_new(keys, key_object(key_at(plugin, i)));
     }
-    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o}", "kind", plugin->kind, "id", plugin->id,
-                     "version", plugin->version, "interface", (int)plugin->interface_major, "help", plugin->help,
-                     "file", loaded->path, "sha256", loaded->sha256, "sdk", (int)loaded->sdk, "min_sdk",
-                     (int)loaded->min_sdk, "needs", loaded->needed, "keys", keys);
+    for (i = 0; i < n; i++) (void)json_array_append_new(offers, json_string(offered[i].name));
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:o}", "kind", plugin->kind, "id",
+                     plugin->id, "version", plugin->version, "interface", (int)plugin->interface_major, "help",
+                     plugin->help, "file", loaded->path, "sha256", loaded->sha256, "sdk", (int)loaded->sdk, "min_sdk",
+                     (int)loaded->min_sdk, "needs", loaded->needed, "keys", keys, "offers", offers);
 }
 
 static weft_exit describe_plugin(const weft_args *args, weft_error *err) {

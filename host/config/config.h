@@ -13,6 +13,7 @@
  *     weft_config_finish(config, &err);                                      what nobody declared is an error
  *
  * A section may be filled several times by different key tables: [model] holds keys of the host and keys of the plugin.
+ * A plugin's keys may also stand in a section of its own, [model.llama], which is idle while another one is chosen.
  * What is in a file is never ignored: weft_config_finish refuses each key and section that no table declared.
  *
  * Texts that the filled structs point to belong to the config and live until weft_config_free. All functions are
@@ -28,6 +29,8 @@ typedef struct weft_config weft_config;
 
 /* For the host's own tables: a LIST whose elements are paths, each made absolute like a PATH. */
 #define WEFT_HOST_PATHS 0x80000000u
+/* ... a key that counts only where the section's plugin offers it; it may stand in that plugin's own section too. */
+#define WEFT_HOST_OFFERED 0x20000000u
 /* ... a STR whose range shows every form that it may have, for the help; what reads it judges. */
 #define WEFT_HOST_FORMS 0x40000000u
 
@@ -41,9 +44,10 @@ void weft_config_free(weft_config *self); /* NULL is fine */
 /* True if the file or an override names the section, with keys or without. */
 bool weft_config_has_section(const weft_config *self, const char *section);
 
-/* Refuses a section that is none of these n, with the nearest of them. To be asked before keys are missed: a misspelt
- * section is one that is missing. */
-weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n, weft_error *err);
+/* Refuses a section that is none of these n, nor [KIND.ID] of one of the kinds, with the nearest of them. To be asked
+ * before keys are missed: a misspelt section is one that is missing. */
+weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n,
+                                 const char *const *kinds, size_t n_kinds, weft_error *err);
 
 /* out: the value of `[kind] plugin`: an id, or the absolute path of a file where the value has a slash. fallback NULL:
  * it must be given. */
@@ -55,16 +59,46 @@ weft_status weft_config_plugin(weft_config *self, const char **out, const char *
 weft_status weft_config_declare(weft_config *self, const char *section, const weft_key *keys, uint64_t n,
                                 uint32_t stride, weft_error *err);
 
+bool weft_config_is_declared(const weft_config *self, const char *section, const char *key);
+
 /* Refuses a key of the section that no table declared so far, with the nearest of those that one did. A misspelt
  * `plugin` is told first: other keys may be unknown because of it. */
 weft_status weft_config_unknown(const weft_config *self, const char *section, weft_error *err);
+
+/* The key that it would refuse, as the user wrote it; NULL: none. */
+const char *weft_config_stray(const weft_config *self, const char *section);
 
 /* For a section whose plugin is not known, nor what keys it has: refuses a key that is close to a declared one which
  * is not set. */
 weft_status weft_config_misspelt(const weft_config *self, const char *section, weft_error *err);
 
+/* ---- sections of one plugin, [strategy.fsdp] ---- */
+
+/* The i-th such section of the kind that the user names; NULL past the end. Its id stands behind the dot. */
+const char *weft_config_plugin_section(const weft_config *self, const char *kind, size_t i);
+
+/* The chosen plugin of `section` is `id`: keys that are declared in [section.id] may stand there as well as in
+ * [section]. Of an override in either the last one counts. */
+weft_status weft_config_choose(weft_config *self, const char *section, const char *id, weft_error *err);
+
+/* Refuses a key that the file sets in both. */
+weft_status weft_config_doubles(const weft_config *self, const char *section, weft_error *err);
+
+/* `section` is that of a plugin which is not chosen: its values are judged by these keys and kept, without effect. An
+ * unknown key is weft_config_unknown's to refuse. keys NULL: the plugin cannot be asked, and nothing is judged. */
+weft_status weft_config_idle(weft_config *self, const char *section, const weft_key *keys, uint64_t n, uint32_t stride,
+                             weft_error *err);
+
+/* From here on it is as if the user did not set the key, in this very section, to this value. */
+void weft_config_pass_over(weft_config *self, const char *section, const char *key, const char *value);
+
+/* ---- values ---- */
+
 /* True if the file or an override sets the key. */
 bool weft_config_has_key(const weft_config *self, const char *section, const char *key);
+
+/* True if the key of a filled section has the value of its default, set or not. */
+bool weft_config_at_default(const weft_config *self, const char *section, const weft_key *key);
 
 /* out: the struct that the n rows of the table describe; untouched on error. The table must be sound: the host's are,
  * and weft_key_table_check has judged a plugin's. */
@@ -78,6 +112,10 @@ weft_status weft_config_finish(const weft_config *self, weft_error *err);
  * that is said instead. Returns WEFT_E_USER. */
 weft_status weft_config_reject(const weft_config *self, const char *section, const char *key, weft_error *err,
                                const char *format, ...) WEFT_PRINTF(5, 6);
+
+/* The same of a section: "run.ini:12: [strategy.fsdp] " and the sentence. */
+weft_status weft_config_reject_section(const weft_config *self, const char *section, weft_error *err,
+                                       const char *format, ...) WEFT_PRINTF(4, 5);
 
 /* For what a plugin says of its keys: where the text begins with "[section] key " or "key ", the key's place gets in
  * front: "run.ini:14: [section] key ". False: it names no key, and stays as it is. err may be NULL; its code stays. */

@@ -32,7 +32,7 @@ static weft_status add_entry(weft_config *self, const weft_entry *given, weft_er
     return WEFT_OK;
 }
 
-static weft_status parse_item(weft_config *self, weft_entry *entry, weft_error *err) {
+weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_error *err) {
     const weft_key *row = entry->row;
     weft_error local = WEFT_ERROR_INIT;
     char subject[600];
@@ -42,7 +42,7 @@ static weft_status parse_item(weft_config *self, weft_entry *entry, weft_error *
     if (status == WEFT_OK) return WEFT_OK;
     if ((row->flags & WEFT_SECRET) != 0) {
         (void)snprintf(subject, sizeof subject, "%s: [%s] %s ", entry->item != NULL ? entry->item->source : self->name,
-                       entry->section, row->name);
+                       entry->item != NULL ? entry->item->section : entry->section, row->name);
     } else {
         weft_config_subject(self, entry->section, row->name, subject, sizeof subject);
     }
@@ -65,15 +65,17 @@ static weft_status fill_row(weft_config *self, const char *section, const weft_k
     if (status != WEFT_OK) return status;
     entry.item = weft_config_item(self, section, row->name);
     if ((row->flags & WEFT_REMOVED) != 0) {
+        const char *own = weft_config_own(self, section);
+        if (entry.item == NULL && own != NULL) entry.item = weft_config_item(self, own, row->name);
         if (entry.item == NULL) return WEFT_OK;
-        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", entry.item->source, section, row->name,
-                              row->help);
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", entry.item->source, entry.item->section,
+                              row->name, row->help);
     }
     if (entry.item == NULL && row->fallback == NULL) {
         return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s is missing and has no default. %s", self->name, section,
                               row->name, row->help);
     }
-    status = parse_item(self, &entry, err);
+    status = weft_config_parse(self, &entry, err);
     if (status != WEFT_OK) return status;
     status = add_entry(self, &entry, err);
     if (status != WEFT_OK) weft_value_free(&entry.value);
@@ -102,6 +104,17 @@ weft_status weft_config_fill(weft_config *self, void *out, const char *section, 
         memcpy((char *)out + row->offset, entry->value.bytes, sizeof entry->value.bytes);
     }
     return WEFT_OK;
+}
+
+bool weft_config_at_default(const weft_config *self, const char *section, const weft_key *key) {
+    const weft_entry *entry = weft_config_entry(self, section, key->name);
+    weft_value value = {{0}, NULL};
+    bool same = false;
+    if (entry == NULL || entry->item == NULL || key->fallback == NULL) return entry == NULL || entry->item == NULL;
+    same = weft_value_parse(&value, key, key->fallback, self->here, NULL) == WEFT_OK &&
+           strcmp(value.text, entry->value.text) == 0;
+    weft_value_free(&value);
+    return same;
 }
 
 /* One row for the key `plugin` of any kind: text for an id, a path for what has a slash. */

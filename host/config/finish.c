@@ -17,14 +17,32 @@ static bool is_among(const char *name, const char *const *names, size_t n) {
     return false;
 }
 
-static weft_status unknown_section(const weft_mention *mention, const char *const *sections, size_t n,
-                                   weft_error *err) {
+/* Sections that there may be: these by name, and [KIND.ID] of these kinds. */
+typedef struct allowed {
+    const char *const *sections;
+    size_t n;
+    const char *const *kinds;
+    size_t n_kinds;
+} allowed;
+
+/* "strateg.fsdp" may be near to "strategy.fsdp". */
+static void offer_plugin_sections(weft_nearest *near, const allowed *may) {
+    const char *dot = strchr(near->word, '.');
+    for (size_t i = 0; dot != NULL && i < may->n_kinds; i++) {
+        char name[64];
+        const int n = snprintf(name, sizeof name, "%s%s", may->kinds[i], dot);
+        if (n > 0 && (size_t)n < sizeof name) weft_nearest_offer(near, name, (size_t)n);
+    }
+}
+
+static weft_status unknown_section(const weft_mention *mention, const allowed *may, weft_error *err) {
     weft_nearest near = {mention->section, "", 0};
     char meant[96], list[1024] = "";
-    for (size_t i = 0; i < n; i++) {
-        weft_nearest_offer(&near, sections[i], strlen(sections[i]));
-        list_add(list, sizeof list, sections[i]);
+    for (size_t i = 0; i < may->n; i++) {
+        weft_nearest_offer(&near, may->sections[i], strlen(may->sections[i]));
+        list_add(list, sizeof list, may->sections[i]);
     }
+    offer_plugin_sections(&near, may);
     weft_nearest_print(&near, meant, sizeof meant);
     return weft_error_set(err, WEFT_E_USER, "%s: there is no section [%s]%s The sections are: %s", mention->source,
                           mention->section, *meant == '\0' ? "." : meant, list);
@@ -46,8 +64,8 @@ static void advise_key(const weft_config *self, const weft_item *item, char *out
     const char *elsewhere = NULL;
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
-        if (strcmp(key->section, item->section) != 0 && strcmp(key->row->name, item->key) == 0)
-            elsewhere = key->section;
+        if (strchr(key->section, '.') != NULL || strcmp(key->section, item->section) == 0) continue;
+        if (strcmp(key->row->name, item->key) == 0) elsewhere = key->section;
     }
     weft_nearest_print(&near, out, size);
     if (*out == '\0' && elsewhere != NULL) (void)snprintf(out, size, "; [%s] has a key of that name.", elsewhere);
@@ -57,9 +75,9 @@ static void advise_key(const weft_config *self, const weft_item *item, char *out
 static weft_status unknown_key(const weft_config *self, const weft_item *item, const char *more, weft_error *err) {
     char meant[96], list[1024] = "";
     for (size_t i = 0; i < self->n_keys; i++) {
-        if (strcmp(self->keys[i].section, item->section) == 0) {
-            list_add(list, sizeof list, self->keys[i].row->name);
-        }
+        const weft_declared_key *key = &self->keys[i];
+        if (strcmp(key->section, item->section) != 0 || weft_config_is_moot(self, key->section, key->row)) continue;
+        list_add(list, sizeof list, key->row->name);
     }
     advise_key(self, item, meant, sizeof meant);
     return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s Its keys are: %s%s", item->source,
@@ -89,22 +107,42 @@ weft_status weft_config_misspelt(const weft_config *self, const char *section, w
     return WEFT_OK;
 }
 
-weft_status weft_config_unknown(const weft_config *self, const char *section, weft_error *err) {
+/* The first of the section that no table declared, or one that seems to mean `plugin`. */
+static const weft_item *first_unknown(const weft_config *self, const char *section) {
     const weft_item *first = NULL;
     for (size_t i = self->n_items; i > 0; i--) {
         const weft_item *item = &self->items[i - 1];
         if (!is_unknown(item, section)) continue;
-        if (means(self, item, "plugin")) return unknown_key(self, item, "", err);
+        if (means(self, item, "plugin")) return item;
         first = item;
     }
-    return first != NULL ? unknown_key(self, first, "", err) : WEFT_OK;
+    return first;
 }
 
-weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n, weft_error *err) {
+const char *weft_config_stray(const weft_config *self, const char *section) {
+    const weft_item *item = first_unknown(self, section);
+    return item != NULL ? item->key : NULL;
+}
+
+weft_status weft_config_unknown(const weft_config *self, const char *section, weft_error *err) {
+    const weft_item *item = first_unknown(self, section);
+    return item != NULL ? unknown_key(self, item, "", err) : WEFT_OK;
+}
+
+static bool is_of_kinds(const char *section, const allowed *may) {
+    for (size_t i = 0; i < may->n_kinds; i++) {
+        if (weft_section_id(section, may->kinds[i]) != NULL) return true;
+    }
+    return false;
+}
+
+weft_status weft_config_sections(const weft_config *self, const char *const *sections, size_t n,
+                                 const char *const *kinds, size_t n_kinds, weft_error *err) {
+    const allowed may = {sections, n, kinds, n_kinds};
     for (size_t i = 0; i < self->n_mentions; i++) {
-        if (!is_among(self->mentions[i].section, sections, n)) {
-            return unknown_section(&self->mentions[i], sections, n, err);
-        }
+        const weft_mention *mention = &self->mentions[i];
+        if (mention->known || is_among(mention->section, sections, n)) continue;
+        if (!is_of_kinds(mention->section, &may)) return unknown_section(mention, &may, err);
     }
     return WEFT_OK;
 }
@@ -118,7 +156,7 @@ static weft_status check_sections(const weft_config *self, weft_error *err) {
     for (size_t i = 0; i < self->n_entries; i++) {
         if (!is_among(self->entries[i].section, sections, n)) sections[n++] = self->entries[i].section;
     }
-    status = weft_config_sections(self, sections, n, err);
+    status = weft_config_sections(self, sections, n, NULL, 0, err);
     free(sections);
     return status;
 }

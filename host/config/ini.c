@@ -13,7 +13,7 @@
 
 #include "config/value.h"
 
-#define LONGEST_SECTION 40 /* inih keeps 49 letters */
+#define LONGEST_SECTION 49 /* inih keeps no more */
 
 typedef struct reader {
     const weft_ini_visitor *visitor;
@@ -62,11 +62,11 @@ static weft_status section_name(reader *self, span s, span *name) {
     }
     for (size_t i = 0; i < name->n; i++) {
         const char c = name->p[i];
-        if (!isalnum((unsigned char)c) && c != '_' && c != '-') name->n = 0;
+        if (!isalnum((unsigned char)c) && c != '_' && c != '-' && c != '.') name->n = 0;
     }
     if (name->n == 0 || name->n > LONGEST_SECTION) {
         return weft_error_set(self->err, WEFT_E_USER,
-                              "a section's name is letters, digits, _ and - in brackets, at most %d of them",
+                              "a section's name is letters, digits, _, - and . in brackets, at most %d of them",
                               LONGEST_SECTION);
     }
     return WEFT_OK;

@@ -120,7 +120,7 @@ static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t conf
     }
     status = check_texts(row, err);
     if (status != WEFT_OK) return status;
-    if ((row->flags & ~(WEFT_SAME | WEFT_SECRET | WEFT_REMOVED | WEFT_IDLE)) != 0) {
+    if ((row->flags & ~(WEFT_SAME | WEFT_SECRET | WEFT_REMOVED)) != 0) {
         return weft_error_set(err, WEFT_E_PLUGIN, "it has flags that do not exist (0x%x)", row->flags);
     }
     if (row->type < WEFT_KEY_I64 || row->type > WEFT_KEY_LIST) {

@@ -30,12 +30,14 @@ bool weft_config_grow(void *array, size_t n, size_t element) {
 }
 
 static bool is_item(const weft_item *item, const char *section, const char *key) {
-    return strcmp(item->section, section) == 0 && strcmp(item->key, key) == 0;
+    return !item->passed_over && strcmp(item->section, section) == 0 && strcmp(item->key, key) == 0;
 }
 
 const weft_item *weft_config_item(const weft_config *self, const char *section, const char *key) {
+    const char *own = weft_config_own_section(self, section, key);
     for (size_t i = self->n_items; i > 0; i--) {
-        if (is_item(&self->items[i - 1], section, key)) return &self->items[i - 1];
+        const weft_item *item = &self->items[i - 1];
+        if (is_item(item, section, key) || (own != NULL && is_item(item, own, key))) return item;
     }
     return NULL;
 }
@@ -44,11 +46,18 @@ bool weft_config_has_key(const weft_config *self, const char *section, const cha
     return weft_config_item(self, section, key) != NULL;
 }
 
-static bool is_declared(const weft_config *self, const char *section, const char *key) {
+bool weft_config_is_declared(const weft_config *self, const char *section, const char *key) {
     for (size_t i = 0; i < self->n_keys; i++) {
         if (strcmp(self->keys[i].section, section) == 0 && strcmp(self->keys[i].row->name, key) == 0) return true;
     }
     return false;
+}
+
+void weft_config_pass_over(weft_config *self, const char *section, const char *key, const char *value) {
+    for (size_t i = 0; i < self->n_items; i++) {
+        weft_item *item = &self->items[i];
+        if (is_item(item, section, key) && strcmp(item->value, value) == 0) item->claimed = item->passed_over = true;
+    }
 }
 
 weft_status weft_config_claim(weft_config *self, const char *section, const weft_key *row, weft_error *err) {
@@ -56,7 +65,7 @@ weft_status weft_config_claim(weft_config *self, const char *section, const weft
     for (size_t i = 0; i < self->n_items; i++) {
         if (is_item(&self->items[i], section, row->name)) self->items[i].claimed = true;
     }
-    if ((row->flags & WEFT_REMOVED) != 0 || is_declared(self, section, row->name)) return WEFT_OK;
+    if ((row->flags & WEFT_REMOVED) != 0 || weft_config_is_declared(self, section, row->name)) return WEFT_OK;
     if (!weft_config_grow(&self->keys, self->n_keys, sizeof key)) return no_memory(err);
     key.section = strdup(section);
     if (key.section == NULL) return no_memory(err);
@@ -65,7 +74,7 @@ weft_status weft_config_claim(weft_config *self, const char *section, const weft
 }
 
 static weft_status add_mention(weft_config *self, const char *section, const char *source, weft_error *err) {
-    weft_mention mention = {NULL, NULL};
+    weft_mention mention = {NULL, NULL, false, false};
     if (weft_config_has_section(self, section)) return WEFT_OK;
     if (!weft_config_grow(&self->mentions, self->n_mentions, sizeof mention)) return no_memory(err);
     mention.section = strdup(section);
@@ -75,7 +84,7 @@ static weft_status add_mention(weft_config *self, const char *section, const cha
 }
 
 static weft_status add_item(weft_config *self, const weft_item *given, weft_error *err) {
-    weft_item item = {NULL, NULL, NULL, NULL, given->directory, false};
+    weft_item item = {NULL, NULL, NULL, NULL, given->directory, false, false};
     if (self->n_items >= MOST_ITEMS) {
         return weft_error_set(err, WEFT_E_USER, "more than %u keys: this is no configuration", MOST_ITEMS);
     }
@@ -101,7 +110,7 @@ static weft_status on_item(void *context, const char *section, const char *key, 
     weft_config *self = context;
     const weft_item *before = weft_config_item(self, section, key);
     char source[400];
-    weft_item item = {(char *)section, (char *)key, (char *)value, source, self->home, false};
+    weft_item item = {(char *)section, (char *)key, (char *)value, source, self->home, false, false};
     if (before != NULL) {
         return weft_error_set(err, WEFT_E_USER, "[%s] %s is set twice, in line %s and in line %ld: keep one of them",
                               section, key, strrchr(before->source, ':') + 1, line);
@@ -157,22 +166,34 @@ static void free_item(weft_item *item) {
     free(item->source);
 }
 
-/* The section stays named. */
+static void free_mention(weft_mention *mention) {
+    free(mention->section);
+    free(mention->source);
+}
+
+/* The section stays named; those of its plugins do not, since nobody asks for these plugins any more. */
 static void forget(weft_config *self, const char *section) {
     size_t kept = 0;
     for (size_t i = 0; i < self->n_items; i++) {
-        if (strcmp(self->items[i].section, section) == 0) free_item(&self->items[i]);
-        else self->items[kept++] = self->items[i];
+        weft_item *item = &self->items[i];
+        if (strcmp(item->section, section) == 0 || weft_section_id(item->section, section) != NULL) free_item(item);
+        else self->items[kept++] = *item;
     }
     self->n_items = kept;
+    kept = 0;
+    for (size_t i = 0; i < self->n_mentions; i++) {
+        if (weft_section_id(self->mentions[i].section, section) != NULL) free_mention(&self->mentions[i]);
+        else self->mentions[kept++] = self->mentions[i];
+    }
+    self->n_mentions = kept;
 }
 
-/* text: "section.key=value" */
+/* text: "section.key=value". The section of a plugin has a dot itself, a key has none. */
 static weft_status add_override(weft_config *self, const char *text, weft_error *err) {
     const char *equals = strchr(text, '=');
     char *head = equals == NULL ? NULL : strndup(text, (size_t)(equals - text));
-    char *dot = head == NULL ? NULL : strchr(head, '.');
-    weft_item item = {head, NULL, NULL, (char *)"command line", self->here, false};
+    char *dot = head == NULL ? NULL : strrchr(head, '.');
+    weft_item item = {head, NULL, NULL, (char *)"command line", self->here, false, false};
     weft_status status = WEFT_OK;
     if (equals != NULL && head == NULL) return no_memory(err);
     if (!weft_text_is_clean(text, strlen(text))) {
@@ -214,19 +235,23 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
 void weft_config_free(weft_config *self) {
     if (self == NULL) return;
     for (size_t i = 0; i < self->n_items; i++) free_item(&self->items[i]);
-    for (size_t i = 0; i < self->n_mentions; i++) {
-        free(self->mentions[i].section);
-        free(self->mentions[i].source);
-    }
+    for (size_t i = 0; i < self->n_mentions; i++) free_mention(&self->mentions[i]);
     for (size_t i = 0; i < self->n_entries; i++) {
         free(self->entries[i].section);
         weft_value_free(&self->entries[i].value);
+    }
+    for (size_t i = 0; i < self->n_idle; i++) weft_value_free(&self->idle[i].value);
+    for (size_t i = 0; i < self->n_owners; i++) {
+        free(self->owners[i].section);
+        free(self->owners[i].own);
     }
     for (size_t i = 0; i < self->n_keys; i++) free(self->keys[i].section);
     free(self->items);
     free(self->mentions);
     free(self->keys);
     free(self->entries);
+    free(self->idle);
+    free(self->owners);
     free(self->name);
     free(self->home);
     free(self->here);

@@ -58,6 +58,19 @@
     K(BOOL, keep_best, "yes", "", "", WEFT_SAME, "The one of the lowest evaluation loss stays too.")                   \
     K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.")
 
+/* These count where the plugin offers them (setup/offers.h). */
+#define WEFT_STRATEGY_KEYS(K)                                                                                          \
+    K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
+      "How leaf gradients are added up: ordered and tree give the same bits on any number of ranks.")                  \
+    K(ENUM, reduce_dtype, "fp32", "fp32,bf16", "", WEFT_SAME | WEFT_HOST_OFFERED,                                      \
+      "bf16: each leaf's gradient is rounded once before it is added; sums stay fp32.")                                \
+    K(I64, prefetch, "1", "[0,16]", "units", WEFT_SAME | WEFT_HOST_OFFERED,                                            \
+      "Units that are gathered ahead of the one in use.")
+
+#define WEFT_OPTIMIZER_KEYS(K)                                                                                         \
+    K(ENUM, decay, "all", "all,matrices", "", WEFT_SAME | WEFT_HOST_OFFERED,                                           \
+      "What decays: all parameters, or matrices alone.")
+
 #define WEFT_PLUGINS_KEYS(K)                                                                                           \
     K(LIST, path, "", "", "", WEFT_HOST_PATHS, "Directories that are searched for plugins first.")                     \
     K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")
@@ -69,6 +82,8 @@
     S(model, WEFT_MODEL_KEYS)                                                                                          \
     S(tokenizer, WEFT_TOKENIZER_KEYS)                                                                                  \
     S(train, WEFT_TRAIN_KEYS)                                                                                          \
+    S(strategy, WEFT_STRATEGY_KEYS)                                                                                    \
+    S(optimizer, WEFT_OPTIMIZER_KEYS)                                                                                  \
     S(eval, WEFT_EVAL_KEYS)                                                                                            \
     S(checkpoint, WEFT_CHECKPOINT_KEYS)                                                                                \
     S(plugins, WEFT_PLUGINS_KEYS)
@@ -90,6 +105,9 @@ typedef enum weft_schedule_kind {
     WEFT_SCHEDULE_STEP
 } weft_schedule_kind;
 typedef enum weft_precision { WEFT_PRECISION_FP32, WEFT_PRECISION_BF16 } weft_precision;
+typedef enum weft_decay { WEFT_DECAY_ALL, WEFT_DECAY_MATRICES } weft_decay;
+/* [strategy] reduce is a weft_reduce of weft/strategy.h. */
+typedef enum weft_reduce_type { WEFT_REDUCE_FP32, WEFT_REDUCE_BF16 } weft_reduce_type;
 typedef enum weft_save_dtype { WEFT_SAVE_AUTO, WEFT_SAVE_FP32, WEFT_SAVE_BF16, WEFT_SAVE_FP16 } weft_save_dtype;
 
 /* "none", "50" (steps) or "5%" (of all steps). */
@@ -109,6 +127,8 @@ typedef struct weft_settings {
     weft_model_settings model;
     weft_tokenizer_settings tokenizer;
     weft_train_settings train;
+    weft_strategy_settings strategy;
+    weft_optimizer_settings optimizer;
     weft_eval_settings eval;
     weft_checkpoint_settings checkpoint;
     weft_plugins_settings plugins;

@@ -13,13 +13,22 @@ typedef struct weft_item {
     char *source;          /* "run.ini:14" or "command line" */
     const char *directory; /* where its relative paths start */
     bool claimed;          /* a table declared its key */
+    bool passed_over;      /* it counts as if it were not there */
 } weft_item;
 
 /* A section that the user named. */
 typedef struct weft_mention {
     char *section;
     char *source;
+    bool known; /* it is a plugin's own, of one that exists */
+    bool idle;  /* ... which is not the chosen one */
 } weft_mention;
+
+/* A section whose plugin is known, and that plugin's own: "strategy", "strategy.fsdp". */
+typedef struct weft_owner {
+    char *section;
+    char *own;
+} weft_owner;
 
 /* A key that a table declares. */
 typedef struct weft_declared_key {
@@ -35,6 +44,13 @@ typedef struct weft_entry {
     const weft_item *item; /* NULL: the default */
 } weft_entry;
 
+/* What an idle section holds. */
+typedef struct weft_idle {
+    const weft_item *item;
+    const weft_key *row; /* NULL: its plugin could not be asked, and the value is not judged */
+    weft_value value;
+} weft_idle;
+
 struct weft_config {
     char *name;       /* of the file as given, or "command line" */
     char *home;       /* absolute directory of the file */
@@ -47,9 +63,25 @@ struct weft_config {
     size_t n_keys;
     weft_entry *entries;
     size_t n_entries;
+    weft_owner *owners;
+    size_t n_owners;
+    weft_idle *idle;
+    size_t n_idle;
 };
 
-/* The item that counts, or NULL. */
+/* The id in "strategy.fsdp" if the section is one of that kind's; NULL: it is not. */
+const char *weft_section_id(const char *section, const char *kind);
+
+/* "strategy.fsdp", where fsdp is the chosen plugin; NULL: that is not known. */
+const char *weft_config_own(const weft_config *self, const char *section);
+
+/* The same if the key may stand in its own section; else NULL. */
+const char *weft_config_own_section(const weft_config *self, const char *section, const char *key);
+
+/* Whether the key is one of the host's that the section's plugin, which is known, does not offer. */
+bool weft_config_is_moot(const weft_config *self, const char *section, const weft_key *row);
+
+/* The item that counts, in the section or its plugin's own, or NULL. */
 const weft_item *weft_config_item(const weft_config *self, const char *section, const char *key);
 
 /* Notes a key as declared, and marks its items. */
@@ -60,7 +92,10 @@ const weft_entry *weft_config_entry(const weft_config *self, const char *section
 /* "run.ini:14: [train] clip = -1 ", or with (its default) where no item is there. */
 void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size);
 
-/* items, mentions, keys or entries with room for one more; false: no memory. */
+/* Judges the entry's text and reads its value. */
+weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_error *err);
+
+/* One of the arrays above with room for one more; false: no memory. */
 bool weft_config_grow(void *array, size_t n, size_t element);
 
 #endif

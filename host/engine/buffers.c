@@ -58,12 +58,9 @@ static weft_status take_tables(weft_engine *engine, weft_error *err) {
     return status;
 }
 
-/* decay = matrices exempts norm gains and biases; an optimizer without that key decays all that it decays. */
+/* decay = matrices exempts norm gains and biases. */
 static bool decays(const weft_engine *engine, const weft_parameter *parameter) {
-    const weft_part *part = &engine->plan.run->parts[WEFT_PART_OPTIMIZER];
-    const char *choice = weft_part_choice(part, "decay");
-    if (choice == NULL || strcmp(choice, "matrices") != 0) return true;
-    return weft_parameter_is_matrix(parameter);
+    return engine->plan.run->settings.optimizer.decay == WEFT_DECAY_ALL || weft_parameter_is_matrix(parameter);
 }
 
 /* A row per trained parameter that the rank updates, group after group; offsets count from what it keeps of the group.

@@ -29,6 +29,16 @@ weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err) {
     return status;
 }
 
+bool weft_engine_lr(const weft_engine *engine, double *out) {
+    const weft_optimizer_plugin *plugin = engine->optimizer_plugin;
+    weft_doing before;
+    if (plugin == NULL || !WEFT_HAS(plugin, lr) || plugin->lr == NULL) return false;
+    before = weft_plugin_enter(plugin, "lr");
+    *out = plugin->lr(engine->optimizer);
+    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    return true;
+}
+
 static void take_seat(weft_engine *engine, const weft_seat *seat) {
     engine->kernels = seat->platform->kernels;
     engine->device = seat->platform->device;

@@ -4,6 +4,7 @@
 #include "plan/split.h"
 #include "plan/sums.h"
 #include "program/job.h"
+#include "setup/offers.h"
 
 #include <stdlib.h>
 
@@ -15,18 +16,15 @@ typedef struct demand {
 
 /* The strategy's part of the job that only the host knows. */
 static void describe_world(const weft_plan *plan, weft_job *job) {
-    const weft_part *strategy = &plan->run->parts[WEFT_PART_STRATEGY];
+    const weft_loaded *strategy = plan->run->parts[WEFT_PART_STRATEGY].loaded;
+    const weft_strategy_settings *keys = &plan->run->settings.strategy;
     weft_strategy_job *view = &job->spec.view;
-    int64_t prefetch = 0;
-    const char *reduce = weft_part_choice(strategy, "reduce");
     view->world = plan->world;
     view->nodes = plan->world > 1 ? plan->nodes : 1;
     view->ranks_per_node = view->world / (view->nodes > 0 && view->world % view->nodes == 0 ? view->nodes : 1);
-    if (reduce != NULL && strcmp(reduce, "tree") == 0) view->reduce = WEFT_REDUCE_TREE;
-    if (reduce != NULL && strcmp(reduce, "fast") == 0) view->reduce = WEFT_REDUCE_FAST;
-    reduce = weft_part_choice(strategy, "reduce_dtype");
-    view->reduce_dtype = reduce != NULL && strcmp(reduce, "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
-    if (weft_part_i64(strategy, "prefetch", &prefetch)) job->spec.prefetch = (int32_t)prefetch;
+    view->reduce = (int32_t)keys->reduce;
+    view->reduce_dtype = keys->reduce_dtype == WEFT_REDUCE_BF16 ? WEFT_BF16 : WEFT_F32;
+    if ((weft_offers_of(strategy) & WEFT_OFFERS_PREFETCH) != 0) job->spec.prefetch = (int32_t)keys->prefetch;
 }
 
 /* "1, 2, 3, 4, 6 or 12": the numbers that divide n, of many the first and n itself. */

@@ -70,6 +70,13 @@ const weft_loaded *weft_plugins_at(const weft_plugins *self, size_t i);
 /* The directories in search order; NULL past the end. They need not exist. */
 const char *weft_plugins_directory(const weft_plugins *self, size_t i);
 
+/* The file that a search for the id finds. WEFT_E_USER: none; the nearest, what there is, where it was looked for. */
+weft_status weft_plugins_find(const weft_plugins *self, char *path, size_t size, const char *kind, const char *id,
+                              weft_error *err);
+
+/* As given; NULL: none. */
+const char *weft_plugins_pins(const weft_plugins *self);
+
 /* True for a kind that this host knows. */
 int weft_plugin_kind_known(const char *kind);
 

@@ -63,6 +63,16 @@ const char *weft_plugins_directory(const weft_plugins *self, size_t i) {
     return i < self->search.n ? self->search.directories[i] : NULL;
 }
 
+const char *weft_plugins_pins(const weft_plugins *self) {
+    return self->pins;
+}
+
+weft_status weft_plugins_find(const weft_plugins *self, char *path, size_t size, const char *kind, const char *id,
+                              weft_error *err) {
+    if (weft_search_find(&self->search, path, size, kind, id)) return WEFT_OK;
+    return weft_search_miss(&self->search, kind, id, err);
+}
+
 int weft_plugin_kind_known(const char *kind) {
     return weft_kind_interface(kind) >= 0;
 }

@@ -9,8 +9,6 @@
 #include "plugin/search.h"
 #include <jansson.h>
 
-#define WEFT_SCAN_SECONDS 10
-
 /* Appends an object per file to the array `out`, in search order:
  *   kind, id, file, status ("ok", "failed", "hidden": a file of an earlier directory has its name)
  *   version, interface, help, sha256    where it could be loaded

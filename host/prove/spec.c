@@ -64,6 +64,11 @@ static void choose_policies(weft_grid_spec *out, const weft_run *run, const weft
 
 /* ---- strategies ---- */
 
+/* A key of [strategy] as it is resolved; NULL: the strategy has none of that name. */
+static const char *setting(const weft_run *run, const char *key) {
+    return weft_config_shown(run->config, "strategy", key);
+}
+
 static bool has_strategy(const weft_run *run, const char *id, char *missing, size_t size) {
     const weft_loaded *loaded = NULL;
     const size_t n = strlen(missing);
@@ -74,14 +79,12 @@ static bool has_strategy(const weft_run *run, const char *id, char *missing, siz
 }
 
 const char *weft_prove_reduce(const weft_run *run) {
-    const char *reduce = weft_part_choice(&run->parts[WEFT_PART_STRATEGY], "reduce");
-    return reduce == NULL ? "ordered" : reduce;
+    return setting(run, "reduce");
 }
 
-/* A choice of the configuration, handed on. */
+/* A value of the configuration, handed on. */
 static void hand_on(weft_grid_keys *to, const weft_run *run, const char *key) {
-    const char *value = weft_part_choice(&run->parts[WEFT_PART_STRATEGY], key);
-    if (value != NULL) weft_grid_say(to, "strategy.%s=%s", key, value);
+    weft_grid_say(to, "strategy.%s=%s", key, setting(run, key));
 }
 
 static bool is_known(const char *id) {
@@ -98,33 +101,26 @@ static int32_t ranks_of_map(const char *map) {
     return ranks;
 }
 
-static void choose_map(weft_grid_spec *out, const weft_part *part) {
-    const char *map = NULL, *schedule = weft_part_choice(part, "schedule");
-    if (strcmp(part->loaded->plugin->id, "mp") != 0 || !weft_part_text(part, "device_map", &map)) return;
+static void choose_map(weft_grid_spec *out, const weft_run *run) {
+    const char *map = setting(run, "device_map");
     if (strcmp(map, "auto") == 0) return;
     out->map_ranks = ranks_of_map(map);
-    out->map_1f1b = out->map_ranks == 0 || (schedule != NULL && strcmp(schedule, "1f1b") == 0);
+    out->map_1f1b = out->map_ranks == 0 || strcmp(setting(run, "schedule"), "1f1b") == 0;
     if (strlen(map) < sizeof out->device_map) (void)snprintf(out->device_map, sizeof out->device_map, "%s", map);
 }
 
 static void choose_strategies(weft_grid_spec *out, char *missing, size_t size, const weft_run *run) {
-    const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
-    const char *at = NULL;
+    const char *id = weft_run_id(run, WEFT_PART_STRATEGY), *at = setting(run, "reduce_at");
     out->has_mp = has_strategy(run, "mp", missing, size);
     out->has_ddp = has_strategy(run, "ddp", missing, size);
     out->has_fsdp = has_strategy(run, "fsdp", missing, size);
-    if (!is_known(part->loaded->plugin->id)) out->own = part->loaded->plugin->id;
+    if (!is_known(id)) out->own = id;
     out->at_last = strcmp(weft_prove_reduce(run), "ordered") != 0;
     hand_on(&out->common, run, "reduce");
     hand_on(&out->common, run, "reduce_dtype");
-    if (strcmp(part->loaded->plugin->id, "fsdp") == 0) {
-        bool reshard = true;
-        hand_on(&out->fsdp, run, "root");
-        if (weft_part_bool(part, "reshard_after_forward", &reshard))
-            weft_grid_say(&out->fsdp, "strategy.reshard_after_forward=%s", reshard ? "yes" : "no");
-    }
-    choose_map(out, part);
-    at = weft_part_choice(part, "reduce_at");
+    if (strcmp(id, "fsdp") == 0) hand_on(&out->fsdp, run, "root");
+    if (strcmp(id, "fsdp") == 0) hand_on(&out->fsdp, run, "reshard_after_forward");
+    if (strcmp(id, "mp") == 0) choose_map(out, run);
     (void)snprintf(out->reduce_at, sizeof out->reduce_at, "%s", at == NULL ? "each" : at);
 }
 

@@ -11,7 +11,7 @@
 void weft_prove_spec(weft_grid_spec *out, char *missing, size_t size, const weft_run *run, const weft_session *session,
                      int32_t world);
 
-/* "ordered", "tree" or "fast". The text is valid until the next call. */
+/* "ordered", "tree" or "fast". */
 const char *weft_prove_reduce(const weft_run *run);
 
 #endif

@@ -1,6 +1,8 @@
 /* host/report/world_line.c: see world_line.h. */
 #include "report/world_line.h"
 
+#include "setup/offers.h"
+
 static const weft_plugin *strategy_of(const weft_run *run) {
     return run->parts[WEFT_PART_STRATEGY].loaded->plugin;
 }
@@ -9,19 +11,24 @@ static const weft_key *key_at(const weft_plugin *plugin, uint64_t i) {
     return (const weft_key *)((const char *)plugin->keys + i * plugin->key_stride);
 }
 
-/* Keys of another strategy, which it takes, say nothing. */
-static bool is_told(const weft_key *key, const char *value) {
-    return (key->flags & (WEFT_IDLE | WEFT_REMOVED)) == 0 && value != NULL;
+/* The name of the i-th setting of the strategy, in the order of its own keys and then of those of the host that it
+ * offers; value NULL: one that says nothing. False: there are no more. */
+static bool setting_at(const weft_run *run, uint64_t i, const char **name, const char **value) {
+    const weft_loaded *loaded = run->parts[WEFT_PART_STRATEGY].loaded;
+    const uint64_t n = loaded->plugin->n_keys;
+    uint32_t flag = ~0u;
+    const weft_key *key = i < n ? key_at(loaded->plugin, i) : weft_offer_at(WEFT_PART_STRATEGY, (size_t)(i - n), &flag);
+    if (key == NULL) return false;
+    *name = key->name;
+    *value = i >= n && (weft_offers_of(loaded) & flag) == 0 ? NULL : weft_config_shown(run->config, "strategy", *name);
+    return true;
 }
 
 static void print_settings(const weft_run *run, FILE *to) {
-    const weft_plugin *plugin = strategy_of(run);
-    const char *separator = ": ";
-    for (uint64_t i = 0; i < plugin->n_keys; i++) {
-        const weft_key *key = key_at(plugin, i);
-        const char *value = weft_config_shown(run->config, "strategy", key->name);
-        if (!is_told(key, value)) continue;
-        (void)fprintf(to, "%s%s %s", separator, key->name, value);
+    const char *separator = ": ", *name = NULL, *value = NULL;
+    for (uint64_t i = 0; setting_at(run, i, &name, &value); i++) {
+        if (value == NULL) continue;
+        (void)fprintf(to, "%s%s %s", separator, name, value);
         separator = ", ";
     }
 }
@@ -29,7 +36,7 @@ static void print_settings(const weft_run *run, FILE *to) {
 /* ---- the run ---- */
 
 static bool lr_of(const weft_session *session, double *out) {
-    return weft_part_f64(&session->run->parts[WEFT_PART_OPTIMIZER], "lr", out);
+    return weft_engine_lr(session->engine, out);
 }
 
 static const char *precision_of(const weft_session *session) {
@@ -51,13 +58,10 @@ void weft_run_print(const weft_session *session, const weft_run_result *result, 
 }
 
 static json_t *settings_object(const weft_run *run) {
-    const weft_plugin *plugin = strategy_of(run);
+    const char *name = NULL, *value = NULL;
     json_t *object = json_object();
-    for (uint64_t i = 0; i < plugin->n_keys; i++) {
-        const weft_key *key = key_at(plugin, i);
-        const char *value = weft_config_shown(run->config, "strategy", key->name);
-        if (is_told(key, value)) (void)json_object_set_new(object, key->name, json_string(value));
-    }
+    for (uint64_t i = 0; setting_at(run, i, &name, &value); i++)
+        if (value != NULL) (void)json_object_set_new(object, name, json_string(value));
     return object;
 }
 
@@ -95,28 +99,4 @@ void weft_sums_print(const weft_session *session, int width, FILE *to) {
                   job->reduce_dtype == WEFT_BF16 ? "each leaf rounded to bf16" : "fp32");
     if (stage->coverage.covered) (void)fprintf(to, "covered by the contract of equal bits\n");
     else (void)fprintf(to, "not covered by the contract of equal bits: %s\n", stage->coverage.why);
-}
-
-/* ---- keys ---- */
-
-static void say_idle(const weft_run *run, int32_t part) {
-    const weft_plugin *plugin = run->parts[part].loaded->plugin;
-    const char *kind = weft_part_name(part);
-    char names[400] = "";
-    size_t n = 0;
-    int count = 0;
-    for (uint64_t i = 0; i < plugin->n_keys; i++) {
-        const weft_key *key = key_at(plugin, i);
-        if ((key->flags & WEFT_IDLE) == 0 || !weft_config_has_key(run->config, kind, key->name)) continue;
-        if (n + strlen(key->name) + 3 > sizeof names) break;
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", count++ > 0 ? ", " : "", key->name);
-    }
-    if (count > 0)
-        weft_log(run->host, WEFT_LOG_INFO, "[%s] %s: without effect under %s %s, whose %s not", kind, names, kind,
-                 plugin->id, count == 1 ? "key it is" : "keys they are");
-}
-
-void weft_idle_keys_say(const weft_run *run) {
-    say_idle(run, WEFT_PART_POLICY);
-    say_idle(run, WEFT_PART_STRATEGY);
 }

@@ -29,7 +29,4 @@ void weft_batches_print(const weft_session *session, FILE *to);
 /* The same of one step, with the ids of each rank's first row; also where there is one replica. */
 weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *to, weft_error *err);
 
-/* A line each about keys that are set and belong to another policy or strategy; nothing where there are none. */
-void weft_idle_keys_say(const weft_run *run);
-
 #endif

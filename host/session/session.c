@@ -73,7 +73,7 @@ static void decide_training(weft_session *session) {
     schedule->gamma = keys->gamma;
     session->clip = keys->clip == WEFT_NONE_F64 ? 0.0 : keys->clip;
     session->base_lr = 1.0;
-    (void)weft_part_f64(&session->run->parts[WEFT_PART_OPTIMIZER], "lr", &session->base_lr);
+    (void)weft_engine_lr(session->engine, &session->base_lr);
 }
 
 static weft_plan_spec engine_spec(const weft_session *session, weft_session_kind kind) {

@@ -5,6 +5,7 @@
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
+#include "setup/kin.h"
 #include "setup/sections.h"
 
 #include <errno.h>
@@ -22,6 +23,12 @@ static const struct {
 
 const char *weft_part_name(int32_t part) {
     return parts[part].kind;
+}
+
+int32_t weft_part_of(const char *kind) {
+    int32_t part = 0;
+    while (strcmp(parts[part].kind, kind) != 0) part++;
+    return part;
 }
 
 const char *weft_part_fallback(int32_t part) {
@@ -51,6 +58,7 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     if (part->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", name);
     status = weft_config_fill(run->config, part->config, parts[index].kind, plugin->keys, plugin->n_keys,
                               plugin->key_stride, err);
+    if (status == WEFT_E_PLUGIN) (void)weft_error_prefix(err, "%s: ", part->loaded->path);
     if (status == WEFT_OK && plugin->validate != NULL) {
         weft_plugin_call_begin(&call, part->loaded, "validate");
         status = plugin->validate(part->config, err);
@@ -72,6 +80,8 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     }
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = weft_kin_check_offers(run, i, err);
+    if (status == WEFT_OK) status = weft_kin_judge(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
     if (status == WEFT_OK) *out = run;
     else weft_run_close(run);
@@ -83,61 +93,8 @@ void weft_run_close(weft_run *run) {
     for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
+    weft_kin_forget(run);
     free(run);
-}
-
-static const weft_key *find_key(const weft_part *part, const char *name, int32_t type) {
-    const weft_plugin *plugin = part->loaded->plugin;
-    for (uint64_t i = 0; i < plugin->n_keys; i++) {
-        const weft_key *key = (const weft_key *)((const char *)plugin->keys + i * plugin->key_stride);
-        if (key->type == type && strcmp(key->name, name) == 0) return key;
-    }
-    return NULL;
-}
-
-static const void *part_key(const weft_part *part, const char *name, int32_t type) {
-    const weft_key *key = find_key(part, name, type);
-    return key != NULL ? (const char *)part->config + key->offset : NULL;
-}
-
-const char *weft_part_choice(const weft_part *part, const char *key) {
-    static char name[64];
-    const weft_key *found = find_key(part, key, WEFT_KEY_ENUM);
-    const char *at = NULL;
-    int64_t index = 0;
-    if (found == NULL) return NULL;
-    memcpy(&index, (const char *)part->config + found->offset, sizeof index);
-    at = found->range;
-    while (index-- > 0) at = strchr(at, ',') + 1;
-    at += strspn(at, " ");
-    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ", "), at);
-    return name;
-}
-
-bool weft_part_f64(const weft_part *part, const char *key, double *out) {
-    const void *at = part_key(part, key, WEFT_KEY_F64);
-    if (at != NULL) memcpy(out, at, sizeof *out);
-    return at != NULL;
-}
-
-bool weft_part_i64(const weft_part *part, const char *key, int64_t *out) {
-    const void *at = part_key(part, key, WEFT_KEY_I64);
-    if (at != NULL) memcpy(out, at, sizeof *out);
-    return at != NULL;
-}
-
-bool weft_part_bool(const weft_part *part, const char *key, bool *out) {
-    const void *at = part_key(part, key, WEFT_KEY_BOOL);
-    int64_t value = 0;
-    if (at != NULL) memcpy(&value, at, sizeof value);
-    if (at != NULL) *out = value != 0;
-    return at != NULL;
-}
-
-bool weft_part_text(const weft_part *part, const char *key, const char **out) {
-    const void *at = part_key(part, key, WEFT_KEY_STR);
-    if (at != NULL) memcpy(out, at, sizeof *out);
-    return at != NULL;
 }
 
 bool weft_part_path(const weft_part *part, uint64_t i, const char **out) {

@@ -7,6 +7,7 @@
 #define WEFT_HOST_SETUP_RUN_H
 
 #include "config/settings.h"
+#include "plugin/described.h"
 #include "plugin/plugin.h"
 #include <weft/tokenizer.h>
 
@@ -44,9 +45,12 @@ typedef struct weft_run {
     weft_settings settings;
     weft_plugins *plugins;
     weft_part parts[WEFT_N_PARTS];
+    weft_described **kin; /* plugins of idle sections (setup/kin.h) */
+    size_t n_kin;
 } weft_run;
 
 const char *weft_part_name(int32_t part);     /* "model" */
+int32_t weft_part_of(const char *kind);       /* "model" -> WEFT_PART_MODEL; the kind must be one */
 const char *weft_part_fallback(int32_t part); /* the plugin that nobody has to name; NULL: it must be named */
 
 /* Id of the part's plugin; NULL: it is not loaded. */
@@ -63,15 +67,6 @@ void weft_run_close(weft_run *run); /* NULL is fine */
 /* status, and where it is a failure of the part's plugin whose sentence begins with one of its keys, that key's
  * place in front of it: for each `create`. */
 weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err);
-
-/* A number key of a plugin by name, as resolved: true if the plugin declares it with this type. */
-bool weft_part_f64(const weft_part *part, const char *key, double *out);
-bool weft_part_i64(const weft_part *part, const char *key, int64_t *out);
-bool weft_part_bool(const weft_part *part, const char *key, bool *out);
-/* A STR key; the text is the configuration's. */
-bool weft_part_text(const weft_part *part, const char *key, const char **out);
-/* The chosen name of an ENUM key, in a buffer of the function's own; NULL: no such key. [main] */
-const char *weft_part_choice(const weft_part *part, const char *key);
 
 /* Value of a plugin's i-th PATH key, in the order of its table; false: it has fewer, or the part is not loaded. */
 bool weft_part_path(const weft_part *part, uint64_t i, const char **out);

@@ -3,13 +3,15 @@
 
 #include "config/number.h"
 #include "launch/speakers.h"
+#include "setup/kin.h"
+#include "setup/offers.h"
 
 #include <stdlib.h>
 
 /* The sections of the host and those of the parts, before anything in them is missed. */
 static weft_status check_sections(const weft_run *run, weft_error *err) {
 #define COUNT(section, LIST) +1
-    const char *names[WEFT_N_PARTS WEFT_SETTINGS_SECTIONS(COUNT)];
+    const char *names[WEFT_N_PARTS WEFT_SETTINGS_SECTIONS(COUNT)], *kinds[WEFT_N_PARTS];
 #undef COUNT
     weft_settings_section table;
     size_t n = 0;
@@ -18,8 +20,9 @@ static weft_status check_sections(const weft_run *run, weft_error *err) {
         size_t k = 0;
         while (k < n && strcmp(names[k], weft_part_name(i)) != 0) k++;
         if (k == n) names[n++] = weft_part_name(i);
+        kinds[i] = weft_part_name(i);
     }
-    return weft_config_sections(run->config, names, n, err);
+    return weft_config_sections(run->config, names, n, kinds, WEFT_N_PARTS, err);
 }
 
 /* The key's list is separated by commas, the registry's by colons, as in WEFT_PLUGIN_PATH. */
@@ -51,7 +54,28 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
 }
 
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs) {
-    return (needs & WEFT_NEEDS(part)) != 0 || weft_config_has_section(run->config, weft_part_name(part));
+    const char *kind = weft_part_name(part);
+    if ((needs & WEFT_NEEDS(part)) != 0 || weft_config_has_section(run->config, kind)) return true;
+    return weft_config_plugin_section(run->config, kind, 0) != NULL;
+}
+
+/* The keys of the part's plugin, and those of the host that it offers, which may stand in its own section, too. */
+static weft_status declare_keys(weft_run *run, int32_t index, weft_error *err) {
+    const weft_loaded *loaded = run->parts[index].loaded;
+    const weft_plugin *plugin = loaded->plugin;
+    const weft_key *row = NULL;
+    uint32_t flag = 0;
+    char own[100];
+    weft_status status = weft_config_choose(run->config, plugin->kind, plugin->id, err);
+    (void)snprintf(own, sizeof own, "%s.%s", plugin->kind, plugin->id);
+    if (status == WEFT_OK)
+        status = weft_config_declare(run->config, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride, err);
+    if (status == WEFT_OK)
+        status = weft_config_declare(run->config, own, plugin->keys, plugin->n_keys, plugin->key_stride, err);
+    for (size_t i = 0; status == WEFT_OK && (row = weft_offer_at(index, i, &flag)) != NULL; i++)
+        if ((weft_offers_of(loaded) & flag) != 0)
+            status = weft_config_declare(run->config, own, row, 1, (uint32_t)sizeof *row, err);
+    return status;
 }
 
 /* Loads the part's plugin and declares its keys. A part without a default whose plugin nobody names cannot be judged
@@ -59,13 +83,10 @@ bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs) {
 static weft_status declare_part(weft_run *run, int32_t index, weft_error *err) {
     const char *kind = weft_part_name(index), *fallback = weft_part_fallback(index), *name = NULL;
     const bool named = fallback != NULL || weft_config_has_key(run->config, kind, "plugin");
-    const weft_plugin *plugin = NULL;
     weft_status status = weft_config_plugin(run->config, &name, kind, fallback, named ? err : NULL);
     if (!named) return weft_config_misspelt(run->config, kind, err);
     if (status == WEFT_OK) status = get_plugin(run, index, name, err);
-    if (status != WEFT_OK) return status;
-    plugin = run->parts[index].loaded->plugin;
-    return weft_config_declare(run->config, kind, plugin->keys, plugin->n_keys, plugin->key_stride, err);
+    return status == WEFT_OK ? declare_keys(run, index, err) : status;
 }
 
 static bool is_part(const char *section) {
@@ -75,13 +96,48 @@ static bool is_part(const char *section) {
     return false;
 }
 
+/* Files that were written before plugins had sections of their own say `none` of the keys of those that were not
+ * chosen. That says nothing. */
+static void pass_over_none(weft_run *run, int32_t part) {
+    static const struct {
+        int32_t part;
+        const char *key;
+    } said[] = {{WEFT_PART_STRATEGY, "shard"},     {WEFT_PART_STRATEGY, "shard_group"},
+                {WEFT_PART_STRATEGY, "root"},      {WEFT_PART_STRATEGY, "reshard_after_forward"},
+                {WEFT_PART_STRATEGY, "reduce_at"}, {WEFT_PART_STRATEGY, "device_map"},
+                {WEFT_PART_STRATEGY, "schedule"},  {WEFT_PART_STRATEGY, "prefetch"},
+                {WEFT_PART_POLICY, "classes"},     {WEFT_PART_POLICY, "size"}};
+    const char *kind = weft_part_name(part);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        uint32_t flag = 0;
+        const bool is_hosts = weft_offer_find(part, said[i].key, &flag) != NULL;
+        if (said[i].part != part) continue;
+        if (is_hosts || !weft_config_is_declared(run->config, kind, said[i].key))
+            weft_config_pass_over(run->config, kind, said[i].key, "none");
+    }
+}
+
+/* The keys of a part's section and of its plugin's own. */
+static weft_status check_part_keys(weft_run *run, int32_t part, weft_error *err) {
+    const weft_loaded *loaded = run->parts[part].loaded;
+    const char *kind = weft_part_name(part), *key = NULL;
+    char own[100];
+    weft_status status = WEFT_OK;
+    if (loaded == NULL) return WEFT_OK; /* judged before, so far as it could be */
+    pass_over_none(run, part);
+    key = weft_config_stray(run->config, kind);
+    if (key != NULL) return weft_kin_refuse(run, part, key, err);
+    (void)snprintf(own, sizeof own, "%s.%s", kind, loaded->plugin->id);
+    status = weft_kin_refuse_own(run, part, own, weft_offers_of(loaded), err);
+    return status == WEFT_OK ? weft_config_doubles(run->config, kind, err) : status;
+}
+
 /* Every section whose keys are all declared; those of a part whose plugin is not known were judged before. */
-static weft_status check_keys(const weft_run *run, weft_error *err) {
+static weft_status check_keys(weft_run *run, weft_error *err) {
     weft_settings_section table;
     weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
-        if (run->parts[i].loaded != NULL) status = weft_config_unknown(run->config, weft_part_name(i), err);
-    }
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_part_keys(run, i, err);
+    if (status == WEFT_OK) status = weft_kin_check_keys(run, err);
     for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
         if (!is_part(table.section)) status = weft_config_unknown(run->config, table.section, err);
     }
@@ -95,12 +151,20 @@ static const char *part_id(const weft_run *run, int32_t part) {
 }
 
 /* name: n bytes, "kind:id". */
+static bool names_plugin(const char *name, size_t n, const char *kind, const char *id) {
+    const size_t at = strlen(kind);
+    if (id == NULL || n != at + 1 + strlen(id)) return false;
+    return memcmp(name, kind, at) == 0 && name[at] == ':' && memcmp(name + at + 1, id, strlen(id)) == 0;
+}
+
+/* A plugin that waits in a section of its own is one that the file means to use. */
 static bool is_used(const weft_run *run, const char *name, size_t n) {
+    const char *section = NULL;
     for (int32_t i = 0; i < WEFT_N_PARTS; i++) {
-        const char *kind = weft_part_name(i), *id = part_id(run, i);
-        const size_t at = strlen(kind);
-        if (id == NULL || n != at + 1 + strlen(id)) continue;
-        if (memcmp(name, kind, at) == 0 && name[at] == ':' && memcmp(name + at + 1, id, strlen(id)) == 0) return true;
+        const char *kind = weft_part_name(i);
+        if (names_plugin(name, n, kind, part_id(run, i))) return true;
+        for (size_t k = 0; (section = weft_config_plugin_section(run->config, kind, k)) != NULL; k++)
+            if (names_plugin(name, n, kind, strchr(section, '.') + 1)) return true;
     }
     return false;
 }
@@ -158,6 +222,7 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
     }
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
+        if (status == WEFT_OK) status = weft_kin_declare(run, i, err);
     }
     if (status == WEFT_OK) status = check_keys(run, err);
     if (status != WEFT_OK || (needs & WEFT_NEEDS_NO_PINNED) != 0) return status;

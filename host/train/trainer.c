@@ -350,7 +350,6 @@ static weft_status begin_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
         warn_of_no_evaluation(self);
         weft_schedule_warn(session);
-        weft_idle_keys_say(session->run);
         say_uncovered(self);
     }
     return agree(self, status, err);

@@ -309,14 +309,14 @@ START_TEST(sections_can_be_judged_before_any_key) {
     static const char *const sections[] = {"train", "data"};
     write_text("run.ini", "[data]\n[Train]\nsteps = 3\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
-    ck_assert_int_eq(weft_config_sections(config, sections, 2, &err), WEFT_E_USER);
+    ck_assert_int_eq(weft_config_sections(config, sections, 2, NULL, 0, &err), WEFT_E_USER);
     ck_assert_str_eq(err.text, "run.ini:2: there is no section [Train]; did you mean train? The sections are: train, "
                                "data");
     weft_config_free(config);
     config = NULL;
     write_text("run.ini", "[data]\n[train]\nstep = 3\n");
     ck_assert_ok(weft_config_load(&config, "run.ini", NULL, 0, &err));
-    ck_assert_ok(weft_config_sections(config, sections, 2, &err));
+    ck_assert_ok(weft_config_sections(config, sections, 2, NULL, 0, &err));
 }
 END_TEST
 

@@ -76,7 +76,7 @@ static const struct {
     {BYTES("\n[s\nk = v\n"), "a.ini:2: ", "without ]"},
     {BYTES("[]\n"), "a.ini:1: ", "letters, digits"},
     {BYTES("[a b]\n"), "a.ini:1: ", "letters, digits"},
-    {BYTES("[abcdefghijklmnopqrstuvwxyzabcdefghijklmnopq]\n"), "a.ini:1: ", "at most 40"},
+    {BYTES("[abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwx]\n"), "a.ini:1: ", "at most 49"},
     {BYTES("[s] k = v\n"), "a.ini:1: ", "text follows [s]"},
     {BYTES("[s]\nk = \"a\n"), "a.ini:2: ", "closing quote"},
     {BYTES("[s]\nk = \"a\" b\n"), "a.ini:2: ", "text follows"},

@@ -95,20 +95,9 @@ for pair in "one.ini odd.ini" "odd.ini one.ini"; do
     refused "weft plan: odd.ini:" "$weft" plan "$1" --diff "$2" --ranks 3
     ! grep -q "odd.ini: odd.ini" log || failed "a file is named twice" log
 done
-# Keys of another policy: a file changes it by one word. What is no policy's key stays a mistake.
-{ cat run.ini && printf '[policy]\nplugin = class\nclasses = layer\n'; } >class.ini
-for policy in block whole size; do
-    "$weft" plan class.ini policy.plugin=$policy 2>log >plan.txt || failed "policy $policy beside classes" log
-    grep -q "\[policy\] classes: without effect under policy $policy, whose key it is not" log || failed "classes of $policy" log
-done
-prints "$weft" plan class.ini policy.size=3M
-grep -q '\[policy\] size: without effect under policy class' printed.err || failed "a size of policy class" printed.err
-prints "$weft" plan class.ini
-grep -q 'without effect' printed.err && failed "a policy's own key has effect" printed.err
-refused "command line: [policy] has no key classe; did you mean classes?" "$weft" plan class.ini policy.plugin=whole policy.classe=layer
-prints "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full strategy.prefetch=2 --ranks 2
-grep -q '\[strategy\] shard, prefetch: without effect under strategy ddp' printed.err ||
-    failed "keys of another strategy" printed.err
+# Keys of another policy or strategy have a section of their own (command/test_keys.sh) and are an error elsewhere.
+refused "command line: [policy] has no key classe; did you mean classes?" "$weft" plan run.ini policy.plugin=class policy.classe=layer
+refused "put it into [strategy.fsdp]" "$weft" plan run.ini strategy.plugin=ddp strategy.shard=full --ranks 2
 prints "$weft" plan run.ini strategy.plugin=ddp strategy.reduce=fast --ranks 3
 grep -q '^sums .*not covered' printed || failed "not covered" printed
 prints "$weft" plan run.ini strategy.plugin=ddp --ranks 3

@@ -13,8 +13,7 @@
     K(F64,  beta1,        "0.9",   "[0,1)",        "", WEFT_SAME, "Part of the mean gradient that is kept.")           \
     K(F64,  beta2,        "0.999", "[0,1)",        "", WEFT_SAME, "Part of the mean squared gradient that is kept.")   \
     K(F64,  eps,          "1e-8",  "[0,inf)",      "", WEFT_SAME, "Added to the root of the mean square.")             \
-    K(F64,  weight_decay, "0.01",  "[0,inf)",      "", WEFT_SAME, "Decay of the weight itself, times the step size.")  \
-    K(ENUM, decay,        "all",   "all,matrices", "", WEFT_SAME, "What decays: all parameters, or matrices alone.")
+    K(F64,  weight_decay, "0.01",  "[0,inf)",      "", WEFT_SAME, "Decay of the weight itself, times the step size.")
 /* clang-format on */
 WEFT_KEYS(adamw_config, ADAMW_KEYS)
 
@@ -77,20 +76,25 @@ static weft_status adamw_prepare(weft_optimizer *optimizer, void *hp, const weft
     return WEFT_OK;
 }
 
+static double adamw_lr(const weft_optimizer *optimizer) {
+    return optimizer->config.lr;
+}
+
 static const weft_elementwise *adamw_update(const weft_optimizer *optimizer) {
     (void)optimizer;
     return &adamw_step;
 }
 
 static const weft_optimizer_plugin adamw_table = {(uint32_t)sizeof(weft_optimizer_plugin),
-                                                  0,
+                                                  WEFT_OFFERS_DECAY,
                                                   adamw_create,
                                                   adamw_destroy,
                                                   adamw_states,
                                                   adamw_hp_size,
                                                   adamw_prepare,
                                                   adamw_update,
-                                                  NULL};
+                                                  NULL,
+                                                  adamw_lr};
 
 WEFT_PLUGIN(optimizer, 1, "adamw", "0.1.0", "Adam with decoupled weight decay, as in PyTorch.", adamw_config, NULL,
             adamw_table)

@@ -15,8 +15,7 @@
     K(F64,  momentum,     "0",    "[0,1)",        "", WEFT_SAME, "Part of the last direction that is kept.")           \
     K(F64,  dampening,    "0",    "[0,1]",        "", WEFT_SAME, "Part of a new gradient that momentum leaves out.")   \
     K(BOOL, nesterov,     "no",   "",             "", WEFT_SAME, "Look ahead along the momentum.")                     \
-    K(F64,  weight_decay, "0",    "[0,inf)",      "", WEFT_SAME, "Decay added to the gradient, per unit of weight.")   \
-    K(ENUM, decay,        "all",  "all,matrices", "", WEFT_SAME, "What decays: all parameters, or matrices alone.")
+    K(F64,  weight_decay, "0",    "[0,inf)",      "", WEFT_SAME, "Decay added to the gradient, per unit of weight.")
 /* clang-format on */
 WEFT_KEYS(sgd_config, SGD_KEYS)
 
@@ -89,19 +88,24 @@ static weft_status sgd_prepare(weft_optimizer *optimizer, void *hp, const weft_s
     return WEFT_OK;
 }
 
+static double sgd_lr(const weft_optimizer *optimizer) {
+    return optimizer->config.lr;
+}
+
 static const weft_elementwise *sgd_update(const weft_optimizer *optimizer) {
     return optimizer->config.momentum > 0 ? &sgd_momentum : &sgd_plain;
 }
 
 static const weft_optimizer_plugin sgd_table = {(uint32_t)sizeof(weft_optimizer_plugin),
-                                                0,
+                                                WEFT_OFFERS_DECAY,
                                                 sgd_create,
                                                 sgd_destroy,
                                                 sgd_states,
                                                 sgd_hp_size,
                                                 sgd_prepare,
                                                 sgd_update,
-                                                NULL};
+                                                NULL,
+                                                sgd_lr};
 
 WEFT_PLUGIN(optimizer, 1, "sgd", "0.1.0", "Stochastic gradient descent with momentum, as in PyTorch.", sgd_config,
             sgd_validate, sgd_table)

@@ -1,10 +1,7 @@
 /* block: each block of the model (a child of its list of blocks) is a unit; the rest is left to the root unit. */
 #include <weft/policy.h>
 
-#define BLOCK_KEYS(K)                                                                                                  \
-    WEFT_IDLE_CLASSES_KEYS(K)                                                                                          \
-    WEFT_IDLE_SIZE_KEYS(K)
-WEFT_KEYS(block_config, BLOCK_KEYS)
+WEFT_NO_KEYS(block_config)
 
 static weft_status block_units(const weft_host *host, const void *config, const weft_policy_job *job,
                                const weft_wrap *wrap, weft_error *err) {

@@ -8,8 +8,7 @@
 
 #define CLASS_KEYS(K)                                                                                                  \
     K(LIST, classes, NULL, "", "", WEFT_SAME,                                                                          \
-      "Classes whose modules are units: names such as LlamaDecoderLayer, or a part of one such as layer.")             \
-    WEFT_IDLE_SIZE_KEYS(K)
+      "Classes whose modules are units: names such as LlamaDecoderLayer, or a part of one such as layer.")
 WEFT_KEYS(class_config, CLASS_KEYS)
 
 enum { NAME_SIZE = 128 };

@@ -7,8 +7,7 @@
 
 #define SIZE_KEYS(K)                                                                                                   \
     K(I64, size, "20M", "[1,inf)", "elements", WEFT_SAME,                                                              \
-      "Elements that a unit holds at most; a module with more of its own is a unit by itself.")                        \
-    WEFT_IDLE_CLASSES_KEYS(K)
+      "Elements that a unit holds at most; a module with more of its own is a unit by itself.")
 WEFT_KEYS(size_config, SIZE_KEYS)
 
 /* What stays in one piece with a parameter: a module's whole subtree, or a large module's own parameters. */

@@ -1,10 +1,7 @@
 /* whole: no unit but the root, which is the whole model. */
 #include <weft/policy.h>
 
-#define WHOLE_KEYS(K)                                                                                                  \
-    WEFT_IDLE_CLASSES_KEYS(K)                                                                                          \
-    WEFT_IDLE_SIZE_KEYS(K)
-WEFT_KEYS(whole_config, WHOLE_KEYS)
+WEFT_NO_KEYS(whole_config)
 
 static weft_status whole_units(const weft_host *host, const void *config, const weft_policy_job *job,
                                const weft_wrap *wrap, weft_error *err) {

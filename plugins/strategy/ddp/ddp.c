@@ -6,12 +6,8 @@
 #include <weft/emit.h>
 
 #define DDP_KEYS(K)                                                                                                    \
-    WEFT_REDUCE_KEYS(K)                                                                                                \
     K(ENUM, reduce_at, "each", "each,last", "", WEFT_SAME,                                                             \
-      "When gradients travel: at each micro-step, or once per optimizer step.")                                        \
-    WEFT_IDLE_SHARD_KEYS(K)                                                                                            \
-    WEFT_IDLE_PREFETCH_KEYS(K)                                                                                         \
-    WEFT_IDLE_STAGE_KEYS(K)
+      "When gradients travel: at each micro-step, or once per optimizer step.")
 WEFT_KEYS(ddp_config, DDP_KEYS)
 
 enum { REDUCE_AT_EACH, REDUCE_AT_LAST };
@@ -114,7 +110,8 @@ static weft_status ddp_compile(const weft_host *host, const void *config, const 
     return weft_emit_end(&self.e, err);
 }
 
-static const weft_strategy_plugin ddp_table = {(uint32_t)sizeof(weft_strategy_plugin), 0, ddp_replicas, ddp_place,
+static const weft_strategy_plugin ddp_table = {(uint32_t)sizeof(weft_strategy_plugin),
+                                               WEFT_OFFERS_REDUCE | WEFT_OFFERS_REDUCE_DTYPE, ddp_replicas, ddp_place,
                                                ddp_compile};
 
 WEFT_PLUGIN(strategy, 1, "ddp", "0.1.0", "Every rank holds the whole model and takes its own leaves.", ddp_config, NULL,

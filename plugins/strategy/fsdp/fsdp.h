@@ -10,15 +10,12 @@
       "What is cut: optimizer (1), gradients too (2), parameters too (full, 3), those in a group of ranks (hybrid).")  \
     K(I64, shard_group, "auto", "[1,inf) | auto", "ranks", WEFT_SAME,                                                  \
       "Ranks that share one copy under shard = hybrid; auto: those of a node.")                                        \
-    K(I64, prefetch, "1", "[0,16]", "units", WEFT_SAME, "Units that are gathered ahead of the one in use.")            \
-    WEFT_REDUCE_KEYS(K)                                                                                                \
     K(ENUM, reduce_at, "each", "each,last", "", WEFT_SAME,                                                             \
       "When gradients travel: at each micro-step, or once per optimizer step.")                                        \
     K(BOOL, reshard_after_forward, "yes", "", "", WEFT_SAME,                                                           \
       "Let go of gathered parameters after forward; no: keep them until backward.")                                    \
     K(ENUM, root, "sharded", "sharded,replicated", "", WEFT_SAME,                                                      \
-      "The root unit's parameters: what the wrap policy has left over.")                                               \
-    WEFT_IDLE_STAGE_KEYS(K)
+      "The root unit's parameters: what the wrap policy has left over.")
 /* clang-format on */
 WEFT_KEYS_STRUCT(fsdp_config, FSDP_KEYS)
 

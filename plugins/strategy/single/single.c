@@ -4,13 +4,7 @@
  * each unit's leaf gradient joins the sum as soon as nobody writes to it any more. Then the norm, then the update. */
 #include <weft/emit.h>
 
-#define SINGLE_KEYS(K)                                                                                                 \
-    WEFT_REDUCE_KEYS(K)                                                                                                \
-    WEFT_IDLE_SHARD_KEYS(K)                                                                                            \
-    WEFT_IDLE_PREFETCH_KEYS(K)                                                                                         \
-    WEFT_IDLE_REDUCE_AT_KEYS(K)                                                                                        \
-    WEFT_IDLE_STAGE_KEYS(K)
-WEFT_KEYS(single_config, SINGLE_KEYS)
+WEFT_NO_KEYS(single_config)
 
 static weft_status single_replicas(const weft_host *host, const void *config, const weft_strategy_job *job,
                                    int32_t *out, weft_error *err) {
@@ -81,7 +75,8 @@ static weft_status single_compile(const weft_host *host, const void *config, con
     return weft_emit_end(&e, err);
 }
 
-static const weft_strategy_plugin single_table = {(uint32_t)sizeof(weft_strategy_plugin), 0, single_replicas,
+static const weft_strategy_plugin single_table = {(uint32_t)sizeof(weft_strategy_plugin),
+                                                  WEFT_OFFERS_REDUCE | WEFT_OFFERS_REDUCE_DTYPE, single_replicas,
                                                   single_place, single_compile};
 
 WEFT_PLUGIN(strategy, 1, "single", "0.1.0", "One rank holds everything and does everything.", single_config, NULL,

@@ -17,30 +17,6 @@
 extern "C" {
 #endif
 
-/* ---- keys ---- */
-
-/* clang-format off */
-/* The keys that the host acts on. */
-#define WEFT_REDUCE_KEYS(K)                                                                                            \
-    K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME,                                                     \
-      "How leaf gradients are added up: ordered and tree give the same bits on any number of ranks.")                  \
-    K(ENUM, reduce_dtype, "fp32", "fp32,bf16", "", WEFT_SAME,                                                          \
-      "bf16: each leaf's gradient is rounded once before it is added; sums stay fp32.")
-
-/* Keys of the strategies that come with the host, for those that have no use for them. */
-#define WEFT_IDLE_SHARD_KEYS(K)                                                                                        \
-    K(STR, shard, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of fsdp.")                                                   \
-    K(STR, shard_group, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of fsdp.")                                             \
-    K(STR, reshard_after_forward, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of fsdp.")                                   \
-    K(STR, root, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of fsdp.")
-#define WEFT_IDLE_PREFETCH_KEYS(K) K(STR, prefetch, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of fsdp.")
-#define WEFT_IDLE_REDUCE_AT_KEYS(K)                                                                                    \
-    K(STR, reduce_at, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of ddp and fsdp.")
-#define WEFT_IDLE_STAGE_KEYS(K)                                                                                        \
-    K(STR, device_map, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of mp.")                                                \
-    K(STR, schedule, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of mp.")
-/* clang-format on */
-
 /* ---- the job ---- */
 
 static inline const weft_segment_view *weft_job_segment(const weft_strategy_job *job, int32_t s) {

@@ -49,7 +49,6 @@ typedef enum weft_key_type {
 #define WEFT_SAME    1u /* must be alike on all ranks */
 #define WEFT_SECRET  2u /* its value is never printed nor stored */
 #define WEFT_REMOVED 4u /* a tombstone: setting it is an error whose text is `help` */
-#define WEFT_IDLE    8u /* another plugin's key, taken so that a file can swap the two in one line; no effect */
 
 /* The words of a number key. */
 #define WEFT_NONE_I64 INT64_MIN

@@ -23,8 +23,9 @@
  * into a loop here and kept as text (at most 4,095 characters), which a CUDA device compiles at run time. Commas are
  * fine.
  *
- * A key named `decay` (all, matrices) is the host's to act on: where a plugin declares it, `matrices` makes the host
- * give parameters of fewer than two dimensions a range whose decay is 0. The plugin itself does nothing about it.
+ * [optimizer] decay (all, matrices) is the host's key: `matrices` makes it give parameters of fewer than two dimensions
+ * a range whose decay is 0. An optimizer whose body multiplies by range->decay offers it, by a flag of its table, and
+ * declares no key of that name. Its step size, `lr`, is a key of its own; the host asks for it by that slot.
  *
  * Later users this serves: 8-bit states (dtype and block per slot), fp16 loss scaling (skip), fused or non-element-wise
  * optimizers (extension "weft.optimizer.whole/1").
@@ -187,12 +188,15 @@ typedef struct weft_step_info {
     uint32_t flags;
     uint64_t
         update; /* which one this is, from 1. A step that was skipped made none, so this may be less than the step */
-    double lr;  /* the key `lr` of this plugin times the schedule; the schedule alone for a plugin without that key */
+    double lr;  /* what the slot `lr` gives times the schedule; the schedule alone for a plugin without that slot */
 } weft_step_info;
+
+/* What an optimizer offers. */
+#define WEFT_OFFERS_DECAY 1u /* its body multiplies weight decay by range->decay */
 
 typedef struct weft_optimizer_plugin {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags; /* WEFT_OFFERS_... */
 
     weft_status (*create)(weft_optimizer **out, const weft_host *host, const void *config,
                           weft_error *err);     /* [main] [required] */
@@ -212,6 +216,9 @@ typedef struct weft_optimizer_plugin {
     const weft_elementwise *(*update)(const weft_optimizer *optimizer);
 
     const void *(*extension)(const weft_optimizer *optimizer, const char *id); /* [any-thread] [optional: none] */
+
+    /* The step size before the schedule, as its keys say. [any-thread] [optional: 1] */
+    double (*lr)(const weft_optimizer *optimizer);
 } weft_optimizer_plugin;
 
 #ifdef __cplusplus

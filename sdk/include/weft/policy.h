@@ -34,12 +34,6 @@
 extern "C" {
 #endif
 
-/* clang-format off */
-/* Keys of the policies that come with the host, for those that have no use for them. */
-#define WEFT_IDLE_CLASSES_KEYS(K) K(STR, classes, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of class.")
-#define WEFT_IDLE_SIZE_KEYS(K)    K(STR, size, "none", "", "", WEFT_SAME | WEFT_IDLE, "Of size.")
-/* clang-format on */
-
 #define WEFT_UNIT_ROOT   (-1) /* in place of a unit: what is left */
 #define WEFT_ALL_MODULES (-1) /* in place of a module: the whole model */
 

@@ -57,8 +57,9 @@
  *     NORM
  *     STEP
  *
- * Keys named `reduce` (ENUM of ordered, tree, fast), `reduce_dtype` (ENUM of fp32, bf16) and `prefetch` (I64) are the
- * host's to act on where a strategy declares them; it finds the first two in the job.
+ * Keys of [strategy] that the host acts on are its own: `reduce`, `reduce_dtype` and `prefetch`. A strategy offers them
+ * by flags of its table, and declares none of that name; the first two stand in the job. One that it does not offer
+ * stays at its default.
  *
  * Later users this serves: CUDA streams (queues), NCCL (collectives matched by order), pipelines of several schedules
  * (SEND, RECV), loss scaling (STEP may be skipped, alike on all ranks), LoRA (frozen units have no REDUCE).
@@ -202,9 +203,14 @@ typedef struct weft_emitter {
     int32_t (*emit)(weft_program *program, const weft_event *event);
 } weft_emitter;
 
+/* What a strategy offers. */
+#define WEFT_OFFERS_REDUCE       1u /* job->reduce may be any; leaves are numbered as weft_job_leaf does */
+#define WEFT_OFFERS_REDUCE_DTYPE 2u /* a leaf's gradient may travel in another type */
+#define WEFT_OFFERS_PREFETCH     4u /* GATHERs of parameters in their place, which the host may start earlier */
+
 typedef struct weft_strategy_plugin {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags; /* WEFT_OFFERS_... */
     /* All three are pure: the same job gives the same answer on every rank. */
 
     /* R: how many replicas of the model take leaves: each rank is one, or R is 1 and segments have owners.

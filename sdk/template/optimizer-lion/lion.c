@@ -13,11 +13,10 @@
 /* The keys of [optimizer]: type, name, default, range, unit, flags, help. They become struct lion_config. */
 /* clang-format off */
 #define LION_KEYS(K)                                                                                                   \
-    K(F64,  lr,           "1e-4", "[0,inf)",      "", WEFT_SAME, "Step size, before the schedule.")                    \
-    K(F64,  beta1,        "0.9",  "[0,1)",        "", WEFT_SAME, "Part of the momentum in the update.")                \
-    K(F64,  beta2,        "0.99", "[0,1)",        "", WEFT_SAME, "Part of the momentum that is kept.")                 \
-    K(F64,  weight_decay, "0",    "[0,inf)",      "", WEFT_SAME, "Decay of the weight itself, times the step size.")   \
-    K(ENUM, decay,        "all",  "all,matrices", "", WEFT_SAME, "What decays: all parameters, or matrices alone.")
+    K(F64,  lr,           "1e-4", "[0,inf)", "", WEFT_SAME, "Step size, before the schedule.")                    \
+    K(F64,  beta1,        "0.9",  "[0,1)",   "", WEFT_SAME, "Part of the momentum in the update.")                \
+    K(F64,  beta2,        "0.99", "[0,1)",   "", WEFT_SAME, "Part of the momentum that is kept.")                 \
+    K(F64,  weight_decay, "0",    "[0,inf)", "", WEFT_SAME, "Decay of the weight itself, times the step size.")
 /* clang-format on */
 WEFT_KEYS(lion_config, LION_KEYS)
 
@@ -78,20 +77,26 @@ static weft_status lion_prepare(weft_optimizer *optimizer, void *hp, const weft_
     return WEFT_OK;
 }
 
+/* For the schedule, which multiplies it, and for what is printed. */
+static double lion_lr(const weft_optimizer *optimizer) {
+    return optimizer->config.lr;
+}
+
 static const weft_elementwise *lion_kernel(const weft_optimizer *optimizer) {
     (void)optimizer;
     return &lion_update;
 }
 
 static const weft_optimizer_plugin lion_table = {(uint32_t)sizeof(weft_optimizer_plugin),
-                                                 0,
+                                                 WEFT_OFFERS_DECAY,
                                                  lion_create,
                                                  lion_destroy,
                                                  lion_states,
                                                  lion_hp_size,
                                                  lion_prepare,
                                                  lion_kernel,
-                                                 NULL};
+                                                 NULL,
+                                                 lion_lr};
 
 WEFT_PLUGIN(optimizer, 1, "lion", "0.1.0", "The sign of an interpolated momentum (arXiv 2302.06675).", lion_config,
             NULL, lion_table)

@@ -1,0 +1,137 @@
+/* host/config/own.c: the sections of one plugin, [strategy.fsdp]: keys of the chosen one, and those that wait for it.
+ */
+#include <stdlib.h>
+
+#include "config/store.h"
+
+static weft_status no_memory(weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
+}
+
+const char *weft_section_id(const char *section, const char *kind) {
+    const size_t n = strlen(kind);
+    const char *id = section + n + 1;
+    if (strncmp(section, kind, n) != 0 || section[n] != '.') return NULL;
+    return *id != '\0' && strchr(id, '.') == NULL ? id : NULL;
+}
+
+const char *weft_config_plugin_section(const weft_config *self, const char *kind, size_t i) {
+    for (size_t k = 0; k < self->n_mentions; k++) {
+        if (weft_section_id(self->mentions[k].section, kind) != NULL && i-- == 0) return self->mentions[k].section;
+    }
+    return NULL;
+}
+
+/* The one that the user names `section`, now known; NULL: nobody names it. */
+static weft_mention *know(weft_config *self, const char *section, bool idle) {
+    for (size_t i = 0; i < self->n_mentions; i++) {
+        weft_mention *mention = &self->mentions[i];
+        if (strcmp(mention->section, section) != 0) continue;
+        mention->known = true;
+        mention->idle = idle;
+        return mention;
+    }
+    return NULL;
+}
+
+weft_status weft_config_choose(weft_config *self, const char *section, const char *id, weft_error *err) {
+    weft_owner owner = {strdup(section), NULL};
+    if (asprintf(&owner.own, "%s.%s", section, id) < 0) owner.own = NULL;
+    if (owner.section == NULL || owner.own == NULL || !weft_config_grow(&self->owners, self->n_owners, sizeof owner)) {
+        free(owner.section);
+        free(owner.own);
+        return no_memory(err);
+    }
+    self->owners[self->n_owners++] = owner;
+    (void)know(self, owner.own, false);
+    return WEFT_OK;
+}
+
+const char *weft_config_own(const weft_config *self, const char *section) {
+    for (size_t i = 0; i < self->n_owners; i++) {
+        if (strcmp(self->owners[i].section, section) == 0) return self->owners[i].own;
+    }
+    return NULL;
+}
+
+const char *weft_config_own_section(const weft_config *self, const char *section, const char *key) {
+    const char *own = weft_config_own(self, section);
+    return own != NULL && weft_config_is_declared(self, own, key) ? own : NULL;
+}
+
+bool weft_config_is_moot(const weft_config *self, const char *section, const weft_key *row) {
+    if ((row->flags & WEFT_HOST_OFFERED) == 0 || weft_config_own(self, section) == NULL) return false;
+    return weft_config_own_section(self, section, row->name) == NULL;
+}
+
+/* The file's own item, which an override may have replaced. */
+static const weft_item *item_in_file(const weft_config *self, const char *section, const char *key) {
+    for (size_t i = 0; i < self->n_items; i++) {
+        const weft_item *item = &self->items[i];
+        if (item->directory != self->here && strcmp(item->section, section) == 0 && strcmp(item->key, key) == 0)
+            return item;
+    }
+    return NULL;
+}
+
+weft_status weft_config_doubles(const weft_config *self, const char *section, weft_error *err) {
+    const char *own = weft_config_own(self, section);
+    for (size_t i = 0; own != NULL && i < self->n_keys; i++) {
+        const weft_declared_key *key = &self->keys[i];
+        const weft_item *one = NULL, *other = NULL;
+        if (strcmp(key->section, own) != 0) continue;
+        one = item_in_file(self, section, key->row->name);
+        other = item_in_file(self, own, key->row->name);
+        if (one == NULL || other == NULL) continue;
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s: [%s] %s is set in line %s too, in [%s], and both count for this run: keep one of "
+                              "them",
+                              other->source, own, key->row->name, strrchr(one->source, ':') + 1, section);
+    }
+    return WEFT_OK;
+}
+
+/* ---- of plugins that are not chosen ---- */
+
+static const weft_key *find_row(const weft_key *keys, uint64_t n, uint32_t stride, const char *name) {
+    for (uint64_t i = 0; i < n; i++) {
+        const weft_key *row = (const weft_key *)(const void *)((const char *)keys + i * stride);
+        if (strcmp(row->name, name) == 0) return row;
+    }
+    return NULL;
+}
+
+static weft_status keep(weft_config *self, const weft_idle *idle, weft_error *err) {
+    if (!weft_config_grow(&self->idle, self->n_idle, sizeof *idle)) return no_memory(err);
+    self->idle[self->n_idle++] = *idle;
+    return WEFT_OK;
+}
+
+static weft_status judge_and_keep(weft_config *self, const weft_item *item, const weft_key *row, weft_error *err) {
+    weft_entry entry = {item->section, row, {{0}, NULL}, item};
+    weft_idle idle = {item, row, {{0}, NULL}};
+    weft_status status = WEFT_OK;
+    if (row != NULL && (row->flags & WEFT_REMOVED) != 0)
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s was removed: %s", item->source, item->section, row->name,
+                              row->help);
+    if (row != NULL) status = weft_config_parse(self, &entry, err);
+    if (status != WEFT_OK) return status;
+    idle.value = entry.value;
+    status = keep(self, &idle, err);
+    if (status != WEFT_OK) weft_value_free(&idle.value);
+    return status;
+}
+
+weft_status weft_config_idle(weft_config *self, const char *section, const weft_key *keys, uint64_t n, uint32_t stride,
+                             weft_error *err) {
+    weft_status status = WEFT_OK;
+    (void)know(self, section, true);
+    for (size_t i = 0; i < self->n_items && status == WEFT_OK; i++) {
+        weft_item *item = &self->items[i];
+        if (strcmp(item->section, section) != 0) continue;
+        item->claimed = true;
+        if (weft_config_item(self, section, item->key) != item) continue;
+        status = judge_and_keep(self, item, find_row(keys, n, stride, item->key), err);
+    }
+    return status;
+}

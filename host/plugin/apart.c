@@ -1,0 +1,180 @@
+/* host/plugin/apart.c: see apart.h. The child answers with one line of JSON through a pipe. */
+#include "plugin/apart.h"
+
+#include "plugin/load.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The largest key table that is one, with all its texts. */
+#define ANSWER_BYTES (2u << 20)
+
+typedef struct question {
+    const char *path, *kind, *id, *pins;
+    weft_apart what;
+} question;
+
+/* --- in the child --- */
+
+/* The plugin that the file's name promises. */
+static weft_status load_named(const weft_loaded **out, const question *asked, weft_error *err) {
+    const weft_plugin_file *file = NULL;
+    weft_status status = weft_plugin_file_load(&file, asked->path, asked->pins, err);
+    if (status == WEFT_OK) status = weft_plugin_file_choose(out, file, asked->kind, asked->id, err);
+    return status;
+}
+
+static json_t *key_answer(const weft_key *key) {
+    return json_pack("{s:s, s:i, s:I, s:s?, s:s, s:s, s:s}", "name", key->name, "type", (int)key->type, "flags",
+                     (json_int_t)key->flags, "default", key->fallback, "range", key->range, "unit", key->unit, "help",
+                     key->help);
+}
+
+static void add_keys(json_t *answer, const weft_plugin *plugin) {
+    json_t *keys = json_array();
+    uint32_t head[2]; /* struct_size, flags: what every kind's table begins with */
+    memcpy(head, plugin->table, sizeof head);
+    for (uint64_t i = 0; i < plugin->n_keys; i++) {
+        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
+        (void)json_array_append_new(keys, key_answer((const weft_key *)(const void *)at));
+    }
+    (void)json_object_set_new(answer, "table_flags", json_integer(head[1]));
+    (void)json_object_set_new(answer, "keys", keys);
+}
+
+static json_t *answer_of(const weft_loaded *loaded, weft_apart what) {
+    const weft_plugin *plugin = loaded->plugin;
+    json_t *answer = json_pack("{s:s, s:s, s:i, s:s, s:s}", "status", "ok", "version", plugin->version, "interface",
+                               (int)plugin->interface_major, "help", plugin->help, "sha256", loaded->sha256);
+    if (answer != NULL && what == WEFT_APART_KEYS) add_keys(answer, plugin);
+    return answer;
+}
+
+/* Its own words go nowhere: what is said is the parent's to say. */
+static void silence(void) {
+    const struct rlimit none = {0, 0};
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)signal(SIGSEGV, SIG_DFL);
+    (void)signal(SIGABRT, SIG_DFL);
+    if (nothing < 0) return;
+    (void)dup2(nothing, STDIN_FILENO);
+    (void)dup2(nothing, STDOUT_FILENO);
+    (void)dup2(nothing, STDERR_FILENO);
+}
+
+static void child(int end, const question *asked) {
+    const weft_loaded *loaded = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    json_t *answer = NULL;
+    silence();
+    if (load_named(&loaded, asked, &err) == WEFT_OK) {
+        answer = answer_of(loaded, asked->what);
+    } else {
+        const size_t n = strlen(asked->path);
+        const size_t named = strncmp(err.text, asked->path, n) == 0 ? n + 1 : 0; /* it stands beside */
+        answer = json_pack("{s:s, s:s}", "status", "failed", "reason", err.text + named);
+    }
+    if (answer != NULL) (void)json_dumpfd(answer, end, JSON_COMPACT);
+    _exit(0);
+}
+
+/* --- in the parent --- */
+
+static double seconds_now(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Reads until the child closes its end, the time is over or the text is full; returns the bytes. */
+static size_t read_answer(char *out, size_t n, int from, double until) {
+    size_t used = 0;
+    while (used < n) {
+        struct pollfd one = {from, POLLIN, 0};
+        const double left = until - seconds_now();
+        ssize_t got;
+        int ready;
+        if (left <= 0) break;
+        ready = poll(&one, 1, (int)(1000 * left) + 1);
+        if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+        if (ready < 0) break;
+        got = read(from, out + used, n - used);
+        if (got <= 0) break;
+        used += (size_t)got;
+    }
+    return used;
+}
+
+/* Waits for the child's end, until the time is over. True: it ended by itself. */
+static int reap(int *status, pid_t process, double until) {
+    const struct timespec moment = {0, 2000000};
+    pid_t ended = 0;
+    while ((ended = waitpid(process, status, WNOHANG)) == 0 && seconds_now() < until) (void)nanosleep(&moment, NULL);
+    if (ended != 0) return 1;
+    (void)kill(process, SIGKILL);
+    (void)waitpid(process, status, 0);
+    return 0;
+}
+
+static json_t *failed(const char *format, ...) WEFT_PRINTF(1, 2);
+static json_t *failed(const char *format, ...) {
+    char reason[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    return json_pack("{s:s, s:s}", "status", "failed", "reason", reason);
+}
+
+/* What the child said, or what became of it. NULL: no memory. */
+static json_t *judge_child(const char *text, size_t n, int in_time, int status, double seconds) {
+    json_t *said = n > 0 ? json_loadb(text, n, 0, NULL) : NULL;
+    if (said != NULL) return said;
+    if (!in_time) return failed("it was not loaded within %g s and was ended.", seconds);
+    if (WIFSIGNALED(status)) return failed("it crashes while it is loaded: signal %d.", WTERMSIG(status));
+    return failed("it ends the process while it is loaded (exit status %d).", WEXITSTATUS(status));
+}
+
+static json_t *hear(const int ends[2], pid_t process, double until, double seconds) {
+    char *text = malloc(ANSWER_BYTES);
+    const size_t n = text == NULL ? 0 : read_answer(text, ANSWER_BYTES, ends[0], until);
+    int status = 0;
+    const int in_time = reap(&status, process, until);
+    json_t *out = text == NULL ? NULL : judge_child(text, n, in_time, status, seconds);
+    free(text);
+    return out;
+}
+
+json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, const char *pins, weft_apart what,
+                          double seconds, weft_error *err) {
+    const question asked = {path, kind, id, pins, what};
+    const double until = seconds_now() + seconds;
+    int ends[2];
+    pid_t process;
+    json_t *out = NULL;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        (void)weft_error_set(err, WEFT_E_SYSTEM, "no pipe for a child process: %s.", strerror(errno));
+        return NULL;
+    }
+    (void)fflush(NULL);
+    process = fork();
+    if (process == 0) child(ends[1], &asked);
+    (void)close(ends[1]);
+    if (process < 0) {
+        (void)weft_error_set(err, WEFT_E_SYSTEM, "no child process: %s.", strerror(errno));
+    } else {
+        out = hear(ends, process, until, seconds);
+        if (out == NULL) (void)weft_error_set(err, WEFT_E_MEMORY, "no memory for what %s says of itself.", path);
+    }
+    (void)close(ends[0]);
+    return out;
+}

@@ -1,0 +1,159 @@
+/* host/setup/kin.c: see kin.h. */
+#include "setup/kin.h"
+
+#include "setup/offers.h"
+
+#include <stdlib.h>
+
+/* "strategy.fsdp" */
+static void name_section(char *out, size_t size, const char *kind, const char *id) {
+    (void)snprintf(out, size, "%s.%s", kind, id);
+}
+
+/* ---- idle sections ---- */
+
+/* Keys of the host that the plugin offers are keys of its section, too. */
+static weft_status add_offers(weft_described *kin, int32_t part, weft_error *err) {
+    const weft_key *row = NULL;
+    uint32_t flag = 0;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && (row = weft_offer_at(part, i, &flag)) != NULL; i++)
+        if ((kin->flags & flag) != 0) status = weft_described_add(kin, row, err);
+    return status;
+}
+
+static weft_status keep(weft_run *run, weft_described *kin, weft_error *err) {
+    weft_described **grown = realloc(run->kin, (run->n_kin + 1) * sizeof *grown);
+    if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", kin->id);
+    run->kin = grown;
+    run->kin[run->n_kin++] = kin;
+    return WEFT_OK;
+}
+
+static weft_status declare_section(weft_run *run, int32_t part, const char *section, weft_error *err) {
+    weft_described *kin = NULL;
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = weft_plugin_describe(&kin, run->plugins, weft_part_name(part), strchr(section, '.') + 1, &why);
+    if (status != WEFT_OK) {
+        (void)weft_config_reject_section(run->config, section, err, "is no plugin's: %s", why.text);
+        if (err != NULL) err->code = (int32_t)status;
+        return status;
+    }
+    if (kin->reason[0] != '\0') {
+        weft_log(run->host, WEFT_LOG_WARN, "[%s] is idle, and not judged: the plugin cannot be used here: %s", section,
+                 kin->reason);
+        status = weft_config_idle(run->config, section, NULL, 0, 0, err);
+        weft_described_free(kin);
+        return status;
+    }
+    status = add_offers(kin, part, err);
+    if (status == WEFT_OK) status = keep(run, kin, err);
+    if (status != WEFT_OK) weft_described_free(kin);
+    else status = weft_config_declare(run->config, section, kin->keys, kin->n_keys, (uint32_t)sizeof(weft_key), err);
+    return status;
+}
+
+weft_status weft_kin_declare(weft_run *run, int32_t part, weft_error *err) {
+    const char *kind = weft_part_name(part), *chosen = weft_run_id(run, part), *section = NULL;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK; i++) {
+        section = weft_config_plugin_section(run->config, kind, i);
+        if (section == NULL) break;
+        if (chosen == NULL || strcmp(strchr(section, '.') + 1, chosen) != 0)
+            status = declare_section(run, part, section, err);
+    }
+    return status;
+}
+
+weft_status weft_kin_check_keys(const weft_run *run, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < run->n_kin && status == WEFT_OK; i++) {
+        const weft_described *kin = run->kin[i];
+        char section[100];
+        name_section(section, sizeof section, kin->kind, kin->id);
+        status = weft_kin_refuse_own(run, weft_part_of(kin->kind), section, kin->flags, err);
+    }
+    return status;
+}
+
+weft_status weft_kin_judge(weft_run *run, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < run->n_kin && status == WEFT_OK; i++) {
+        const weft_described *kin = run->kin[i];
+        char section[100];
+        name_section(section, sizeof section, kin->kind, kin->id);
+        status = weft_config_idle(run->config, section, kin->keys, kin->n_keys, (uint32_t)sizeof(weft_key), err);
+    }
+    return status;
+}
+
+void weft_kin_forget(weft_run *run) {
+    for (size_t i = 0; i < run->n_kin; i++) weft_described_free(run->kin[i]);
+    free(run->kin);
+    run->kin = NULL;
+    run->n_kin = 0;
+}
+
+/* ---- keys of others ---- */
+
+static bool has_key(const weft_described *kin, int32_t part, const char *key) {
+    uint32_t flag = 0;
+    if (weft_offer_find(part, key, &flag) != NULL) return (kin->flags & flag) != 0;
+    return weft_described_key(kin, key) != NULL;
+}
+
+/* out: "[strategy.ddp] or [strategy.fsdp]", the sections of the found plugins that have the key; "": none. */
+static void list_homes(char *out, size_t size, const weft_run *run, int32_t part, const char *key) {
+    const char *kind = weft_part_name(part);
+    weft_noted *all = NULL;
+    size_t n = 0, used = 0;
+    out[0] = '\0';
+    if (weft_plugins_noted(run->plugins, &all, &n, kind, NULL) != WEFT_OK) return;
+    for (size_t i = 0; i < n; i++) {
+        weft_described *kin = NULL;
+        if (all[i].reason[0] != '\0' || weft_plugin_describe(&kin, run->plugins, kind, all[i].id, NULL) != WEFT_OK)
+            continue;
+        if (has_key(kin, part, key) && used + strlen(kind) + strlen(all[i].id) + 8 < size)
+            used += (size_t)snprintf(out + used, size - used, "%s[%s.%s]", used == 0 ? "" : " or ", kind, all[i].id);
+        weft_described_free(kin);
+    }
+    free(all);
+}
+
+weft_status weft_kin_refuse(const weft_run *run, int32_t part, const char *key, weft_error *err) {
+    const char *kind = weft_part_name(part), *id = weft_run_id(run, part);
+    uint32_t flag = 0;
+    const bool hosts = weft_offer_find(part, key, &flag) != NULL;
+    char homes[300];
+    list_homes(homes, sizeof homes, run, part, key);
+    if (hosts)
+        return weft_config_reject(run->config, kind, key, err, "is not offered by %s %s: take it out%s%s%s", kind, id,
+                                  homes[0] != '\0' ? ", or put it into " : "", homes,
+                                  homes[0] != '\0' ? ", where it waits for that plugin" : "");
+    if (homes[0] == '\0') return weft_config_unknown(run->config, kind, err);
+    return weft_config_reject(run->config, kind, key, err,
+                              "is a key of another %s than %s, which is chosen: put it into %s", kind, id, homes);
+}
+
+weft_status weft_kin_check_offers(const weft_run *run, int32_t part, weft_error *err) {
+    const weft_loaded *loaded = run->parts[part].loaded;
+    const weft_key *row = NULL;
+    uint32_t flag = 0;
+    for (size_t i = 0; loaded != NULL && (row = weft_offer_at(part, i, &flag)) != NULL; i++) {
+        if ((weft_offers_of(loaded) & flag) != 0) continue;
+        if (!weft_config_at_default(run->config, weft_part_name(part), row))
+            return weft_kin_refuse(run, part, row->name, err);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_kin_refuse_own(const weft_run *run, int32_t part, const char *section, uint32_t flags,
+                                weft_error *err) {
+    const char *key = weft_config_stray(run->config, section);
+    uint32_t flag = 0;
+    if (key == NULL) return WEFT_OK;
+    if (weft_offer_find(part, key, &flag) != NULL && (flags & flag) == 0)
+        return weft_config_reject(run->config, section, key, err, "is not offered by %s %s: take it out",
+                                  weft_part_name(part), strchr(section, '.') + 1);
+    return weft_config_unknown(run->config, section, err);
+}
