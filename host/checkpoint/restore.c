@@ -111,6 +111,18 @@ static weft_status check_model(const weft_engine *engine, const char *path, weft
                           why.text);
 }
 
+/* Only a run that now freezes what it trained, or computes in another type, comes here with more bits than it keeps. */
+static void warn_of_rounding(const weft_engine *engine, const char *path) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
+        n += engine->plan.declared->parameters[i].dtype == WEFT_BF16;
+    if (n > 0)
+        weft_log(engine->plan.run->host, WEFT_LOG_WARN,
+                 "resume: %d frozen parameters are kept in bf16 as the base has them: what %s holds of them in a "
+                 "wider type is rounded; train them too, or take that checkpoint as [model] path, to keep it",
+                 (int)n, path);
+}
+
 /* What this rank keeps. */
 static weft_status restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                            weft_error *err) {
@@ -122,6 +134,7 @@ static weft_status restore(weft_engine *engine, const char *path, weft_identitie
     if (status == WEFT_OK) status = check_model(engine, path, err);
     if (status == WEFT_OK)
         status = weft_record_compare(&record, identities, inexact, engine->plan.run->host, path, err);
+    if (status == WEFT_OK && inexact) warn_of_rounding(engine, path);
     if (status == WEFT_OK) status = weft_weights_load(&parameters, path, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
         status =

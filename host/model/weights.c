@@ -77,8 +77,7 @@ static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_de
     }
 }
 
-/* The tensor that holds a parameter, under the first of its names that is there; NULL: none. */
-static const weft_tensor *tensor_of(const weft_safetensors *files, const weft_parameter *parameter) {
+const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft_parameter *parameter) {
     const weft_tensor *tensor = weft_safetensors_find(files, parameter->name);
     for (int32_t i = 0; i < parameter->n_aliases && tensor == NULL; i++)
         tensor = weft_safetensors_find(files, parameter->aliases[i]);
@@ -97,7 +96,7 @@ static weft_status judge(int *leftovers, const weft_safetensors *files, const we
     misfit found;
     memset(&found, 0, sizeof found);
     for (int32_t p = 0; p < declared->n_parameters; p++) {
-        if (tensor_of(files, &declared->parameters[p]) == NULL)
+        if (weft_weights_tensor(files, &declared->parameters[p]) == NULL)
             add_name(&found.missing, "%s", declared->parameters[p].name);
     }
     for (int32_t i = 0; i < files->n_tensors; i++) judge_tensor(&found, &files->tensors[i], declared);
@@ -142,7 +141,7 @@ static weft_status compare(bool *same, const weft_safetensors *files, const weft
 
 static weft_status check_ties(const weft_safetensors *files, const weft_parameter *parameter, const char *where,
                               weft_error *err) {
-    const weft_tensor *tensor = tensor_of(files, parameter);
+    const weft_tensor *tensor = weft_weights_tensor(files, parameter);
     for (int32_t i = 0; i < parameter->n_aliases; i++) {
         const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
         bool same = true;
@@ -174,7 +173,8 @@ static weft_status load(const weft_region *region, weft_safetensors *files, cons
     if (status != WEFT_OK) return status;
     tensors = malloc(((size_t)declared->n_parameters + 1) * sizeof(const weft_tensor *));
     if (tensors == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", where);
-    for (int32_t p = 0; p < declared->n_parameters; p++) tensors[p] = tensor_of(files, &declared->parameters[p]);
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        tensors[p] = weft_weights_tensor(files, &declared->parameters[p]);
     status = weft_weights_read(region, files, tensors, err);
     free(tensors);
     return status;

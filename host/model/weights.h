@@ -39,6 +39,9 @@ weft_status weft_weights_check(const weft_declared *declared, const char *direct
 weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
                                      const char *directory, weft_error *err);
 
+/* The tensor that holds a parameter, under the first of its names that is there; NULL: none. */
+const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft_parameter *parameter);
+
 /* The type in which a directory's files hold most of their elements. */
 weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
 

@@ -3,6 +3,7 @@
 
 #include "plan/budget.h"
 #include "plan/stage.h"
+#include "plan/storage.h"
 #include "plugin/call.h"
 
 #include <stdlib.h>
@@ -49,7 +50,9 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
                                   path, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) status = select_trained(plan, err);
-    return status == WEFT_OK ? lay_out_units(plan, err) : status;
+    if (status != WEFT_OK) return status;
+    weft_storage_choose(plan);
+    return lay_out_units(plan, err);
 }
 
 weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err) {

@@ -96,6 +96,8 @@ static const setting settings[] = {
     {"llama-gqa", 1, true, 2, {ADAMW, "train.trainable=head", BF16}},
     {"llama-gqa", 3, false, 2, {ADAMW, "train.trainable=last:1", CHECKPOINTING, BF16}},
     {"llama-bf16", 2, true, 2, {ADAMW, "train.trainable=*norm.weight", BF16}},
+    {"llama-bf16", 1, true, 2, {ADAMW, "train.trainable=head", CHECKPOINTING, BF16}},
+    {"llama-bf16", 2, true, 2, {ADAMW, "train.trainable=last:1", BF16}},
     {"llama-fp16", 2, true, 0, {SGD, "device.threads=3", BF16}},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
@@ -127,11 +129,24 @@ static bool is_in_products(const weft_parameter *p) {
     return p->rank == 2 && (p->role != WEFT_WEIGHT_EMBEDDING || p->n_aliases > 0);
 }
 
-static void check_plan(const weft_engine *engine, int32_t states) {
+/* A frozen matrix of a bf16 base is what the products read; gains stay in fp32. */
+static bool is_stored_narrow(const weft_parameter *p) {
+    return p->dtype == WEFT_BF16;
+}
+static bool is_copied(const weft_parameter *p) {
+    return is_in_products(p) && !is_stored_narrow(p);
+}
+
+static void check_plan(const weft_engine *engine, int32_t states, bool narrow) {
     const weft_plan_bytes *plan = &engine->plan.bytes;
-    const int64_t copy = engine->plan.dtype == WEFT_BF16 ? 2 * on_grid(engine, is_in_products) : 0;
+    const int64_t copy = engine->plan.dtype == WEFT_BF16 ? 2 * on_grid(engine, is_copied) : 0;
+    const int64_t saved = 2 * on_grid(engine, is_stored_narrow);
     int64_t lines = 0, categories = plan->spare;
-    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS], 4 * on_grid(engine, is_any) + copy);
+    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS], 4 * on_grid(engine, is_any) - saved + copy);
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        ck_assert(is_stored_narrow(p) == (narrow && !p->trainable && p->rank == 2));
+    }
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_GRADIENTS], 4 * on_grid(engine, is_trained));
     ck_assert_int_eq(plan->line[WEFT_ACCOUNT_OPTIMIZER], 4 * states * on_grid(engine, is_trained));
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) lines += plan->line[i];
@@ -162,7 +177,7 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     count_device(rig.engine, &table);
     spec = train_rig_spec(&data, s->leaves, s->evaluates);
     train_rig_start(&rig, &spec);
-    check_plan(rig.engine, s->states);
+    check_plan(rig.engine, s->states, strcmp(s->model, "llama-bf16") == 0 && rig.engine->plan.dtype == WEFT_BF16);
     check_account(rig.engine);
     train_rig_steps(&rig, 3);
     highest = rig.engine->plan.train.price.peak;

@@ -1,0 +1,18 @@
+/* host/plan/storage.c: see storage.h. */
+#include "plan/storage.h"
+
+#include "model/weights.h"
+
+void weft_storage_choose(weft_plan *plan) {
+    const weft_run *run = plan->run;
+    weft_safetensors *files = NULL;
+    if (plan->dtype == WEFT_F32 || run->settings.model.start == WEFT_START_FRESH) return;
+    if (weft_safetensors_open_directory(&files, run->settings.model.path, NULL) != WEFT_OK) return;
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
+        weft_parameter *p = &plan->declared->parameters[i];
+        const weft_tensor *tensor = weft_weights_tensor(files, p);
+        if (!p->trainable && weft_parameter_is_matrix(p) && tensor != NULL && tensor->dtype == plan->dtype)
+            p->dtype = plan->dtype;
+    }
+    weft_safetensors_close(files);
+}
