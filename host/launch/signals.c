@@ -11,30 +11,58 @@ static volatile sig_atomic_t asked;
 enum { ALONE, FIRST, OTHER }; /* of several */
 static volatile sig_atomic_t speaker = ALONE;
 
-/* Only async-signal-safe calls, and errno as it was: it may be read next by what is interrupted. SA_RESETHAND: the next
- * signal of the same kind finds the default action, which ends the process; the other kind is reset here. */
-static void on_stop(int number) {
-    /* Alone it may follow a line of progress and the ^C of a terminal. */
-    const char *text = speaker == ALONE ? "\nweft: stopping after this step and saving; again to stop at once\n"
-                                        : "[0] weft: stopping after this step and saving; again to stop at once\n";
+/* Only async-signal-safe calls, and errno as it was: it may be read next by what is interrupted. */
+static void ask(const char *alone, const char *first) {
+    const char *text = speaker == ALONE ? alone : first;
     const int before = errno;
     if (speaker != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody is there to read it */
     }
     asked = 1;
-    (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
     errno = before;
+}
+
+/* SA_RESETHAND: the next signal of the same kind finds the default action, which ends the process; the other kind is
+ * reset here. Alone it may follow a line of progress and the ^C of a terminal. */
+static void on_stop(int number) {
+    ask("\nweft: stopping after this step and saving; again to stop at once\n",
+        "[0] weft: stopping after this step and saving; again to stop at once\n");
+    (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
+}
+
+/* A terminal that closes sends SIGHUP more than once, and who prints into a closed pipe gets SIGPIPE for each line: a
+ * second one must not end the process before it has saved. */
+static void on_hang_up(int number) {
+    if (asked != 0) return;
+    if (number == SIGPIPE)
+        ask("\nweft: nobody reads what is printed: stopping after this step and saving\n",
+            "[0] weft: nobody reads what is printed: stopping after this step and saving\n");
+    else
+        ask("\nweft: hung up: stopping after this step and saving\n",
+            "[0] weft: hung up: stopping after this step and saving\n");
 }
 
 /* On the stack that weft_crash_install has made, never on the one at hand: oneDNN 2.6's products keep a pointer into
  * their panels in the stack pointer, and what the kernel puts there for a handler lands in the heap. */
-void weft_signals_install(void) {
+static void handle(int number, void (*handler)(int), int flags) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
-    action.sa_handler = on_stop;
-    action.sa_flags = (int)(SA_RESTART | SA_RESETHAND | SA_ONSTACK);
+    action.sa_handler = handler;
+    action.sa_flags = (int)(SA_RESTART | SA_ONSTACK) | flags;
     (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(number, &action, NULL);
+}
+
+/* nohup and the like: who started the run wants it to go on. */
+static bool is_ignored(int number) {
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+void weft_signals_install(void) {
+    handle(SIGINT, on_stop, (int)SA_RESETHAND);
+    handle(SIGTERM, on_stop, (int)SA_RESETHAND);
+    if (!is_ignored(SIGHUP)) handle(SIGHUP, on_hang_up, 0);
+    if (!is_ignored(SIGPIPE)) handle(SIGPIPE, on_hang_up, 0);
 }
 
 void weft_signals_rank(int32_t rank) {

@@ -1,4 +1,6 @@
-/* host/launch/signals.h: SIGINT and SIGTERM ask to stop after the step that runs; the second one stops at once. */
+/* host/launch/signals.h: SIGINT and SIGTERM ask to stop after the step that runs; the second one stops at once. So do
+ * SIGHUP, when a terminal closes, and SIGPIPE, when nobody reads what is printed any more; further ones of these change
+ * nothing, and where they were ignored (nohup) they stay so. */
 #ifndef WEFT_HOST_LAUNCH_SIGNALS_H
 #define WEFT_HOST_LAUNCH_SIGNALS_H
 

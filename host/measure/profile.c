@@ -85,13 +85,14 @@ static weft_profile_row *own_row(weft_profile_step *step, const char *operation)
 
 /* ---- the events that call no segment ---- */
 
-/* A leaf's gradient is copied into the sum or added to it; with one leaf it lies there already. */
+/* A leaf's gradient is copied into the sum or added to it; with one leaf it lies there already. A REDUCE among ranks
+ * has no leaf's gradient: alone, the sum of one rank is the sum of all. */
 static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *entry) {
     const weft_program *program = stepper->stage->program;
     const weft_layout *layout = stepper->engine->plan.layout;
     const int32_t slot = program->event_slots[entry->event].gradients[entry->unit];
     const int64_t elements = layout->groups[layout->units[entry->unit].trained].numel;
-    if (program->slots[slot].offset < 0) return 0.0;
+    if (slot < 0 || program->slots[slot].offset < 0) return 0.0;
     return (entry->leaf == 0 ? 2.0 : 3.0) * (double)weft_f32_bytes(elements);
 }
 

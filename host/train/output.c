@@ -3,9 +3,12 @@
 
 #include "base/file.h"
 #include "base/tree.h"
+#include "plugin/services.h"
+#include "train/leavings.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -59,6 +62,14 @@ static weft_status judge_directory(const weft_output *output, weft_output_mode m
     return WEFT_OK;
 }
 
+/* A resume is judged before the directory is made: a mistyped [run] out leaves nothing behind. */
+static weft_status take_directory(weft_output *output, weft_output_mode mode, weft_error *err) {
+    weft_status status = mode == WEFT_OUTPUT_RESUME ? judge_directory(output, mode, err) : WEFT_OK;
+    if (status == WEFT_OK) status = weft_tree_make(output->directory, err);
+    if (status == WEFT_OK) status = take_lock(output, err);
+    return status == WEFT_OK ? judge_directory(output, mode, err) : status;
+}
+
 weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
                              weft_error *err) {
     weft_status status = WEFT_OK;
@@ -70,9 +81,7 @@ weft_status weft_output_open(weft_output **out, const char *directory, weft_outp
     }
     output->lock = -1;
     output->writes = writes;
-    if (writes) status = weft_tree_make(directory, err);
-    if (writes && status == WEFT_OK) status = take_lock(output, err);
-    if (writes && status == WEFT_OK) status = judge_directory(output, mode, err);
+    if (writes) status = take_directory(output, mode, err);
     if (status == WEFT_OK) *out = output;
     else weft_output_close(output);
     return status;
@@ -88,7 +97,7 @@ void weft_output_close(weft_output *output) {
 }
 
 weft_status weft_output_clear(weft_output *output, weft_error *err) {
-    weft_status status = WEFT_OK;
+    weft_status status = output->writes ? weft_leavings_judge(output->directory, err) : WEFT_OK;
     for (int i = 0; output->writes && i < N_LEFT && status == WEFT_OK; i++) {
         char path[4096];
         status = weft_output_path(output, path, sizeof path, left_by_a_run[i], err);
@@ -122,6 +131,27 @@ weft_status weft_output_protect(const weft_output *output, const char *path, wef
     return status;
 }
 
+static bool is_same_directory(const char *a, const char *b) {
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+weft_status weft_output_judge_place(const char *directory, const char *model, const char *tokenizer, weft_error *err) {
+    const char *const read[] = {model, tokenizer};
+    if (is_same_directory(directory, "/"))
+        return weft_error_set(err, WEFT_E_USER,
+                              "[run] out = %s is the root of the file system: give a directory of "
+                              "the run's own, such as runs/one",
+                              directory);
+    for (int i = 0; i < 2; i++)
+        if (read[i] != NULL && is_same_directory(directory, read[i]))
+            return weft_error_set(err, WEFT_E_USER,
+                                  "[run] out = %s is the directory of the %s that this run reads: "
+                                  "give a directory of the run's own, such as runs/one",
+                                  directory, i == 0 ? "model" : "tokenizer");
+    return WEFT_OK;
+}
+
 weft_status weft_output_sync(weft_output *output, weft_error *err) {
     FILE *const files[] = {output->metrics, output->evaluations};
     for (int i = 0; i < 2; i++)
@@ -131,19 +161,40 @@ weft_status weft_output_sync(weft_output *output, weft_error *err) {
     return WEFT_OK;
 }
 
-/* The step that a record's line belongs to; 0: not a whole record. */
-static uint64_t line_step(const char *line, size_t n) {
-    unsigned long long step = 0;
-    if (n < 2 || line[n - 1] != '\n' || line[n - 2] != '}') return 0;
-    return sscanf(line, "{\"step\": %llu", &step) == 1 ? step + 1 : 0;
+/* The step that a record's line belongs to; -1: not a whole record. */
+static int64_t step_of_line(const char *line, size_t n) {
+    json_t *record = line[n - 1] == '\n' ? json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *step = json_object_get(record, "step");
+    const int64_t out = json_is_integer(step) ? (int64_t)json_integer_value(step) : -1;
+    json_decref(record);
+    return out;
+}
+
+/* A last line without an end is that of a run that was cut short. */
+static void warn_of_line(const char *path, int64_t number, const char *line, size_t n) {
+    if (line[n - 1] == '\n')
+        weft_log(weft_services(), WEFT_LOG_WARN, "%s:%lld is no whole record and is left out", path, (long long)number);
+}
+
+static weft_status copy_records(FILE *to, FILE *from, const char *path, uint64_t last_step, weft_error *err) {
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t n = 0;
+    weft_status status = WEFT_OK;
+    for (int64_t number = 1; (n = getline(&line, &capacity, from)) > 0; number++) {
+        const int64_t step = step_of_line(line, (size_t)n);
+        if (step < 0) warn_of_line(path, number, line, (size_t)n);
+        else if ((uint64_t)step <= last_step) (void)fwrite(line, 1, (size_t)n, to); /* commit sees a failure */
+    }
+    if (!feof(from)) status = weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
+    free(line);
+    return status;
 }
 
 /* Copies the lines that stay into a new file that replaces the old one. */
 static weft_status cut_back(const char *path, uint64_t last_step, weft_error *err) {
     weft_file file;
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t n = 0;
+    weft_status status = WEFT_OK;
     FILE *to = NULL, *from = fopen(path, "re");
     if (from == NULL && errno == ENOENT) return WEFT_OK;
     if (from == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
@@ -152,13 +203,11 @@ static weft_status cut_back(const char *path, uint64_t last_step, weft_error *er
         (void)fclose(from);
         return WEFT_E_SYSTEM;
     }
-    while ((n = getline(&line, &capacity, from)) > 0) {
-        const uint64_t step = line_step(line, (size_t)n);
-        if (step != 0 && step - 1 <= last_step) (void)fwrite(line, 1, (size_t)n, to);
-    }
-    free(line);
+    status = copy_records(to, from, path, last_step, err);
     (void)fclose(from);
-    return weft_file_commit(&file, err);
+    if (status == WEFT_OK) return weft_file_commit(&file, err);
+    weft_file_cancel(&file);
+    return status;
 }
 
 static weft_status open_record(weft_output *output, FILE **out, const char *name, uint64_t last_step, weft_error *err) {

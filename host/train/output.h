@@ -24,13 +24,18 @@ typedef struct weft_output {
     FILE *evaluations;
 } weft_output;
 
+/* Refuses a directory that cannot be a run's own: the root, or one that the run reads (NULL: none). [any-thread] */
+weft_status weft_output_judge_place(const char *directory, const char *model, const char *tokenizer, weft_error *err);
+
 /* Makes the directory, takes its lock (another process that holds it is named) and judges what is in it. Changes
- * nothing that a run left there; weft_output_clear does. writes: this is the rank that does so for all. */
+ * nothing that a run left there; weft_output_clear does. RESUME makes no directory. writes: this is the rank that does
+ * so for all. */
 weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
                              weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */
 
-/* OVERWRITE: removes config.ini, the records, checkpoints/ and model/; nothing else. */
+/* OVERWRITE: removes config.ini, the records, checkpoints/ and model/; nothing else, and nothing at all where something
+ * lies in these that no run wrote. */
 weft_status weft_output_clear(weft_output *output, weft_error *err);
 
 /* Refuses a path that the run reads (the INI file, a model, data) where it lies in what a run writes there. One that
@@ -43,7 +48,8 @@ weft_status weft_output_sync(weft_output *output, weft_error *err);
 /* "directory/name" into path. */
 weft_status weft_output_path(const weft_output *output, char *path, size_t size, const char *name, weft_error *err);
 
-/* Opens both records to append; first cuts them back to lines of step <= last_step (a torn last line goes too). */
+/* Opens both records to append; first cuts them back to lines of step <= last_step (a torn last line goes too).
+ * Warns of each other line that is no record. */
 weft_status weft_output_records(weft_output *output, uint64_t last_step, weft_error *err);
 
 weft_status weft_output_metrics(weft_output *output, uint64_t step, const weft_step_result *result, weft_error *err);

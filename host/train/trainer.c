@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/tree.h"
+#include "base/words.h"
 #include "checkpoint/checkpoint.h"
 #include "launch/signals.h"
 #include "launch/world.h"
@@ -24,6 +25,7 @@ typedef struct trainer {
     weft_checkpoint_state state;
     int64_t evaluate_every, save_every; /* steps; 0: never */
     uint64_t saved_step;                /* the newest checkpoint's; UINT64_MAX: none by this process */
+    bool unrecorded;                    /* a record could not be written: alike on all ranks */
     bool stops;                         /* a signal has asked for it, on whichever rank: alike on all */
     bool quiet;                         /* as asked for, and every rank but those that speak */
     weft_progress *progress;
@@ -115,6 +117,13 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
+/* What agree does, of records. Ranks that cannot agree because one is gone get another code. */
+static weft_status agree_on_records(trainer *self, weft_status status, weft_error *err) {
+    status = agree(self, status, err);
+    self->unrecorded = self->unrecorded || status == WEFT_E_SYSTEM;
+    return status;
+}
+
 static weft_status evaluate(trainer *self, weft_error *err) {
     weft_evaluation evaluation = {0};
     weft_status status = WEFT_OK;
@@ -127,10 +136,9 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     if (self->summary.evaluations++ == 0) self->summary.first_eval_loss = evaluation.loss;
     self->summary.last_eval_loss = evaluation.loss;
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
-    return agree(self,
-                 weft_output_evaluation(self->output, self->state.step, evaluation.loss, evaluation.perplexity,
-                                        evaluation.tokens, err),
-                 err);
+    status = weft_output_evaluation(self->output, self->state.step, evaluation.loss, evaluation.perplexity,
+                                    evaluation.tokens, err);
+    return agree_on_records(self, status, err);
 }
 
 /* The step that is saved now, or was resumed from, may be the best so far. */
@@ -141,14 +149,12 @@ static void note_best(trainer *self) {
     self->state.best_step = self->state.step;
 }
 
-static weft_status save_checkpoint(trainer *self, weft_error *err) {
+static weft_status write_checkpoint(trainer *self, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
     const weft_checkpoint_settings *keys = &self->session->run->settings.checkpoint;
     weft_status status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
     note_best(self);
-    if (status == WEFT_OK) status = weft_output_sync(self->output, err);
-    status = agree(self, status, err);
     if (status == WEFT_OK)
         status = weft_checkpoint_save(self->session->engine, directory, &self->state, &self->identities,
                                       &self->session->text, err);
@@ -159,6 +165,12 @@ static weft_status save_checkpoint(trainer *self, weft_error *err) {
     self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
     if (status == WEFT_OK) self->saved_step = self->state.step;
     return status;
+}
+
+/* What a checkpoint says is done is in the records, too. */
+static weft_status save_checkpoint(trainer *self, weft_error *err) {
+    const weft_status status = agree_on_records(self, weft_output_sync(self->output, err), err);
+    return status == WEFT_OK ? write_checkpoint(self, err) : status;
 }
 
 static bool due(int64_t every, uint64_t step) {
@@ -224,10 +236,10 @@ static weft_status note_memory(trainer *self, weft_error *err) {
     return status;
 }
 
-/* The end of a piece of work, at which ranks that were asked to stop tell the others. */
+/* The end of a piece of work and of its records, at which ranks that were asked to stop tell the others. */
 static weft_status agree_at_end(trainer *self, weft_status status, weft_error *err) {
     if (status == WEFT_OK && weft_signals_stop()) status = WEFT_E_STOPPED;
-    status = agree(self, status, err);
+    status = agree_on_records(self, status, err);
     if (status != WEFT_E_STOPPED) return status;
     self->stops = true;
     return WEFT_OK;
@@ -271,7 +283,21 @@ static weft_status stop(trainer *self, weft_error *err) {
                           (unsigned long long)self->state.step);
 }
 
-static weft_status loop(trainer *self, weft_error *err) {
+/* A record cannot be written: what was learned is saved, where that can be written. err keeps its sentence. */
+static weft_status rescue(trainer *self, weft_status why, weft_error *err) {
+    weft_error failure = WEFT_ERROR_INIT;
+    const bool is_told = err != NULL && err->text[0] != '\0';
+    weft_status status = WEFT_OK;
+    if (self->saved_step != self->state.step) status = write_checkpoint(self, &failure);
+    if (!is_told) return why;
+    if (status == WEFT_OK)
+        weft_words_append(err->text, sizeof err->text, "; step %llu is saved: --resume goes on from it",
+                          (unsigned long long)self->state.step);
+    else weft_words_append(err->text, sizeof err->text, "; and %s", failure.text);
+    return why;
+}
+
+static weft_status run_loop(trainer *self, weft_error *err) {
     weft_status status = agree_at_end(self, WEFT_OK, err);
     /* The evaluation of the start, or one that a signal cut short before the checkpoint that this run resumed from. */
     if (status == WEFT_OK && evaluation_due(self) && isnan(self->state.eval_loss)) status = evaluate(self, err);
@@ -283,6 +309,11 @@ static weft_status loop(trainer *self, weft_error *err) {
         if (status == WEFT_E_STOPPED) return stop(self, err);
     }
     return status;
+}
+
+static weft_status loop(trainer *self, weft_error *err) {
+    const weft_status status = run_loop(self, err);
+    return status != WEFT_OK && self->unrecorded ? rescue(self, status, err) : status;
 }
 
 /* What each rank took and sent, as a file of rank 0. */
@@ -332,8 +363,12 @@ static void say_uncovered(const trainer *self) {
 
 static weft_status open_output(trainer *self, weft_error *err) {
     const weft_session *session = self->session;
-    weft_status status = weft_output_open(&self->output, session->run->settings.run.out, self->options->mode,
-                                          weft_peers_first(peers_of(self)), err);
+    const weft_settings *settings = &session->run->settings;
+    const bool writes = weft_peers_first(peers_of(self));
+    weft_status status = WEFT_OK;
+    if (writes) status = weft_output_judge_place(settings->run.out, settings->model.path, session->text.directory, err);
+    if (status == WEFT_OK)
+        status = weft_output_open(&self->output, settings->run.out, self->options->mode, writes, err);
     if (status == WEFT_OK) status = weft_progress_create(&self->progress, session->steps, self->quiet, err);
     return agree(self, status, err);
 }

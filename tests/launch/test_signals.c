@@ -10,7 +10,7 @@
 #include "launch/signals.h"
 #include "plugin/crash.h"
 
-static const int kinds[] = {SIGINT, SIGTERM};
+static const int kinds[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
 static bool is_default(int number) {
     struct sigaction action;
@@ -25,6 +25,26 @@ START_TEST(the_first_asks_to_stop_and_the_second_is_the_systems) {
     ck_assert_int_eq(raise(kinds[_i]), 0);
     ck_assert(weft_signals_stop());
     ck_assert(is_default(SIGINT) && is_default(SIGTERM));
+}
+END_TEST
+
+/* A terminal that closes and a pipe that nobody reads do not say it once. */
+START_TEST(those_that_repeat_themselves_only_ask) {
+    weft_signals_install();
+    ck_assert_int_eq(raise(kinds[_i]), 0);
+    ck_assert(weft_signals_stop());
+    ck_assert_int_eq(raise(kinds[_i]), 0); /* ends a process that has the default action */
+    ck_assert(!is_default(SIGINT) && !is_default(SIGTERM));
+    ck_assert_int_eq(raise(SIGTERM), 0);
+    ck_assert(is_default(SIGINT) && is_default(SIGTERM) && !is_default(kinds[_i]));
+}
+END_TEST
+
+START_TEST(what_nohup_ignores_stays_ignored) {
+    (void)signal(kinds[_i], SIG_IGN);
+    weft_signals_install();
+    ck_assert_int_eq(raise(kinds[_i]), 0);
+    ck_assert(!weft_signals_stop());
 }
 END_TEST
 
@@ -96,8 +116,10 @@ int main(void) {
     Suite *suite = suite_create("signals");
     TCase *tcase = tcase_create("signals");
     tcase_add_loop_test(tcase, the_first_asks_to_stop_and_the_second_is_the_systems, 0, 2);
-    tcase_add_loop_test(tcase, errno_stays, 0, 2);
-    tcase_add_loop_test(tcase, the_stack_at_hand_is_not_touched, 0, 2);
+    tcase_add_loop_test(tcase, those_that_repeat_themselves_only_ask, 2, 4);
+    tcase_add_loop_test(tcase, what_nohup_ignores_stays_ignored, 2, 4);
+    tcase_add_loop_test(tcase, errno_stays, 0, 4);
+    tcase_add_loop_test(tcase, the_stack_at_hand_is_not_touched, 0, 4);
     tcase_add_test(tcase, the_handlers_stack_has_room);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

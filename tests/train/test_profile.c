@@ -24,17 +24,21 @@ typedef struct setting {
     weft_profile *profile;
 } setting;
 
-static void setting_open(setting *s, const char *override) {
-    const char *const overrides[] = {"model.start=fresh", override};
+static void setting_open_with(setting *s, const char *override, const char *another) {
+    const char *const overrides[] = {"model.start=fresh", override, another};
     const fresh_shape shape = {HIDDEN, MLP, LAYERS, HEADS, KV_HEADS, VOCABULARY, 64, false};
     weft_plan_spec spec;
     row_data_random(&s->data, 5, LENGTH, VOCABULARY, 11);
     fresh_model_make(&s->model, &shape);
     spec = train_rig_spec(&s->data, LEAVES, false);
     spec.rows = ROWS;
-    train_rig_open(&s->rig, s->model.path, &s->data, overrides, override == NULL ? 1 : 2);
+    train_rig_open(&s->rig, s->model.path, &s->data, overrides, override == NULL ? 1 : another == NULL ? 2 : 3);
     train_rig_start(&s->rig, &spec);
     s->profile = NULL;
+}
+
+static void setting_open(setting *s, const char *override) {
+    setting_open_with(s, override, NULL);
 }
 
 static void profile_steps(setting *s, int64_t warmup, int64_t keep) {
@@ -117,6 +121,23 @@ START_TEST(work_is_what_a_hand_counts) {
         ck_assert_double_eq(step->flops, a * 3.0 * (LINEAR + ATTENTION + LOGITS));
         ck_assert_double_eq(step->recompute_flops, 0.0);
         ck_assert_int_eq(step->result.n_places, LEAVES * ROWS * LENGTH);
+    }
+    setting_close(&s);
+}
+END_TEST
+
+/* A REDUCE among ranks has no slot of a leaf's gradient: its bytes are nobody's here, and those of the leaves are as
+ * many as with `single`. */
+START_TEST(a_reduce_without_a_leaf_moves_nothing) {
+    setting s;
+    setting_open_with(&s, "strategy.plugin=ddp", "strategy.reduce_at=last");
+    profile_steps(&s, 0, 1);
+    {
+        const weft_profile_row *row = find_row(weft_profile_at(s.profile, 0), "reduce", "");
+        const weft_layout *layout = s.rig.engine->plan.layout;
+        ck_assert_ptr_nonnull(row);
+        ck_assert_int_eq(row->calls, (LEAVES + 1) * layout->n_units);
+        ck_assert_double_eq(row->bytes, 4.0 * (double)layout->trainable_numel * (2.0 + 3.0 * (LEAVES - 1)));
     }
     setting_close(&s);
 }
@@ -293,6 +314,7 @@ int main(void) {
     TCase *tests = tcase_create("profile");
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, work_is_what_a_hand_counts);
+    tcase_add_test(tests, a_reduce_without_a_leaf_moves_nothing);
     tcase_add_test(tests, recomputed_work_is_apart);
     tcase_add_test(tests, frozen_parts_make_no_products);
     tcase_add_test(tests, rows_add_up);

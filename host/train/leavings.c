@@ -1,0 +1,95 @@
+/* host/train/leavings.c: see leavings.h. Names are what is judged: what a run writes has names of a few forms. */
+#include "train/leavings.h"
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+typedef bool (*name_test)(const char *name);
+
+static bool ends_in(const char *name, const char *end) {
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static bool begins_with(const char *name, const char *begin) {
+    return strncmp(name, begin, strlen(begin)) == 0;
+}
+
+/* Of a Hugging Face directory: weights, their index, configuration, and the files of a tokenizer. */
+static bool is_of_model(const char *name) {
+    static const char *const others[] = {"config.json", "generation_config.json", "special_tokens_map.json",
+                                         "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt",
+                                         "chat_template.jinja", "chat_template.json", "preprocessor_config.json"};
+    if (begins_with(name, "model") && (ends_in(name, ".safetensors") || ends_in(name, ".safetensors.index.json")))
+        return true;
+    if (begins_with(name, "tokenizer")) return true;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0) return true;
+    return false;
+}
+
+static bool is_of_checkpoint(const char *name) {
+    return is_of_model(name) || strcmp(name, "state") == 0 || strcmp(name, "manifest.json") == 0;
+}
+
+static bool is_of_state(const char *name) {
+    return ends_in(name, ".safetensors") || strcmp(name, "run.json") == 0 || strcmp(name, "config.ini") == 0;
+}
+
+/* "step-12", and ".step-12.tmp" or ".step-12.old" of a save that was cut short. */
+static bool is_checkpoint(const char *name) {
+    const bool hidden = name[0] == '.';
+    const char *at = name + hidden;
+    if (!begins_with(at, "step-")) return false;
+    at += strlen("step-");
+    if (*at < '0' || *at > '9') return false;
+    at += strspn(at, "0123456789");
+    return hidden ? strcmp(at, ".tmp") == 0 || strcmp(at, ".old") == 0 : *at == '\0';
+}
+
+/* Whether all names in path/inside pass; a directory that is not there has none. A link is removed and not followed, so
+ * what is behind it is not looked at. */
+static weft_status judge_names(const char *path, const char *inside, name_test is_known, weft_error *err) {
+    char *where = NULL;
+    const struct dirent *entry = NULL;
+    struct stat about;
+    DIR *directory = NULL;
+    weft_status status = WEFT_OK;
+    if (asprintf(&where, "%s/%s", path, inside) < 0) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
+    if (lstat(where, &about) == 0 && S_ISDIR(about.st_mode)) directory = opendir(where);
+    while (directory != NULL && status == WEFT_OK && (entry = readdir(directory)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_known(entry->d_name)) continue;
+        status = weft_error_set(err, WEFT_E_USER,
+                                "--overwrite removes %s, and no run wrote %s/%s: move it away, or choose another [run] "
+                                "out",
+                                where, where, entry->d_name);
+    }
+    if (directory != NULL) (void)closedir(directory);
+    free(where);
+    return status;
+}
+
+static weft_status judge_checkpoint(const char *checkpoints, const char *name, weft_error *err) {
+    char state[300];
+    weft_status status = judge_names(checkpoints, name, is_of_checkpoint, err);
+    (void)snprintf(state, sizeof state, "%.255s/state", name);
+    return status == WEFT_OK ? judge_names(checkpoints, state, is_of_state, err) : status;
+}
+
+weft_status weft_leavings_judge(const char *directory, weft_error *err) {
+    char *checkpoints = NULL;
+    const struct dirent *entry = NULL;
+    DIR *list = NULL;
+    weft_status status = judge_names(directory, "model", is_of_model, err);
+    if (status == WEFT_OK) status = judge_names(directory, "checkpoints", is_checkpoint, err);
+    if (status == WEFT_OK && asprintf(&checkpoints, "%s/checkpoints", directory) < 0)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
+    if (status == WEFT_OK) list = opendir(checkpoints);
+    while (list != NULL && status == WEFT_OK && (entry = readdir(list)) != NULL)
+        if (begins_with(entry->d_name, "step-")) status = judge_checkpoint(checkpoints, entry->d_name, err);
+    if (list != NULL) (void)closedir(list);
+    free(checkpoints);
+    return status;
+}

@@ -1,0 +1,170 @@
+/* fail_calls: runs a command and lets what it asks of the system for certain files fail from the n-th such call on, as
+ * on a disk that has become full or one that cannot be read. For tests in shell.
+ *
+ *     fail_calls ENOSPC change out/ step-4 12 weft train run.ini
+ *
+ * Of the calls that change files (or those that `read` them) whose path has "out/" in it, counted from the first one
+ * whose path has "step-4" in it, the 12th and all later ones fail. 0: none, they are counted only. Each is a line of the
+ * file calls.txt: number, call, path. Ends with the command's exit status; 77 where the system has no way to do it. */
+#include <stdio.h>
+
+#if !defined(__x86_64__)
+int main(void) {
+    (void)printf("skipped: calls are made to fail on x86-64 alone\n");
+    return 77;
+}
+#else
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Where a call names its file. */
+enum { BY_DESCRIPTOR, BY_PATH, AT_PATH };
+
+typedef struct kind {
+    long number;
+    const char *name;
+    int file, at; /* which argument */
+    bool reads;
+} kind;
+
+static const kind kinds[] = {
+    {SYS_write, "write", BY_DESCRIPTOR, 0, false},       {SYS_pwrite64, "pwrite64", BY_DESCRIPTOR, 0, false},
+    {SYS_writev, "writev", BY_DESCRIPTOR, 0, false},     {SYS_fsync, "fsync", BY_DESCRIPTOR, 0, false},
+    {SYS_fdatasync, "fdatasync", BY_DESCRIPTOR, 0, false}, {SYS_fallocate, "fallocate", BY_DESCRIPTOR, 0, false},
+    {SYS_ftruncate, "ftruncate", BY_DESCRIPTOR, 0, false}, {SYS_mkdir, "mkdir", BY_PATH, 0, false},
+    {SYS_rename, "rename", BY_PATH, 0, false},           {SYS_renameat2, "renameat2", AT_PATH, 1, false},
+    {SYS_openat, "openat", AT_PATH, 1, false},           {SYS_read, "read", BY_DESCRIPTOR, 0, true},
+    {SYS_pread64, "pread64", BY_DESCRIPTOR, 0, true},
+};
+enum { N_KINDS = (int)(sizeof kinds / sizeof *kinds), MOST_TASKS = 4096 };
+
+static struct {
+    int error;
+    bool reads, begun;
+    const char *part, *begin;
+    long first, n;
+    FILE *list;
+    pid_t failing[MOST_TASKS]; /* threads in a call that is to fail */
+    int n_failing;
+} self;
+
+static void path_of(char *out, size_t size, pid_t task, const kind *call, const uint64_t *args) {
+    char link[64];
+    ssize_t n = 0;
+    if (call->file == BY_DESCRIPTOR) {
+        (void)snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)task, (int)args[call->at]);
+        n = readlink(link, out, size - 1);
+    } else {
+        const struct iovec to = {out, size - 1}, from = {(void *)(uintptr_t)args[call->at], size - 1};
+        n = process_vm_readv(task, &to, 1, &from, 1, 0);
+        for (size_t less = size / 2; n < 0 && less > 16; less /= 2) { /* it ends before the page does */
+            const struct iovec shorter = {(void *)(uintptr_t)args[call->at], less};
+            n = process_vm_readv(task, &to, 1, &shorter, 1, 0);
+        }
+    }
+    out[n < 0 ? 0 : n] = '\0';
+}
+
+static const kind *kind_of(long number, const uint64_t *args) {
+    for (int i = 0; i < N_KINDS; i++) {
+        if (kinds[i].number != number || kinds[i].reads != self.reads) continue;
+        return number == SYS_openat && (args[2] & O_CREAT) == 0 ? NULL : &kinds[i];
+    }
+    return NULL;
+}
+
+/* A call begins: whether it is to fail. */
+static bool is_chosen(pid_t task, long number, const uint64_t *args) {
+    char path[PATH_MAX];
+    const kind *call = kind_of(number, args);
+    if (call == NULL) return false;
+    path_of(path, sizeof path, task, call, args);
+    if (strstr(path, self.part) == NULL) return false;
+    self.begun = self.begun || strstr(path, self.begin) != NULL;
+    if (!self.begun) return false;
+    (void)fprintf(self.list, "%ld %s %s\n", ++self.n, call->name, path);
+    return self.first > 0 && self.n >= self.first;
+}
+
+static void on_call(pid_t task) {
+    struct __ptrace_syscall_info info;
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, task, sizeof info, &info) <= 0) return;
+    if (info.op == PTRACE_SYSCALL_INFO_ENTRY && self.n_failing < MOST_TASKS &&
+        is_chosen(task, (long)info.entry.nr, info.entry.args)) {
+        (void)ptrace(PTRACE_POKEUSER, task, offsetof(struct user_regs_struct, orig_rax), -1L); /* not made at all */
+        self.failing[self.n_failing++] = task;
+    }
+    for (int i = 0; info.op == PTRACE_SYSCALL_INFO_EXIT && i < self.n_failing; i++) {
+        if (self.failing[i] != task) continue;
+        (void)ptrace(PTRACE_POKEUSER, task, offsetof(struct user_regs_struct, rax), (long)-self.error);
+        self.failing[i] = self.failing[--self.n_failing];
+        return;
+    }
+}
+
+/* Of the command itself, once it has ended. */
+static int follow(pid_t command) {
+    int status = 0, ended = 0;
+    for (pid_t task = 0; (task = waitpid(-1, &status, __WALL)) > 0;) {
+        int told = 0;
+        if (WIFEXITED(status) || WIFSIGNALED(status)) {
+            if (task == command) ended = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            continue;
+        }
+        if (WSTOPSIG(status) == (SIGTRAP | 0x80)) on_call(task);
+        else if (status >> 16 == 0 && WSTOPSIG(status) != SIGSTOP) told = WSTOPSIG(status); /* a signal of its own */
+        (void)ptrace(PTRACE_SYSCALL, task, 0, (long)told);
+    }
+    return ended;
+}
+
+static int error_of(const char *name) {
+    if (strcmp(name, "ENOSPC") == 0) return ENOSPC;
+    if (strcmp(name, "EIO") == 0) return EIO;
+    (void)fprintf(stderr, "fail_calls: no error %s\n", name);
+    exit(2);
+}
+
+int main(int argc, char **argv) {
+    const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+                         PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
+    int status = 0;
+    pid_t command = 0;
+    if (argc < 7) return 2;
+    self.error = error_of(argv[1]);
+    self.reads = strcmp(argv[2], "read") == 0;
+    self.part = argv[3];
+    self.begin = argv[4];
+    self.first = strtol(argv[5], NULL, 10);
+    self.list = fopen("calls.txt", "we");
+    if (self.list == NULL) return 2;
+    command = fork();
+    if (command == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, 0, 0) != 0) _exit(77);
+        (void)raise(SIGSTOP);
+        (void)execvp(argv[6], argv + 6);
+        _exit(127);
+    }
+    if (command < 0 || waitpid(command, &status, 0) != command) return 2;
+    if (!WIFSTOPPED(status) || ptrace(PTRACE_SETOPTIONS, command, 0, options) != 0) {
+        (void)printf("skipped: this system lets no process trace another\n");
+        return 77;
+    }
+    (void)ptrace(PTRACE_SYSCALL, command, 0, 0);
+    status = follow(command);
+    return fclose(self.list) == 0 ? status : 2;
+}
+#endif

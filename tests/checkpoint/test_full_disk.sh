@@ -1,0 +1,97 @@
+#!/bin/sh
+# A disk that becomes full in the middle of a save, at each call that a save makes in turn, loses nothing: the run says
+# what could not be written, the checkpoint before is as it was, nothing half-made stays, and a resume gives the same
+# bits. Then the same for a record, and for one that cannot be read. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # a process cannot be traced twice
+fail_calls=$WEFT_BUILD/tests/fail_calls
+
+make_model model 16 4 24 1 512
+make_text 40
+cat >run.ini <<'INI'
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[data]
+path     = games.txt
+document = line
+context  = 32
+[train]
+steps        = 4
+global_batch = 4
+micro_batch  = 2
+[optimizer]
+plugin = adamw
+[device]
+threads = 1
+[checkpoint]
+every = 2
+INI
+train() { # train OUT ARGUMENT...
+    out=$1
+    shift
+    "$weft" train run.ini "run.out=$out" --quiet "$@"
+}
+train whole || failed "the run itself"
+
+# ---- a save: of the calls that it makes, and those that follow it until the result is written
+status=0
+"$fail_calls" ENOSPC change counted/ step-4 0 "$weft" train run.ini run.out=counted --quiet || status=$?
+[ "$status" != 77 ] || { cat calls.txt 2>/dev/null; exit 77; }
+[ "$status" = 0 ] || failed "a run that is watched"
+saved=$(grep -n ' rename .*/\.step-4\.tmp$' calls.txt | cut -d: -f1)
+[ "$saved" -gt 40 ] || failed "calls of a save are missed" calls.txt
+# The quick suite takes the first call of each kind for each file, the full one takes all.
+if is_full; then seq "$((saved + 1))" >chosen
+else head -n "$((saved + 1))" calls.txt | awk '!seen[$2 $3]++ { print $1 }' >chosen
+fi
+
+survives() { # survives N: the disk becomes full at call N
+    rm -rf full
+    status=0
+    "$fail_calls" ENOSPC change full/ step-4 "$1" "$weft" train run.ini run.out=full --quiet >log 2>&1 || status=$?
+    [ "$status" = 1 ] || { echo "exit status $status"; return 1; }
+    grep -q 'full/checkpoints/step-4 could not be saved: .*full/.*: No space left on device; \(.*; \)\{0,1\}what was saved before is as it was$' log || return 1
+    # Once the name is taken the checkpoint is whole, whatever follows.
+    [ "$1" -le "$saved" ] && left=step-2 || left="step-2 step-4"
+    [ "$(ls -A full/checkpoints | tr '\n' ' ')" = "$left " ] || { ls -A full/checkpoints; return 1; }
+    diff -r whole/checkpoints/step-2 full/checkpoints/step-2 -x config.ini -x run.json -x manifest.json || return 1
+    train full --resume >>log 2>&1 || return 1
+    cmp whole/model/model.safetensors full/model/model.safetensors && cmp whole/metrics.jsonl full/metrics.jsonl
+}
+while read -r n; do
+    survives "$n" >differs || failed "a disk that is full at call $n, $(sed -n "${n}p" calls.txt)" differs log
+done <chosen
+[ "$(wc -l <chosen)" -gt 25 ] || failed "few calls were tried" chosen
+
+# ---- what is left of a save that was cut short goes with the next one
+rm -rf cut
+train cut train.steps=2
+mkdir cut/checkpoints/.step-4.tmp cut/checkpoints/.step-9.tmp
+echo half >cut/checkpoints/.step-4.tmp/model.safetensors
+train cut --resume || failed "a resume beside half a checkpoint"
+[ "$(ls -A cut/checkpoints | tr '\n' ' ')" = "step-2 step-4 " ] || failed "half a checkpoint stays"
+cmp whole/model/model.safetensors cut/model/model.safetensors || failed "half a checkpoint counts"
+
+# ---- a record: what was learned is saved where that can be
+rm -rf record
+status=0
+"$fail_calls" ENOSPC change record/metrics.jsonl metrics 5 "$weft" train run.ini run.out=record --quiet >log 2>&1 || status=$?
+[ "$status" = 1 ] || failed "a record that cannot be written: exit status $status" log
+grep -q 'record/metrics.jsonl cannot be written: No space left on device; step 3 is saved: --resume goes on from it$' log ||
+    failed "a record that cannot be written" log calls.txt
+[ -e record/checkpoints/step-3/manifest.json ] || failed "what was learned is lost" log
+train record --resume || failed "a resume after it"
+cmp whole/model/model.safetensors record/model/model.safetensors || failed "and its bits"
+
+# ---- nor is one that cannot be read taken for one that ends there
+cp whole/metrics.jsonl before
+status=0
+"$fail_calls" EIO read whole/metrics.jsonl metrics 1 "$weft" train run.ini run.out=whole train.steps=6 --quiet --resume >log 2>&1 || status=$?
+[ "$status" = 1 ] && grep -q 'whole/metrics.jsonl cannot be read: Input/output error$' log || failed "a record that cannot be read" log
+cmp whole/metrics.jsonl before || failed "is cut"
+
+[ "$failures" = 0 ]
