@@ -19,9 +19,16 @@ static bool begins_with(const char *name, const char *begin) {
 
 /* Of a Hugging Face directory: weights, their index, configuration, and the files of a tokenizer. */
 static bool is_of_model(const char *name) {
-    static const char *const others[] = {"config.json", "generation_config.json", "special_tokens_map.json",
-                                         "added_tokens.json", "vocab.json", "vocab.txt", "merges.txt",
-                                         "chat_template.jinja", "chat_template.json", "preprocessor_config.json"};
+    static const char *const others[] = {"config.json",
+                                         "generation_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "vocab.json",
+                                         "vocab.txt",
+                                         "merges.txt",
+                                         "chat_template.jinja",
+                                         "chat_template.json",
+                                         "preprocessor_config.json"};
     if (begins_with(name, "model") && (ends_in(name, ".safetensors") || ends_in(name, ".safetensors.index.json")))
         return true;
     if (begins_with(name, "tokenizer")) return true;

@@ -4,8 +4,9 @@
  *     fail_calls ENOSPC change out/ step-4 12 weft train run.ini
  *
  * Of the calls that change files (or those that `read` them) whose path has "out/" in it, counted from the first one
- * whose path has "step-4" in it, the 12th and all later ones fail. 0: none, they are counted only. Each is a line of the
- * file calls.txt: number, call, path. Ends with the command's exit status; 77 where the system has no way to do it. */
+ * whose path has "step-4" in it, the 12th and all later ones fail. 0: none, they are counted only. Each is a line of
+ * the file calls.txt: number, call, path. Ends with the command's exit status; 77 where the system has no way to do
+ * it. */
 #include <stdio.h>
 
 #if !defined(__x86_64__)
@@ -41,12 +42,18 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {SYS_write, "write", BY_DESCRIPTOR, 0, false},       {SYS_pwrite64, "pwrite64", BY_DESCRIPTOR, 0, false},
-    {SYS_writev, "writev", BY_DESCRIPTOR, 0, false},     {SYS_fsync, "fsync", BY_DESCRIPTOR, 0, false},
-    {SYS_fdatasync, "fdatasync", BY_DESCRIPTOR, 0, false}, {SYS_fallocate, "fallocate", BY_DESCRIPTOR, 0, false},
-    {SYS_ftruncate, "ftruncate", BY_DESCRIPTOR, 0, false}, {SYS_mkdir, "mkdir", BY_PATH, 0, false},
-    {SYS_rename, "rename", BY_PATH, 0, false},           {SYS_renameat2, "renameat2", AT_PATH, 1, false},
-    {SYS_openat, "openat", AT_PATH, 1, false},           {SYS_read, "read", BY_DESCRIPTOR, 0, true},
+    {SYS_write, "write", BY_DESCRIPTOR, 0, false},
+    {SYS_pwrite64, "pwrite64", BY_DESCRIPTOR, 0, false},
+    {SYS_writev, "writev", BY_DESCRIPTOR, 0, false},
+    {SYS_fsync, "fsync", BY_DESCRIPTOR, 0, false},
+    {SYS_fdatasync, "fdatasync", BY_DESCRIPTOR, 0, false},
+    {SYS_fallocate, "fallocate", BY_DESCRIPTOR, 0, false},
+    {SYS_ftruncate, "ftruncate", BY_DESCRIPTOR, 0, false},
+    {SYS_mkdir, "mkdir", BY_PATH, 0, false},
+    {SYS_rename, "rename", BY_PATH, 0, false},
+    {SYS_renameat2, "renameat2", AT_PATH, 1, false},
+    {SYS_openat, "openat", AT_PATH, 1, false},
+    {SYS_read, "read", BY_DESCRIPTOR, 0, true},
     {SYS_pread64, "pread64", BY_DESCRIPTOR, 0, true},
 };
 enum { N_KINDS = (int)(sizeof kinds / sizeof *kinds), MOST_TASKS = 4096 };
