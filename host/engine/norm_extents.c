@@ -32,22 +32,24 @@ static int64_t element_at(const weft_span *span, int64_t element) {
     return weft_span_at(span, element) / weft_f32_bytes(1);
 }
 
-/* Of each cut group the part of each tensor that lies in this rank's piece; a sum per cell, into the group's nodes. */
-static void add_own_cells(tables *self) {
+/* Of a cut group the part of each tensor that lies in this rank's piece; a sum per cell, into the group's nodes. */
+static void add_cells_of(tables *self, const weft_norm_exchange *x) {
     const weft_plan *plan = &self->engine->plan;
-    const int64_t grid = plan->layout->grid;
-    weft_norm_group walk = {.group = -1};
-    while (weft_norm_group_next(plan, &walk)) {
-        const weft_group *group = &plan->layout->groups[walk.group];
-        const weft_span *span = &plan->holds[WEFT_HOLD_GRADIENTS]->spans[walk.group];
-        const int64_t from = weft_scope_place(&walk.cut, WEFT_SCOPE_ALL, plan->rank) * walk.cells * grid;
-        for (int32_t i = 0; i < group->n_members; i++) {
-            const weft_parameter *p = &plan->declared->parameters[group->members[i]];
-            const int64_t begin = weft_larger(from, p->offset);
-            const int64_t end = weft_smaller(from + walk.cells * grid, p->offset + p->numel);
-            if (begin < end) add_row(self, element_at(span, begin), end - begin, walk.first + begin / grid);
-        }
+    const int64_t grid = plan->layout->grid, piece = x->n * grid;
+    const weft_group *group = &plan->layout->groups[x->group];
+    const weft_span *span = &plan->holds[WEFT_HOLD_GRADIENTS]->spans[x->group];
+    const int64_t from = weft_scope_place(&x->cut, WEFT_SCOPE_ALL, plan->rank) * piece;
+    for (int32_t i = 0; i < group->n_members; i++) {
+        const weft_parameter *p = &plan->declared->parameters[group->members[i]];
+        const int64_t begin = weft_larger(from, p->offset), end = weft_smaller(from + piece, p->offset + p->numel);
+        if (begin < end) add_row(self, element_at(span, begin), end - begin, x->first + begin / grid);
     }
+}
+
+static void add_own_cells(tables *self) {
+    weft_norm_exchange walk = {0};
+    while (weft_norm_exchange_next(&self->engine->plan, &walk))
+        if (walk.goes == WEFT_NORM_GOES_CELLS) add_cells_of(self, &walk);
 }
 
 /* The whole gradient of a tensor, as an element of this rank's. */
@@ -80,39 +82,37 @@ static void add_whole(tables *self) {
 
 /* Where a cut tensor's cells lie among all nodes. */
 static int64_t nodes_of(const weft_plan *plan, const weft_parameter *p) {
-    weft_norm_group walk = {.group = -1};
-    while (walk.group < p->group && weft_norm_group_next(plan, &walk)) continue;
+    weft_norm_exchange walk = {0};
+    while (weft_norm_exchange_next(plan, &walk) && (walk.goes != WEFT_NORM_GOES_CELLS || walk.group != p->group))
+        continue;
     return walk.first + p->offset / plan->layout->grid;
 }
 
 /* From nodes to one sum per tensor: a tree over the cells of what is cut; of what is owned, the sum that came. */
-static void add_nodes(tables *self, int64_t owned, int64_t *taken) {
+static void add_nodes(tables *self, const weft_norm_exchange *owned, int64_t *taken) {
     const weft_plan *plan = &self->engine->plan;
-    const int64_t most = weft_norm_most_owned(plan);
     int64_t out = 0;
     for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
         const weft_parameter *p = &plan->declared->parameters[i];
         const int32_t owner = p->trainable ? weft_norm_owner(plan, p->group) : -1;
         if (!p->trainable) continue;
         if (weft_norm_is_cut(plan, p)) add_row(self, nodes_of(plan, p), weft_norm_cells(plan, p->numel), out);
-        else if (owner >= 0) add_row(self, owned + owner * most + taken[owner]++, 1, out);
+        else if (owner >= 0) add_row(self, owned->first + owner * owned->n + taken[owner]++, 1, out);
         out++;
     }
 }
 
 static weft_status fill_tables(weft_engine *engine, weft_extent *rows, weft_error *err) {
     tables self = {.engine = engine, .rows = rows};
-    weft_norm_group walk = {.group = -1};
+    const weft_norm_exchange owned = weft_norm_owned(&engine->plan);
     int64_t *taken = calloc((size_t)engine->plan.world, sizeof *taken);
     if (taken == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to count the tensors of each rank");
-    while (weft_norm_group_next(&engine->plan, &walk)) continue;
-    engine->owned_nodes = walk.after;
     begin_table(&self, WEFT_NORM_OWN_CELLS);
     add_own_cells(&self);
     begin_table(&self, WEFT_NORM_OWNED);
-    add_owned(&self, walk.after + engine->plan.rank * weft_norm_most_owned(&engine->plan));
+    add_owned(&self, owned.first + engine->plan.rank * owned.n);
     begin_table(&self, WEFT_NORM_NODES);
-    add_nodes(&self, walk.after, taken);
+    add_nodes(&self, &owned, taken);
     begin_table(&self, WEFT_NORM_WHOLE);
     add_whole(&self);
     free(taken);

@@ -66,7 +66,6 @@ typedef struct weft_engine {
     int64_t *group_ranges; /* [n_trainable_groups + 1]: first row of each group */
     weft_slot_ref extents; /* weft_extent rows (engine/norm_extents.h) */
     weft_norm_table norm_tables[WEFT_N_NORM_TABLES];
-    int64_t owned_nodes;      /* scalars.nodes from here on: [world][most that one owns] sums of tensors with owners */
     weft_slot_ref key_values; /* generation */
     weft_slot_ref logits;     /* generation: a row of the vocabulary */
     weft_scalars scalars;

@@ -1,11 +1,11 @@
 /* host/measure/cost.c: see cost.h.
  *
- * Segments cost what was measured of them; the rest is counted in elements and in bytes sent, as travel.c, sums.c and
- * norm.c do it, times a rate. What is not counted: reading leaves, and what the host does between events. */
+ * Segments cost what was measured of them; the rest is counted in elements and in bytes sent (plan/exchange.h),
+ * times a rate. What is not counted: reading leaves, and what the host does between events. */
 #include "measure/cost.h"
 
-#include "measure/sent.h"
-#include "plan/sums.h"
+#include "plan/exchange.h"
+#include "plan/norm_nodes.h"
 #include "program/job.h"
 
 #include <stdlib.h>
@@ -35,40 +35,34 @@ static weft_work elements(const pricing *self, int32_t kind, double n) {
 
 /* ---- what travels ---- */
 
-static int32_t exchange_of(const pricing *self, const weft_event *event) {
-    const bool owned = event->unit >= 0 && self->job->view.placements[event->unit].parameters == WEFT_OWNED;
-    const bool fast = self->job->view.reduce == WEFT_REDUCE_FAST;
-    switch (event->kind) {
-    case WEFT_EVENT_REDUCE: return fast ? WEFT_RATE_REDUCE_SCATTER : WEFT_RATE_ALL_TO_ALL;
-    case WEFT_EVENT_REFRESH: return owned ? WEFT_RATE_SEND : WEFT_RATE_ALL_GATHER;
-    case WEFT_EVENT_SEND:
-    case WEFT_EVENT_RECV: return WEFT_RATE_SEND;
-    default: return WEFT_RATE_ALL_GATHER;
-    }
+static weft_planned_exchange planned_of(const pricing *self, const weft_event *event) {
+    return weft_exchange_plan(&self->engine->plan, self->job, event, self->rank);
 }
 
 static double travel_of(const pricing *self, const weft_event *event) {
-    const int64_t bytes = weft_sent_bytes(&self->engine->plan, self->job, event);
-    return bytes > 0 ? weft_rates_exchange(self->rates, exchange_of(self, event), (double)bytes) : 0.0;
+    static const int32_t rates[] = {[WEFT_EXCHANGE_ALL_GATHER] = WEFT_RATE_ALL_GATHER,
+                                    [WEFT_EXCHANGE_ALL_TO_ALL] = WEFT_RATE_ALL_TO_ALL,
+                                    [WEFT_EXCHANGE_REDUCE_SCATTER] = WEFT_RATE_REDUCE_SCATTER,
+                                    [WEFT_EXCHANGE_SEND] = WEFT_RATE_SEND,
+                                    [WEFT_EXCHANGE_RECV] = WEFT_RATE_SEND};
+    const weft_planned_exchange x = planned_of(self, event);
+    return x.sent > 0 ? weft_rates_exchange(self->rates, rates[x.way], (double)x.sent) : 0.0;
 }
 
 /* ---- sums ---- */
 
 /* A REDUCE: what is given is rounded first, if at all, and each row that comes is added. */
 static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *event) {
-    const weft_cut cut = weft_cut_of(self->job, event->unit);
-    const weft_group *group = weft_sums_group(&self->engine->plan, event->unit);
-    const double piece = group == NULL ? 0.0 : (double)weft_hold_piece(self->engine->plan.layout, group, cut.replicas);
-    const int32_t ranks = event->scope == WEFT_SCOPE_RANK ? 1 : weft_scope_size(&cut, event->scope);
-    const bool narrow = self->job->view.reduce_dtype == WEFT_BF16 && event->leaf >= 0;
+    const weft_reduce_rows rows =
+        weft_exchange_reduce(&self->engine->plan, self->job, event->unit, event->scope, event->leaf >= 0);
     const bool fast = self->job->view.reduce == WEFT_REDUCE_FAST, tree = self->job->view.reduce == WEFT_REDUCE_TREE;
-    const double whole = event->scope == WEFT_SCOPE_ACROSS ? piece * cut.groups : piece * cut.replicas;
-    const double row = ranks == 1 ? whole : event->scope == WEFT_SCOPE_NODE ? piece * cut.groups : piece;
-    const int32_t terms = fast ? 1 : ranks;
+    const bool narrow = rows.dtype == WEFT_BF16;
+    const double whole = (double)rows.whole, row = (double)rows.row;
+    const int32_t terms = fast ? 1 : rows.ranks;
     bool *begun = &self->begun[2 * event->unit + (event->leaf < 0)];
-    if (weft_job_spec_leaves(self->job) == 1 && ranks == 1) return; /* the leaf's gradient is the sum */
-    if (narrow) out->own = elements(self, WEFT_RATE_CONVERT, ranks == 1 ? 2.0 * whole : whole);
-    if (narrow && ranks > 1) out->after = elements(self, WEFT_RATE_CONVERT, row * terms);
+    if (weft_job_spec_leaves(self->job) == 1 && rows.ranks == 1) return; /* the leaf's gradient is the sum */
+    if (narrow) out->own = elements(self, WEFT_RATE_CONVERT, rows.ranks == 1 ? 2.0 * whole : whole);
+    if (narrow && rows.ranks > 1) out->after = elements(self, WEFT_RATE_CONVERT, row * terms);
     for (int32_t i = 0; i < terms; i++) {
         if (!*begun || tree) out->after = plus(out->after, elements(self, WEFT_RATE_COPY, row));
         if (*begun) out->after = plus(out->after, elements(self, WEFT_RATE_ADD, row));
@@ -78,28 +72,13 @@ static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *
 
 /* ---- the end of a step ---- */
 
-/* Elements whose squares the rank adds up, and in how many exchanges the sums go round. */
-static double squares_of(const pricing *self, int32_t *exchanges) {
-    const weft_layout *layout = self->engine->plan.layout;
-    double n = 0.0;
-    *exchanges = 2;
-    for (int32_t g = 0; g < layout->n_trainable_groups; g++) {
-        const weft_group *group = &layout->groups[g];
-        const weft_placement *placement = &self->job->view.placements[group->unit];
-        const weft_cut cut = weft_cut_of(self->job, group->unit);
-        const bool cuts = placement->gradients == WEFT_SHARDED && self->job->view.world > 1;
-        if (placement->gradients == WEFT_OWNED && placement->owner != self->rank) continue;
-        n += (double)(cuts ? weft_hold_piece(layout, group, cut.replicas) : group->numel);
-        *exchanges += cuts;
-    }
-    return n;
-}
-
 static void price_norm(const pricing *self, weft_event_cost *out) {
-    int32_t exchanges = 0;
-    out->own = elements(self, WEFT_RATE_SQUARES, squares_of(self, &exchanges));
-    if (self->job->view.world > 1)
-        out->travel = exchanges * weft_rates_exchange(self->rates, WEFT_RATE_ALL_GATHER, 1.0);
+    const weft_plan *plan = &self->engine->plan;
+    weft_norm_exchange walk = {0};
+    out->own = elements(self, WEFT_RATE_SQUARES, (double)weft_norm_elements(plan, self->rank));
+    while (weft_norm_exchange_next(plan, &walk))
+        out->travel += weft_rates_exchange(self->rates, WEFT_RATE_ALL_GATHER,
+                                           (double)weft_dtype_span(WEFT_F64, walk.n * (walk.cut.replicas - 1)));
 }
 
 /* The compute copy is made again of what has changed. */
@@ -111,10 +90,9 @@ static void price_step(const pricing *self, weft_event_cost *out) {
 
 /* A shard is rounded before it goes where the model computes in bf16. */
 static void price_gather(const pricing *self, weft_event_cost *out, const weft_event *event) {
-    const weft_cut cut = weft_cut_of(self->job, event->unit);
-    const int64_t sent = weft_sent_bytes(&self->engine->plan, self->job, event);
-    if (event->what == WEFT_WHAT_SUM || self->engine->plan.dtype != WEFT_BF16 || cut.group < 2) return;
-    out->own = elements(self, WEFT_RATE_CONVERT, (double)sent / 2.0 / (cut.group - 1));
+    const weft_planned_exchange x = planned_of(self, event);
+    if (event->what == WEFT_WHAT_SUM || self->engine->plan.dtype != WEFT_BF16) return;
+    out->own = elements(self, WEFT_RATE_CONVERT, (double)x.each / 2.0);
 }
 
 static void price_event(pricing *self, weft_event_cost *out, const weft_event *event) {

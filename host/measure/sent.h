@@ -8,8 +8,4 @@
 weft_status weft_sent_plan(weft_rank_plan *out, const weft_survey *survey, const weft_plan *plan,
                            const weft_program *program, int32_t rank, weft_error *err);
 
-/* Bytes that one event sends from each rank that sends in it; a RECV has its SEND's. NORM, which sends several things,
- * has 0 here. */
-int64_t weft_sent_bytes(const weft_plan *plan, const weft_job_spec *job, const weft_event *event);
-
 #endif

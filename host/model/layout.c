@@ -174,6 +174,11 @@ int64_t weft_group_bytes(const weft_group *group) {
     return weft_dtype_span(group->dtype, group->numel);
 }
 
+const weft_group *weft_layout_trained(const weft_layout *layout, int32_t unit) {
+    const int32_t group = layout->units[unit].trained;
+    return group < 0 ? NULL : &layout->groups[group];
+}
+
 int64_t weft_layout_padding(const weft_layout *layout) {
     int64_t bytes = layout->bytes;
     for (int32_t g = 0; g < layout->n_groups; g++)

@@ -68,6 +68,9 @@ static inline int64_t weft_f32_bytes(int64_t n) {
 
 int64_t weft_group_bytes(const weft_group *group);
 
+/* A unit's trained group; NULL: it has none. */
+const weft_group *weft_layout_trained(const weft_layout *layout, int32_t unit);
+
 /* Bytes of the flat region that belong to no parameter. */
 int64_t weft_layout_padding(const weft_layout *layout);
 

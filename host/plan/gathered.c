@@ -63,13 +63,13 @@ bool weft_gathered_is_due(const weft_job_spec *job, int32_t unit) {
     return job->view.placements[unit].parameters == WEFT_SHARDED && weft_cut_of(job, unit).group > 1;
 }
 
-int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *sent) {
+int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *each) {
     const weft_cut cut = weft_cut_of(job, unit);
     weft_gathered_part parts[WEFT_UNIT_GROUPS];
-    *sent = 0;
+    *each = 0;
     if (!weft_gathered_is_due(job, unit)) return 0;
     const int64_t bytes = weft_gathered_layout(plan, &cut, unit, parts);
     for (int32_t g = 0; g < plan->layout->units[unit].n_groups; g++)
-        *sent += (cut.group - 1) * (weft_dtype_span(parts[g].dtype, parts[g].shard) + weft_f32_bytes(parts[g].row));
+        *each += weft_dtype_span(parts[g].dtype, parts[g].shard) + weft_f32_bytes(parts[g].row);
     return bytes;
 }

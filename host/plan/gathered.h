@@ -30,8 +30,8 @@ bool weft_gathered_is_due(const weft_job_spec *job, int32_t unit);
 int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit,
                              weft_gathered_part parts[WEFT_UNIT_GROUPS]);
 
-/* Bytes of a unit's slot; *sent: that a rank sends in one GATHER. Both 0 where the unit is not cut. */
-int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *sent);
+/* Bytes of a unit's slot; *each: that a rank gives to each other one in a GATHER. Both 0 where the unit is not cut. */
+int64_t weft_gathered_bytes(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int64_t *each);
 
 /* True if the parameter travels in fp32 whatever is computed in. */
 bool weft_gathered_is_gain(const weft_plan *plan, int32_t parameter);

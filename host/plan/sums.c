@@ -1,67 +1,30 @@
 /* host/plan/sums.c: see sums.h. */
 #include "plan/sums.h"
 
+#include "plan/exchange.h"
 #include "plan/gathered.h"
 #include "program/fold.h"
 #include "program/job.h"
 
 #include <stdlib.h>
 
-const weft_group *weft_sums_group(const weft_plan *plan, int32_t unit) {
-    const int32_t group = plan->layout->units[unit].trained;
-    return group < 0 ? NULL : &plan->layout->groups[group];
-}
-
 /* ---- bytes on the way ---- */
 
-/* Elements of one row of an exchange. */
-static int64_t row_of(const weft_cut *cut, int32_t scope, int64_t piece) {
-    return scope == WEFT_SCOPE_NODE ? piece * cut->groups : piece;
-}
-
-/* In which a leaf's gradient goes. What holds more than one leaf is fp32. */
-static int32_t dtype_of(const weft_strategy_job *job, int32_t scope) {
-    return scope == WEFT_SCOPE_ACROSS ? WEFT_F32 : job->reduce_dtype;
-}
-
-/* A narrower type is laid out before it goes and widened row by row when it has come. */
-static int64_t exchange_bytes(const weft_strategy_job *job, const weft_cut *cut, int32_t scope, int64_t piece) {
-    const int32_t ranks = weft_scope_size(cut, scope), dtype = dtype_of(job, scope);
-    const int64_t row = row_of(cut, scope, piece);
-    const int64_t given = dtype == WEFT_F32 ? 0 : weft_dtype_span(dtype, piece * cut->replicas);
-    const int64_t come = weft_dtype_span(dtype, row) * (job->reduce == WEFT_REDUCE_FAST ? 1 : ranks);
-    if (ranks == 1) return given;
-    return given + come + (dtype == WEFT_F32 ? 0 : weft_f32_bytes(row));
-}
-
-static int64_t reduce_sent(const weft_strategy_job *job, const weft_cut *cut, int32_t scope, int64_t piece) {
-    return weft_dtype_span(dtype_of(job, scope), row_of(cut, scope, piece)) * (weft_scope_size(cut, scope) - 1);
-}
-
-static void size_gradient(const weft_plan *plan, weft_job *job, int32_t u, const weft_cut *cut) {
-    const weft_strategy_job *view = &job->spec.view;
-    const weft_placement *p = &view->placements[u];
-    const weft_group *group = weft_sums_group(plan, u);
-    weft_unit_sizes *sizes = &job->units[u];
-    int64_t piece = 0;
+/* A REDUCE between groups takes what the first hop has come to; the others may take a leaf. */
+static void size_gradient(const weft_plan *plan, weft_job *job, int32_t unit) {
+    weft_unit_sizes *sizes = &job->units[unit];
     sizes->gradient = 0;
-    if (group == NULL) return;
-    piece = weft_hold_piece(plan->layout, group, cut->replicas);
-    sizes->gradient = weft_f32_bytes(piece) * cut->replicas;
-    for (int32_t scope = WEFT_SCOPE_RANK; scope <= WEFT_SCOPE_ACROSS; scope++) {
-        sizes->exchange[scope] = exchange_bytes(view, cut, scope, piece);
-        sizes->reduce_sent[scope] = reduce_sent(view, cut, scope, piece);
-    }
-    sizes->sum_sent = weft_f32_bytes(piece) * (p->gradients == WEFT_REPLICATED ? cut->replicas - 1 : cut->groups - 1);
-    if (p->parameters == WEFT_REPLICATED && p->optimizer == WEFT_SHARDED)
-        sizes->refresh_sent = weft_f32_bytes(piece) * cut->groups * (cut->group - 1);
+    if (weft_layout_trained(plan->layout, unit) == NULL) return;
+    sizes->gradient = weft_f32_bytes(weft_exchange_piece(plan, &job->spec, unit)) *
+                      weft_cut_of(&job->spec, unit).replicas;
+    for (int32_t scope = WEFT_SCOPE_RANK; scope <= WEFT_SCOPE_ACROSS; scope++)
+        sizes->exchange[scope] = weft_exchange_reduce(plan, &job->spec, unit, scope, scope != WEFT_SCOPE_ACROSS).bytes;
 }
 
 void weft_sums_size_units(const weft_plan *plan, weft_job *job) {
     for (int32_t u = 0; u < job->spec.view.n_units; u++) {
-        const weft_cut cut = weft_cut_of(&job->spec, u);
-        job->units[u].gathered = weft_gathered_bytes(plan, &job->spec, u, &job->units[u].gather_sent);
-        size_gradient(plan, job, u, &cut);
+        job->units[u].gathered = weft_gathered_bytes(plan, &job->spec, u, &job->units[u].gather_each);
+        size_gradient(plan, job, u);
     }
 }
 
@@ -124,11 +87,10 @@ weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error
 /* ---- sums ---- */
 
 int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope) {
-    const weft_group *group = weft_sums_group(plan, unit);
     const int32_t index = plan->layout->units[unit].trained;
     const weft_cut cut = weft_cut_of(job, unit);
     const weft_hold_part part = part_of(plan, job, unit, WEFT_HOLD_GRADIENTS);
-    const int64_t piece = weft_hold_piece(plan->layout, group, cut.replicas);
+    const int64_t piece = weft_exchange_piece(plan, job, unit);
     int64_t at = 0;
     if (weft_scope_size(&cut, scope) > 1 || part.n < cut.replicas) {
         const int32_t place = weft_scope_place(&cut, WEFT_SCOPE_ALL, plan->rank);
@@ -162,10 +124,8 @@ static void measure_depth(weft_stage *stage, int32_t unit, bool loose) {
 }
 
 static void plan_sum(const weft_plan *plan, weft_stage *stage, int32_t unit, int64_t *at) {
+    const weft_job_spec *job = &stage->job->spec;
     weft_unit_sum *sum = &stage->sums[unit];
-    const weft_cut cut = weft_cut_of(&stage->job->spec, unit);
-    const weft_group *group = weft_sums_group(plan, unit);
-    const int64_t piece = group == NULL ? 0 : weft_hold_piece(plan->layout, group, cut.replicas);
     int32_t scopes[2] = {0, 0};
     for (int32_t i = 0; i < stage->program->n_events; i++) {
         const weft_event *event = &stage->program->events[i];
@@ -179,7 +139,7 @@ static void plan_sum(const weft_plan *plan, weft_stage *stage, int32_t unit, int
     for (int hop = 0; hop < 2; hop++) {
         const bool last = hop == (sum->two_hops ? 1 : 0);
         const int32_t waiting = sum->depth[hop] - (last && sum->depth[hop] > 0 ? 1 : 0);
-        sum->length[hop] = scopes[hop] == WEFT_SCOPE_RANK ? piece * cut.replicas : row_of(&cut, scopes[hop], piece);
+        if (scopes[hop] != 0) sum->length[hop] = weft_exchange_reduce(plan, job, unit, scopes[hop], hop == 0).row;
         sum->partials[hop] = *at;
         *at += sum->length[hop] * waiting;
     }

@@ -21,7 +21,4 @@ weft_status weft_sums_losses(weft_stage *stage, const weft_program *const *progr
 /* Where in the gradients' region the sums of an exchange of this scope arrive, in bytes. */
 int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope);
 
-/* A unit's trainable group; NULL: it has none. */
-const weft_group *weft_sums_group(const weft_plan *plan, int32_t unit);
-
 #endif

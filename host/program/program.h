@@ -40,8 +40,7 @@ typedef struct weft_unit_sizes {
     int64_t gradient;    /* its leaf gradient: its trainable groups in fp32, whole pieces; 0: frozen */
     int64_t gathered;    /* the slot that a GATHER of its parameters fills */
     int64_t exchange[5]; /* by weft_scope: the slot of a REDUCE: what it gives in another type, and what it receives */
-    int64_t gather_sent, refresh_sent, sum_sent; /* bytes that the rank sends in one such exchange */
-    int64_t reduce_sent[5];                      /* by weft_scope */
+    int64_t gather_each; /* bytes that a GATHER of its parameters gives to each other rank */
 } weft_unit_sizes;
 
 /* All that a program may depend on, beside the strategy. */

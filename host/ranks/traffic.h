@@ -2,7 +2,7 @@
  *
  * Counted are the bytes that an exchange gives to other ranks: to each one that differs its row, whatever way a library
  * chooses to bring it there. A run counts where exchanges are started (ranks.c); a plan adds up the same from programs
- * (survey.c). */
+ * (measure/sent.c). */
 #ifndef WEFT_HOST_RANKS_TRAFFIC_H
 #define WEFT_HOST_RANKS_TRAFFIC_H
 

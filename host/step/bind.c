@@ -27,7 +27,7 @@ weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t
     weft_slot_ref out = weft_step_slot(self, slot);
     if (self->stage->program->slots[slot].offset >= 0) return out;
     out.ref = weft_sum_ref(self->engine, &self->stage->job->spec, unit, WEFT_SCOPE_RANK);
-    out.bytes = weft_f32_bytes(weft_sums_group(&self->engine->plan, unit)->numel);
+    out.bytes = weft_f32_bytes(weft_layout_trained(self->engine->plan.layout, unit)->numel);
     return out;
 }
 
@@ -88,7 +88,8 @@ void weft_step_claim_gradients(const weft_stepper *self, const weft_event_slots 
     const weft_plan *plan = &self->engine->plan;
     for (int32_t u = 0; u < plan->layout->n_units; u++)
         if (slots->gradients[u] >= 0)
-            weft_trace_use(self->trace, slots->gradients[u], weft_f32_bytes(weft_sums_group(plan, u)->numel));
+            weft_trace_use(self->trace, slots->gradients[u],
+                           weft_f32_bytes(weft_layout_trained(plan->layout, u)->numel));
 }
 
 void weft_step_report(const weft_stepper *self, const weft_event_slots *slots) {

@@ -72,12 +72,40 @@ weft_status weft_flight_depart(weft_stepper *self, const weft_event *event, weft
     return weft_order_fork(&self->order, out, event->queue, err);
 }
 
-weft_status weft_flight_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
-                                const char *name, const weft_transfer *what, weft_error *err) {
+weft_transfer weft_flight_transfer(const weft_stepper *self, const weft_planned_exchange *planned) {
+    const weft_ranks *ranks = &self->engine->ranks;
+    const weft_transfer out = {.group = planned->scope == 0 ? ranks->everyone
+                                                            : weft_ranks_group_of(ranks, &planned->cut, planned->scope),
+                               .n = planned->n,
+                               .dtype = planned->dtype,
+                               .peer = planned->peer};
+    return out;
+}
+
+/* A function of the communicator, and the name of its slot. */
+typedef struct means {
+    weft_exchange_fn *function;
+    const char *name;
+} means;
+
+static means means_of(const weft_comm_plugin *plugin, int32_t way) {
+    switch (way) {
+    case WEFT_EXCHANGE_ALL_GATHER: return (means){plugin->all_gather, "all_gather"};
+    case WEFT_EXCHANGE_ALL_TO_ALL: return (means){plugin->all_to_all, "all_to_all"};
+    case WEFT_EXCHANGE_REDUCE_SCATTER: return (means){plugin->reduce_scatter, "reduce_scatter"};
+    case WEFT_EXCHANGE_SEND: return (means){plugin->send, "send"};
+    default: return (means){plugin->recv, "recv"};
+    }
+}
+
+weft_status weft_flight_set_out(weft_stepper *self, const weft_event *event, int which, int32_t way,
+                                const weft_transfer *what, weft_error *err) {
+    const means how = means_of(self->engine->ranks.plugin, way);
     weft_transfer transfer = *what;
     weft_status status = WEFT_OK;
     transfer.traffic = weft_traffic_of(event);
-    status = weft_ranks_start(&self->engine->ranks, &flight_of(self, event)->handles[which], how, name, &transfer, err);
+    status = weft_ranks_start(&self->engine->ranks, &flight_of(self, event)->handles[which], how.function, how.name,
+                              &transfer, err);
     self->flights->n_flying += status == WEFT_OK;
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef WEFT_HOST_STEP_FLIGHT_H
 #define WEFT_HOST_STEP_FLIGHT_H
 
+#include "plan/exchange.h"
 #include "program/fold.h"
 #include "step/stepper.h"
 
@@ -17,9 +18,12 @@ enum { WEFT_FLIGHT_EXCHANGES = 2 * WEFT_UNIT_GROUPS };
 /* Before the first thing that an event queues: the stream of its queue, which sees all that is queued so far. */
 weft_status weft_flight_depart(weft_stepper *self, const weft_event *event, weft_stream **out, weft_error *err);
 
-/* Starts number `which` of an event's exchanges, in the stream that it names. */
-weft_status weft_flight_set_out(weft_stepper *self, const weft_event *event, int which, weft_exchange_fn *how,
-                                const char *name, const weft_transfer *what, weft_error *err);
+/* What was planned of an exchange, as the ranks take it: `to`, `from`, stream and tag are the caller's. */
+weft_transfer weft_flight_transfer(const weft_stepper *self, const weft_planned_exchange *planned);
+
+/* Starts number `which` of an event's exchanges, the way that was planned, in the stream that the transfer names. */
+weft_status weft_flight_set_out(weft_stepper *self, const weft_event *event, int which, int32_t way,
+                                const weft_transfer *what, weft_error *err);
 
 /* Queue 0 sees what all of an event's exchanges have brought; as a function of the table of events. */
 weft_status weft_flight_finish(void *stepper, const weft_event *event, const weft_event_slots *slots, weft_error *err);

@@ -29,57 +29,62 @@ static weft_status round_shard(weft_stepper *self, weft_stream *stream, const we
     return status;
 }
 
+/* A GATHER that has begun. */
+typedef struct gathering {
+    const weft_event *event;
+    weft_planned_exchange planned;
+    weft_stream *stream;
+    weft_ref slot;
+} gathering;
+
+/* A row of each rank's to all, `to` being where they come to lie. */
+static weft_status start_rows(weft_stepper *self, const gathering *g, int which, weft_transfer *rows, weft_error *err) {
+    const weft_transfer planned = weft_flight_transfer(self, &g->planned);
+    rows->group = planned.group;
+    rows->stream = g->stream;
+    return weft_flight_set_out(self, g->event, which, g->planned.way, rows, err);
+}
+
 /* The group's image: rounded here first, or straight from where it is stored. Blocks go as bytes. */
-static weft_status start_image(weft_stepper *self, const weft_event *event, weft_stream *stream,
-                               const weft_gathered_part *p, int which, weft_ref slot, weft_error *err) {
+static weft_status start_image(weft_stepper *self, const gathering *g, const weft_gathered_part *p, int which,
+                               weft_error *err) {
     const weft_engine *engine = self->engine;
-    const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
-    const int64_t place = weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank);
-    const weft_span *span = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[p->index];
     const bool is_plain = weft_dtype_block(p->dtype) == 1;
     const int64_t bytes = weft_dtype_span(p->dtype, p->shard);
-    weft_transfer image = {.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE),
-                           .stream = stream,
-                           .to = weft_ref_at(slot, p->image),
-                           .from = weft_ref_at(engine->parameters.ref, span->at),
+    weft_transfer image = {.to = weft_ref_at(g->slot, p->image),
+                           .from = weft_ref_at(engine->parameters.ref,
+                                               engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[p->index].at),
                            .n = is_plain ? p->shard : bytes,
                            .dtype = is_plain ? p->dtype : WEFT_U8};
     weft_status status = WEFT_OK;
     if (p->rounded) {
-        status = round_shard(self, stream, p, slot, place, err);
-        image.from = weft_ref_at(image.to, bytes * place);
+        status = round_shard(self, g->stream, p, g->slot, g->planned.place, err);
+        image.from = weft_ref_at(image.to, bytes * g->planned.place);
     }
-    if (status != WEFT_OK) return status;
-    return weft_flight_set_out(self, event, which, engine->ranks.plugin->all_gather, "all_gather", &image, err);
+    return status == WEFT_OK ? start_rows(self, g, which, &image, err) : status;
 }
 
-static weft_status start_gains(weft_stepper *self, const weft_event *event, weft_stream *stream,
-                               const weft_gathered_part *p, int which, weft_ref slot, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
-    const int64_t place = weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank);
-    weft_transfer gains = {.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE),
-                           .stream = stream,
-                           .to = weft_ref_at(slot, p->rows),
-                           .n = p->row,
-                           .dtype = WEFT_F32};
+static weft_status start_gains(weft_stepper *self, const gathering *g, const weft_gathered_part *p, int which,
+                               weft_error *err) {
+    weft_transfer gains = {.to = weft_ref_at(g->slot, p->rows), .n = p->row, .dtype = WEFT_F32};
     if (p->row == 0) return WEFT_OK;
-    gains.from = weft_ref_at(gains.to, weft_f32_bytes(p->row) * place);
-    return weft_flight_set_out(self, event, which, engine->ranks.plugin->all_gather, "all_gather", &gains, err);
+    gains.from = weft_ref_at(gains.to, weft_f32_bytes(p->row) * g->planned.place);
+    return start_rows(self, g, which, &gains, err);
 }
 
 weft_status weft_gather_start(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err) {
-    const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
-    weft_stream *stream = NULL;
+    const weft_plan *plan = &self->engine->plan;
+    const weft_job_spec *job = &self->stage->job->spec;
+    gathering g = {.event = event, .planned = weft_exchange_plan(plan, job, event, self->engine->ranks.rank)};
     weft_status status = WEFT_OK;
     weft_gathered_part parts[WEFT_UNIT_GROUPS];
     if (slot < 0) return WEFT_OK; /* it lies here whole */
-    weft_trace_use(self->trace, slot, weft_gathered_layout(&self->engine->plan, &cut, event->unit, parts));
-    status = weft_flight_depart(self, event, &stream, err);
-    for (int32_t g = 0; g < self->engine->plan.layout->units[event->unit].n_groups && status == WEFT_OK; g++) {
-        status = start_image(self, event, stream, &parts[g], 2 * g, weft_step_slot(self, slot).ref, err);
-        if (status == WEFT_OK)
-            status = start_gains(self, event, stream, &parts[g], 2 * g + 1, weft_step_slot(self, slot).ref, err);
+    g.slot = weft_step_slot(self, slot).ref;
+    weft_trace_use(self->trace, slot, weft_gathered_layout(plan, &g.planned.cut, event->unit, parts));
+    status = weft_flight_depart(self, event, &g.stream, err);
+    for (int32_t i = 0; i < plan->layout->units[event->unit].n_groups && status == WEFT_OK; i++) {
+        status = start_image(self, &g, &parts[i], 2 * i, err);
+        if (status == WEFT_OK) status = start_gains(self, &g, &parts[i], 2 * i + 1, err);
     }
     return status;
 }

@@ -31,58 +31,29 @@ static weft_status sum_table(weft_stepper *self, int which, weft_ref x, weft_ref
     return status;
 }
 
-/* One group's nodes go round. */
-static weft_status exchange_group(weft_stepper *self, const weft_norm_group *walk, weft_error *err) {
+static weft_status exchange_numbers(weft_stepper *self, const weft_norm_exchange *x, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const weft_ref nodes = weft_ref_at(engine->scalars.nodes, 8 * walk->first);
-    const int64_t place = weft_scope_place(&walk->cut, WEFT_SCOPE_ALL, engine->ranks.rank);
-    const weft_transfer transfer = {.group = weft_ranks_group_of(&engine->ranks, &walk->cut, WEFT_SCOPE_ALL),
-                                    .to = nodes,
-                                    .from = weft_ref_at(nodes, 8 * place * walk->cells),
-                                    .n = walk->cells,
-                                    .dtype = WEFT_F64,
-                                    .traffic = WEFT_TRAFFIC_NORM};
-    if (walk->cut.replicas == 1) return WEFT_OK;
-    return weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
-}
-
-static weft_status exchange_cells(weft_stepper *self, const scratch *with, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    weft_norm_group walk = {.group = -1};
-    weft_status status = sum_table(self, WEFT_NORM_OWN_CELLS, engine->gradients.ref, engine->scalars.nodes,
-                                   engine->plan.layout->grid, with, err);
-    while (status == WEFT_OK && weft_norm_group_next(&engine->plan, &walk)) status = exchange_group(self, &walk, err);
-    return status;
-}
-
-/* Each owner sums its tensors, and the sums go round. */
-static weft_status exchange_owned(weft_stepper *self, const scratch *with, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const int64_t most = weft_norm_most_owned(&engine->plan);
-    const weft_ref rows = weft_ref_at(engine->scalars.nodes, 8 * engine->owned_nodes);
-    const weft_transfer transfer = {.group = engine->ranks.everyone,
-                                    .to = rows,
-                                    .from = weft_ref_at(rows, 8 * most * engine->ranks.rank),
-                                    .n = most,
-                                    .dtype = WEFT_F64,
-                                    .traffic = WEFT_TRAFFIC_NORM};
-    weft_status status = WEFT_OK;
-    if (most == 0) return WEFT_OK;
-    status = sum_table(self, WEFT_NORM_OWNED, engine->gradients.ref, engine->scalars.nodes, 0, with, err);
-    if (status != WEFT_OK) return status;
-    return weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    const weft_ranks *ranks = &engine->ranks;
+    const weft_scalars *scalars = &engine->scalars;
+    const bool losses = x->goes == WEFT_NORM_GOES_LOSSES, cells = x->goes == WEFT_NORM_GOES_CELLS;
+    const int64_t f64 = weft_dtype_bytes(WEFT_F64);
+    weft_transfer transfer = {.group = cells ? weft_ranks_group_of(ranks, &x->cut, WEFT_SCOPE_ALL) : ranks->everyone,
+                              .to = losses ? scalars->all_losses : weft_ref_at(scalars->nodes, f64 * x->first),
+                              .from = scalars->losses,
+                              .n = x->n,
+                              .dtype = WEFT_F64,
+                              .traffic = losses ? WEFT_TRAFFIC_LOSSES : WEFT_TRAFFIC_NORM};
+    if (x->cut.replicas == 1) return WEFT_OK;
+    if (!losses)
+        transfer.from = weft_ref_at(transfer.to, f64 * x->n * weft_scope_place(&x->cut, WEFT_SCOPE_ALL, ranks->rank));
+    return weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
 }
 
 weft_status weft_norm_losses(weft_stepper *self, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_transfer transfer = {.group = engine->ranks.everyone,
-                                    .to = engine->scalars.all_losses,
-                                    .from = engine->scalars.losses,
-                                    .n = self->stage->most_losses,
-                                    .dtype = WEFT_F64,
-                                    .traffic = WEFT_TRAFFIC_LOSSES};
-    if (engine->ranks.world == 1) return WEFT_OK;
-    return weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    const int32_t world = self->engine->ranks.world;
+    const weft_norm_exchange losses = {
+        .goes = WEFT_NORM_GOES_LOSSES, .group = -1, .cut = {world, world, 1}, .n = self->stage->most_losses};
+    return exchange_numbers(self, &losses, err);
 }
 
 static weft_status clip_norm(weft_stepper *self, weft_error *err) {
@@ -105,9 +76,13 @@ weft_status weft_norm_run(weft_stepper *self, weft_slot_ref work, int32_t slot, 
     const weft_engine *engine = self->engine;
     const weft_ref sums = engine->scalars.square_sums;
     const scratch with = {work, slot};
-    weft_status status = weft_norm_losses(self, err);
-    if (status == WEFT_OK) status = exchange_cells(self, &with, err);
-    if (status == WEFT_OK) status = exchange_owned(self, &with, err);
+    weft_norm_exchange walk = {0};
+    weft_status status = sum_table(self, WEFT_NORM_OWN_CELLS, engine->gradients.ref, engine->scalars.nodes,
+                                   engine->plan.layout->grid, &with, err);
+    if (status == WEFT_OK)
+        status = sum_table(self, WEFT_NORM_OWNED, engine->gradients.ref, engine->scalars.nodes, 0, &with, err);
+    while (status == WEFT_OK && weft_norm_exchange_next(&engine->plan, &walk))
+        status = exchange_numbers(self, &walk, err);
     if (status == WEFT_OK) status = sum_table(self, WEFT_NORM_NODES, engine->scalars.nodes, sums, 0, &with, err);
     if (status == WEFT_OK) status = sum_table(self, WEFT_NORM_WHOLE, engine->gradients.ref, sums, 0, &with, err);
     return status == WEFT_OK ? clip_norm(self, err) : status;

@@ -1,7 +1,6 @@
 /* host/step/travel.c: see travel.h. */
 #include "step/travel.h"
 
-#include "plan/sums.h"
 #include "plugin/enter.h"
 #include "program/job.h"
 #include "step/bind.h"
@@ -10,46 +9,40 @@
 
 #include <stdlib.h>
 
-static weft_cut cut_of(const weft_stepper *self, int32_t unit) {
-    return weft_cut_of(&self->stage->job->spec, unit);
-}
-
 static weft_status on_release(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     (void)err;
     if (slots->unit >= 0) weft_gather_forget(context, event);
     return WEFT_OK;
 }
 
-/* An event that is one exchange and nothing else. */
-static weft_status set_out_alone(weft_stepper *self, const weft_event *event, weft_exchange_fn *how, const char *name,
-                                 weft_transfer *what, weft_error *err) {
-    const weft_status status = weft_flight_depart(self, event, &what->stream, err);
-    return status == WEFT_OK ? weft_flight_set_out(self, event, 0, how, name, what, err) : status;
+static weft_planned_exchange planned_of(const weft_stepper *self, const weft_event *event) {
+    return weft_exchange_plan(&self->engine->plan, &self->stage->job->spec, event, self->engine->ranks.rank);
 }
 
-/* ---- the finished sum ---- */
+/* An event that is one exchange and nothing else. */
+static weft_status set_out_alone(weft_stepper *self, const weft_event *event, int32_t way, weft_transfer *what,
+                                 weft_error *err) {
+    const weft_status status = weft_flight_depart(self, event, &what->stream, err);
+    return status == WEFT_OK ? weft_flight_set_out(self, event, 0, way, what, err) : status;
+}
 
-/* In place: every rank has its own piece where the others' arrive. */
-static weft_status gather_sum(weft_stepper *self, const weft_event *event, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_cut cut = cut_of(self, event->unit);
-    const weft_group *group = weft_sums_group(&engine->plan, event->unit);
-    const bool whole = self->stage->job->spec.view.placements[event->unit].gradients == WEFT_REPLICATED;
-    const int32_t scope = whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS;
-    const int32_t index = engine->plan.layout->units[event->unit].trained;
-    weft_transfer transfer = {.dtype = WEFT_F32};
-    if (weft_scope_size(&cut, scope) == 1) return WEFT_OK;
-    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, scope);
-    transfer.n = weft_hold_piece(engine->plan.layout, group, cut.replicas);
-    transfer.to = weft_ref_at(engine->gradients.ref, engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index].at);
-    transfer.from =
-        weft_ref_at(transfer.to, weft_f32_bytes(transfer.n) * weft_scope_place(&cut, scope, engine->ranks.rank));
-    return set_out_alone(self, event, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+/* In place: every rank has its own row where the others' arrive, from the start of its part of a region on. */
+static weft_status gather_in_place(weft_stepper *self, const weft_event *event, weft_ref region, int what,
+                                   weft_error *err) {
+    const weft_plan *plan = &self->engine->plan;
+    const weft_planned_exchange planned = planned_of(self, event);
+    weft_transfer transfer = weft_flight_transfer(self, &planned);
+    if (planned.way == WEFT_EXCHANGE_NONE) return WEFT_OK;
+    transfer.to = weft_ref_at(region, plan->holds[what]->spans[plan->layout->units[event->unit].trained].at);
+    transfer.from = weft_ref_at(transfer.to, planned.each * planned.place);
+    return set_out_alone(self, event, planned.way, &transfer, err);
 }
 
 static weft_status on_gather(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
-    if (event->what == WEFT_WHAT_SUM) return gather_sum(context, event, err);
-    return weft_gather_start(context, event, slots->unit, err);
+    weft_stepper *self = context;
+    if (event->what == WEFT_WHAT_SUM)
+        return gather_in_place(self, event, self->engine->gradients.ref, WEFT_HOLD_GRADIENTS, err);
+    return weft_gather_start(self, event, slots->unit, err);
 }
 
 static weft_status finish_gather(void *context, const weft_event *event, const weft_event_slots *slots,
@@ -62,25 +55,17 @@ static weft_status finish_gather(void *context, const weft_event *event, const w
 
 /* An exchange's slot: what is given in another type, what comes, and one row of it widened. */
 typedef struct exchange_view {
+    weft_reduce_rows rows;
     weft_ref give, come, wide;
-    int64_t row, whole; /* elements: of a row; of all that is given */
-    int32_t ranks, dtype;
 } exchange_view;
 
 static exchange_view view_of(const weft_stepper *self, const weft_event *event, const weft_event_slots *slots) {
-    const weft_engine *engine = self->engine;
-    const weft_strategy_job *job = &self->stage->job->spec.view;
-    const weft_cut cut = cut_of(self, event->unit);
-    const int64_t piece =
-        weft_hold_piece(engine->plan.layout, weft_sums_group(&engine->plan, event->unit), cut.replicas);
-    exchange_view v = {.dtype = event->leaf >= 0 ? job->reduce_dtype : WEFT_F32};
-    v.ranks = weft_scope_size(&cut, event->scope);
-    v.row = event->scope == WEFT_SCOPE_NODE ? piece * cut.groups : piece;
-    v.whole = event->scope == WEFT_SCOPE_ACROSS ? piece * cut.groups : piece * cut.replicas;
+    exchange_view v = {.rows = weft_exchange_reduce(&self->engine->plan, &self->stage->job->spec, event->unit,
+                                                    event->scope, event->leaf >= 0)};
     if (slots->exchange < 0) return v;
-    v.give = v.come = weft_step_slot(self, slots->exchange).ref;
-    if (v.dtype != WEFT_F32) v.come = weft_ref_at(v.give, weft_dtype_span(v.dtype, v.whole));
-    v.wide = weft_ref_at(v.come, weft_dtype_span(v.dtype, v.row) * (job->reduce == WEFT_REDUCE_FAST ? 1 : v.ranks));
+    v.give = weft_step_slot(self, slots->exchange).ref;
+    v.come = weft_ref_at(v.give, v.rows.come);
+    v.wide = weft_ref_at(v.give, v.rows.wide);
     return v;
 }
 
@@ -112,33 +97,30 @@ static weft_ref source_of(const weft_stepper *self, const weft_event *event, con
 static weft_status narrow(const weft_stepper *self, const exchange_view *v, weft_stream *stream, weft_ref *from,
                           weft_error *err) {
     weft_status status = WEFT_OK;
-    if (v->dtype != WEFT_BF16) return WEFT_OK;
-    status = convert(self, stream, v->give, WEFT_BF16, *from, WEFT_F32, v->whole, err);
-    if (status == WEFT_OK && v->ranks == 1)
-        status = convert(self, stream, *from, WEFT_F32, v->give, WEFT_BF16, v->whole, err);
+    if (v->rows.dtype != WEFT_BF16) return WEFT_OK;
+    status = convert(self, stream, v->give, WEFT_BF16, *from, WEFT_F32, v->rows.whole, err);
+    if (status == WEFT_OK && v->rows.ranks == 1)
+        status = convert(self, stream, *from, WEFT_F32, v->give, WEFT_BF16, v->rows.whole, err);
     *from = v->give;
     return status;
 }
 
 static weft_status on_reduce(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
-    const weft_engine *engine = self->engine;
     const exchange_view v = view_of(self, event, slots);
-    const weft_cut cut = cut_of(self, event->unit);
-    const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
-    weft_transfer transfer = {.from = source_of(self, event, slots), .to = v.come, .n = v.row, .dtype = v.dtype};
+    const weft_planned_exchange planned = planned_of(self, event);
+    weft_transfer transfer = weft_flight_transfer(self, &planned);
     weft_status status = WEFT_OK;
-    if (event->leaf >= 0) weft_trace_use(self->trace, slots->gradients[event->unit], weft_f32_bytes(v.whole));
+    transfer.from = source_of(self, event, slots);
+    transfer.to = v.come;
+    if (event->leaf >= 0) weft_trace_use(self->trace, slots->gradients[event->unit], weft_f32_bytes(v.rows.whole));
     if (slots->exchange >= 0)
         weft_trace_use(self->trace, slots->exchange, self->stage->program->slots[slots->exchange].bytes);
-    if (v.ranks == 1) return narrow(self, &v, NULL, &transfer.from, err); /* nothing travels: queue 0 does it */
+    if (planned.way == WEFT_EXCHANGE_NONE)
+        return narrow(self, &v, NULL, &transfer.from, err); /* nothing travels: queue 0 does it */
     status = weft_flight_depart(self, event, &transfer.stream, err);
     if (status == WEFT_OK) status = narrow(self, &v, transfer.stream, &transfer.from, err);
-    if (status != WEFT_OK) return status;
-    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, event->scope);
-    return weft_flight_set_out(self, event, 0,
-                               fast ? engine->ranks.plugin->reduce_scatter : engine->ranks.plugin->all_to_all,
-                               fast ? "reduce_scatter" : "all_to_all", &transfer, err);
+    return status == WEFT_OK ? weft_flight_set_out(self, event, 0, planned.way, &transfer, err) : status;
 }
 
 static weft_status add(const weft_stepper *self, weft_ref to, weft_ref a, weft_ref b, int64_t n, weft_error *err) {
@@ -199,19 +181,20 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
     const weft_term *rows = &terms->terms[terms->first[index]];
     const exchange_view v = view_of(self, event, slots);
     const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
-    const int64_t size = weft_dtype_bytes(v.dtype), n = v.ranks == 1 ? v.whole : v.row;
+    const int64_t bytes = weft_dtype_span(v.rows.dtype, v.rows.row), n = v.rows.row;
     fresh_row fresh = {{NULL, 0}, -1};
     weft_status status = weft_flight_finish(context, event, slots, err);
     for (int32_t i = 0; i < terms->n[index] && status == WEFT_OK; i++) {
-        weft_ref row = v.ranks == 1 ? source_of(self, event, slots)
-                                    : weft_ref_at(v.come, size * v.row * (fast ? 0 : rows[i].row));
-        if (v.ranks > 1 && v.dtype == WEFT_BF16) {
-            status = convert(self, NULL, v.wide, WEFT_F32, row, WEFT_BF16, v.row, err);
+        weft_ref row = v.rows.ranks == 1 ? source_of(self, event, slots)
+                                         : weft_ref_at(v.come, bytes * (fast ? 0 : rows[i].row));
+        if (v.rows.ranks > 1 && v.rows.dtype == WEFT_BF16) {
+            status = convert(self, NULL, v.wide, WEFT_F32, row, WEFT_BF16, n, err);
             row = v.wide;
         }
         if (status == WEFT_OK) status = take_term(self, event, &fresh, row, n, &rows[i], err);
-        if (status == WEFT_OK && v.dtype == WEFT_BF16) status = settle(self, event, &fresh, n, err); /* `wide` is one */
-        if (fast && v.ranks > 1) break; /* the library has added the rows up */
+        if (status == WEFT_OK && v.rows.dtype == WEFT_BF16)
+            status = settle(self, event, &fresh, n, err); /* `wide` is one */
+        if (fast && v.rows.ranks > 1) break;              /* the library has added the rows up */
     }
     return status == WEFT_OK ? settle(self, event, &fresh, n, err) : status;
 }
@@ -232,65 +215,45 @@ static int32_t tag_of(const weft_engine *engine, int32_t what, int32_t of, int32
 /* The trained part of an owned unit, from its owner to the rank that has a copy. */
 static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const weft_job_spec *job = &self->stage->job->spec;
-    const int32_t owner = job->view.placements[event->unit].owner;
-    const int32_t other = weft_job_spec_borrower(job, event->unit);
+    const weft_planned_exchange planned = planned_of(self, event);
     const int32_t index = engine->plan.layout->units[event->unit].trained;
-    const bool send = owner == engine->ranks.rank;
-    weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_F32, .peer = send ? other : owner};
-    if (other < 0 || index < 0 || (!send && other != engine->ranks.rank)) return WEFT_OK;
-    transfer.n = engine->plan.layout->groups[index].numel;
+    weft_transfer transfer = weft_flight_transfer(self, &planned);
+    if (planned.way == WEFT_EXCHANGE_NONE) return WEFT_OK;
     transfer.tag = tag_of(engine, TAG_REFRESH, event->unit, 0);
     transfer.from = transfer.to =
         weft_ref_at(engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
-    return set_out_alone(self, event, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
-                         send ? "send" : "recv", &transfer, err);
+    return set_out_alone(self, event, planned.way, &transfer, err);
 }
 
 static weft_status on_refresh(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
-    const weft_engine *engine = self->engine;
-    const weft_cut cut = cut_of(self, event->unit);
-    const weft_group *group = weft_sums_group(&engine->plan, event->unit);
-    const int32_t index = engine->plan.layout->units[event->unit].trained;
-    weft_transfer transfer = {.dtype = WEFT_F32};
     (void)slots;
     if (self->stage->job->spec.view.placements[event->unit].parameters == WEFT_OWNED)
         return send_copy(self, event, err);
-    if (group == NULL || cut.group == 1) return WEFT_OK;
-    transfer.group = weft_ranks_group_of(&engine->ranks, &cut, WEFT_SCOPE_NODE);
-    transfer.n = weft_hold_piece(engine->plan.layout, group, cut.replicas) * cut.groups;
-    transfer.to = weft_ref_at(engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
-    transfer.from = weft_ref_at(transfer.to, weft_f32_bytes(transfer.n) *
-                                                 weft_scope_place(&cut, WEFT_SCOPE_NODE, engine->ranks.rank));
-    return set_out_alone(self, event, engine->ranks.plugin->all_gather, "all_gather", &transfer, err);
+    return gather_in_place(self, event, self->engine->parameters.ref, WEFT_HOLD_PARAMETERS, err);
 }
 
 /* ---- from rank to rank ---- */
 
-/* Bytes that go over: both sides know the leaf's shape, which may be smaller than what the slot is for. */
-static int64_t bytes_of(const weft_stepper *self, const weft_event *event) {
-    const weft_graph *graph = NULL;
-    if (event->unit >= 0) return self->stage->job->spec.units[event->unit].gradient;
-    graph = weft_graph_set_at(self->stage->graphs, self->leaf_lengths[event->leaf], event->segment);
+/* Bytes of a carry: both sides know the leaf's shape, which may be smaller than what was planned for. */
+static int64_t carry_bytes(const weft_stepper *self, const weft_event *event) {
+    const weft_graph *graph = weft_graph_set_at(self->stage->graphs, self->leaf_lengths[event->leaf], event->segment);
     return graph == NULL ? 0 : weft_graph_size(graph)->carry;
 }
 
 static weft_status on_transfer(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
-    const weft_engine *engine = self->engine;
     const int32_t slot = event->what == WEFT_WHAT_CARRY            ? slots->carry_out
                          : event->what == WEFT_WHAT_CARRY_GRADIENT ? slots->d_carry_out
                                                                    : slots->gradients[event->unit];
-    const bool send = event->kind == WEFT_EVENT_SEND;
-    weft_transfer transfer = {.group = engine->ranks.everyone, .dtype = WEFT_U8, .peer = event->peer};
+    const weft_planned_exchange planned = planned_of(self, event);
+    weft_transfer transfer = weft_flight_transfer(self, &planned);
     transfer.from = transfer.to = event->unit >= 0 ? weft_step_gradient(self, event->unit, slot).ref
                                                    : weft_step_slot(self, slot).ref;
-    transfer.n = bytes_of(self, event);
-    transfer.tag = tag_of(engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
+    if (event->unit < 0) transfer.n = carry_bytes(self, event);
+    transfer.tag = tag_of(self->engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
     weft_trace_use(self->trace, slot, transfer.n);
-    return set_out_alone(self, event, send ? engine->ranks.plugin->send : engine->ranks.plugin->recv,
-                         send ? "send" : "recv", &transfer, err);
+    return set_out_alone(self, event, planned.way, &transfer, err);
 }
 
 void weft_travel_table(weft_exec_table *table) {
