@@ -7,7 +7,7 @@
 #include "config/ini.h"
 #include "config/store.h"
 
-static weft_status written(FILE *file, weft_error *err) {
+static weft_status check_written(FILE *file, weft_error *err) {
     if (fflush(file) == 0 && !ferror(file)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
 }
@@ -15,12 +15,12 @@ static weft_status written(FILE *file, weft_error *err) {
 typedef void visitor(void *context, const weft_entry *entry);
 
 /* What the section's plugin does not offer, and nobody sets, is not told. */
-static bool is_told(const weft_config *self, const weft_entry *entry) {
+static bool is_entry_told(const weft_config *self, const weft_entry *entry) {
     return entry->item != NULL || !weft_config_is_moot(self, entry->section, entry->row);
 }
 
 /* Calls visit for every entry: sections in the order in which they were first filled, `plugin` first in each. */
-static void for_each(const weft_config *self, visitor *visit, void *context) {
+static void visit_entries(const weft_config *self, visitor *visit, void *context) {
     for (size_t i = 0; i < self->n_entries; i++) {
         const char *section = self->entries[i].section;
         const weft_entry *plugin = weft_config_entry(self, section, "plugin");
@@ -30,7 +30,8 @@ static void for_each(const weft_config *self, visitor *visit, void *context) {
         if (plugin != NULL) visit(context, plugin);
         for (size_t k = i; k < self->n_entries; k++) {
             const weft_entry *entry = &self->entries[k];
-            if (entry != plugin && strcmp(entry->section, section) == 0 && is_told(self, entry)) visit(context, entry);
+            if (entry != plugin && strcmp(entry->section, section) == 0 && is_entry_told(self, entry))
+                visit(context, entry);
         }
     }
 }
@@ -94,11 +95,11 @@ static void write_idle_sections(ini *self) {
 
 weft_status weft_config_write_resolved(const weft_config *self, FILE *file, weft_error *err) {
     ini out = {self, file, NULL, false};
-    for_each(self, write_entry, &out);
+    visit_entries(self, write_entry, &out);
     out.own = true;
-    for_each(self, write_entry, &out);
+    visit_entries(self, write_entry, &out);
     write_idle_sections(&out);
-    return written(file, err);
+    return check_written(file, err);
 }
 
 weft_status weft_config_save_resolved(const weft_config *self, const char *path, weft_error *err) {
@@ -132,14 +133,14 @@ typedef struct told {
     char source[480];
 } told;
 
-static const char *shown(const weft_key *row, const char *text) {
+static const char *shown_value(const weft_key *row, const char *text) {
     if (row != NULL && (row->flags & WEFT_SECRET) != 0) return "(secret)";
     return *text == '\0' ? "\"\"" : text;
 }
 
 const char *weft_config_shown(const weft_config *self, const char *section, const char *key) {
     const weft_entry *entry = weft_config_entry(self, section, key);
-    return entry == NULL ? NULL : shown(entry->row, entry->value.text);
+    return entry == NULL ? NULL : shown_value(entry->row, entry->value.text);
 }
 
 /* "run.ini:9", or "run.ini:9, in [strategy.fsdp]". */
@@ -150,15 +151,15 @@ static void tell_source(char *out, size_t size, const weft_entry *entry) {
     else (void)snprintf(out, size, "%s, in [%s]", item->source, item->section);
 }
 
-static told tell(const weft_entry *entry) {
-    told line = {"", shown(entry->row, entry->value.text), ""};
+static told tell_entry(const weft_entry *entry) {
+    told line = {"", shown_value(entry->row, entry->value.text), ""};
     (void)snprintf(line.key, sizeof line.key, "%s.%s", entry->section, entry->row->name);
     tell_source(line.source, sizeof line.source, entry);
     return line;
 }
 
 static told tell_idle(const weft_idle *idle) {
-    told line = {"", shown(idle->row, idle->row != NULL ? idle->value.text : idle->item->value), ""};
+    told line = {"", shown_value(idle->row, idle->row != NULL ? idle->value.text : idle->item->value), ""};
     (void)snprintf(line.key, sizeof line.key, "%s.%s", idle->item->section, idle->item->key);
     (void)snprintf(line.source, sizeof line.source, "%s, idle", idle->item->source);
     return line;
@@ -170,7 +171,7 @@ typedef struct table {
     int key_width, value_width;
 } table;
 
-static void widen(table *self, const told *line) {
+static void widen_table(table *self, const told *line) {
     const int key = (int)strlen(line->key);
     const int value = (int)strnlen(line->value, 60); /* what is longer moves its own line only */
     if (key > self->key_width) self->key_width = key;
@@ -182,24 +183,24 @@ static void print_told(const table *self, const told *line) {
                   line->source);
 }
 
-static void measure(void *context, const weft_entry *entry) {
-    const told line = tell(entry);
-    widen(context, &line);
+static void measure_entry(void *context, const weft_entry *entry) {
+    const told line = tell_entry(entry);
+    widen_table(context, &line);
 }
 
 static void print_line(void *context, const weft_entry *entry) {
-    const told line = tell(entry);
+    const told line = tell_entry(entry);
     print_told(context, &line);
 }
 
 static void explain_table(const weft_config *self, FILE *file) {
     table lines = {file, 0, 0};
-    for_each(self, measure, &lines);
+    visit_entries(self, measure_entry, &lines);
     for (size_t i = 0; i < self->n_idle; i++) {
         const told line = tell_idle(&self->idle[i]);
-        widen(&lines, &line);
+        widen_table(&lines, &line);
     }
-    for_each(self, print_line, &lines);
+    visit_entries(self, print_line, &lines);
     for (size_t i = 0; i < self->n_idle; i++) {
         const told line = tell_idle(&self->idle[i]);
         print_told(&lines, &line);
@@ -224,7 +225,7 @@ static json_t *value_json(const weft_key *row, const weft_value *value) {
 }
 
 static void add_json(void *context, const weft_entry *entry) {
-    const told line = tell(entry);
+    const told line = tell_entry(entry);
     (void)json_array_append_new(context, json_pack("{s:s, s:o, s:s}", "key", line.key, "value",
                                                    value_json(entry->row, &entry->value), "source", line.source));
 }
@@ -236,7 +237,7 @@ static void add_idle_json(json_t *array, const weft_idle *idle) {
                                                  idle->item->source, "idle", 1));
 }
 
-static void count(void *context, const weft_entry *entry) {
+static void count_entry(void *context, const weft_entry *entry) {
     size_t *n = context;
     (void)entry;
     ++*n;
@@ -247,9 +248,9 @@ static weft_status explain_json(const weft_config *self, FILE *file, weft_error 
     weft_status status = WEFT_OK;
     size_t n = self->n_idle;
     if (array == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration's table");
-    for_each(self, add_json, array);
+    visit_entries(self, add_json, array);
     for (size_t i = 0; i < self->n_idle; i++) add_idle_json(array, &self->idle[i]);
-    for_each(self, count, &n);
+    visit_entries(self, count_entry, &n);
     if (json_array_size(array) != n) {
         status =
             weft_error_set(err, WEFT_E_USER, "the configuration cannot be shown as JSON: a path in it is not UTF-8");
@@ -257,11 +258,11 @@ static weft_status explain_json(const weft_config *self, FILE *file, weft_error 
         status = weft_error_set(err, WEFT_E_SYSTEM, "the configuration cannot be written: %s", strerror(errno));
     }
     json_decref(array);
-    return status == WEFT_OK ? written(file, err) : status;
+    return status == WEFT_OK ? check_written(file, err) : status;
 }
 
 weft_status weft_config_explain(const weft_config *self, FILE *file, bool json, weft_error *err) {
     if (json) return explain_json(self, file, err);
     explain_table(self, file);
-    return written(file, err);
+    return check_written(file, err);
 }

@@ -4,15 +4,6 @@
 #include "config/path.h"
 #include "config/store.h"
 
-static weft_status no_memory(weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
-}
-
-/* Row i of a table whose rows may be larger than ours. */
-static const weft_key *row_at(const weft_key *keys, uint64_t i, uint32_t stride) {
-    return (const weft_key *)(const void *)((const char *)keys + i * stride);
-}
-
 const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key) {
     for (size_t i = 0; i < self->n_entries; i++) {
         const weft_entry *entry = &self->entries[i];
@@ -26,7 +17,7 @@ static weft_status add_entry(weft_config *self, const weft_entry *given, weft_er
     entry.section = strdup(given->section);
     if (entry.section == NULL || !weft_config_grow(&self->entries, self->n_entries, sizeof entry)) {
         free(entry.section);
-        return no_memory(err);
+        return weft_config_no_memory(err);
     }
     self->entries[self->n_entries++] = entry;
     return WEFT_OK;
@@ -86,7 +77,7 @@ weft_status weft_config_declare(weft_config *self, const char *section, const we
                                 uint32_t stride, weft_error *err) {
     weft_status status = WEFT_OK;
     for (uint64_t i = 0; i < n && status == WEFT_OK; i++) {
-        status = weft_config_claim(self, section, row_at(keys, i, stride), err);
+        status = weft_config_claim(self, section, weft_key_row(keys, i, stride), err);
     }
     return status;
 }
@@ -94,11 +85,11 @@ weft_status weft_config_declare(weft_config *self, const char *section, const we
 weft_status weft_config_fill(weft_config *self, void *out, const char *section, const weft_key *keys, uint64_t n,
                              uint32_t stride, weft_error *err) {
     for (uint64_t i = 0; i < n; i++) {
-        const weft_status status = fill_row(self, section, row_at(keys, i, stride), err);
+        const weft_status status = fill_row(self, section, weft_key_row(keys, i, stride), err);
         if (status != WEFT_OK) return status;
     }
     for (uint64_t i = 0; i < n; i++) {
-        const weft_key *row = row_at(keys, i, stride);
+        const weft_key *row = weft_key_row(keys, i, stride);
         const weft_entry *entry = weft_config_entry(self, section, row->name);
         if (entry == NULL) continue; /* a removed key has no value */
         memcpy((char *)out + row->offset, entry->value.bytes, sizeof entry->value.bytes);

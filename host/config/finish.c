@@ -5,7 +5,7 @@
 #include "config/store.h"
 
 /* Comma-separated names, as long as they fit. */
-static void list_add(char *list, size_t size, const char *name) {
+static void append_name(char *list, size_t size, const char *name) {
     const size_t n = strlen(list);
     if (n + strlen(name) + 3 < size) (void)snprintf(list + n, size - n, "%s%s", n == 0 ? "" : ", ", name);
 }
@@ -40,7 +40,7 @@ static weft_status unknown_section(const weft_mention *mention, const allowed *m
     char meant[96], list[1024] = "";
     for (size_t i = 0; i < may->n; i++) {
         weft_nearest_offer(&near, may->sections[i], strlen(may->sections[i]));
-        list_add(list, sizeof list, may->sections[i]);
+        append_name(list, sizeof list, may->sections[i]);
     }
     offer_plugin_sections(&near, may);
     weft_nearest_print(&near, meant, sizeof meant);
@@ -77,7 +77,7 @@ static weft_status unknown_key(const weft_config *self, const weft_item *item, c
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
         if (strcmp(key->section, item->section) != 0 || weft_config_is_moot(self, key->section, key->row)) continue;
-        list_add(list, sizeof list, key->row->name);
+        append_name(list, sizeof list, key->row->name);
     }
     advise_key(self, item, meant, sizeof meant);
     return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s Its keys are: %s%s", item->source,
@@ -89,7 +89,7 @@ static bool is_unknown(const weft_item *item, const char *section) {
 }
 
 /* Whether the item seems to mean a declared key that is not set; key NULL: any one. */
-static bool means(const weft_config *self, const weft_item *item, const char *key) {
+static bool item_means_key(const weft_config *self, const weft_item *item, const char *key) {
     const weft_nearest near = nearest_key(self, item);
     if (*near.best == '\0' || weft_config_has_key(self, item->section, near.best)) return false;
     return key == NULL || strcmp(near.best, key) == 0;
@@ -100,7 +100,7 @@ weft_status weft_config_misspelt(const weft_config *self, const char *section, w
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < self->n_items; i++) {
             const weft_item *item = &self->items[i];
-            if (is_unknown(item, section) && means(self, item, keys[k]))
+            if (is_unknown(item, section) && item_means_key(self, item, keys[k]))
                 return unknown_key(self, item, ", and those of its plugin", err);
         }
     }
@@ -108,24 +108,24 @@ weft_status weft_config_misspelt(const weft_config *self, const char *section, w
 }
 
 /* The first of the section that no table declared, or one that seems to mean `plugin`. */
-static const weft_item *first_unknown(const weft_config *self, const char *section) {
+static const weft_item *find_first_unknown(const weft_config *self, const char *section) {
     const weft_item *first = NULL;
     for (size_t i = self->n_items; i > 0; i--) {
         const weft_item *item = &self->items[i - 1];
         if (!is_unknown(item, section)) continue;
-        if (means(self, item, "plugin")) return item;
+        if (item_means_key(self, item, "plugin")) return item;
         first = item;
     }
     return first;
 }
 
 const char *weft_config_stray(const weft_config *self, const char *section) {
-    const weft_item *item = first_unknown(self, section);
+    const weft_item *item = find_first_unknown(self, section);
     return item != NULL ? item->key : NULL;
 }
 
 weft_status weft_config_unknown(const weft_config *self, const char *section, weft_error *err) {
-    const weft_item *item = first_unknown(self, section);
+    const weft_item *item = find_first_unknown(self, section);
     return item != NULL ? unknown_key(self, item, "", err) : WEFT_OK;
 }
 

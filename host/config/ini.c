@@ -32,7 +32,7 @@ typedef struct span {
     size_t n;
 } span;
 
-static span trim(span s) {
+static span trim_span(span s) {
     while (s.n > 0 && isspace((unsigned char)*s.p)) s.p++, s.n--;
     while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1])) s.n--;
     return s;
@@ -54,9 +54,9 @@ static weft_status section_name(reader *self, span s, span *name) {
     const char *close = memchr(s.p, ']', s.n);
     span behind = {NULL, 0};
     if (close == NULL) return weft_error_set(self->err, WEFT_E_USER, "a section's line ends without ]");
-    *name = trim((span){s.p + 1, (size_t)(close - s.p) - 1});
+    *name = trim_span((span){s.p + 1, (size_t)(close - s.p) - 1});
     behind = (span){close, s.n - (size_t)(close - s.p)};
-    if (trim(without_comment(behind)).n != 1) {
+    if (trim_span(without_comment(behind)).n != 1) {
         return weft_error_set(self->err, WEFT_E_USER, "text follows [%.*s]: a key stands on a line of its own",
                               (int)name->n, name->p);
     }
@@ -131,7 +131,7 @@ static char *next_line(char *out, int size, void *stream) {
     if (self->status != WEFT_OK || self->at >= self->n) return NULL;
     s = cut_line(self);
     self->status = check_bytes(self, s);
-    s = trim(s);
+    s = trim_span(s);
     out[0] = '\0';
     if (self->status == WEFT_OK && s.n > 0 && !is_comment(s)) {
         self->status = *s.p == '[' ? section_head(self, s, out, (size_t)size) : key_head(self, s, out, (size_t)size);
@@ -140,7 +140,7 @@ static char *next_line(char *out, int size, void *stream) {
 }
 
 /* "..." and at most a comment behind it, into scratch. s begins with the quote. */
-static weft_status quoted(reader *self, span s) {
+static weft_status read_quoted(reader *self, span s) {
     size_t n = 0, i = 1;
     for (; i < s.n && s.p[i] != '"'; i++) {
         if (s.p[i] == '\\') {
@@ -155,7 +155,7 @@ static weft_status quoted(reader *self, span s) {
     if (i >= s.n) return weft_error_set(self->err, WEFT_E_USER, "a value's closing quote is missing");
     self->scratch[n] = '\0';
     s = (span){s.p + i, s.n - i};
-    if (trim(without_comment(s)).n != 1) {
+    if (trim_span(without_comment(s)).n != 1) {
         return weft_error_set(self->err, WEFT_E_USER,
                               "text follows a value's closing quote: write \\\" for a quote "
                               "inside quotes");
@@ -166,16 +166,16 @@ static weft_status quoted(reader *self, span s) {
 /* The value of the line that inih has, into scratch. */
 static weft_status read_value(reader *self) {
     const span raw = {self->value, self->value_n};
-    span s = trim(raw);
-    if (s.n > 0 && *s.p == '"') return quoted(self, s);
-    s = trim(without_comment(raw));
+    span s = trim_span(raw);
+    if (s.n > 0 && *s.p == '"') return read_quoted(self, s);
+    s = trim_span(without_comment(raw));
     memcpy(self->scratch, s.p, s.n);
     self->scratch[s.n] = '\0';
     return WEFT_OK;
 }
 
 /* inih's handler: returns 0 on error. */
-static int on_key(void *user, const char *section, const char *name, const char *value) {
+static int take_key_line(void *user, const char *section, const char *name, const char *value) {
     reader *self = user;
     (void)value; /* empty: see the top */
     if (*section == '\0') {
@@ -198,7 +198,7 @@ weft_status weft_ini_parse(const weft_ini_visitor *visitor, const char *name, co
     reader self = {visitor, text, n, 0, 0, NULL, 0, malloc(n + 1), WEFT_OK, err == NULL ? &local : err};
     int line = 0;
     if (self.scratch == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to read it", name);
-    line = ini_parse_stream(next_line, &self, on_key, &self);
+    line = ini_parse_stream(next_line, &self, take_key_line, &self);
     if (self.status == WEFT_OK && line < 0) {
         self.status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to read it", name);
     } else if (self.status == WEFT_OK && line > 0) {
@@ -212,7 +212,8 @@ weft_status weft_ini_parse(const weft_ini_visitor *visitor, const char *name, co
 
 static bool needs_quotes(const char *value) {
     const span all = {value, strlen(value)};
-    return all.n == 0 || *value == '"' || is_comment(all) || trim(all).n != all.n || without_comment(all).n != all.n;
+    return all.n == 0 || *value == '"' || is_comment(all) || trim_span(all).n != all.n ||
+           without_comment(all).n != all.n;
 }
 
 void weft_ini_print(FILE *file, const char *key, const char *value) {

@@ -10,10 +10,6 @@
 #define LONGEST_TEXT   400u
 #define LARGEST_STRUCT (1u << 20)
 
-static const weft_key *row_at(const weft_key *keys, uint64_t i, uint32_t stride) {
-    return (const weft_key *)(const void *)((const char *)keys + i * stride);
-}
-
 /* NULL: the text is as it must be; otherwise what is wrong with it. */
 static const char *text_fault(const char *text, bool may_be_empty) {
     size_t n = 0;
@@ -137,9 +133,9 @@ static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t conf
 
 /* Against the rows before it, which are sound. */
 static weft_status check_apart(const weft_key *keys, uint64_t i, uint32_t stride, weft_error *err) {
-    const weft_key *row = row_at(keys, i, stride);
+    const weft_key *row = weft_key_row(keys, i, stride);
     for (uint64_t k = 0; k < i; k++) {
-        const weft_key *other = row_at(keys, k, stride);
+        const weft_key *other = weft_key_row(keys, k, stride);
         if (strcmp(row->name, other->name) == 0) {
             return weft_error_set(err, WEFT_E_PLUGIN, "row %llu has the same name", (unsigned long long)k);
         }
@@ -172,7 +168,7 @@ weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stri
     weft_status status = check_shape(keys, n, stride, config_size, err);
     if (status != WEFT_OK) return status;
     for (uint64_t i = 0; i < n; i++) {
-        const weft_key *row = row_at(keys, i, stride);
+        const weft_key *row = weft_key_row(keys, i, stride);
         status = check_row(row, stride, config_size, err);
         if (status == WEFT_OK) status = check_apart(keys, i, stride, err);
         if (status != WEFT_OK) {
@@ -185,7 +181,7 @@ weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stri
 }
 
 /* "number (0,1], steps", "path | none", "a,b" */
-static void describe(const weft_key *row, char *out, size_t size) {
+static void describe_type(const weft_key *row, char *out, size_t size) {
     static const char *const names[] = {"", "whole number", "number", "yes/no", "text", "path", "", "list"};
     const char *between = row->type == WEFT_KEY_STR || row->type == WEFT_KEY_PATH ? " | " : " ";
     const char *name = (row->flags & WEFT_HOST_FORMS) != 0 ? "" : names[row->type];
@@ -198,36 +194,36 @@ static const char *fallback_text(const weft_key *row) {
     return *row->fallback == '\0' ? "\"\"" : row->fallback;
 }
 
-static int widest(int width, const char *text) {
+static int wider_of(int width, const char *text) {
     const int n = (int)strlen(text);
     return n > width ? n : width;
 }
 
 /* out: widths of name, default and description; returns the longest whole line. */
-static int measure(const weft_key *keys, uint64_t n, uint32_t stride, int out[3]) {
+static int measure_columns(const weft_key *keys, uint64_t n, uint32_t stride, int out[3]) {
     char what[1024];
     int help = 0;
     memset(out, 0, 3 * sizeof *out);
     for (uint64_t i = 0; i < n; i++) {
-        const weft_key *row = row_at(keys, i, stride);
+        const weft_key *row = weft_key_row(keys, i, stride);
         if ((row->flags & WEFT_REMOVED) != 0) continue;
-        describe(row, what, sizeof what);
-        out[0] = widest(out[0], row->name);
-        out[1] = widest(out[1], fallback_text(row));
-        out[2] = widest(out[2], what);
-        help = widest(help, row->help);
+        describe_type(row, what, sizeof what);
+        out[0] = wider_of(out[0], row->name);
+        out[1] = wider_of(out[1], fallback_text(row));
+        out[2] = wider_of(out[2], what);
+        help = wider_of(help, row->help);
     }
     return out[0] + out[1] + out[2] + help + 8;
 }
 
 void weft_key_table_print(const weft_key *keys, uint64_t n, uint32_t stride, FILE *file) {
     int width[3];
-    const bool below = measure(keys, n, stride, width) > 120;
+    const bool below = measure_columns(keys, n, stride, width) > 120;
     char what[1024];
     for (uint64_t i = 0; i < n; i++) {
-        const weft_key *row = row_at(keys, i, stride);
+        const weft_key *row = weft_key_row(keys, i, stride);
         if ((row->flags & WEFT_REMOVED) != 0) continue;
-        describe(row, what, sizeof what);
+        describe_type(row, what, sizeof what);
         if (below) {
             (void)fprintf(file, "  %-*s  %-*s  %s\n      %s\n", width[0], row->name, width[1], fallback_text(row), what,
                           row->help);

@@ -8,7 +8,7 @@
 
 #define LONGEST 63
 
-static int fold(char c) {
+static int fold_letter(char c) {
     if (c == '-' || c == ' ') return '_';
     return tolower((unsigned char)c);
 }
@@ -28,9 +28,10 @@ size_t weft_edit_distance(const char *a, const char *b) {
         const size_t *above2 = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            const size_t differ = fold(a[i - 1]) != fold(b[j - 1]);
+            const size_t differ = fold_letter(a[i - 1]) != fold_letter(b[j - 1]);
             row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + differ);
-            if (i > 1 && j > 1 && fold(a[i - 1]) == fold(b[j - 2]) && fold(a[i - 2]) == fold(b[j - 1])) {
+            if (i > 1 && j > 1 && fold_letter(a[i - 1]) == fold_letter(b[j - 2]) &&
+                fold_letter(a[i - 2]) == fold_letter(b[j - 1])) {
                 row[j] = least(row[j], above2[j - 2] + 1);
             }
         }

@@ -4,10 +4,6 @@
 
 #include "config/store.h"
 
-static weft_status no_memory(weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
-}
-
 const char *weft_section_id(const char *section, const char *kind) {
     const size_t n = strlen(kind);
     const char *id = section + n + 1;
@@ -23,7 +19,7 @@ const char *weft_config_plugin_section(const weft_config *self, const char *kind
 }
 
 /* The one that the user names `section`, now known; NULL: nobody names it. */
-static weft_mention *know(weft_config *self, const char *section, bool idle) {
+static weft_mention *mark_known(weft_config *self, const char *section, bool idle) {
     for (size_t i = 0; i < self->n_mentions; i++) {
         weft_mention *mention = &self->mentions[i];
         if (strcmp(mention->section, section) != 0) continue;
@@ -40,10 +36,10 @@ weft_status weft_config_choose(weft_config *self, const char *section, const cha
     if (owner.section == NULL || owner.own == NULL || !weft_config_grow(&self->owners, self->n_owners, sizeof owner)) {
         free(owner.section);
         free(owner.own);
-        return no_memory(err);
+        return weft_config_no_memory(err);
     }
     self->owners[self->n_owners++] = owner;
-    (void)know(self, owner.own, false);
+    (void)mark_known(self, owner.own, false);
     return WEFT_OK;
 }
 
@@ -93,21 +89,21 @@ weft_status weft_config_doubles(const weft_config *self, const char *section, we
 
 /* ---- of plugins that are not chosen ---- */
 
-static const weft_key *find_row(const weft_key *keys, uint64_t n, uint32_t stride, const char *name) {
+static const weft_key *find_key_row(const weft_key *keys, uint64_t n, uint32_t stride, const char *name) {
     for (uint64_t i = 0; i < n; i++) {
-        const weft_key *row = (const weft_key *)(const void *)((const char *)keys + i * stride);
+        const weft_key *row = weft_key_row(keys, i, stride);
         if (strcmp(row->name, name) == 0) return row;
     }
     return NULL;
 }
 
-static weft_status keep(weft_config *self, const weft_idle *idle, weft_error *err) {
-    if (!weft_config_grow(&self->idle, self->n_idle, sizeof *idle)) return no_memory(err);
+static weft_status keep_idle(weft_config *self, const weft_idle *idle, weft_error *err) {
+    if (!weft_config_grow(&self->idle, self->n_idle, sizeof *idle)) return weft_config_no_memory(err);
     self->idle[self->n_idle++] = *idle;
     return WEFT_OK;
 }
 
-static weft_status judge_and_keep(weft_config *self, const weft_item *item, const weft_key *row, weft_error *err) {
+static weft_status judge_and_keep_idle(weft_config *self, const weft_item *item, const weft_key *row, weft_error *err) {
     weft_entry entry = {item->section, row, {{0}, NULL}, item};
     weft_idle idle = {item, row, {{0}, NULL}};
     weft_status status = WEFT_OK;
@@ -117,7 +113,7 @@ static weft_status judge_and_keep(weft_config *self, const weft_item *item, cons
     if (row != NULL) status = weft_config_parse(self, &entry, err);
     if (status != WEFT_OK) return status;
     idle.value = entry.value;
-    status = keep(self, &idle, err);
+    status = keep_idle(self, &idle, err);
     if (status != WEFT_OK) weft_value_free(&idle.value);
     return status;
 }
@@ -125,13 +121,13 @@ static weft_status judge_and_keep(weft_config *self, const weft_item *item, cons
 weft_status weft_config_idle(weft_config *self, const char *section, const weft_key *keys, uint64_t n, uint32_t stride,
                              weft_error *err) {
     weft_status status = WEFT_OK;
-    (void)know(self, section, true);
+    (void)mark_known(self, section, true);
     for (size_t i = 0; i < self->n_items && status == WEFT_OK; i++) {
         weft_item *item = &self->items[i];
         if (strcmp(item->section, section) != 0) continue;
         item->claimed = true;
         if (weft_config_item(self, section, item->key) != item) continue;
-        status = judge_and_keep(self, item, find_row(keys, n, stride, item->key), err);
+        status = judge_and_keep_idle(self, item, find_key_row(keys, n, stride, item->key), err);
     }
     return status;
 }

@@ -13,10 +13,6 @@
 #define LARGEST_FILE (1u << 20)
 #define MOST_ITEMS   4096u
 
-static weft_status no_memory(weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
-}
-
 /* array is a pointer to the array's pointer. Room grows by doubling, at powers of two. */
 bool weft_config_grow(void *array, size_t n, size_t element) {
     void *old = NULL;
@@ -27,6 +23,10 @@ bool weft_config_grow(void *array, size_t n, size_t element) {
     if (grown == NULL) return false;
     memcpy(array, &grown, sizeof grown);
     return true;
+}
+
+weft_status weft_config_no_memory(weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory left for the configuration");
 }
 
 static bool is_item(const weft_item *item, const char *section, const char *key) {
@@ -66,9 +66,9 @@ weft_status weft_config_claim(weft_config *self, const char *section, const weft
         if (is_item(&self->items[i], section, row->name)) self->items[i].claimed = true;
     }
     if ((row->flags & WEFT_REMOVED) != 0 || weft_config_is_declared(self, section, row->name)) return WEFT_OK;
-    if (!weft_config_grow(&self->keys, self->n_keys, sizeof key)) return no_memory(err);
+    if (!weft_config_grow(&self->keys, self->n_keys, sizeof key)) return weft_config_no_memory(err);
     key.section = strdup(section);
-    if (key.section == NULL) return no_memory(err);
+    if (key.section == NULL) return weft_config_no_memory(err);
     self->keys[self->n_keys++] = key;
     return WEFT_OK;
 }
@@ -76,11 +76,11 @@ weft_status weft_config_claim(weft_config *self, const char *section, const weft
 static weft_status add_mention(weft_config *self, const char *section, const char *source, weft_error *err) {
     weft_mention mention = {NULL, NULL, false, false};
     if (weft_config_has_section(self, section)) return WEFT_OK;
-    if (!weft_config_grow(&self->mentions, self->n_mentions, sizeof mention)) return no_memory(err);
+    if (!weft_config_grow(&self->mentions, self->n_mentions, sizeof mention)) return weft_config_no_memory(err);
     mention.section = strdup(section);
     mention.source = strdup(source);
     self->mentions[self->n_mentions++] = mention;
-    return mention.section == NULL || mention.source == NULL ? no_memory(err) : WEFT_OK;
+    return mention.section == NULL || mention.source == NULL ? weft_config_no_memory(err) : WEFT_OK;
 }
 
 static weft_status add_item(weft_config *self, const weft_item *given, weft_error *err) {
@@ -88,25 +88,26 @@ static weft_status add_item(weft_config *self, const weft_item *given, weft_erro
     if (self->n_items >= MOST_ITEMS) {
         return weft_error_set(err, WEFT_E_USER, "more than %u keys: this is no configuration", MOST_ITEMS);
     }
-    if (!weft_config_grow(&self->items, self->n_items, sizeof item)) return no_memory(err);
+    if (!weft_config_grow(&self->items, self->n_items, sizeof item)) return weft_config_no_memory(err);
     item.section = strdup(given->section);
     item.key = strdup(given->key);
     item.value = strdup(given->value);
     item.source = strdup(given->source);
     self->items[self->n_items++] = item;
-    return item.section == NULL || item.key == NULL || item.value == NULL || item.source == NULL ? no_memory(err)
-                                                                                                 : WEFT_OK;
+    return item.section == NULL || item.key == NULL || item.value == NULL || item.source == NULL
+               ? weft_config_no_memory(err)
+               : WEFT_OK;
 }
 
-static weft_status on_section(void *context, const char *section, long line, weft_error *err) {
+static weft_status take_section(void *context, const char *section, long line, weft_error *err) {
     weft_config *self = context;
     char source[400];
     (void)snprintf(source, sizeof source, "%.360s:%ld", self->name, line);
     return add_mention(self, section, source, err);
 }
 
-static weft_status on_item(void *context, const char *section, const char *key, const char *value, long line,
-                           weft_error *err) {
+static weft_status take_item(void *context, const char *section, const char *key, const char *value, long line,
+                             weft_error *err) {
     weft_config *self = context;
     const weft_item *before = weft_config_item(self, section, key);
     char source[400];
@@ -120,12 +121,12 @@ static weft_status on_item(void *context, const char *section, const char *key, 
 }
 
 /* All bytes of a file; *out is to be freed. */
-static weft_status read_all(char **out, size_t *n, const char *path, weft_error *err) {
+static weft_status read_whole_file(char **out, size_t *n, const char *path, weft_error *err) {
     FILE *file = fopen(path, "rbe");
     char *text = malloc(LARGEST_FILE + 1);
     weft_status status = WEFT_OK;
     if (text == NULL) {
-        status = no_memory(err);
+        status = weft_config_no_memory(err);
     } else if (file == NULL) {
         status = weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s", path, strerror(errno));
     } else {
@@ -144,10 +145,10 @@ static weft_status read_all(char **out, size_t *n, const char *path, weft_error 
 }
 
 static weft_status load_file(weft_config *self, const char *path, weft_error *err) {
-    const weft_ini_visitor visitor = {self, on_section, on_item};
+    const weft_ini_visitor visitor = {self, take_section, take_item};
     char *text = NULL;
     size_t n = 0;
-    weft_status status = read_all(&text, &n, path, err);
+    weft_status status = read_whole_file(&text, &n, path, err);
     if (status != WEFT_OK) return status;
     self->home = weft_path_home(path);
     if (self->home == NULL) {
@@ -172,7 +173,7 @@ static void free_mention(weft_mention *mention) {
 }
 
 /* The section stays named; those of its plugins do not, since nobody asks for these plugins any more. */
-static void forget(weft_config *self, const char *section) {
+static void forget_section(weft_config *self, const char *section) {
     size_t kept = 0;
     for (size_t i = 0; i < self->n_items; i++) {
         weft_item *item = &self->items[i];
@@ -195,7 +196,7 @@ static weft_status add_override(weft_config *self, const char *text, weft_error 
     char *dot = head == NULL ? NULL : strrchr(head, '.');
     weft_item item = {head, NULL, NULL, (char *)"command line", self->here, false, false};
     weft_status status = WEFT_OK;
-    if (equals != NULL && head == NULL) return no_memory(err);
+    if (equals != NULL && head == NULL) return weft_config_no_memory(err);
     if (!weft_text_is_clean(text, strlen(text))) {
         status =
             weft_error_set(err, WEFT_E_USER, "command line: an override holds a control character or is not UTF-8");
@@ -216,7 +217,7 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
                              weft_error *err) {
     weft_config *self = calloc(1, sizeof *self);
     weft_status status = WEFT_OK;
-    if (self == NULL) return no_memory(err);
+    if (self == NULL) return weft_config_no_memory(err);
     self->name = strdup(path == NULL ? "command line" : path);
     self->here = weft_path_home(NULL);
     if (self->name == NULL || self->here == NULL) {
@@ -224,7 +225,7 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
     }
     if (status == WEFT_OK && path != NULL) status = load_file(self, path, err);
     for (size_t i = 0; status == WEFT_OK && i < n_overrides; i++) {
-        if (overrides[i][0] == '!' && strchr(overrides[i], '=') == NULL) forget(self, overrides[i] + 1);
+        if (overrides[i][0] == '!' && strchr(overrides[i], '=') == NULL) forget_section(self, overrides[i] + 1);
         else status = add_override(self, overrides[i], err);
     }
     if (status == WEFT_OK) *out = self;

@@ -67,7 +67,7 @@ weft_status weft_config_reject_section(const weft_config *self, const char *sect
 }
 
 /* The key of the section that the text begins with; NULL: none. */
-static const weft_entry *named_entry(const weft_config *self, const char *section, const char *text) {
+static const weft_entry *entry_named_in(const weft_config *self, const char *section, const char *text) {
     const size_t n = strcspn(text, " ");
     for (size_t i = 0; i < self->n_entries; i++) {
         const weft_entry *entry = &self->entries[i];
@@ -84,7 +84,7 @@ bool weft_config_locate(const weft_config *self, const char *section, weft_error
     if (err == NULL) return false;
     n = (size_t)snprintf(head, sizeof head, "[%.60s] ", section);
     if (strncmp(err->text, head, n) != 0) n = 0; /* then the text may begin with the key itself */
-    entry = named_entry(self, section, err->text + n);
+    entry = entry_named_in(self, section, err->text + n);
     if (entry == NULL) return false;
     if (entry->item != NULL) (void)snprintf(head, sizeof head, "[%.60s] ", entry->item->section);
     (void)weft_error_prefix(err, "%s: %s%s", entry->item != NULL ? entry->item->source : self->name,

@@ -97,5 +97,12 @@ weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_e
 
 /* One of the arrays above with room for one more; false: no memory. */
 bool weft_config_grow(void *array, size_t n, size_t element);
+/* The sentence for that. */
+weft_status weft_config_no_memory(weft_error *err);
+
+/* Row i of a table whose rows may be larger than ours. */
+static inline const weft_key *weft_key_row(const weft_key *keys, uint64_t i, uint32_t stride) {
+    return (const weft_key *)(const void *)((const char *)keys + i * stride);
+}
 
 #endif

@@ -10,7 +10,7 @@
 #include "config/number.h"
 #include "config/path.h"
 
-static weft_status no_memory(weft_error *err) {
+static weft_status refuse_no_memory(weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "cannot be kept: no memory left");
 }
 
@@ -40,23 +40,23 @@ bool weft_words_have(const char *range, const char *word) {
 }
 
 /* Stores bytes, and a copy of text. */
-static weft_status keep(weft_value *out, const void *bytes, const char *text, weft_error *err) {
+static weft_status keep_value(weft_value *out, const void *bytes, const char *text, weft_error *err) {
     char *copy = strdup(text);
-    if (copy == NULL) return no_memory(err);
+    if (copy == NULL) return refuse_no_memory(err);
     memcpy(out->bytes, bytes, sizeof out->bytes);
     out->text = copy;
     return WEFT_OK;
 }
 
 /* The same where the bytes are a pointer to the text; takes text, which may be NULL. */
-static weft_status keep_text(weft_value *out, char *text, weft_error *err) {
-    if (text == NULL) return no_memory(err);
+static weft_status keep_text_value(weft_value *out, char *text, weft_error *err) {
+    if (text == NULL) return refuse_no_memory(err);
     memcpy(out->bytes, &text, sizeof out->bytes);
     out->text = text;
     return WEFT_OK;
 }
 
-static weft_status outside(const weft_key *key, const weft_bounds *range, weft_error *err) {
+static weft_status refuse_outside(const weft_key *key, const weft_bounds *range, weft_error *err) {
     char advice[240];
     weft_bounds_advise(range, advice, sizeof advice);
     return weft_error_set(err, WEFT_E_USER, "is outside %s: give %s", key->range, advice);
@@ -68,7 +68,7 @@ static bool has_odd_suffix(const char *text) {
     return n > 0 && text[n + strspn(text + n, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] == '\0';
 }
 
-static weft_status no_number(const char *text, const weft_bounds *range, weft_error *err) {
+static weft_status refuse_number(const char *text, const weft_bounds *range, weft_error *err) {
     char advice[240];
     const bool whole = range->type == WEFT_KEY_I64;
     const char *what = *text == '\0' ? "empty" : whole ? "not a whole number" : "not a number";
@@ -96,12 +96,12 @@ static weft_status parse_i64(weft_value *out, const weft_key *key, const char *t
     const int word = number_word(&range, text);
     if (word != 0) {
         value = word < 0 ? WEFT_NONE_I64 : WEFT_AUTO_I64;
-        return keep(out, &value, text, err);
+        return keep_value(out, &value, text, err);
     }
-    if (!weft_number_i64(&value, text)) return no_number(text, &range, err);
-    if (!weft_bounds_has_i64(&range, value)) return outside(key, &range, err);
+    if (!weft_number_i64(&value, text)) return refuse_number(text, &range, err);
+    if (!weft_bounds_has_i64(&range, value)) return refuse_outside(key, &range, err);
     (void)snprintf(canonical, sizeof canonical, "%lld", (long long)value);
-    return keep(out, &value, canonical, err);
+    return keep_value(out, &value, canonical, err);
 }
 
 static weft_status parse_f64(weft_value *out, const weft_key *key, const char *text, weft_error *err) {
@@ -114,19 +114,19 @@ static weft_status parse_f64(weft_value *out, const weft_key *key, const char *t
     const int word = number_word(&range, text);
     if (word != 0) {
         value = word < 0 ? WEFT_NONE_F64 : WEFT_AUTO_F64;
-        return keep(out, &value, text, err);
+        return keep_value(out, &value, text, err);
     }
-    if (!weft_number_f64(&value, text)) return no_number(text, &range, err);
-    if (!weft_bounds_has_f64(&range, value)) return outside(key, &range, err);
+    if (!weft_number_f64(&value, text)) return refuse_number(text, &range, err);
+    if (!weft_bounds_has_f64(&range, value)) return refuse_outside(key, &range, err);
     weft_number_print(canonical, sizeof canonical, value);
-    return keep(out, &value, canonical, err);
+    return keep_value(out, &value, canonical, err);
 }
 
 static weft_status parse_bool(weft_value *out, const char *text, weft_error *err) {
     static const char *const words[] = {"no", "yes", "false", "true", "off", "on", "0", "1"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const int64_t value = (int64_t)(i % 2);
-        if (strcasecmp(text, words[i]) == 0) return keep(out, &value, words[value], err);
+        if (strcasecmp(text, words[i]) == 0) return keep_value(out, &value, words[value], err);
     }
     return weft_error_set(err, WEFT_E_USER, "is neither yes nor no: give yes, no, true, false, on, off, 1 or 0");
 }
@@ -138,7 +138,7 @@ static weft_status parse_enum(weft_value *out, const weft_key *key, const char *
     const char *part = NULL;
     size_t n = 0;
     for (int64_t i = 0; weft_part_next(&rest, ',', &part, &n); i++) {
-        if (part_is(part, n, text)) return keep(out, &i, text, err);
+        if (part_is(part, n, text)) return keep_value(out, &i, text, err);
         weft_nearest_offer(&near, part, n);
     }
     weft_nearest_print(&near, meant, sizeof meant);
@@ -149,13 +149,14 @@ static weft_status parse_path(weft_value *out, const weft_key *key, const char *
                               weft_error *err) {
     const bool numbers = weft_words_have(key->range, "number"); /* the word stands for all numbers, not for itself */
     double number = 0;
-    if (numbers && weft_number_f64(&number, text)) return keep_text(out, strdup(text), err);
-    if (strcmp(text, "number") != 0 && weft_words_have(key->range, text)) return keep_text(out, strdup(text), err);
-    return keep_text(out, weft_path_absolute(directory, text), err);
+    if (numbers && weft_number_f64(&number, text)) return keep_text_value(out, strdup(text), err);
+    if (strcmp(text, "number") != 0 && weft_words_have(key->range, text))
+        return keep_text_value(out, strdup(text), err);
+    return keep_text_value(out, weft_path_absolute(directory, text), err);
 }
 
 /* Appends an element to the list; as an absolute path where directory is given. */
-static weft_status list_add(char **list, const char *part, size_t n, const char *directory, weft_error *err) {
+static weft_status append_element(char **list, const char *part, size_t n, const char *directory, weft_error *err) {
     char *element = strndup(part, n);
     char *path = NULL;
     char *longer = NULL;
@@ -166,7 +167,7 @@ static weft_status list_add(char **list, const char *part, size_t n, const char 
         element = path;
     }
     if (element == NULL || asprintf(&longer, "%s%s%s", *list, **list == '\0' ? "" : ",", element) < 0) {
-        status = no_memory(err);
+        status = refuse_no_memory(err);
     } else {
         free(*list);
         *list = longer;
@@ -181,16 +182,16 @@ static weft_status parse_list(weft_value *out, const weft_key *key, const char *
     const char *part = NULL;
     size_t n = 0;
     char *list = strdup("");
-    weft_status status = list == NULL ? no_memory(err) : WEFT_OK;
+    weft_status status = list == NULL ? refuse_no_memory(err) : WEFT_OK;
     if ((key->flags & WEFT_HOST_PATHS) == 0) directory = NULL;
     while (status == WEFT_OK && weft_part_next(&rest, ',', &part, &n)) {
         if (n == 0) {
             status = weft_error_set(err, WEFT_E_USER, "has an empty element: give names with one comma between two");
         } else {
-            status = list_add(&list, part, n, directory, err);
+            status = append_element(&list, part, n, directory, err);
         }
     }
-    if (status == WEFT_OK) return keep_text(out, list, err);
+    if (status == WEFT_OK) return keep_text_value(out, list, err);
     free(list);
     return status;
 }
@@ -201,7 +202,7 @@ weft_status weft_value_parse(weft_value *out, const weft_key *key, const char *t
     case WEFT_KEY_I64: return parse_i64(out, key, text, err);
     case WEFT_KEY_F64: return parse_f64(out, key, text, err);
     case WEFT_KEY_BOOL: return parse_bool(out, text, err);
-    case WEFT_KEY_STR: return keep_text(out, strdup(text), err);
+    case WEFT_KEY_STR: return keep_text_value(out, strdup(text), err);
     case WEFT_KEY_PATH: return parse_path(out, key, text, directory, err);
     case WEFT_KEY_ENUM: return parse_enum(out, key, text, err);
     case WEFT_KEY_LIST: return parse_list(out, key, text, directory, err);

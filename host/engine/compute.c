@@ -28,7 +28,7 @@ weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
     return WEFT_OK;
 }
 
-static void follow(void *context, int32_t parameter, int64_t first, int64_t n, const void *values) {
+static void convert_as_it_comes(void *context, int32_t parameter, int64_t first, int64_t n, const void *values) {
     const weft_fetcher *fetcher = context;
     const weft_engine *engine = fetcher->engine;
     const weft_ref to = weft_ref_at(engine->compute_refs[parameter], first * weft_dtype_bytes(engine->plan.dtype));
@@ -40,7 +40,7 @@ bool weft_compute_copy_follow(weft_region *masters, const weft_engine *engine) {
     if (engine->kernels->host_view == NULL || engine->compute.bytes == 0 ||
         engine->kernels->host_view(engine->device, engine->compute.ref) == NULL)
         return false;
-    masters->filled = follow;
+    masters->filled = convert_as_it_comes;
     return true;
 }
 

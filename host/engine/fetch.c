@@ -18,8 +18,8 @@ static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_grou
 }
 
 /* Elements [from, from + n) of a group, which one rank keeps, from it to all. */
-static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, int64_t from, int64_t n, void *out,
-                        weft_error *err) {
+static weft_status broadcast_part(const weft_fetcher *self, int32_t giver, int32_t group, int64_t from, int64_t n,
+                                  void *out, weft_error *err) {
     weft_engine *engine = self->engine;
     const weft_span *span = &engine->plan.holds[self->what]->spans[group];
     const int64_t bytes = weft_dtype_span(span->dtype, n);
@@ -37,7 +37,8 @@ static weft_status give(const weft_fetcher *self, int32_t giver, int32_t group, 
     return status;
 }
 
-static weft_status fetch(void *context, int32_t parameter, int64_t first, int64_t n, void *out, weft_error *err) {
+static weft_status fetch_elements(void *context, int32_t parameter, int64_t first, int64_t n, void *out,
+                                  weft_error *err) {
     const weft_fetcher *self = context;
     const weft_engine *engine = self->engine;
     const weft_parameter *p = &engine->plan.declared->parameters[parameter];
@@ -48,13 +49,13 @@ static weft_status fetch(void *context, int32_t parameter, int64_t first, int64_
         const int64_t e = p->offset + first + at;
         const int32_t giver = giver_of(engine, self->what, &engine->plan.layout->groups[p->group], e, &end);
         if (end - e < some) some = end - e;
-        status = give(self, giver, p->group, e, some, (char *)out + weft_dtype_span(dtype, at), err);
+        status = broadcast_part(self, giver, p->group, e, some, (char *)out + weft_dtype_span(dtype, at), err);
         at += some;
     }
     return status;
 }
 
-static int32_t writer(void *context, int32_t parameter, int64_t first, int64_t *end) {
+static int32_t find_writer(void *context, int32_t parameter, int64_t first, int64_t *end) {
     const weft_fetcher *self = context;
     const weft_engine *engine = self->engine;
     const weft_parameter *p = &engine->plan.declared->parameters[parameter];
@@ -74,8 +75,8 @@ static weft_region region_of(const weft_engine *engine, int index) {
                                 .dtype = f->what == WEFT_HOLD_PARAMETERS ? 0 : WEFT_F32,
                                 .hold = engine->plan.holds[f->what],
                                 .apart = engine->plan.apart[f->what],
-                                .fetch = fetch,
-                                .writer = writer,
+                                .fetch = fetch_elements,
+                                .writer = find_writer,
                                 .context = (void *)(uintptr_t)f,
                                 .peers = &engine->peers};
     return region;

@@ -53,7 +53,7 @@ static void add_own_cells(tables *self) {
 }
 
 /* The whole gradient of a tensor, as an element of this rank's. */
-static int64_t place_of(const weft_engine *engine, const weft_parameter *p) {
+static int64_t gradient_place_of(const weft_engine *engine, const weft_parameter *p) {
     return element_at(&engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[p->group], p->offset);
 }
 
@@ -63,7 +63,7 @@ static void add_owned(tables *self, int64_t row) {
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
         if (p->trainable && weft_norm_owner(&engine->plan, p->group) == engine->plan.rank)
-            add_row(self, place_of(engine, p), p->numel, row + self->now->n);
+            add_row(self, gradient_place_of(engine, p), p->numel, row + self->now->n);
     }
 }
 
@@ -75,13 +75,13 @@ static void add_whole(tables *self) {
         const weft_parameter *p = &plan->declared->parameters[i];
         if (!p->trainable) continue;
         if (!weft_norm_is_cut(plan, p) && weft_norm_owner(plan, p->group) < 0)
-            add_row(self, place_of(self->engine, p), p->numel, out);
+            add_row(self, gradient_place_of(self->engine, p), p->numel, out);
         out++;
     }
 }
 
 /* Where a cut tensor's cells lie among all nodes. */
-static int64_t nodes_of(const weft_plan *plan, const weft_parameter *p) {
+static int64_t first_node_of(const weft_plan *plan, const weft_parameter *p) {
     weft_norm_exchange walk = {0};
     while (weft_norm_exchange_next(plan, &walk) && (walk.goes != WEFT_NORM_GOES_CELLS || walk.group != p->group))
         continue;
@@ -96,7 +96,7 @@ static void add_nodes(tables *self, const weft_norm_exchange *owned, int64_t *ta
         const weft_parameter *p = &plan->declared->parameters[i];
         const int32_t owner = p->trainable ? weft_norm_owner(plan, p->group) : -1;
         if (!p->trainable) continue;
-        if (weft_norm_is_cut(plan, p)) add_row(self, nodes_of(plan, p), weft_norm_cells(plan, p->numel), out);
+        if (weft_norm_is_cut(plan, p)) add_row(self, first_node_of(plan, p), weft_norm_cells(plan, p->numel), out);
         else if (owner >= 0) add_row(self, owned->first + owner * owned->n + taken[owner]++, 1, out);
         out++;
     }

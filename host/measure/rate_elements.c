@@ -1,4 +1,5 @@
 /* host/measure/rate_elements.c: how fast flat regions are added, copied, rounded, squared and updated. */
+#include "base/sizes.h"
 #include "measure/rater.h"
 #include "plugin/enter.h"
 
@@ -121,7 +122,7 @@ static int64_t length_of(const weft_engine *engine) {
 weft_status weft_rate_elements(weft_rates *out, weft_engine *engine, weft_error *err) {
     flat self = {.engine = engine, .n = length_of(engine)};
     const int64_t regions = weft_f32_bytes(self.n) * N_REGIONS;
-    const int64_t small = (AT_RANGE + (int64_t)sizeof(weft_range) + 63) / 64 * 64;
+    const int64_t small = weft_cache_lines(AT_RANGE + (int64_t)sizeof(weft_range));
     const weft_square_sum square = squares(&self);
     const int64_t scratch = engine->kernels->square_sum_workspace(engine->device, &square);
     weft_status status = weft_rater_take(engine, &self.buffer, regions + small + scratch, err);

@@ -15,7 +15,7 @@ static weft_status exchange_all(const exchanging *self, weft_exchange_fn *how, i
 }
 
 /* There and back between neighbours: twice what is timed. An odd rank out has nobody. */
-static weft_status send(const exchanging *self, weft_error *err) {
+static weft_status send_there_and_back(const exchanging *self, weft_error *err) {
     const weft_ranks *ranks = &self->engine->ranks;
     const int32_t peer = ranks->rank ^ 1;
     const bool first = ranks->rank % 2 == 0;
@@ -33,7 +33,7 @@ static weft_status run_exchange(void *context, weft_error *err) {
     case WEFT_RATE_ALL_GATHER: return exchange_all(self, plugin->all_gather, 0, err);
     case WEFT_RATE_ALL_TO_ALL: return exchange_all(self, plugin->all_to_all, 0, err);
     case WEFT_RATE_REDUCE_SCATTER: return exchange_all(self, plugin->reduce_scatter, 0, err);
-    default: return send(self, err);
+    default: return send_there_and_back(self, err);
     }
 }
 

@@ -2,6 +2,7 @@
  *
  * A segment runs with memory of its own, as large as it needs and given back after it. Segments that do the same work,
  * as the layers of a model, are measured once. */
+#include "base/sizes.h"
 #include "measure/rater.h"
 #include "plan/budget.h"
 #include "plugin/enter.h"
@@ -25,7 +26,7 @@ static weft_slot_ref take_piece(rig *self, int64_t bytes) {
     if (bytes == 0) return out;
     out.ref.buffer = self->buffer;
     out.ref.offset = self->at;
-    self->at += (bytes + 63) / 64 * 64;
+    self->at += weft_cache_lines(bytes);
     return out;
 }
 

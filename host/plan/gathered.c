@@ -16,7 +16,7 @@ bool weft_gathered_share(const weft_gathered_part *p, const weft_parameter *para
 }
 
 /* fp32 elements of the gains in one shard. */
-static int64_t gains_in(const weft_plan *plan, const weft_gathered_part *p, int64_t j) {
+static int64_t count_gains_of_shard(const weft_plan *plan, const weft_gathered_part *p, int64_t j) {
     int64_t n = 0, begin = 0, end = 0;
     for (int32_t i = 0; i < p->group->n_members; i++)
         if (weft_gathered_is_gain(plan, p->group->members[i]) &&
@@ -25,7 +25,7 @@ static int64_t gains_in(const weft_plan *plan, const weft_gathered_part *p, int6
     return n;
 }
 
-static int64_t all_gains(const weft_plan *plan, const weft_group *group) {
+static int64_t count_gains_of_group(const weft_plan *plan, const weft_group *group) {
     int64_t n = 0;
     for (int32_t i = 0; i < group->n_members; i++)
         if (weft_gathered_is_gain(plan, group->members[i])) n += plan->declared->parameters[group->members[i]].numel;
@@ -33,11 +33,11 @@ static int64_t all_gains(const weft_plan *plan, const weft_group *group) {
 }
 
 /* Behind the image of a group that is rounded: its gains. Returns where they end. */
-static int64_t lay_out_gains(const weft_plan *plan, const weft_cut *cut, weft_gathered_part *p, int64_t at) {
-    for (int32_t j = 0; j < cut->group; j++) p->row = weft_larger(p->row, gains_in(plan, p, j));
+static int64_t place_gains(const weft_plan *plan, const weft_cut *cut, weft_gathered_part *p, int64_t at) {
+    for (int32_t j = 0; j < cut->group; j++) p->row = weft_larger(p->row, count_gains_of_shard(plan, p, j));
     p->rows = at;
     p->gains = p->rows + weft_cache_lines(weft_f32_bytes(p->row) * cut->group);
-    return p->gains + weft_cache_lines(weft_f32_bytes(all_gains(plan, p->group)));
+    return p->gains + weft_cache_lines(weft_f32_bytes(count_gains_of_group(plan, p->group)));
 }
 
 int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t unit,
@@ -54,7 +54,7 @@ int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t
         p->shard = weft_hold_piece(plan->layout, p->group, cut->replicas) * cut->groups;
         p->image = at;
         at += weft_cache_lines(weft_dtype_span(p->dtype, p->shard) * cut->group);
-        if (p->rounded) at = lay_out_gains(plan, cut, p, at);
+        if (p->rounded) at = place_gains(plan, cut, p, at);
     }
     return at;
 }

@@ -41,7 +41,8 @@ static weft_status check_same_reads(const weft_graph_set *set, int32_t length_in
 }
 
 /* BACKWARD runs from the last segment down: the first to touch a parameter writes its gradient, later ones add. */
-static weft_status mark_adds(weft_graph_set *set, int32_t length_index, int32_t n_parameters, weft_error *err) {
+static weft_status mark_reads_that_add(weft_graph_set *set, int32_t length_index, int32_t n_parameters,
+                                       weft_error *err) {
     bool *written = calloc((size_t)n_parameters + 1, sizeof *written);
     if (written == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d parameter marks", n_parameters);
     for (int32_t s = set->n_segments - 1; s >= 0; s--) {
@@ -56,8 +57,8 @@ static weft_status mark_adds(weft_graph_set *set, int32_t length_index, int32_t 
     return WEFT_OK;
 }
 
-static weft_status record_length(weft_graph_set *set, int32_t length_index, const weft_declared *declared,
-                                 weft_graph_spec *spec, weft_error *err) {
+static weft_status record_graphs_of_length(weft_graph_set *set, int32_t length_index, const weft_declared *declared,
+                                           weft_graph_spec *spec, weft_error *err) {
     weft_status status = WEFT_OK;
     spec->length = set->lengths[length_index];
     spec->carry_gradient = false;
@@ -68,7 +69,7 @@ static weft_status record_length(weft_graph_set *set, int32_t length_index, cons
         if (status == WEFT_OK && spec->mode == WEFT_MODE_TRAIN && reads_trained(*graph, declared))
             spec->carry_gradient = true; /* for the segments above this one */
     }
-    if (status == WEFT_OK) status = mark_adds(set, length_index, declared->n_parameters, err);
+    if (status == WEFT_OK) status = mark_reads_that_add(set, length_index, declared->n_parameters, err);
     for (int32_t s = 0; s < set->n_segments && status == WEFT_OK; s++)
         status = weft_graph_plan(*graph_slot(set, length_index, s), err);
     return status;
@@ -95,7 +96,7 @@ weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *dec
     graph_spec.kernels = kernels;
     graph_spec.device = device;
     for (int32_t i = 0; i < set->n_lengths && status == WEFT_OK; i++)
-        status = record_length(set, i, declared, &graph_spec, err);
+        status = record_graphs_of_length(set, i, declared, &graph_spec, err);
     if (status == WEFT_OK) *out = set;
     else weft_graph_set_destroy(set);
     return status;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 /* Units that a segment reads, ascending, each once. Returns how many. */
-static int32_t segment_units(int32_t *units, const weft_graph_set *set, const weft_declared *declared, int32_t n_units,
-                             int32_t segment) {
+static int32_t list_segment_units(int32_t *units, const weft_graph_set *set, const weft_declared *declared,
+                                  int32_t n_units, int32_t segment) {
     int32_t n = 0, n_reads = 0;
     const weft_graph_read *reads = weft_graph_set_reads(set, segment, &n_reads);
     for (int32_t u = 0; u < n_units; u++)
@@ -20,7 +20,7 @@ static int32_t segment_units(int32_t *units, const weft_graph_set *set, const we
 }
 
 /* The largest of all leaf lengths: slots are planned for it. */
-static void segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
+static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
     for (int32_t i = 0; i < set->n_lengths; i++) {
         const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
         out->carry = weft_larger(out->carry, size->carry);
@@ -90,21 +90,22 @@ static void fill_segments(weft_job *job, const weft_graph_set *set, const weft_d
     for (int32_t s = 0; s < set->n_segments; s++) {
         weft_segment_view *view = &job->segment_views[s];
         int32_t *units = &job->segment_units[(int64_t)s * layout->n_units];
-        segment_sizes(&job->segments[s], set, s);
+        fill_segment_sizes(&job->segments[s], set, s);
         job->segments[s].carry_gradient = below;
         if (set->mode == WEFT_MODE_TRAIN && weft_graph_set_trains(set, declared, s)) below = true;
         view->struct_size = (uint32_t)sizeof *view;
         view->name = declared->segments[s].name;
         view->owner = -1;
         view->units = units;
-        view->n_units = segment_units(units, set, declared, layout->n_units, s);
+        view->n_units = list_segment_units(units, set, declared, layout->n_units, s);
         view->backward = job->segments[s].has_backward ? 1 : 0;
         view->carry_bytes = job->segments[s].carry;
         view->tape_bytes = job->spec.activation_checkpointing ? 0 : job->segments[s].tape;
     }
 }
 
-static weft_status job_arrays(weft_job *job, const weft_graph_set *set, const weft_layout *layout, weft_error *err) {
+static weft_status allocate_job_arrays(weft_job *job, const weft_graph_set *set, const weft_layout *layout,
+                                       weft_error *err) {
     const size_t units = (size_t)layout->n_units + 1, segments = (size_t)set->n_segments + 1;
     job->unit_views = calloc(units, sizeof *job->unit_views);
     job->placements = calloc(units, sizeof *job->placements);
@@ -125,7 +126,7 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
     weft_status status = WEFT_OK;
     weft_job *job = calloc(1, sizeof *job);
     if (job == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the job");
-    status = job_arrays(job, set, layout, err);
+    status = allocate_job_arrays(job, set, layout, err);
     if (status != WEFT_OK) {
         weft_job_destroy(job);
         return status;

@@ -15,7 +15,7 @@ typedef struct demand {
 } demand;
 
 /* The strategy's part of the job that only the host knows. */
-static void describe_world(const weft_plan *plan, weft_job *job) {
+static void fill_in_world(const weft_plan *plan, weft_job *job) {
     const weft_loaded *strategy = plan->run->parts[WEFT_PART_STRATEGY].loaded;
     const weft_strategy_settings *keys = &plan->run->settings.strategy;
     weft_strategy_job *view = &job->spec.view;
@@ -85,7 +85,7 @@ static weft_status ask_strategy(weft_plan *plan, weft_stage *stage, const demand
     const weft_part *part = &run->parts[WEFT_PART_STRATEGY];
     weft_status status = make_job(plan, stage, of, err);
     if (status != WEFT_OK) return status;
-    describe_world(plan, stage->job);
+    fill_in_world(plan, stage->job);
     status =
         weft_job_replicas(&stage->job->spec, run->host, weft_loaded_table(part->loaded, strategy), part->config, err);
     if (status == WEFT_OK) status = share_leaves(plan, stage->job, of->leaves, err);

@@ -101,7 +101,7 @@ static void find_pieces(users *self) {
     }
 }
 
-static bool is_cut(const users *self, int32_t unit) {
+static bool is_unit_cut(const users *self, int32_t unit) {
     int32_t n = 0;
     for (int32_t i = 0; i < self->n_pieces; i++) n += self->pieces[i].unit == unit;
     return n > 1;
@@ -111,14 +111,14 @@ static weft_status name_pieces(users *self, weft_error *err) {
     for (int32_t p = 0; p < self->n; p++) {
         weft_layout_piece *piece = &self->pieces[self->piece[p]];
         if (piece->name != NULL) continue;
-        piece->name = is_cut(self, piece->unit) ? name_piece(self, p)
-                                                : strdup(self->plan->layout->units[piece->unit].name);
+        piece->name = is_unit_cut(self, piece->unit) ? name_piece(self, p)
+                                                     : strdup(self->plan->layout->units[piece->unit].name);
         if (piece->name == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of units");
     }
     return WEFT_OK;
 }
 
-static void users_free(users *self) {
+static void free_users(users *self) {
     for (int32_t i = 0; i < self->n_pieces; i++) free((char *)(uintptr_t)self->pieces[i].name);
     free(self->by_rank);
     free(self->piece);
@@ -148,7 +148,7 @@ weft_status weft_split_units(bool *out, weft_plan *plan, const weft_stage *stage
         plan->layout = layout;
         *out = true;
     }
-    users_free(&self);
+    free_users(&self);
     return status;
 }
 

@@ -37,7 +37,7 @@ static bool has_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
     return false;
 }
 
-static weft_hold_part part_of(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
+static weft_hold_part kept_part_of(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
     const weft_placement *p = &job->view.placements[unit];
     const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
     const weft_cut cut = weft_cut_of(job, unit);
@@ -58,7 +58,7 @@ static bool is_apart(const weft_plan *plan, const weft_job_spec *job, int32_t un
     return plan->world > 1 && holdings[what] != WEFT_REPLICATED;
 }
 
-static weft_status hold(weft_plan *plan, const weft_job_spec *job, int32_t what, weft_error *err) {
+static weft_status plan_hold(weft_plan *plan, const weft_job_spec *job, int32_t what, weft_error *err) {
     const weft_layout *layout = plan->layout;
     const int32_t n = what == WEFT_HOLD_PARAMETERS ? layout->n_groups : layout->n_trainable_groups;
     weft_status status = WEFT_OK;
@@ -67,7 +67,7 @@ static weft_status hold(weft_plan *plan, const weft_job_spec *job, int32_t what,
     if (parts == NULL || plan->apart[what] == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what a rank keeps of %d groups", (int)n);
     for (int32_t g = 0; g < n && status == WEFT_OK; g++) {
-        parts[g] = part_of(plan, job, layout->groups[g].unit, what);
+        parts[g] = kept_part_of(plan, job, layout->groups[g].unit, what);
         plan->apart[what][g] = is_apart(plan, job, layout->groups[g].unit, what);
     }
     if (status == WEFT_OK)
@@ -80,7 +80,7 @@ static weft_status hold(weft_plan *plan, const weft_job_spec *job, int32_t what,
 weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t what = 0; what < WEFT_N_HOLDS && status == WEFT_OK; what++)
-        if (plan->holds[what] == NULL) status = hold(plan, job, what, err);
+        if (plan->holds[what] == NULL) status = plan_hold(plan, job, what, err);
     return status;
 }
 
@@ -89,7 +89,7 @@ weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error
 int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope) {
     const int32_t index = plan->layout->units[unit].trained;
     const weft_cut cut = weft_cut_of(job, unit);
-    const weft_hold_part part = part_of(plan, job, unit, WEFT_HOLD_GRADIENTS);
+    const weft_hold_part part = kept_part_of(plan, job, unit, WEFT_HOLD_GRADIENTS);
     const int64_t piece = weft_exchange_piece(plan, job, unit);
     int64_t at = 0;
     if (weft_scope_size(&cut, scope) > 1 || part.n < cut.replicas) {

@@ -1,6 +1,7 @@
 /* host/plugin/apart.c: see apart.h. The child answers with one line of JSON through a pipe. */
 #include "plugin/apart.h"
 
+#include "base/clock.h"
 #include "plugin/load.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -89,18 +90,12 @@ static void child(int end, const question *asked) {
 
 /* --- in the parent --- */
 
-static double seconds_now(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Reads until the child closes its end, the time is over or the text is full; returns the bytes. */
 static size_t read_answer(char *out, size_t n, int from, double until) {
     size_t used = 0;
     while (used < n) {
         struct pollfd one = {from, POLLIN, 0};
-        const double left = until - seconds_now();
+        const double left = until - weft_clock_seconds();
         ssize_t got;
         int ready;
         if (left <= 0) break;
@@ -118,7 +113,8 @@ static size_t read_answer(char *out, size_t n, int from, double until) {
 static int reap(int *status, pid_t process, double until) {
     const struct timespec moment = {0, 2000000};
     pid_t ended = 0;
-    while ((ended = waitpid(process, status, WNOHANG)) == 0 && seconds_now() < until) (void)nanosleep(&moment, NULL);
+    while ((ended = waitpid(process, status, WNOHANG)) == 0 && weft_clock_seconds() < until)
+        (void)nanosleep(&moment, NULL);
     if (ended != 0) return 1;
     (void)kill(process, SIGKILL);
     (void)waitpid(process, status, 0);
@@ -157,7 +153,7 @@ static json_t *hear(const int ends[2], pid_t process, double until, double secon
 json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, const char *pins, weft_apart what,
                           double seconds, weft_error *err) {
     const question asked = {path, kind, id, pins, what};
-    const double until = seconds_now() + seconds;
+    const double until = weft_clock_seconds() + seconds;
     int ends[2];
     pid_t process;
     json_t *out = NULL;

@@ -12,8 +12,8 @@ typedef struct table {
     weft_pulse *own;               /* of the lowest one: the memory itself; NULL: it belongs to another rank */
 } table;
 
-static weft_status fill(table *self, const weft_peers *peers, const weft_comm_info *info, int32_t file,
-                        weft_error *err) {
+static weft_status gather_table(table *self, const weft_peers *peers, const weft_comm_info *info, int32_t file,
+                                weft_error *err) {
     weft_status status = peers->gather(peers->context, self->nodes, info->node, err);
     if (status == WEFT_OK) status = peers->gather(peers->context, self->pids, (int32_t)getpid(), err);
     if (status == WEFT_OK) status = peers->gather(peers->context, self->files, file, err);
@@ -49,7 +49,8 @@ static weft_status begin_watch(const char *path, const weft_peers *peers, const 
     return status;
 }
 
-static weft_status join(const table *self, const weft_peers *peers, const weft_comm_info *info, weft_error *err) {
+static weft_status share_records(const table *self, const weft_peers *peers, const weft_comm_info *info,
+                                 weft_error *err) {
     char path[64] = "";
     bool all = false;
     weft_pulse *records = find_records(self, info, path, sizeof path);
@@ -76,8 +77,8 @@ weft_status weft_guard_arrange(const weft_peers *peers, const weft_comm_info *in
     if (status == WEFT_OK && (self.nodes == NULL || self.pids == NULL || self.files == NULL))
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the processes of %d ranks", (int)peers->world);
     if (all) status = weft_peers_agree(peers, status, err);
-    if (all && status == WEFT_OK) status = fill(&self, peers, info, file, err);
-    if (all && status == WEFT_OK) status = join(&self, peers, info, err);
+    if (all && status == WEFT_OK) status = gather_table(&self, peers, info, file, err);
+    if (all && status == WEFT_OK) status = share_records(&self, peers, info, err);
     free(self.nodes);
     free(self.pids);
     free(self.files);

@@ -60,7 +60,7 @@ static weft_status open_comm(weft_platform *self, const weft_run *run, weft_erro
     return weft_world_confirm(&self->comm_info, err);
 }
 
-static weft_status attach(weft_platform *self, weft_error *err) {
+static weft_status attach_comm(weft_platform *self, weft_error *err) {
     weft_status status = WEFT_OK;
     self->nodes = calloc((size_t)self->comm_info.size, sizeof *self->nodes);
     if (self->nodes == NULL)
@@ -79,7 +79,7 @@ weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_er
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the device and the ranks");
     status = open_comm(self, run, err);
     if (status == WEFT_OK) status = open_device(self, run, err);
-    if (status == WEFT_OK) status = attach(self, err);
+    if (status == WEFT_OK) status = attach_comm(self, err);
     if (status == WEFT_OK) *out = self;
     else weft_platform_close(self, false);
     return status;
@@ -153,8 +153,8 @@ weft_status weft_platform_group_of(weft_platform *self, weft_comm_group **out, c
     return make_group(self, out, ranks, n, err);
 }
 
-static weft_status exchange(weft_platform *self, weft_buffer *buffer, void *all, const void *mine, int64_t bytes,
-                            weft_error *err) {
+static weft_status exchange_rows(weft_platform *self, weft_buffer *buffer, void *all, const void *mine, int64_t bytes,
+                                 weft_error *err) {
     const weft_ref to = {buffer, 0}, from = {buffer, bytes * self->comm_info.rank};
     const weft_exchange what = {
         .struct_size = (uint32_t)sizeof what, .to = to, .from = from, .n = bytes, .dtype = WEFT_U8};
@@ -178,7 +178,7 @@ weft_status weft_platform_share(weft_platform *self, void *all, const void *mine
         return WEFT_OK;
     }
     WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &buffer, bytes * self->comm_info.size);
-    if (status == WEFT_OK) status = exchange(self, buffer, all, mine, bytes, err);
+    if (status == WEFT_OK) status = exchange_rows(self, buffer, all, mine, bytes, err);
     if (buffer != NULL) WEFT_PLUGIN_TELL(self->kernels, release, self->device, buffer);
     return status;
 }

@@ -1,13 +1,14 @@
 /* host/ranks/post.c: see post.h. */
 #include "ranks/post.h"
 
+#include "base/sizes.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
 enum { ALIGNMENT = 64, LEAST = 1 << 16 };
 
-static weft_status reserve(weft_post *self, int64_t bytes, weft_error *err) {
+static weft_status reserve_bytes(weft_post *self, int64_t bytes, weft_error *err) {
     weft_status status = WEFT_OK;
     if (bytes <= self->bytes) return WEFT_OK;
     if (self->buffer != NULL) WEFT_PLUGIN_TELL(self->kernels, release, self->device, self->buffer);
@@ -20,95 +21,91 @@ static weft_status reserve(weft_post *self, int64_t bytes, weft_error *err) {
 }
 
 weft_status weft_post_room(weft_post *self, weft_buffer **out, int64_t bytes, weft_error *err) {
-    const weft_status status = reserve(self, bytes, err);
+    const weft_status status = reserve_bytes(self, bytes, err);
     if (status == WEFT_OK) *out = self->buffer;
     return status;
 }
 
-static weft_ref at(const weft_post *self, int64_t offset) {
+static weft_ref ref_at_offset(const weft_post *self, int64_t offset) {
     const weft_ref ref = {.buffer = self->buffer, .offset = offset};
     return ref;
 }
 
-static int64_t aligned(int64_t n) {
-    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-static weft_status put(const weft_post *self, int64_t offset, const void *bytes, int64_t n, weft_error *err) {
+static weft_status write_bytes(const weft_post *self, int64_t offset, const void *bytes, int64_t n, weft_error *err) {
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, at(self, offset), bytes, n);
+    WEFT_PLUGIN_CALL(status, self->kernels, write, err, self->device, NULL, ref_at_offset(self, offset), bytes, n);
     return status;
 }
 
-static weft_status get(const weft_post *self, void *bytes, int64_t offset, int64_t n, weft_error *err) {
+static weft_status read_bytes(const weft_post *self, void *bytes, int64_t offset, int64_t n, weft_error *err) {
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, bytes, at(self, offset), n);
+    WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, bytes, ref_at_offset(self, offset), n);
     return status;
 }
 
-static weft_transfer transfer_of(const weft_post *self, int64_t to, int64_t from, int64_t n, int32_t peer) {
+static weft_transfer make_transfer(const weft_post *self, int64_t to, int64_t from, int64_t n, int32_t peer) {
     const weft_transfer transfer = {.group = self->ranks->everyone,
-                                    .to = at(self, to),
-                                    .from = at(self, from),
+                                    .to = ref_at_offset(self, to),
+                                    .from = ref_at_offset(self, from),
                                     .n = n,
                                     .dtype = WEFT_U8,
                                     .peer = peer};
     return transfer;
 }
 
-static weft_status note(weft_post *self, weft_status status) {
+static weft_status note_failure(weft_post *self, weft_status status) {
     self->broken = self->broken || status != WEFT_OK;
     return status;
 }
 
-static weft_status gather(void *context, int32_t *out, int32_t mine, weft_error *err) {
+static weft_status gather_numbers(void *context, int32_t *out, int32_t mine, weft_error *err) {
     weft_post *self = context;
     const int64_t n = (int64_t)sizeof mine;
     const weft_ranks *ranks = self->ranks;
     weft_transfer transfer;
-    weft_status status = reserve(self, ALIGNMENT + n * ranks->world, err);
-    if (status == WEFT_OK) status = put(self, 0, &mine, n, err);
-    if (status != WEFT_OK) return note(self, status);
-    transfer = transfer_of(self, ALIGNMENT, 0, n, 0);
+    weft_status status = reserve_bytes(self, ALIGNMENT + n * ranks->world, err);
+    if (status == WEFT_OK) status = write_bytes(self, 0, &mine, n, err);
+    if (status != WEFT_OK) return note_failure(self, status);
+    transfer = make_transfer(self, ALIGNMENT, 0, n, 0);
     status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
-    if (status == WEFT_OK) status = get(self, out, ALIGNMENT, n * ranks->world, err);
-    return note(self, status);
+    if (status == WEFT_OK) status = read_bytes(self, out, ALIGNMENT, n * ranks->world, err);
+    return note_failure(self, status);
 }
 
-static weft_status share(void *context, void *bytes, int64_t n, int32_t from, weft_error *err) {
+static weft_status share_bytes(void *context, void *bytes, int64_t n, int32_t from, weft_error *err) {
     weft_post *self = context;
     const weft_ranks *ranks = self->ranks;
     weft_transfer transfer;
-    weft_status status = reserve(self, n, err);
-    if (status == WEFT_OK && ranks->rank == from) status = put(self, 0, bytes, n, err);
-    if (status != WEFT_OK) return note(self, status);
-    transfer = transfer_of(self, 0, 0, n, from);
+    weft_status status = reserve_bytes(self, n, err);
+    if (status == WEFT_OK && ranks->rank == from) status = write_bytes(self, 0, bytes, n, err);
+    if (status != WEFT_OK) return note_failure(self, status);
+    transfer = make_transfer(self, 0, 0, n, from);
     status = weft_ranks_exchange(ranks, ranks->plugin->broadcast, "broadcast", &transfer, err);
-    if (status == WEFT_OK) status = get(self, bytes, 0, n, err);
-    return note(self, status);
+    if (status == WEFT_OK) status = read_bytes(self, bytes, 0, n, err);
+    return note_failure(self, status);
 }
 
 /* ---- swapping ---- */
 
-static int64_t lay_out(const weft_parcel *parcels, int32_t n, int64_t offset) {
-    for (int32_t r = 0; r < n; r++) offset += aligned(parcels[r].n);
+static int64_t parcels_end(const weft_parcel *parcels, int32_t n, int64_t offset) {
+    for (int32_t r = 0; r < n; r++) offset += weft_cache_lines(parcels[r].n);
     return offset;
 }
 
 /* Starts what comes, then what goes: nothing is promised to be buffered. */
-static weft_status start_all(weft_post *self, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
+static weft_status start_parcels(weft_post *self, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
     const weft_ranks *ranks = self->ranks;
     weft_status status = WEFT_OK;
     int64_t offset = 0;
-    for (int32_t r = 0; r < ranks->world && status == WEFT_OK; offset += aligned(in[r].n), r++) {
-        const weft_transfer transfer = transfer_of(self, offset, offset, in[r].n, r);
+    for (int32_t r = 0; r < ranks->world && status == WEFT_OK; offset += weft_cache_lines(in[r].n), r++) {
+        const weft_transfer transfer = make_transfer(self, offset, offset, in[r].n, r);
         if (in[r].n > 0)
             status = weft_ranks_start(ranks, &self->handles[r], ranks->plugin->recv, "recv", &transfer, err);
     }
-    for (int32_t r = 0; r < ranks->world && status == WEFT_OK; offset += aligned(out[r].n), r++) {
-        const weft_transfer transfer = transfer_of(self, offset, offset, out[r].n, r);
+    for (int32_t r = 0; r < ranks->world && status == WEFT_OK; offset += weft_cache_lines(out[r].n), r++) {
+        const weft_transfer transfer = make_transfer(self, offset, offset, out[r].n, r);
         if (out[r].n == 0) continue;
-        status = put(self, offset, out[r].bytes, out[r].n, err);
+        status = write_bytes(self, offset, out[r].bytes, out[r].n, err);
         if (status == WEFT_OK)
             status =
                 weft_ranks_start(ranks, &self->handles[ranks->world + r], ranks->plugin->send, "send", &transfer, err);
@@ -116,17 +113,17 @@ static weft_status start_all(weft_post *self, const weft_parcel *in, const weft_
     return status;
 }
 
-static weft_status swap(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
+static weft_status swap_parcels(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
     weft_post *self = context;
     const int32_t world = self->ranks->world;
     int64_t offset = 0;
-    weft_status status = reserve(self, lay_out(out, world, lay_out(in, world, 0)), err);
-    if (status == WEFT_OK) status = start_all(self, in, out, err);
+    weft_status status = reserve_bytes(self, parcels_end(out, world, parcels_end(in, world, 0)), err);
+    if (status == WEFT_OK) status = start_parcels(self, in, out, err);
     for (int32_t i = 0; i < 2 * world && status == WEFT_OK; i++)
         status = weft_ranks_join(self->ranks, &self->handles[i], NULL, err);
-    for (int32_t r = 0; r < world && status == WEFT_OK; offset += aligned(in[r].n), r++)
-        if (in[r].n > 0) status = get(self, in[r].bytes, offset, in[r].n, err);
-    return note(self, status);
+    for (int32_t r = 0; r < world && status == WEFT_OK; offset += weft_cache_lines(in[r].n), r++)
+        if (in[r].n > 0) status = read_bytes(self, in[r].bytes, offset, in[r].n, err);
+    return note_failure(self, status);
 }
 
 weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *ranks, const weft_device_plugin *kernels,
@@ -135,9 +132,9 @@ weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *r
                               .world = ranks->comm == NULL ? 1 : ranks->world, /* planned ranks say nothing */
                               .codes = calloc((size_t)ranks->world, sizeof *peers.codes),
                               .context = post,
-                              .gather = gather,
-                              .share = share,
-                              .swap = swap};
+                              .gather = gather_numbers,
+                              .share = share_bytes,
+                              .swap = swap_parcels};
     post->ranks = ranks;
     post->kernels = kernels;
     post->device = device;
@@ -146,7 +143,7 @@ weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *r
     *out = peers;
     if (peers.codes == NULL || post->handles == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for what %d ranks say", (int)ranks->world);
-    return ranks->comm == NULL || ranks->world == 1 ? WEFT_OK : reserve(post, LEAST, err); /* no step takes it */
+    return ranks->comm == NULL || ranks->world == 1 ? WEFT_OK : reserve_bytes(post, LEAST, err); /* no step takes it */
 }
 
 void weft_post_close(weft_post *post, weft_peers *peers) {

@@ -45,7 +45,7 @@ weft_status weft_ranks_meet(weft_ranks *self, weft_error *err) {
 }
 
 /* Ranks of a scope's group of this rank, by their places. */
-static int32_t members(const weft_ranks *self, int32_t *out, const weft_cut *cut, int32_t scope) {
+static int32_t list_members(const weft_ranks *self, int32_t *out, const weft_cut *cut, int32_t scope) {
     const int32_t n = weft_scope_size(cut, scope);
     for (int32_t rank = 0; rank < self->world; rank++)
         if (weft_scope_together(cut, scope, rank, self->rank))
@@ -66,7 +66,7 @@ weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *
     if (ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups of %d ranks", self->world);
     self->cuts[self->n_cuts].group = cut->group;
     for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS && status == WEFT_OK; scope++) {
-        const int32_t n = members(self, ranks, cut, scope);
+        const int32_t n = list_members(self, ranks, cut, scope);
         status = weft_platform_group_of(self->platform, &self->cuts[self->n_cuts].by_scope[scope], ranks, n, err);
     }
     if (status == WEFT_OK) self->n_cuts++;
@@ -80,7 +80,7 @@ weft_comm_group *weft_ranks_group_of(const weft_ranks *self, const weft_cut *cut
     return NULL;
 }
 
-static weft_cut cut_at(const weft_ranks *self, int32_t index) {
+static weft_cut cut_of_size(const weft_ranks *self, int32_t index) {
     const int32_t size = self->cuts[index].group;
     const weft_cut cut = {self->world, size, self->world / size};
     return cut;
@@ -91,7 +91,7 @@ static void count_for_group(const weft_ranks *self, const weft_transfer *what, i
     weft_traffic *sent = self->sent;
     for (int32_t i = 0; i < self->n_cuts; i++)
         for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
-            const weft_cut cut = cut_at(self, i);
+            const weft_cut cut = cut_of_size(self, i);
             if (self->cuts[i].by_scope[scope] != what->group) continue;
             sent->each[i][scope] += bytes;
             sent->sent[what->traffic] += bytes * (weft_scope_size(&cut, scope) - 1);
@@ -118,7 +118,7 @@ int64_t weft_ranks_sent_to(const weft_ranks *self, int32_t rank) {
     bytes = self->sent->to[rank] + self->sent->everyone;
     for (int32_t i = 0; i < self->n_cuts; i++)
         for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS; scope++) {
-            const weft_cut cut = cut_at(self, i);
+            const weft_cut cut = cut_of_size(self, i);
             if (weft_scope_together(&cut, scope, rank, self->rank)) bytes += self->sent->each[i][scope];
         }
     return bytes;

@@ -8,7 +8,7 @@ const char *weft_traffic_name(int32_t kind) {
     return names[kind >= 0 && kind < WEFT_N_TRAFFIC ? kind : WEFT_TRAFFIC_OTHER];
 }
 
-static int32_t of_reduce(int32_t scope) {
+static int32_t traffic_of_reduce(int32_t scope) {
     switch (scope) {
     case WEFT_SCOPE_ALL: return WEFT_TRAFFIC_REDUCE_ALL;
     case WEFT_SCOPE_NODE: return WEFT_TRAFFIC_REDUCE_NODE;
@@ -20,7 +20,7 @@ static int32_t of_reduce(int32_t scope) {
 int32_t weft_traffic_of(const weft_event *event) {
     switch (event->kind) {
     case WEFT_EVENT_GATHER: return event->what == WEFT_WHAT_SUM ? WEFT_TRAFFIC_SUM : WEFT_TRAFFIC_GATHER;
-    case WEFT_EVENT_REDUCE: return of_reduce(event->scope);
+    case WEFT_EVENT_REDUCE: return traffic_of_reduce(event->scope);
     case WEFT_EVENT_REFRESH: return WEFT_TRAFFIC_REFRESH;
     case WEFT_EVENT_SEND: return WEFT_TRAFFIC_SEND;
     default: return WEFT_TRAFFIC_OTHER;

@@ -2,6 +2,7 @@
  * piece of the text are made for its length: the prompt once, then one place at a time on the key-value state.
  * Without the cache each token's graphs cover the whole text. */
 #include "session/generate.h"
+#include "base/sizes.h"
 #include "session/opening.h"
 
 #include "step/order.h"
@@ -190,7 +191,7 @@ static weft_status bind_memory(weft_generator *self, int64_t places, weft_error 
         if (bytes == 0) continue;
         self->states[s].ref = weft_ref_at(self->engine->key_values.ref, at);
         self->states[s].bytes = bytes;
-        at += (bytes + 63) / 64 * 64;
+        at += weft_cache_lines(bytes);
     }
     return WEFT_OK;
 }

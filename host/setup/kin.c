@@ -22,7 +22,7 @@ static weft_status add_offers(weft_described *kin, int32_t part, weft_error *err
     return status;
 }
 
-static weft_status keep(weft_run *run, weft_described *kin, weft_error *err) {
+static weft_status keep_kin(weft_run *run, weft_described *kin, weft_error *err) {
     weft_described **grown = realloc(run->kin, (run->n_kin + 1) * sizeof *grown);
     if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", kin->id);
     run->kin = grown;
@@ -47,7 +47,7 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
         return status;
     }
     status = add_offers(kin, part, err);
-    if (status == WEFT_OK) status = keep(run, kin, err);
+    if (status == WEFT_OK) status = keep_kin(run, kin, err);
     if (status != WEFT_OK) weft_described_free(kin);
     else status = weft_config_declare(run->config, section, kin->keys, kin->n_keys, (uint32_t)sizeof(weft_key), err);
     return status;

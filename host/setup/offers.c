@@ -17,7 +17,7 @@ static const struct {
 enum { N_OFFERS = sizeof offers / sizeof *offers };
 
 /* The row in the host's own table of the section. */
-static const weft_key *find_row(const char *section, const char *key) {
+static const weft_key *find_key_row(const char *section, const char *key) {
     weft_settings_section table;
     for (size_t i = 0; weft_settings_table(&table, i); i++) {
         if (strcmp(table.section, section) != 0) continue;
@@ -31,7 +31,7 @@ const weft_key *weft_offer_at(int32_t part, size_t i, uint32_t *flag) {
     for (size_t k = 0; k < N_OFFERS; k++) {
         if (offers[k].part != part || i-- > 0) continue;
         *flag = offers[k].flag;
-        return find_row(weft_part_name(part), offers[k].key);
+        return find_key_row(weft_part_name(part), offers[k].key);
     }
     return NULL;
 }

@@ -108,15 +108,15 @@ bool weft_part_path(const weft_part *part, uint64_t i, const char **out) {
     return false;
 }
 
-static uint32_t asked(int64_t choice, int32_t automatic, uint32_t flag) {
+static uint32_t flag_of_choice(int64_t choice, int32_t automatic, uint32_t flag) {
     if (choice == WEFT_CHOICE_AUTO) return automatic != 0 ? flag : 0;
     return choice == WEFT_CHOICE_YES ? flag : 0;
 }
 
-static weft_status text_flags(weft_text *text, const weft_run *run, weft_error *err) {
+static weft_status set_text_flags(weft_text *text, const weft_run *run, weft_error *err) {
     const weft_tokenizer_settings *keys = &run->settings.tokenizer;
-    const uint32_t bos = asked(keys->bos, text->info.auto_bos, WEFT_ENCODE_BOS);
-    const uint32_t eos = asked(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
+    const uint32_t bos = flag_of_choice(keys->bos, text->info.auto_bos, WEFT_ENCODE_BOS);
+    const uint32_t eos = flag_of_choice(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
     if (bos != 0 && text->info.bos < 0)
         return weft_config_reject(run->config, "tokenizer", "bos", err,
                                   "asks for a BOS, which the tokenizer in %s does "
@@ -158,7 +158,7 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     if (status == WEFT_OK) {
         text.info.struct_size = (uint32_t)sizeof text.info;
         WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);
-        status = text_flags(&text, run, err);
+        status = set_text_flags(&text, run, err);
     }
     if (status == WEFT_OK) *out = text;
     else weft_text_close(&text);

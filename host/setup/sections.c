@@ -98,7 +98,7 @@ static bool is_part(const char *section) {
 
 /* Files that were written before plugins had sections of their own say `none` of the keys of those that were not
  * chosen. That says nothing. */
-static void pass_over_none(weft_run *run, int32_t part) {
+static void drop_keys_of_none(weft_run *run, int32_t part) {
     static const struct {
         int32_t part;
         const char *key;
@@ -124,7 +124,7 @@ static weft_status check_part_keys(weft_run *run, int32_t part, weft_error *err)
     char own[100];
     weft_status status = WEFT_OK;
     if (loaded == NULL) return WEFT_OK; /* judged before, so far as it could be */
-    pass_over_none(run, part);
+    drop_keys_of_none(run, part);
     key = weft_config_stray(run->config, kind);
     if (key != NULL) return weft_kin_refuse(run, part, key, err);
     (void)snprintf(own, sizeof own, "%s.%s", kind, loaded->plugin->id);

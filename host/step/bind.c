@@ -80,7 +80,7 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     return WEFT_OK;
 }
 
-static void touch(const weft_stepper *self, int32_t slot) {
+static void report_slot(const weft_stepper *self, int32_t slot) {
     if (slot >= 0) weft_trace_use(self->trace, slot, self->used[slot]);
 }
 
@@ -93,13 +93,13 @@ void weft_step_claim_gradients(const weft_stepper *self, const weft_event_slots 
 }
 
 void weft_step_report(const weft_stepper *self, const weft_event_slots *slots) {
-    touch(self, slots->leaf);
-    touch(self, slots->carry_in);
-    touch(self, slots->carry_out);
-    touch(self, slots->tape);
-    touch(self, slots->work);
-    touch(self, slots->d_carry_out);
-    touch(self, slots->d_carry_in);
+    report_slot(self, slots->leaf);
+    report_slot(self, slots->carry_in);
+    report_slot(self, slots->carry_out);
+    report_slot(self, slots->tape);
+    report_slot(self, slots->work);
+    report_slot(self, slots->d_carry_out);
+    report_slot(self, slots->d_carry_in);
     for (int32_t u = 0; slots->gradients != NULL && u < self->engine->plan.layout->n_units; u++)
-        touch(self, slots->gradients[u]);
+        report_slot(self, slots->gradients[u]);
 }

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-static weft_status look(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
-                        weft_error *err) {
+static weft_status look_at_carry(weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                                 weft_error *err) {
     const weft_engine *engine = self->engine;
     const int64_t n = (int64_t)self->leaf.rows * self->leaf.length * engine->plan.declared->carry_width;
     const int64_t size = weft_dtype_bytes(engine->plan.dtype);
@@ -36,9 +36,9 @@ weft_status weft_blame_look(weft_stepper *self, const weft_event *event, const w
     const weft_program *program = self->stage->program;
     char name[256];
     weft_status status = WEFT_OK;
-    if (weft_peers_alone(&self->engine->peers)) return look(self, event, binding, err);
+    if (weft_peers_alone(&self->engine->peers)) return look_at_carry(self, event, binding, err);
     if (self->culprit.code != WEFT_OK) return WEFT_OK;
-    status = look(self, event, binding, &self->culprit);
+    status = look_at_carry(self, event, binding, &self->culprit);
     if (status == WEFT_OK) return WEFT_OK;
     weft_event_describe(name, sizeof name, event, &self->stage->job->spec);
     (void)weft_error_prefix(&self->culprit, "step %llu, event %d, %s: ", (unsigned long long)self->step,

@@ -90,8 +90,8 @@ weft_status weft_gather_start(weft_stepper *self, const weft_event *event, int32
 }
 
 /* One gain, from the rows of the shards that it lies in. */
-static weft_status put_together(const weft_stepper *self, const weft_gathered_part *p, const weft_cut *cut,
-                                weft_ref slot, int32_t member, weft_ref to, weft_error *err) {
+static weft_status put_gain_together(const weft_stepper *self, const weft_gathered_part *p, const weft_cut *cut,
+                                     weft_ref slot, int32_t member, weft_ref to, weft_error *err) {
     const weft_engine *engine = self->engine;
     weft_status status = WEFT_OK;
     for (int64_t j = 0; j < cut->group && status == WEFT_OK; j++) {
@@ -108,8 +108,8 @@ static weft_status put_together(const weft_stepper *self, const weft_gathered_pa
     return status;
 }
 
-static weft_status point_to(weft_stepper *self, const weft_gathered_part *p, const weft_cut *cut, weft_ref slot,
-                            weft_error *err) {
+static weft_status point_members_at(weft_stepper *self, const weft_gathered_part *p, const weft_cut *cut, weft_ref slot,
+                                    weft_error *err) {
     weft_engine *engine = self->engine;
     int64_t gains = p->gains;
     weft_status status = WEFT_OK;
@@ -121,7 +121,7 @@ static weft_status point_to(weft_stepper *self, const weft_gathered_part *p, con
         if (apart) {
             at = weft_ref_at(slot, gains);
             gains += weft_f32_bytes(parameter->numel);
-            status = put_together(self, p, cut, slot, i, at, err);
+            status = put_gain_together(self, p, cut, slot, i, at, err);
         }
         engine->compute_refs[index] = at;
         engine->compute_dtypes[index] = apart ? WEFT_F32 : p->dtype;
@@ -136,7 +136,8 @@ weft_status weft_gather_finish(weft_stepper *self, const weft_event *event, int3
     if (slot < 0) return WEFT_OK;
     (void)weft_gathered_layout(&self->engine->plan, &cut, event->unit, parts);
     for (int32_t g = 0; g < self->engine->plan.layout->units[event->unit].n_groups && status == WEFT_OK; g++)
-        status = point_to(self, &parts[g], &cut, weft_engine_slot(self->engine, self->stage->program, slot).ref, err);
+        status = point_members_at(self, &parts[g], &cut, weft_engine_slot(self->engine, self->stage->program, slot).ref,
+                                  err);
     return status;
 }
 

@@ -40,7 +40,7 @@ static void point_arrays(weft_leaf *leaf, char *memory, int64_t apart) {
 }
 
 /* A shorter leaf's parts move together, as the device has them. */
-static void close_up(const weft_leaf *leaf, char *memory, int64_t apart) {
+static void close_up_parts(const weft_leaf *leaf, char *memory, int64_t apart) {
     for (int i = 1; i < WEFT_LEAF_PARTS; i++) {
         const int64_t to = weft_leaf_part_offset(leaf->rows, leaf->length, i);
         if (to != i * apart)
@@ -70,7 +70,7 @@ weft_status weft_step_load_leaf(weft_stepper *self, int32_t m, weft_slot_ref slo
     WEFT_PLUGIN_CALL(status, self->data_plugin, leaf, err, self->data, &self->leaf, &request);
     self->data_seconds += weft_clock_seconds() - begin;
     if (status == WEFT_OK) {
-        close_up(&self->leaf, memory, apart);
+        close_up_parts(&self->leaf, memory, apart);
         status = send_leaf(self, slot, err);
     }
     self->leaf_now = status == WEFT_OK ? m : -1;

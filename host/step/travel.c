@@ -59,7 +59,7 @@ typedef struct exchange_view {
     weft_ref give, come, wide;
 } exchange_view;
 
-static exchange_view view_of(const weft_stepper *self, const weft_event *event, const weft_event_slots *slots) {
+static exchange_view view_exchange(const weft_stepper *self, const weft_event *event, const weft_event_slots *slots) {
     exchange_view v = {.rows = weft_exchange_reduce(&self->engine->plan, &self->stage->job->spec, event->unit,
                                                     event->scope, event->leaf >= 0)};
     if (slots->exchange < 0) return v;
@@ -69,8 +69,8 @@ static exchange_view view_of(const weft_stepper *self, const weft_event *event, 
     return v;
 }
 
-static weft_status convert(const weft_stepper *self, weft_stream *stream, weft_ref to, int32_t dtype_to, weft_ref from,
-                           int32_t dtype_from, int64_t n, weft_error *err) {
+static weft_status convert_elements(const weft_stepper *self, weft_stream *stream, weft_ref to, int32_t dtype_to,
+                                    weft_ref from, int32_t dtype_from, int64_t n, weft_error *err) {
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->engine->kernels, convert, err, self->engine->device, stream, to, dtype_to, from,
                      dtype_from, n);
@@ -94,20 +94,20 @@ static weft_ref source_of(const weft_stepper *self, const weft_event *event, con
 }
 
 /* Rounded before it goes; where it stays, there and back. */
-static weft_status narrow(const weft_stepper *self, const exchange_view *v, weft_stream *stream, weft_ref *from,
-                          weft_error *err) {
+static weft_status narrow_source(const weft_stepper *self, const exchange_view *v, weft_stream *stream, weft_ref *from,
+                                 weft_error *err) {
     weft_status status = WEFT_OK;
     if (v->rows.dtype != WEFT_BF16) return WEFT_OK;
-    status = convert(self, stream, v->give, WEFT_BF16, *from, WEFT_F32, v->rows.whole, err);
+    status = convert_elements(self, stream, v->give, WEFT_BF16, *from, WEFT_F32, v->rows.whole, err);
     if (status == WEFT_OK && v->rows.ranks == 1)
-        status = convert(self, stream, *from, WEFT_F32, v->give, WEFT_BF16, v->rows.whole, err);
+        status = convert_elements(self, stream, *from, WEFT_F32, v->give, WEFT_BF16, v->rows.whole, err);
     *from = v->give;
     return status;
 }
 
 static weft_status on_reduce(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
-    const exchange_view v = view_of(self, event, slots);
+    const exchange_view v = view_exchange(self, event, slots);
     const weft_planned_exchange planned = planned_of(self, event);
     weft_transfer transfer = weft_flight_transfer(self, &planned);
     weft_status status = WEFT_OK;
@@ -117,13 +117,14 @@ static weft_status on_reduce(void *context, const weft_event *event, const weft_
     if (slots->exchange >= 0)
         weft_trace_use(self->trace, slots->exchange, self->stage->program->slots[slots->exchange].bytes);
     if (planned.way == WEFT_EXCHANGE_NONE)
-        return narrow(self, &v, NULL, &transfer.from, err); /* nothing travels: queue 0 does it */
+        return narrow_source(self, &v, NULL, &transfer.from, err); /* nothing travels: queue 0 does it */
     status = weft_flight_depart(self, event, &transfer.stream, err);
-    if (status == WEFT_OK) status = narrow(self, &v, transfer.stream, &transfer.from, err);
+    if (status == WEFT_OK) status = narrow_source(self, &v, transfer.stream, &transfer.from, err);
     return status == WEFT_OK ? weft_flight_set_out(self, event, 0, planned.way, &transfer, err) : status;
 }
 
-static weft_status add(const weft_stepper *self, weft_ref to, weft_ref a, weft_ref b, int64_t n, weft_error *err) {
+static weft_status add_elements(const weft_stepper *self, weft_ref to, weft_ref a, weft_ref b, int64_t n,
+                                weft_error *err) {
     const weft_add args = {.struct_size = (uint32_t)sizeof args, .a = a, .b = b, .y = to, .n = n, .dtype = WEFT_F32};
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->engine->kernels, add, err, self->engine->device, NULL, &args);
@@ -136,8 +137,8 @@ typedef struct fresh_row {
     int32_t slot; /* of the sum; -1: none */
 } fresh_row;
 
-static weft_status settle(const weft_stepper *self, const weft_event *event, fresh_row *fresh, int64_t n,
-                          weft_error *err) {
+static weft_status settle_fresh_row(const weft_stepper *self, const weft_event *event, fresh_row *fresh, int64_t n,
+                                    weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_ref from = fresh->ref;
     weft_ref to = {NULL, 0};
@@ -151,7 +152,7 @@ static weft_status settle(const weft_stepper *self, const weft_event *event, fre
 }
 
 /* A term joins the sums of its hop. */
-static weft_status take_term(weft_stepper *self, const weft_event *event, fresh_row *fresh, weft_ref row, int64_t n,
+static weft_status join_term(weft_stepper *self, const weft_event *event, fresh_row *fresh, weft_ref row, int64_t n,
                              const weft_term *term, weft_error *err) {
     const int hop = event->leaf < 0 ? 1 : 0;
     weft_fold *fold = weft_flight_fold(self, event->unit, hop);
@@ -161,13 +162,13 @@ static weft_status take_term(weft_stepper *self, const weft_event *event, fresh_
     const weft_ref sum = joins_fresh ? fresh->ref : to;
     weft_status status = WEFT_OK;
     if (joins_fresh) fresh->slot = -1;
-    else status = settle(self, event, fresh, n, err);
-    if (status == WEFT_OK && step.add) status = add(self, to, sum, row, n, err);
+    else status = settle_fresh_row(self, event, fresh, n, err);
+    if (status == WEFT_OK && step.add) status = add_elements(self, to, sum, row, n, err);
     if (!step.add) *fresh = (fresh_row){row, step.slot};
     for (int32_t i = 0; i < step.merges && status == WEFT_OK; i++) {
         const int32_t last = fold->top + step.merges - 1 - i;
         const weft_ref below = sum_at(self, event, hop, last - 1);
-        status = add(self, below, below, sum_at(self, event, hop, last), n, err);
+        status = add_elements(self, below, below, sum_at(self, event, hop, last), n, err);
     }
     return status;
 }
@@ -179,7 +180,7 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
     const weft_terms *terms = self->stage->terms;
     const int32_t index = (int32_t)(event - self->stage->program->events);
     const weft_term *rows = &terms->terms[terms->first[index]];
-    const exchange_view v = view_of(self, event, slots);
+    const exchange_view v = view_exchange(self, event, slots);
     const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
     const int64_t bytes = weft_dtype_span(v.rows.dtype, v.rows.row), n = v.rows.row;
     fresh_row fresh = {{NULL, 0}, -1};
@@ -188,15 +189,15 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
         weft_ref row = v.rows.ranks == 1 ? source_of(self, event, slots)
                                          : weft_ref_at(v.come, bytes * (fast ? 0 : rows[i].row));
         if (v.rows.ranks > 1 && v.rows.dtype == WEFT_BF16) {
-            status = convert(self, NULL, v.wide, WEFT_F32, row, WEFT_BF16, n, err);
+            status = convert_elements(self, NULL, v.wide, WEFT_F32, row, WEFT_BF16, n, err);
             row = v.wide;
         }
-        if (status == WEFT_OK) status = take_term(self, event, &fresh, row, n, &rows[i], err);
+        if (status == WEFT_OK) status = join_term(self, event, &fresh, row, n, &rows[i], err);
         if (status == WEFT_OK && v.rows.dtype == WEFT_BF16)
-            status = settle(self, event, &fresh, n, err); /* `wide` is one */
-        if (fast && v.rows.ranks > 1) break;              /* the library has added the rows up */
+            status = settle_fresh_row(self, event, &fresh, n, err); /* `wide` is one */
+        if (fast && v.rows.ranks > 1) break;                        /* the library has added the rows up */
     }
-    return status == WEFT_OK ? settle(self, event, &fresh, n, err) : status;
+    return status == WEFT_OK ? settle_fresh_row(self, event, &fresh, n, err) : status;
 }
 
 /* ---- copies that STEP left stale ---- */

@@ -2,6 +2,7 @@
  *
  * Nodes are walked from the last to the first; each one whose output has a gradient turns it into contributions to its
  * inputs and its weight. The order of all sums is the order of the record: it depends on nothing else. */
+#include "base/sizes.h"
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 #include "tensor/weight.h"
@@ -57,7 +58,7 @@ static void place_on_tape(weft_graph *graph, weft_lowering *l) {
     for (int32_t v = 1; v < graph->n_values; v++) {
         weft_value_record *record = &graph->values[v];
         if (!record->kept) continue;
-        record->tape = (end + 63) / 64 * 64;
+        record->tape = weft_cache_lines(end);
         end = record->tape + weft_value_bytes(record);
         l->pass->storages[l->storage_of[v]].offset = record->tape;
     }

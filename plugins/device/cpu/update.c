@@ -37,7 +37,7 @@ static void check_ranges(cpu_check *c, const update_operands *o, int64_t n_range
     }
 }
 
-static void look_up(cpu_check *c, update_operands *o, const weft_update *args) {
+static void look_up_operands(cpu_check *c, update_operands *o, const weft_update *args) {
     static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
     const weft_elementwise *kernel = args->kernel;
     int64_t i = 0;
@@ -61,7 +61,7 @@ static void look_up(cpu_check *c, update_operands *o, const weft_update *args) {
 }
 
 /* A write that changes nothing: a first byte of zero is replaced by zero. */
-static void touch(float *at) {
+static void touch_line(float *at) {
     unsigned char zero = 0;
     (void)__atomic_compare_exchange_n((unsigned char *)at, &zero, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
@@ -71,13 +71,13 @@ static void touch(float *at) {
  * pages at most. */
 static void touch_states(const weft_elementwise *kernel, const weft_elementwise_call *call) {
     for (int32_t i = 0; i < kernel->n_states; i++) {
-        touch(call->states[i] + call->begin);
-        touch(call->states[i] + call->end - 1);
+        touch_line(call->states[i] + call->begin);
+        touch_line(call->states[i] + call->end - 1);
     }
 }
 
-static void run_range(const weft_device *device, const weft_update *args, const update_operands *o,
-                      const weft_range *range) {
+static void update_range(const weft_device *device, const weft_update *args, const update_operands *o,
+                         const weft_range *range) {
     const int64_t pieces = cpu_ceil_div(range->length, CPU_GRAIN);
 #pragma omp parallel for schedule(static) num_threads(device->threads) if (pieces > 1)
     for (int64_t i = 0; i < pieces; i++) {
@@ -96,10 +96,10 @@ CPU_KERNEL(update, weft_update) {
     int64_t i = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    look_up(&c, &o, args);
+    look_up_operands(&c, &o, args);
     if (c.status != WEFT_OK) return c.status;
     if (*o.skip != 0) return WEFT_OK;
     o.call.coefficient = *o.coefficient;
-    for (i = 0; i < args->n_ranges; i++) run_range(device, args, &o, range_at(&o, i));
+    for (i = 0; i < args->n_ranges; i++) update_range(device, args, &o, range_at(&o, i));
     return WEFT_OK;
 }

@@ -54,17 +54,14 @@ static void byte_pieces(const bpe_texts *in, bpe_texts *out) {
     if (open) bpe_texts_end(out);
 }
 
-static bool starts(const char *text, size_t n, const bpe_text *with) {
-    return n >= with->n && memcmp(text, with->bytes, with->n) == 0;
-}
-
 static void strip(const bpe_decode_step *step, bpe_list *out, const char *text, size_t n) {
     const size_t size = step->content.n;
-    for (int64_t i = 0; i < step->start && starts(text, n, &step->content); i++) {
+    for (int64_t i = 0; i < step->start && bpe_text_begins(text, n, &step->content); i++) {
         text += size;
         n -= size;
     }
-    for (int64_t i = 0; i < step->stop && n >= size && starts(text + n - size, size, &step->content); i++) n -= size;
+    for (int64_t i = 0; i < step->stop && n >= size && bpe_text_begins(text + n - size, size, &step->content); i++)
+        n -= size;
     bpe_list_add(out, text, n);
 }
 
@@ -91,7 +88,7 @@ static void byte_level(bpe_list *out, const char *text, size_t n) {
 static void meta(const bpe_decode_step *step, bpe_list *out, const char *text, size_t n, bool first) {
     size_t length = 0;
     for (size_t i = 0; i < n; i += length) {
-        const bool mark = starts(text + i, n - i, &step->content);
+        const bool mark = bpe_text_begins(text + i, n - i, &step->content);
         length = mark ? step->content.n : 1;
         if (!mark) bpe_list_add(out, text + i, 1);
         else if (!first || step->scheme == BPE_NEVER) bpe_list_add(out, " ", 1);

@@ -45,6 +45,11 @@ typedef struct bpe_text {
     size_t n;
 } bpe_text;
 
+/* Whether n bytes begin with those of `with`. */
+static inline bool bpe_text_begins(const char *text, size_t n, const bpe_text *with) {
+    return n >= with->n && memcmp(text, with->bytes, with->n) == 0;
+}
+
 bool bpe_text_set(bpe_text *self, const weft_host *host, const char *bytes, size_t n);
 
 /* n elements of zeros, or NULL. */

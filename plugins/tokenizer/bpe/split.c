@@ -85,13 +85,9 @@ static void add_bytes(bpe_list *out, const char *text, size_t n) {
     }
 }
 
-static bool begins(const char *text, size_t n, const bpe_text *with) {
-    return n >= with->n && memcmp(text, with->bytes, with->n) == 0;
-}
-
 static void add_meta(const bpe_split_step *step, bpe_list *out, const char *text, size_t n, bool first) {
     const bpe_text *mark = &step->replacement;
-    const bool marked = begins(text, n, mark) || (n > 0 && text[0] == ' ');
+    const bool marked = bpe_text_begins(text, n, mark) || (n > 0 && text[0] == ' ');
     size_t from = 0;
     if (!marked && (step->scheme == BPE_ALWAYS || (step->scheme == BPE_FIRST && first)))
         bpe_list_add(out, mark->bytes, mark->n);
