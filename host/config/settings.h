@@ -16,7 +16,9 @@
     K(I64, seed, "1", "[0,inf)", "", WEFT_SAME, "Seed of initialisation, split, order and sampling.")                  \
     K(I64, patience, "30", "[1,1M]", "seconds", 0, "How long ranks may all wait for one another before they hang.")    \
     K(STR, log_ranks, "0", "0 | all | 0,2,...", "", WEFT_HOST_FORMS,                                                   \
-      "Ranks of several that print more than errors; rank 0 always.")
+      "Ranks of several that print more than errors; rank 0 always.")                                                  \
+    K(I64, metrics_every, "1", "[1,1M]", "steps", WEFT_SAME,                                                           \
+      "Steps from one line of metrics.jsonl to the next; the first and the last have one too.")
 
 #define WEFT_MODEL_KEYS(K)                                                                                             \
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \

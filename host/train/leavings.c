@@ -1,6 +1,8 @@
 /* host/train/leavings.c: see leavings.h. Names are what is judged: what a run writes has names of a few forms. */
 #include "train/leavings.h"
 
+#include "checkpoint/best.h"
+
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -45,10 +47,11 @@ static bool is_of_state(const char *name) {
     return ends_in(name, ".safetensors") || strcmp(name, "run.json") == 0 || strcmp(name, "config.ini") == 0;
 }
 
-/* "step-12", and ".step-12.tmp" or ".step-12.old" of a save that was cut short. */
+/* "step-12" and the link "best", and ".step-12.tmp", ".step-12.old" or ".best.tmp" of a save that was cut short. */
 static bool is_checkpoint(const char *name) {
     const bool hidden = name[0] == '.';
     const char *at = name + hidden;
+    if (strcmp(name, WEFT_BEST_NAME) == 0 || strcmp(name, "." WEFT_BEST_NAME ".tmp") == 0) return true;
     if (!begins_with(at, "step-")) return false;
     at += strlen("step-");
     if (*at < '0' || *at > '9') return false;

@@ -1,22 +1,19 @@
 /* host/train/output.c: see output.h. */
 #include "train/output.h"
 
-#include "base/file.h"
 #include "base/tree.h"
-#include "plugin/services.h"
 #include "train/leavings.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const left_by_a_run[] = {"config.ini", "metrics.jsonl", "evaluations.jsonl",
-                                            "ranks.json", "checkpoints",   "model"};
+static const char *const left_by_a_run[] = {"config.ini",        "starts.jsonl", "metrics.jsonl", "evaluations.jsonl",
+                                            "checkpoints.jsonl", "phases.jsonl", "ranks.json",    "tensorboard",
+                                            "checkpoints",       "model"};
 enum { N_LEFT = (int)(sizeof left_by_a_run / sizeof left_by_a_run[0]) };
 
 weft_status weft_output_path(const weft_output *output, char *path, size_t size, const char *name, weft_error *err) {
@@ -89,8 +86,6 @@ weft_status weft_output_open(weft_output **out, const char *directory, weft_outp
 
 void weft_output_close(weft_output *output) {
     if (output == NULL) return;
-    if (output->metrics != NULL) (void)fclose(output->metrics);
-    if (output->evaluations != NULL) (void)fclose(output->evaluations);
     if (output->lock >= 0) (void)close(output->lock);
     free(output->directory);
     free(output);
@@ -150,108 +145,4 @@ weft_status weft_output_judge_place(const char *directory, const char *model, co
                                   "give a directory of the run's own, such as runs/one",
                                   directory, i == 0 ? "model" : "tokenizer");
     return WEFT_OK;
-}
-
-weft_status weft_output_sync(weft_output *output, weft_error *err) {
-    FILE *const files[] = {output->metrics, output->evaluations};
-    for (int i = 0; i < 2; i++)
-        if (files[i] != NULL && (fflush(files[i]) != 0 || fsync(fileno(files[i])) != 0))
-            return weft_error_set(err, WEFT_E_SYSTEM, "the records in %s cannot be written: %s", output->directory,
-                                  strerror(errno));
-    return WEFT_OK;
-}
-
-/* The step that a record's line belongs to; -1: not a whole record. */
-static int64_t step_of_line(const char *line, size_t n) {
-    json_t *record = line[n - 1] == '\n' ? json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    json_t *step = json_object_get(record, "step");
-    const int64_t out = json_is_integer(step) ? (int64_t)json_integer_value(step) : -1;
-    json_decref(record);
-    return out;
-}
-
-/* A last line without an end is that of a run that was cut short. */
-static void warn_of_line(const char *path, int64_t number, const char *line, size_t n) {
-    if (line[n - 1] == '\n')
-        weft_log(weft_services(), WEFT_LOG_WARN, "%s:%lld is no whole record and is left out", path, (long long)number);
-}
-
-static weft_status copy_records(FILE *to, FILE *from, const char *path, uint64_t last_step, weft_error *err) {
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t n = 0;
-    weft_status status = WEFT_OK;
-    for (int64_t number = 1; (n = getline(&line, &capacity, from)) > 0; number++) {
-        const int64_t step = step_of_line(line, (size_t)n);
-        if (step < 0) warn_of_line(path, number, line, (size_t)n);
-        else if ((uint64_t)step <= last_step) (void)fwrite(line, 1, (size_t)n, to); /* commit sees a failure */
-    }
-    if (!feof(from)) status = weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
-    free(line);
-    return status;
-}
-
-/* Copies the lines that stay into a new file that replaces the old one. */
-static weft_status cut_back(const char *path, uint64_t last_step, weft_error *err) {
-    weft_file file;
-    weft_status status = WEFT_OK;
-    FILE *to = NULL, *from = fopen(path, "re");
-    if (from == NULL && errno == ENOENT) return WEFT_OK;
-    if (from == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", path, strerror(errno));
-    to = weft_file_begin(&file, path, err);
-    if (to == NULL) {
-        (void)fclose(from);
-        return WEFT_E_SYSTEM;
-    }
-    status = copy_records(to, from, path, last_step, err);
-    (void)fclose(from);
-    if (status == WEFT_OK) return weft_file_commit(&file, err);
-    weft_file_cancel(&file);
-    return status;
-}
-
-static weft_status open_record(weft_output *output, FILE **out, const char *name, uint64_t last_step, weft_error *err) {
-    char path[4096];
-    weft_status status = weft_output_path(output, path, sizeof path, name, err);
-    if (status == WEFT_OK) status = cut_back(path, last_step, err);
-    if (status != WEFT_OK) return status;
-    *out = fopen(path, "ae");
-    if (*out == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
-    return WEFT_OK;
-}
-
-weft_status weft_output_records(weft_output *output, uint64_t last_step, weft_error *err) {
-    weft_status status = WEFT_OK;
-    if (!output->writes) return WEFT_OK;
-    status = open_record(output, &output->metrics, "metrics.jsonl", last_step, err);
-    if (status == WEFT_OK) status = open_record(output, &output->evaluations, "evaluations.jsonl", last_step, err);
-    return status;
-}
-
-static weft_status wrote(const weft_output *output, FILE *file, int n, const char *name, weft_error *err) {
-    if (n > 0 && fflush(file) == 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_SYSTEM, "%s/%s cannot be written: %s", output->directory, name, strerror(errno));
-}
-
-weft_status weft_output_metrics(weft_output *output, uint64_t step, const weft_step_result *r, weft_error *err) {
-    const double loss = r->n_targets > 0 ? r->loss_sum / (double)r->n_targets : 0.0;
-    int n = 0;
-    if (!output->writes) return WEFT_OK;
-    n = fprintf(output->metrics,
-                "{\"step\": %llu, \"loss\": %.17g, \"lr\": %.17g, \"grad_norm\": %.17g, \"tokens\": %lld}\n",
-                (unsigned long long)step, loss, r->lr, r->norm, (long long)r->n_targets);
-    return wrote(output, output->metrics, n, "metrics.jsonl", err);
-}
-
-weft_status weft_output_evaluation(weft_output *output, uint64_t step, double loss, double perplexity, int64_t tokens,
-                                   weft_error *err) {
-    char shown[48];
-    if (!output->writes) return WEFT_OK;
-    if (isfinite(perplexity)) (void)snprintf(shown, sizeof shown, "%.17g", perplexity);
-    else (void)snprintf(shown, sizeof shown, "null");
-    return wrote(output, output->evaluations,
-                 fprintf(output->evaluations,
-                         "{\"step\": %llu, \"loss\": %.17g, \"perplexity\": %s, \"tokens\": %lld}\n",
-                         (unsigned long long)step, loss, shown, (long long)tokens),
-                 "evaluations.jsonl", err);
 }

@@ -1,14 +1,16 @@
 /* host/train/output.h: the directory of a run: who may write there, and what is in it.
  *
- *     config.ini       the resolved configuration        metrics.jsonl    an object per optimizer step
- *     checkpoints/     step-N directories                evaluations.jsonl an object per evaluation
+ *     config.ini       the resolved configuration
+ *     *.jsonl          the records (records.h); tensorboard/ the same for TensorBoard (event_file.h)
+ *     checkpoints/     step-N directories, and best, a link to one of them
  *     model/           the result, a Hugging Face directory
  *     ranks.json       of several ranks, at the end: what each took and sent
  */
 #ifndef WEFT_HOST_TRAIN_OUTPUT_H
 #define WEFT_HOST_TRAIN_OUTPUT_H
 
-#include "step/step.h"
+#include <stdbool.h>
+#include <weft/base.h>
 
 typedef enum weft_output_mode {
     WEFT_OUTPUT_NEW = 0,      /* a directory that holds a run is refused */
@@ -20,8 +22,6 @@ typedef struct weft_output {
     char *directory;
     bool writes; /* this rank does; the others know the directory's name, and all calls below are nothing to them */
     int lock;    /* descriptor of .lock, held while the run lives */
-    FILE *metrics;
-    FILE *evaluations;
 } weft_output;
 
 /* Refuses a directory that cannot be a run's own: the root, or one that the run reads (NULL: none). [any-thread] */
@@ -34,26 +34,15 @@ weft_status weft_output_open(weft_output **out, const char *directory, weft_outp
                              weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */
 
-/* OVERWRITE: removes config.ini, the records, checkpoints/ and model/; nothing else, and nothing at all where something
- * lies in these that no run wrote. */
+/* OVERWRITE: removes config.ini, the records, tensorboard/, checkpoints/ and model/; nothing else, and nothing at all
+ * where something lies in these that no run wrote. */
 weft_status weft_output_clear(weft_output *output, weft_error *err);
 
 /* Refuses a path that the run reads (the INI file, a model, data) where it lies in what a run writes there. One that
  * does not exist is fine. */
 weft_status weft_output_protect(const weft_output *output, const char *path, weft_error *err);
 
-/* Both records are on the disk. */
-weft_status weft_output_sync(weft_output *output, weft_error *err);
-
 /* "directory/name" into path. */
 weft_status weft_output_path(const weft_output *output, char *path, size_t size, const char *name, weft_error *err);
-
-/* Opens both records to append; first cuts them back to lines of step <= last_step (a torn last line goes too).
- * Warns of each other line that is no record. */
-weft_status weft_output_records(weft_output *output, uint64_t last_step, weft_error *err);
-
-weft_status weft_output_metrics(weft_output *output, uint64_t step, const weft_step_result *result, weft_error *err);
-weft_status weft_output_evaluation(weft_output *output, uint64_t step, double loss, double perplexity, int64_t tokens,
-                                   weft_error *err);
 
 #endif

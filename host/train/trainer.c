@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/tree.h"
 #include "base/words.h"
+#include "checkpoint/best.h"
 #include "checkpoint/checkpoint.h"
 #include "launch/signals.h"
 #include "launch/world.h"
@@ -11,6 +12,7 @@
 #include "report/progress.h"
 #include "report/summary.h"
 #include "session/coherence.h"
+#include "train/journal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ typedef struct trainer {
     bool stops;                         /* a signal has asked for it, on whichever rank: alike on all */
     bool quiet;                         /* as asked for, and every rank but those that speak */
     weft_progress *progress;
+    weft_journal journal;
     weft_train_summary summary;
     weft_rank_notes notes;
 } trainer;
@@ -113,8 +116,10 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
     if (status == WEFT_OK && weft_peers_first(peers_of(self)))
         status = weft_config_save_resolved(self->session->run->config, path, err);
-    if (status == WEFT_OK) status = weft_output_records(self->output, self->state.step, err);
-    return agree(self, status, err);
+    status = agree(self, status, err);
+    if (status != WEFT_OK) return status;
+    return weft_journal_open(&self->journal, self->session, self->output->directory,
+                             self->saved_step == UINT64_MAX ? NULL : &self->saved_step, self->summary.begin, err);
 }
 
 /* What agree does, of records. Ranks that cannot agree because one is gone get another code. */
@@ -136,8 +141,7 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     if (self->summary.evaluations++ == 0) self->summary.first_eval_loss = evaluation.loss;
     self->summary.last_eval_loss = evaluation.loss;
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
-    status = weft_output_evaluation(self->output, self->state.step, evaluation.loss, evaluation.perplexity,
-                                    evaluation.tokens, err);
+    status = weft_journal_evaluation(&self->journal, self->state.step, &evaluation, err);
     return agree_on_records(self, status, err);
 }
 
@@ -149,28 +153,45 @@ static void note_best(trainer *self) {
     self->state.best_step = self->state.step;
 }
 
+/* Old checkpoints go; `best` leads to one that stays. */
+static weft_status retain(const trainer *self, const char *directory, weft_error *err) {
+    const weft_run *run = self->session->run;
+    const weft_checkpoint_settings *keys = &run->settings.checkpoint;
+    const weft_status status = weft_checkpoint_retain(directory, self->state.step, keys->keep,
+                                                      keys->keep_best ? self->state.best_step : 0, err);
+    return status == WEFT_OK ? weft_best_point(directory, self->state.best_step, run->host, err) : status;
+}
+
 static weft_status write_checkpoint(trainer *self, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
-    const weft_checkpoint_settings *keys = &self->session->run->settings.checkpoint;
     weft_status status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
     note_best(self);
     if (status == WEFT_OK)
         status = weft_checkpoint_save(self->session->engine, directory, &self->state, &self->identities,
                                       &self->session->text, err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self)))
-        status = weft_checkpoint_retain(directory, self->state.step, keys->keep,
-                                        keys->keep_best ? self->state.best_step : 0, err);
+    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = retain(self, directory, err);
     status = agree(self, status, err);
     self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
     if (status == WEFT_OK) self->saved_step = self->state.step;
     return status;
 }
 
+/* What a save has taken since `before`, of checkpoint_seconds. */
+static weft_status note_save(trainer *self, const char *what, double before, weft_error *err) {
+    const bool best = self->state.best_step == self->state.step && !isnan(self->state.best_loss);
+    const double took = self->summary.checkpoint_seconds - before;
+    return agree_on_records(self, weft_journal_save(&self->journal, self->state.step, what, took, best, err), err);
+}
+
 /* What a checkpoint says is done is in the records, too. */
 static weft_status save_checkpoint(trainer *self, weft_error *err) {
-    const weft_status status = agree_on_records(self, weft_output_sync(self->output, err), err);
-    return status == WEFT_OK ? write_checkpoint(self, err) : status;
+    const double before = self->summary.checkpoint_seconds;
+    weft_status status = weft_journal_phases(&self->journal, self->state.step, err);
+    if (status == WEFT_OK) status = weft_journal_sync(&self->journal, err);
+    status = agree_on_records(self, status, err);
+    if (status == WEFT_OK) status = write_checkpoint(self, err);
+    return status == WEFT_OK ? note_save(self, "checkpoint", before, err) : status;
 }
 
 static bool due(int64_t every, uint64_t step) {
@@ -267,7 +288,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
         weft_log(self->session->run->host, WEFT_LOG_WARN, "step %lld has no target at all: nothing was updated",
                  (long long)step);
     }
-    status = agree_at_end(self, weft_output_metrics(self->output, (uint64_t)step, &result, err), err);
+    status = agree_at_end(self, weft_journal_step(&self->journal, (uint64_t)step, &result, seconds, err), err);
     show_step(self, step, &result, seconds);
     if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);
     return status == WEFT_OK ? after_step(self, err) : status;
@@ -330,10 +351,12 @@ static weft_status report_ranks(const trainer *self, weft_ranks_report *report, 
 static weft_status finish_run(trainer *self, weft_error *err) {
     char path[4096];
     weft_ranks_report ranks = {0};
-    const double begin = weft_clock_seconds();
-    weft_status status = weft_output_path(self->output, path, sizeof path, "model", err);
+    const double begin = weft_clock_seconds(), before = self->summary.checkpoint_seconds;
+    weft_status status = agree_on_records(self, weft_journal_phases(&self->journal, self->state.step, err), err);
+    if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "model", err);
     if (status == WEFT_OK) status = weft_model_save(self->session->engine, path, &self->session->text, err);
     self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
+    if (status == WEFT_OK) status = note_save(self, "model", before, err);
     weft_progress_end(self->progress);
     if (status == WEFT_OK) status = report_ranks(self, &ranks, err);
     if (status == WEFT_OK && !self->quiet) {
@@ -428,6 +451,7 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     if (status == WEFT_OK) status = run_steps(&self, err);
     weft_identities_clear(&self.identities);
     weft_progress_destroy(self.progress);
+    weft_journal_close(&self.journal);
     weft_output_close(self.output);
     weft_session_close(self.session);
     return status;

@@ -158,13 +158,20 @@ cp check.log whole.log
 check "second half" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 eval.every=100 checkpoint.every=100 --resume
 cp check.log second.log
 check "same weights" cmp half/model/model.safetensors whole/model/model.safetensors
-check "same records" cmp half/metrics.jsonl whole/metrics.jsonl
+learned() { # learned DIRECTORY...: each record up to what this machine took for it
+    for run; do sed 's/, "tokens_per_second".*//' "$run/metrics.jsonl" >"$run.learned"; done
+}
+same_records() {
+    learned half whole
+    [ "$(wc -l <whole.learned)" = 8 ] && cmp half.learned whole.learned
+}
+check "same records" same_records
 printf '{"step": 9, "loss": 1}\n{"st' >>half/metrics.jsonl
 # what this process measured: at its beginning and its end, or, where the checkpoint has the first, at its end alone
 check "two evaluations" sh -c 'grep -Eq "^loss +[0-9.]+ -> [0-9.]+ on validation$" "$1"' - whole.log
 check "one evaluation" sh -c 'grep -Eq "^loss +[0-9.]+ on validation$" "$1"' - second.log
 check "records are cut back" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume
-check "to the step of the checkpoint" cmp half/metrics.jsonl whole/metrics.jsonl
+check "to the step of the checkpoint" same_records
 check "another batch is refused" says "global_batch" "$weft" train run.ini run.out=half train.global_batch=2 train.steps=9 --resume
 printf 'x' | dd of=half/checkpoints/step-8/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
 check "a damaged checkpoint is passed over" exits 0 "$weft" train run.ini run.out=half train.schedule=constant train.steps=8 --resume

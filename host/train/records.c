@@ -1,0 +1,146 @@
+/* host/train/records.c: see records.h. */
+#include "train/records.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *weft_record_name(int32_t kind) {
+    static const char *const names[WEFT_N_RECORDS] = {"starts.jsonl", "metrics.jsonl", "evaluations.jsonl",
+                                                      "checkpoints.jsonl", "phases.jsonl"};
+    return kind >= 0 && kind < WEFT_N_RECORDS ? names[kind] : "?";
+}
+
+static weft_status record_path(char path[4096], const weft_records *self, int32_t kind, weft_error *err) {
+    const int n = snprintf(path, 4096, "%s/%s", self->directory, weft_record_name(kind));
+    if (n > 0 && n < 4096) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER, "[run] out: the path %s/%s is too long", self->directory,
+                          weft_record_name(kind));
+}
+
+/* ---- cutting back ---- */
+
+/* What is kept of the files. */
+typedef struct cut {
+    const uint64_t *last_step; /* NULL: nothing stays */
+    const char *path;
+    const weft_host *host;
+    double seconds; /* the latest of the lines that stay */
+} cut;
+
+/* A record; NULL: the line is none. A last line without an end is that of a run that was cut short. */
+static json_t *read_line(const cut *self, const char *line, size_t n, int64_t number) {
+    json_t *record = line[n - 1] == '\n' ? json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (json_is_integer(json_object_get(record, "step"))) return record;
+    json_decref(record);
+    if (line[n - 1] == '\n')
+        weft_log(self->host, WEFT_LOG_WARN, "%s:%lld is no whole record and is left out", self->path,
+                 (long long)number);
+    return NULL;
+}
+
+/* False: the line goes. */
+static bool keep_line(cut *self, const char *line, size_t n, int64_t number) {
+    json_t *record = read_line(self, line, n, number);
+    const json_int_t step = json_integer_value(json_object_get(record, "step"));
+    const double seconds = json_number_value(json_object_get(record, "seconds"));
+    const bool stays = record != NULL && step >= 0 && self->last_step != NULL && (uint64_t)step <= *self->last_step;
+    json_decref(record);
+    if (stays && seconds > self->seconds) self->seconds = seconds;
+    return stays;
+}
+
+static weft_status copy_lines(cut *self, FILE *to, FILE *from, weft_error *err) {
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t n = 0;
+    weft_status status = WEFT_OK;
+    for (int64_t number = 1; (n = getline(&line, &capacity, from)) > 0; number++)
+        if (keep_line(self, line, (size_t)n, number)) (void)fwrite(line, 1, (size_t)n, to); /* commit sees a failure */
+    if (!feof(from)) status = weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
+    free(line);
+    return status;
+}
+
+/* The lines that stay, as a new file that replaces the old one. */
+static weft_status cut_back(cut *self, weft_error *err) {
+    weft_file file;
+    weft_status status = WEFT_OK;
+    FILE *to = NULL, *from = fopen(self->path, "re");
+    if (from == NULL && errno == ENOENT) return WEFT_OK;
+    if (from == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
+    to = weft_file_begin(&file, self->path, err);
+    status = to == NULL ? WEFT_E_SYSTEM : copy_lines(self, to, from, err);
+    (void)fclose(from);
+    if (to != NULL && status == WEFT_OK) return weft_file_commit(&file, err);
+    if (to != NULL) weft_file_cancel(&file);
+    return status;
+}
+
+static weft_status open_record(weft_records *self, int32_t kind, cut *kept, weft_error *err) {
+    char path[4096];
+    weft_status status = record_path(path, self, kind, err);
+    kept->path = path;
+    if (status == WEFT_OK) status = cut_back(kept, err);
+    kept->path = NULL;
+    if (status != WEFT_OK) return status;
+    self->files[kind] = fopen(path, "ae");
+    if (self->files[kind] != NULL) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
+}
+
+weft_status weft_records_open(weft_records *self, const char *directory, const uint64_t *last_step, double begin,
+                              const weft_host *host, weft_error *err) {
+    cut kept = {.last_step = last_step, .host = host};
+    weft_status status = WEFT_OK;
+    memset(self, 0, sizeof *self);
+    self->directory = directory;
+    for (int32_t kind = 0; kind < WEFT_N_RECORDS && status == WEFT_OK; kind++)
+        status = open_record(self, kind, &kept, err);
+    self->begin = begin - kept.seconds;
+    return status;
+}
+
+void weft_records_close(weft_records *self) {
+    for (int32_t kind = 0; kind < WEFT_N_RECORDS; kind++)
+        if (self->files[kind] != NULL) (void)fclose(self->files[kind]);
+    memset(self, 0, sizeof *self);
+}
+
+/* ---- writing ---- */
+
+double weft_records_seconds(const weft_records *self) {
+    return weft_clock_seconds() - self->begin;
+}
+
+static double unix_seconds(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+weft_status weft_records_add(weft_records *self, int32_t kind, uint64_t step, const char *fields, weft_error *err) {
+    FILE *file = self->files[kind];
+    if (file == NULL) return WEFT_OK;
+    if (fprintf(file, "{\"step\": %llu, %s, \"seconds\": %.3f, \"time\": %.3f}\n", (unsigned long long)step, fields,
+                weft_records_seconds(self), unix_seconds()) > 0 &&
+        fflush(file) == 0)
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s/%s cannot be written: %s", self->directory, weft_record_name(kind),
+                          strerror(errno));
+}
+
+weft_status weft_records_sync(weft_records *self, weft_error *err) {
+    for (int32_t kind = 0; kind < WEFT_N_RECORDS; kind++) {
+        FILE *file = self->files[kind];
+        if (file != NULL && (fflush(file) != 0 || fsync(fileno(file)) != 0))
+            return weft_error_set(err, WEFT_E_SYSTEM, "the records in %s cannot be written: %s", self->directory,
+                                  strerror(errno));
+    }
+    return WEFT_OK;
+}
