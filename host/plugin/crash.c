@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -199,6 +200,13 @@ static int in_comm(void) {
     return now.kind != NULL && strcmp(now.kind, "comm") == 0;
 }
 
+/* A communicator's library aborts when a peer is gone. On a busy machine that one may still be on its way out, and end
+ * behind this process, and behind those that a launcher ends because of it: they would be taken for the first. */
+static void let_peers_go_first(void) {
+    const struct timespec time = {2, 0};
+    (void)nanosleep(&time, NULL);
+}
+
 static void crash_handler(int number, siginfo_t *info, void *context) {
     line out = {{0}, 0};
     atomic_store(atomic_load(&noted), number | (in_comm() ? WEFT_CRASH_IN_COMM : 0));
@@ -219,6 +227,7 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
     put_text(&out, "\n");
     if (write(STDERR_FILENO, out.text, out.n) < 0) { /* nothing is left to say it to */
     }
+    if (in_comm() && atomic_load(&current_rank) >= 0) let_peers_go_first();
     /* The default action is back (SA_RESETHAND). A fault happens again by itself, with its own registers in the core
      * file; a signal that was sent is sent again. */
     if (info->si_code <= 0) (void)raise(number);

@@ -103,6 +103,10 @@ typedef struct run {
     int status;
 } run;
 
+/* A single process ends by SIGHUP, too: whoever wants to outlive a terminal says nohup. */
+static const struct { int number, status; } signals[] = {{SIGINT, 75}, {SIGTERM, 75}, {SIGHUP, 128 + SIGHUP}};
+enum { N_SIGNALS = sizeof signals / sizeof signals[0] };
+
 static void run_begin_by(run *self, const char *launcher, const char *what, int ranks) {
     char n[16];
     (void)snprintf(n, sizeof n, "%d", ranks);
@@ -113,6 +117,8 @@ static void run_begin_by(run *self, const char *launcher, const char *what, int 
         const int out = open(scratch_path("log"), O_WRONLY | O_CREAT | O_APPEND, 0600);
         (void)dup2(out, STDOUT_FILENO);
         (void)dup2(out, STDERR_FILENO);
+        for (size_t i = 0; i < N_SIGNALS; i++) /* a script's background, or nohup, ignores some of them */
+            (void)signal(signals[i].number, SIG_DFL);
         (void)execl("/proc/self/exe", "test", "act", what, scratch, n, launcher, (char *)NULL);
         _exit(98);
     }
@@ -366,7 +372,7 @@ int main(int argc, char **argv) {
     tcase_add_test(tests, a_rank_that_speaks_prints_as_rank_0_does);
     tcase_add_test(tests, the_ranks_status_is_the_parents);
     tcase_add_test(tests, a_crash_names_the_rank);
-    tcase_add_loop_test(tests, a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone, 0, 3);
+    tcase_add_loop_test(tests, a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone, 0, N_SIGNALS);
     tcase_add_test(tests, ranks_that_do_not_listen_end_by_the_third_signal);
     tcase_add_test(tests, a_parent_that_is_killed_leaves_no_rank_behind);
     tcase_add_test(tests, a_launcher_that_cannot_run_is_named);

@@ -205,7 +205,7 @@ END_TEST
 
 /* ---- the same change of all ranks, and several changes ---- */
 
-enum { DRAWS = 6000 };
+enum { DRAWS = 600, DRAWS_OF_FULL = 6000 };
 
 /* A change that may be none; a field's value is one that may mean something. */
 static mutant draw_mutant(const team *ranks, uint64_t *state) {
@@ -284,14 +284,14 @@ START_TEST(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same) {
                                   .tied = _i % 3 != 0,
                                   .checkpointing = _i % 2 == 0,
                                   .prefetch = (_i + 1) % 3};
-    const char *draws = getenv("WEFT_DRAWS");
+    const int32_t draws = is_full() ? DRAWS_OF_FULL : DRAWS;
     uint64_t state = (uint64_t)_i + 1;
     counts all = {0, 0};
     bench b;
     memset(&b, 0, sizeof b);
     set_up(&b.ranks, how, &options);
     b.expected = play_team(&b.ranks);
-    for (int32_t i = 0; i < (draws == NULL ? DRAWS : atoi(draws)); i++) {
+    for (int32_t i = 0; i < draws; i++) {
         team ranks = b.ranks;
         for (int32_t rank = 0; rank < ranks.world; rank++) ranks.programs[rank] = copy_program(b.ranks.programs[rank]);
         judge_changes(&ranks, &b, &state, &all);

@@ -21,6 +21,7 @@ enum { RANKS_MAX = 4, STEPS = 2, ROOM = 4, SHORT = 5, LONG = 8, VOCABULARY = 23 
 
 /* Programs of several ranks. */
 typedef struct setting {
+    enum { QUICK, FULL } suite;
     const char *name;
     int32_t world, leaves;
     const char *keys[6];

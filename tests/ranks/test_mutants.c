@@ -16,24 +16,26 @@
 static char self_path[4096];
 static const char *rank_model, *rank_does;
 
-/* What is exact only as a tree is here as one. */
+/* What is exact only as a tree is here as one. The quick suite has one of each strategy and number of ranks. */
 static const setting settings[] = {
-    {"ddp", 2, 4, {"strategy.plugin=ddp"}},
-    {"ddp, reduce_at = last", 2, 4, {"strategy.plugin=ddp", "strategy.reduce_at=last", "strategy.reduce=tree"}},
-    {"fsdp optimizer",
+    {QUICK, "ddp", 2, 4, {"strategy.plugin=ddp"}},
+    {FULL, "ddp, reduce_at = last", 2, 4, {"strategy.plugin=ddp", "strategy.reduce_at=last", "strategy.reduce=tree"}},
+    {FULL,
+     "fsdp optimizer",
      2,
      4,
      {"strategy.plugin=fsdp", "strategy.shard=optimizer", "train.activation_checkpointing=yes"}},
-    {"fsdp gradients", 2, 4, {"strategy.plugin=fsdp", "strategy.shard=gradients", "strategy.reduce=tree"}},
-    {"fsdp full", 2, 4, {"strategy.plugin=fsdp", "strategy.shard=full", "strategy.prefetch=1"}},
-    {"mp naive", 2, 2, {"strategy.plugin=mp", "strategy.schedule=naive"}},
-    {"mp, one leaf", 2, 1, {"strategy.plugin=mp"}},
-    {"mp gpipe", 2, 2, {"strategy.plugin=mp", "strategy.schedule=gpipe", "train.activation_checkpointing=yes"}},
-    {"mp 1f1b", 2, 2, {"strategy.plugin=mp", "strategy.schedule=1f1b"}},
-    {"ddp", 3, 3, {"strategy.plugin=ddp"}},
-    {"mp 1f1b", 3, 2, {"strategy.plugin=mp", "strategy.schedule=1f1b"}},
-    {"fsdp hybrid", 4, 4, {"strategy.plugin=fsdp", "strategy.shard=hybrid", "strategy.shard_group=2"}},
-    {"fsdp hybrid, last",
+    {FULL, "fsdp gradients", 2, 4, {"strategy.plugin=fsdp", "strategy.shard=gradients", "strategy.reduce=tree"}},
+    {QUICK, "fsdp full", 2, 4, {"strategy.plugin=fsdp", "strategy.shard=full", "strategy.prefetch=1"}},
+    {FULL, "mp naive", 2, 2, {"strategy.plugin=mp", "strategy.schedule=naive"}},
+    {QUICK, "mp, one leaf", 2, 1, {"strategy.plugin=mp"}},
+    {QUICK, "mp gpipe", 2, 2, {"strategy.plugin=mp", "strategy.schedule=gpipe", "train.activation_checkpointing=yes"}},
+    {FULL, "mp 1f1b", 2, 2, {"strategy.plugin=mp", "strategy.schedule=1f1b"}},
+    {FULL, "ddp", 3, 3, {"strategy.plugin=ddp"}},
+    {QUICK, "mp 1f1b", 3, 2, {"strategy.plugin=mp", "strategy.schedule=1f1b"}},
+    {FULL, "fsdp hybrid", 4, 4, {"strategy.plugin=fsdp", "strategy.shard=hybrid", "strategy.shard_group=2"}},
+    {QUICK,
+     "fsdp hybrid, last",
      4,
      4,
      {"strategy.plugin=fsdp", "strategy.shard=hybrid", "strategy.shard_group=2", "strategy.reduce_at=last",
@@ -111,7 +113,7 @@ START_TEST(rank) {
     ck_assert_msg(weft_platform_open(&platform, run_of, &err) == WEFT_OK, "%s", err.text);
     for (size_t i = 0; i < (plants ? 1 : N_SETTINGS); i++) {
         bench b;
-        if (settings[i].world != weft_platform_size(platform)) continue;
+        if (settings[i].world != weft_platform_size(platform) || (settings[i].suite == FULL && !is_full())) continue;
         bench_open(&b, &settings[i], rank_model, platform);
         if (plants) plant(&b);
         else mutate(&b);

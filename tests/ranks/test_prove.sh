@@ -1,6 +1,6 @@
 #!/bin/sh
 # `weft prove` on configs/prove.ini, 4 ranks: how many cells there are and that all are equal; what is not covered; and
-# that planted mistakes are caught. ctest sets WEFT_BUILD, WEFT_SOURCE and WEFT_SANITIZED.
+# that planted mistakes are caught. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -23,8 +23,9 @@ says() { # says FILE TEXT
     grep -qF -- "$2" "$1" || fail "$1 does not say: $2"
 }
 
-# Every cell on 1, 2, 3 and 4 ranks is covered and equal, over steps that take over what others left. Under the sanitizers the small grid has to do.
-if [ "${WEFT_SANITIZED:-OFF}" != ON ]; then
+# Every cell on 1, 2, 3 and 4 ranks is covered and equal, over steps that take over what others left. The full suite has
+# those of the full grid, too.
+if is_full; then
     prove 0 --ranks 4 --grid full --steps 3
     says out "229 cells of 3 steps with reduce = ordered: 229 equal, 0 not covered, 0 different"
     says out "left out: 19 cells whose programs are those of another"
@@ -36,9 +37,14 @@ for ranks in 1 2 3 4; do
 done
 
 # With a tree of 8 leaves, so are those that reduce at the last micro-step, and in two hops.
-if [ "${WEFT_SANITIZED:-OFF}" != ON ]; then
+if is_full; then
     prove 0 --ranks 4 --grid full --steps 3 strategy.reduce=tree train.global_batch=16
     says out "295 cells of 3 steps with reduce = tree: 295 equal, 0 not covered, 0 different"
+    says out "fsdp hybrid 2, last"
+else
+    prove 0 --ranks 4 --steps 2 strategy.reduce=tree train.global_batch=16
+    says out " cells of 2 steps with reduce = tree: "
+    says out " equal, 0 not covered, 0 different"
     says out "fsdp hybrid 2, last"
 fi
 

@@ -17,21 +17,20 @@ lr     = 1e-3
 threads = 1
 INI
 
-# The parts of each rank's time add up to the step's, and what is hidden is a share.
-adds_up() { # adds_up RANKS FILE
+# What was measured: every rank has computed, within a step that took some time, and what is hidden is a share.
+is_sound() { # is_sound RANKS FILE
     awk -v ranks="$1" '
         /"step_seconds"/ { step = $2 + 0 }
-        /"compute"/ { c = $2 + 0 }
-        /"exposed"/ { e = $2 + 0 }
-        /"idle"/ { n++; d = c + e + $2 - step; if (d > 1e-6 || d < -1e-6 || c <= 0) bad = 1 }
+        /"compute"/ { n++; if ($2 + 0 <= 0 || $2 + 0 > step * 1.000001) bad = 1 }
+        /"exposed"|"idle"/ { if ($2 + 0 < 0 || $2 + 0 > step) bad = 1 }
         /_hidden"/ && $2 !~ /null/ { if ($2 + 0 < -1e-9 || $2 + 0 > 100) bad = 1 }
-        END { exit !(step > 0 && n == ranks && !bad) }' "$2" || { cat "$2"; failed "times of $1 ranks do not add up"; }
+        END { exit !(step > 0 && n == ranks && !bad) }' "$2" || failed "times of $1 ranks" "$2"
 }
 predicts() { # predicts RANKS [section.key=value ...]
     n=$1
     shift
     "$weft" plan run.ini "$@" --ranks "$n" --time --json >time.json 2>log || { cat log; failed "plan --time $n $*"; return; }
-    adds_up "$n" time.json
+    is_sound "$n" time.json
     echo "$n ranks, $*: $(grep step_seconds time.json)"
 }
 # Of a kind of exchange, on every rank of the run: the least and the most of `hidden` lie between these.
@@ -47,14 +46,57 @@ runs() { # runs RANKS [section.key=value ...]
     "$weft" train run.ini "$@" --ranks "$n" --overwrite >log 2>&1 || failed "train $n $*" log
 }
 
+# ---- prices that pencil and paper can add up: a forward takes 1 s and a backward 2 s
+priced() { # priced FILE ELEMENT EXCHANGE: the same rates, where an exchange takes EXCHANGE seconds, and it takes ELEMENT to
+    # copy an element, twice that to add one, 4 times to square and 8 times to update one
+    awk -v element="$2" -v exchange="$3" '
+        /"forward": \[/ { price = 1 }
+        /"backward": \[/ { price = 2 }
+        /"copy": \[/ { price = element }
+        /"add": \[/ { price = 2 * element }
+        /"squares": \[/ { price = 4 * element }
+        /"update": \[/ { price = 8 * element }
+        /"convert": \[/ { price = "0.0" }
+        /"exchanges": \{$/ { price = exchange; pairs = 1 }
+        /\[$/ { place = 0 }
+        price != "" && /^ *[0-9][-+.0-9e]*,?$/ { place++; if (!pairs || place == 2) sub(/[0-9][-+.0-9e]*/, price) }
+        { print }' "$1"
+}
+events() { # events KIND: of rank 0, in program.json
+    grep -c "\"event\": \"$1[ \"]" program.json || true
+}
+value() { # value NAME [N]: the N-th of that name in paper.json
+    awk -v name="\"$1\":" -v n="${2:-1}" '$1 == name && ++found == n { sub(/,$/, "", $2); print $2 }' paper.json
+}
+is_near() { # is_near WHAT WANTED FOUND
+    awk -v a="$2" -v b="$3" 'BEGIN { exit !(b != "" && a > 0 && (a - b) / a < 1e-6 && (b - a) / a < 1e-6) }' ||
+        failed "$1: $3 s, not $2" paper.json
+}
+on_paper() { # on_paper RATES [section.key=value ...]: what is predicted, in paper.json, and rank 0's program
+    rates=$1
+    shift
+    prints "$weft" plan run.ini "$@" --rates "$rates" --json
+    mv printed paper.json
+    prints "$weft" plan run.ini "$@" --json --print-program
+    mv printed program.json
+}
+calculate() { awk "BEGIN { printf \"%.9f\", $1 }"; }
+
 # ---- one rank needs no communicator
 predicts 1 strategy.plugin=single
 cp time.json one.json
 grep -q '"exchanges": {}' one.json || failed "one rank has measured exchanges"
 "$weft" plan run.ini --rates one.json --json >again.json
-adds_up 1 again.json
+is_sound 1 again.json
 [ "$(grep step_seconds again.json)" = "$(grep step_seconds one.json)" ] || failed "the same rates give another time"
 "$weft" plan run.ini --rates one.json train.activation_checkpointing=yes --json >slower.json
+priced one.json 0.001 1000 >priced.json
+on_paper priced.json
+[ "$(events BACKWARD)" = 96 ] || failed "12 leaves of 8 segments have no 96 backwards" program.json
+padded=$(calculate "$(value trained) + $(value padding_bytes) / 4") # as they lie
+work="$(events FORWARD) + 2 * $(events BACKWARD) + $padded * (0.001 + 11 * 0.002 + 0.004) + $(value trained) * 0.008"
+is_near "one rank's step" "$(calculate "$work")" "$(value step_seconds)"
+is_near "what one rank computes" "$(value step_seconds)" "$(value compute)"
 awk '/step_seconds/ { if (NR == FNR) a = $2 + 0; else b = $2 + 0 } END { exit !(b > a) }' one.json slower.json ||
     failed "what is computed again takes no time"
 
@@ -80,11 +122,29 @@ if has mpich; then
     MPI=comm.plugin=mpi-mpich
     predicts 2 $MPI strategy.plugin=ddp
     cp time.json two.json
+    priced two.json 0.001 1000 >priced.json
+    # Each of two has half of the leaves, adds up half of the numbers and updates all. It waits for its exchanges alone:
+    # those of its events, and the two of the norm.
+    on_paper priced.json $MPI strategy.plugin=ddp --ranks 2
+    [ "$(events BACKWARD)" = 48 ] || failed "6 leaves of 8 segments have no 48 backwards" program.json
+    shared=$(calculate "$(value trained) + $(value padding_bytes 2) / 4") # as they are cut in two
+    for rank in 1 2; do
+        work="$(events FORWARD) + 2 * $(events BACKWARD) + $shared / 2 * (0.001 + 11 * 0.002) + $padded * 0.004"
+        is_near "what one of two computes" "$(calculate "$work + $(value trained) * 0.008")" "$(value compute $rank)"
+        exchanges="$(events REDUCE) + $(events GATHER) + 2"
+        is_near "what it waits for" "$(calculate "1000 * ($exchanges)")" "$(value exposed $rank)"
+    done
+    is_near "the step of both" "$(calculate "$(value compute) + $(value exposed)")" "$(value step_seconds)"
+    # Under naive one of them works at a time, and the other has nothing to do.
+    priced two.json 0 0 >priced.json
+    on_paper priced.json $MPI strategy.plugin=mp strategy.schedule=naive --ranks 2
+    idle=$(calculate "$(value idle 1) + $(value idle 2)")
+    is_near "what two that take turns do not do" "$(calculate "$(value compute 1) + $(value compute 2)")" "$idle"
     predicts 2 $MPI strategy.plugin=fsdp
     predicts 2 $MPI strategy.plugin=mp strategy.schedule=gpipe
     predicts 2 $MPI strategy.plugin=fsdp train.precision=bf16 strategy.reduce_dtype=bf16
     "$weft" plan run.ini strategy.plugin=fsdp --ranks 6 --nodes 3 --rates two.json --json >six.json
-    adds_up 6 six.json
+    is_sound 6 six.json
     grep -q 'exchanges between machines are as fast' six.json || failed "what is assumed of machines"
     prints "$weft" plan run.ini strategy.plugin=ddp train.global_batch=120 --ranks 60 --rates two.json
     grep -q 'share them evenly' printed || failed "what is assumed of 60 ranks on one machine" printed
