@@ -137,11 +137,11 @@ if ! command -v mpicc.mpich >mpicc; then
 fi
 
 # ---- waits for ever: rank 1, for the 40th gradients that it exchanges, which only an event of a step does
-sed 's/ranks_wait/late_wait/' "$WEFT_SOURCE/plugins/comm/mpi/plugin.c" >late.c
-sed -i 's/^static const weft_comm_plugin/static weft_status late_wait(weft_comm *c, weft_comm_handle *h, weft_error *err) {\
-    static int waits;\
-    if (c->info.rank == 1 \&\& strcmp(h->name, "all_to_all") == 0 \&\& ++waits == 40) for (;;) sched_yield();\
-    return ranks_wait(c, h, err);\
+sed 's/ranks_join/late_join/' "$WEFT_SOURCE/plugins/comm/mpi/plugin.c" >late.c
+sed -i 's/^static const weft_comm_plugin/static weft_status late_join(weft_comm *c, weft_comm_handle *h, weft_stream *stream, weft_error *err) {\
+    static int joins;\
+    if (c->info.rank == 1 \&\& strcmp(h->name, "all_to_all") == 0 \&\& ++joins == 40) for (;;) sched_yield();\
+    return ranks_join(c, h, stream, err);\
 }\
 &/; 1i #include <sched.h>' late.c
 # shellcheck disable=SC2046  # words on purpose
