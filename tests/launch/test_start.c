@@ -103,8 +103,13 @@ typedef struct run {
     int status;
 } run;
 
-/* A single process ends by SIGHUP, too: whoever wants to outlive a terminal says nohup. */
-static const struct { int number, status; } signals[] = {{SIGINT, 75}, {SIGTERM, 75}, {SIGHUP, 128 + SIGHUP}};
+/* What ends a run, and what rank 0 says. */
+static const struct {
+    int number;
+    const char *said;
+} signals[] = {{SIGINT, "[0] weft: stopping after this step and saving; again to stop at once\n"},
+               {SIGTERM, "[0] weft: stopping after this step and saving; again to stop at once\n"},
+               {SIGHUP, "[0] weft: hung up: stopping after this step and saving\n"}};
 enum { N_SIGNALS = sizeof signals / sizeof signals[0] };
 
 static void run_begin_by(run *self, const char *launcher, const char *what, int ranks) {
@@ -229,14 +234,6 @@ START_TEST(a_crash_names_the_rank) {
     run_free(&r);
 }
 END_TEST
-
-/* What rank 0 says. */
-static const struct {
-    int number;
-    const char *said;
-} signals[] = {{SIGINT, "[0] weft: stopping after this step and saving; again to stop at once\n"},
-               {SIGTERM, "[0] weft: stopping after this step and saving; again to stop at once\n"},
-               {SIGHUP, "[0] weft: hung up: stopping after this step and saving\n"}};
 
 START_TEST(a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone) {
     run r;
