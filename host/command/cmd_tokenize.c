@@ -57,7 +57,7 @@ static weft_status open_tokenizer(opened *self, const char *directory, weft_erro
         self->plugin = weft_loaded_table(loaded, tokenizer);
         weft_plugin_call_begin(&call, loaded, "create");
         status = self->plugin->create(&self->tokenizer, weft_services(), config, absolute, err);
-        status = weft_plugin_call_end(&call, status, err);
+        status = weft_plugin_call_made(&call, status, self->tokenizer, err);
     }
     free(config);
     free(absolute);

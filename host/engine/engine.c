@@ -18,10 +18,13 @@ weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err) {
     engine->optimizer_plugin = weft_loaded_table(part->loaded, optimizer);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = engine->optimizer_plugin->create(&engine->optimizer, engine->plan.run->host, part->config, err);
-    status = weft_run_located(engine->plan.run, WEFT_PART_OPTIMIZER, weft_plugin_call_end(&call, status, err), err);
+    status = weft_run_located(engine->plan.run, WEFT_PART_OPTIMIZER,
+                              weft_plugin_call_made(&call, status, engine->optimizer, err), err);
     if (status == WEFT_OK)
-        status =
-            weft_optimizer_judge(&facts, engine->optimizer_plugin, engine->optimizer, part->loaded->plugin->id, err);
+        status = weft_plugin_blame(engine->optimizer_plugin,
+                                   weft_optimizer_judge(&facts, engine->optimizer_plugin, engine->optimizer,
+                                                        part->loaded->plugin->id, err),
+                                   err);
     if (status != WEFT_OK) return status;
     memcpy(engine->plan.states, facts.states, sizeof facts.states);
     engine->plan.n_states = facts.n_states;

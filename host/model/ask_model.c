@@ -60,6 +60,8 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
     source.config_text = self->config_text;
     source.config_bytes = self->config_bytes;
     WEFT_PLUGIN_CALL(status, plugin, create, err, &self->model, host, plugin_config, &source);
+    if (status == WEFT_OK && self->model == NULL)
+        status = weft_error_set(err, WEFT_E_PLUGIN, "it answers WEFT_OK in its create and has made nothing");
     if (status == WEFT_OK) status = declare(self, err);
 done:
     if (status == WEFT_OK) *out = self;

@@ -5,6 +5,7 @@
 #include "plan/stage.h"
 #include "plan/storage.h"
 #include "plugin/call.h"
+#include "plugin/enter.h"
 
 #include <stdlib.h>
 
@@ -30,6 +31,7 @@ static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
                                                   weft_run_table(run, WEFT_PART_POLICY, policy),
                                                   run->parts[WEFT_PART_POLICY].config, &why);
     if (status == WEFT_OK) return WEFT_OK;
+    (void)weft_plugin_blame(weft_run_table(run, WEFT_PART_POLICY, policy), status, &why);
     if (status == WEFT_E_PLUGIN)
         return blame_key(run, "policy", "plugin", status, &why,
                          ". Have the policy corrected, or choose another one: weft plugins list has them", err);
@@ -48,6 +50,7 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = weft_declared_create(&plan->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
                                   path, err);
+    status = weft_plugin_blame(weft_run_table(run, WEFT_PART_MODEL, model), status, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) status = select_trained(plan, err);
     if (status != WEFT_OK) return status;

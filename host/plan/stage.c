@@ -4,6 +4,7 @@
 #include "plan/norm_nodes.h"
 #include "plan/placing.h"
 #include "plan/sums.h"
+#include "plugin/enter.h"
 
 #include <stdlib.h>
 
@@ -30,15 +31,25 @@ static weft_status compile_programs(weft_plan *plan, weft_stage *stage, weft_err
     return status;
 }
 
-weft_status weft_stage_make(const weft_stage_maker *maker, weft_stage *stage, const weft_graph_set_spec *spec,
-                            int32_t leaves, weft_error *err) {
+static weft_status make_stage(const weft_stage_maker *maker, weft_stage *stage, const weft_graph_set_spec *spec,
+                              int32_t leaves, weft_error *err) {
     weft_plan *plan = maker->plan;
+    const weft_strategy_plugin *strategy = weft_run_table(plan->run, WEFT_PART_STRATEGY, strategy);
     const int64_t step_work = spec->mode == WEFT_MODE_TRAIN ? weft_norm_work(plan, maker->kernels, maker->device) : 0;
     weft_status status =
         weft_graph_set_create(&stage->graphs, plan->declared, maker->kernels, maker->device, spec, err);
-    if (status == WEFT_OK) status = weft_place_job(plan, stage, leaves, step_work, err);
+    if (status != WEFT_OK) return weft_plugin_blame(plan->declared->plugin, status, err);
+    status = weft_place_job(plan, stage, leaves, step_work, err);
     if (status == WEFT_OK) status = compile_programs(plan, stage, err);
     if (status == WEFT_OK) status = weft_program_place(stage->program, &stage->job->spec, err);
     if (status == WEFT_OK) weft_program_price(&stage->price, stage->program);
+    return weft_plugin_blame(strategy, status, err);
+}
+
+weft_status weft_stage_make(const weft_stage_maker *maker, weft_stage *stage, const weft_graph_set_spec *spec,
+                            int32_t leaves, weft_error *err) {
+    const char *before = weft_plugin_serve(weft_mode_name(spec->mode));
+    const weft_status status = make_stage(maker, stage, spec, leaves, err);
+    (void)weft_plugin_serve(before);
     return status;
 }

@@ -1,6 +1,8 @@
 /* host/plugin/call.c: see call.h. */
 #include "plugin/call.h"
 
+#include "plugin/enter.h"
+
 #include <stdbool.h>
 
 void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what) {
@@ -20,10 +22,16 @@ weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status statu
     (void)snprintf(when, sizeof when, "its %s ran", call->what);
     changed = weft_process_restore(&call->saved, when, failed ? NULL : err);
     if (failed && err != NULL && err->text[0] == '\0')
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "%s:%s (%s) failed in its %s and does not say why, which is a defect of it.",
-                              plugin->kind, plugin->id, call->loaded->path, call->what);
-    if (failed || changed == WEFT_OK) return status;
+        status = weft_error_set(err, WEFT_E_PLUGIN, "it failed in its %s and does not say why, which is a defect of it",
+                                call->what);
+    if (failed) return weft_loaded_blame(call->loaded, status, err);
+    if (changed == WEFT_OK) return WEFT_OK;
     (void)weft_error_prefix(err, "%s:%s (%s) ", plugin->kind, plugin->id, call->loaded->path);
     return changed;
+}
+
+weft_status weft_plugin_call_made(const weft_plugin_call *call, weft_status status, const void *made, weft_error *err) {
+    if (status == WEFT_OK && made == NULL)
+        status = weft_error_set(err, WEFT_E_PLUGIN, "it answers WEFT_OK in its %s and has made nothing", call->what);
+    return weft_plugin_call_end(call, status, err);
 }

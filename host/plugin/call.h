@@ -3,7 +3,7 @@
  *     weft_plugin_call call;
  *     weft_plugin_call_begin(&call, loaded, "create");
  *     status = table->create(&optimizer, host, config, &err);
- *     status = weft_plugin_call_end(&call, status, &err);
+ *     status = weft_plugin_call_made(&call, status, optimizer, &err);
  *
  * A crash in between is told with the plugin's name. After it, the process state that is the host's (process.h) is as
  * it was, and a plugin that changed more of it than signal handlers is refused. */
@@ -28,5 +28,8 @@ void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, c
  * it brought no sentence, or where the call changed what is the host's. What it made is the caller's in any case.
  * [main] */
 weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status status, weft_error *err);
+
+/* The same after a create: WEFT_OK with nothing made is a failure. [main] */
+weft_status weft_plugin_call_made(const weft_plugin_call *call, weft_status status, const void *made, weft_error *err);
 
 #endif

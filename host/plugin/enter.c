@@ -32,10 +32,64 @@ weft_doing weft_plugin_enter(const void *table, const char *slot) {
     return weft_crash_doing(now);
 }
 
+static const char *served; /* by the calls into plugins */
+
+const char *weft_plugin_serve(const char *mode) {
+    const char *before = served;
+    served = mode;
+    return before;
+}
+
+static void print_title(char *out, size_t size, const weft_loaded *loaded) {
+    if (loaded == NULL) (void)snprintf(out, size, "a plugin");
+    else (void)snprintf(out, size, "%s:%s (%s)", loaded->plugin->kind, loaded->plugin->id, loaded->path);
+}
+
+void weft_plugin_title(char *out, size_t size, const void *table) {
+    print_title(out, size, owner_of(table));
+}
+
+/* What a plugin of another kind has caused while this one was called is that one's. */
+static bool is_blamed(const char *text) {
+    for (size_t i = 0; i < n_owners; i++) {
+        const weft_plugin *plugin = owners[i]->plugin;
+        const size_t kind = strlen(plugin->kind), id = strlen(plugin->id);
+        if (strncmp(text, plugin->kind, kind) == 0 && text[kind] == ':' &&
+            strncmp(text + kind + 1, plugin->id, id) == 0 && strncmp(text + kind + 1 + id, " (", 2) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of a file, a key or another rank the sentence says enough: it is not the plugin that is to be mended. */
+static bool is_its_fault(weft_status status) {
+    return status == WEFT_E_PLUGIN || status == WEFT_E_DEVICE || status == WEFT_E_UNSUPPORTED;
+}
+
+weft_status weft_loaded_blame(const weft_loaded *loaded, weft_status status, weft_error *err) {
+    char title[700];
+    if (err == NULL || loaded == NULL || !is_its_fault(status) || is_blamed(err->text)) return status;
+    print_title(title, sizeof title, loaded);
+    return weft_error_prefix(err, "%s%s%s: ", title, served != NULL ? ", in " : "", served != NULL ? served : "");
+}
+
+weft_status weft_plugin_blame(const void *table, weft_status status, weft_error *err) {
+    return weft_loaded_blame(owner_of(table), status, err);
+}
+
+/* That was called: its texts are those that enter took. */
+static const weft_loaded *owner_called(const weft_doing *called) {
+    for (size_t i = n_owners; i > 0; i--)
+        if (owners[i - 1]->plugin->kind == called->kind && owners[i - 1]->plugin->id == called->id)
+            return owners[i - 1];
+    return NULL;
+}
+
 weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err) {
     const weft_doing called = weft_crash_doing(before);
-    const bool known = called.kind != NULL;
-    if (status == WEFT_OK || err == NULL || err->text[0] != '\0') return status;
-    return weft_error_set(err, WEFT_E_PLUGIN, "%s%s%s failed in its %s and does not say why, which is a defect of it",
-                          known ? called.kind : "a plugin", known ? ":" : "", known ? called.id : "", called.what);
+    if (status == WEFT_OK || err == NULL) return status;
+    if (err->text[0] == '\0')
+        status = weft_error_set(err, WEFT_E_PLUGIN, "%sfailed in its %s and does not say why, which is a defect of it",
+                                called.kind == NULL ? "a plugin " : "it ", called.what);
+    return weft_loaded_blame(owner_called(&called), status, err);
 }

@@ -25,8 +25,25 @@ bool weft_plugin_own(const weft_loaded *loaded);
 weft_doing weft_plugin_enter(const void *table, const char *slot);
 
 /* status, err: the call's own; err was empty before it. Gives the status; WEFT_E_PLUGIN where a failure brought no
- * sentence. err may be NULL. [any-thread] [hot] */
+ * sentence; blames the plugin. err may be NULL. [any-thread] [hot] */
 weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err);
+
+/* Who is to mend it, in front of a failure that is the plugin's fault (WEFT_E_PLUGIN, WEFT_E_DEVICE,
+ * WEFT_E_UNSUPPORTED), once; also where the host has judged what a plugin answered. Gives the status.
+ *
+ *     strategy:mine (/home/you/weft-strategy-mine.so), in evaluation: rank 0, event 3, FORWARD ...
+ *
+ * [any-thread] */
+weft_status weft_plugin_blame(const void *table, weft_status status, weft_error *err);
+
+weft_status weft_loaded_blame(const weft_loaded *loaded, weft_status status, weft_error *err);
+
+/* "strategy:mine (/home/you/weft-strategy-mine.so)". [any-thread] */
+void weft_plugin_title(char *out, size_t size, const void *table);
+
+/* What the calls that follow are for: "training", "evaluation", "generation", or NULL, as at first: for all. Gives what
+ * it was, to put it back. [main] [hot] */
+const char *weft_plugin_serve(const char *mode);
 
 #define WEFT_PLUGIN_CALL(status, table, slot, err, ...)                                                                \
     do {                                                                                                               \

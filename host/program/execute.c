@@ -40,7 +40,8 @@ static weft_status name_event(weft_status status, const weft_event *event, const
     char text[256];
     weft_event_describe(text, sizeof text, event, job);
     if (err != NULL && err->text[0] == '\0') (void)weft_error_set(err, status, "failed without saying why");
-    (void)weft_error_prefix(err, "step %llu, event %d, %s: ", (unsigned long long)step, (int)index, text);
+    (void)weft_error_prefix(err, "event %d, %s: ", (int)index, text);
+    if (step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)step); /* else it is no step's */
     return status;
 }
 

@@ -16,6 +16,11 @@ const char *weft_event_kind_name(int32_t kind) {
     return kinds[kind];
 }
 
+const char *weft_mode_name(int32_t mode) {
+    static const char *const modes[] = {"training", "evaluation", "generation"};
+    return mode >= WEFT_MODE_TRAIN && mode <= WEFT_MODE_GENERATE ? modes[mode] : "?";
+}
+
 const char *weft_memory_category_name(int32_t category) {
     static const char *const names[WEFT_N_MEMORY_CATEGORIES] = {"parameters", "gradients", "optimizer", "activations",
                                                                 "workspace"};

@@ -22,6 +22,7 @@ typedef enum weft_memory_category {
 } weft_memory_category;
 
 const char *weft_memory_category_name(int32_t category);
+const char *weft_mode_name(int32_t mode); /* "training", "evaluation", "generation" */
 
 /* Sizes that the program's slots need, for one leaf of the largest shape; made by the caller from the graphs. */
 typedef struct weft_segment_sizes {

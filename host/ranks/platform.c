@@ -21,7 +21,7 @@ static weft_status open_device(weft_platform *self, const weft_run *run, weft_er
     self->kernels = weft_loaded_table(part->loaded, device);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = self->kernels->create(&self->device, run->host, part->config, self->comm_info.local_rank, err);
-    status = weft_run_located(run, WEFT_PART_DEVICE, weft_plugin_call_end(&call, status, err), err);
+    status = weft_run_located(run, WEFT_PART_DEVICE, weft_plugin_call_made(&call, status, self->device, err), err);
     if (status != WEFT_OK) return status;
     self->device_info.struct_size = (uint32_t)sizeof self->device_info;
     WEFT_PLUGIN_TELL(self->kernels, info, self->device, &self->device_info);
@@ -38,7 +38,7 @@ static weft_status create_comm(weft_platform *self, const weft_run *run, weft_er
     weft_pulse_wait();
     status = self->comm_plugin->create(&self->comm, run->host, part->config, &job, err);
     weft_pulse_go();
-    return weft_run_located(run, WEFT_PART_COMM, weft_plugin_call_end(&call, status, err), err);
+    return weft_run_located(run, WEFT_PART_COMM, weft_plugin_call_made(&call, status, self->comm, err), err);
 }
 
 static weft_status open_comm(weft_platform *self, const weft_run *run, weft_error *err) {

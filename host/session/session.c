@@ -7,6 +7,7 @@
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "session/coherence.h"
+#include "session/judge_data.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, co
                                      : "they do not belong together; set [tokenizer] path to the model's own");
 }
 
-static weft_status open_data(weft_session *session, weft_error *err) {
+static weft_status open_data(weft_session *session, bool training, weft_error *err) {
     const weft_part *part = &session->run->parts[WEFT_PART_DATA];
     weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
     const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
@@ -48,7 +49,8 @@ static weft_status open_data(weft_session *session, weft_error *err) {
     job->context = &session->text;
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
-    status = weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_end(&call, status, err), err);
+    status =
+        weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_made(&call, status, session->data, err), err);
     if (status != WEFT_OK) return status;
     session->data_info.struct_size = (uint32_t)sizeof session->data_info;
     WEFT_PLUGIN_TELL(session->data_plugin, info, session->data, &session->data_info);
@@ -56,7 +58,8 @@ static weft_status open_data(weft_session *session, weft_error *err) {
         infos[i]->struct_size = (uint32_t)sizeof *infos[i];
         WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
     }
-    return WEFT_OK;
+    status = weft_data_judge(&session->data_info, infos, job->max_context, training, err);
+    return weft_plugin_blame(session->data_plugin, status, err);
 }
 
 static void decide_training(weft_session *session) {
@@ -123,7 +126,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
         status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
     if (status == WEFT_OK) {
         status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
-        if (status == WEFT_OK && !session->borrows) status = open_data(session, err);
+        if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
         status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,
                                      session->data_info.fingerprint, status, err);
     }

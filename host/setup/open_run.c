@@ -154,7 +154,7 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     if (status != WEFT_OK) return status;
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
-    status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_end(&call, status, err), err);
+    status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_made(&call, status, text.tokenizer, err), err);
     if (status == WEFT_OK) {
         text.info.struct_size = (uint32_t)sizeof text.info;
         WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);

@@ -55,8 +55,7 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     if (status != WEFT_OK) return status;
     *graph = weft_graph_set_at(self->stage->graphs, self->leaf.length, event->segment);
     if (*graph == NULL)
-        return weft_error_set(err, WEFT_E_PLUGIN, "the data gave a leaf of length %d, which it did not declare",
-                              self->leaf.length);
+        return weft_error_set(err, WEFT_E_HOST, "no graph was made for leaves of %d places", self->leaf.length);
     *out = empty;
     out->parameters = engine->compute_refs;
     out->dtypes = engine->compute_dtypes;

@@ -2,6 +2,7 @@
 #include "step/step.h"
 
 #include "base/sizes.h"
+#include "base/words.h"
 #include "engine/compute.h"
 #include "plan/budget.h"
 #include "plugin/enter.h"
@@ -48,6 +49,15 @@ static weft_status find_together(weft_stepper *self, weft_error *err) {
     return weft_peers_agree(peers, status, err);
 }
 
+/* Whose update made the weights with which it happened. */
+static void name_optimizer(const weft_engine *engine, weft_error *err) {
+    char title[700];
+    if (engine->optimizer_plugin == NULL || engine->updates == 0) return;
+    weft_plugin_title(title, sizeof title, engine->optimizer_plugin);
+    weft_words_append(err->text, sizeof err->text, "; the weights are as update %llu by %s left them",
+                      (unsigned long long)engine->updates, title);
+}
+
 /* After a loss that is not finite: runs the forward again, looking at every carry. */
 static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
     const weft_error nobody = WEFT_ERROR_INIT;
@@ -59,6 +69,7 @@ static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_peers_alone(&self->engine->peers) ? weft_blame_head(self, err) : find_together(self, err);
     if (err == NULL || err->text[0] == '\0') return status;
+    name_optimizer(self->engine, err);
     if (self->step == 0) return weft_error_prefix(err, "evaluation: the loss is not finite; ");
     return weft_error_prefix(err, "step %llu: the loss is not finite; ", (unsigned long long)self->step);
 }
@@ -72,8 +83,8 @@ static weft_status count_leaves(weft_stepper *self, const weft_stage *stage, wef
     return status;
 }
 
-weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
-                               weft_error *err) {
+static weft_status train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
+                         weft_error *err) {
     weft_engine *engine = self->engine;
     const weft_stage *stage = &engine->plan.train;
     weft_status status = WEFT_OK;
@@ -108,8 +119,16 @@ weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64
     return WEFT_OK;
 }
 
-weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
-                                  weft_error *err) {
+weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
+                               weft_error *err) {
+    const char *before = weft_plugin_serve(weft_mode_name(WEFT_MODE_TRAIN));
+    const weft_status status = train(self, out, step, lr, clip, err);
+    (void)weft_plugin_serve(before);
+    return status;
+}
+
+static weft_status evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
+                            weft_error *err) {
     const weft_stage *stage = &self->engine->plan.evaluate;
     weft_status status = WEFT_OK;
     self->split = split;
@@ -131,6 +150,14 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     if (!isfinite(self->result.loss_sum)) return find_in_forward(self, err);
     *out = self->result;
     return WEFT_OK;
+}
+
+weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
+                                  weft_error *err) {
+    const char *before = weft_plugin_serve(weft_mode_name(WEFT_MODE_EVALUATE));
+    const weft_status status = evaluate(self, out, split, first_row, err);
+    (void)weft_plugin_serve(before);
+    return status;
 }
 
 /* Bytes of a leaf of the largest shape. */

@@ -30,7 +30,7 @@ static int lives; /* instances that were created and not destroyed */
     weft_status status;                                                                                                \
     if (before_create != NULL) before_create();                                                                        \
     status = create_fails != NULL ? create_fails(err) : (call);                                                        \
-    lives += status == WEFT_OK;                                                                                        \
+    lives += status == WEFT_OK && create_fails == NULL;                                                                \
     return status
 
 static weft_status device_create(weft_device **out, const weft_host *host, const void *config, int32_t index,
@@ -232,6 +232,11 @@ static weft_status fail_loudly(weft_error *err) {
     return weft_error_set(err, WEFT_E_USER, "there is no such thing");
 }
 
+static weft_status make_nothing(weft_error *err) {
+    (void)err;
+    return WEFT_OK;
+}
+
 /* Its own sentence is the news, whatever else it did. */
 START_TEST(a_failure_is_told_before_what_was_changed) {
     char before[PATH_MAX + 100], after[PATH_MAX + 100];
@@ -255,6 +260,19 @@ START_TEST(a_failure_without_a_sentence_gets_one) {
         create_fails = fail_silently;
         ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_PLUGIN);
         ck_assert_msg(strstr(err.text, "failed in its create and does not say why") != NULL, "%s", err.text);
+        ck_assert_msg(strstr(err.text, kinds[k].name) != NULL, "%s", err.text);
+    }
+}
+END_TEST
+
+START_TEST(a_create_that_makes_nothing_is_named) {
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        weft_error err = WEFT_ERROR_INIT;
+        create_fails = make_nothing;
+        ck_assert_int_eq(open_with(kinds[k].part, &err), WEFT_E_PLUGIN);
+        ck_assert_msg(strncmp(err.text, kinds[k].name, strlen(kinds[k].name)) == 0, "%s", err.text);
+        ck_assert_msg(strstr(err.text, "it answers WEFT_OK in its create and has made nothing") != NULL, "%s",
+                      err.text);
     }
 }
 END_TEST
@@ -309,6 +327,7 @@ int main(void) {
     tcase_add_test(tests, signal_handlers_are_put_back);
     tcase_add_test(tests, a_failure_is_told_before_what_was_changed);
     tcase_add_test(tests, a_failure_without_a_sentence_gets_one);
+    tcase_add_test(tests, a_create_that_makes_nothing_is_named);
     tcase_add_test(tests, a_file_is_named);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

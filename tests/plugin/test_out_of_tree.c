@@ -394,7 +394,7 @@ START_TEST(a_policy_that_leaves_something_out_is_named_with_its_file) {
                    "cd %s && %s/bin/weft plan %s/configs/chess.ini policy.plugin=./holes.so 2>&1 || true", scratch,
                    installed, workshop_source());
     expect_output(command,
-                  "command line: [policy] plugin = ./holes.so cannot be used: the wrap policy leaves out "
+                  "/holes.so): the wrap policy leaves out "
                   "model.norm.weight of 47 parameters: claim_rest for WEFT_UNIT_ROOT, at its end, takes what is for no "
                   "unit. Have the policy corrected, or choose another one: weft plugins list has them\n");
 }

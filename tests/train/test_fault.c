@@ -78,17 +78,29 @@ static const struct {
               BROKEN(model, "llama", create),     BROKEN(model, "llama", declare),     BROKEN(policy, "block", units),
               BROKEN(strategy, "single", compile)};
 
+/* What is called for training alone says so. */
+static bool is_of_a_mode(const char *slot) {
+    static const char *const others[] = {"create", "declare", "units", "alloc", "write", "fill", "read", "encode"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(slot, others[i]) == 0) return false;
+    return true;
+}
+
 START_TEST(a_failure_without_a_sentence_names_the_plugin) {
     weft_error err = WEFT_ERROR_INIT;
-    char name[60], slot[120];
+    char name[60], slot[120], file[80];
     weft_status (*const function)(void) = fail_silently;
     break_slot(broken[_i].kind, broken[_i].id, broken[_i].offset, &function);
     ck_assert_int_eq(take_step("adamw", &err), WEFT_E_PLUGIN);
     ck_assert_int_eq(err.code, WEFT_E_PLUGIN);
-    (void)snprintf(name, sizeof name, "%s:%s ", broken[_i].kind, broken[_i].id);
-    (void)snprintf(slot, sizeof slot, "failed in its %s and does not say why, which is a defect of it",
+    (void)snprintf(name, sizeof name, "%s:%s (", broken[_i].kind, broken[_i].id);
+    (void)snprintf(file, sizeof file, "/weft-%s-%s.so)%s: it ", broken[_i].kind, broken[_i].id,
+                   is_of_a_mode(broken[_i].slot) ? ", in training" : "");
+    (void)snprintf(slot, sizeof slot, "it failed in its %s and does not say why, which is a defect of it",
                    broken[_i].slot);
     ck_assert_msg(strstr(err.text, name) != NULL && strstr(err.text, slot) != NULL, "%s", err.text);
+    ck_assert_msg(is_of_a_mode(broken[_i].slot) ? strstr(err.text, file) != NULL : strstr(err.text, ".so)") != NULL,
+                  "%s", err.text);
 }
 END_TEST
 
