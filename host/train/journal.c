@@ -31,6 +31,16 @@ static weft_status add_object(weft_journal *self, int32_t kind, uint64_t step, j
     return status;
 }
 
+static weft_status open_events(weft_journal *self, const char *directory, const uint64_t *resumed_from,
+                               weft_error *err) {
+    char path[3800];
+    const int n = snprintf(path, sizeof path, "%s/tensorboard", directory);
+    if (self->session->run->settings.run.tensorboard == 0) return WEFT_OK;
+    if (n < 0 || (size_t)n >= sizeof path)
+        return weft_error_set(err, WEFT_E_USER, "[run] out: the path %s/tensorboard is too long", directory);
+    return weft_event_file_open(&self->events, path, resumed_from == NULL ? 0 : *resumed_from + 1, err);
+}
+
 weft_status weft_journal_open(weft_journal *self, const weft_session *session, const char *directory,
                               const uint64_t *resumed_from, double begin, weft_error *err) {
     const weft_peers *peers = &session->engine->peers;
@@ -40,6 +50,7 @@ weft_status weft_journal_open(weft_journal *self, const weft_session *session, c
     self->session = session;
     if (weft_peers_first(peers))
         status = weft_records_open(&self->records, directory, resumed_from, begin, session->run->host, err);
+    if (status == WEFT_OK && weft_peers_first(peers)) status = open_events(self, directory, resumed_from, err);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = weft_planned_array(&planned, session, err);
     if (status == WEFT_OK && weft_peers_first(peers))
@@ -50,6 +61,7 @@ weft_status weft_journal_open(weft_journal *self, const weft_session *session, c
 
 void weft_journal_close(weft_journal *self) {
     weft_records_close(&self->records);
+    weft_event_file_close(&self->events);
 }
 
 static void add_step(weft_rank_row *row, const weft_session *session, const weft_step_result *result, double seconds) {
@@ -64,26 +76,54 @@ static bool line_is_due(const weft_session *session, uint64_t step) {
            step % (uint64_t)session->run->settings.run.metrics_every == 0;
 }
 
-/* The first fields are the run's, with the same bits whenever it is made again; the others are this machine's. */
-static weft_status write_metrics(weft_journal *self, uint64_t step, const weft_step_result *r, weft_error *err) {
+/* A line of metrics: what a step came to, and what has been since the last line. */
+typedef struct metrics {
+    double loss, lr, norm, epoch, speed, resident;
+    int64_t targets;
+} metrics;
+
+static metrics make_metrics(const weft_journal *self, uint64_t step, const weft_step_result *r) {
     const weft_session *session = self->session;
     const weft_metrics_span *span = &self->since_line;
     const double rows = (double)step * (double)session->run->settings.train.global_batch;
+    const metrics out = {
+        .loss = r->n_targets > 0 ? r->loss_sum / (double)r->n_targets : 0.0,
+        .lr = r->lr,
+        .norm = r->norm,
+        .epoch = rows / (double)session->train_info.rows,
+        .speed = span->row.steps > 0.0 ? (double)span->targets / span->row.steps : 0.0,
+        .resident = (double)weft_resident_now(),
+        .targets = r->n_targets,
+    };
+    return out;
+}
+
+/* The names that Hugging Face's trainer gives them. */
+static weft_status write_metrics_events(weft_journal *self, uint64_t step, const metrics *m, weft_error *err) {
+    const weft_scalar scalars[] = {
+        {"train/loss", m->loss},   {"train/learning_rate", m->lr},        {"train/grad_norm", m->norm},
+        {"train/epoch", m->epoch}, {"train/tokens_per_second", m->speed}, {"memory/resident", m->resident},
+    };
+    return weft_event_file_add(&self->events, step, scalars, (int32_t)(sizeof scalars / sizeof *scalars), err);
+}
+
+/* The first fields are the run's, with the same bits whenever it is made again; the others are this machine's. */
+static weft_status write_metrics(weft_journal *self, uint64_t step, const weft_step_result *result, weft_error *err) {
+    const metrics m = make_metrics(self, step, result);
     char fields[1024];
-    char *phases = json_dumps(weft_rank_row_seconds(&span->row), JSON_REAL_PRECISION(6));
+    json_t *seconds = weft_rank_row_seconds(&self->since_line.row);
+    char *phases = json_dumps(seconds, JSON_REAL_PRECISION(6));
     weft_status status = WEFT_OK;
+    json_decref(seconds);
     if (phases == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a line of metrics.jsonl");
     (void)snprintf(fields, sizeof fields,
                    "\"loss\": %.17g, \"lr\": %.17g, \"grad_norm\": %.17g, \"tokens\": %lld, \"epoch\": %.6g, "
-                   "\"tokens_per_second\": %.1f, \"resident\": %lld, \"phases\": %s",
-                   r->n_targets > 0 ? r->loss_sum / (double)r->n_targets : 0.0, r->lr, r->norm, (long long)r->n_targets,
-                   rows / (double)session->train_info.rows,
-                   span->row.steps > 0.0 ? (double)span->targets / span->row.steps : 0.0,
-                   (long long)weft_resident_now(), phases);
+                   "\"tokens_per_second\": %.1f, \"resident\": %.0f, \"phases\": %s",
+                   m.loss, m.lr, m.norm, (long long)m.targets, m.epoch, m.speed, m.resident, phases);
     free(phases);
     status = weft_records_add(&self->records, WEFT_RECORD_METRICS, step, fields, err);
     memset(&self->since_line, 0, sizeof self->since_line);
-    return status;
+    return status == WEFT_OK ? write_metrics_events(self, step, &m, err) : status;
 }
 
 weft_status weft_journal_step(weft_journal *self, uint64_t step, const weft_step_result *result, double seconds,
@@ -97,12 +137,15 @@ weft_status weft_journal_step(weft_journal *self, uint64_t step, const weft_step
 
 weft_status weft_journal_evaluation(weft_journal *self, uint64_t step, const weft_evaluation *evaluation,
                                     weft_error *err) {
+    const weft_scalar scalars[] = {{"eval/loss", evaluation->loss}, {"eval/perplexity", evaluation->perplexity}};
+    const bool told = isfinite(evaluation->perplexity);
     char perplexity[48] = "null", fields[256];
-    if (isfinite(evaluation->perplexity))
-        (void)snprintf(perplexity, sizeof perplexity, "%.17g", evaluation->perplexity);
+    weft_status status = WEFT_OK;
+    if (told) (void)snprintf(perplexity, sizeof perplexity, "%.17g", evaluation->perplexity);
     (void)snprintf(fields, sizeof fields, "\"loss\": %.17g, \"perplexity\": %s, \"tokens\": %lld, \"took\": %.6f",
                    evaluation->loss, perplexity, (long long)evaluation->tokens, evaluation->seconds);
-    return weft_records_add(&self->records, WEFT_RECORD_EVALUATIONS, step, fields, err);
+    status = weft_records_add(&self->records, WEFT_RECORD_EVALUATIONS, step, fields, err);
+    return status == WEFT_OK ? weft_event_file_add(&self->events, step, scalars, told ? 2 : 1, err) : status;
 }
 
 weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *what, double took, bool best,
@@ -129,5 +172,6 @@ weft_status weft_journal_phases(weft_journal *self, uint64_t step, weft_error *e
 }
 
 weft_status weft_journal_sync(weft_journal *self, weft_error *err) {
-    return weft_records_sync(&self->records, err);
+    const weft_status status = weft_records_sync(&self->records, err);
+    return status == WEFT_OK ? weft_event_file_sync(&self->events, err) : status;
 }

@@ -4,6 +4,7 @@
 #define WEFT_HOST_TRAIN_JOURNAL_H
 
 #include "report/rank_rows.h"
+#include "train/event_file.h"
 #include "train/records.h"
 
 /* What has been since the last line of metrics. */
@@ -14,7 +15,8 @@ typedef struct weft_metrics_span {
 
 typedef struct weft_journal {
     const weft_session *session;
-    weft_records records; /* open on rank 0 alone */
+    weft_records records;   /* open on rank 0 alone */
+    weft_event_file events; /* the same, where [run] tensorboard asks for it */
     weft_metrics_span since_line;
     weft_rank_row since_row; /* of this rank, since the last line of phases */
 } weft_journal;

@@ -118,4 +118,7 @@ steps_are metrics.jsonl 1 3 6 7
 status=0
 "$weft" train run.ini run.metrics_every=0 >log 2>&1 || status=$?
 [ "$status" = 1 ] && grep -q '\[run\] metrics_every = 0 is outside \[1,1M\]' log || failed "a line every 0 steps" log
+# Beside them the files for TensorBoard, which report.tensorboard reads.
+train --overwrite train.steps=2 run.tensorboard=yes
+[ "$(ls out/tensorboard | wc -l)" = 1 ] || failed "event files: $(ls out/tensorboard)"
 [ "$failures" = 0 ]
