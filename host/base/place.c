@@ -29,7 +29,9 @@ typedef struct packer {
     int32_t *bin_start;  /* [n_bins + 1] into bin_items */
     int32_t *bin_fill;   /* [n_bins] */
     int32_t *bin_items;
-    span *spans; /* [n] scratch */
+    span *spans;   /* [n] scratch */
+    span *merged;  /* [n] the same, of the other turn */
+    int32_t *runs; /* [n_bins + 1] where each bin's spans begin, and where all end */
     int64_t best_arena;
 } packer;
 
@@ -60,14 +62,32 @@ static int keyed_compare(const void *left, const void *right) {
     return (a->item > b->item) - (a->item < b->item);
 }
 
-static int span_compare(const void *left, const void *right) {
-    const span *a = left, *b = right;
-    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
-    return (a->end > b->end) - (a->end < b->end);
-}
-
 static bool share_a_moment(const weft_interval *a, const weft_interval *b) {
     return a->first <= b->last && b->first <= a->last;
+}
+
+/* Two runs that follow one another become one. */
+static void merge_two(span *to, const span *from, int32_t begin, int32_t middle, int32_t end) {
+    int32_t a = begin, b = middle;
+    for (int32_t k = begin; k < end; k++)
+        to[k] = b == end || (a < middle && from[a].begin <= from[b].begin) ? from[a++] : from[b++];
+}
+
+/* Each bin has given a run that is sorted: neighbours are merged until one is left. */
+static void merge_runs(packer *p, int32_t n_runs) {
+    while (n_runs > 1) {
+        span *const from = p->spans;
+        int32_t n = 0;
+        for (int32_t r = 0; r < n_runs; r += 2) {
+            const int32_t begin = p->runs[r], end = p->runs[r + 2 < n_runs ? r + 2 : n_runs];
+            merge_two(p->merged, from, begin, r + 1 < n_runs ? p->runs[r + 1] : end, end);
+            p->runs[n++] = begin;
+        }
+        p->runs[n] = p->runs[n_runs];
+        n_runs = n;
+        p->spans = p->merged;
+        p->merged = from;
+    }
 }
 
 /* Spans of what is placed and lives together with item i, by offset. An interval stands in every bin that it lives in;
@@ -78,6 +98,7 @@ static int32_t collect(packer *p, int32_t i) {
     int32_t n = 0;
     for (int32_t bin = from; bin <= to; bin++) {
         const int32_t *list = p->bin_items + p->bin_start[bin];
+        p->runs[bin - from] = n;
         for (int32_t k = 0; k < p->bin_fill[bin]; k++) {
             const weft_interval *other = &p->items[list[k]];
             const int32_t begins = other->first / TIMES_PER_BIN;
@@ -86,7 +107,8 @@ static int32_t collect(packer *p, int32_t i) {
             p->spans[n++].end = p->offset[list[k]] + p->bytes[list[k]];
         }
     }
-    if (from != to) qsort(p->spans, (size_t)n, sizeof *p->spans, span_compare);
+    p->runs[to - from + 1] = n;
+    merge_runs(p, to - from + 1);
     return n;
 }
 
@@ -105,7 +127,7 @@ static int64_t find_gap(const span *spans, int32_t n, int64_t bytes, bool tighte
     return found >= 0 ? found : end;
 }
 
-/* Bins are kept by offset, so that an interval that lives in one bin alone needs no sorting. */
+/* Bins are kept by offset, so that spans of one bin need no sorting. */
 static void enter_bins(packer *p, int32_t i) {
     const weft_interval *item = &p->items[i];
     for (int32_t bin = item->first / TIMES_PER_BIN; bin <= item->last / TIMES_PER_BIN; bin++) {
@@ -246,6 +268,8 @@ static void packer_free(packer *p) {
     free(p->bin_fill);
     free(p->bin_items);
     free(p->spans);
+    free(p->merged);
+    free(p->runs);
 }
 
 /* Bins have fixed rooms: one for each interval that lives in them. */
@@ -277,8 +301,10 @@ static weft_status packer_init(packer *p, const weft_interval *items, int32_t n,
     p->order = malloc(count * sizeof *p->order);
     p->best_order = malloc(count * sizeof *p->best_order);
     p->spans = malloc(count * sizeof *p->spans);
+    p->merged = malloc(count * sizeof *p->merged);
+    p->runs = malloc(((size_t)p->n_bins + 1) * sizeof *p->runs);
     if (p->bytes == NULL || p->offset == NULL || p->best == NULL || p->order == NULL || p->best_order == NULL ||
-        p->spans == NULL)
+        p->spans == NULL || p->merged == NULL || p->runs == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)n);
     for (int32_t i = 0; i < n; i++) p->bytes[i] = weft_place_round(items[i].bytes);
     return packer_bins(p, err);

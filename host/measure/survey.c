@@ -12,7 +12,7 @@ enum { TRAIN, EVALUATE, N_STAGES };
 
 /* A program that was placed, and what that came to. */
 typedef struct placed {
-    weft_program *program; /* placed no more */
+    weft_program *program; /* placed no more; the first of each stage is the plan's own */
     weft_price price;
     int64_t partials; /* elements; known where `shared` */
     bool shared;      /* all its sums are made between all ranks: ranks that run alike add up alike */
@@ -71,34 +71,43 @@ static weft_status compile(const surveyor *self, weft_program **out, int stage, 
                                 &stage_of(self->plan, stage)->job->spec, rank, err);
 }
 
-/* Takes the program over: kept as the first of its kind, or freed. */
+static weft_status make_room(surveyor *self, int stage, weft_error *err) {
+    const int32_t room = self->room[stage] == 0 ? 8 : 2 * self->room[stage];
+    placed *kinds = NULL;
+    if (self->n_kinds[stage] < self->room[stage]) return WEFT_OK;
+    kinds = realloc(self->kinds[stage], (size_t)room * sizeof *kinds);
+    if (kinds == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d kinds of programs", (int)room);
+    self->kinds[stage] = kinds;
+    self->room[stage] = room;
+    return WEFT_OK;
+}
+
+/* The program is placed. */
+static placed *add_kind(surveyor *self, int stage, weft_program *program) {
+    placed *kind = &self->kinds[stage][self->n_kinds[stage]++];
+    memset(kind, 0, sizeof *kind);
+    kind->program = program;
+    kind->partials = -1;
+    kind->shared = all_shared(program);
+    weft_program_price(&kind->price, program);
+    return kind;
+}
+
+/* Takes the program over: kept as the first of its kind, or freed. What the plan has placed is placed once. */
 static weft_status find_kind(surveyor *self, placed **out, int stage, weft_program *program, weft_error *err) {
-    placed *kind = NULL;
-    weft_status status = WEFT_OK;
-    for (int32_t i = 0; i < self->n_kinds[stage]; i++) {
+    const weft_stage *of = stage_of(self->plan, stage);
+    weft_status status = make_room(self, stage, err);
+    if (status == WEFT_OK && self->n_kinds[stage] == 0) (void)add_kind(self, stage, of->program);
+    for (int32_t i = 0; i < self->n_kinds[stage] && status == WEFT_OK; i++) {
         if (!programs_alike(self, self->kinds[stage][i].program, program)) continue;
         weft_program_destroy(program);
         *out = &self->kinds[stage][i];
         return WEFT_OK;
     }
-    if (self->n_kinds[stage] == self->room[stage]) {
-        const int32_t room = self->room[stage] == 0 ? 8 : 2 * self->room[stage];
-        kind = realloc(self->kinds[stage], (size_t)room * sizeof *kind);
-        if (kind == NULL) {
-            weft_program_destroy(program);
-            return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d kinds of programs", (int)room);
-        }
-        self->kinds[stage] = kind;
-        self->room[stage] = room;
-    }
-    kind = &self->kinds[stage][self->n_kinds[stage]++];
-    memset(kind, 0, sizeof *kind);
-    kind->program = program;
-    kind->partials = -1;
-    kind->shared = all_shared(program);
-    status = weft_program_place(program, &stage_of(self->plan, stage)->job->spec, err);
-    if (status == WEFT_OK) weft_program_price(&kind->price, program);
-    *out = kind;
+    if (status == WEFT_OK) status = make_room(self, stage, err);
+    if (status == WEFT_OK) status = weft_program_place(program, &of->job->spec, err);
+    if (status == WEFT_OK) *out = add_kind(self, stage, program);
+    else weft_program_destroy(program);
     return status;
 }
 
@@ -221,7 +230,7 @@ static weft_status begin_survey(surveyor *self, weft_error *err) {
 
 static void end_survey(surveyor *self, int32_t world) {
     for (int stage = 0; stage < N_STAGES; stage++) {
-        for (int32_t i = 0; i < self->n_kinds[stage]; i++) weft_program_destroy(self->kinds[stage][i].program);
+        for (int32_t i = 1; i < self->n_kinds[stage]; i++) weft_program_destroy(self->kinds[stage][i].program);
         free(self->kinds[stage]);
     }
     for (int32_t rank = 0; rank < world; rank++) {
