@@ -138,10 +138,10 @@ static weft_exec_table exec_table(weft_stepper *self) {
     return table;
 }
 
-weft_status weft_step_run_events(weft_stepper *self, const weft_stage *stage, weft_error *err) {
+weft_status weft_step_run_events(weft_stepper *self, weft_error *err) {
+    const weft_stage *stage = self->stage;
     const weft_exec_table table = exec_table(self);
     weft_status status = WEFT_OK;
-    self->stage = stage;
     self->leaf_now = -1;
     memset(self->used, 0, (size_t)stage->program->n_slots * sizeof *self->used);
     weft_flight_begin(self);

@@ -4,7 +4,7 @@
 
 #include "step/stepper.h"
 
-/* One pass over the program of a stage, with the settings that lie in self. */
-weft_status weft_step_run_events(weft_stepper *self, const weft_stage *stage, weft_error *err);
+/* One pass over the program of self's stage, with the settings that lie there. */
+weft_status weft_step_run_events(weft_stepper *self, weft_error *err);
 
 #endif

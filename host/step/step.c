@@ -29,10 +29,16 @@ static weft_status fetch_outcome(weft_stepper *self, weft_error *err) {
                             outcome_bytes(engine), err);
 }
 
-/* before: the sum that these follow. */
-static void add_losses(weft_stepper *self, double before, int32_t leaves) {
-    self->result.loss_sum = before;
-    for (int32_t m = 0; m < leaves; m++) self->result.loss_sum += weft_step_loss(self, m);
+/* What the device has told of the pass. before: the sum of losses that these follow. */
+static void note_outcome(weft_stepper *self, double before) {
+    weft_step_result *out = &self->result;
+    out->loss_sum = before;
+    for (int32_t m = 0; m < self->stage->program->leaves && self->count > 0; m++)
+        out->loss_sum += weft_step_loss(self, m);
+    out->n_targets = self->count;
+    out->n_places = self->places;
+    out->data_seconds = self->data_seconds;
+    out->skipped = self->count == 0;
 }
 
 /* Each rank has found what it has: the first of them, or who formed the bad loss, tells it for all. */
@@ -64,7 +70,7 @@ static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
     weft_status status = WEFT_OK;
     self->culprit = nobody;
     self->find_culprit = true;
-    status = weft_step_run_events(self, self->stage, err);
+    status = weft_step_run_events(self, err);
     self->find_culprit = false;
     if (status == WEFT_OK)
         status = weft_peers_alone(&self->engine->peers) ? weft_blame_head(self, err) : find_together(self, err);
@@ -74,44 +80,50 @@ static weft_status find_in_forward(weft_stepper *self, weft_error *err) {
     return weft_error_prefix(err, "step %llu: the loss is not finite; ", (unsigned long long)self->step);
 }
 
-/* Before the first event: a FORWARD, or what travels, may come before COUNT and needs to know its leaf. */
-static weft_status count_leaves(weft_stepper *self, const weft_stage *stage, weft_error *err) {
-    weft_status status = WEFT_OK;
+/* step 0: no optimizer step. */
+static void begin_pass(weft_stepper *self, const weft_stage *stage, int32_t split, uint64_t first_row, uint64_t step) {
+    const weft_step_result none = {0};
     self->stage = stage;
+    self->split = split;
+    self->first_row = first_row;
+    self->step = step;
+    self->data_seconds = 0.0;
+    self->result = none;
+}
+
+/* The leaves are counted before the first event: a FORWARD, or what travels, may come before COUNT and needs to know
+ * its leaf. */
+static weft_status run_counted(weft_stepper *self, weft_error *err) {
+    weft_engine *engine = self->engine;
+    weft_status status = WEFT_OK;
+    engine->ranks.counts = true;
     status = weft_step_count(self, err);
-    if (status != WEFT_OK) self->engine->failed = true;
+    if (status != WEFT_OK) engine->failed = true;
+    if (status == WEFT_OK) status = weft_step_run_events(self, err);
+    engine->ranks.counts = false;
+    if (engine->ranks.sent != NULL) engine->ranks.sent->steps++;
     return status;
 }
 
-static weft_status train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
-                         weft_error *err) {
+static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
+                                     weft_error *err) {
     weft_engine *engine = self->engine;
     const weft_stage *stage = &engine->plan.train;
     weft_status status = WEFT_OK;
-    self->step = step;
+    begin_pass(self, stage, WEFT_SPLIT_TRAIN,
+               (step - 1) * (uint64_t)stage->graphs->rows * (uint64_t)stage->program->leaves, step);
     self->lr = lr;
     self->clip = clip;
-    self->split = WEFT_SPLIT_TRAIN;
-    self->first_row = (step - 1) * (uint64_t)stage->graphs->rows * (uint64_t)stage->program->leaves;
-    self->data_seconds = 0.0;
     weft_crash_step(step);
-    engine->ranks.counts = true;
-    status = count_leaves(self, stage, err);
-    if (status == WEFT_OK) status = weft_step_run_events(self, stage, err);
-    engine->ranks.counts = false;
-    if (engine->ranks.sent != NULL) engine->ranks.sent->steps++;
+    status = run_counted(self, err);
+    /* A rank alone has done it in STEP; here REFRESH came after that. */
     if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
     if (status == WEFT_OK) status = fetch_outcome(self, err);
     if (status != WEFT_OK) return status;
-    add_losses(self, 0.0, stage->program->leaves);
-    self->result.norm = self->outcome[0];
-    self->result.n_targets = self->count;
-    self->result.n_places = self->places;
+    note_outcome(self, 0.0);
     self->result.lr = lr;
-    self->result.data_seconds = self->data_seconds;
-    self->result.skipped = self->count == 0;
-    if (self->result.skipped) self->result.norm = 0.0;
-    else if (!isfinite(self->result.loss_sum)) status = find_in_forward(self, err);
+    self->result.norm = self->result.skipped ? 0.0 : self->outcome[0];
+    if (!isfinite(self->result.loss_sum)) status = find_in_forward(self, err);
     else if (!isfinite(self->result.norm)) status = weft_blame_gradient(self, err);
     if (status != WEFT_OK) return status;
     engine->updates += !self->result.skipped;
@@ -122,31 +134,21 @@ static weft_status train(weft_stepper *self, weft_step_result *out, uint64_t ste
 weft_status weft_stepper_train(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err) {
     const char *before = weft_plugin_serve(weft_mode_name(WEFT_MODE_TRAIN));
-    const weft_status status = train(self, out, step, lr, clip, err);
+    const weft_status status = run_training_pass(self, out, step, lr, clip, err);
     (void)weft_plugin_serve(before);
     return status;
 }
 
-static weft_status evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
-                            weft_error *err) {
-    const weft_stage *stage = &self->engine->plan.evaluate;
+static weft_status run_evaluation_pass(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
+                                       weft_error *err) {
     weft_status status = WEFT_OK;
-    self->split = split;
-    self->first_row = first_row;
-    self->step = 0;
-    self->stage = stage;
-    self->leaf_now = -1;
-    self->data_seconds = 0.0;
-    memset(&self->result, 0, sizeof self->result);
+    begin_pass(self, &self->engine->plan.evaluate, split, first_row, 0);
     status = weft_step_count(self, err);
-    if (status == WEFT_OK && self->count > 0) status = weft_step_run_events(self, stage, err);
+    if (status == WEFT_OK && self->count > 0) status = weft_step_run_events(self, err);
     if (status == WEFT_OK && self->count > 0) status = weft_norm_losses(self, err);
     if (status == WEFT_OK && self->count > 0) status = fetch_outcome(self, err);
     if (status != WEFT_OK) return status;
-    add_losses(self, out->loss_sum, self->count > 0 ? stage->program->leaves : 0);
-    self->result.n_targets = self->count;
-    self->result.n_places = self->places;
-    self->result.data_seconds = self->data_seconds;
+    note_outcome(self, out->loss_sum);
     if (!isfinite(self->result.loss_sum)) return find_in_forward(self, err);
     *out = self->result;
     return WEFT_OK;
@@ -155,7 +157,7 @@ static weft_status evaluate(weft_stepper *self, weft_step_result *out, int32_t s
 weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,
                                   weft_error *err) {
     const char *before = weft_plugin_serve(weft_mode_name(WEFT_MODE_EVALUATE));
-    const weft_status status = evaluate(self, out, split, first_row, err);
+    const weft_status status = run_evaluation_pass(self, out, split, first_row, err);
     (void)weft_plugin_serve(before);
     return status;
 }
