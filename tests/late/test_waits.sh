@@ -45,7 +45,7 @@ train() { # train PATH key=value...: the bits of what it has learned, and each s
 }
 bits() { # of the run that has just ended
     find out -name '*.safetensors' | sort | xargs cat | sha256sum
-    sed 's/"[a-z_]*\(seconds\|per_second\|bytes\|time\)[a-z_]*": *[^,}]*//g' out/metrics.jsonl | grep -o '"\(loss\|norm\)": *[^,}]*' | sha256sum
+    sed 's/"[a-z_]*\(seconds\|per_second\|bytes\|time\)[a-z_]*": *[^,}]*//g' out/metrics.jsonl | grep -o '"\(loss\|grad_norm\)": *[^,}]*' | sha256sum
 }
 
 trains() { # trains MODE key=value...: the bits of the CPU device, on the late one

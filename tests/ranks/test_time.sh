@@ -124,14 +124,14 @@ if has mpich; then
     cp time.json two.json
     priced two.json 0.001 1000 >priced.json
     # Each of two has half of the leaves, adds up half of the numbers and updates all. It waits for its exchanges alone:
-    # those of its events, and the two of the norm.
+    # those of its events, and the losses, which go round with the norm.
     on_paper priced.json $MPI strategy.plugin=ddp --ranks 2
     [ "$(events BACKWARD)" = 48 ] || failed "6 leaves of 8 segments have no 48 backwards" program.json
     shared=$(calculate "$(value trained) + $(value padding_bytes 2) / 4") # as they are cut in two
     for rank in 1 2; do
         work="$(events FORWARD) + 2 * $(events BACKWARD) + $shared / 2 * (0.001 + 11 * 0.002) + $padded * 0.004"
         is_near "what one of two computes" "$(calculate "$work + $(value trained) * 0.008")" "$(value compute $rank)"
-        exchanges="$(events REDUCE) + $(events GATHER) + 2"
+        exchanges="$(events REDUCE) + $(events GATHER) + 1"
         is_near "what it waits for" "$(calculate "1000 * ($exchanges)")" "$(value exposed $rank)"
     done
     is_near "the step of both" "$(calculate "$(value compute) + $(value exposed)")" "$(value step_seconds)"
