@@ -34,8 +34,8 @@ weft_status weft_output_open(weft_output **out, const char *directory, weft_outp
                              weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */
 
-/* OVERWRITE: removes config.ini, the records, tensorboard/, checkpoints/ and model/; nothing else, and nothing at all
- * where something lies in these that no run wrote. */
+/* OVERWRITE: removes config.ini, the records, report.html, tensorboard/, checkpoints/ and model/; nothing else, and
+ * nothing at all where something lies in these that no run wrote. */
 weft_status weft_output_clear(weft_output *output, weft_error *err);
 
 /* Refuses a path that the run reads (the INI file, a model, data) where it lies in what a run writes there. One that

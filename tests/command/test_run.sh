@@ -98,7 +98,7 @@ keys_are_documented() { # the page has every line of the host's key table as it 
 }
 check "docs/configuration.md has the host's keys" keys_are_documented
 commands_are_documented() { # and the other every command's whole help
-    for words in train eval generate plan profile tokenize "config check" "config explain" "config describe" \
+    for words in train report eval generate plan profile tokenize "config check" "config explain" "config describe" \
         "plugins list" "plugins describe"; do
         # shellcheck disable=SC2086
         "$weft" $words --help >said.txt && sed 's/^./    &/' said.txt >help.txt || return 1
