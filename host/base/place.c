@@ -92,7 +92,7 @@ static void merge_runs(packer *p, int32_t n_runs) {
 
 /* Spans of what is placed and lives together with item i, by offset. An interval stands in every bin that it lives in;
  * it is taken from the first one that both live in. */
-static int32_t collect(packer *p, int32_t i) {
+static int32_t collect_spans(packer *p, int32_t i) {
     const weft_interval *item = &p->items[i];
     const int32_t from = item->first / TIMES_PER_BIN, to = item->last / TIMES_PER_BIN;
     int32_t n = 0;
@@ -139,13 +139,13 @@ static void enter_bins(packer *p, int32_t i) {
 }
 
 /* Packs in p->order; keeps the outcome if none is smaller. Returns the interval that ends highest. */
-static int32_t pack(packer *p, bool tightest) {
+static int32_t pack_in_order(packer *p, bool tightest) {
     int64_t arena = 0;
     int32_t highest = 0;
     memset(p->bin_fill, 0, (size_t)p->n_bins * sizeof *p->bin_fill);
     for (int32_t k = 0; k < p->n; k++) {
         const int32_t i = p->order[k];
-        const int32_t n = collect(p, i);
+        const int32_t n = collect_spans(p, i);
         p->offset[i] = find_gap(p->spans, n, p->bytes[i], tightest);
         enter_bins(p, i);
         if (p->offset[i] + p->bytes[i] > arena) {
@@ -196,16 +196,16 @@ static void exchange_two(packer *p, uint64_t *sequence) {
 
 /* By turns: the interval that ended highest came too late to find room below, so it chooses first; two exchange places.
  */
-static void improve(packer *p, int64_t peak) {
+static void improve_packing(packer *p, int64_t peak) {
     uint64_t sequence = 1;
     int32_t highest = 0, rounds = ROUNDS_WORK / p->n;
     if (rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
     memcpy(p->order, p->best_order, (size_t)p->n * sizeof *p->order);
-    highest = pack(p, false);
+    highest = pack_in_order(p, false);
     for (int32_t round = 0; round < rounds && p->best_arena > peak; round++) {
         if (round % 4 == 0) move_to_front(p, highest);
         else exchange_two(p, &sequence);
-        highest = pack(p, false);
+        highest = pack_in_order(p, false);
     }
 }
 
@@ -214,10 +214,10 @@ static weft_status pack_all(packer *p, int64_t peak, weft_error *err) {
     p->best_arena = INT64_MAX;
     for (int rule = 0; rule < N_RULES && p->best_arena > peak && status == WEFT_OK; rule++) {
         status = sort_order(p, rule, err);
-        if (status == WEFT_OK) (void)pack(p, false);
-        if (status == WEFT_OK && p->best_arena > peak) (void)pack(p, true);
+        if (status == WEFT_OK) (void)pack_in_order(p, false);
+        if (status == WEFT_OK && p->best_arena > peak) (void)pack_in_order(p, true);
     }
-    if (status == WEFT_OK && p->best_arena > peak) improve(p, peak);
+    if (status == WEFT_OK && p->best_arena > peak) improve_packing(p, peak);
     return status;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A line of this process's status, "VmHWM:"; 0: unknown. */
-static int64_t resident(const char *field) {
+static int64_t read_status_line(const char *field) {
     char line[256];
     long long kib = 0;
     const size_t n = strlen(field);
@@ -19,11 +19,11 @@ static int64_t resident(const char *field) {
 }
 
 int64_t weft_resident_peak(void) {
-    return resident("VmHWM:");
+    return read_status_line("VmHWM:");
 }
 
 int64_t weft_resident_now(void) {
-    return resident("VmRSS:");
+    return read_status_line("VmRSS:");
 }
 
 int64_t weft_library_bytes(void) {

@@ -104,7 +104,7 @@ static weft_status find_place(const search *self, place *out, weft_error *err) {
 /* ---- what can start ranks ---- */
 
 /* Why the ranks of a communicator cannot be started from here; NULL: they can. */
-static const char *hindrance(const weft_noted *one, char *text, size_t size) {
+static const char *find_hindrance(const weft_noted *one, char *text, size_t size) {
     const int program = (int)strcspn(one->launch, " ");
     if (one->reason[0] != '\0') return one->reason;
     if (one->launch[0] == '\0') return "it says no command that starts ranks";
@@ -122,7 +122,7 @@ static const weft_noted *find_starter(const search *self, char *why, size_t size
         char text[600];
         const char *reason = NULL;
         if (!is_meant(self, one)) continue;
-        reason = found != NULL ? "it comes later" : hindrance(one, text, sizeof text);
+        reason = found != NULL ? "it comes later" : find_hindrance(one, text, sizeof text);
         if (reason == NULL) found = one;
         else weft_words_append(why, size, "%s%s: %.400s", why[0] == '\0' ? "" : "; ", one->id, reason);
     }
@@ -197,7 +197,7 @@ static weft_status join_place(const search *self, weft_launch *out, const place 
 }
 
 /* Ranks that are still to be started. */
-static weft_status launch(const search *self, weft_launch *out, weft_error *err) {
+static weft_status launch_or_refuse(const search *self, weft_launch *out, weft_error *err) {
     char why[1000] = "";
     const weft_noted *by = NULL;
     if (getenv(WEFT_STARTED) != NULL)
@@ -241,7 +241,7 @@ static bool joins_alone(const search *self, const place *at) {
 }
 
 /* Ranks that are started if they can be. */
-static weft_status offer(const search *self, weft_launch *out, const place *at, weft_error *err) {
+static weft_status launch_if_possible(const search *self, weft_launch *out, const place *at, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     if (at->by != NULL) {
         (void)snprintf(out->why, sizeof out->why, "a launcher has started one rank alone (%s = 1)", at->size_name);
@@ -249,7 +249,7 @@ static weft_status offer(const search *self, weft_launch *out, const place *at, 
         (void)snprintf(out->why, sizeof out->why,
                        "[comm] plugin = self is a world of one rank; take it out, or set it to " WEFT_RANKS_FAMILY);
     } else {
-        weft_status status = launch(self, out, &why);
+        weft_status status = launch_or_refuse(self, out, &why);
         if (status == WEFT_OK) return WEFT_OK;
         if (getenv(WEFT_STARTED) != NULL) return weft_error_set(err, status, "%s", why.text);
         (void)snprintf(out->why, sizeof out->why, "%.500s", why.text);
@@ -257,13 +257,13 @@ static weft_status offer(const search *self, weft_launch *out, const place *at, 
     return stay_alone(self, out, err);
 }
 
-static weft_status decide(const search *self, weft_launch *out, weft_error *err) {
+static weft_status join_or_launch(const search *self, weft_launch *out, weft_error *err) {
     place at;
     weft_status status = find_place(self, &at, err);
     if (status != WEFT_OK) return status;
     if (at.by != NULL && (at.size > 1 || joins_alone(self, &at))) return join_place(self, out, &at, err);
-    if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch(self, out, err);
-    if (wanted.use == WEFT_RANKS_OFFERED) return offer(self, out, &at, err);
+    if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch_or_refuse(self, out, err);
+    if (wanted.use == WEFT_RANKS_OFFERED) return launch_if_possible(self, out, &at, err);
     status = stay_alone(self, out, err);
     if (wanted.use == WEFT_RANKS_PLANNED && wanted.asked > 0) {
         out->world.size = wanted.asked;
@@ -295,7 +295,7 @@ weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_p
     out->world.size = out->world.local_size = 1;
     if (status == WEFT_OK) status = weft_plugins_noted(plugins, &all.all, &all.n, "comm", err);
     if (status == WEFT_OK) status = add_path(&all, err);
-    if (status == WEFT_OK) status = decide(&all, out, err);
+    if (status == WEFT_OK) status = join_or_launch(&all, out, err);
     free(all.all);
     return status;
 }

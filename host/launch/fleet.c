@@ -95,7 +95,7 @@ int weft_fleet_reach(const weft_fleet_address *to, int32_t n) {
 /* ---- a watcher that follows ---- */
 
 /* 1: the chief has told to stop, 0: not yet, -1: it is out of reach. Its word comes in one piece or in none. */
-static int hear(int file, char *why, size_t *got) {
+static int hear_chief(int file, char *why, size_t *got) {
     const ssize_t n = recv(file, why + *got, WHY - *got, MSG_DONTWAIT);
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
     if (n == 0) return -1;
@@ -112,7 +112,7 @@ bool weft_fleet_follow(weft_watch *watch, char *why, size_t size, int socket) {
         weft_watch_wait(watch);
         (void)weft_watch_see(watch);
         if (!send_all(socket, watch->ranks, (size_t)watch->n * sizeof *watch->ranks)) heard = -1;
-        if (heard == 0) heard = hear(socket, told, &got);
+        if (heard == 0) heard = hear_chief(socket, told, &got);
     }
     (void)snprintf(why, size, "%s", heard == 1 ? "" : "the watcher beside rank 0 is out of reach");
     if (heard != 0) weft_watch_stop(watch);
@@ -139,7 +139,7 @@ typedef struct chief {
     int32_t n, used;     /* used: of watch->ranks */
 } chief;
 
-static void drop(chief *self, follower *one, bool lost) {
+static void drop_follower(chief *self, follower *one, bool lost) {
     weft_rank_view *ranks = &self->watch->ranks[one->at];
     for (int32_t i = 0; lost && one->in != NULL && i < one->first.n; i++) /* what did not greet has no ranks */
         if (!weft_ranks_are_over(&ranks[i], 1)) ranks[i].condition = WEFT_RANK_LOST;
@@ -149,7 +149,7 @@ static void drop(chief *self, follower *one, bool lost) {
     one->file = NEVER;
 }
 
-static void admit(chief *self) {
+static void admit_follower(chief *self) {
     const int file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int32_t i = 0;
     while (i < self->n && self->followers[i].file != NEVER) i++;
@@ -163,7 +163,7 @@ static void admit(chief *self) {
 }
 
 /* Whoever does not know the word is no watcher of ours. */
-static bool greet(chief *self, follower *one) {
+static bool check_greeting(chief *self, follower *one) {
     const hello *first = &one->first;
     const uint64_t *word = self->address->word;
     if (first->word[0] != word[0] || first->word[1] != word[1] || first->view_size != sizeof(weft_rank_view) ||
@@ -191,7 +191,7 @@ static bool take_message(chief *self, follower *one) {
     const ssize_t n = recv(one->file, to + one->got, all - one->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     if (n <= 0) {
-        drop(self, one, true);
+        drop_follower(self, one, true);
         return false;
     }
     one->silent = 0;
@@ -199,15 +199,15 @@ static bool take_message(chief *self, follower *one) {
     if (one->got < all) return true;
     one->got = 0;
     if (greeted) take_views(self, one);
-    else if (!greet(self, one)) {
-        drop(self, one, false);
+    else if (!check_greeting(self, one)) {
+        drop_follower(self, one, false);
         return false;
     }
     return true;
 }
 
 static void listen_to_all(chief *self, int64_t ms) {
-    admit(self);
+    admit_follower(self);
     for (int32_t i = 0; i < self->n; i++) {
         follower *one = &self->followers[i];
         if (one->file == NEVER) continue;
@@ -215,7 +215,7 @@ static void listen_to_all(chief *self, int64_t ms) {
         }
         if (one->file == NEVER) continue;
         one->silent += ms;
-        if (one->silent > SILENCE) drop(self, one, true);
+        if (one->silent > SILENCE) drop_follower(self, one, true);
     }
 }
 
@@ -250,7 +250,7 @@ bool weft_fleet_lead(weft_watch *watch, char *why, size_t size, int socket, cons
     if (stop) tell_all(&self, why);
     if (stop) weft_watch_stop(watch);
     for (int32_t i = 0; i < self.n; i++)
-        if (self.followers[i].file != NEVER) drop(&self, &self.followers[i], false);
+        if (self.followers[i].file != NEVER) drop_follower(&self, &self.followers[i], false);
     free(self.followers);
     (void)close(socket);
     return stop;

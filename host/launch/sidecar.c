@@ -71,7 +71,7 @@ static bool watch_here(weft_watch *self, char *why, size_t size) {
 }
 
 /* own: of the chief, which has this socket; NULL: this is none. */
-static void watch(const order *what, int socket, const weft_fleet_address *own) {
+static void watch_machine(const order *what, int socket, const weft_fleet_address *own) {
     weft_pulse *pulses = weft_pulse_map(what->path, what->n);
     weft_watch self;
     char why[1500];
@@ -106,7 +106,7 @@ static _Noreturn void be_watcher(int from, const weft_ancestor *launcher) {
         told = write(ORDERS, &own, sizeof own) == (ssize_t)sizeof own &&
                read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
     }
-    if (told) watch(&what, socket, socket >= 0 ? &own : NULL);
+    if (told) watch_machine(&what, socket, socket >= 0 ? &own : NULL);
     _exit(0);
 }
 

@@ -12,7 +12,7 @@ enum { ALONE, FIRST, OTHER }; /* of several */
 static volatile sig_atomic_t speaker = ALONE;
 
 /* Only async-signal-safe calls, and errno as it was: it may be read next by what is interrupted. */
-static void ask(const char *alone, const char *first) {
+static void ask_to_stop(const char *alone, const char *first) {
     const char *text = speaker == ALONE ? alone : first;
     const int before = errno;
     if (speaker != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody is there to read it */
@@ -24,8 +24,8 @@ static void ask(const char *alone, const char *first) {
 /* SA_RESETHAND: the next signal of the same kind finds the default action, which ends the process; the other kind is
  * reset here. Alone it may follow a line of progress and the ^C of a terminal. */
 static void on_stop(int number) {
-    ask("\nweft: stopping after this step and saving; again to stop at once\n",
-        "[0] weft: stopping after this step and saving; again to stop at once\n");
+    ask_to_stop("\nweft: stopping after this step and saving; again to stop at once\n",
+                "[0] weft: stopping after this step and saving; again to stop at once\n");
     (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
 }
 
@@ -34,16 +34,16 @@ static void on_stop(int number) {
 static void on_hang_up(int number) {
     if (asked != 0) return;
     if (number == SIGPIPE)
-        ask("\nweft: nobody reads what is printed: stopping after this step and saving\n",
-            "[0] weft: nobody reads what is printed: stopping after this step and saving\n");
+        ask_to_stop("\nweft: nobody reads what is printed: stopping after this step and saving\n",
+                    "[0] weft: nobody reads what is printed: stopping after this step and saving\n");
     else
-        ask("\nweft: hung up: stopping after this step and saving\n",
-            "[0] weft: hung up: stopping after this step and saving\n");
+        ask_to_stop("\nweft: hung up: stopping after this step and saving\n",
+                    "[0] weft: hung up: stopping after this step and saving\n");
 }
 
 /* On the stack that weft_crash_install has made, never on the one at hand: oneDNN 2.6's products keep a pointer into
  * their panels in the stack pointer, and what the kernel puts there for a handler lands in the heap. */
-static void handle(int number, void (*handler)(int), int flags) {
+static void set_handler(int number, void (*handler)(int), int flags) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;
@@ -59,10 +59,10 @@ static bool is_ignored(int number) {
 }
 
 void weft_signals_install(void) {
-    handle(SIGINT, on_stop, (int)SA_RESETHAND);
-    handle(SIGTERM, on_stop, (int)SA_RESETHAND);
-    if (!is_ignored(SIGHUP)) handle(SIGHUP, on_hang_up, 0);
-    if (!is_ignored(SIGPIPE)) handle(SIGPIPE, on_hang_up, 0);
+    set_handler(SIGINT, on_stop, (int)SA_RESETHAND);
+    set_handler(SIGTERM, on_stop, (int)SA_RESETHAND);
+    if (!is_ignored(SIGHUP)) set_handler(SIGHUP, on_hang_up, 0);
+    if (!is_ignored(SIGPIPE)) set_handler(SIGPIPE, on_hang_up, 0);
 }
 
 void weft_signals_rank(int32_t rank) {

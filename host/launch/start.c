@@ -171,7 +171,7 @@ static void pass_on(parent *self) {
 }
 
 /* Ranks that were asked to end may do it as they like. A launcher that outlives its ranks is ended. */
-static void watch(parent *self) {
+static void watch_once(parent *self) {
     const int64_t ms = weft_watch_see(&self->watch);
     if (self->told == 0 && self->why[0] == '\0' && weft_watch_decide(&self->watch, self->why, sizeof self->why, ms)) {
         weft_watch_stop(&self->watch);
@@ -185,7 +185,7 @@ static void watch(parent *self) {
 static void look_once_more(parent *self) {
     if (self->told > 0 || self->why[0] != '\0') return;
     weft_watch_wait(&self->watch);
-    watch(self);
+    watch_once(self);
 }
 
 static weft_status wait_for(parent *self, int *status, weft_error *err) {
@@ -195,7 +195,7 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
     while (done == 0) {
         weft_watch_wait(&self->watch);
         pass_on(self);
-        watch(self);
+        watch_once(self);
         done = waitpid(self->launcher, &ended, WNOHANG);
         if (done < 0 && errno == EINTR) done = 0;
     }

@@ -63,7 +63,7 @@ static void let_go_of_all(void) {
     (void)let_go(&err);
 }
 
-static ssize_t speak(void *cookie, const char *text, size_t n) {
+static ssize_t write_marked(void *cookie, const char *text, size_t n) {
     voice *self = cookie;
     size_t at = 0;
     while (at < n) {
@@ -77,7 +77,7 @@ static ssize_t speak(void *cookie, const char *text, size_t n) {
 
 /* NULL: no memory; then the lines go out as they are. */
 static FILE *open_voice(voice *self, int mode) {
-    const cookie_io_functions_t functions = {.write = speak};
+    const cookie_io_functions_t functions = {.write = write_marked};
     FILE *stream = fopencookie(self, "w", functions);
     self->holds = isatty(self->descriptor) == 0;
     if (stream != NULL) (void)setvbuf(stream, NULL, mode, 0);

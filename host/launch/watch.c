@@ -71,13 +71,13 @@ static int32_t ask_end(const weft_pulse *pulse, int file) {
 /* ---- all of them ---- */
 
 /* True: it wakes the watcher, from now on or already. */
-static bool attend(const weft_watch *self, int file, int64_t rank) {
+static bool attend_to_file(const weft_watch *self, int file, int64_t rank) {
     struct epoll_event event = {.events = EPOLLIN, .data = {.u64 = (uint64_t)rank}};
     return epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) == 0 || errno == EEXIST;
 }
 
 bool weft_watch_attend(const weft_watch *self, int file) {
-    return attend(self, file, self->n);
+    return attend_to_file(self, file, self->n);
 }
 
 static void open_listener(weft_watch *self, const char *path) {
@@ -85,7 +85,7 @@ static void open_listener(weft_watch *self, const char *path) {
     const uint32_t size = weft_pulse_address(&address, path);
     self->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (self->listener >= 0 && bind(self->listener, (const struct sockaddr *)&address, size) == 0 &&
-        listen(self->listener, 4096) == 0 && attend(self, self->listener, self->n))
+        listen(self->listener, 4096) == 0 && attend_to_file(self, self->listener, self->n))
         return;
     if (self->listener >= 0) (void)close(self->listener);
     self->listener = -1;
@@ -144,7 +144,8 @@ static void take_links(weft_watch *self) {
         int32_t i = 0;
         if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) who.pid = -1;
         while (i < self->n && atomic_load(&self->pulses[i].pid) != (int32_t)who.pid) i++;
-        if (i < self->n && self->links[i] < 0 && !weft_ranks_are_over(&self->ranks[i], 1) && attend(self, file, i))
+        if (i < self->n && self->links[i] < 0 && !weft_ranks_are_over(&self->ranks[i], 1) &&
+            attend_to_file(self, file, i))
             self->links[i] = file;
         else (void)close(file);
     }
@@ -181,7 +182,7 @@ static void look_at(weft_watch *self, int32_t i, int64_t ms, bool woken) {
     bool wakes = false, over = false;
     if (pid == 0 || view->condition == WEFT_RANK_ENDED || view->condition == WEFT_RANK_GONE) return;
     if (*file < 0) *file = (int)syscall(SYS_pidfd_open, pid, 0);
-    wakes = *file >= 0 && attend(self, *file, i);
+    wakes = *file >= 0 && attend_to_file(self, *file, i);
     state = weft_proc_read(pid).state;
     over = state == ' ' || state == 'Z' || state == 'X';
     read_pulse(view, pulse);
@@ -212,7 +213,7 @@ static int64_t patience_of(const weft_watch *self) {
 }
 
 /* Since the last look, as far as it counts: a machine that slept did not let the ranks work. */
-static int64_t elapsed(weft_watch *self) {
+static int64_t measure_elapsed(weft_watch *self) {
     const int64_t now = now_us(CLOCK_MONOTONIC) / 1000, ms = self->last == 0 ? 0 : now - self->last;
     self->last = now;
     return ms > 2 * WEFT_WATCH_TICK ? 2 * WEFT_WATCH_TICK : ms;
@@ -221,7 +222,7 @@ static int64_t elapsed(weft_watch *self) {
 /* A launcher ends the others within milliseconds. So those that have ended are looked at in their order, and what is
  * not known to have ended is left for the next time. */
 int64_t weft_watch_see(weft_watch *self) {
-    const int64_t ms = elapsed(self);
+    const int64_t ms = measure_elapsed(self);
     for (int32_t i = 0; i < self->n_woke; i++) look_at(self, self->woke[i], ms, true);
     for (int32_t i = 0; self->n_woke == 0 && i < self->n; i++) look_at(self, i, ms, false);
     return ms;

@@ -19,18 +19,18 @@ typedef struct pricing {
     bool *begun; /* [n_units][2] a term has joined the sum of this hop */
 } pricing;
 
-static weft_work times(weft_work one, double n) {
+static weft_work scale_work(weft_work one, double n) {
     const weft_work out = {one.alone * n, one.together * n};
     return out;
 }
 
-static weft_work plus(weft_work a, weft_work b) {
+static weft_work add_work(weft_work a, weft_work b) {
     const weft_work out = {a.alone + b.alone, a.together + b.together};
     return out;
 }
 
-static weft_work elements(const pricing *self, int32_t kind, double n) {
-    return times(self->rates->elements[kind], n);
+static weft_work price_elements(const pricing *self, int32_t kind, double n) {
+    return scale_work(self->rates->elements[kind], n);
 }
 
 /* ---- what travels ---- */
@@ -61,11 +61,11 @@ static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *
     const int32_t terms = fast ? 1 : rows.ranks;
     bool *begun = &self->begun[2 * event->unit + (event->leaf < 0)];
     if (weft_job_spec_leaves(self->job) == 1 && rows.ranks == 1) return; /* the leaf's gradient is the sum */
-    if (narrow) out->own = elements(self, WEFT_RATE_CONVERT, rows.ranks == 1 ? 2.0 * whole : whole);
-    if (narrow && rows.ranks > 1) out->after = elements(self, WEFT_RATE_CONVERT, row * terms);
+    if (narrow) out->own = price_elements(self, WEFT_RATE_CONVERT, rows.ranks == 1 ? 2.0 * whole : whole);
+    if (narrow && rows.ranks > 1) out->after = price_elements(self, WEFT_RATE_CONVERT, row * terms);
     for (int32_t i = 0; i < terms; i++) {
-        if (!*begun || tree) out->after = plus(out->after, elements(self, WEFT_RATE_COPY, row));
-        if (*begun) out->after = plus(out->after, elements(self, WEFT_RATE_ADD, row));
+        if (!*begun || tree) out->after = add_work(out->after, price_elements(self, WEFT_RATE_COPY, row));
+        if (*begun) out->after = add_work(out->after, price_elements(self, WEFT_RATE_ADD, row));
         *begun = true;
     }
 }
@@ -75,7 +75,7 @@ static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *
 static void price_norm(const pricing *self, weft_event_cost *out) {
     const weft_plan *plan = &self->engine->plan;
     weft_norm_exchange walk = {0};
-    out->own = elements(self, WEFT_RATE_SQUARES, (double)weft_norm_elements(plan, self->rank));
+    out->own = price_elements(self, WEFT_RATE_SQUARES, (double)weft_norm_elements(plan, self->rank));
     while (weft_norm_exchange_next(plan, &walk))
         out->travel += weft_rates_exchange(self->rates, WEFT_RATE_ALL_GATHER,
                                            (double)weft_dtype_span(WEFT_F64, walk.n * (walk.cut.replicas - 1)));
@@ -83,16 +83,16 @@ static void price_norm(const pricing *self, weft_event_cost *out) {
 
 /* The compute copy is made again of what has changed. */
 static void price_step(const pricing *self, weft_event_cost *out) {
-    out->own = elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated);
+    out->own = price_elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated);
     if (self->engine->plan.dtype == WEFT_BF16)
-        out->own = plus(out->own, elements(self, WEFT_RATE_CONVERT, (double)self->plan->updated));
+        out->own = add_work(out->own, price_elements(self, WEFT_RATE_CONVERT, (double)self->plan->updated));
 }
 
 /* A shard is rounded before it goes where the model computes in bf16. */
 static void price_gather(const pricing *self, weft_event_cost *out, const weft_event *event) {
     const weft_planned_exchange x = planned_of(self, event);
     if (event->what == WEFT_WHAT_SUM || self->engine->plan.dtype != WEFT_BF16) return;
-    out->own = elements(self, WEFT_RATE_CONVERT, (double)x.each / 2.0);
+    out->own = price_elements(self, WEFT_RATE_CONVERT, (double)x.each / 2.0);
 }
 
 static void price_event(pricing *self, weft_event_cost *out, const weft_event *event) {

@@ -17,7 +17,7 @@ struct weft_profile {
     bool keep; /* the step that runs */
 };
 
-static weft_profile_step *running(weft_profile *self) {
+static weft_profile_step *running_step(weft_profile *self) {
     return &self->steps[self->n_steps];
 }
 
@@ -66,7 +66,7 @@ static void note_product(weft_profile *self, const weft_call_info *info, const w
 
 static void on_call(void *context, const weft_graph *graph, const weft_call *call, double seconds) {
     weft_profile *self = context;
-    weft_profile_step *step = running(self);
+    weft_profile_step *step = running_step(self);
     weft_profile_row *row = NULL;
     weft_call_info info;
     weft_call_describe(&info, graph, call);
@@ -133,7 +133,7 @@ static void close_step(weft_profile_step *step) {
 }
 
 weft_status weft_profile_train(weft_profile *self, uint64_t step, double lr, double clip, bool keep, weft_error *err) {
-    weft_profile_step *now = running(self);
+    weft_profile_step *now = running_step(self);
     const double begin = weft_clock_seconds();
     weft_status status = WEFT_OK;
     if (keep && self->n_steps == self->capacity)

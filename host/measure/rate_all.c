@@ -33,7 +33,7 @@ double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes) {
 }
 
 /* Of the machine. A launcher that binds its ranks lets each see its own alone. */
-static int32_t processors(const weft_engine *engine) {
+static int32_t count_processors(const weft_engine *engine) {
     const int64_t seen = weft_world_allowed(),
                   ranks = engine->ranks.info.local_size > 0 ? engine->ranks.info.local_size : 1;
     const long all = sysconf(_SC_NPROCESSORS_ONLN);
@@ -45,7 +45,7 @@ static weft_status describe_machine(weft_rates *out, const weft_engine *engine, 
     const weft_declared *declared = engine->plan.declared;
     out->ranks = ranks->world;
     out->ranks_per_node = ranks->info.local_size > 0 ? ranks->info.local_size : 1;
-    out->processors = processors(engine);
+    out->processors = count_processors(engine);
     out->threads = engine->device_info.threads;
     out->rows = engine->plan.spec.rows;
     out->places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];

@@ -18,19 +18,19 @@ typedef struct flat {
 
 enum { AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_HP = 192, AT_RANGE = AT_HP + WEFT_MAX_HP };
 
-static weft_ref region(const flat *self, int32_t index) {
+static weft_ref region_at(const flat *self, int32_t index) {
     const weft_ref out = {self->buffer, weft_f32_bytes(self->n) * index};
     return out;
 }
 
-static weft_status update(const flat *self, weft_error *err) {
+static weft_status run_update(const flat *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     weft_update args = {.struct_size = (uint32_t)sizeof args};
     weft_status status = WEFT_OK;
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
-    args.weight = region(self, REGION_WEIGHT);
-    args.gradient = region(self, REGION_GRADIENT);
-    for (int64_t i = 0; i < engine->plan.n_states; i++) args.states[i] = region(self, REGION_STATES + (int32_t)i);
+    args.weight = region_at(self, REGION_WEIGHT);
+    args.gradient = region_at(self, REGION_GRADIENT);
+    for (int64_t i = 0; i < engine->plan.n_states; i++) args.states[i] = region_at(self, REGION_STATES + (int32_t)i);
     args.hp = weft_ref_at(self->small, AT_HP);
     args.ranges = weft_ref_at(self->small, AT_RANGE);
     args.range_stride = (uint32_t)sizeof(weft_range);
@@ -42,9 +42,9 @@ static weft_status update(const flat *self, weft_error *err) {
     return status;
 }
 
-static weft_square_sum squares(const flat *self) {
+static weft_square_sum make_square_sum(const flat *self) {
     const weft_square_sum args = {.struct_size = (uint32_t)sizeof args,
-                                  .x = region(self, REGION_GRADIENT),
+                                  .x = region_at(self, REGION_GRADIENT),
                                   .out = weft_ref_at(self->small, AT_RESULT),
                                   .n = self->n,
                                   .workspace = self->workspace,
@@ -55,9 +55,9 @@ static weft_square_sum squares(const flat *self) {
 static weft_status run_elements(void *context, weft_error *err) {
     const flat *self = context;
     const weft_engine *engine = self->engine;
-    const weft_ref a = region(self, REGION_WEIGHT), b = region(self, REGION_OTHER);
+    const weft_ref a = region_at(self, REGION_WEIGHT), b = region_at(self, REGION_OTHER);
     const weft_add sum = {.struct_size = (uint32_t)sizeof sum, .a = a, .b = b, .y = a, .n = self->n, .dtype = WEFT_F32};
-    const weft_square_sum square = squares(self);
+    const weft_square_sum square = make_square_sum(self);
     weft_status status = WEFT_OK;
     switch (self->kind) {
     case WEFT_RATE_ADD: WEFT_PLUGIN_CALL(status, engine->kernels, add, err, engine->device, NULL, &sum); break;
@@ -71,7 +71,7 @@ static weft_status run_elements(void *context, weft_error *err) {
     case WEFT_RATE_SQUARES:
         WEFT_PLUGIN_CALL(status, engine->kernels, square_sum, err, engine->device, NULL, &square);
         break;
-    default: status = update(self, err); break;
+    default: status = run_update(self, err); break;
     }
     return status;
 }
@@ -105,7 +105,7 @@ static weft_status set_up_update(const flat *self, weft_error *err) {
     if (status == WEFT_OK) status = write_piece(self, AT_COEFFICIENT, &coefficient, (int64_t)sizeof coefficient, err);
     if (status == WEFT_OK) status = write_piece(self, AT_SKIP, &skip, (int64_t)sizeof skip, err);
     if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region(self, REGION_STATES), 0,
+        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region_at(self, REGION_STATES), 0,
                          self->n * WEFT_MAX_STATES);
     return status;
 }
@@ -123,7 +123,7 @@ weft_status weft_rate_elements(weft_rates *out, weft_engine *engine, weft_error 
     flat self = {.engine = engine, .n = length_of(engine)};
     const int64_t regions = weft_f32_bytes(self.n) * N_REGIONS;
     const int64_t small = weft_cache_lines(AT_RANGE + (int64_t)sizeof(weft_range));
-    const weft_square_sum square = squares(&self);
+    const weft_square_sum square = make_square_sum(&self);
     const int64_t scratch = engine->kernels->square_sum_workspace(engine->device, &square);
     weft_status status = weft_rater_take(engine, &self.buffer, regions + small + scratch, err);
     self.small.buffer = self.workspace.buffer = self.buffer;

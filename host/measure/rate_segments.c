@@ -140,7 +140,7 @@ static bool cost_alike(const weft_graph *a, const weft_graph *b) {
            x->forward_bytes == y->forward_bytes && x->backward_bytes == y->backward_bytes;
 }
 
-static weft_status rate(rig *self, weft_rates *out, weft_error *err) {
+static weft_status rate_segment(rig *self, weft_rates *out, weft_error *err) {
     const weft_graph_set *graphs = self->engine->plan.train.graphs;
     weft_segment_rate *segment = &out->segments[self->segment];
     const weft_graph *like = NULL;
@@ -168,7 +168,7 @@ weft_status weft_rate_segments(weft_rates *out, weft_engine *engine, weft_error 
     if (self.parameters == NULL || self.gradients == NULL || self.tables == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory to measure %d segments", (int)declared->n_segments);
     for (self.segment = 0; self.segment < declared->n_segments && status == WEFT_OK; self.segment++)
-        status = rate(&self, out, err);
+        status = rate_segment(&self, out, err);
     free(self.parameters);
     free(self.gradients);
     free(self.tables);

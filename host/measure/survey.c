@@ -65,7 +65,7 @@ static bool all_shared(const weft_program *program) {
 
 /* ---- one rank ---- */
 
-static weft_status compile(const surveyor *self, weft_program **out, int stage, int32_t rank, weft_error *err) {
+static weft_status compile_program(const surveyor *self, weft_program **out, int stage, int32_t rank, weft_error *err) {
     const weft_part *part = &self->plan->run->parts[WEFT_PART_STRATEGY];
     return weft_program_compile(out, self->plan->run->host, weft_loaded_table(part->loaded, strategy), part->config,
                                 &stage_of(self->plan, stage)->job->spec, rank, err);
@@ -129,7 +129,7 @@ static weft_status plan_partials(const surveyor *self, weft_plan *rank, placed *
     return status;
 }
 
-static int64_t elements(const weft_hold *hold, const weft_declared *declared, bool trained) {
+static int64_t count_elements(const weft_hold *hold, const weft_declared *declared, bool trained) {
     int64_t n = 0, begin = 0, end = 0, at = 0;
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         const weft_parameter *p = &declared->parameters[i];
@@ -167,7 +167,7 @@ static weft_status survey_bytes(surveyor *self, weft_plan *rank, weft_error *err
     rank->train.price = kind->price;
     status = plan_partials(self, rank, kind, err);
     if (status == WEFT_OK && plan->evaluate.program != NULL) {
-        status = compile(self, &program, EVALUATE, r, err);
+        status = compile_program(self, &program, EVALUATE, r, err);
         if (status == WEFT_OK) status = find_kind(self, &kind, EVALUATE, program, err);
         if (status == WEFT_OK) rank->evaluate.price = kind->price;
     }
@@ -181,8 +181,8 @@ static weft_status survey_rank(surveyor *self, int32_t r, weft_error *err) {
     weft_status status = survey_bytes(self, &rank, err);
     if (status == WEFT_OK) {
         plan->bytes = rank.bytes;
-        plan->kept = elements(rank.holds[WEFT_HOLD_PARAMETERS], rank.declared, false);
-        plan->updated = elements(rank.holds[WEFT_HOLD_STATES], rank.declared, true);
+        plan->kept = count_elements(rank.holds[WEFT_HOLD_PARAMETERS], rank.declared, false);
+        plan->updated = count_elements(rank.holds[WEFT_HOLD_STATES], rank.declared, true);
         plan->padding = rank.holds[WEFT_HOLD_PARAMETERS]->bytes -
                         parameter_bytes(rank.holds[WEFT_HOLD_PARAMETERS], rank.declared);
         count_events(plan, self->programs[r]);
@@ -197,7 +197,7 @@ static weft_status survey_rank(surveyor *self, int32_t r, weft_error *err) {
 /* A rank's program, and its REDUCEs alone. */
 static weft_status compile_rank(surveyor *self, int32_t rank, weft_error *err) {
     weft_program *program = NULL, *reduces = NULL;
-    weft_status status = compile(self, &program, TRAIN, rank, err);
+    weft_status status = compile_program(self, &program, TRAIN, rank, err);
     self->programs[rank] = program;
     if (status == WEFT_OK) status = weft_program_copy(&reduces, program, err);
     self->reduces[rank] = reduces;

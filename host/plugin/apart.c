@@ -59,7 +59,7 @@ static json_t *answer_of(const weft_loaded *loaded, weft_apart what) {
 }
 
 /* Its own words go nowhere: what is said is the parent's to say. */
-static void silence(void) {
+static void silence_output(void) {
     const struct rlimit none = {0, 0};
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -72,11 +72,11 @@ static void silence(void) {
     (void)dup2(nothing, STDERR_FILENO);
 }
 
-static void child(int end, const question *asked) {
+static void answer_in_child(int end, const question *asked) {
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;
     json_t *answer = NULL;
-    silence();
+    silence_output();
     if (load_named(&loaded, asked, &err) == WEFT_OK) {
         answer = answer_of(loaded, asked->what);
     } else {
@@ -110,7 +110,7 @@ static size_t read_answer(char *out, size_t n, int from, double until) {
 }
 
 /* Waits for the child's end, until the time is over. True: it ended by itself. */
-static int reap(int *status, pid_t process, double until) {
+static int reap_child(int *status, pid_t process, double until) {
     const struct timespec moment = {0, 2000000};
     pid_t ended = 0;
     while ((ended = waitpid(process, status, WNOHANG)) == 0 && weft_clock_seconds() < until)
@@ -121,8 +121,8 @@ static int reap(int *status, pid_t process, double until) {
     return 0;
 }
 
-static json_t *failed(const char *format, ...) WEFT_PRINTF(1, 2);
-static json_t *failed(const char *format, ...) {
+static json_t *make_failure(const char *format, ...) WEFT_PRINTF(1, 2);
+static json_t *make_failure(const char *format, ...) {
     char reason[512];
     va_list args;
     va_start(args, format);
@@ -135,16 +135,16 @@ static json_t *failed(const char *format, ...) {
 static json_t *judge_child(const char *text, size_t n, int in_time, int status, double seconds) {
     json_t *said = n > 0 ? json_loadb(text, n, 0, NULL) : NULL;
     if (said != NULL) return said;
-    if (!in_time) return failed("it was not loaded within %g s and was ended.", seconds);
-    if (WIFSIGNALED(status)) return failed("it crashes while it is loaded: signal %d.", WTERMSIG(status));
-    return failed("it ends the process while it is loaded (exit status %d).", WEXITSTATUS(status));
+    if (!in_time) return make_failure("it was not loaded within %g s and was ended.", seconds);
+    if (WIFSIGNALED(status)) return make_failure("it crashes while it is loaded: signal %d.", WTERMSIG(status));
+    return make_failure("it ends the process while it is loaded (exit status %d).", WEXITSTATUS(status));
 }
 
-static json_t *hear(const int ends[2], pid_t process, double until, double seconds) {
+static json_t *hear_answer(const int ends[2], pid_t process, double until, double seconds) {
     char *text = malloc(ANSWER_BYTES);
     const size_t n = text == NULL ? 0 : read_answer(text, ANSWER_BYTES, ends[0], until);
     int status = 0;
-    const int in_time = reap(&status, process, until);
+    const int in_time = reap_child(&status, process, until);
     json_t *out = text == NULL ? NULL : judge_child(text, n, in_time, status, seconds);
     free(text);
     return out;
@@ -163,12 +163,12 @@ json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, co
     }
     (void)fflush(NULL);
     process = fork();
-    if (process == 0) child(ends[1], &asked);
+    if (process == 0) answer_in_child(ends[1], &asked);
     (void)close(ends[1]);
     if (process < 0) {
         (void)weft_error_set(err, WEFT_E_SYSTEM, "no child process: %s.", strerror(errno));
     } else {
-        out = hear(ends, process, until, seconds);
+        out = hear_answer(ends, process, until, seconds);
         if (out == NULL) (void)weft_error_set(err, WEFT_E_MEMORY, "no memory for what %s says of itself.", path);
     }
     (void)close(ends[0]);

@@ -80,20 +80,20 @@ static weft_status read_header(Elf64_Ehdr *out, const unsigned char *image, size
     return WEFT_OK;
 }
 
-static weft_status truncated(weft_error *err, uint64_t end, size_t size) {
+static weft_status refuse_truncated(weft_error *err, uint64_t end, size_t size) {
     return weft_error_set(err, WEFT_E_PLUGIN, "is truncated: its headers speak of %llu bytes and it has %llu.",
                           (unsigned long long)end, (unsigned long long)size);
 }
 
 /* end = offset + bytes lies inside the file. */
-static int inside(uint64_t offset, uint64_t bytes, uint64_t size) {
+static int is_inside(uint64_t offset, uint64_t bytes, uint64_t size) {
     return offset <= size && bytes <= size - offset;
 }
 
 static weft_status read_load(weft_elf *out, const Elf64_Phdr *header, weft_error *err) {
     weft_elf_load *load = NULL;
-    if (!inside(header->p_offset, header->p_filesz, out->size)) {
-        return truncated(err, header->p_offset + header->p_filesz, out->size);
+    if (!is_inside(header->p_offset, header->p_filesz, out->size)) {
+        return refuse_truncated(err, header->p_offset + header->p_filesz, out->size);
     }
     if (out->n_loads == WEFT_ELF_LOADS) {
         return weft_error_set(err, WEFT_E_PLUGIN, "has more than %d segments to load.", WEFT_ELF_LOADS);
@@ -108,11 +108,11 @@ static weft_status read_load(weft_elf *out, const Elf64_Phdr *header, weft_error
 static weft_status read_program_headers(weft_elf *out, const Elf64_Ehdr *header, weft_error *err) {
     weft_status status = WEFT_OK;
     unsigned i;
-    if (!inside(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize, out->size)) {
-        return truncated(err, header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize, out->size);
+    if (!is_inside(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize, out->size)) {
+        return refuse_truncated(err, header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize, out->size);
     }
-    if (!inside(header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size)) {
-        return truncated(err, header->e_phoff + (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size);
+    if (!is_inside(header->e_phoff, (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size)) {
+        return refuse_truncated(err, header->e_phoff + (uint64_t)header->e_phnum * sizeof(Elf64_Phdr), out->size);
     }
     for (i = 0; i < header->e_phnum && status == WEFT_OK; i++) {
         Elf64_Phdr program;

@@ -112,7 +112,7 @@ static weft_status check_identity(const file_entry *entry, const void *mapped, w
 
 /* --- running its code --- */
 
-static weft_doing loading(const file_entry *entry) {
+static weft_doing begin_loading(const file_entry *entry) {
     const weft_doing now = {NULL, NULL, entry->file.sha256, entry->doing};
     return now;
 }
@@ -122,7 +122,7 @@ static weft_status map_file(file_entry *entry, void **handle, weft_error *err) {
     weft_process saved;
     weft_doing before;
     weft_process_save(&saved);
-    before = weft_crash_doing(loading(entry));
+    before = weft_crash_doing(begin_loading(entry));
     *handle = dlopen(entry->path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     (void)weft_crash_doing(before);
     status = weft_process_restore(&saved, "it was loaded", err);
@@ -141,7 +141,7 @@ static weft_status call_entry(file_entry *entry, const weft_plugin_list **list, 
     weft_error said = WEFT_ERROR_INIT;
     memcpy(&function, &symbol, sizeof function);
     weft_process_save(&saved);
-    before = weft_crash_doing(loading(entry));
+    before = weft_crash_doing(begin_loading(entry));
     *list = function(weft_services(), &said);
     (void)weft_crash_doing(before);
     status = weft_process_restore(&saved, "its entry ran", err);

@@ -104,7 +104,7 @@ void weft_plugin_noted(weft_noted *out, const char *id, const char *path) {
 }
 
 /* A file of a later directory that has the name of an earlier one's is never found. */
-static void collect(void *context, const char *path) {
+static void collect_found(void *context, const char *path) {
     collection *self = context;
     const char *name = strrchr(path, '/') + 1;
     char prefix[64], id[64];
@@ -128,7 +128,7 @@ static void collect(void *context, const char *path) {
 weft_status weft_plugins_noted(const weft_plugins *self, weft_noted **out, size_t *n, const char *kind,
                                weft_error *err) {
     collection all = {kind, NULL, 0, WEFT_OK};
-    weft_status status = weft_search_walk(&self->search, collect, &all, err);
+    weft_status status = weft_search_walk(&self->search, collect_found, &all, err);
     if (status == WEFT_OK && all.status != WEFT_OK)
         status = weft_error_set(err, all.status, "no memory for the list of %s plugins.", kind);
     if (status == WEFT_OK) {
@@ -151,8 +151,8 @@ static const weft_loaded *find_request(const weft_plugins *self, const char *kin
     return NULL;
 }
 
-static weft_status remember(weft_plugins *self, const weft_loaded *loaded, const char *kind, const char *name,
-                            weft_error *err) {
+static weft_status remember_request(weft_plugins *self, const weft_loaded *loaded, const char *kind, const char *name,
+                                    weft_error *err) {
     request *requests = realloc(self->requests, (self->n_requests + 1) * sizeof *requests);
     const weft_loaded **given = realloc((void *)self->given, (self->n_given + 1) * sizeof *given);
     request made = {strdup(kind), strdup(name), loaded};
@@ -189,7 +189,7 @@ weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const 
         }
         status = weft_plugin_file_load(&file, by_path ? name : path, self->pins, err);
         if (status == WEFT_OK) status = weft_plugin_file_choose(&loaded, file, kind, by_path ? NULL : name, err);
-        if (status == WEFT_OK) status = remember(self, loaded, kind, name, err);
+        if (status == WEFT_OK) status = remember_request(self, loaded, kind, name, err);
     }
     if (status == WEFT_OK) *out = loaded;
     return status;

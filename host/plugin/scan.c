@@ -13,7 +13,7 @@ typedef struct walk {
 } walk;
 
 /* The row of an earlier file that has the same kind and id, or NULL. */
-static const json_t *earlier(const json_t *rows, const char *kind, const char *id) {
+static const json_t *find_earlier_row(const json_t *rows, const char *kind, const char *id) {
     size_t i;
     for (i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
@@ -43,7 +43,7 @@ static void visit_file(void *context, const char *path) {
     const json_t *before = NULL;
     json_t *row = NULL;
     if (self->status != WEFT_OK || !split_name(kind, id, path)) return;
-    before = earlier(self->out, kind, id);
+    before = find_earlier_row(self->out, kind, id);
     row = weft_plugin_apart(path, kind, id, NULL, WEFT_APART_LIST, self->seconds, self->err);
     if (row != NULL && before != NULL) {
         (void)snprintf(reason, sizeof reason, "%s comes first.", json_string_value(json_object_get(before, "file")));

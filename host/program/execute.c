@@ -46,7 +46,8 @@ static weft_status name_event(weft_status status, const weft_event *event, const
 }
 
 /* Starts an event of queue 0 and ends it; starts another one; a WAIT ends the one that it names. */
-static weft_status perform(const weft_program *program, int32_t i, const weft_exec_table *table, weft_error *err) {
+static weft_status perform_event(const weft_program *program, int32_t i, const weft_exec_table *table,
+                                 weft_error *err) {
     const weft_event *event = &program->events[i];
     const int32_t of = event->kind == WEFT_EVENT_WAIT ? event->waits : i;
     const weft_event *what = &program->events[of];
@@ -63,7 +64,7 @@ static weft_status run_event(const weft_program *program, int32_t i, const weft_
     weft_status status = WEFT_OK;
     trace->event = i;
     if (table->begin != NULL) table->begin(table->context, i);
-    status = perform(program, i, table, err);
+    status = perform_event(program, i, table, err);
     weft_trace_record(trace, step, start, now_ns());
     if (status == WEFT_OK && trace->bad_slot != -1) status = bad_use(trace, err);
     return status;

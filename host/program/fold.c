@@ -18,7 +18,7 @@ static bool are_halves(int32_t n, int32_t lo, int32_t mid, int32_t hi) {
     return from == lo && to == hi && mid == from + (to - from + 1) / 2;
 }
 
-static bool joins(const weft_fold *fold, int32_t mid, int32_t hi) {
+static bool term_joins(const weft_fold *fold, int32_t mid, int32_t hi) {
     const int32_t lo = fold->lo[fold->top - 1];
     if (fold->loose) return true;
     if (fold->hi[fold->top - 1] != mid) return false;
@@ -30,7 +30,7 @@ static bool joins(const weft_fold *fold, int32_t mid, int32_t hi) {
 weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi) {
     weft_fold_step step = {fold->top, false, 0};
     if (fold->top == WEFT_FOLD_DEPTH) fold->loose = true;
-    if (fold->top > 0 && joins(fold, lo, hi)) {
+    if (fold->top > 0 && term_joins(fold, lo, hi)) {
         step.slot = fold->top - 1;
         step.add = true;
         fold->hi[step.slot] = hi;
@@ -42,7 +42,7 @@ weft_fold_step weft_fold_push(weft_fold *fold, int32_t lo, int32_t hi) {
     while (fold->top > 1) {
         const int32_t last_lo = fold->lo[fold->top - 1], last_hi = fold->hi[fold->top - 1];
         fold->top--;
-        if (!joins(fold, last_lo, last_hi)) {
+        if (!term_joins(fold, last_lo, last_hi)) {
             fold->top++;
             break;
         }

@@ -23,7 +23,7 @@ typedef struct hoist {
     bool failed;
 } hoist;
 
-static bool hoistable(const hoist *h, const weft_event *event) {
+static bool is_hoistable(const hoist *h, const weft_event *event) {
     return event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_PARAMETERS && event->queue == 0 &&
            event->unit >= 0 && event->unit < h->job->view.n_units;
 }
@@ -46,11 +46,11 @@ static void start_gathers(hoist *h, int32_t last) {
 }
 
 /* A GATHER whose unit is live already is the checker's to refuse: it stays as it is. */
-static void rewrite(hoist *h) {
+static void rewrite_events(hoist *h) {
     int32_t needed = 0; /* GATHERs that the list has come by */
     for (int32_t i = 0; i < h->from->n_events; i++) {
         weft_event event = h->from->events[i];
-        if (hoistable(h, &event)) {
+        if (is_hoistable(h, &event)) {
             weft_event wait = weft_event_of(WEFT_EVENT_WAIT);
             start_gathers(h, needed + h->job->prefetch);
             wait.waits = h->started[needed];
@@ -78,9 +78,9 @@ weft_status weft_program_hoist(weft_program *program, const weft_job_spec *job, 
     h.live = calloc((size_t)job->view.n_units + 1, sizeof *h.live);
     if (h.moved == NULL || h.gathers == NULL || h.started == NULL || h.live == NULL) h.failed = true;
     for (int32_t i = 0; i < program->n_events && !h.failed; i++)
-        if (hoistable(&h, &program->events[i])) h.gathers[h.n++] = i;
+        if (is_hoistable(&h, &program->events[i])) h.gathers[h.n++] = i;
     for (int32_t i = 0; i < h.n; i++) h.started[i] = -1;
-    if (!h.failed && h.n > 0) rewrite(&h);
+    if (!h.failed && h.n > 0) rewrite_events(&h);
     if (h.failed) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to rewrite %d events", (int)program->n_events);
     else if (h.n > 0) {
         free(program->events);

@@ -197,7 +197,7 @@ static weft_status check_replicas(const weft_strategy_job *view, weft_error *err
 }
 
 /* A rank must have, of parameters and of the sum, what it updates. */
-static bool covers(int32_t holding, int32_t optimizer) {
+static bool holding_covers(int32_t holding, int32_t optimizer) {
     return holding == WEFT_REPLICATED || holding == optimizer;
 }
 
@@ -227,7 +227,8 @@ static weft_status check_placement(const weft_strategy_job *view, int32_t u, wef
                               "the strategy plugin shards unit %s over groups of %d ranks: the group must divide the "
                               "world of %d",
                               view->units[u].name, (int)placement->group, (int)view->world);
-    if (!covers(placement->parameters, placement->optimizer) || !covers(placement->gradients, placement->optimizer))
+    if (!holding_covers(placement->parameters, placement->optimizer) ||
+        !holding_covers(placement->gradients, placement->optimizer))
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "the strategy plugin cuts parameters or gradients of unit %s and not its optimizer "
                               "state: a rank has no use for the state of what it does not hold",

@@ -23,7 +23,7 @@ static weft_status out_of_memory(const weft_program *program, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory to plan the buffers of %d events", (int)program->n_events);
 }
 
-static int32_t pair(const planner *p, int32_t row, int32_t leaf) {
+static int32_t pair_index(const planner *p, int32_t row, int32_t leaf) {
     return row * p->leaves + leaf;
 }
 
@@ -31,16 +31,16 @@ static int32_t pair(const planner *p, int32_t row, int32_t leaf) {
 static int32_t *place_of(planner *p, const weft_event *event) {
     const int at = event->what == WEFT_WHAT_CARRY_GRADIENT;
     switch (event->kind) {
-    case WEFT_EVENT_FORWARD: return &p->forward[pair(p, event->segment, event->leaf)];
-    case WEFT_EVENT_RECOMPUTE: return &p->recompute[pair(p, event->segment, event->leaf)];
-    case WEFT_EVENT_BACKWARD: return &p->backward[pair(p, event->segment, event->leaf)];
-    case WEFT_EVENT_REDUCE: return event->leaf < 0 ? NULL : &p->reduce[pair(p, event->unit, event->leaf)];
+    case WEFT_EVENT_FORWARD: return &p->forward[pair_index(p, event->segment, event->leaf)];
+    case WEFT_EVENT_RECOMPUTE: return &p->recompute[pair_index(p, event->segment, event->leaf)];
+    case WEFT_EVENT_BACKWARD: return &p->backward[pair_index(p, event->segment, event->leaf)];
+    case WEFT_EVENT_REDUCE: return event->leaf < 0 ? NULL : &p->reduce[pair_index(p, event->unit, event->leaf)];
     case WEFT_EVENT_SEND:
-        return event->unit >= 0 ? &p->send_part[pair(p, event->unit, event->leaf)]
-                                : &p->send[at][pair(p, event->segment, event->leaf)];
+        return event->unit >= 0 ? &p->send_part[pair_index(p, event->unit, event->leaf)]
+                                : &p->send[at][pair_index(p, event->segment, event->leaf)];
     case WEFT_EVENT_RECV:
-        return event->unit >= 0 ? &p->recv_part[pair(p, event->unit, event->leaf)]
-                                : &p->recv[at][pair(p, event->segment, event->leaf)];
+        return event->unit >= 0 ? &p->recv_part[pair_index(p, event->unit, event->leaf)]
+                                : &p->recv[at][pair_index(p, event->segment, event->leaf)];
     default: return NULL;
     }
 }
@@ -143,12 +143,12 @@ static void plan_leaf(planner *p, int32_t m) {
  * by the SEND that hands it on. */
 static void plan_carry(planner *p, int32_t s, int32_t m) {
     weft_event_slots *of = p->program->event_slots;
-    const int32_t at = pair(p, s, m), run = p->forward[at], got = p->recv[0][at], sent = p->send[0][at];
+    const int32_t at = pair_index(p, s, m), run = p->forward[at], got = p->recv[0][at], sent = p->send[0][at];
     const int32_t made = run >= 0 ? run : got;
     int32_t readers[3] = {-1, -1, -1}, last = end_of(p, made), slot = -1;
     if (made < 0) return;
     if (s + 1 < p->job->view.n_segments) {
-        const int32_t above = pair(p, s + 1, m);
+        const int32_t above = pair_index(p, s + 1, m);
         readers[0] = p->forward[above];
         readers[1] = p->recompute[above];
         if (p->job->segments[s + 1].backward_reads_carry) readers[2] = p->backward[above];
@@ -165,8 +165,8 @@ static void plan_carry(planner *p, int32_t s, int32_t m) {
 
 static void plan_tape(planner *p, int32_t s, int32_t m) {
     weft_event_slots *of = p->program->event_slots;
-    const int32_t again = p->recompute[pair(p, s, m)], used = p->backward[pair(p, s, m)];
-    const int32_t made = again >= 0 ? again : p->forward[pair(p, s, m)];
+    const int32_t again = p->recompute[pair_index(p, s, m)], used = p->backward[pair_index(p, s, m)];
+    const int32_t made = again >= 0 ? again : p->forward[pair_index(p, s, m)];
     if (used < 0) return;
     of[made].tape = add_slot(p, WEFT_SLOT_TAPE, -1, s, m, made, used, p->job->segments[s].tape);
     of[used].tape = of[made].tape;
@@ -176,8 +176,8 @@ static void plan_tape(planner *p, int32_t s, int32_t m) {
  * SEND. */
 static void plan_carry_gradient(planner *p, int32_t s, int32_t m) {
     weft_event_slots *of = p->program->event_slots;
-    const int32_t at = pair(p, s, m), used = p->backward[at], sent = p->send[1][at], got = p->recv[1][at];
-    const int32_t above = s + 1 < p->job->view.n_segments ? p->backward[pair(p, s + 1, m)] : -1;
+    const int32_t at = pair_index(p, s, m), used = p->backward[at], sent = p->send[1][at], got = p->recv[1][at];
+    const int32_t above = s + 1 < p->job->view.n_segments ? p->backward[pair_index(p, s + 1, m)] : -1;
     const int32_t made = above >= 0 ? above : got;
     int32_t last = used > end_of(p, sent) ? used : end_of(p, sent), slot = -1;
     if (made < 0 || last < 0 || !p->job->segments[s].has_backward) return;
@@ -194,13 +194,13 @@ static int32_t *gradient_row(planner *p, int32_t i) {
 }
 
 static void plan_leaf_gradient(planner *p, int32_t u, int32_t m) {
-    const int32_t reduced = p->reduce[pair(p, u, m)], sent = p->send_part[pair(p, u, m)];
-    const int32_t got = p->recv_part[pair(p, u, m)];
+    const int32_t reduced = p->reduce[pair_index(p, u, m)], sent = p->send_part[pair_index(p, u, m)];
+    const int32_t got = p->recv_part[pair_index(p, u, m)];
     const int32_t used = reduced >= 0 ? reduced : sent, last = end_of(p, used);
     int32_t first = got >= 0 && got < used ? got : used, slot = -1;
     if (used < 0) return;
     for (int32_t s = 0; s < p->job->view.n_segments; s++) {
-        const int32_t at = p->backward[pair(p, s, m)];
+        const int32_t at = p->backward[pair_index(p, s, m)];
         if (at >= 0 && at < first && weft_job_spec_reads(p->job, s, u)) first = at;
     }
     slot = add_slot(p, WEFT_SLOT_LEAF_GRADIENT, u, -1, m, first, last, p->job->units[u].gradient);
@@ -208,7 +208,7 @@ static void plan_leaf_gradient(planner *p, int32_t u, int32_t m) {
     gradient_row(p, used)[u] = slot;
     if (got >= 0) gradient_row(p, got)[u] = slot;
     for (int32_t s = 0; s < p->job->view.n_segments; s++) {
-        const int32_t at = p->backward[pair(p, s, m)];
+        const int32_t at = p->backward[pair_index(p, s, m)];
         if (at >= 0 && weft_job_spec_reads(p->job, s, u)) gradient_row(p, at)[u] = slot;
     }
 }
@@ -240,8 +240,8 @@ static int64_t work_bytes(const planner *p, const weft_event *event) {
     const weft_segment_sizes *sizes = event->segment >= 0 ? &p->job->segments[event->segment] : NULL;
     switch (event->kind) {
     case WEFT_EVENT_FORWARD:
-        return p->recompute[pair(p, event->segment, event->leaf)] >= 0 ? sizes->forward_work_untaped
-                                                                       : sizes->forward_work;
+        return p->recompute[pair_index(p, event->segment, event->leaf)] >= 0 ? sizes->forward_work_untaped
+                                                                             : sizes->forward_work;
     case WEFT_EVENT_RECOMPUTE: return sizes->recompute_work;
     case WEFT_EVENT_BACKWARD: return sizes->backward_work;
     case WEFT_EVENT_NORM: return p->job->step_work;

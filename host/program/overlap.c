@@ -17,7 +17,7 @@ int32_t weft_overlap_of(const weft_event *event) {
     }
 }
 
-static double length(const weft_trace_entry *entry) {
+static double seconds_of_entry(const weft_trace_entry *entry) {
     return 1e-9 * (double)(entry->end_ns - entry->start_ns);
 }
 
@@ -30,9 +30,9 @@ void weft_overlap_add(weft_overlap *self, const weft_trace *trace, const weft_pr
         const weft_trace_entry *start = weft_trace_entry_at(trace, base + begun);
         const weft_trace_entry *now = weft_trace_entry_at(trace, base + i);
         if (kind < 0) continue;
-        self->busy[kind] += length(now);
+        self->busy[kind] += seconds_of_entry(now);
         if (ends) self->under_way[kind] += 1e-9 * (double)(now->end_ns - start->start_ns);
-        else if (event->queue == 0) self->under_way[kind] += length(now);
+        else if (event->queue == 0) self->under_way[kind] += seconds_of_entry(now);
     }
 }
 

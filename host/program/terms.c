@@ -151,7 +151,7 @@ static int by_leaf(const void *a, const void *b) {
 }
 
 /* Mostly they are in order. */
-static void sort(weft_term *terms, int32_t n) {
+static void sort_terms(weft_term *terms, int32_t n) {
     for (int32_t i = 1; i < n; i++) {
         if (terms[i - 1].lo <= terms[i].lo) continue;
         qsort(terms, (size_t)n, sizeof *terms, by_leaf);
@@ -159,7 +159,7 @@ static void sort(weft_term *terms, int32_t n) {
     }
 }
 
-static weft_status allocate(finder *f, weft_error *err) {
+static weft_status allocate_finder(finder *f, weft_error *err) {
     const size_t events = (size_t)f->own->n_events + 1, sorts = (size_t)f->job->view.n_units * SCOPES + 1;
     size_t rows = 1;
     for (int32_t i = 0; i < f->own->n_events; i++)
@@ -186,12 +186,12 @@ static weft_status allocate(finder *f, weft_error *err) {
 weft_status weft_terms_create(weft_terms **out, const weft_program *const *programs, const weft_job_spec *job,
                               int32_t rank, weft_error *err) {
     finder f = {.programs = programs, .job = job, .own = programs[rank], .rank = rank};
-    weft_status status = allocate(&f, err);
+    weft_status status = allocate_finder(&f, err);
     if (status == WEFT_OK) {
         list_own(&f);
         for (int32_t r = 0; r < job->view.world; r++)
             if (takes_part(&f, r)) take_rank(&f, r);
-        for (int32_t i = 0; i < f.own->n_events; i++) sort(f.out->terms + f.out->first[i], f.out->n[i]);
+        for (int32_t i = 0; i < f.own->n_events; i++) sort_terms(f.out->terms + f.out->first[i], f.out->n[i]);
         *out = f.out;
     } else weft_terms_destroy(f.out);
     free(f.head);

@@ -48,7 +48,7 @@ static int32_t meeting_of(const play *self, int32_t rank, int32_t i) {
     return self->meetings.of[rank][i];
 }
 
-static bool runs(const actor *a) {
+static bool is_working(const actor *a) {
     return a->phase != PHASE_DONE && a->phase != PHASE_WAIT;
 }
 
@@ -88,7 +88,7 @@ static void begin_event(play *self, int32_t rank, int32_t i) {
 }
 
 /* The rank has started an exchange. One rank's exchanges travel one after the other. */
-static void come(play *self, int32_t rank, int32_t index, double travel) {
+static void come_to_meeting(play *self, int32_t rank, int32_t index, double travel) {
     meeting *m = &self->states[index];
     const int32_t before = self->latest[rank];
     const double until = before >= 0 ? self->states[before].there : -1.0;
@@ -136,7 +136,7 @@ static void go_on(play *self, int32_t rank) {
     const int32_t index = event->kind == WEFT_EVENT_WAIT ? -1 : meeting_of(self, rank, a->at);
     switch (a->phase) {
     case PHASE_OWN:
-        if (index >= 0) come(self, rank, index, self->spec->costs[rank][a->at].travel);
+        if (index >= 0) come_to_meeting(self, rank, index, self->spec->costs[rank][a->at].travel);
         if (event->kind == WEFT_EVENT_WAIT) begin_end(self, rank, event->waits);
         else if (event->queue == 0) begin_end(self, rank, a->at);
         else begin_event(self, rank, a->at + 1);
@@ -151,14 +151,14 @@ static void go_on(play *self, int32_t rank) {
 }
 
 /* Those for whom a rank was waited for. */
-static void wake(play *self) {
+static void wake_waiting(play *self) {
     for (int32_t rank = 0; rank < self->world; rank++)
         if (self->actors[rank].phase == PHASE_WAIT && has_come(self, rank, self->actors[rank].ends))
             begin_travel(self, rank);
 }
 
 /* dt seconds go by for a rank. */
-static void spend(play *self, int32_t rank, double dt) {
+static void spend_time(play *self, int32_t rank, double dt) {
     actor *a = &self->actors[rank];
     const weft_event *event = event_of(self, rank, a->phase == PHASE_OWN ? a->at : a->ends);
     const int32_t kind = weft_overlap_of(event);
@@ -174,28 +174,28 @@ static double next_moment(play *self) {
     double dt = -1.0;
     memset(self->busy, 0, (size_t)self->world * sizeof *self->busy);
     for (int32_t rank = 0; rank < self->world; rank++)
-        if (runs(&self->actors[rank])) self->busy[rank / self->spec->ranks_per_node]++;
+        if (is_working(&self->actors[rank])) self->busy[rank / self->spec->ranks_per_node]++;
     for (int32_t rank = 0; rank < self->world; rank++) {
-        const double left = self->actors[rank].left * (runs(&self->actors[rank]) ? seconds_of(self, rank) : 0.0);
-        if (runs(&self->actors[rank]) && (dt < 0.0 || left < dt)) dt = left;
+        const double left = self->actors[rank].left * (is_working(&self->actors[rank]) ? seconds_of(self, rank) : 0.0);
+        if (is_working(&self->actors[rank]) && (dt < 0.0 || left < dt)) dt = left;
     }
     return dt;
 }
 
 /* Everybody works for dt seconds; who has nothing left goes on. */
-static void pass(play *self, double dt) {
+static void pass_time(play *self, double dt) {
     enum { SAME_TIME = 1000000000 }; /* a billionth of a phase is nothing */
     for (int32_t rank = 0; rank < self->world; rank++) {
         actor *a = &self->actors[rank];
-        const double whole = runs(a) ? seconds_of(self, rank) : 0.0;
+        const double whole = is_working(a) ? seconds_of(self, rank) : 0.0;
         if (a->phase == PHASE_DONE) self->out[rank].idle += dt;
-        else if (dt > 0.0) spend(self, rank, dt);
-        if (runs(a)) a->left = whole > 0.0 ? a->left - dt / whole : 0.0;
+        else if (dt > 0.0) spend_time(self, rank, dt);
+        if (is_working(a)) a->left = whole > 0.0 ? a->left - dt / whole : 0.0;
     }
     self->now += dt;
     for (int32_t rank = 0; rank < self->world; rank++)
-        if (runs(&self->actors[rank]) && self->actors[rank].left * SAME_TIME <= 1.0) go_on(self, rank);
-    wake(self);
+        if (is_working(&self->actors[rank]) && self->actors[rank].left * SAME_TIME <= 1.0) go_on(self, rank);
+    wake_waiting(self);
 }
 
 static weft_status set_up(play *self, weft_error *err) {
@@ -220,7 +220,7 @@ static weft_status set_up(play *self, weft_error *err) {
     return WEFT_OK;
 }
 
-static void clear(play *self) {
+static void free_play(play *self) {
     for (int32_t rank = 0; self->actors != NULL && rank < self->world; rank++) free(self->actors[rank].began);
     free(self->states);
     free(self->actors);
@@ -236,10 +236,10 @@ weft_status weft_programs_simulate(weft_rank_time *out, double *step_seconds, co
     memset(out, 0, (size_t)self.world * sizeof *out);
     while (status == WEFT_OK && self.done < self.world) {
         const double dt = next_moment(&self);
-        if (dt >= 0.0) pass(&self, dt);
+        if (dt >= 0.0) pass_time(&self, dt);
         else status = weft_error_set(err, WEFT_E_HOST, "the ranks' programs wait for one another: they are not proved");
     }
     if (status == WEFT_OK) *step_seconds = self.now;
-    clear(&self);
+    free_play(&self);
     return status;
 }

@@ -45,7 +45,7 @@ typedef struct runner {
     weft_course_end *out;
 } runner;
 
-static void differs(runner *self, int64_t step, int32_t mark, int32_t copy) {
+static void note_difference(runner *self, int64_t step, int32_t mark, int32_t copy) {
     if (self->out->step >= 0) return;
     self->out->step = (int32_t)step;
     self->out->mark = mark;
@@ -62,11 +62,11 @@ static weft_status compare_after_step(runner *self, int64_t step, weft_error *er
     if (status != WEFT_OK) return status;
     if (self->keep) memcpy(then, self->now, n * sizeof *then);
     while (i < n && then[i] == self->now[i]) i++;
-    if (i < n) differs(self, step, (int32_t)i, -1);
-    if (odd.rank >= 0) differs(self, step, odd.mark, odd.rank);
+    if (i < n) note_difference(self, step, (int32_t)i, -1);
+    if (odd.rank >= 0) note_difference(self, step, odd.mark, odd.rank);
     if (step > 0 && self->keep) self->course->losses[step - 1] = self->losses[step - 1];
     if (step > 0 && memcmp(&self->course->losses[step - 1], &self->losses[step - 1], sizeof(double)) != 0)
-        differs(self, step, -1, -1);
+        note_difference(self, step, -1, -1);
     return WEFT_OK;
 }
 
@@ -80,7 +80,7 @@ static weft_status one_step(runner *self, int64_t step, weft_error *err) {
     return compare_after_step(self, step, err);
 }
 
-static weft_status train(runner *self, int64_t steps, weft_error *err) {
+static weft_status train_steps(runner *self, int64_t steps, weft_error *err) {
     char first[65] = "", last[65] = "";
     weft_engine *engine = self->session->engine;
     weft_status status = weft_session_start(self->session, err);
@@ -120,7 +120,7 @@ weft_status weft_course_run(weft_course_end *out, double *losses, weft_course *c
     if (self.now == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d marks", (int)course->n_marks);
     status = weft_course_open(&self.session, spec, cell, seat, err);
     if (status == WEFT_OK) status = check_programs(self.session, cell, seat, err);
-    if (status == WEFT_OK) status = train(&self, spec->steps, err);
+    if (status == WEFT_OK) status = train_steps(&self, spec->steps, err);
     out->seconds = weft_clock_seconds() - begin;
     weft_session_close(self.session);
     free(self.now);

@@ -30,7 +30,7 @@ static int32_t count_pairs(const cover *self, const weft_cell *cell, int32_t n) 
 }
 
 /* by: 1 for a cell that is chosen, -1 for one that is not any more. */
-static void choose(cover *self, const weft_grid *grid, int32_t i, int32_t by) {
+static void choose_cell(cover *self, const weft_grid *grid, int32_t i, int32_t by) {
     for (int a = 0; a < WEFT_N_AXES; a++)
         for (int b = a + 1; b < WEFT_N_AXES; b++) {
             const int32_t pair = pair_of(&grid->cells[i], a, b);
@@ -71,11 +71,11 @@ static int32_t cover_from(cover *self, const weft_grid *grid, int32_t from) {
     memset(self->chosen, 0, (size_t)grid->n);
     self->n_open = 0;
     for (int32_t i = 0; i < grid->n; i++) open_pairs(self, &grid->cells[i]);
-    choose(self, grid, 0, 1);
-    while (self->n_open > 0) choose(self, grid, best_of(self, grid, from), 1);
+    choose_cell(self, grid, 0, 1);
+    while (self->n_open > 0) choose_cell(self, grid, best_of(self, grid, from), 1);
     /* What later choices have made needless. */
     for (int32_t i = 1; i < grid->n; i++)
-        if (self->chosen[i] != 0 && count_pairs(self, &grid->cells[i], 1) == 0) choose(self, grid, i, -1);
+        if (self->chosen[i] != 0 && count_pairs(self, &grid->cells[i], 1) == 0) choose_cell(self, grid, i, -1);
     for (int32_t i = 0; i < grid->n; i++) n += self->chosen[i];
     return n;
 }

@@ -35,7 +35,7 @@ typedef struct builder {
 
 /* ---- one axis after the other: each function tries its own and hands the cell on ---- */
 
-static void push(builder *b, const weft_cell *cell) {
+static void push_cell(builder *b, const weft_cell *cell) {
     if (b->grid->n == b->grid->room) {
         const int32_t room = 2 * b->grid->room + 64;
         weft_cell *grown = realloc(b->grid->cells, (size_t)room * sizeof *grown);
@@ -53,7 +53,7 @@ static void add_checkpointing(builder *b, const weft_cell *cell) {
         one.level[WEFT_AXIS_CHECKPOINTING] = on;
         one.checkpointing = on != 0;
         weft_grid_say(&one.keys, "train.activation_checkpointing=%s", on != 0 ? "yes" : "no");
-        push(b, &one);
+        push_cell(b, &one);
     }
 }
 

@@ -70,7 +70,7 @@ typedef struct compiled {
     weft_coverage coverage;
 } compiled;
 
-static weft_status compile(compiled *out, const weft_proof *self, const weft_cell *cell, weft_error *err) {
+static weft_status compile_cell(compiled *out, const weft_proof *self, const weft_cell *cell, weft_error *err) {
     const weft_seat seat = {self->platform, 0, 0, cell->ranks};
     weft_session *session = NULL;
     char text[400];
@@ -105,7 +105,7 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (mine == NULL || all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells");
     for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
-        status = compile(&mine[i / size], self, &self->grid.cells[i], err);
+        status = compile_cell(&mine[i / size], self, &self->grid.cells[i], err);
     status = weft_peers_agree(&self->peers, status, err);
     if (status == WEFT_OK) status = share_results(self, all, mine, rows * (int64_t)sizeof *mine, err);
     for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) {

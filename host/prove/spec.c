@@ -65,7 +65,7 @@ static void choose_policies(weft_grid_spec *out, const weft_run *run, const weft
 /* ---- strategies ---- */
 
 /* A key of [strategy] as it is resolved; NULL: the strategy has none of that name. */
-static const char *setting(const weft_run *run, const char *key) {
+static const char *strategy_setting(const weft_run *run, const char *key) {
     return weft_config_shown(run->config, "strategy", key);
 }
 
@@ -79,12 +79,12 @@ static bool has_strategy(const weft_run *run, const char *id, char *missing, siz
 }
 
 const char *weft_prove_reduce(const weft_run *run) {
-    return setting(run, "reduce");
+    return strategy_setting(run, "reduce");
 }
 
 /* A value of the configuration, handed on. */
 static void hand_on(weft_grid_keys *to, const weft_run *run, const char *key) {
-    weft_grid_say(to, "strategy.%s=%s", key, setting(run, key));
+    weft_grid_say(to, "strategy.%s=%s", key, strategy_setting(run, key));
 }
 
 static bool is_known(const char *id) {
@@ -102,15 +102,15 @@ static int32_t ranks_of_map(const char *map) {
 }
 
 static void choose_map(weft_grid_spec *out, const weft_run *run) {
-    const char *map = setting(run, "device_map");
+    const char *map = strategy_setting(run, "device_map");
     if (strcmp(map, "auto") == 0) return;
     out->map_ranks = ranks_of_map(map);
-    out->map_1f1b = out->map_ranks == 0 || strcmp(setting(run, "schedule"), "1f1b") == 0;
+    out->map_1f1b = out->map_ranks == 0 || strcmp(strategy_setting(run, "schedule"), "1f1b") == 0;
     if (strlen(map) < sizeof out->device_map) (void)snprintf(out->device_map, sizeof out->device_map, "%s", map);
 }
 
 static void choose_strategies(weft_grid_spec *out, char *missing, size_t size, const weft_run *run) {
-    const char *id = weft_run_id(run, WEFT_PART_STRATEGY), *at = setting(run, "reduce_at");
+    const char *id = weft_run_id(run, WEFT_PART_STRATEGY), *at = strategy_setting(run, "reduce_at");
     out->has_mp = has_strategy(run, "mp", missing, size);
     out->has_ddp = has_strategy(run, "ddp", missing, size);
     out->has_fsdp = has_strategy(run, "fsdp", missing, size);

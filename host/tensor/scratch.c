@@ -19,7 +19,7 @@ static int larger_first(const void *left, const void *right) {
     return a->index < b->index ? -1 : 1;
 }
 
-static bool collide(const weft_storage *a, const weft_storage *b) {
+static bool storages_collide(const weft_storage *a, const weft_storage *b) {
     const bool in_time = a->first <= b->last && b->first <= a->last;
     return in_time && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
@@ -33,7 +33,7 @@ static void place_one(item *items, int32_t n) {
         moved = false;
         for (int32_t i = 0; i < n; i++) {
             const weft_storage *other = items[i].storage;
-            if (!collide(storage, other)) continue;
+            if (!storages_collide(storage, other)) continue;
             storage->offset = (other->offset + other->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
             moved = true;
         }

@@ -21,7 +21,7 @@ weft_status weft_check_once(weft_checker *check, int32_t *done) {
 }
 
 /* n times -1. NULL: no memory. */
-static void *blank(size_t n, size_t size) {
+static void *allocate_blank(size_t n, size_t size) {
     void *out = malloc(n * size + 1);
     if (out != NULL) memset(out, 0xFF, n * size);
     return out;
@@ -34,17 +34,17 @@ static weft_status make_room_for_ranks(weft_checker *check) {
     int32_t most = 0;
     for (int32_t rank = 0; rank < check->world; rank++)
         if (check->programs[rank]->n_events > most) most = check->programs[rank]->n_events;
-    check->forward = blank(segments, sizeof *check->forward);
-    check->recompute = blank(segments, sizeof *check->recompute);
-    check->backward = blank(segments, sizeof *check->backward);
+    check->forward = allocate_blank(segments, sizeof *check->forward);
+    check->recompute = allocate_blank(segments, sizeof *check->recompute);
+    check->backward = allocate_blank(segments, sizeof *check->backward);
     check->begun[0] = calloc(2 * units + 1, sizeof *check->begun[0]);
-    check->terms = blank(units, sizeof *check->terms);
+    check->terms = allocate_blank(units, sizeof *check->terms);
     check->units = calloc((size_t)view->n_units + 1, sizeof *check->units);
     check->uses = calloc((size_t)view->n_units + 1, sizeof *check->uses);
     check->waited = calloc((size_t)most + 1, 1);
     if (weft_job_spec_owned(check->job)) {
-        check->sent = blank(transfers, sizeof *check->sent);
-        check->received = blank(transfers, sizeof *check->received);
+        check->sent = allocate_blank(transfers, sizeof *check->sent);
+        check->received = allocate_blank(transfers, sizeof *check->received);
         check->arrived = calloc(transfers + 1, 1);
         if (check->sent == NULL || check->received == NULL || check->arrived == NULL) goto failed;
     }

@@ -243,7 +243,7 @@ static bool is_complete(const play *p, int32_t rank, int32_t i) {
 
 /* The event that keeps the rank's started event from ending: itself, or for a WAIT the oldest of the queue that has not
  * ended; -1: none. */
-static int32_t blocker(play *p, int32_t rank) {
+static int32_t find_blocker(play *p, int32_t rank) {
     player *self = &p->players[rank];
     const weft_event *event = event_of(p, rank, self->at);
     int32_t *oldest = NULL, queue = 0;
@@ -263,7 +263,7 @@ static weft_status go_on(play *p, int32_t rank) {
         if (!self->started) status = start_event(p, rank, self->at);
         if (status != WEFT_OK) return status;
         self->started = true;
-        open = blocker(p, rank);
+        open = find_blocker(p, rank);
         if (open >= 0) {
             match *m = &p->matches[p->match_of[p->events[rank] + (size_t)open]];
             self->next = m->waiting;
@@ -307,15 +307,15 @@ static void describe_stuck(const play *p, int32_t rank, char *text, size_t size)
 }
 
 /* Follows from a stuck rank to the rank that it waits for, and on; that is where the fault shows. */
-static weft_status standstill(play *p) {
+static weft_status refuse_standstill(play *p) {
     int32_t rank = 0, open = -1, other = -1, third = -1;
     char event[256], second[400], more[400] = "";
     while (p->players[rank].at >= p->check->programs[rank]->n_events) rank++;
-    open = blocker(p, rank);
+    open = find_blocker(p, rank);
     other = who_lacks(p, rank, open);
     describe_stuck(p, other, second, sizeof second);
     if (p->players[other].at < p->check->programs[other]->n_events) {
-        third = who_lacks(p, other, blocker(p, other));
+        third = who_lacks(p, other, find_blocker(p, other));
         if (third != rank && third != other) {
             memcpy(more, " and ", 6);
             describe_stuck(p, third, more + 5, sizeof more - 5);
@@ -336,7 +336,7 @@ static weft_status standstill(play *p) {
 
 /* ---- the whole ---- */
 
-static weft_status prepare(play *p) {
+static weft_status prepare_play(play *p) {
     const weft_checker *check = p->check;
     const size_t world = (size_t)check->world, units = (size_t)check->job->view.n_units;
     const size_t transfers =
@@ -378,9 +378,9 @@ static void finish_play(play *p) {
 
 weft_status weft_check_matches(weft_checker *check) {
     play p = {.check = check};
-    weft_status status = prepare(&p);
+    weft_status status = prepare_play(&p);
     while (status == WEFT_OK && p.n_ready > 0) status = go_on(&p, p.ready[--p.n_ready]);
-    if (status == WEFT_OK && p.ended < check->world) status = standstill(&p);
+    if (status == WEFT_OK && p.ended < check->world) status = refuse_standstill(&p);
     finish_play(&p);
     return status;
 }

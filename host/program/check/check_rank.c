@@ -212,7 +212,7 @@ static weft_status check_event(weft_checker *check, const weft_event *event) {
 
 /* ---- the end ---- */
 
-static weft_status missing(weft_checker *check, const char *what, const char *name, int32_t leaf) {
+static weft_status refuse_missing(weft_checker *check, const char *what, const char *name, int32_t leaf) {
     return weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d: its program ends after %d events without %s %s leaf %d",
                           (int)check->rank, (int)check->program->n_events, what, name, (int)leaf);
 }
@@ -224,9 +224,10 @@ static weft_status check_segments_complete(weft_checker *check) {
         for (int32_t s = 0; s < check->job->view.n_segments; s++) {
             const size_t i = weft_check_pair(check, s, m);
             if (!weft_job_spec_runs(check->job, s, check->rank)) continue;
-            if (check->forward[i].rank < 0) return missing(check, "FORWARD", weft_check_segment_name(check, s), m);
+            if (check->forward[i].rank < 0)
+                return refuse_missing(check, "FORWARD", weft_check_segment_name(check, s), m);
             if (weft_job_spec_backward(check->job, s) && check->backward[i] < 0)
-                return missing(check, "BACKWARD", weft_check_segment_name(check, s), m);
+                return refuse_missing(check, "BACKWARD", weft_check_segment_name(check, s), m);
         }
     }
     return WEFT_OK;
