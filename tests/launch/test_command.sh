@@ -37,7 +37,7 @@ steps = 2
 [strategy]
 plugin = single
 INI
-no_world="A fake communicator makes no world."
+no_world="comm:mpi-fake ($dir/plugins/weft-comm-mpi-fake.so): A fake communicator makes no world."
 refusal() { # refusal N
     echo "strategy single runs on one rank, and this job has $1: start one process, or choose a strategy that spreads a model over ranks"
 }
