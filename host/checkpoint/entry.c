@@ -3,7 +3,7 @@
 #include "checkpoint/entry.h"
 
 #include "base/hash.h"
-#include "model/safetensors.h"
+#include "model/packed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -122,7 +122,7 @@ static weft_status add_tensors(reading *self, json_t *tensors, const weft_safete
     for (int32_t i = 0; i < file->n_tensors && status == WEFT_OK; i++) {
         const weft_tensor *tensor = &file->tensors[i];
         status = hash_tensor(self, hex, tensor->data - file->files[0].map, tensor->bytes,
-                             grid * weft_dtype_bytes(tensor->dtype), err);
+                             weft_packed_cell(tensor, grid), err);
         if (status == WEFT_OK && json_object_set_new(tensors, tensor->name, json_string(hex)) != 0)
             status = no_memory_for_entry(self->path, err);
     }
@@ -223,7 +223,7 @@ static weft_status verify_tensors(reading *self, const json_t *entry, int64_t gr
         const weft_tensor *tensor = &file->tensors[i];
         if (!takes(shares, tensor->bytes)) continue;
         status = hash_tensor(self, hex, tensor->data - file->files[0].map, tensor->bytes,
-                             grid * weft_dtype_bytes(tensor->dtype), err);
+                             weft_packed_cell(tensor, grid), err);
         if (status == WEFT_OK && !is_said(said, tensor->name, hex))
             status = weft_error_set(err, WEFT_E_DATA,
                                     "%s: tensor '%s' is not the one that was saved: its SHA-256 differs", self->path,

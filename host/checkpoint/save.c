@@ -9,6 +9,7 @@
 #include "checkpoint/run_record.h"
 #include "checkpoint/staging.h"
 #include "model/convert.h"
+#include "model/packed.h"
 #include "model/region.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
@@ -58,7 +59,8 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
     return status;
 }
 
-/* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type.
+/* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type, and
+ * what is packed is saved as it is.
  * Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
@@ -68,7 +70,8 @@ static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool
     if (staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a piece of the weights");
     for (int32_t i = 0; i < engine->plan.declared->n_parameters && mine && status == WEFT_OK; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        for (int64_t first = 0, end = 0; !p->trainable && first < p->numel && status == WEFT_OK; first = end)
+        const bool may_lose = !p->trainable && !weft_parameter_is_packed(p);
+        for (int64_t first = 0, end = 0; may_lose && first < p->numel && status == WEFT_OK; first = end)
             if (weft_region_written_by(&region, i, first, &end) == engine->peers.rank)
                 status = range_survives(&region, i, first, end, dtype, staging, &mine, err);
     }
@@ -102,7 +105,9 @@ static int64_t file_size(const char *directory, const char *name) {
 
 /* Bytes of a saved model's directory, at most: it may need fewer by a few blocks. */
 static int64_t model_bytes(const weft_engine *engine, int32_t dtype, const weft_text *text) {
-    int64_t bytes = weft_declared_numel(engine->plan.declared, false) * weft_dtype_bytes(dtype);
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
+        bytes += weft_packed_file_bytes(&engine->plan.declared->parameters[i], dtype);
     bytes += bytes / WEFT_SHARD_BYTES * BLOCK_BYTES; /* full shards */
     bytes += TENSOR_BYTES * (int64_t)engine->plan.declared->n_parameters + (int64_t)engine->plan.declared->config_bytes;
     bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */

@@ -8,6 +8,7 @@
 #include "report/forecast.h"
 #include "report/rate_table.h"
 #include "report/stages.h"
+#include "report/stored.h"
 #include "report/summary.h"
 #include "report/survey_table.h"
 #include "report/world_line.h"
@@ -63,6 +64,7 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
                   weft_unit_count(b, trained), 100.0 * (double)trained / (double)all, e->plan.declared->n_segments);
     weft_wrapped_print_line(wrapped, e->plan.declared, e->plan.layout, weft_run_id(session->run, WEFT_PART_POLICY), 12,
                             to);
+    weft_stored_print(e->plan.declared, 12, to);
     (void)fprintf(to, "layout      grid %lld elements, padding %s bytes (%.2f %%)\n", (long long)e->plan.layout->grid,
                   weft_unit_count(c, weft_layout_padding(e->plan.layout)),
                   100.0 * (double)(e->plan.layout->numel - all) / (double)all);
@@ -99,9 +101,9 @@ static json_t *schedule_array(const weft_session *session) {
 }
 
 static json_t *layout_object(const weft_engine *e) {
-    return json_pack("{s:I, s:I, s:i, s:i}", "grid", (json_int_t)e->plan.layout->grid, "padding_bytes",
+    return json_pack("{s:I, s:I, s:i, s:i, s:o}", "grid", (json_int_t)e->plan.layout->grid, "padding_bytes",
                      (json_int_t)weft_layout_padding(e->plan.layout), "segments", (int)e->plan.declared->n_segments,
-                     "units", (int)e->plan.layout->n_units);
+                     "units", (int)e->plan.layout->n_units, "storage", weft_stored_array(e->plan.declared));
 }
 
 /* unit: null where the storage is tied to a module before, or where there are several. */

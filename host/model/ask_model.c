@@ -50,6 +50,7 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's description");
     if (err != NULL) err->text[0] = '\0';
     self->plugin = plugin;
+    self->packed_wanted = -1;
     status = weft_text_read(&self->config_text, &self->config_bytes, config_path, CONFIG_LIMIT, err);
     if (status != WEFT_OK) goto done;
     self->config_path = strdup(config_path);

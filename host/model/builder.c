@@ -102,6 +102,28 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
     return self->n_parameters++;
 }
 
+/* Packed, if at all: a linear's matrix, in rows of whole blocks. */
+static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
+    const int64_t block = weft_dtype_block(spec->storage);
+    if (spec->storage == 0) return;
+    if (!weft_dtype_is_packed(spec->storage))
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares '%s.%s' with the storage %d (%s); it is a packed type of "
+                          "weft/blocks.h, or 0 where the host decides",
+                          module->path, spec->name, spec->storage, weft_dtype_name(spec->storage));
+    else if (spec->role != WEFT_WEIGHT_LINEAR)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares '%s.%s' with the storage %s, and it is no linear: only a linear's "
+                          "matrix is packed",
+                          module->path, spec->name, weft_dtype_name(spec->storage));
+    else if (spec->in % block != 0)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin declares '%s.%s' with the storage %s and rows of %lld elements, which are "
+                          "no multiple of its blocks of %lld; leave this weight to the host (storage = 0)",
+                          module->path, spec->name, weft_dtype_name(spec->storage), (long long)spec->in,
+                          (long long)block);
+}
+
 static bool spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const char *name = NULL;
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
@@ -142,6 +164,7 @@ static bool spec_good(weft_builder_ctx *ctx, const weft_module *module, const we
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the model plugin declares '%s.%s' with the deviation %g; it is at least 0", module->path,
                           name, spec->init_std);
+    else judge_storage(ctx, module, spec);
     return !weft_mistake_made(&ctx->first);
 }
 
@@ -162,6 +185,10 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     parameters = ctx->declared->parameters;
     parameters[weight->parameter].role = spec->role;
     parameters[weight->parameter].init_std = !gain ? spec->init_std : spec->gain_from_one ? 0 : -1;
+    if (spec->storage != 0) {
+        parameters[weight->parameter].dtype = spec->storage;
+        parameters[weight->parameter].trainable = false;
+    }
     if (weight->bias < 0) return;
     parameters[weight->bias].role = spec->role;
     parameters[weight->bias].is_bias = true;
@@ -202,11 +229,63 @@ static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, cons
                           name == NULL ? "" : name);
         return NULL;
     }
+    if (weft_parameter_is_packed(&ctx->declared->parameters[storage->parameter])) {
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin ties '%s' to '%s', which is packed; what is packed has one name", name,
+                          ctx->declared->parameters[storage->parameter].name);
+        return NULL;
+    }
     own = builder_module(ctx, module, name, class_name);
     if (own == NULL) return NULL;
     add_alias(ctx, storage->parameter, own, "weight");
     if (storage->bias >= 0) add_alias(ctx, storage->bias, own, "bias");
     return weft_mistake_made(&ctx->first) ? NULL : storage;
+}
+
+/* ---- low-rank parts ---- */
+
+static bool low_rank_good(weft_builder_ctx *ctx, const weft_weight *weight, const weft_low_rank_spec *spec) {
+    const char *name = NULL;
+    if (weight == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_low_rank_spec)) {
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin gives a low-rank part to no weight, or without a whole spec");
+        return false;
+    }
+    name = ctx->declared->parameters[weight->parameter].name;
+    if (!weft_struct_known(spec, sizeof *spec))
+        weft_mistake_keep(&ctx->first, WEFT_E_UNSUPPORTED,
+                          "the model plugin says something of the low-rank part of '%s' behind the %zu bytes that this "
+                          "host knows of one; build the plugin with this host's headers, or use a later host",
+                          name, sizeof *spec);
+    else if (weight->role != WEFT_WEIGHT_LINEAR || weight->down != NULL)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin gives '%s' a low-rank part, and it %s", name,
+                          weight->down != NULL ? "has one" : "is no linear");
+    else if (spec->rank < 1 || !(spec->factor - spec->factor == 0))
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the model plugin gives '%s' a part of rank %lld with the factor %g; a rank is at least 1 and "
+            "a factor finite",
+            name, (long long)spec->rank, spec->factor);
+    return !weft_mistake_made(&ctx->first);
+}
+
+static void builder_low_rank(weft_builder_ctx *ctx, weft_weight *weight, const weft_low_rank_spec *spec) {
+    weft_module *own = NULL;
+    weft_weight_spec small = {.struct_size = (uint32_t)sizeof small, .role = WEFT_WEIGHT_LINEAR};
+    if (weft_mistake_made(&ctx->first) || !low_rank_good(ctx, weight, spec)) return;
+    own = ctx->declared->modules[ctx->declared->parameters[weight->parameter].module];
+    small.class_name = spec->class_name;
+    small.name = spec->down;
+    small.out = spec->rank;
+    small.in = weight->in;
+    small.init_std = spec->init_std;
+    weight->down = builder_weight(ctx, own, &small);
+    small.name = spec->up;
+    small.out = weight->out;
+    small.in = spec->rank;
+    small.init_std = 0;
+    weight->up = builder_weight(ctx, own, &small);
+    weight->factor = spec->factor;
 }
 
 /* ---- tables, segments, carry ---- */
@@ -285,7 +364,8 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
                                   builder_tie,
                                   builder_table,
                                   builder_segment,
-                                  builder_carry};
+                                  builder_carry,
+                                  builder_low_rank};
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, declared->plugin, declare, err, declared->model, &builder);
     return weft_mistake_tell(&ctx.first, status, err);

@@ -16,10 +16,11 @@ typedef struct weft_parameter {
     int32_t rank;   /* 1 or 2 */
     int32_t role;   /* weft_weight_role of its weight object */
     bool is_bias;
-    bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected */
+    bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected; never if packed */
     int64_t dims[2]; /* (out, in), or (n) */
     int64_t numel;
-    int32_t dtype; /* weft_dtype that it is stored in: fp32, unless somebody says otherwise before the layout is made */
+    int32_t dtype; /* weft_dtype that it is stored in: a packed one where the model says so; else fp32, unless somebody
+                      says otherwise before the layout is made */
     double init_std; /* normal; < 0: ones; 0: zeros */
     /* Set by the layout (host/model/layout.h). */
     int32_t unit, group;
@@ -31,6 +32,11 @@ static inline bool weft_parameter_is_matrix(const weft_parameter *parameter) {
     return parameter->role != WEFT_WEIGHT_GAIN && !parameter->is_bias;
 }
 
+/* Stored for good as the model says, and never trained. */
+static inline bool weft_parameter_is_packed(const weft_parameter *parameter) {
+    return weft_dtype_is_packed(parameter->dtype);
+}
+
 struct weft_weight {
     int32_t parameter; /* index */
     int32_t bias;      /* index, or -1 */
@@ -38,7 +44,20 @@ struct weft_weight {
     int64_t out, in;
     int32_t has_padding, padding; /* as in weft_weight_spec */
     int32_t gain_from_one;
+    weft_weight *down, *up; /* its low-rank part (weft_low_rank_spec); NULL: none */
+    double factor;
 };
+
+enum { WEFT_WEIGHT_PARAMETERS = 2 };
+
+/* What a node that reads the weight reads: its matrix or gain, and what else its kernels take beside that. A low-rank
+ * part is read by nodes of its own. Returns how many. */
+static inline int32_t weft_weight_parameters(const weft_weight *weight, int32_t out[WEFT_WEIGHT_PARAMETERS]) {
+    int32_t n = 0;
+    out[n++] = weight->parameter;
+    if (weight->bias >= 0) out[n++] = weight->bias;
+    return n;
+}
 
 /* A weight object is a leaf of the tree, too ("model.layers.3.self_attn.q_proj", class "Linear"), and so is a tie. */
 struct weft_module {
@@ -76,6 +95,7 @@ typedef struct weft_declared {
     weft_segment *segments;
     int32_t n_segments;
     int64_t carry_width;
+    int32_t packed_wanted; /* a packed parameter that the last selection named, though none is trained; -1: none */
 } weft_declared;
 
 /* Runs the plugin's create and declare on config.json's text. The result owns the model. */
@@ -84,7 +104,8 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
 void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
 
 /* Sets `trainable`: "all", or a comma-separated list of head, first:N, last:N (blocks) and parameter names, in which
- * '*' stands for any text. An item that matches nothing is an error that shows names. Nothing changes on failure. */
+ * '*' stands for any text. An item that matches nothing is an error that shows names. Nothing changes on failure. What
+ * is packed stays frozen; whether it may be named, `packed_wanted`, is for who trains to say. */
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err);
 
 /* Index of a parameter by any of its names; -1: none. */

@@ -95,6 +95,15 @@ static weft_status mark_item(const weft_declared *declared, const char *item, bo
     return mark_matching(declared, item, wanted) ? WEFT_OK : no_match(declared, item, err);
 }
 
+static void mark_trained(weft_declared *declared, const bool *wanted) {
+    declared->packed_wanted = -1;
+    for (int32_t p = declared->n_parameters - 1; p >= 0; p--) {
+        const bool is_packed = weft_parameter_is_packed(&declared->parameters[p]);
+        declared->parameters[p].trainable = wanted[p] && !is_packed;
+        if (wanted[p] && is_packed) declared->packed_wanted = p;
+    }
+}
+
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err) {
     weft_status status = WEFT_OK;
     bool *wanted = calloc((size_t)declared->n_parameters, sizeof *wanted), any = false;
@@ -115,8 +124,7 @@ weft_status weft_declared_select(weft_declared *declared, const char *trainable,
         status = weft_error_set(err, WEFT_E_USER,
                                 "the list of what is trained is empty; allowed are all, head, first:N, last:N and "
                                 "parameter names in which * stands for any text");
-    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
-        declared->parameters[p].trainable = wanted[p];
+    if (status == WEFT_OK) mark_trained(declared, wanted);
 done:
     free(list);
     free(wanted);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "model/convert.h"
+#include "model/packed.h"
 #include "plugin/services.h"
 #include <weft/random.h>
 
@@ -60,18 +61,27 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* Of what is packed, the shape of its bytes is asked for where the file has bytes. */
+static void add_shape(misfit *found, const weft_tensor *tensor, const weft_parameter *parameter) {
+    const weft_tensor_spec packed = weft_packed_spec(parameter, tensor->dtype);
+    const bool in_bytes = weft_parameter_is_packed(parameter) && tensor->dtype == WEFT_U8;
+    char is[128], should[128];
+    print_dims(is, tensor->dims, tensor->rank);
+    if (in_bytes) print_dims(should, packed.dims, packed.rank);
+    else print_dims(should, parameter->dims, parameter->rank);
+    add_name(&found->shapes, "%s is %s, not %s", tensor->name, is, should);
+}
+
 static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared) {
     const int32_t index = weft_declared_find(declared, tensor->name);
-    char is[128], should[128];
     if (index < 0) {
         if (ends_with(tensor->name, "rotary_emb.inv_freq")) found->leftovers++;
         else add_name(&found->unexpected, "%s", tensor->name);
         return;
     }
+    if (weft_packed_holds(tensor, &declared->parameters[index])) return;
     if (!same_shape(tensor, &declared->parameters[index])) {
-        print_dims(is, tensor->dims, tensor->rank);
-        print_dims(should, declared->parameters[index].dims, declared->parameters[index].rank);
-        add_name(&found->shapes, "%s is %s, not %s", tensor->name, is, should);
+        add_shape(found, tensor, &declared->parameters[index]);
     } else if (!floating(tensor->dtype)) {
         add_name(&found->types, "%s is %s", tensor->name, weft_tensor_dtype_name(tensor->dtype));
     }
@@ -242,18 +252,24 @@ static void four_normals(double out[4], uint64_t seed, int32_t parameter, int64_
 }
 
 /* first is a multiple of 4. */
+static void draw(float *out, const init_job *job, int32_t parameter, int64_t first, int64_t n) {
+    const double std = job->declared->parameters[parameter].init_std;
+    double normals[4] = {0, 0, 0, 0};
+    for (int64_t i = 0; i < n; i++) {
+        if (i % 4 == 0 && std > 0) four_normals(normals, job->seed, parameter, (first + i) / 4);
+        out[i] = std >= 0 ? (float)(std * normals[i % 4]) : 1.0f;
+    }
+}
+
 static weft_status from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                                weft_error *err) {
-    const init_job *job = context;
-    const double std = job->declared->parameters[parameter].init_std;
-    const int64_t width = weft_dtype_bytes(dtype);
-    double normals[4] = {0, 0, 0, 0};
+    enum { DRAWN = 4096 }; /* elements at once: whole blocks of any type */
+    float values[DRAWN];
     (void)err;
-    for (int64_t i = 0; i < n; i++) {
-        float value = 1.0f;
-        if (i % 4 == 0 && std > 0) four_normals(normals, job->seed, parameter, (first + i) / 4);
-        if (std >= 0) value = (float)(std * normals[i % 4]);
-        (void)weft_convert((char *)out + width * i, dtype, &value, WEFT_F32, 1);
+    for (int64_t at = 0; at < n; at += DRAWN) {
+        const int64_t some = n - at < DRAWN ? n - at : DRAWN;
+        draw(values, context, parameter, first + at, some);
+        (void)weft_convert((char *)out + weft_dtype_span(dtype, at), dtype, values, WEFT_F32, some);
     }
     return WEFT_OK;
 }

@@ -1,7 +1,7 @@
 /* host/model/weights.h: a model's weights between a Hugging Face directory and the flat parameter region of a device.
  *
- * Files are proved against the declared model, then read in their own order by several threads, and converted to
- * fp32 on the way into the device's memory: each byte moves once, and after that none is missing. Tied storage is
+ * Files are proved against the declared model, then read in their own order by several threads, and converted to the
+ * type that each parameter is stored in on the way into the device's memory: each byte moves once, and after that none is missing. Tied storage is
  * written once, under its first name, as transformers does; when read, any of its names will do, and where several
  * are there they must agree. */
 #ifndef WEFT_HOST_MODEL_WEIGHTS_H
@@ -21,8 +21,8 @@ weft_status weft_weights_load(const weft_region *region, const char *directory, 
 weft_status weft_weights_load_files(const weft_region *region, weft_safetensors *files, const char *directory,
                                     weft_error *err);
 
-/* Fills parameters of a region from tensors of as many elements in fp32, bf16 or fp16: parameter p from tensors[p],
- * none where that is NULL. Reads ahead in the files. */
+/* Fills parameters of a region from tensors of as many elements in fp32, bf16 or fp16, or packed as it is stored:
+ * parameter p from tensors[p], none where that is NULL. Reads ahead in the files. */
 weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
                               weft_error *err);
 
@@ -47,13 +47,14 @@ weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *
 
 /* Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
  * shard_bytes of data; config.json as it was read with dtype in place of its own; and generation_config.json where the
- * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16. The directory exists and holds none of these
+ * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16; what is packed stays so. The directory exists and holds none of these
  * files; each file is synced, and on failure what is there is not to be used. roots: may be NULL. [collective] */
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
                               const weft_roots *roots, weft_error *err);
 
-/* Creates one file with the fp32 values of a region, by parameter name: masters, or (trainable_only) an optimizer's
- * state, which has the trainable part of the layout alone. roots: may be NULL. [collective] */
+/* Creates one file with the fp32 values of a region, by parameter name: masters, which what is packed has none of, or
+ * (trainable_only) an optimizer's state, which has the trainable part of the layout alone. roots: may be NULL.
+ * [collective] */
 weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only,
                                    const weft_roots *roots, weft_error *err);
 

@@ -8,7 +8,9 @@
 #include "model/convert.h"
 #include "model/weights.h"
 
-enum { BLOCK = 1 << 14 }; /* elements that are converted at once: they stay in a core's own cache */
+enum {
+    BLOCK = 1 << 14
+}; /* elements that are converted at once: they stay in a core's own cache; whole blocks of any type */
 
 typedef struct reading {
     const weft_safetensors *files;
@@ -17,13 +19,13 @@ typedef struct reading {
 
 static weft_status read_converted(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n,
                                   int32_t dtype, char *out, weft_error *err) {
-    const int64_t width = weft_dtype_bytes(tensor->dtype), width_out = weft_dtype_bytes(dtype);
+    const int64_t width = weft_dtype_bytes(tensor->dtype);
     float block[BLOCK];
     weft_status status = WEFT_OK;
     for (int64_t at = 0; at < n && status == WEFT_OK; at += BLOCK) {
         const int64_t some = n - at < BLOCK ? n - at : BLOCK;
         status = weft_safetensors_read(self->files, block, tensor, width * (first + at), width * some, err);
-        if (status == WEFT_OK) (void)weft_convert(out + width_out * at, dtype, block, tensor->dtype, some);
+        if (status == WEFT_OK) (void)weft_convert(out + weft_dtype_span(dtype, at), dtype, block, tensor->dtype, some);
     }
     return status;
 }
@@ -34,13 +36,12 @@ static void await(const reading *self, const weft_tensor *tensor, int64_t end) {
     weft_ahead_wait(self->files->ahead, tensor->file, begin + end);
 }
 
-/* What is packed lies in the file as it is stored. */
+/* What is packed lies in the file as it is stored, or in numbers. */
 static weft_status from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
                                weft_error *err) {
     const reading *self = context;
     const weft_tensor *tensor = self->tensors[parameter];
-    const bool is_packed = weft_dtype_block(dtype) > 1;
-    const int32_t stored = is_packed ? dtype : tensor->dtype;
+    const int32_t stored = tensor->dtype == WEFT_U8 ? dtype : tensor->dtype;
     await(self, tensor, weft_dtype_span(stored, first + n));
     if (stored != dtype) return read_converted(self, tensor, first, n, dtype, out, err);
     return weft_safetensors_read(self->files, out, tensor, weft_dtype_span(dtype, first), weft_dtype_span(dtype, n),

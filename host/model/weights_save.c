@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "model/config_json.h"
+#include "model/packed.h"
 #include "model/region_write.h"
 #include "plugin/enter.h"
 
@@ -17,7 +18,7 @@ enum { GENERATION_LIMIT = 16 << 20 };
 typedef struct save_job {
     const weft_region *region;
     int32_t dtype;
-    bool trainable_only;
+    bool trainable_only, masters_only;
     int32_t *shards; /* [n_parameters] file of each parameter, from 0; -1: not saved */
     int32_t n_shards;
     const weft_roots *roots;
@@ -35,12 +36,7 @@ static int32_t list_shard(weft_tensor_spec *specs, int32_t *parameters, const sa
     int32_t n = 0;
     for (int32_t p = 0; p < declared->n_parameters; p++) {
         if (job->shards[p] != shard) continue;
-        memset(&specs[n], 0, sizeof specs[n]);
-        specs[n].name = declared->parameters[p].name;
-        specs[n].dtype = job->dtype;
-        specs[n].rank = declared->parameters[p].rank;
-        specs[n].dims[0] = declared->parameters[p].dims[0];
-        specs[n].dims[1] = declared->parameters[p].dims[1];
+        specs[n] = weft_packed_spec(&declared->parameters[p], job->dtype);
         parameters[n++] = p;
     }
     return n;
@@ -70,9 +66,11 @@ static void deal(save_job *job, int64_t shard_bytes) {
     int64_t filled = 0;
     job->n_shards = 1;
     for (int32_t p = 0; p < declared->n_parameters; p++) {
-        const int64_t bytes = declared->parameters[p].numel * weft_dtype_bytes(job->dtype);
+        const weft_parameter *parameter = &declared->parameters[p];
+        const int64_t bytes = weft_packed_file_bytes(parameter, job->dtype);
         job->shards[p] = -1;
-        if (job->trainable_only && !declared->parameters[p].trainable) continue;
+        if (job->trainable_only && !parameter->trainable) continue;
+        if (job->masters_only && weft_parameter_is_packed(parameter)) continue;
         if (filled > 0 && filled > shard_bytes - bytes) {
             job->n_shards++;
             filled = 0;
@@ -92,14 +90,16 @@ static char *index_text(const save_job *job) {
     const weft_declared *declared = job->region->declared;
     const int64_t numel = weft_declared_numel(declared, false);
     json_t *map = json_object(), *index = NULL;
+    int64_t bytes = 0;
     char name[64], *text = NULL;
     bool good = map != NULL;
     for (int32_t p = 0; p < declared->n_parameters && good; p++) {
         shard_name(name, job, job->shards[p]);
         good = json_object_set_new(map, declared->parameters[p].name, json_string(name)) == 0;
+        bytes += weft_packed_file_bytes(&declared->parameters[p], job->dtype);
     }
     index = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (json_int_t)numel, "total_size",
-                      (json_int_t)(numel * weft_dtype_bytes(job->dtype)), "weight_map", map);
+                      (json_int_t)bytes, "weight_map", map);
     if (index != NULL && good) text = json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(index);
     return text;
@@ -164,15 +164,11 @@ static weft_status copy_generation(const weft_declared *declared, const char *di
 
 /* ---- the whole ---- */
 
-static weft_status job_create(save_job *job, const weft_region *region, int32_t dtype, bool trainable_only,
-                              int64_t shard_bytes, const weft_roots *roots, const char *where, weft_error *err) {
+/* job: what to save, in which type; the rest is made here. */
+static weft_status job_create(save_job *job, int64_t shard_bytes, const char *where, weft_error *err) {
+    const weft_region *region = job->region;
     weft_status status = WEFT_OK;
-    memset(job, 0, sizeof *job);
-    job->region = region;
-    job->dtype = dtype;
-    job->trainable_only = trainable_only;
     job->shards = calloc((size_t)region->declared->n_parameters, sizeof *job->shards);
-    job->roots = roots;
     if (job->shards == NULL) status = no_memory(where, err);
     else deal(job, shard_bytes);
     if (status == WEFT_OK) /* before the host looks at its memory */
@@ -194,12 +190,12 @@ static weft_status write_texts(const save_job *job, const char *directory, weft_
 
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
                               const weft_roots *roots, weft_error *err) {
-    save_job job;
+    save_job job = {.region = region, .dtype = dtype, .roots = roots};
     weft_status status = WEFT_OK;
     if (dtype != WEFT_F32 && dtype != WEFT_BF16 && dtype != WEFT_F16)
         return weft_error_set(err, WEFT_E_HOST, "weights are saved as fp32, bf16 or fp16, not as %s",
                               weft_dtype_name(dtype));
-    status = job_create(&job, region, dtype, false, shard_bytes, roots, directory, err);
+    status = job_create(&job, shard_bytes, directory, err);
     if (status == WEFT_OK) status = write_shards(&job, directory, err);
     if (status == WEFT_OK) status = write_texts(&job, directory, err);
     free(job.shards);
@@ -208,8 +204,9 @@ weft_status weft_weights_save(const weft_region *region, const char *directory, 
 
 weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only,
                                    const weft_roots *roots, weft_error *err) {
-    save_job job;
-    weft_status status = job_create(&job, region, WEFT_F32, trainable_only, INT64_MAX, roots, path, err);
+    save_job job = {
+        .region = region, .dtype = WEFT_F32, .trainable_only = trainable_only, .masters_only = true, .roots = roots};
+    weft_status status = job_create(&job, INT64_MAX, path, err);
     if (status == WEFT_OK) status = write_shard(&job, 0, path, err);
     free(job.shards);
     return status;

@@ -88,13 +88,40 @@ static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, i
     return out;
 }
 
+/* What is packed is not trained, and multiplied as it is by devices that say so. */
+static weft_status check_packed(const weft_plan *self, const weft_device_plugin *kernels, const weft_device *device,
+                                weft_error *err) {
+    const weft_run *run = self->run;
+    const weft_parameter *parameters = self->declared->parameters;
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    const int32_t wanted = self->declared->packed_wanted;
+    if (self->spec.training && wanted >= 0)
+        return weft_config_reject(
+            run->config, "train", "trainable", err,
+            "asks to train '%s', which is stored in %s, and what is packed is never trained; name "
+            "what else is to be: head, or parameter names in which * stands for any text, as "
+            "*norm.weight",
+            parameters[wanted].name, weft_dtype_name(parameters[wanted].dtype));
+    WEFT_PLUGIN_TELL(kernels, info, device, &info);
+    for (int32_t p = 0; p < self->declared->n_parameters; p++) {
+        const int32_t dtype = parameters[p].dtype;
+        if (!weft_parameter_is_packed(&parameters[p]) || (info.packed >> dtype & 1u) != 0) continue;
+        return weft_config_reject(run->config, "device", "plugin", err,
+                                  "is '%s', which does not multiply what is stored in %s, as '%s' is; choose a device "
+                                  "that does (cpu), or a model that is not packed",
+                                  weft_run_id(run, WEFT_PART_DEVICE), weft_dtype_name(dtype), parameters[p].name);
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err) {
     const weft_stage_maker maker = {self, kernels, device};
     weft_status status = WEFT_OK;
     weft_graph_set_spec set = {0};
     self->spec = *spec;
-    if (spec->training) {
+    status = check_packed(self, kernels, device, err);
+    if (status == WEFT_OK && spec->training) {
         set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);
         status = weft_stage_make(&maker, &self->train, &set, spec->leaves, err);
     }

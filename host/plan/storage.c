@@ -11,7 +11,8 @@ void weft_storage_choose(weft_plan *plan) {
     for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
         weft_parameter *p = &plan->declared->parameters[i];
         const weft_tensor *tensor = weft_weights_tensor(files, p);
-        if (!p->trainable && weft_parameter_is_matrix(p) && tensor != NULL && tensor->dtype == plan->dtype)
+        if (!p->trainable && !weft_parameter_is_packed(p) && weft_parameter_is_matrix(p) && tensor != NULL &&
+            tensor->dtype == plan->dtype)
             p->dtype = plan->dtype;
     }
     weft_safetensors_close(files);

@@ -73,10 +73,10 @@ int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
 int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter) {
     const weft_graph *graph = lowering->graph;
     const weft_parameter *p = &graph->declared->parameters[parameter];
-    const int32_t dtype = weft_parameter_is_matrix(p) ? graph->dtype : WEFT_F32;
+    const int32_t dtype = weft_graph_read_dtype(graph, parameter);
     int32_t *storage = &lowering->parameter_of[weft_graph_read_index(graph, parameter)];
     if (*storage == 0)
-        *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0, p->numel * weft_dtype_bytes(dtype));
+        *storage = weft_lower_storage(lowering, WEFT_HOME_PARAMETER, parameter, 0, weft_dtype_span(dtype, p->numel));
     return *storage;
 }
 

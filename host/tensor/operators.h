@@ -54,8 +54,10 @@ weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, i
 weft_status weft_infer_alike(const weft_graph *graph, weft_node *node, weft_error *err);
 /* Input i must be one int32 per place. */
 weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err);
-/* The weight must be a dense matrix, or a gain that fits into `width` elements a whole number of times. */
+/* The weight must be a matrix; one that is dense, and nothing else; or a gain that fits into `width` elements a whole
+ * number of times. */
 weft_status weft_infer_matrix(const weft_node *node, weft_error *err);
+weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, weft_error *err);
 weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *err);
 
 #endif

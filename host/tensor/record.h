@@ -120,6 +120,9 @@ weft_value weft_record_outside(weft_graph *graph, int32_t home, int32_t dtype, i
 /* Where a parameter stands among those that the graph reads; n_reads: nowhere. */
 int32_t weft_graph_read_index(const weft_graph *graph, int32_t parameter);
 
+/* weft_dtype in which kernels read it: a matrix in the graph's, or packed as it is stored; gains and biases in fp32. */
+int32_t weft_graph_read_dtype(const weft_graph *graph, int32_t parameter);
+
 /* Names a value that evaluation hands out; other modes ignore it. */
 void weft_record_output(weft_graph *graph, weft_value value, const char *name);
 

@@ -114,6 +114,12 @@ int32_t weft_graph_read_index(const weft_graph *graph, int32_t parameter) {
     return i;
 }
 
+int32_t weft_graph_read_dtype(const weft_graph *graph, int32_t parameter) {
+    const weft_parameter *p = &graph->declared->parameters[parameter];
+    if (weft_parameter_is_packed(p)) return p->dtype;
+    return weft_parameter_is_matrix(p) ? graph->dtype : WEFT_F32;
+}
+
 static weft_status note_read(weft_graph *graph, const weft_node *node, int32_t parameter, weft_error *err) {
     const int32_t i = weft_graph_read_index(graph, parameter);
     weft_status status = WEFT_OK;
@@ -129,10 +135,10 @@ static weft_status note_read(weft_graph *graph, const weft_node *node, int32_t p
 
 /* The parameters of the node's weight object. */
 static weft_status note_weight(weft_graph *graph, const weft_node *node, weft_error *err) {
+    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+    const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
     weft_status status = WEFT_OK;
-    if (node->weight == NULL) return WEFT_OK;
-    status = note_read(graph, node, node->weight->parameter, err);
-    if (status == WEFT_OK && node->weight->bias >= 0) status = note_read(graph, node, node->weight->bias, err);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = note_read(graph, node, parameters[i], err);
     return status;
 }
 

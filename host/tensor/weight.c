@@ -14,14 +14,20 @@ static bool is_trained(const weft_graph *graph, int32_t parameter) {
 }
 
 bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight) {
-    return is_trained(graph, weight->parameter) || is_trained(graph, weight->bias);
+    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+    const int32_t n = weft_weight_parameters(weight, parameters);
+    bool trains = false;
+    for (int32_t i = 0; i < n; i++) trains = trains || is_trained(graph, parameters[i]);
+    return trains;
 }
 
 static int32_t uses_of_parameter(const weft_graph *graph, int32_t parameter) {
     int32_t n = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
-        const weft_weight *weight = graph->nodes[i].weight;
-        n += weight != NULL && (weight->parameter == parameter || weight->bias == parameter);
+        int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+        const int32_t read =
+            graph->nodes[i].weight == NULL ? 0 : weft_weight_parameters(graph->nodes[i].weight, parameters);
+        for (int32_t k = 0; k < read; k++) n += parameters[k] == parameter;
     }
     return n;
 }
@@ -88,6 +94,7 @@ void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y,
                          int64_t stride, int64_t offset) {
     const int64_t size = weft_dtype_bytes(l->graph->dtype);
     weft_matmul args = product_arguments(l, m, weight->out, weight->in);
+    args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
     args.dtype_c = dtype_y;
     args.lda = stride;
     args.transpose_b = 1; /* W is (out, in) */
@@ -105,6 +112,7 @@ void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t
                             int64_t m) {
     weft_matmul args = product_arguments(l, m, weight->in, weight->out);
     args.accumulate = accumulate;
+    args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
     weft_lower_begin(l, &weft_kernel_matmul_dx, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
     weft_lower_bind(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight));

@@ -1,13 +1,13 @@
 /* host/tensor/weight.h: products and look-ups over a weight object.
  *
- * The one place that knows what a weight object is made of. Today it is dense; a low-rank part or packed storage is
- * added here, and no operator and no model changes. */
+ * The one place that knows how a weight object's matrix is stored, dense or packed; its low-rank part is weight objects
+ * of its own, which ops/linear.c records as the products that they are. */
 #ifndef WEFT_HOST_TENSOR_WEIGHT_H
 #define WEFT_HOST_TENSOR_WEIGHT_H
 
 #include "tensor/record.h"
 
-/* The dense values, (out, in) in the graph's dtype or (in) in fp32. */
+/* The values: (out, in) in the graph's dtype, or packed; (in) in fp32. */
 int32_t weft_weight_values(weft_lowering *lowering, const weft_weight *weight);
 /* The bias, in fp32; 0: it has none. */
 int32_t weft_weight_bias(weft_lowering *lowering, const weft_weight *weight);

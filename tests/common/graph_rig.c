@@ -85,10 +85,12 @@ static const weft_model_plugin rig_plugin = {.struct_size = (uint32_t)sizeof(wef
 static void declare_weight(rig *r, int32_t i) {
     const rig_weight *from = &r->model->weights[i];
     const bool gain = from->role == WEFT_WEIGHT_GAIN;
+    const bool packed = (r->model->packed >> i & 1u) != 0, low_rank = (r->model->low_rank >> i & 1u) != 0;
     const weft_parameter parameter = {.name = (char *)(uintptr_t)from->name,
                                       .rank = gain ? 1 : 2,
                                       .role = from->role,
-                                      .trainable = (r->model->frozen >> i & 1u) == 0,
+                                      .trainable = !packed && (r->model->frozen >> i & 1u) == 0,
+                                      .dtype = packed ? WEFT_I8X64 : WEFT_F32,
                                       .dims = {gain ? from->in : from->out, gain ? 0 : from->in},
                                       .numel = gain ? from->in : from->out * from->in};
     const weft_weight weight = {.parameter = i,
@@ -96,7 +98,10 @@ static void declare_weight(rig *r, int32_t i) {
                                 .role = from->role,
                                 .out = from->out,
                                 .in = from->in,
-                                .gain_from_one = (r->model->from_one >> i & 1u) != 0};
+                                .gain_from_one = (r->model->from_one >> i & 1u) != 0,
+                                .down = low_rank ? &r->weight_storage[i + 1] : NULL,
+                                .up = low_rank ? &r->weight_storage[i + 2] : NULL,
+                                .factor = 0.75};
     r->parameters[i] = parameter;
     r->weight_storage[i] = weight;
     r->weights[i] = &r->weight_storage[i];
@@ -177,6 +182,18 @@ static weft_slot_ref random_slot(rig *r, int64_t n, double size, double centre) 
     return slot;
 }
 
+static weft_ref pack(rig *r, weft_ref from, int64_t n) {
+    const weft_slot_ref slot = rig_slot(r, weft_dtype_span(WEFT_I8X64, n));
+    float *values = rig_floats(r, from, n);
+    void *blocks = malloc((size_t)slot.bytes);
+    ck_assert_ptr_nonnull(blocks);
+    ck_assert(weft_convert(blocks, WEFT_I8X64, values, WEFT_F32, n));
+    rig_write(r, slot.ref, blocks, slot.bytes);
+    free(blocks);
+    free(values);
+    return slot.ref;
+}
+
 /* Matrices keep the size of what passes through them; gains make factors around one; biases lie around zero. */
 static void fill_parameters(rig *r) {
     for (int32_t i = 0; i < r->declared.n_parameters; i++) {
@@ -186,7 +203,7 @@ static void fill_parameters(rig *r) {
                             : p->role == WEFT_WEIGHT_EMBEDDING ? 1.0
                                                                : 1.7 / sqrt((double)p->dims[1]);
         r->values[i] = random_slot(r, p->numel, size, gain && !r->weight_storage[i].gain_from_one ? 1.0 : 0.0).ref;
-        r->reads[i] = r->values[i];
+        r->reads[i] = weft_parameter_is_packed(p) ? pack(r, r->values[i], p->numel) : r->values[i];
         if (p->trainable) r->gradients[i] = rig_slot(r, p->numel * (int64_t)sizeof(float));
     }
 }
@@ -264,7 +281,7 @@ void rig_round(rig *r) {
     r->dtype = WEFT_BF16;
     for (int32_t i = 0; i < r->declared.n_parameters; i++) {
         const weft_parameter *p = &r->parameters[i];
-        if (!weft_parameter_is_matrix(p)) continue;
+        if (!weft_parameter_is_matrix(p) || weft_parameter_is_packed(p)) continue;
         r->reads[i] = rig_slot(r, p->numel * 2).ref;
         rig_ok(r->kernels->convert(r->device, NULL, r->reads[i], WEFT_BF16, r->values[i], WEFT_F32, p->numel, &err),
                &err);

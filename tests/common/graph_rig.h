@@ -30,6 +30,8 @@ typedef struct rig_model {
     uint32_t frozen;           /* bit i: parameter i is not trained; weights first, then biases */
     uint32_t biased;           /* bit i: weight i has a bias, whose parameter comes after those of all weights */
     uint32_t from_one;         /* bit i: weight i is a gain that is stored from one */
+    uint32_t packed;           /* bit i: weight i is stored in WEFT_I8X64 */
+    uint32_t low_rank;         /* bit i: weight i has a low-rank part, of weights i + 1 and i + 2 */
     bool fp32_alone;           /* an operator of its own takes no bf16 */
     int64_t carry_width;
     int64_t table_width; /* 0: no table */
@@ -53,7 +55,7 @@ struct rig {
     int32_t n_buffers;
     uint64_t random;
     weft_ref values[RIG_WEIGHTS]; /* fp32 */
-    weft_ref reads[RIG_WEIGHTS];  /* what graphs read: the same, or in bf16 a rounded copy of each matrix */
+    weft_ref reads[RIG_WEIGHTS];  /* what graphs read: the same, or in bf16 a rounded copy of each matrix, or packed */
     weft_slot_ref gradients[RIG_WEIGHTS], tables[1];
     weft_slot_ref ids, targets, weights_of_targets, starts, positions;
 };

@@ -8,18 +8,24 @@ weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err) 
     return weft_error_set(err, WEFT_E_UNSUPPORTED, "the reference device's %s takes fp32 and bf16 only", kernel);
 }
 
+/* A packed B is as its numbers, rounded to A's type. */
+static double element_of_b(const weft_matmul *a, int64_t i) {
+    if (a->dtype_b == WEFT_I8X64) return reference_rounded(reference_unpack(a->b, i), a->dtype_a);
+    return (double)reference_load(a->b, a->dtype_b, i);
+}
+
 weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *a, weft_error *err) {
     weft_status status = reference_takes(a->dtype_a, "matmul", err);
     (void)d;
     (void)s;
-    if (status == WEFT_OK) status = reference_takes(a->dtype_b, "matmul", err);
+    if (status == WEFT_OK && a->dtype_b != WEFT_I8X64) status = reference_takes(a->dtype_b, "matmul", err);
     if (status == WEFT_OK) status = reference_takes(a->dtype_c, "matmul", err);
     for (int64_t i = 0; i < a->m && status == WEFT_OK; i++)
         for (int64_t j = 0; j < a->n; j++) {
             double sum = 0.0;
             for (int64_t k = 0; k < a->k; k++)
                 sum += (double)reference_load(a->a, a->dtype_a, a->transpose_a ? k * a->lda + i : i * a->lda + k) *
-                       (double)reference_load(a->b, a->dtype_b, a->transpose_b ? j * a->ldb + k : k * a->ldb + j);
+                       element_of_b(a, a->transpose_b ? j * a->ldb + k : k * a->ldb + j);
             if (a->has_bias) sum += reference_rounded(((const float *)reference_view(a->bias))[j], a->dtype_c);
             reference_store(a->c, a->dtype_c, i * a->ldc + j, sum, a->accumulate);
         }

@@ -34,6 +34,16 @@ static inline float reference_load(weft_ref from, int32_t dtype, int64_t i) {
     return value;
 }
 
+/* Element i of a packed operand, by what weft/blocks.h says of its bytes. */
+static inline float reference_unpack(weft_ref from, int64_t i) {
+    const char *block = (const char *)reference_view(from) + i / 64 * 68;
+    float scale = 0.0f;
+    int8_t step = 0;
+    memcpy(&scale, block, sizeof scale);
+    memcpy(&step, block + 4 + i % 64, 1);
+    return scale * (float)step;
+}
+
 /* Stores or adds a finished result. */
 static inline void reference_store(weft_ref to, int32_t dtype, int64_t i, double value, int32_t accumulate) {
     const float rounded = accumulate ? reference_load(to, dtype, i) + (float)value : (float)value;

@@ -13,6 +13,7 @@
 #include <weft/model.h>
 #include <weft/policy.h>
 #include <weft/random.h>
+#include <weft/blocks.h>
 #include <weft/roof.h>
 #include <weft/transfer.h>
 #include <weft/emit.h>

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <glob.h>
 
+#include <weft/blocks.h>
 #include <weft/capture.h>
 #include <weft/comm.h>
 #include <weft/data.h>

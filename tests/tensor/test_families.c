@@ -47,6 +47,25 @@ FORWARD(layer_norms) {
     return ops->add(g, ops->layer_norm(g, a, r->weights[0], 1e-5), ops->swiglu(g, carry, a));
 }
 
+/* ---- packed matrices and low-rank parts ---- */
+
+enum { WIDE = 64, RANK = 3 }; /* WIDE: a block */
+
+/* Wider in between, and twice from one value, so that gradients add. */
+FORWARD(packed) {
+    const weft_value up = ops->linear(g, carry, r->weights[0]);
+    const weft_value gate = ops->linear(g, carry, r->weights[1]);
+    (void)s;
+    return ops->linear(g, ops->swiglu(g, gate, up), r->weights[2]);
+}
+
+/* One with a part below, another above it; the input of both has a gradient. */
+FORWARD(low_rank) {
+    const weft_value y = ops->linear(g, carry, r->weights[0]);
+    (void)s;
+    return ops->linear(g, ops->swiglu(g, y, carry), r->weights[0]);
+}
+
 /* ---- rotation and attention ---- */
 
 static weft_value rotate_half(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x) {
@@ -228,7 +247,17 @@ static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
 static const rig_weight two_tables[] = {{"e", WEFT_WEIGHT_EMBEDDING, V, D}, {"p", WEFT_WEIGHT_EMBEDDING, 24, D}, {0}};
 static const rig_weight head_matrix[] = {{"w", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
 
-#define END .carry_width = D, .n_segments = 2
+static const rig_weight wide[] = {{"up", WEFT_WEIGHT_LINEAR, 2 * WIDE, WIDE},
+                                  {"gate", WEFT_WEIGHT_LINEAR, 2 * WIDE, WIDE},
+                                  {"down", WEFT_WEIGHT_LINEAR, WIDE, 2 * WIDE},
+                                  {0}};
+static const rig_weight parts[] = {{"w", WEFT_WEIGHT_LINEAR, WIDE, WIDE},
+                                   {"d", WEFT_WEIGHT_LINEAR, RANK, WIDE},
+                                   {"u", WEFT_WEIGHT_LINEAR, WIDE, RANK},
+                                   {0}};
+
+#define END  .carry_width = D, .n_segments = 2
+#define BASE .carry_width = WIDE, .n_segments = 3
 
 /* clang-format off: a table */
 static const graph_case cases[] = {
@@ -236,6 +265,17 @@ static const graph_case cases[] = {
     {{"a frozen matrix with a bias", matrix, .biased = 1u, .frozen = 1u, MIDDLE, .forward = linear}, 1, 1},
     {{"a matrix with a frozen bias", matrix, .biased = 1u, .frozen = 2u, MIDDLE, .forward = linear}, 1, 1},
     {{"a bias in two segments", matrix_and_table, .biased = 1u, MIDDLE, .forward = shared}, 0, 2},
+    {{"packed linears", wide, .packed = 7u, BASE, .forward = packed}, 1, 1},
+    {{"packed linears with biases", wide, .packed = 7u, .biased = 7u, BASE, .forward = packed}, 1, 1},
+    {{"a packed linear beside others", wide, .packed = 2u, BASE, .forward = packed}, 1, 1},
+    {{"low rank", parts, .low_rank = 1u, BASE, .forward = low_rank}, 1, 1},
+    {{"low rank on what is frozen", parts, .low_rank = 1u, .frozen = 1u, BASE, .forward = low_rank}, 1, 1},
+    {{"low rank on what is packed", parts, .low_rank = 1u, .packed = 1u, .biased = 1u, BASE, .forward = low_rank},
+     1,
+     1},
+    {{"low rank, half of it trained", parts, .low_rank = 1u, .packed = 1u, .frozen = 2u, BASE, .forward = low_rank},
+     1,
+     1},
     {{"rms_norm of heads", head_gain, MIDDLE, .forward = rms_norm}, 1, 1},
     {{"rms_norm from one", gain, .from_one = 1u, MIDDLE, .forward = rms_norm}, 1, 1},
     {{"layer_norm", gain, .biased = 1u, MIDDLE, .forward = layer_norm}, 1, 1},

@@ -13,7 +13,7 @@ static weft_status check_positions_fit(const weft_graph *graph, const weft_node 
 }
 
 static weft_status embedding_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    weft_status status = weft_infer_matrix(node, err);
+    weft_status status = weft_infer_dense(graph, node, err);
     if (status == WEFT_OK) status = weft_infer_places(graph, node, 0, err);
     if (status == WEFT_OK) status = check_positions_fit(graph, node, err);
     if (status == WEFT_OK) node->width = node->weight->in;

@@ -37,6 +37,19 @@ weft_status weft_infer_matrix(const weft_node *node, weft_error *err) {
     return WEFT_OK;
 }
 
+weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, weft_error *err) {
+    const weft_status status = weft_infer_matrix(node, err);
+    const weft_parameter *p = status == WEFT_OK ? &graph->declared->parameters[node->weight->parameter] : NULL;
+    if (p != NULL && weft_parameter_is_packed(p))
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "the weight is stored in %s, which `linear` alone reads; declare it with storage 0",
+                              weft_dtype_name(p->dtype));
+    if (p != NULL && node->weight->down != NULL)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "the weight has a low-rank part, which `linear` alone adds; leave that part out");
+    return status;
+}
+
 weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *err) {
     if (node->weight == NULL) return weft_error_set(err, WEFT_E_PLUGIN, "the gain is NULL");
     if (node->weight->role != WEFT_WEIGHT_GAIN)

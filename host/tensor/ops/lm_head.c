@@ -7,7 +7,7 @@
 #include "tensor/weight.h"
 
 static weft_status head_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    weft_status status = weft_infer_matrix(node, err);
+    weft_status status = weft_infer_dense(graph, node, err);
     if (status == WEFT_OK) status = weft_infer_numbers(graph, node, 0, node->weight->in, err);
     if (status == WEFT_OK && !(node->head.cap >= 0.0 && node->head.scale - node->head.scale == 0.0))
         status = weft_error_set(err, WEFT_E_PLUGIN,

@@ -3,6 +3,7 @@
  *     plugin.c      keys, create, info, the kernel table       memory.c    buffers, streams, moving bytes
  *     check.c       operands against their buffers              convert.c   fp32, bf16, fp16
  *     product*      matrix products, sums not cut by threads    matmul.c    the kernel on top of it
+ *     packed*       products with a packed operand
  *     roof*         what the machine could give at most
  *     panels*       products on packed panels, fp32 and bf16, where the ISA has them
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two

@@ -1,6 +1,6 @@
 /* matmul.c: the kernel `matmul`, which is a product with its operands looked up. A bias lies in c before the product is
  * added to it: one rounding, and no loop of products knows of it. */
-#include "product.h"
+#include "packed.h"
 
 static product product_of(const weft_matmul *args) {
     const product p = {.m = args->m,
@@ -19,7 +19,7 @@ static product product_of(const weft_matmul *args) {
 
 int64_t cpu_matmul_workspace(const weft_device *device, const weft_matmul *args) {
     const product p = product_of(args);
-    return product_workspace(device, &p);
+    return weft_dtype_is_packed(args->dtype_b) ? packed_workspace(device, &p) : product_workspace(device, &p);
 }
 
 /* A matrix of rows x width at distance ld: what lies beyond the last row's end is not touched. */
@@ -36,17 +36,35 @@ static void *look_up_matrix(cpu_check *c, weft_ref ref, const char *name, int64_
     return cpu_need(c, ref, name, (rows - 1) * ld + width, 1, bytes);
 }
 
-/* Both operands in fp32, or both in bf16 and the result in either. */
+/* A packed b: rows of whole blocks without a gap, each of which begins with a scale in fp32. */
+static const weft_i8x64 *look_up_packed(cpu_check *c, const weft_matmul *args) {
+    const int64_t rows = args->transpose_b ? args->n : args->k, width = args->transpose_b ? args->k : args->n;
+    const int64_t block = weft_dtype_block(args->dtype_b), words = weft_dtype_span(args->dtype_b, width) / 4;
+    if (c->status == WEFT_OK && (args->ldb != width || width % block != 0)) {
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "%s on device cpu: rows of operand b are %lld apart and %lld wide; %s lies without a "
+                           "gap, in rows of whole blocks of %lld.",
+                           c->kernel, (long long)args->ldb, (long long)width, weft_dtype_name(args->dtype_b),
+                           (long long)block);
+    }
+    if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
+    return cpu_need(c, args->b, "b", rows, words, 4);
+}
+
+/* Both operands in fp32, or both in bf16 and the result in either; b may be packed instead. */
 static void check_matmul_types(cpu_check *c, const weft_matmul *args) {
+    const bool is_packed = args->dtype_b == WEFT_I8X64;
     (void)cpu_check_dtype(c, "a", args->dtype_a);
-    (void)cpu_check_dtype(c, "b", args->dtype_b);
+    if (!is_packed) (void)cpu_check_dtype(c, "b", args->dtype_b);
     (void)cpu_check_dtype(c, "c", args->dtype_c);
     if (c->status != WEFT_OK) return;
-    if (args->dtype_a == args->dtype_b && (args->dtype_a == WEFT_BF16 || args->dtype_c == WEFT_F32)) return;
+    if ((is_packed || args->dtype_a == args->dtype_b) && (args->dtype_a == WEFT_BF16 || args->dtype_c == WEFT_F32))
+        return;
     c->status =
         weft_error_set(c->err, WEFT_E_UNSUPPORTED,
                        "matmul on device cpu: a is %s, b is %s and c is %s; both operands may be fp32 with c in "
-                       "fp32, or both bf16 with c in fp32 or bf16. Convert one first.",
+                       "fp32, or both bf16 with c in fp32 or bf16; b may be int8x64 with either. Convert one first.",
                        weft_dtype_name(args->dtype_a), weft_dtype_name(args->dtype_b), weft_dtype_name(args->dtype_c));
 }
 
@@ -66,6 +84,7 @@ static void fill_rows_with_bias(const weft_device *device, const product *p, con
 CPU_KERNEL(matmul, weft_matmul) {
     cpu_check c = CPU_CHECK("matmul", weft_matmul, args, err);
     product p = {0};
+    const weft_i8x64 *packed = NULL;
     const float *bias = NULL;
     void *workspace = NULL;
     (void)s;
@@ -80,12 +99,14 @@ CPU_KERNEL(matmul, weft_matmul) {
     cpu_check_size(&c, "ldb", p.ldb, 1);
     cpu_check_size(&c, "ldc", p.ldc, 1);
     p.a = look_up_matrix(&c, args->a, "a", p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda, p.dtype);
-    p.b = look_up_matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.dtype);
+    if (weft_dtype_is_packed(args->dtype_b)) packed = look_up_packed(&c, args);
+    else p.b = look_up_matrix(&c, args->b, "b", p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb, p.dtype);
     p.c = look_up_matrix(&c, args->c, "c", p.m, p.n, p.ldc, p.dtype_c);
     if (args->has_bias) bias = cpu_need(&c, args->bias, "bias", p.n, 1, 4);
     if (c.status != WEFT_OK) return c.status;
-    workspace = cpu_need_workspace(&c, args->workspace, product_workspace(device, &p));
+    workspace = cpu_need_workspace(&c, args->workspace, cpu_matmul_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
     if (bias != NULL) fill_rows_with_bias(device, &p, bias);
-    return product_run(device, &p, workspace, "matmul", err);
+    return weft_dtype_is_packed(args->dtype_b) ? packed_run(device, &p, packed, workspace, "matmul", err)
+                                               : product_run(device, &p, workspace, "matmul", err);
 }

@@ -1,6 +1,6 @@
 /* plugin.c: the plugin device:cpu itself: its key, its life, what it says of itself, and its kernel table. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
-#include "cpu.h"
+#include "packed.h"
 
 #include <dnnl.h>
 #include <sched.h>
@@ -89,7 +89,10 @@ static void destroy_device(weft_device *device) {
 static void tell_device_info(const weft_device *device, weft_device_info *out) {
     const dnnl_version_t *v = dnnl_version();
     const uint32_t size = out->struct_size;
-    weft_device_info i = {.struct_size = size, .threads = device->threads, .has_bf16 = cpu_multiplies_bf16(device)};
+    weft_device_info i = {.struct_size = size,
+                          .threads = device->threads,
+                          .has_bf16 = cpu_multiplies_bf16(device),
+                          .packed = PACKED_TYPES};
     memcpy(i.name, device->name, sizeof i.name);
     memcpy(i.isa, device->isa, sizeof i.isa);
     (void)snprintf(i.backend, sizeof i.backend, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);

@@ -165,8 +165,8 @@ static inline weft_status weft_error_prefix(weft_error *err, const char *format,
 }
 
 /* Types of elements as they are stored. A type has elements per block and bytes per block: a plain one has blocks of
- * one element, and what is packed (4-bit, 8-bit) is a type of its own. Tensors begin, and are cut between ranks, where
- * a block begins. */
+ * one element, and what is packed is a type of its own (weft/blocks.h says what lies in a block). Blocks follow the rows
+ * of a matrix, whose length is a whole number of them. Tensors begin, and are cut between ranks, where a block begins. */
 typedef enum weft_dtype {
     WEFT_F32 = 1,
     WEFT_BF16 = 2,
@@ -174,12 +174,14 @@ typedef enum weft_dtype {
     WEFT_F64 = 4,
     WEFT_I32 = 5,
     WEFT_I64 = 6,
-    WEFT_U8 = 7
+    WEFT_U8 = 7,
+    WEFT_I8X64 = 8 /* packed: 64 int8 with one fp32 scale */
 } weft_dtype;
-enum { WEFT_DTYPE_LAST = WEFT_U8 };
+enum { WEFT_DTYPE_LAST = WEFT_I8X64 };
 
 /* Elements of one block; 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_block(int32_t dtype) {
+    if (dtype == WEFT_I8X64) return 64;
     return dtype >= WEFT_F32 && dtype <= WEFT_DTYPE_LAST ? 1 : 0;
 }
 
@@ -193,6 +195,7 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
     case WEFT_I32: return 4;
     case WEFT_I64: return 8;
     case WEFT_U8: return 1;
+    case WEFT_I8X64: return 68;
     default: return 0;
     }
 }
@@ -201,6 +204,11 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
 static inline int64_t weft_dtype_span(int32_t dtype, int64_t n) {
     const int64_t block = weft_dtype_block(dtype);
     return block == 0 ? 0 : n / block * weft_dtype_bytes(dtype);
+}
+
+/* Several elements in a block? [any-thread] */
+static inline int weft_dtype_is_packed(int32_t dtype) {
+    return weft_dtype_block(dtype) > 1;
 }
 
 /* "fp32", "bf16", ...; "?" for an unknown type. [any-thread] */
@@ -213,6 +221,7 @@ static inline const char *weft_dtype_name(int32_t dtype) {
     case WEFT_I32: return "int32";
     case WEFT_I64: return "int64";
     case WEFT_U8: return "uint8";
+    case WEFT_I8X64: return "int8x64";
     default: return "?";
     }
 }

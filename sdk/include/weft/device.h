@@ -30,7 +30,8 @@
  * weft/roof.h (what the machine could give at most).
  *
  * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
- * weights (a dtype of B in matmul), several documents in a row (starts).
+ * weights (a dtype of B in matmul; where their scales lie apart, one more ref behind `bias`), several documents in a row
+ * (starts).
  */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
@@ -62,18 +63,25 @@ typedef struct weft_device_info {
     int64_t memory;   /* bytes in all */
     int32_t threads;  /* that kernels use; 0 where it has no meaning */
     int32_t has_bf16; /* 1: bf16 products in hardware */
+    /* Block types that matmul takes for b: 1u << WEFT_I8X64 | ...; the host refuses a model that stores matrices in
+     * another one, before anything is taken. 0: none. */
+    uint32_t packed;
+    uint32_t reserved;
 } weft_device_info;
 
-/* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
+/* C (M,N) = op(A) op(B), or += if accumulate; where C is bf16, the whole sum is formed before it is rounded. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
  * has_bias C = op(A) op(B) + bias in every row: the bias, rounded to C's type, is added to the finished sum before that
- * is rounded, which is what fused epilogues do (cuBLASLt's takes a bias of C's type). Not together with accumulate. */
+ * is rounded, which is what fused epilogues do (cuBLASLt's takes a bias of C's type). Not together with accumulate.
+ * B may be packed (weft/blocks.h): a matrix that is stored in a block type, its rows without a gap (ldb is their
+ * length). It counts as the matrix of the numbers that its blocks stand for, each rounded to A's type. A device makes
+ * those where it needs them, in its workspace or closer, and never all of them at once. */
 typedef struct weft_matmul {
     uint32_t struct_size;
     uint32_t flags;
     weft_ref a, b, c;
     int64_t m, n, k;
     int64_t lda, ldb, ldc;
-    int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype: a and b alike, fp32 into fp32 or bf16 into either */
+    int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype: a and b alike, or b packed; fp32 into fp32 or bf16 into either */
     int32_t transpose_a, transpose_b;
     int32_t accumulate;
     weft_ref workspace;

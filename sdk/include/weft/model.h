@@ -7,9 +7,15 @@
  * `model.layers.3.self_attn` has the parameter `model.layers.3.self_attn.q_proj.weight`. A tied weight is an alias
  * of one storage.
  *
- * Later users this serves: adapters (they add parameters to weight objects and modules after `declare`), quantised
- * weights (a weight object's storage is the host's choice), pipeline stages (segments are the cut points; the carry
- * is all that crosses).
+ * A weight object may be made of several parameters, all of which a segment that reads it finds gathered, while
+ * gradients go to those that are trained. They are joined in two ways. What an operator can be written with others for
+ * is a weight object itself: a low-rank part is two small linears, and `linear` records the products, a scale and a sum,
+ * so that backward, tape, storage and kernels are those that there are. What a kernel needs at once is a further
+ * parameter of the same object, as the bias is and scales that lie apart from packed values will be: one more field of
+ * the weight, one more ref of weft_matmul.
+ *
+ * Later users this serves: adapters (they call low_rank after `declare`), 4-bit weights (another storage, and scales that
+ * are a parameter of their own), pipeline stages (segments are the cut points; the carry is all that crosses).
  */
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H
@@ -43,8 +49,29 @@ typedef struct weft_weight_spec {
      * Another use of the same storage (a tied head) still does. */
     int32_t has_padding, padding;
     int32_t gain_from_one; /* a gain: the factor is 1 + what is stored, which starts at zero (Gemma) */
-    int32_t reserved;
+    /* A linear: the weft_dtype in which its matrix is stored for good, a block type (weft/blocks.h) of which a row takes a
+     * whole number of blocks; 0: the host decides. A packed matrix is held, cut between ranks, gathered, saved and read
+     * packed, and has no copy in another type. It is never trained and has one name; `linear` alone reads it. Files may
+     * have it as it is stored, a U8 tensor (out, blocks of a row, bytes of a block), or in numbers, which are packed as
+     * they are read, as those of a fresh start are. */
+    int32_t storage;
 } weft_weight_spec;
+
+/* A low-rank part of a weight object (Hu et al., arXiv 2106.09685): linear(x, weight) becomes
+ *
+ *     x W^T + bias + factor (x D^T) U^T,    D (rank, in), U (out, rank)
+ *
+ * D and U are weight objects of their own, modules below the weight's with a parameter "weight" each, so policies and
+ * checkpoints meet them as they meet any other: `trainable` may name them and leave W alone, whatever W is stored in. */
+typedef struct weft_low_rank_spec {
+    uint32_t struct_size;
+    uint32_t flags;
+    const char *down, *up;  /* names of D and U below the weight's path: "lora_A", "lora_B" */
+    const char *class_name; /* of both: "Linear" */
+    int64_t rank;
+    double factor;   /* usually alpha / rank */
+    double init_std; /* of a fresh start's D; U starts at zero, so that the part adds nothing */
+} weft_low_rank_spec;
 
 /* The host's side of `declare`. Mistakes are sticky, as in weft_ops. All [main]. */
 typedef struct weft_builder {
@@ -66,6 +93,8 @@ typedef struct weft_builder {
     /* Segments in the order in which they run; returns the number that `forward` receives. name: "layers.3.attn". */
     uint32_t (*segment)(weft_builder_ctx *ctx, weft_module *module, const char *name);
     void (*carry)(weft_builder_ctx *ctx, int64_t width); /* the hidden state between segments is (B,T,width) */
+    /* Gives a linear its low-rank part; one each. `forward` says linear(x, weight) as before. */
+    void (*low_rank)(weft_builder_ctx *ctx, weft_weight *weight, const weft_low_rank_spec *spec);
 } weft_builder;
 
 typedef struct weft_model_info {

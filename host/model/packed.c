@@ -1,0 +1,40 @@
+/* host/model/packed.c: see packed.h. */
+#include "model/packed.h"
+
+enum { RANK = 3, BLOCK_DIM = 2 };
+
+weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype) {
+    const int32_t stored = parameter->dtype;
+    weft_tensor_spec spec = {.name = parameter->name, .dtype = dtype, .rank = parameter->rank};
+    memcpy(spec.dims, parameter->dims, sizeof parameter->dims);
+    if (!weft_parameter_is_packed(parameter)) return spec;
+    spec.dtype = WEFT_U8;
+    spec.rank = RANK;
+    spec.dims[1] = parameter->dims[1] / weft_dtype_block(stored);
+    spec.dims[BLOCK_DIM] = weft_dtype_bytes(stored);
+    return spec;
+}
+
+int64_t weft_packed_file_bytes(const weft_parameter *parameter, int32_t dtype) {
+    return weft_dtype_span(weft_parameter_is_packed(parameter) ? parameter->dtype : dtype, parameter->numel);
+}
+
+bool weft_packed_holds(const weft_tensor *tensor, const weft_parameter *parameter) {
+    const weft_tensor_spec spec = weft_packed_spec(parameter, tensor->dtype);
+    bool same = weft_parameter_is_packed(parameter) && tensor->dtype == WEFT_U8 && tensor->rank == spec.rank;
+    for (int32_t i = 0; same && i < spec.rank; i++) same = tensor->dims[i] == spec.dims[i];
+    return same;
+}
+
+/* The packed type of a tensor, by the bytes of its blocks; 0: its elements are plain. */
+static int32_t packed_type_of(const weft_tensor *tensor) {
+    if (tensor->dtype != WEFT_U8 || tensor->rank != RANK) return 0;
+    for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST; dtype++)
+        if (weft_dtype_is_packed(dtype) && weft_dtype_bytes(dtype) == tensor->dims[BLOCK_DIM]) return dtype;
+    return 0;
+}
+
+int64_t weft_packed_cell(const weft_tensor *tensor, int64_t grid) {
+    const int32_t packed = packed_type_of(tensor);
+    return weft_dtype_span(packed != 0 ? packed : tensor->dtype, grid);
+}

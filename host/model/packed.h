@@ -1,0 +1,20 @@
+/* host/model/packed.h: how files hold packed parameters: as bytes (U8), a dimension for the rows, one for the blocks of a
+ * row and one for the bytes of a block, so that a file says by itself which of its tensors are packed, and how. */
+#ifndef WEFT_HOST_MODEL_PACKED_H
+#define WEFT_HOST_MODEL_PACKED_H
+
+#include "model/declare.h"
+#include "model/safetensors.h"
+
+/* A parameter's tensor in a file of numbers of `dtype`: name, type and shape. */
+weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype);
+/* Its bytes. */
+int64_t weft_packed_file_bytes(const weft_parameter *parameter, int32_t dtype);
+
+/* The tensor is a parameter's, which is packed, as it is stored. */
+bool weft_packed_holds(const weft_tensor *tensor, const weft_parameter *parameter);
+
+/* Bytes that `grid` elements of a tensor take in its file; grid: whole blocks. */
+int64_t weft_packed_cell(const weft_tensor *tensor, int64_t grid);
+
+#endif

@@ -1,0 +1,227 @@
+/* Products with a packed operand against plain loops in fp64 over what its bytes stand for, in both orientations, over
+ * panels that end early, in every way. And the blocks themselves. */
+#include <weft/blocks.h>
+
+#include "device/fixture.h"
+
+enum { BLOCK = 64, BYTES = 68 };
+
+typedef struct types {
+    int32_t a, c;
+} types;
+static const types all_types[3] = {{WEFT_F32, WEFT_F32}, {WEFT_BF16, WEFT_F32}, {WEFT_BF16, WEFT_BF16}};
+
+/* b: (rows, width) in blocks; op(b) is (k, n). */
+typedef struct packed_case {
+    int64_t m, n, k;
+    int transpose_b, accumulate;
+    types types;
+    const float *a, *c, *bias; /* bias NULL: none */
+    const unsigned char *b;
+    int64_t b_bytes;
+} packed_case;
+
+static weft_matmul args_of(const packed_case *t) {
+    const weft_matmul args = {.struct_size = sizeof args,
+                              .m = t->m,
+                              .n = t->n,
+                              .k = t->k,
+                              .lda = t->k,
+                              .ldb = t->transpose_b ? t->k : t->n,
+                              .ldc = t->n,
+                              .dtype_a = t->types.a,
+                              .dtype_b = WEFT_I8X64,
+                              .dtype_c = t->types.c,
+                              .transpose_b = t->transpose_b,
+                              .accumulate = t->accumulate,
+                              .has_bias = t->bias != NULL};
+    return args;
+}
+
+static void run_case(run *r, const void *data) {
+    const packed_case *t = data;
+    weft_matmul args = args_of(t);
+    args.a = put_cells(r, t->a, t->m * t->k, t->types.a);
+    args.b = put(r, t->b, t->b_bytes);
+    args.c = put_cells(r, t->c, t->m * t->n, t->types.c);
+    if (t->bias != NULL) args.bias = put_floats(r, t->bias, t->n);
+    args.workspace = put_workspace(r, table->matmul_workspace(r->device, &args));
+    RUN(r, matmul, &args);
+    get_cells(r, args.c, t->m * t->n, t->types.c);
+}
+
+/* Element i of b, from its bytes. */
+static double number_of(const packed_case *t, int64_t i) {
+    const unsigned char *block = t->b + i / BLOCK * BYTES;
+    float scale = 0;
+    memcpy(&scale, block, sizeof scale);
+    return (double)rounded(scale * (float)(int8_t)block[4 + i % BLOCK], t->types.a);
+}
+
+static double *oracle(const packed_case *t) {
+    double *out = zeros(t->m * t->n);
+    for (int64_t i = 0; i < t->m; i++) {
+        for (int64_t j = 0; j < t->n; j++) {
+            double sum = t->accumulate ? (double)t->c[i * t->n + j] : 0;
+            if (t->bias != NULL) sum += (double)rounded(t->bias[j], t->types.c);
+            for (int64_t k = 0; k < t->k; k++)
+                sum += (double)t->a[i * t->k + k] * number_of(t, t->transpose_b ? j * t->k + k : k * t->n + j);
+            out[i * t->n + j] = sum;
+        }
+    }
+    return out;
+}
+
+/* Steps from -127 to 127, scales of very different sizes. */
+static unsigned char *random_blocks(int64_t n) {
+    unsigned char *out = malloc((size_t)(n / BLOCK * BYTES));
+    for (int64_t b = 0; b < n / BLOCK; b++) {
+        const float scale = ldexpf(1.0f + number() / 2, (int)(b % 7) - 9);
+        memcpy(out + b * BYTES, &scale, sizeof scale);
+        for (int i = 0; i < BLOCK; i++) out[b * BYTES + 4 + i] = (unsigned char)(int8_t)lrintf(127 * number());
+    }
+    return out;
+}
+
+static void check(types of, int64_t m, int64_t n, int64_t k, int transpose_b, int accumulate, bool biased) {
+    float *a = numbers_of(of.a, m * k, 1), *c = numbers_of(of.c, m * n, 1), *bias = numbers(n, 1), *got = NULL;
+    unsigned char *b = random_blocks(n * k);
+    const packed_case t = {m, n, k, transpose_b, accumulate, of, a, c, biased ? bias : NULL, b, n * k / BLOCK * BYTES};
+    double *want = oracle(&t);
+    char name[96];
+    (void)snprintf(name, sizeof name, "packed matmul %lldx%lldx%lld, transpose_b %d", (long long)m, (long long)n,
+                   (long long)k, transpose_b);
+    got = every_way(run_case, &t, name);
+    expect_cells(name, got, want, m * n, of.c, 2e-6, 0);
+    free(a), free(b), free(c), free(bias), free(got), free(want);
+}
+
+/* Rows of b, so n is anything. */
+START_TEST(weights_forward) {
+    const types of = all_types[_i];
+    check(of, 1, 1, 64, 1, 0, false);
+    check(of, 37, 64, 64, 1, 0, true);
+    check(of, 5, 257, 128, 1, 1, false);
+    check(of, 70, 601, 192, 1, 0, false);
+    check(of, 3, 5, 1024, 1, 0, true);
+}
+END_TEST
+
+/* Columns of b, so n is whole blocks and k anything. */
+START_TEST(gradients_of_inputs) {
+    const types of = all_types[_i];
+    check(of, 1, 64, 1, 0, 0, false);
+    check(of, 37, 64, 65, 0, 1, false);
+    check(of, 9, 320, 77, 0, 0, false);
+    check(of, 70, 576, 130, 0, 1, false);
+}
+END_TEST
+
+/* The bytes are those that weft/blocks.h describes, and packing goes to the nearest step. */
+START_TEST(blocks_hold_what_was_packed) {
+    unsigned char bytes[BYTES];
+    weft_i8x64 block;
+    float x[BLOCK], back[BLOCK], scale = 0;
+    ck_assert_uint_eq(sizeof block, BYTES);
+    ck_assert_int_eq(weft_dtype_block(WEFT_I8X64), BLOCK);
+    ck_assert_int_eq(weft_dtype_bytes(WEFT_I8X64), BYTES);
+    ck_assert_int_eq(weft_dtype_span(WEFT_I8X64, 3 * BLOCK), 3 * BYTES);
+    ck_assert_str_eq(weft_dtype_name(WEFT_I8X64), "int8x64");
+    for (int round = 0; round < 200; round++) {
+        for (int i = 0; i < BLOCK; i++) x[i] = ldexpf(number(), round - 100);
+        x[round % BLOCK] = 0;
+        weft_i8x64_pack(&block, x);
+        weft_i8x64_unpack(back, &block);
+        memcpy(bytes, &block, BYTES);
+        memcpy(&scale, bytes, sizeof scale);
+        for (int i = 0; i < BLOCK; i++) {
+            EXPECT(back[i] == scale * (float)(int8_t)bytes[4 + i], "element %d lies elsewhere", i);
+            EXPECT(fabsf(back[i] - x[i]) <= scale * 0.500001f, "%g became %g in steps of %g", (double)x[i],
+                   (double)back[i], (double)scale);
+        }
+        ck_assert(!(back[round % BLOCK] < 0) && !(back[round % BLOCK] > 0));
+    }
+}
+END_TEST
+
+/* Ties go to the even step, zeros stay, and what is broken shows everywhere in its block. */
+START_TEST(edges_of_packing) {
+    weft_i8x64 block;
+    float x[BLOCK] = {127.0f, 0.5f, 1.5f, -2.5f, -127.0f, 126.5f}, back[BLOCK];
+    const float broken[] = {NAN, INFINITY, -INFINITY};
+    weft_i8x64_pack(&block, x);
+    ck_assert(block.scale == 1.0f);
+    ck_assert(block.q[0] == 127 && block.q[1] == 0 && block.q[2] == 2 && block.q[3] == -2 && block.q[4] == -127 &&
+              block.q[5] == 126 && block.q[6] == 0);
+    memset(x, 0, sizeof x);
+    weft_i8x64_pack(&block, x);
+    weft_i8x64_unpack(back, &block);
+    for (int i = 0; i < BLOCK; i++) ck_assert(!(back[i] < 0) && !(back[i] > 0));
+    for (int k = 0; k < 3; k++) {
+        memset(x, 0, sizeof x);
+        x[7] = broken[k];
+        weft_i8x64_pack(&block, x);
+        weft_i8x64_unpack(back, &block);
+        for (int i = 0; i < BLOCK; i++) ck_assert(isnan(back[i]));
+    }
+}
+END_TEST
+
+START_TEST(the_device_says_that_it_takes_them) {
+    weft_device_info info = {.struct_size = sizeof info};
+    table->info(devices[0], &info);
+    ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64);
+}
+END_TEST
+
+START_TEST(wrong_operands_are_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    run r = {.device = devices[0]};
+    unsigned char *b = random_blocks(128 * 64);
+    weft_matmul args = {.struct_size = sizeof args,
+                        .m = 2,
+                        .n = 128,
+                        .k = 64,
+                        .lda = 64,
+                        .ldb = 64,
+                        .ldc = 128,
+                        .dtype_a = WEFT_F32,
+                        .dtype_b = WEFT_I8X64,
+                        .dtype_c = WEFT_F32,
+                        .transpose_b = 1};
+    args.a = put_floats(&r, NULL, 2 * 64);
+    args.b = put(&r, b, 128 * 64 / BLOCK * BYTES);
+    args.c = put_floats(&r, NULL, 2 * 128);
+    args.workspace = put_workspace(&r, table->matmul_workspace(r.device, &args));
+    const named_ref refs[] = {{&args.a, "operand a", 4, false},
+                              {&args.b, "operand b", 4, false},
+                              {&args.c, "operand c", 4, false},
+                              {&args.workspace, "workspace", 8, false}};
+    REFUSES(&r, matmul, &args, refs);
+    args.ldb = 72;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "without a gap") != NULL, "%s", err.text);
+    args.ldb = args.k = args.lda = 32;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "whole blocks of 64") != NULL, "%s", err.text);
+    args.ldb = args.k = args.lda = 64;
+    args.dtype_a = WEFT_I8X64;
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "int8x64") != NULL, "%s", err.text);
+    end_run(&r);
+    free(b);
+}
+END_TEST
+
+static void fill(TCase *tests) {
+    tcase_add_loop_test(tests, weights_forward, 0, 3);
+    tcase_add_loop_test(tests, gradients_of_inputs, 0, 3);
+    tcase_add_test(tests, blocks_hold_what_was_packed);
+    tcase_add_test(tests, edges_of_packing);
+    tcase_add_test(tests, the_device_says_that_it_takes_them);
+    tcase_add_test(tests, wrong_operands_are_refused);
+}
+
+int main(void) {
+    return run_device_suite("packed", fill);
+}
