@@ -70,7 +70,7 @@ static void place_operands(rig *self) {
     b->d_carry_in = take_piece(self, below);
     b->tape = take_piece(self, sizes->tape);
     b->work = take_piece(self, work);
-    b->loss = take_piece(self, 8).ref;
+    b->loss = take_piece(self, weft_f64_bytes(1)).ref;
     b->count = (double)self->rows * self->places;
 }
 

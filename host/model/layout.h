@@ -66,6 +66,11 @@ static inline int64_t weft_f32_bytes(int64_t n) {
     return weft_dtype_span(WEFT_F32, n);
 }
 
+/* The same of fp64: losses, sums of squares. */
+static inline int64_t weft_f64_bytes(int64_t n) {
+    return weft_dtype_span(WEFT_F64, n);
+}
+
 int64_t weft_group_bytes(const weft_group *group);
 
 /* A unit's trained group; NULL: it has none. */

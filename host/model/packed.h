@@ -1,5 +1,5 @@
-/* host/model/packed.h: how files hold packed parameters: as bytes (U8), a dimension for the rows, one for the blocks of a
- * row and one for the bytes of a block, so that a file says by itself which of its tensors are packed, and how. */
+/* host/model/packed.h: how files hold packed parameters: as bytes (U8), a dimension for the rows, one for the blocks of
+ * a row and one for the bytes of a block, so that a file says by itself which of its tensors are packed, and how. */
 #ifndef WEFT_HOST_MODEL_PACKED_H
 #define WEFT_HOST_MODEL_PACKED_H
 

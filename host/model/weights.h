@@ -1,9 +1,9 @@
 /* host/model/weights.h: a model's weights between a Hugging Face directory and the flat parameter region of a device.
  *
  * Files are proved against the declared model, then read in their own order by several threads, and converted to the
- * type that each parameter is stored in on the way into the device's memory: each byte moves once, and after that none is missing. Tied storage is
- * written once, under its first name, as transformers does; when read, any of its names will do, and where several
- * are there they must agree. */
+ * type that each parameter is stored in on the way into the device's memory: each byte moves once, and after that none
+ * is missing. Tied storage is written once, under its first name, as transformers does; when read, any of its names
+ * will do, and where several are there they must agree. */
 #ifndef WEFT_HOST_MODEL_WEIGHTS_H
 #define WEFT_HOST_MODEL_WEIGHTS_H
 
@@ -47,8 +47,9 @@ weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *
 
 /* Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
  * shard_bytes of data; config.json as it was read with dtype in place of its own; and generation_config.json where the
- * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16; what is packed stays so. The directory exists and holds none of these
- * files; each file is synced, and on failure what is there is not to be used. roots: may be NULL. [collective] */
+ * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16; what is packed stays so. The directory exists and
+ * holds none of these files; each file is synced, and on failure what is there is not to be used. roots: may be NULL.
+ * [collective] */
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
                               const weft_roots *roots, weft_error *err);
 

@@ -106,10 +106,11 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
     for (int32_t p = 0; p < self->declared->n_parameters; p++) {
         const int32_t dtype = parameters[p].dtype;
         if (!weft_parameter_is_packed(&parameters[p]) || (info.packed >> dtype & 1u) != 0) continue;
-        return weft_config_reject(run->config, "device", "plugin", err,
-                                  "is '%s', which does not multiply what is stored in %s, as '%s' is; choose a device "
-                                  "that does (cpu), or a model that is not packed",
-                                  weft_run_id(run, WEFT_PART_DEVICE), weft_dtype_name(dtype), parameters[p].name);
+        return weft_config_reject(
+            run->config, "device", "plugin", err,
+            "does not multiply what is stored in %s, as '%s' is; choose a device that does, as cpu, "
+            "or a model that is not packed",
+            weft_dtype_name(dtype), parameters[p].name);
     }
     return WEFT_OK;
 }

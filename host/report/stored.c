@@ -29,9 +29,9 @@ json_t *weft_stored_array(const weft_declared *declared) {
     for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST; dtype++) {
         const int64_t n = elements_in(declared, dtype);
         if (n > 0)
-            (void)json_array_append_new(types, json_pack("{s:s, s:I, s:I}", "type", weft_dtype_name(dtype),
-                                                         "parameters", (json_int_t)n, "bytes",
-                                                         (json_int_t)weft_dtype_span(dtype, n)));
+            (void)json_array_append_new(types,
+                                        json_pack("{s:s, s:I, s:I}", "type", weft_dtype_name(dtype), "parameters",
+                                                  (json_int_t)n, "bytes", (json_int_t)weft_dtype_span(dtype, n)));
     }
     return types;
 }

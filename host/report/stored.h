@@ -1,5 +1,5 @@
-/* host/report/stored.h: in which types a model's parameters are stored: how many in each, and what they take before ranks
- * share them. */
+/* host/report/stored.h: in which types a model's parameters are stored: how many in each, and what they take before
+ * ranks share them. */
 #ifndef WEFT_HOST_REPORT_STORED_H
 #define WEFT_HOST_REPORT_STORED_H
 

@@ -71,7 +71,7 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     out->d_carry_in = weft_step_slot(self, slots->d_carry_in);
     out->tape = weft_step_slot(self, slots->tape);
     out->work = weft_step_slot(self, slots->work);
-    out->loss = weft_ref_at(engine->scalars.losses, 8 * (int64_t)self->stage->losses[event->leaf].position);
+    out->loss = weft_ref_at(engine->scalars.losses, weft_f64_bytes(self->stage->losses[event->leaf].position));
     out->count = (double)self->count;
     out->sink = self->sink;
     bind_gradients(self, slots);

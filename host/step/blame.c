@@ -80,7 +80,7 @@ weft_status weft_blame_gradient(weft_stepper *self, weft_error *err) {
         double sum = 0.0;
         if (!engine->plan.declared->parameters[i].trainable) continue;
         WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &sum,
-                         weft_ref_at(engine->scalars.square_sums, 8 * at++), 8);
+                         weft_ref_at(engine->scalars.square_sums, weft_f64_bytes(at++)), weft_f64_bytes(1));
         if (status == WEFT_OK && !isfinite(sum)) name = engine->plan.declared->parameters[i].name;
     }
     return weft_error_set(err, WEFT_E_NUMERIC,

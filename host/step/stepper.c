@@ -5,5 +5,5 @@ double weft_step_loss(const weft_stepper *self, int32_t leaf) {
     const weft_scalars *scalars = &self->engine->scalars;
     const weft_loss_place *place = &self->stage->losses[leaf];
     const int64_t at = (int64_t)place->rank * self->stage->most_losses + place->position;
-    return self->outcome[(scalars->all_losses.offset - scalars->norm.offset) / 8 + at];
+    return self->outcome[(scalars->all_losses.offset - scalars->norm.offset) / weft_f64_bytes(1) + at];
 }

@@ -1,6 +1,9 @@
 /* What a resume refuses, what it lets pass, and what stays on record. */
 #include "rig.h"
 
+#include "model/convert.h"
+#include "model/safetensors.h"
+
 static char two[65], four[65];
 
 static void setup(void) {
@@ -258,6 +261,59 @@ START_TEST(inexact_with_more_parameters_keeps_the_states_there_are) {
 }
 END_TEST
 
+/* A parameter as this rank keeps it, in bf16, against what the checkpoint's masters round to. */
+static void expect_rounded(const rig *run, const char *checkpoint, const char *name) {
+    const weft_engine *engine = run->session->engine;
+    const weft_parameter *p = &engine->plan.declared->parameters[weft_declared_find(engine->plan.declared, name)];
+    const int64_t bytes = weft_dtype_span(WEFT_BF16, p->numel);
+    const weft_ref ref = engine->parameter_refs[p - engine->plan.declared->parameters];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *file = NULL;
+    char path[700], *kept = malloc((size_t)bytes), *want = malloc((size_t)bytes);
+    (void)snprintf(path, sizeof path, "%s/state/master.safetensors", checkpoint);
+    ck_assert_ok(weft_safetensors_open(&file, path, &err), err);
+    ck_assert_int_eq(p->dtype, WEFT_BF16);
+    ck_assert(weft_convert(want, WEFT_BF16, weft_safetensors_find(file, name)->data, WEFT_F32, p->numel));
+    ck_assert_ok(engine->kernels->read(engine->device, NULL, kept, ref, bytes, &err), err);
+    ck_assert_int_eq(memcmp(kept, want, (size_t)bytes), 0);
+    weft_safetensors_close(file);
+    free(kept);
+    free(want);
+}
+
+/* What was trained on a base in bf16 has more bits than a run keeps that freezes it. */
+START_TEST(inexact_says_what_is_rounded) {
+    static const char warning[] = "8 frozen parameters are kept in bf16 as the base has them";
+    char base[600], checkpoint[600];
+    weft_error err = WEFT_ERROR_INIT;
+    rig run;
+    (void)snprintf(base, sizeof base, "model.path=%s/step-6", rig_directory());
+    (void)snprintf(checkpoint, sizeof checkpoint, "%s/step-8", rig_directory());
+    rig_open(&run, "checkpoint.dtype=bf16", NULL);
+    rig_load(&run);
+    rig_train(&run, 6);
+    rig_save(&run);
+    rig_close(&run);
+    rig_open(&run, base, "model.start=weights", "train.precision=bf16", NULL);
+    rig_load(&run);
+    rig_train(&run, 8);
+    rig_save(&run);
+    fixture_log[0] = '\0';
+    ck_assert_ok(rig_try_resume(&run, true, &err), err);
+    ck_assert_ptr_null(strstr(fixture_log, "kept in bf16")); /* all of it is trained */
+    rig_close(&run);
+    rig_open(&run, base, "model.start=weights", "train.precision=bf16", "train.trainable=last:1", NULL);
+    ck_assert_int_eq(rig_try_resume(&run, false, &err), WEFT_E_USER);
+    fixture_log[0] = '\0';
+    ck_assert_ok(rig_try_resume(&run, true, &err), err);
+    ck_assert_uint_eq(run.state.step, 8);
+    ck_assert_msg(strstr(fixture_log, warning) != NULL, "%s", fixture_log);
+    ck_assert_ptr_nonnull(strstr(fixture_log, "take that checkpoint as [model] path, to keep it"));
+    expect_rounded(&run, checkpoint, "model.layers.0.mlp.up_proj.weight");
+    rig_close(&run);
+}
+END_TEST
+
 START_TEST(spelling_of_config_json_does_not_count) {
     const char *path = scratch_path("base/config.json");
     char *text = read_bytes(path, NULL), wider[2048];
@@ -284,6 +340,7 @@ int main(void) {
     tcase_add_test(tests, another_model_is_refused_even_inexactly);
     tcase_add_test(tests, inexact_starts_missing_states_at_zero_and_says_so);
     tcase_add_test(tests, inexact_with_more_parameters_keeps_the_states_there_are);
+    tcase_add_test(tests, inexact_says_what_is_rounded);
     tcase_add_test(tests, spelling_of_config_json_does_not_count);
     return rig_main(tests, "checkpoint.identities");
 }

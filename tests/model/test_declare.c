@@ -188,6 +188,67 @@ START_TEST(a_tie_is_a_second_name_of_one_storage) {
 }
 END_TEST
 
+/* ---- parts of a weight ---- */
+
+static void packed_with_a_part(const weft_builder *b) {
+    weft_module *root = b->module(b->ctx, NULL, "", "Toy");
+    const weft_low_rank_spec part = {.struct_size = (uint32_t)sizeof part,
+                                     .down = "lora_A",
+                                     .up = "lora_B",
+                                     .class_name = "Small",
+                                     .rank = 3,
+                                     .factor = 0.5,
+                                     .init_std = 0.02};
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 5, 128);
+    s.has_bias = 1;
+    s.storage = WEFT_I8X64;
+    b->low_rank(b->ctx, b->weight(b->ctx, root, &s), &part);
+    b->segment(b->ctx, root, "all");
+    b->carry(b->ctx, 128);
+}
+
+/* Whoever names a packed matrix is remembered, and it stays frozen; its bias and its low-rank part are like others. */
+START_TEST(a_weight_may_be_packed_and_have_a_low_rank_part) {
+    static const struct {
+        const char *name, *module;
+        int64_t rows, columns;
+        double std;
+        int32_t dtype;
+    } want[] = {{"w.weight", "w", 5, 128, 0.5, WEFT_I8X64},
+                {"w.bias", "w", 5, 1, 0, WEFT_F32},
+                {"w.lora_A.weight", "w.lora_A", 3, 128, 0.02, WEFT_F32},
+                {"w.lora_B.weight", "w.lora_B", 5, 3, 0, WEFT_F32}};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    the_script = packed_with_a_part;
+    the_info.layer_path = the_info.head_path = NULL;
+    the_info.n_layers = 0;
+    ck_assert_ok(declare(&d, &err), err);
+    ck_assert_int_eq(d->n_parameters, 4);
+    ck_assert_int_eq(d->packed_wanted, -1);
+    for (int32_t i = 0; i < 4; i++) {
+        const weft_parameter *p = &d->parameters[i];
+        ck_assert_str_eq(p->name, want[i].name);
+        ck_assert_str_eq(d->modules[p->module]->path, want[i].module);
+        ck_assert_int_eq(p->dims[0], want[i].rows);
+        ck_assert_int_eq(p->dims[1], want[i].columns);
+        ck_assert_double_eq(p->init_std, want[i].std);
+        ck_assert_int_eq(p->dtype, want[i].dtype);
+        ck_assert_int_eq(p->trainable, want[i].dtype == WEFT_F32);
+    }
+    ck_assert_ptr_eq(d->weights[0]->down, d->weights[1]);
+    ck_assert_ptr_eq(d->weights[0]->up, d->weights[2]);
+    ck_assert_double_eq(d->weights[0]->factor, 0.5);
+    ck_assert_ok(weft_declared_select(d, "*", &err), err);
+    ck_assert_int_eq(d->packed_wanted, 0);
+    ck_assert(!d->parameters[0].trainable && d->parameters[1].trainable && d->parameters[3].trainable);
+    ck_assert_ok(weft_declared_select(d, "*lora_A*", &err), err);
+    ck_assert_int_eq(d->packed_wanted, -1);
+    ck_assert(!d->parameters[1].trainable && d->parameters[2].trainable);
+    weft_declared_destroy(d);
+}
+END_TEST
+
 /* ---- mistakes ---- */
 
 static void no_parameters(const weft_builder *b) {
@@ -259,6 +320,70 @@ static void matrix_from_one(const weft_builder *b) {
     s.gain_from_one = 1;
     one_weight(b, s);
 }
+static void packed_embedding(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_EMBEDDING, 2, 64);
+    s.storage = WEFT_I8X64;
+    one_weight(b, s);
+}
+static void packed_in_fp32(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 64);
+    s.storage = WEFT_F32;
+    one_weight(b, s);
+}
+static void packed_in_the_unknown(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 64);
+    s.storage = WEFT_DTYPE_LAST + 1;
+    one_weight(b, s);
+}
+static void packed_in_part_of_a_block(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 64, 96);
+    s.storage = WEFT_I8X64;
+    one_weight(b, s);
+}
+static void packed_and_tied(const weft_builder *b) {
+    weft_module *root = b->module(b->ctx, NULL, "", "Toy");
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 64);
+    s.storage = WEFT_I8X64;
+    b->tie(b->ctx, root, "head", "Linear", b->weight(b->ctx, root, &s));
+}
+static weft_low_rank_spec low_rank_spec(void) {
+    const weft_low_rank_spec s = {
+        .struct_size = (uint32_t)sizeof s, .down = "d", .up = "u", .class_name = "Linear", .rank = 2, .factor = 1};
+    return s;
+}
+static void one_low_rank(const weft_builder *b, int32_t role, weft_low_rank_spec s) {
+    const weft_weight_spec w = spec("w", role, 4, 4);
+    b->low_rank(b->ctx, b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &w), &s);
+}
+static void low_rank_of_nothing(const weft_builder *b) {
+    const weft_low_rank_spec s = low_rank_spec();
+    b->low_rank(b->ctx, NULL, &s);
+}
+static void low_rank_of_a_table(const weft_builder *b) {
+    one_low_rank(b, WEFT_WEIGHT_EMBEDDING, low_rank_spec());
+}
+static void low_rank_twice(const weft_builder *b) {
+    const weft_weight_spec w = spec("w", WEFT_WEIGHT_LINEAR, 4, 4);
+    const weft_low_rank_spec s = low_rank_spec();
+    weft_weight *weight = b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &w);
+    b->low_rank(b->ctx, weight, &s);
+    b->low_rank(b->ctx, weight, &s);
+}
+static void low_rank_of_rank_zero(const weft_builder *b) {
+    weft_low_rank_spec s = low_rank_spec();
+    s.rank = 0;
+    one_low_rank(b, WEFT_WEIGHT_LINEAR, s);
+}
+static void low_rank_times_infinity(const weft_builder *b) {
+    weft_low_rank_spec s = low_rank_spec();
+    s.factor = 1e308 * 10;
+    one_low_rank(b, WEFT_WEIGHT_LINEAR, s);
+}
+static void low_rank_of_one_name(const weft_builder *b) {
+    weft_low_rank_spec s = low_rank_spec();
+    s.up = s.down;
+    one_low_rank(b, WEFT_WEIGHT_LINEAR, s);
+}
 static void weight_nowhere(const weft_builder *b) {
     const weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
     b->weight(b->ctx, NULL, &s);
@@ -329,6 +454,17 @@ static const struct {
     {padded_linear, "'m.w' with the padding 0", WEFT_OK},
     {padding_outside, "'m.w' with the padding 2", WEFT_OK},
     {matrix_from_one, "'m.w' with gain_from_one, and it is no norm's gain", WEFT_OK},
+    {packed_embedding, "'m.w' with the storage int8x64, and it is no linear", WEFT_OK},
+    {packed_in_fp32, "'m.w' with the storage 1 (fp32); it is a packed type", WEFT_OK},
+    {packed_in_the_unknown, "'m.w' with the storage 9 (?); it is a packed type", WEFT_OK},
+    {packed_in_part_of_a_block, "rows of 96 elements, which are no multiple of its blocks of 64", WEFT_OK},
+    {packed_and_tied, "ties 'head' to 'w.weight', which is packed", WEFT_OK},
+    {low_rank_of_nothing, "a low-rank part to no weight", WEFT_OK},
+    {low_rank_of_a_table, "gives 'm.w.weight' a low-rank part, and it is no linear", WEFT_OK},
+    {low_rank_twice, "gives 'm.w.weight' a low-rank part, and it has one", WEFT_OK},
+    {low_rank_of_rank_zero, "'m.w.weight' a part of rank 0", WEFT_OK},
+    {low_rank_times_infinity, "with the factor inf", WEFT_OK},
+    {low_rank_of_one_name, "two modules with the path 'm.w.d'", WEFT_OK},
     {weight_nowhere, "a weight without a module", WEFT_OK},
     {tie_to_nothing, "ties 'head' to no weight", WEFT_OK},
     {same_segment, "two segments named 's'", WEFT_OK},
@@ -479,6 +615,7 @@ int main(void) {
     tcase_add_test(tcase, names_shapes_and_order_are_kept);
     tcase_add_test(tcase, a_weight_object_is_a_leaf_of_the_tree);
     tcase_add_test(tcase, a_tie_is_a_second_name_of_one_storage);
+    tcase_add_test(tcase, a_weight_may_be_packed_and_have_a_low_rank_part);
     tcase_add_loop_test(tcase, the_first_mistake_is_reported_and_nothing_is_left, 0, LENGTH(mistakes));
     tcase_add_test(tcase, a_plugin_that_fails_is_quoted_or_blamed);
     tcase_add_test(tcase, what_info_says_must_exist);

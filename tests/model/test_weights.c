@@ -7,89 +7,12 @@
 #include <weft/random.h>
 
 #include "assets.h"
-#include "llama.h"
-#include "memory_device.h"
+#include "bench.h"
 #include "suite.h"
 #include "model/config_json.h"
 #include "model/convert.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
-
-/* ---- a model with its region ---- */
-
-typedef struct bench {
-    weft_declared *declared;
-    weft_layout *layout;
-    weft_device_plugin kernels;
-    weft_device device;
-    weft_buffer buffer;
-    weft_ref ref;
-} bench;
-
-/* The region starts 256 bytes into its buffer, full of NaN, with as many bytes behind it that must stay. */
-static bench bench_make(const char *config_path, const char *trainable, bool visible) {
-    weft_error err = WEFT_ERROR_INIT;
-    bench b;
-    memset(&b, 0, sizeof b);
-    b.declared = llama_declared(config_path);
-    ck_assert_ok(weft_declared_select(b.declared, trainable, &err), err);
-    ck_assert_ok(
-        weft_layout_create(&b.layout, b.declared, &fixture_host, built_plugin("policy-block")->table, NULL, &err), err);
-    b.kernels = memory_kernels(visible);
-    b.buffer.n = b.layout->numel * 4 + 512;
-    b.buffer.bytes = malloc((size_t)b.buffer.n);
-    memset(b.buffer.bytes, 0xFF, (size_t)b.buffer.n);
-    b.ref.offset = 256;
-    return b;
-}
-
-static bench *bench_bind(bench *b) {
-    b->ref.buffer = &b->buffer;
-    return b;
-}
-
-static void bench_free(bench *b) {
-    for (int64_t i = 0; i < 256; i++)
-        if (b->buffer.bytes[i] != 0xFF || b->buffer.bytes[b->buffer.n - 1 - i] != 0xFF)
-            ck_abort_msg("bytes outside of the region were written");
-    weft_layout_destroy(b->layout);
-    weft_declared_destroy(b->declared);
-    free(b->buffer.bytes);
-}
-
-#define BENCH(name, config, trainable, visible)                                                                        \
-    bench name##_bench = bench_make(config, trainable, visible), *name = bench_bind(&name##_bench)
-
-static weft_region whole(const bench *b) {
-    const weft_region region = {.declared = b->declared,
-                                .layout = b->layout,
-                                .kernels = &b->kernels,
-                                .device = (weft_device *)&b->device,
-                                .ref = b->ref};
-    return region;
-}
-
-static weft_status load(bench *b, const char *directory, weft_error *err) {
-    const weft_region region = whole(b);
-    return weft_weights_load(&region, directory, err);
-}
-
-static weft_status save(bench *b, const char *directory, int32_t dtype, int64_t shard_bytes, weft_error *err) {
-    const weft_region region = whole(b);
-    return weft_weights_save(&region, directory, dtype, shard_bytes, NULL, err);
-}
-
-static weft_status init(bench *b, uint64_t seed, weft_error *err) {
-    const weft_region region = whole(b);
-    return weft_weights_init(&region, seed, err);
-}
-
-static const float *values(const bench *b, const char *name) {
-    const int32_t p = weft_declared_find(b->declared, name);
-    ck_assert_int_ge(p, 0);
-    return (const float *)(const void *)(b->buffer.bytes + 256 +
-                                         weft_layout_offset(b->layout, &b->declared->parameters[p]));
-}
 
 /* Everything outside parameters is zero. */
 static void check_padding(const bench *b) {

@@ -58,7 +58,7 @@ says() { # says FILE TEXT
 refused "[train] trainable = all asks to train 'model.layers.0.self_attn.q_proj.weight', which is stored in int8x64" \
     "$weft" train run.ini train.trainable=all
 refused "never trained; name what else is to be" "$weft" plan run.ini train.trainable=last:1
-refused "[device] plugin = plain is 'plain', which does not multiply what is stored in int8x64" \
+refused "[device] plugin = plain does not multiply what is stored in int8x64, as 'model.layers.0.self_attn.q_proj.weight' is" \
     "$weft" train run.ini device.plugin=plain
 sed 's/"intermediate_size": 128/"intermediate_size": 96/' model/config.json >config.json
 cp -r model odd
@@ -82,8 +82,12 @@ says said "21 packed, $bytes bytes"
 grep -qE 'q_proj.weight":\{"dtype":"U8","shape":\[64,1,68\]' one/model/model.safetensors ||
     failed "the linears of a saved model are not packed"
 
-# A run is evaluated without a word about what would be trained.
-"$weft" eval run.ini train.trainable=all model.path=one/model model.start=weights >log 2>&1 || failed "eval" log
+# A model is evaluated and continues a text without a word about what would be trained, place by place as all at once.
+ready="train.trainable=all model.path=one/model model.start=weights"
+"$weft" eval run.ini $ready >log 2>&1 || failed "eval" log
+"$weft" generate run.ini $ready --prompt e2 --tokens 8 --json >text.txt 2>log || failed "generate" log
+"$weft" generate run.ini $ready --prompt e2 --tokens 8 --json --no-cache >whole.txt 2>log || failed "generate at once" log
+grep -q '"ids"' text.txt && cmp -s text.txt whole.txt || failed "another text without the cache" text.txt whole.txt
 
 # What is saved is what the next run begins with.
 still="train.steps=1 optimizer.plugin=sgd optimizer.lr=0 model.start=weights"

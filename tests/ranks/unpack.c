@@ -1,5 +1,5 @@
-/* A model's file with its packed tensors as the numbers that they stand for, in fp32, by what weft/blocks.h says of bytes.
- * For test_packed.sh:
+/* A model's file with its packed tensors as the numbers that they stand for, in fp32, by what weft/blocks.h says of
+ * bytes. For test_packed.sh:
  *
  *     rank_unpack FROM.safetensors TO.safetensors
  *

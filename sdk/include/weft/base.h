@@ -165,8 +165,9 @@ static inline weft_status weft_error_prefix(weft_error *err, const char *format,
 }
 
 /* Types of elements as they are stored. A type has elements per block and bytes per block: a plain one has blocks of
- * one element, and what is packed is a type of its own (weft/blocks.h says what lies in a block). Blocks follow the rows
- * of a matrix, whose length is a whole number of them. Tensors begin, and are cut between ranks, where a block begins. */
+ * one element, and what is packed is a type of its own (weft/blocks.h says what lies in a block). Blocks follow the
+ * rows of a matrix, whose length is a whole number of them. Tensors begin, and are cut between ranks, where a block
+ * begins. */
 typedef enum weft_dtype {
     WEFT_F32 = 1,
     WEFT_BF16 = 2,

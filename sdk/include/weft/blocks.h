@@ -5,13 +5,13 @@
  *     bytes 0-3    the scale, fp32
  *     bytes 4-67   q[0] to q[63], int8: the numbers are scale * q[i], in fp32
  *
- * in the machine's byte order. A row of n elements is n / 64 blocks, so a matrix (out, in) has in / 64 of them a row and
- * 8.5 bits a number. The device multiplies with them as they are and makes dense numbers inside its product only, in
- * the type of the other operand (weft_matmul in weft/device.h).
+ * in the machine's byte order. A row of n elements is n / 64 blocks, so a matrix (out, in) has in / 64 of them a row
+ * and 8.5 bits a number. The device multiplies with them as they are and makes dense numbers inside its product only,
+ * in the type of the other operand (weft_matmul in weft/device.h).
  *
- * Packing takes scale = max |x| / 127 in fp32 and q = x / scale to the nearest integer, ties to even, so zero stays zero
- * and the same numbers give the same bytes everywhere. A block with a number that is not finite becomes NaN as a whole:
- * what is broken must show in the loss.
+ * Packing takes scale = max |x| / 127 in fp32 and q = x / scale to the nearest integer, ties to even, so zero stays
+ * zero and the same numbers give the same bytes everywhere. A block with a number that is not finite becomes NaN as a
+ * whole: what is broken must show in the loss.
  *
  * Who comes next: 4-bit blocks (nf4). Their type has a row here as well; scales that lie apart from the values (because
  * they are packed again, Dettmers et al., arXiv 2305.14314) are a further parameter of the same weight object, which

@@ -30,8 +30,8 @@
  * weft/roof.h (what the machine could give at most).
  *
  * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
- * weights (a dtype of B in matmul; where their scales lie apart, one more ref behind `bias`), several documents in a row
- * (starts).
+ * weights (a dtype of B in matmul; where their scales lie apart, one more ref behind `bias`), several documents in a
+ * row (starts).
  */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
@@ -69,7 +69,7 @@ typedef struct weft_device_info {
     uint32_t reserved;
 } weft_device_info;
 
-/* C (M,N) = op(A) op(B), or += if accumulate; where C is bf16, the whole sum is formed before it is rounded. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
+/* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
  * has_bias C = op(A) op(B) + bias in every row: the bias, rounded to C's type, is added to the finished sum before that
  * is rounded, which is what fused epilogues do (cuBLASLt's takes a bias of C's type). Not together with accumulate.
  * B may be packed (weft/blocks.h): a matrix that is stored in a block type, its rows without a gap (ldb is their

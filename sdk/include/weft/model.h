@@ -9,13 +9,13 @@
  *
  * A weight object may be made of several parameters, all of which a segment that reads it finds gathered, while
  * gradients go to those that are trained. They are joined in two ways. What an operator can be written with others for
- * is a weight object itself: a low-rank part is two small linears, and `linear` records the products, a scale and a sum,
- * so that backward, tape, storage and kernels are those that there are. What a kernel needs at once is a further
+ * is a weight object itself: a low-rank part is two small linears, and `linear` records the products, a scale and a
+ * sum, so that backward, tape, storage and kernels are those that there are. What a kernel needs at once is a further
  * parameter of the same object, as the bias is and scales that lie apart from packed values will be: one more field of
  * the weight, one more ref of weft_matmul.
  *
- * Later users this serves: adapters (they call low_rank after `declare`), 4-bit weights (another storage, and scales that
- * are a parameter of their own), pipeline stages (segments are the cut points; the carry is all that crosses).
+ * Later users this serves: adapters (they call low_rank after `declare`), 4-bit weights (another storage, and scales
+ * that are a parameter of their own), pipeline stages (segments are the cut points; the carry is all that crosses).
  */
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H
@@ -49,11 +49,11 @@ typedef struct weft_weight_spec {
      * Another use of the same storage (a tied head) still does. */
     int32_t has_padding, padding;
     int32_t gain_from_one; /* a gain: the factor is 1 + what is stored, which starts at zero (Gemma) */
-    /* A linear: the weft_dtype in which its matrix is stored for good, a block type (weft/blocks.h) of which a row takes a
-     * whole number of blocks; 0: the host decides. A packed matrix is held, cut between ranks, gathered, saved and read
-     * packed, and has no copy in another type. It is never trained and has one name; `linear` alone reads it. Files may
-     * have it as it is stored, a U8 tensor (out, blocks of a row, bytes of a block), or in numbers, which are packed as
-     * they are read, as those of a fresh start are. */
+    /* A linear: the weft_dtype in which its matrix is stored for good, a block type (weft/blocks.h) of which a row
+     * takes a whole number of blocks; 0: the host decides. A packed matrix is held, cut between ranks, gathered, saved
+     * and read packed, and has no copy in another type. It is never trained and has one name; `linear` alone reads it.
+     * Files may have it as it is stored, a U8 tensor (out, blocks of a row, bytes of a block), or in numbers, which are
+     * packed as they are read, as those of a fresh start are. */
     int32_t storage;
 } weft_weight_spec;
 
@@ -62,7 +62,7 @@ typedef struct weft_weight_spec {
  *     x W^T + bias + factor (x D^T) U^T,    D (rank, in), U (out, rank)
  *
  * D and U are weight objects of their own, modules below the weight's with a parameter "weight" each, so policies and
- * checkpoints meet them as they meet any other: `trainable` may name them and leave W alone, whatever W is stored in. */
+ * checkpoints meet them as they meet any other: `trainable` may name them and leave W alone, however it is stored. */
 typedef struct weft_low_rank_spec {
     uint32_t struct_size;
     uint32_t flags;
