@@ -10,3 +10,8 @@ void weft_words_append(char *text, size_t size, const char *format, ...) {
     (void)vsnprintf(text + used, size - used, format, args);
     va_end(args);
 }
+
+bool weft_words_end(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}

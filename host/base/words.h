@@ -2,9 +2,13 @@
 #ifndef WEFT_HOST_BASE_WORDS_H
 #define WEFT_HOST_BASE_WORDS_H
 
+#include <stdbool.h>
 #include <weft/base.h>
 
 /* Appends to text, which has room for `size` bytes and stays terminated; what has no room is cut. */
 void weft_words_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
+
+/* Whether text ends with `end`. [any-thread] */
+bool weft_words_end(const char *text, const char *end);
 
 #endif

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_there(const char *path) {
+static bool is_directory(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
@@ -52,5 +52,6 @@ weft_status weft_best_point(const char *directory, uint64_t best_step, const wef
         weft_log(host, WEFT_LOG_WARN, "%s is no link of this run's and stays as it is: move it away", path);
         return WEFT_OK;
     }
-    return best_step > 0 && is_there(target) ? put_link(directory, path, best_step, host, err) : drop_link(path, err);
+    return best_step > 0 && is_directory(target) ? put_link(directory, path, best_step, host, err)
+                                                 : drop_link(path, err);
 }

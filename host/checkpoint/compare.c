@@ -40,7 +40,7 @@ static int32_t list_differences(difference *out, const weft_identities *before, 
     return n;
 }
 
-static weft_status refuse(const difference *list, int32_t n, const char *path, weft_error *err) {
+static weft_status refuse_differences(const difference *list, int32_t n, const char *path, weft_error *err) {
     char text[1500] = "";
     int32_t shown = 0, all = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -70,7 +70,7 @@ static weft_status reserve_identities(weft_identities *self, int32_t more, weft_
     return WEFT_OK;
 }
 
-static void keep(weft_identities *now, const difference *d, uint64_t step) {
+static void keep_change(weft_identities *now, const difference *d, uint64_t step) {
     weft_change *change = &now->changes[now->n_changes++];
     memset(change, 0, sizeof *change);
     change->step = step;
@@ -85,14 +85,14 @@ weft_status weft_record_compare(const weft_record *record, weft_identities *now,
     difference *list = calloc((size_t)(before->n + now->n) + 1, sizeof *list);
     const int32_t n = list == NULL ? 0 : list_differences(list, before, now);
     weft_status status = list == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory to compare facts") : WEFT_OK;
-    if (status == WEFT_OK && !inexact) status = refuse(list, n, path, err);
+    if (status == WEFT_OK && !inexact) status = refuse_differences(list, n, path, err);
     if (status == WEFT_OK) status = reserve_identities(now, before->n_changes + n, err);
     for (int32_t i = 0; status == WEFT_OK && i < before->n_changes; i++)
         now->changes[now->n_changes++] = before->changes[i];
     for (int32_t i = 0; status == WEFT_OK && i < n; i++) {
         weft_log(host, is_noted(&list[i]) ? WEFT_LOG_INFO : WEFT_LOG_WARN, "resume: %s is %s, was %s",
                  name_of(&list[i]), value_of(list[i].now), value_of(list[i].before));
-        keep(now, &list[i], record->state.step);
+        keep_change(now, &list[i], record->state.step);
     }
     free(list);
     return status;

@@ -44,8 +44,8 @@ static int newest_first(const void *a, const void *b) {
 }
 
 /* Calls visit for every name in the directory. */
-static weft_status for_each(const char *directory, weft_status (*visit)(void *, const char *, weft_error *),
-                            void *context, weft_error *err) {
+static weft_status visit_names(const char *directory, weft_status (*visit)(void *, const char *, weft_error *),
+                               void *context, weft_error *err) {
     weft_status status = WEFT_OK;
     const struct dirent *found = NULL;
     DIR *open = opendir(directory);
@@ -56,12 +56,12 @@ static weft_status for_each(const char *directory, weft_status (*visit)(void *, 
     return status;
 }
 
-static weft_status recover_one(void *context, const char *found, weft_error *err) {
+static weft_status recover_if_moved(void *context, const char *found, weft_error *err) {
     char name[64];
     return parse_hidden(found, ".old", name) ? weft_staging_recover(context, name, err) : WEFT_OK;
 }
 
-static weft_status add_one(void *context, const char *found, weft_error *err) {
+static weft_status add_if_checkpoint(void *context, const char *found, weft_error *err) {
     weft_step_list *list = context;
     uint64_t step = 0, *steps = NULL;
     if (!parse_name(found, &step)) return WEFT_OK;
@@ -74,8 +74,8 @@ static weft_status add_one(void *context, const char *found, weft_error *err) {
 
 weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft_error *err) {
     weft_step_list list = {0};
-    weft_status status = for_each(directory, recover_one, (void *)(uintptr_t)directory, err);
-    if (status == WEFT_OK) status = for_each(directory, add_one, &list, err);
+    weft_status status = visit_names(directory, recover_if_moved, (void *)(uintptr_t)directory, err);
+    if (status == WEFT_OK) status = visit_names(directory, add_if_checkpoint, &list, err);
     if (status == WEFT_OK && list.n > 0) qsort(list.steps, list.n, sizeof *list.steps, newest_first);
     if (status == WEFT_OK) *out = list;
     else free(list.steps);
@@ -113,7 +113,7 @@ static weft_status share_list(weft_step_list *list, const char *directory, const
     return status == WEFT_OK ? weft_peers_share(peers, list->steps, (int64_t)(n * sizeof *list->steps), err) : status;
 }
 
-static weft_status none_found(const char *directory, const weft_step_list *list, weft_error *err) {
+static weft_status refuse_none_found(const char *directory, const weft_step_list *list, weft_error *err) {
     if (list->n == 0)
         return weft_error_set(err, WEFT_E_USER, "%s holds no checkpoint to resume from: start again with --overwrite",
                               directory);
@@ -138,7 +138,7 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
     }
     if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
     else if (found) memcpy(path, at, strlen(at) + 1);
-    if (status == WEFT_OK && !found) status = none_found(directory, &list, err);
+    if (status == WEFT_OK && !found) status = refuse_none_found(directory, &list, err);
     free(list.steps);
     return weft_peers_agree(peers, status, err);
 }
@@ -171,7 +171,7 @@ weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t
     int64_t kept = 0;
     weft_step_list list = {0};
     weft_status status = weft_step_list_read(&list, directory, err);
-    if (status == WEFT_OK) status = for_each(directory, remove_temporary, (void *)(uintptr_t)directory, err);
+    if (status == WEFT_OK) status = visit_names(directory, remove_temporary, (void *)(uintptr_t)directory, err);
     for (size_t i = 0; i < list.n && status == WEFT_OK; i++) {
         const uint64_t at = list.steps[i];
         if (at > step) continue;

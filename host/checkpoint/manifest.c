@@ -97,7 +97,7 @@ static weft_status load_manifest(json_t **out, const char *path, weft_error *err
 }
 
 /* A name in or below the directory, and nothing that leads elsewhere. */
-static bool name_good(const char *name) {
+static bool is_name_good(const char *name) {
     return name[0] != '/' && name[0] != '\0' && strstr(name, "..") == NULL;
 }
 
@@ -117,7 +117,7 @@ static weft_status check_head(const json_t *manifest, uint64_t step, int64_t *gr
 }
 
 /* shares: NULL: names and sizes alone. */
-static weft_status verify(const char *directory, uint64_t step, weft_shares *shares, weft_error *err) {
+static weft_status verify_manifest(const char *directory, uint64_t step, weft_shares *shares, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     const char *name = NULL;
     int64_t grid = 0;
@@ -127,7 +127,7 @@ static weft_status verify(const char *directory, uint64_t step, weft_shares *sha
     if (status == WEFT_OK) status = check_head(manifest, step, &grid, path, err);
     json_object_foreach(json_object_get(manifest, "files"), name, entry) {
         if (status != WEFT_OK) break;
-        if (!name_good(name)) {
+        if (!is_name_good(name)) {
             status = weft_error_set(err, WEFT_E_DATA, "%s/%s: names a file outside, '%s'", directory,
                                     WEFT_MANIFEST_NAME, name);
             break;
@@ -143,11 +143,11 @@ weft_status weft_manifest_verify(const char *directory, uint64_t step, const wef
     const int32_t world = weft_peers_alone(peers) ? 1 : peers->world;
     weft_shares shares = {weft_peers_alone(peers) ? 0 : peers->rank, world, calloc((size_t)world, sizeof(int64_t))};
     const weft_status status = shares.bytes == NULL ? no_memory_for_manifest(directory, err)
-                                                    : verify(directory, step, &shares, err);
+                                                    : verify_manifest(directory, step, &shares, err);
     free(shares.bytes);
     return weft_peers_agree(peers, status, err);
 }
 
 weft_status weft_manifest_glance(const char *directory, uint64_t step, weft_error *err) {
-    return verify(directory, step, NULL, err);
+    return verify_manifest(directory, step, NULL, err);
 }

@@ -44,7 +44,8 @@ static weft_status load_region(const weft_region *region, weft_safetensors *file
 }
 
 /* A file of state/, which may not be there. */
-static weft_status state_path(char out[WEFT_PATH_BYTES], const char *checkpoint, const char *name, weft_error *err) {
+static weft_status find_state_path(char out[WEFT_PATH_BYTES], const char *checkpoint, const char *name,
+                                   weft_error *err) {
     char file_name[256];
     (void)snprintf(file_name, sizeof file_name, "state/%s.safetensors", name);
     return weft_path_join(out, checkpoint, file_name, err);
@@ -57,7 +58,7 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
     char file_path[WEFT_PATH_BYTES];
     weft_safetensors *file = NULL;
     int32_t missing = 0;
-    weft_status status = state_path(file_path, path, name, err);
+    weft_status status = find_state_path(file_path, path, name, err);
     if (status != WEFT_OK) return status;
     if (inexact && access(file_path, F_OK) != 0) {
         weft_log(engine->plan.run->host, WEFT_LOG_WARN, "resume: %s is not there: all of it %s", file_path, instead);
@@ -89,7 +90,7 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
         if (status == WEFT_OK)
             status =
                 restore_file(engine, path, engine->plan.states[i].name, &region, true, inexact, "start at zero", err);
-        if (status == WEFT_OK) status = state_path(file, path, engine->plan.states[i].name, err);
+        if (status == WEFT_OK) status = find_state_path(file, path, engine->plan.states[i].name, err);
         if (status == WEFT_OK && access(file, F_OK) != 0) engine->updates = 0;
     }
     return status;
@@ -124,8 +125,8 @@ static void warn_of_rounding(const weft_engine *engine, const char *path) {
 }
 
 /* What this rank keeps. */
-static weft_status restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
-                           weft_error *err) {
+static weft_status restore_own(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
+                               weft_error *err) {
     const weft_region parameters = weft_engine_parameters(engine);
     char file[WEFT_PATH_BYTES];
     weft_record record = {0};
@@ -148,5 +149,5 @@ static weft_status restore(weft_engine *engine, const char *path, weft_identitie
 
 weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                     weft_error *err) {
-    return weft_peers_agree(&engine->peers, restore(engine, path, identities, inexact, err), err);
+    return weft_peers_agree(&engine->peers, restore_own(engine, path, identities, inexact, err), err);
 }

@@ -74,7 +74,7 @@ typedef struct reader {
     weft_error *err;
 } reader;
 
-static void wrong(reader *self, const char *key) {
+static void note_wrong_key(reader *self, const char *key) {
     if (self->status == WEFT_OK)
         self->status =
             weft_error_set(self->err, WEFT_E_DATA, "%s: '%s' is missing or is not what it should be", self->path, key);
@@ -82,13 +82,13 @@ static void wrong(reader *self, const char *key) {
 
 static uint64_t read_count(reader *self, const char *key) {
     const json_t *value = json_object_get(self->json, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 0) wrong(self, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0) note_wrong_key(self, key);
     return (uint64_t)json_integer_value(value);
 }
 
 static double read_loss(reader *self, const char *key) {
     const json_t *value = json_object_get(self->json, key);
-    if (!json_is_number(value) && !json_is_null(value)) wrong(self, key);
+    if (!json_is_number(value) && !json_is_null(value)) note_wrong_key(self, key);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
@@ -97,7 +97,7 @@ static int32_t read_dtype(reader *self, const char *key) {
     const char *name = json_string_value(json_object_get(self->json, key));
     for (int i = 0; i < 3 && name != NULL; i++)
         if (strcmp(name, weft_dtype_name(dtypes[i])) == 0) return dtypes[i];
-    wrong(self, key);
+    note_wrong_key(self, key);
     return WEFT_F32;
 }
 
@@ -105,7 +105,7 @@ static weft_masters read_masters(reader *self, const char *key) {
     const char *name = json_string_value(json_object_get(self->json, key));
     for (int i = 0; i < 3 && name != NULL; i++)
         if (strcmp(name, masters_names[i]) == 0) return (weft_masters)i;
-    wrong(self, key);
+    note_wrong_key(self, key);
     return WEFT_MASTERS_NONE;
 }
 
@@ -118,14 +118,14 @@ static void read_facts(reader *self, weft_identities *out, const char *key, bool
         return;
     }
     out->items = items;
-    if (!json_is_object(facts)) wrong(self, key);
+    if (!json_is_object(facts)) note_wrong_key(self, key);
     json_object_foreach(facts, name, value) {
         weft_identity *item = &out->items[out->n++];
         memset(item, 0, sizeof *item);
         item->noted = noted;
         (void)snprintf(item->name, sizeof item->name, "%s", name);
         if (json_is_string(value)) (void)snprintf(item->value, sizeof item->value, "%s", json_string_value(value));
-        else wrong(self, key);
+        else note_wrong_key(self, key);
     }
 }
 
@@ -134,7 +134,7 @@ static void read_change(reader *self, weft_change *out, json_t *value) {
     const char *name = "", *from = "", *to = "";
     memset(out, 0, sizeof *out);
     if (json_unpack(value, "{s:I, s:s, s:s, s:s}", "step", &step, "name", &name, "from", &from, "to", &to) != 0) {
-        wrong(self, "changes");
+        note_wrong_key(self, "changes");
         return;
     }
     out->step = (uint64_t)step;
@@ -146,7 +146,7 @@ static void read_change(reader *self, weft_change *out, json_t *value) {
 static void read_changes(reader *self, weft_identities *out) {
     const json_t *changes = json_object_get(self->json, "changes");
     const size_t n = json_array_size(changes);
-    if (!json_is_array(changes)) wrong(self, "changes");
+    if (!json_is_array(changes)) note_wrong_key(self, "changes");
     out->changes = calloc(n + 1, sizeof *out->changes);
     if (out->changes == NULL) {
         self->status = weft_error_set(self->err, WEFT_E_MEMORY, "%s: no memory for its changes", self->path);
@@ -157,7 +157,7 @@ static void read_changes(reader *self, weft_identities *out) {
 }
 
 static void read_record(reader *self, weft_record *out) {
-    if (read_count(self, "format") != FORMAT) wrong(self, "format");
+    if (read_count(self, "format") != FORMAT) note_wrong_key(self, "format");
     out->state.step = read_count(self, "step");
     out->updates = read_count(self, "updates");
     out->state.tokens = read_count(self, "tokens");

@@ -32,7 +32,7 @@ weft_status weft_staging_name(weft_staging *self, const char *parent, const char
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of %s/%s", parent, name);
 }
 
-static bool exists(const char *path) {
+static bool is_path_there(const char *path) {
     struct stat about;
     return lstat(path, &about) == 0;
 }
@@ -41,9 +41,9 @@ static weft_status cannot_move(const char *from, const char *to, weft_error *err
     return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be renamed to %s: %s", from, to, strerror(errno));
 }
 
-static weft_status recover(const weft_staging *self, weft_error *err) {
-    if (!exists(self->old)) return WEFT_OK;
-    if (exists(self->final)) return weft_tree_remove(self->old, err);
+static weft_status recover_old(const weft_staging *self, weft_error *err) {
+    if (!is_path_there(self->old)) return WEFT_OK;
+    if (is_path_there(self->final)) return weft_tree_remove(self->old, err);
     if (rename(self->old, self->final) != 0) return cannot_move(self->old, self->final, err);
     return weft_directory_sync(self->parent, err);
 }
@@ -51,7 +51,7 @@ static weft_status recover(const weft_staging *self, weft_error *err) {
 weft_status weft_staging_recover(const char *parent, const char *name, weft_error *err) {
     weft_staging names;
     weft_status status = weft_staging_name(&names, parent, name, err);
-    if (status == WEFT_OK) status = recover(&names, err);
+    if (status == WEFT_OK) status = recover_old(&names, err);
     weft_staging_forget(&names);
     return status;
 }
@@ -60,7 +60,7 @@ weft_status weft_staging_begin(weft_staging *self, const char *parent, const cha
     weft_status status = weft_staging_name(self, parent, name, err);
     if (status != WEFT_OK) return status;
     status = weft_tree_make(parent, err);
-    if (status == WEFT_OK) status = recover(self, err);
+    if (status == WEFT_OK) status = recover_old(self, err);
     if (status == WEFT_OK) status = weft_tree_remove(self->path, err);
     if (status == WEFT_OK && mkdir(self->path, 0777) != 0)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->path, strerror(errno));
@@ -78,7 +78,7 @@ static weft_status move_aside(const weft_staging *self, weft_error *err) {
 }
 
 static weft_status take_name(const weft_staging *self, weft_error *err) {
-    if (!exists(self->final))
+    if (!is_path_there(self->final))
         return rename(self->path, self->final) == 0 ? WEFT_OK : cannot_move(self->path, self->final, err);
     if (renameat2(AT_FDCWD, self->path, AT_FDCWD, self->final, RENAME_EXCHANGE) == 0) return WEFT_OK;
     if (errno != EINVAL && errno != ENOSYS) return cannot_move(self->path, self->final, err);

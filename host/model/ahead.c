@@ -23,7 +23,7 @@ struct weft_ahead {
     pthread_cond_t passes, may_pass;
 };
 
-static void pass(weft_ahead *self, int64_t passed) {
+static void note_passed(weft_ahead *self, int64_t passed) {
     (void)pthread_mutex_lock(&self->lock);
     self->passed = passed;
     (void)pthread_cond_broadcast(&self->passes);
@@ -31,7 +31,7 @@ static void pass(weft_ahead *self, int64_t passed) {
 }
 
 /* Waits until byte `at` is near enough to what is wanted. False: stop. */
-static bool may_pass(weft_ahead *self, int64_t at) {
+static bool wait_until_wanted(weft_ahead *self, int64_t at) {
     bool stop = false;
     (void)pthread_mutex_lock(&self->lock);
     while (!self->stop && at - self->wanted > self->lead) (void)pthread_cond_wait(&self->may_pass, &self->lock);
@@ -47,12 +47,12 @@ static bool pass_file(weft_ahead *self, const weft_tensor_file *file, int nowher
     int64_t at = before;
     if (from < 0) return false;
     (void)posix_fadvise(from, 0, 0, POSIX_FADV_SEQUENTIAL); /* twice the read-ahead */
-    while (at < end && may_pass(self, at)) {
+    while (at < end && wait_until_wanted(self, at)) {
         const ssize_t n = sendfile(nowhere, from, NULL, STEP);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) break;
         at += n;
-        pass(self, at);
+        note_passed(self, at);
     }
     (void)close(from);
     return at >= end;
@@ -67,7 +67,7 @@ static void *pass_files(void *argument) {
         before += (int64_t)self->files[i].bytes;
     }
     if (nowhere >= 0) (void)close(nowhere);
-    pass(self, INT64_MAX);
+    note_passed(self, INT64_MAX);
     return NULL;
 }
 

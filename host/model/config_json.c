@@ -6,13 +6,13 @@
 #include <stdlib.h>
 
 /* The place behind the text that starts with the quote at `at`. */
-static size_t text_end(const char *text, size_t bytes, size_t at) {
+static size_t skip_text(const char *text, size_t bytes, size_t at) {
     for (at++; at < bytes && text[at] != '"'; at++)
         if (text[at] == '\\') at++;
     return at < bytes ? at + 1 : bytes;
 }
 
-static size_t blanks_end(const char *text, size_t bytes, size_t at) {
+static size_t skip_blanks(const char *text, size_t bytes, size_t at) {
     while (at < bytes && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0') at++;
     return at;
 }
@@ -28,13 +28,13 @@ static bool next_value(const char *text, size_t bytes, size_t *at, int *depth, s
         const size_t start = *at;
         if (text[start] == '{' || text[start] == '[') ++*depth;
         if (text[start] == '}' || text[start] == ']') --*depth;
-        *at = text[start] == '"' ? text_end(text, bytes, start) : start + 1;
+        *at = text[start] == '"' ? skip_text(text, bytes, start) : start + 1;
         if (text[start] != '"' || *depth != 1 || !is_dtype_key(text + start, *at - start)) continue;
-        *begin = blanks_end(text, bytes, *at);
+        *begin = skip_blanks(text, bytes, *at);
         if (*begin >= bytes || text[*begin] != ':') continue; /* a value, not a key */
-        *begin = blanks_end(text, bytes, *begin + 1);
+        *begin = skip_blanks(text, bytes, *begin + 1);
         if (*begin >= bytes || text[*begin] != '"') continue; /* null */
-        *at = *end = text_end(text, bytes, *begin);
+        *at = *end = skip_text(text, bytes, *begin);
         return true;
     }
     return false;

@@ -12,7 +12,7 @@ bool weft_peers_first(const weft_peers *self) {
 }
 
 /* The rank whose failure is everybody's; -1: none has failed. */
-static int32_t teller(const weft_peers *self) {
+static int32_t find_teller(const weft_peers *self) {
     int32_t stopped = -1;
     for (int32_t rank = self->world - 1; rank >= 0; rank--)
         if (self->codes[rank] == WEFT_E_STOPPED) stopped = rank;
@@ -28,7 +28,7 @@ weft_status weft_peers_agree(const weft_peers *self, weft_status status, weft_er
     if (weft_peers_alone(self)) return status;
     if (err == NULL) err = &own;
     failed = self->gather(self->context, self->codes, (int32_t)status, &comm);
-    if (failed == WEFT_OK) rank = teller(self);
+    if (failed == WEFT_OK) rank = find_teller(self);
     if (failed == WEFT_OK && rank < 0) return WEFT_OK;
     if (failed == WEFT_OK && status == WEFT_OK) err->text[0] = '\0';
     if (failed == WEFT_OK) failed = self->share(self->context, err->text, (int64_t)sizeof err->text, rank, &comm);

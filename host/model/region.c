@@ -12,7 +12,7 @@ int32_t weft_region_file_dtype(const weft_region_file *self, int32_t tensor) {
     return weft_dtype_block(held) > 1 ? held : self->specs[tensor].dtype;
 }
 
-static weft_ref place_of(const weft_region *self, int32_t parameter, int64_t first) {
+static weft_ref ref_of_element(const weft_region *self, int32_t parameter, int64_t first) {
     const weft_parameter *p = &self->declared->parameters[parameter];
     weft_ref ref = self->ref;
     if (self->hold != NULL) ref.offset += weft_span_at(&self->hold->spans[p->group], p->offset + first);
@@ -28,9 +28,9 @@ int32_t weft_region_dtype(const weft_region *self, int32_t parameter) {
 }
 
 /* The device's memory as the host sees it; NULL: it does not. */
-static void *view_of(const weft_region *self, int32_t parameter, int64_t first) {
+static void *view_of_element(const weft_region *self, int32_t parameter, int64_t first) {
     if (self->kernels->host_view == NULL) return NULL;
-    return self->kernels->host_view(self->device, place_of(self, parameter, first));
+    return self->kernels->host_view(self->device, ref_of_element(self, parameter, first));
 }
 
 /* Elements [first, first + n) of a parameter; behind its last one, `padding` more. */
@@ -56,7 +56,7 @@ typedef struct fill_job {
 
 /* The pieces of one parameter, as far as it is kept, behind those that are there. Cuts of what is kept lie on the grid,
  * as parameters begin on it, so the padding behind a parameter is kept with its last element. */
-static void cut(fill_job *job, int32_t parameter) {
+static void cut_into_pieces(fill_job *job, int32_t parameter) {
     const weft_parameter *p = &job->region->declared->parameters[parameter];
     const int64_t grid = job->region->layout->grid;
     int64_t begin = 0, end = p->numel, at = 0;
@@ -77,7 +77,7 @@ static void fill_visible(int64_t i, void *context) {
     fill_job *job = context;
     const piece *p = &job->pieces[i];
     const int32_t dtype = weft_region_dtype(job->region, p->parameter);
-    char *view = view_of(job->region, p->parameter, p->first);
+    char *view = view_of_element(job->region, p->parameter, p->first);
     weft_error err = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (atomic_load(&job->failed)) return;
@@ -102,7 +102,8 @@ static weft_status fill_through_staging(fill_job *job) {
         if (status != WEFT_OK) break;
         clear_padding(staging, p, dtype);
         WEFT_PLUGIN_CALL(status, self->kernels, write, job->err, self->device, NULL,
-                         place_of(self, p->parameter, p->first), staging, weft_dtype_span(dtype, p->n + p->padding));
+                         ref_of_element(self, p->parameter, p->first), staging,
+                         weft_dtype_span(dtype, p->n + p->padding));
         if (status == WEFT_OK && self->filled != NULL)
             self->filled(self->context, p->parameter, p->first, p->n, staging);
     }
@@ -120,7 +121,7 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     job.pieces = malloc((pieces + 1) * sizeof *job.pieces);
     if (job.pieces == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of pieces of the weights");
-    for (int32_t i = 0; i < n; i++) cut(&job, parameters[i]);
+    for (int32_t i = 0; i < n; i++) cut_into_pieces(&job, parameters[i]);
     if (visible) weft_services()->parallel_for(weft_services(), job.n, fill_visible, &job);
     else job.status = fill_through_staging(&job);
     free(job.pieces);
@@ -129,11 +130,12 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
 
 weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
                              const void **out, weft_error *err) {
-    const void *view = view_of(self, parameter, first);
+    const void *view = view_of_element(self, parameter, first);
     weft_status status = WEFT_OK;
     if (view == NULL)
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, staging,
-                         place_of(self, parameter, first), weft_dtype_span(weft_region_dtype(self, parameter), n));
+                         ref_of_element(self, parameter, first),
+                         weft_dtype_span(weft_region_dtype(self, parameter), n));
     if (status == WEFT_OK) *out = view == NULL ? staging : view;
     return status;
 }

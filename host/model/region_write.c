@@ -43,7 +43,7 @@ typedef struct writing {
     bool cut_off; /* an exchange failed: there is nobody to agree with */
 } writing;
 
-static bool good(const writing *self) {
+static bool is_writing_well(const writing *self) {
     return self->status == WEFT_OK;
 }
 
@@ -53,8 +53,8 @@ static void hash_cells(writing *self, const char *bytes, int64_t n, int32_t dtyp
     const int64_t cell = weft_dtype_span(dtype, self->grid);
     for (int64_t at = 0; at < n; at += cell) {
         unsigned char *digest = self->digests + self->own++ * WEFT_HASH_BYTES;
-        if (good(self)) self->status = weft_hash_start(&self->cell, &self->err);
-        if (!good(self)) continue;
+        if (is_writing_well(self)) self->status = weft_hash_start(&self->cell, &self->err);
+        if (!is_writing_well(self)) continue;
         weft_hash_put(&self->cell, bytes + at, (size_t)(n - at < cell ? n - at : cell));
         self->status = weft_hash_finish(&self->cell, digest, &self->err);
     }
@@ -63,9 +63,9 @@ static void hash_cells(writing *self, const char *bytes, int64_t n, int32_t dtyp
 static void finish_root(writing *self) {
     unsigned char digest[WEFT_HASH_BYTES];
     char hex[65];
-    if (self->tensor < 0 || !good(self)) return;
+    if (self->tensor < 0 || !is_writing_well(self)) return;
     self->status = weft_hash_finish(&self->root, digest, &self->err);
-    if (!good(self)) return;
+    if (!is_writing_well(self)) return;
     weft_hash_hex(hex, digest);
     self->status = self->roots->tell(self->roots->context, self->file->path, self->file->specs[self->tensor].name, hex,
                                      &self->err);
@@ -81,9 +81,9 @@ static void take_turns(writing *self) {
         if (t->tensor != self->tensor) {
             finish_root(self);
             self->tensor = t->tensor;
-            if (good(self)) self->status = weft_hash_start(&self->root, &self->err);
+            if (is_writing_well(self)) self->status = weft_hash_start(&self->root, &self->err);
         }
-        if (good(self)) weft_hash_put(&self->root, from, (size_t)t->cells * WEFT_HASH_BYTES);
+        if (is_writing_well(self)) weft_hash_put(&self->root, from, (size_t)t->cells * WEFT_HASH_BYTES);
         self->out[t->keeper].bytes = from + t->cells * WEFT_HASH_BYTES;
     }
 }
@@ -111,15 +111,15 @@ static weft_status send_digests(writing *self) {
 
 /* ---- pieces ---- */
 
-static void put(void *context, int64_t at, const void *bytes, int64_t n) {
+static void put_bytes(void *context, int64_t at, const void *bytes, int64_t n) {
     writing *self = context;
-    if (good(self)) self->status = weft_tensor_writer_put(self->writer, at, bytes, n, &self->err);
+    if (is_writing_well(self)) self->status = weft_tensor_writer_put(self->writer, at, bytes, n, &self->err);
 }
 
 /* What others wait for, and what this rank waits for. */
-static weft_status exchange(writing *self) {
+static weft_status exchange_with_peers(writing *self) {
     weft_status status = WEFT_OK;
-    if (!weft_peers_alone(self->peers)) status = weft_seams_exchange(&self->seams, put, self, &self->err);
+    if (!weft_peers_alone(self->peers)) status = weft_seams_exchange(&self->seams, put_bytes, self, &self->err);
     if (status == WEFT_OK && self->roots != NULL) status = send_digests(self);
     self->own = self->cells = 0;
     self->n_turns = 0;
@@ -133,14 +133,14 @@ static const char *read_piece(writing *self, const weft_stretch *s, int64_t firs
     const int32_t parameter = self->file->parameters[s->tensor], dtype = weft_region_file_dtype(self->file, s->tensor);
     const int32_t kept = weft_region_dtype(self->file->region, parameter);
     const void *values = self->staging;
-    if (good(self))
+    if (is_writing_well(self))
         self->status = weft_region_kept(self->file->region, parameter, first, n, self->staging, &values, &self->err);
     if (dtype == kept) return values;
-    if (good(self)) (void)weft_convert(self->converted, dtype, values, kept, n);
+    if (is_writing_well(self)) (void)weft_convert(self->converted, dtype, values, kept, n);
     return self->converted;
 }
 
-static void do_piece(writing *self, int32_t i, int64_t first, int64_t n) {
+static void write_piece(writing *self, int32_t i, int64_t first, int64_t n) {
     const weft_stretch *s = &self->stretches.items[i];
     const int32_t dtype = weft_region_file_dtype(self->file, s->tensor);
     const int64_t begin = s->begin + weft_dtype_span(dtype, first - s->first), size = weft_dtype_span(dtype, n);
@@ -153,26 +153,26 @@ static void do_piece(writing *self, int32_t i, int64_t first, int64_t n) {
     for (int k = 0; k < n_parts; k++) {
         const char *part = mine ? bytes + (parts[k].begin - begin) : NULL;
         if (parts[k].writer != s->keeper) weft_seams_note(&self->seams, &parts[k], s->keeper, part);
-        else if (mine) put(self, parts[k].begin, part, parts[k].end - parts[k].begin);
+        else if (mine) put_bytes(self, parts[k].begin, part, parts[k].end - parts[k].begin);
     }
     self->turns[self->n_turns++] = next;
     self->cells += cells;
     if (mine && self->roots != NULL) hash_cells(self, bytes, size, dtype);
 }
 
-static bool full(const writing *self) {
+static bool is_round_full(const writing *self) {
     return self->cells >= CELLS || self->n_turns == PIECES || self->seams.noted > WEFT_SEAMS - WEFT_STRETCH_PARTS;
 }
 
-static void do_all(writing *self) {
+static void write_stretches(writing *self) {
     for (int32_t i = 1; i < self->stretches.n; i++) {
         const weft_stretch *s = &self->stretches.items[i];
         for (int64_t first = 0; first < s->n; first += WEFT_REGION_PIECE) {
-            do_piece(self, i, s->first + first, s->n - first < WEFT_REGION_PIECE ? s->n - first : WEFT_REGION_PIECE);
-            if (full(self) && exchange(self) != WEFT_OK) return;
+            write_piece(self, i, s->first + first, s->n - first < WEFT_REGION_PIECE ? s->n - first : WEFT_REGION_PIECE);
+            if (is_round_full(self) && exchange_with_peers(self) != WEFT_OK) return;
         }
     }
-    if (exchange(self) == WEFT_OK && self->roots != NULL && weft_peers_first(self->peers)) finish_root(self);
+    if (exchange_with_peers(self) == WEFT_OK && self->roots != NULL && weft_peers_first(self->peers)) finish_root(self);
 }
 
 /* ---- the file ---- */
@@ -208,7 +208,7 @@ static weft_status open_file(writing *self) {
     return weft_peers_agree(peers, status, &self->err);
 }
 
-static void release(writing *self) {
+static void release_writing(writing *self) {
     weft_hash_free(&self->cell);
     weft_hash_free(&self->root);
     free(self->stretches.items);
@@ -236,12 +236,12 @@ weft_status weft_region_write(const weft_region_file *file, const weft_roots *ro
         weft_tensor_writer_cancel(self.writer);
         goto done;
     }
-    do_all(&self);
-    if (good(&self)) self.status = weft_tensor_writer_finish(self.writer, &self.err);
+    write_stretches(&self);
+    if (is_writing_well(&self)) self.status = weft_tensor_writer_finish(self.writer, &self.err);
     else weft_tensor_writer_cancel(self.writer);
     if (!self.cut_off) self.status = weft_peers_agree(peers, self.status, &self.err);
 done:
     if (self.status != WEFT_OK && err != NULL) *err = self.err;
-    release(&self);
+    release_writing(&self);
     return self.status;
 }

@@ -11,7 +11,7 @@
 enum { INDEX_LIMIT = 100 << 20 };
 
 /* A plain name of a file beside the index, nothing that leads elsewhere. */
-static bool shard_name_good(const char *name) {
+static bool is_shard_name_good(const char *name) {
     const size_t n = name == NULL ? 0 : strlen(name), suffix = strlen(".safetensors");
     return n > suffix && strcmp(name + n - suffix, ".safetensors") == 0 && strchr(name, '/') == NULL;
 }
@@ -26,7 +26,7 @@ static weft_status add_shards(weft_safetensors *self, const char *directory, con
         const char *name = json_string_value(value);
         char *path = NULL;
         if (status != WEFT_OK) break;
-        if (!shard_name_good(name)) {
+        if (!is_shard_name_good(name)) {
             status =
                 weft_error_set(err, WEFT_E_DATA,
                                "%s: puts tensor '%s' into '%s'; allowed is the name of a .safetensors file beside it",

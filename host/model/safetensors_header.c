@@ -89,7 +89,7 @@ static weft_status read_offsets(weft_tensor *tensor, const json_t *entry, const 
 
 /* ---- one header ---- */
 
-static int by_data(const void *a, const void *b) {
+static int compare_by_data(const void *a, const void *b) {
     const weft_tensor *x = *(const weft_tensor *const *)a, *y = *(const weft_tensor *const *)b;
     if (x->data != y->data) return x->data < y->data ? -1 : 1;
     return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
@@ -126,7 +126,7 @@ static weft_status check_order(const weft_tensor *tensors, int32_t n, const unsi
     const weft_tensor **order = malloc(((size_t)n + 1) * sizeof(const weft_tensor *));
     if (order == NULL) return weft_safetensors_no_memory(path, err);
     for (int32_t i = 0; i < n; i++) order[i] = &tensors[i];
-    qsort(order, (size_t)n, sizeof *order, by_data);
+    qsort(order, (size_t)n, sizeof *order, compare_by_data);
     status = check_cover(order, n, data, there, path, err);
     free(order);
     return status;
@@ -142,7 +142,7 @@ static weft_status check_metadata(json_t *metadata, const char *path, weft_error
 }
 
 /* Room for `more` tensors behind those of self. */
-static weft_status reserve(weft_safetensors *self, size_t more, const char *path, weft_error *err) {
+static weft_status reserve_tensors(weft_safetensors *self, size_t more, const char *path, weft_error *err) {
     const size_t n = (size_t)self->n_tensors + more;
     weft_tensor *tensors = n > INT32_MAX ? NULL : realloc(self->tensors, (n + 1) * sizeof *tensors);
     if (tensors == NULL) return weft_safetensors_no_memory(path, err);
@@ -156,7 +156,7 @@ static weft_status add_tensors(weft_safetensors *self, json_t *header, const uns
     const char *path = self->files[self->n_files - 1].path, *name = NULL;
     const int32_t before = self->n_tensors;
     json_t *entry = NULL;
-    weft_status status = reserve(self, json_object_size(header), path, err);
+    weft_status status = reserve_tensors(self, json_object_size(header), path, err);
     json_object_foreach(header, name, entry) {
         weft_tensor *tensor = &self->tensors[self->n_tensors];
         if (status != WEFT_OK) break;

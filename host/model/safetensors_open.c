@@ -55,7 +55,7 @@ weft_status weft_safetensors_add(weft_safetensors *self, const char *path, weft_
     return status;
 }
 
-static int by_name(const void *a, const void *b) {
+static int compare_by_name(const void *a, const void *b) {
     return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
 }
 
@@ -73,7 +73,7 @@ weft_status weft_safetensors_make(weft_safetensors **out, size_t n_files, const 
 
 weft_status weft_safetensors_give(weft_safetensors **out, weft_safetensors *self, weft_status status) {
     if (status == WEFT_OK) {
-        if (self->n_tensors > 0) qsort(self->tensors, (size_t)self->n_tensors, sizeof *self->tensors, by_name);
+        if (self->n_tensors > 0) qsort(self->tensors, (size_t)self->n_tensors, sizeof *self->tensors, compare_by_name);
         *out = self;
     } else {
         weft_safetensors_close(self);
@@ -121,7 +121,7 @@ void weft_safetensors_read_ahead(weft_safetensors *self) {
 }
 
 /* Where the file ends now: a piece that begins behind it says nothing of that. */
-static int64_t file_end(const weft_tensor_file *file) {
+static int64_t find_file_end(const weft_tensor_file *file) {
     struct stat info;
     return fstat(file->descriptor, &info) == 0 ? (int64_t)info.st_size : 0;
 }
@@ -141,7 +141,7 @@ weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const
             return weft_error_set(err, WEFT_E_DATA,
                                   "%s: ends at byte %lld, within tensor '%s', though it was longer when it was opened; "
                                   "another program has changed it: start again when it is whole",
-                                  file->path, (long long)file_end(file), tensor->name);
+                                  file->path, (long long)find_file_end(file), tensor->name);
         done += n;
     }
     return WEFT_OK;

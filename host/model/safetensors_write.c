@@ -1,6 +1,7 @@
 /* host/model/safetensors_write.c: writing. The header comes first and says where everything lies, so data may follow
  * in any order and from anyone who knows the list. */
 #include "model/safetensors.h"
+#include "model/safetensors_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,11 +25,7 @@ struct weft_tensor_writer {
     int64_t bytes; /* of the file */
 };
 
-static weft_status no_memory(const char *path, weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its header", path);
-}
-
-static weft_status refused(const weft_tensor_writer *self, int code, weft_error *err) {
+static weft_status refuse_write(const weft_tensor_writer *self, int code, weft_error *err) {
     if (code == ENOSPC || code == EDQUOT)
         return weft_error_set(
             err, WEFT_E_SYSTEM,
@@ -74,7 +71,7 @@ static weft_status place_tensors(weft_tensor_writer *self, const weft_tensor_spe
 }
 
 /* {"dtype": ..., "shape": [...], "data_offsets": [...]}; NULL: no memory. */
-static json_t *describe(const weft_tensor_spec *spec, const place *at) {
+static json_t *tensor_json(const weft_tensor_spec *spec, const place *at) {
     json_t *shape = json_array();
     for (int32_t i = 0; i < spec->rank; i++)
         if (json_array_append_new(shape, json_integer(spec->dims[i])) != 0) {
@@ -94,23 +91,23 @@ static char *header_text(const weft_tensor_writer *self, const weft_tensor_spec 
         twice = json_object_get(header, specs[i].name) != NULL;
         if (twice)
             (void)weft_error_set(err, WEFT_E_HOST, "%s: tensor '%s' would be written twice", self->path, specs[i].name);
-        else good = json_object_set_new(header, specs[i].name, describe(&specs[i], &self->places[i])) == 0;
+        else good = json_object_set_new(header, specs[i].name, tensor_json(&specs[i], &self->places[i])) == 0;
     }
     if (good && !twice) text = json_dumps(header, JSON_COMPACT);
-    if (text == NULL && !twice) (void)no_memory(self->path, err);
+    if (text == NULL && !twice) (void)weft_safetensors_no_memory(self->path, err);
     json_decref(header);
     return text;
 }
 
 /* ---- the file ---- */
 
-static weft_status write_at(const weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,
-                            weft_error *err) {
+static weft_status write_bytes_at(const weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,
+                                  weft_error *err) {
     const char *from = data;
     while (bytes > 0) {
         const ssize_t n = pwrite(self->descriptor, from, (size_t)bytes, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return refused(self, n < 0 ? errno : ENOSPC, err);
+        if (n <= 0) return refuse_write(self, n < 0 ? errno : ENOSPC, err);
         from += n;
         offset += n;
         bytes -= n;
@@ -135,13 +132,13 @@ static weft_status write_header(weft_tensor_writer *self, const char *text, weft
     weft_status status = WEFT_OK;
     char *bytes = malloc(data);
     int code = 0;
-    if (bytes == NULL) return no_memory(self->path, err);
+    if (bytes == NULL) return weft_safetensors_no_memory(self->path, err);
     for (int i = 0; i < 8; i++) bytes[i] = (char)(unsigned char)((uint64_t)(data - 8) >> (8 * i));
     memcpy(bytes + 8, text, n);
     memset(bytes + 8 + n, ' ', data - 8 - n);
-    status = write_at(self, 0, bytes, (int64_t)data, err);
+    status = write_bytes_at(self, 0, bytes, (int64_t)data, err);
     if (status == WEFT_OK) code = posix_fallocate(self->descriptor, 0, (off_t)self->bytes);
-    if (code != 0) status = refused(self, code, err);
+    if (code != 0) status = refuse_write(self, code, err);
     free(bytes);
     return status;
 }
@@ -149,7 +146,7 @@ static weft_status write_header(weft_tensor_writer *self, const char *text, weft
 static weft_status create_file(weft_tensor_writer *self, const char *text, weft_error *err) {
     weft_status status = WEFT_OK;
     self->descriptor = open(self->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (self->descriptor < 0) return refused(self, errno, err);
+    if (self->descriptor < 0) return refuse_write(self, errno, err);
     status = write_header(self, text, err);
     if (status != WEFT_OK) (void)unlink(self->path);
     return status;
@@ -158,7 +155,7 @@ static weft_status create_file(weft_tensor_writer *self, const char *text, weft_
 static weft_status join_file(weft_tensor_writer *self, weft_error *err) {
     struct stat about;
     self->descriptor = open(self->path, O_RDWR | O_CLOEXEC);
-    if (self->descriptor < 0 || fstat(self->descriptor, &about) != 0) return refused(self, errno, err);
+    if (self->descriptor < 0 || fstat(self->descriptor, &about) != 0) return refuse_write(self, errno, err);
     if (about.st_size == (off_t)self->bytes) return WEFT_OK;
     return weft_error_set(err, WEFT_E_SYSTEM,
                           "%s: has %lld bytes where another rank has just made it with %lld: all ranks must see the "
@@ -171,12 +168,12 @@ static weft_status writer_open(weft_tensor_writer **out, const char *path, const
     weft_status status = WEFT_OK;
     char *text = NULL;
     weft_tensor_writer *self = calloc(1, sizeof *self);
-    if (self == NULL) return no_memory(path, err);
+    if (self == NULL) return weft_safetensors_no_memory(path, err);
     self->descriptor = -1;
     self->n = n;
     self->path = strdup(path);
     self->places = calloc((size_t)n + 1, sizeof *self->places);
-    if (self->path == NULL || self->places == NULL) status = no_memory(path, err);
+    if (self->path == NULL || self->places == NULL) status = weft_safetensors_no_memory(path, err);
     else status = place_tensors(self, specs, err);
     if (status == WEFT_OK) {
         text = header_text(self, specs, err);
@@ -213,7 +210,7 @@ weft_status weft_tensor_writer_put(weft_tensor_writer *self, int64_t offset, con
     if (bytes < 0 || offset < self->data || offset > self->bytes - bytes)
         return weft_error_set(err, WEFT_E_HOST, "%s: bytes %lld to %lld of the file are outside of its tensors",
                               self->path, (long long)offset, (long long)(offset + bytes));
-    return write_at(self, offset, data, bytes, err);
+    return write_bytes_at(self, offset, data, bytes, err);
 }
 
 weft_status weft_tensor_writer_write(weft_tensor_writer *self, int32_t tensor, int64_t offset, const void *data,
@@ -222,13 +219,13 @@ weft_status weft_tensor_writer_write(weft_tensor_writer *self, int32_t tensor, i
     if (at == NULL || offset < 0 || bytes < 0 || offset > at->bytes - bytes)
         return weft_error_set(err, WEFT_E_HOST, "%s: bytes %lld to %lld of tensor %d are outside of it", self->path,
                               (long long)offset, (long long)(offset + bytes), tensor);
-    return write_at(self, at->offset + offset, data, bytes, err);
+    return write_bytes_at(self, at->offset + offset, data, bytes, err);
 }
 
 weft_status weft_tensor_writer_finish(weft_tensor_writer *self, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (fsync(self->descriptor) != 0) status = refused(self, errno, err);
-    if (close(self->descriptor) != 0 && status == WEFT_OK) status = refused(self, errno, err);
+    if (fsync(self->descriptor) != 0) status = refuse_write(self, errno, err);
+    if (close(self->descriptor) != 0 && status == WEFT_OK) status = refuse_write(self, errno, err);
     self->descriptor = -1;
     weft_tensor_writer_cancel(self);
     return status;

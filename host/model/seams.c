@@ -38,7 +38,7 @@ void weft_seams_note(weft_seams *self, const weft_part *part, int32_t from, cons
 }
 
 /* Both sides of an exchange, each rank's in one piece. */
-static void lay_out(weft_seams *self) {
+static void place_parcels(weft_seams *self) {
     const int32_t rank = self->peers->rank;
     char *goes = self->goes, *comes = self->comes;
     for (int32_t r = 0; r < self->peers->world; r++) {
@@ -64,7 +64,7 @@ weft_status weft_seams_exchange(weft_seams *self, weft_seams_put *put, void *con
     weft_status status = WEFT_OK;
     const char *comes = self->comes;
     if (self->noted == 0) return WEFT_OK;
-    lay_out(self);
+    place_parcels(self);
     status = self->peers->swap(self->peers->context, self->in, self->out, err);
     for (int32_t r = 0; r < self->peers->world && status == WEFT_OK; r++)
         for (int32_t i = 0; i < self->n; i++) {

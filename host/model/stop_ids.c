@@ -5,22 +5,22 @@
 #include <jansson.h>
 #include <unistd.h>
 
-static weft_status bad_value(const char *path, weft_error *err) {
+static weft_status refuse_value(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_DATA, "%s: eos_token_id must be an id, a list of at most %d ids, or null", path,
                           WEFT_MAX_STOP_IDS);
 }
 
 /* Adds the ids of a value; null and a missing key add none. */
-static weft_status take(weft_stop_ids *out, const json_t *value, const char *path, weft_error *err) {
+static weft_status add_ids(weft_stop_ids *out, const json_t *value, const char *path, weft_error *err) {
     const size_t n = json_array_size(value);
     if (value == NULL || json_is_null(value)) return WEFT_OK;
     if (json_is_integer(value)) {
         out->ids[out->n++] = (int32_t)json_integer_value(value);
         return WEFT_OK;
     }
-    if (!json_is_array(value) || n > WEFT_MAX_STOP_IDS) return bad_value(path, err);
+    if (!json_is_array(value) || n > WEFT_MAX_STOP_IDS) return refuse_value(path, err);
     for (size_t i = 0; i < n; i++) {
-        if (!json_is_integer(json_array_get(value, i))) return bad_value(path, err);
+        if (!json_is_integer(json_array_get(value, i))) return refuse_value(path, err);
         out->ids[out->n++] = (int32_t)json_integer_value(json_array_get(value, i));
     }
     return WEFT_OK;
@@ -37,7 +37,7 @@ static weft_status read_file(weft_stop_ids *out, const char *directory, const ch
     if (access(path, F_OK) != 0) return WEFT_OK;
     root = json_load_file(path, 0, &why);
     if (root == NULL) return weft_error_set(err, WEFT_E_DATA, "%s:%d: %s", path, why.line, why.text);
-    status = take(out, json_object_get(root, "eos_token_id"), path, err);
+    status = add_ids(out, json_object_get(root, "eos_token_id"), path, err);
     json_decref(root);
     return status;
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static weft_status add(weft_stretches *self, int32_t *capacity, const weft_stretch *next, weft_error *err) {
+static weft_status add_stretch(weft_stretches *self, int32_t *capacity, const weft_stretch *next, weft_error *err) {
     if (self->n == *capacity) {
         const int32_t more = *capacity * 2 + 64;
         weft_stretch *items = realloc(self->items, (size_t)more * sizeof *items);
@@ -21,7 +21,7 @@ weft_status weft_stretches_make(weft_stretches *out, const weft_region_file *fil
     int32_t capacity = 0;
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    status = add(out, &capacity, &header, err);
+    status = add_stretch(out, &capacity, &header, err);
     for (int32_t t = 0; t < file->n && status == WEFT_OK; t++) {
         const int32_t parameter = file->parameters[t], dtype = weft_region_file_dtype(file, t);
         const int64_t numel = file->region->declared->parameters[parameter].numel;
@@ -30,14 +30,14 @@ weft_status weft_stretches_make(weft_stretches *out, const weft_region_file *fil
             const int32_t keeper = weft_region_written_by(file->region, parameter, first, &end);
             const weft_stretch next = {
                 t, keeper, first, end - first, at + weft_dtype_span(dtype, first), at + weft_dtype_span(dtype, end)};
-            status = add(out, &capacity, &next, err);
+            status = add_stretch(out, &capacity, &next, err);
         }
     }
     return status;
 }
 
 /* The lowest rank that has bytes of a page, of which stretch i has some. */
-static int32_t page_writer(const weft_stretches *self, int32_t i, int64_t page) {
+static int32_t find_page_writer(const weft_stretches *self, int32_t i, int64_t page) {
     int32_t lowest = self->items[i].keeper;
     for (int32_t k = i - 1; k >= 0 && self->items[k].end > page * WEFT_PAGE; k--)
         if (self->items[k].keeper < lowest) lowest = self->items[k].keeper;
@@ -46,7 +46,7 @@ static int32_t page_writer(const weft_stretches *self, int32_t i, int64_t page) 
     return lowest;
 }
 
-static int64_t within(int64_t x, int64_t low, int64_t high) {
+static int64_t clamp_to(int64_t x, int64_t low, int64_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
@@ -56,14 +56,14 @@ int weft_stretch_split(weft_part out[WEFT_STRETCH_PARTS], const weft_stretches *
     const int64_t up = (s->begin + WEFT_PAGE - 1) / WEFT_PAGE * WEFT_PAGE;
     const int64_t down = i + 1 == self->n ? s->end : s->end / WEFT_PAGE * WEFT_PAGE;
     /* What lies on the page where the stretch begins, on whole pages, and on the page where it ends. */
-    const int64_t solid = within(up, s->begin, s->end), tail = within(down, solid, s->end);
+    const int64_t solid = clamp_to(up, s->begin, s->end), tail = clamp_to(down, solid, s->end);
     const int64_t cuts[WEFT_STRETCH_PARTS + 1] = {s->begin, solid, tail, s->end};
     int n = 0;
     for (int k = 0; k < WEFT_STRETCH_PARTS; k++) {
-        const weft_part part = {within(cuts[k], begin, end), within(cuts[k + 1], begin, end), s->keeper};
+        const weft_part part = {clamp_to(cuts[k], begin, end), clamp_to(cuts[k + 1], begin, end), s->keeper};
         if (part.begin == part.end) continue;
         out[n] = part;
-        if (k != 1) out[n].writer = page_writer(self, i, part.begin / WEFT_PAGE);
+        if (k != 1) out[n].writer = find_page_writer(self, i, part.begin / WEFT_PAGE);
         n++;
     }
     return n;

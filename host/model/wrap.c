@@ -49,13 +49,13 @@ static void fill_parameter(view *self, const weft_declared *declared, int32_t p)
     }
 }
 
-static void view_free(view *self) {
+static void free_view(view *self) {
     free(self->modules);
     free(self->parameters);
 }
 
 /* To be freed also after a failure. */
-static weft_status view_make(view *out, const weft_declared *declared, weft_error *err) {
+static weft_status make_view(view *out, const weft_declared *declared, weft_error *err) {
     out->modules = calloc((size_t)declared->n_modules, sizeof *out->modules);
     out->parameters = calloc((size_t)declared->n_parameters, sizeof *out->parameters);
     if (out->modules == NULL || out->parameters == NULL)
@@ -167,7 +167,7 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
                            .module_stride = (uint32_t)sizeof(weft_module_view),
                            .parameter_stride = (uint32_t)sizeof(weft_parameter_view)};
     view seen = {0};
-    weft_status status = view_make(&seen, declared, err);
+    weft_status status = make_view(&seen, declared, err);
     memset(out, 0, sizeof *out);
     out->unit_of = malloc((size_t)declared->n_parameters * sizeof *out->unit_of + 1);
     if (status == WEFT_OK && out->unit_of == NULL)
@@ -181,7 +181,7 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     if (status == WEFT_OK) check_whole(&ctx);
     status = weft_mistake_tell(&ctx.first, status, err);
 done:
-    view_free(&seen);
+    free_view(&seen);
     return status;
 }
 

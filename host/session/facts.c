@@ -72,7 +72,7 @@ static bool find_line(line *out, const char *text, const line *like) {
 
 /* What differs of `other` from `first`, as lines "name<TAB>value of first<TAB>value of other"; what only one of them
  * has is "-" in the other. *out: the caller's to free; "" where nothing differs. */
-static weft_status differences(char **out, const char *first, const char *other, weft_error *err) {
+static weft_status list_differences_of(char **out, const char *first, const char *other, weft_error *err) {
     size_t bytes = 0;
     line a, b;
     FILE *file = open_memstream(out, &bytes);
@@ -220,7 +220,7 @@ weft_status weft_facts_compare(weft_facts *self, const weft_peers *peers, const 
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = share_first(&first, self, peers, err);
     if (status != WEFT_OK) goto done;
-    status = differences(&own, first, self->text, err);
+    status = list_differences_of(&own, first, self->text, err);
     if (status == WEFT_OK) status = number_of(&number, own, err);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = peers->gather(peers->context, numbers, number, err);

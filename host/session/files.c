@@ -31,7 +31,7 @@ static void name_kernel(char out[40]) {
     (void)fclose(file);
 }
 
-static weft_status identify(identity *out, const weft_tensor_file *file, weft_error *err) {
+static weft_status identify_file(identity *out, const weft_tensor_file *file, weft_error *err) {
     const char *slash = strrchr(file->path, '/');
     struct stat about;
     if (fstat(file->descriptor, &about) != 0)
@@ -64,7 +64,7 @@ static weft_status list_own(listing *out, const weft_tensor_file *files, int32_t
     out->files = calloc((size_t)n + 1, sizeof *out->files);
     if (out->files == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to compare %d files", (int)n);
     out->n = n;
-    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = identify(&out->files[i], &files[i], err);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = identify_file(&out->files[i], &files[i], err);
     return status;
 }
 
@@ -83,7 +83,7 @@ static weft_status share_first(listing *out, const listing *own, const weft_peer
 }
 
 /* Which of rank 0's files are to be hashed, by it and by whom `hashed` says so in its own list. */
-static weft_status choose(listing *first, listing *own, const weft_peers *peers, weft_error *err) {
+static weft_status choose_files_to_hash(listing *first, listing *own, const weft_peers *peers, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < first->n && status == WEFT_OK; i++) {
         const int64_t at = find_file(own, first->files[i].name);
@@ -125,7 +125,7 @@ weft_status weft_files_add(weft_facts *facts, const weft_peers *peers, const wef
     listing own = {0}, first = {0};
     weft_status status = weft_peers_agree(peers, list_own(&own, files, n, err), err);
     if (status == WEFT_OK) status = share_first(&first, &own, peers, err);
-    if (status == WEFT_OK) status = choose(&first, &own, peers, err);
+    if (status == WEFT_OK) status = choose_files_to_hash(&first, &own, peers, err);
     if (status == WEFT_OK) status = weft_peers_agree(peers, hash_own(&own, files, err), err);
     if (status == WEFT_OK) status = take_hashes(&first, &own, peers, err);
     for (int64_t i = 0; i < own.n && status == WEFT_OK; i++)

@@ -134,7 +134,7 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
     return status;
 }
 
-static bool ends(const weft_stop_ids *stop, int32_t id) {
+static bool is_stop_id(const weft_stop_ids *stop, int32_t id) {
     for (int32_t i = 0; i < stop->n; i++)
         if (stop->ids[i] == id) return true;
     return false;
@@ -153,7 +153,7 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
         status = weft_generator_logits(self, &logits, text, past, n, err);
         if (status != WEFT_OK) break;
         text[n] = weft_sample(logits, vocabulary, &self->options, (uint64_t)n, self->scratch);
-        if (!self->options.ignore_eos && ends(stop, text[n])) break;
+        if (!self->options.ignore_eos && is_stop_id(stop, text[n])) break;
         past = self->options.cache ? n : 0;
         status = sink(context, text[n++], err);
     }

@@ -1,6 +1,7 @@
 /* host/train/leavings.c: see leavings.h. Names are what is judged: what a run writes has names of a few forms. */
 #include "train/leavings.h"
 
+#include "base/words.h"
 #include "checkpoint/best.h"
 
 #include <dirent.h>
@@ -9,11 +10,6 @@
 #include <sys/stat.h>
 
 typedef bool (*name_test)(const char *name);
-
-static bool ends_in(const char *name, const char *end) {
-    const size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 static bool begins_with(const char *name, const char *begin) {
     return strncmp(name, begin, strlen(begin)) == 0;
@@ -31,7 +27,8 @@ static bool is_of_model(const char *name) {
                                          "chat_template.jinja",
                                          "chat_template.json",
                                          "preprocessor_config.json"};
-    if (begins_with(name, "model") && (ends_in(name, ".safetensors") || ends_in(name, ".safetensors.index.json")))
+    if (begins_with(name, "model") &&
+        (weft_words_end(name, ".safetensors") || weft_words_end(name, ".safetensors.index.json")))
         return true;
     if (begins_with(name, "tokenizer")) return true;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -44,7 +41,7 @@ static bool is_of_checkpoint(const char *name) {
 }
 
 static bool is_of_state(const char *name) {
-    return ends_in(name, ".safetensors") || strcmp(name, "run.json") == 0 || strcmp(name, "config.ini") == 0;
+    return weft_words_end(name, ".safetensors") || strcmp(name, "run.json") == 0 || strcmp(name, "config.ini") == 0;
 }
 
 /* "step-12" and the link "best", and ".step-12.tmp", ".step-12.old" or ".best.tmp" of a save that was cut short. */
