@@ -31,10 +31,17 @@ static int width_of(int descriptor) {
     return 80;
 }
 
+static bool denied;
+
+void weft_terminal_deny(void) {
+    denied = true;
+}
+
 weft_terminal weft_terminal_of(int descriptor) {
-    weft_terminal out = {.is_one = isatty(descriptor) != 0, .utf8 = locale_is_utf8()};
+    weft_terminal out = {.is_one = !denied && isatty(descriptor) != 0, .utf8 = locale_is_utf8()};
     if (!out.is_one) return out;
     out.width = width_of(descriptor);
-    out.colour = *variable("NO_COLOR") == '\0' && strcmp(variable("TERM"), "dumb") != 0;
+    out.renews = strcmp(variable("TERM"), "dumb") != 0;
+    out.colour = out.renews && *variable("NO_COLOR") == '\0';
     return out;
 }

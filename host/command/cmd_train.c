@@ -10,6 +10,7 @@ static const weft_flag flags[] = {
     {"overwrite", NULL, false, "Remove what a run left in [run] out, and start anew."},
     {"ranks", "N", false, "Train on N ranks: start them on this machine, or check that a launcher started as many."},
     {"quiet", NULL, false, "Print warnings and errors only."},
+    {"verbose", NULL, false, "Print plugins, wrapping, world, sums and each rank's memory too."},
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in, before the first step."},
     {"print-sharding", NULL, false, "Print how much of the first and last 15 units and parameters the rank keeps."},
     {"print-batches", NULL, false, "Print which rows of the first step each rank takes, and how they begin."},
@@ -26,7 +27,9 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     const char *kind = weft_args_value(args, "resume");
-    weft_train_options options = {.quiet = weft_args_has(args, "quiet"), .tables = tables_of(args)};
+    weft_train_options options = {.quiet = weft_args_has(args, "quiet"),
+                                  .verbose = weft_args_has(args, "verbose"),
+                                  .tables = tables_of(args)};
     weft_exit status = WEFT_EXIT_DONE;
     int64_t asked = 0;
     if (weft_args_has(args, "resume") && weft_args_has(args, "overwrite")) {
@@ -40,6 +43,10 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
     }
     if (options.quiet && options.tables != 0) {
         (void)weft_error_set(err, WEFT_E_USER, "--quiet prints no tables: leave it or the --print-... out");
+        return WEFT_EXIT_USAGE;
+    }
+    if (options.quiet && options.verbose) {
+        (void)weft_error_set(err, WEFT_E_USER, "--quiet and --verbose ask for opposites: give one of them");
         return WEFT_EXIT_USAGE;
     }
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err)) return WEFT_EXIT_USAGE;

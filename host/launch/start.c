@@ -2,6 +2,7 @@
 #include "launch/start.h"
 
 #include "launch/proc.h"
+#include "launch/voice.h"
 #include "launch/watch.h"
 
 #include <dirent.h>
@@ -258,6 +259,7 @@ weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error 
     if (done == WEFT_OK) done = add_program(what, err);
     if (done == WEFT_OK && setenv(WEFT_STARTED, started, 1) != 0)
         done = weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
+    if (done == WEFT_OK) done = weft_voice_offer_terminal(err);
     if (done == WEFT_OK) done = open_watch(self, ranks->world.size, err);
     if (done == WEFT_OK) (void)fflush(NULL);
     if (done == WEFT_OK) done = run_launcher(self, status, what, err);

@@ -2,9 +2,11 @@
  * writes to the descriptors itself (the line of a crash, libraries) is not changed by that. */
 #include "launch/voice.h"
 
+#include "base/terminal.h"
 #include "plugin/services.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,7 @@ typedef struct voice {
     size_t n;
 } voice;
 
-static voice out = {.descriptor = STDOUT_FILENO}, err = {.descriptor = STDERR_FILENO};
+static voice to_out = {.descriptor = STDOUT_FILENO}, to_err = {.descriptor = STDERR_FILENO};
 static char prefix[16];
 static FILE *plain; /* stdout before it was given a voice; NULL: it has none */
 
@@ -59,8 +61,8 @@ static bool put_part(voice *self, const char *text, size_t n) {
 static void let_go_of_all(void) {
     (void)fflush(stdout);
     (void)fflush(stderr);
-    (void)let_go(&out);
-    (void)let_go(&err);
+    (void)let_go(&to_out);
+    (void)let_go(&to_err);
 }
 
 static ssize_t write_marked(void *cookie, const char *text, size_t n) {
@@ -75,11 +77,35 @@ static ssize_t write_marked(void *cookie, const char *text, size_t n) {
     return (ssize_t)n;
 }
 
+/* ---- the terminal of `--ranks N` ---- */
+
+#define TERMINAL "WEFT_TERMINAL" /* its path */
+
+weft_status weft_voice_offer_terminal(weft_error *err) {
+    char path[256];
+    if (isatty(STDOUT_FILENO) == 0 || ttyname_r(STDOUT_FILENO, path, sizeof path) != 0) {
+        (void)unsetenv(TERMINAL);
+        return WEFT_OK;
+    }
+    if (setenv(TERMINAL, path, 1) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
+}
+
+/* stdout becomes the terminal that was offered, where it can be opened and is one; else it stays what the launcher
+ * gave. */
+static bool take_terminal(void) {
+    const char *path = getenv(TERMINAL);
+    const int terminal = path == NULL ? -1 : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    const bool taken = terminal >= 0 && isatty(terminal) != 0 && dup2(terminal, STDOUT_FILENO) >= 0;
+    if (terminal >= 0) (void)close(terminal);
+    return taken;
+}
+
 /* NULL: no memory; then the lines go out as they are. */
 static FILE *open_voice(voice *self, int mode) {
     const cookie_io_functions_t functions = {.write = write_marked};
     FILE *stream = fopencookie(self, "w", functions);
-    self->holds = isatty(self->descriptor) == 0;
+    self->holds = !weft_terminal_of(self->descriptor).is_one;
     if (stream != NULL) (void)setvbuf(stream, NULL, mode, 0);
     return stream;
 }
@@ -89,8 +115,9 @@ void weft_voice_set(int32_t rank, bool speaks) {
     if (prefix[0] != '\0') return;
     (void)snprintf(prefix, sizeof prefix, "[%d] ", (int)rank);
     (void)fflush(stdout);
+    if (rank != 0 || !take_terminal()) weft_terminal_deny();
     (void)atexit(let_go_of_all);
-    stream = open_voice(&err, _IOLBF);
+    stream = open_voice(&to_err, _IOLBF);
     if (stream != NULL) stderr = stream;
     if (!speaks) {
         weft_services_log_level(WEFT_LOG_ERROR);
@@ -98,7 +125,7 @@ void weft_voice_set(int32_t rank, bool speaks) {
         return;
     }
     plain = stdout;
-    stream = open_voice(&out, _IOLBF);
+    stream = open_voice(&to_out, _IOLBF);
     if (stream != NULL) stdout = stream;
 }
 

@@ -2,31 +2,34 @@
 #include "report/progress.h"
 
 #include "base/clock.h"
+#include "base/terminal.h"
 #include "base/units.h"
+#include "report/bar_line.h"
+#include "report/bar_line.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 struct weft_progress {
     int64_t steps;
-    bool quiet, terminal;
+    bool quiet;
+    bool live;      /* a line that renews itself; else plain ones */
     bool open;      /* the renewed line has no end yet */
     double rate;    /* tokens per second, smoothed */
     double seconds; /* per step, smoothed */
     double last_shown;
-    int64_t last_step;
 };
 
 /* Plain logs get about this many lines, and at least one every so many seconds. */
 enum { PLAIN_LINES = 20, PLAIN_SECONDS = 30 };
-static const double terminal_seconds = 0.1;
+static const double live_seconds = 0.1;
 
 weft_status weft_progress_create(weft_progress **out, int64_t steps, bool quiet, weft_error *err) {
     weft_progress *progress = calloc(1, sizeof *progress);
     if (progress == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the progress line");
     progress->steps = steps;
     progress->quiet = quiet;
-    progress->terminal = isatty(STDOUT_FILENO) != 0;
+    progress->live = weft_terminal_of(STDOUT_FILENO).renews;
     *out = progress;
     return WEFT_OK;
 }
@@ -42,6 +45,12 @@ void weft_progress_end(weft_progress *progress) {
     (void)fflush(stdout);
 }
 
+/* Room for a line that stays: it takes the place of the one that renews itself. */
+static void make_room(weft_progress *progress) {
+    if (progress->open) (void)fputs("\r\033[K", stdout);
+    progress->open = false;
+}
+
 static void smooth(weft_progress *progress, const weft_progress_row *row) {
     const double rate = row->seconds > 0.0 ? (double)row->tokens / row->seconds : 0.0;
     const double keep = progress->seconds > 0.0 ? 0.9 : 0.0;
@@ -52,40 +61,58 @@ static void smooth(weft_progress *progress, const weft_progress_row *row) {
 static bool wanted(const weft_progress *progress, int64_t step, double now) {
     const int64_t stride = progress->steps / PLAIN_LINES > 0 ? progress->steps / PLAIN_LINES : 1;
     if (step == 1 || step == progress->steps) return true;
-    if (progress->terminal) return now - progress->last_shown >= terminal_seconds;
+    if (progress->live) return now - progress->last_shown >= live_seconds;
     return step % stride == 0 || now - progress->last_shown >= PLAIN_SECONDS;
+}
+
+static double seconds_left(const weft_progress *progress, int64_t step) {
+    return progress->seconds * (double)(progress->steps - step);
+}
+
+/* A log that people and programs read: all numbers, whatever the width. */
+static void print_plain(const weft_progress *progress, int64_t step, const weft_progress_row *row) {
+    char rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], at[WEFT_UNIT_SIZE];
+    char rest[WEFT_UNIT_SIZE + 8] = ""; /* nothing is left after the last step */
+    (void)weft_unit_count(total, progress->steps);
+    (void)weft_unit_count(at, step);
+    if (step < progress->steps)
+        (void)snprintf(rest, sizeof rest, "  %s left", weft_unit_seconds(left, seconds_left(progress, step)));
+    (void)printf("step %*s/%s  loss %7.4f  lr %.2e  grad %8.3g  %8s tok/s%s\n", (int)strlen(total), at, total,
+                 row->loss, row->lr, row->norm, weft_unit_count(rate, (int64_t)progress->rate), rest);
+}
+
+static void print_live(const weft_progress *progress, int64_t step, const weft_progress_row *row) {
+    const weft_terminal terminal = weft_terminal_of(STDOUT_FILENO); /* its width may have changed */
+    const weft_bar_line line = {step, progress->steps, row->loss, progress->rate, seconds_left(progress, step)};
+    char text[WEFT_BAR_LINE_SIZE];
+    weft_bar_line_write(text, &line, &terminal);
+    (void)printf("\r%s\033[K", text);
 }
 
 void weft_progress_step(weft_progress *progress, int64_t step, const weft_progress_row *row) {
     const double now = weft_clock_seconds();
-    char rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], at[WEFT_UNIT_SIZE];
-    char rest[WEFT_UNIT_SIZE + 8] = ""; /* nothing is left after the last step */
     smooth(progress, row);
     if (progress->quiet || !wanted(progress, step, now)) return;
     progress->last_shown = now;
-    (void)weft_unit_count(total, progress->steps);
-    (void)weft_unit_count(at, step);
-    if (step < progress->steps)
-        (void)snprintf(rest, sizeof rest, "  %s left",
-                       weft_unit_seconds(left, progress->seconds * (double)(progress->steps - step)));
-    (void)printf("%sstep %*s/%s  loss %7.4f  lr %.2e  grad %8.3g  %8s tok/s%s%s", progress->terminal ? "\r" : "",
-                 (int)strlen(total), at, total, row->loss, row->lr, row->norm,
-                 weft_unit_count(rate, (int64_t)progress->rate), rest, progress->terminal ? "\033[K" : "\n");
-    progress->open = progress->terminal;
+    if (progress->live) print_live(progress, step, row);
+    else print_plain(progress, step, row);
+    progress->open = progress->live;
     (void)fflush(stdout);
 }
 
 void weft_progress_evaluation(weft_progress *progress, int64_t step, double loss, double perplexity) {
+    const weft_terminal terminal = weft_terminal_of(STDOUT_FILENO);
     if (progress->quiet) return;
-    weft_progress_end(progress);
-    (void)printf("eval  after step %lld  loss %.4f  perplexity %.2f\n", (long long)step, loss, perplexity);
+    make_room(progress);
+    if (progress->live && terminal.width < 56) (void)printf("eval %lld  loss %.4f\n", (long long)step, loss);
+    else (void)printf("eval  after step %lld  loss %.4f  perplexity %.2f\n", (long long)step, loss, perplexity);
     (void)fflush(stdout);
 }
 
 void weft_progress_line(weft_progress *progress, const char *format, ...) {
     va_list args;
     if (progress->quiet) return;
-    weft_progress_end(progress);
+    make_room(progress);
     va_start(args, format);
     (void)vprintf(format, args);
     va_end(args);

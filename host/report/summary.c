@@ -35,16 +35,19 @@ static void print_wrapping(const weft_session *session, FILE *to) {
     weft_wrapped_free(&wrapped);
 }
 
-void weft_train_header_print(const weft_session *session, const weft_moment *planned, FILE *to) {
-    const weft_engine *engine = session->engine;
-    const weft_train_settings *train = &session->run->settings.train;
-    const int64_t all = weft_declared_numel(engine->plan.declared, false),
-                  trained = weft_declared_numel(engine->plan.declared, true);
+static void print_model(const weft_session *session, FILE *to) {
+    const weft_declared *declared = session->engine->plan.declared;
+    const int64_t all = weft_declared_numel(declared, false), trained = weft_declared_numel(declared, true);
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "model      %s, %s parameters", session->run->settings.model.path, weft_unit_count(a, all));
+    if (trained == all) (void)fprintf(to, ", all trained\n");
+    else
+        (void)fprintf(to, ", %s trained (%.4g %%)\n", weft_unit_count(b, trained),
+                      100.0 * (double)trained / (double)all);
+}
+
+static void print_data(const weft_session *session, FILE *to) {
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE];
-    weft_run_print(session, NULL, 11, to);
-    (void)fprintf(to, "model      %s, %s parameters, %s trained (%.4g %%)\n", session->run->settings.model.path,
-                  weft_unit_count(a, all), weft_unit_count(b, trained), 100.0 * (double)trained / (double)all);
-    print_wrapping(session, to);
     (void)fprintf(to, "data       %s, %s, %s an epoch",
                   weft_unit_counted(a, (int64_t)session->train_info.documents, "document"),
                   weft_unit_counted(b, (int64_t)session->train_info.rows, "row"),
@@ -53,19 +56,63 @@ void weft_train_header_print(const weft_session *session, const weft_moment *pla
         (void)fprintf(to, "; validation %s, %s",
                       weft_unit_counted(a, (int64_t)session->validation_info.documents, "document"),
                       weft_unit_counted(b, (int64_t)session->validation_info.targets, "target"));
-    (void)fprintf(to, "\nbatch      %s = %d %s of %lld, %s = %.3g epochs\n",
-                  weft_unit_counted(a, train->global_batch, "row"), engine->plan.spec.leaves,
-                  engine->plan.spec.leaves == 1 ? "leaf" : "leaves", (long long)train->micro_batch,
-                  weft_unit_counted(b, session->steps, "step"),
+    (void)fputc('\n', to);
+}
+
+static void print_batch(const weft_session *session, FILE *to) {
+    const weft_train_settings *train = &session->run->settings.train;
+    const int32_t leaves = session->engine->plan.spec.leaves;
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "batch      %s = %d %s of %lld, %s = %.3g epochs\n",
+                  weft_unit_counted(a, train->global_batch, "row"), leaves, leaves == 1 ? "leaf" : "leaves",
+                  (long long)train->micro_batch, weft_unit_counted(b, session->steps, "step"),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
+}
+
+static void print_device(const weft_session *session, FILE *to) {
+    const weft_device_info *info = &session->engine->device_info;
+    (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", info->name, info->isa, info->backend, info->threads,
+                  info->threads == 1 ? "" : "s");
+}
+
+/* How it is trained, in a line: what --verbose tells in its lines of run and world. */
+static void print_method(const weft_session *session, FILE *to) {
+    const weft_run *run = session->run;
+    const int32_t world = session->engine->ranks.world;
+    char a[WEFT_UNIT_SIZE];
+    (void)fprintf(to, "method     %s, lr %g, %s, strategy %s", weft_run_id(run, WEFT_PART_OPTIMIZER), session->base_lr,
+                  run->settings.train.precision == WEFT_PRECISION_BF16 ? "bf16" : "fp32",
+                  weft_run_id(run, WEFT_PART_STRATEGY));
+    if (world > 1) (void)fprintf(to, " on %s", weft_unit_counted(a, world, "rank"));
+    (void)fputc('\n', to);
+}
+
+static void print_short_header(const weft_session *session, const weft_moment *planned, FILE *to) {
+    print_model(session, to);
+    print_data(session, to);
+    print_batch(session, to);
+    print_method(session, to);
+    print_device(session, to);
+    weft_moments_print_planned(planned, session, 11, to);
+}
+
+static void print_whole_header(const weft_session *session, const weft_moment *planned, FILE *to) {
+    weft_run_print(session, NULL, 11, to);
+    print_model(session, to);
+    print_wrapping(session, to);
+    print_data(session, to);
+    print_batch(session, to);
     weft_world_print(session, 11, to);
     weft_batches_print(session, to);
-    if (engine->plan.train.coverage.covered) weft_sums_print(session, 11, to); /* else a warning says it */
-    (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", engine->device_info.name, engine->device_info.isa,
-                  engine->device_info.backend, engine->device_info.threads,
-                  engine->device_info.threads == 1 ? "" : "s");
+    if (session->engine->plan.train.coverage.covered) weft_sums_print(session, 11, to); /* else a warning says it */
+    print_device(session, to);
     weft_moments_print_planned(planned, session, 11, to);
-    print_stages(engine, to);
+    print_stages(session->engine, to);
+}
+
+void weft_train_header_print(const weft_session *session, const weft_moment *planned, bool verbose, FILE *to) {
+    if (verbose) print_whole_header(session, planned, to);
+    else print_short_header(session, planned, to);
     (void)fflush(to);
 }
 
@@ -90,7 +137,7 @@ static void print_times(const weft_train_summary *s, FILE *to) {
     time_line(to, "start", whole - named, whole);
 }
 
-void weft_train_summary_print(const weft_train_summary *s, const weft_session *session, FILE *to) {
+void weft_train_summary_print(const weft_train_summary *s, const weft_session *session, bool verbose, FILE *to) {
     const weft_engine *engine = session->engine;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE], e[WEFT_UNIT_SIZE];
     const int64_t live = weft_trace_high_water(session->stepper->trace);
@@ -105,7 +152,7 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
                   who, weft_unit_bytes(a, engine->plan.bytes.total), weft_unit_bytes(b, engine->account.most),
                   weft_unit_bytes(c, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),
                   weft_unit_bytes(e, weft_library_bytes()));
-    weft_run_print(session, &s->result, 11, to);
-    weft_world_print(session, 11, to);
+    if (verbose) weft_run_print(session, &s->result, 11, to);
+    if (verbose) weft_world_print(session, 11, to);
     (void)fprintf(to, "model      %s\n", s->model_path);
 }

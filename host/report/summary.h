@@ -19,8 +19,8 @@ typedef struct weft_train_summary {
 /* A warning where the schedule is surely not meant so. */
 void weft_schedule_warn(const weft_session *session);
 
-/* planned: of weft_moments_collect. */
-void weft_train_header_print(const weft_session *session, const weft_moment *planned, FILE *to);
-void weft_train_summary_print(const weft_train_summary *summary, const weft_session *session, FILE *to);
+/* planned: of weft_moments_collect. verbose: plugins, wrapping, world, sums and stages too. */
+void weft_train_header_print(const weft_session *session, const weft_moment *planned, bool verbose, FILE *to);
+void weft_train_summary_print(const weft_train_summary *summary, const weft_session *session, bool verbose, FILE *to);
 
 #endif

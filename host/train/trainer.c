@@ -239,6 +239,7 @@ static void note_result(weft_run_result *out, const weft_step_result *step) {
 /* After the first step everything has been touched that a step touches. */
 static weft_status note_memory(trainer *self, weft_error *err) {
     const weft_ranks *ranks = &self->session->engine->ranks;
+    const bool verbose = self->options->verbose;
     char line[200];
     weft_moment *moments = NULL;
     weft_status status = WEFT_OK;
@@ -247,9 +248,9 @@ static weft_status note_memory(trainer *self, weft_error *err) {
     if (status == WEFT_OK) {
         self->notes.first = moments[ranks->rank];
         weft_moment_describe(line, sizeof line, &self->notes.first, self->session, self->notes.first_step);
-        weft_progress_line(self->progress, "%s", line);
+        if (verbose) weft_progress_line(self->progress, "%s", line);
     }
-    if (status == WEFT_OK && ranks->world > 1 && ranks->rank == 0) {
+    if (status == WEFT_OK && verbose && ranks->world > 1 && ranks->rank == 0) {
         weft_moments_describe(line, sizeof line, moments, self->session, self->notes.first_step);
         weft_progress_line(self->progress, "%s", line);
     }
@@ -361,7 +362,7 @@ static weft_status finish_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = report_ranks(self, &ranks, err);
     if (status == WEFT_OK && !self->quiet) {
         self->summary.model_path = path;
-        weft_train_summary_print(&self->summary, self->session, stdout);
+        weft_train_summary_print(&self->summary, self->session, self->options->verbose, stdout);
         if (weft_peers_first(peers_of(self))) weft_ranks_print(&ranks, stdout);
     }
     weft_ranks_report_free(&ranks);
@@ -403,7 +404,7 @@ static weft_status begin_run(trainer *self, weft_error *err) {
         weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
     status = agree(self, status, err);
     if (status == WEFT_OK) status = weft_moments_collect(&planned, session, err);
-    if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, stdout);
+    if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);
     if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
         warn_of_no_evaluation(self);

@@ -10,6 +10,7 @@ typedef struct weft_train_options {
     weft_output_mode mode;
     bool inexact; /* resume although facts differ */
     bool quiet;
+    bool verbose;    /* all that can be said of the run before its first loss and after its last */
     uint32_t tables; /* mask of weft_shown */
 } weft_train_options;
 

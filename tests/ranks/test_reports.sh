@@ -16,7 +16,7 @@ plugin = adamw
 lr     = 1e-3
 INI
 train() { # train argument...: its output is in log
-    limit "$weft" train run.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
+    limit "$weft" train run.ini --overwrite --verbose "$@" >log 2>&1 || failed "train $*" log
 }
 line() { # line TEXT [N]: N lines of the log, one unless said otherwise, are that extended regular expression
     [ "$(grep -Ecx -- "$1" log)" = "${2:-1}" ] || failed "not ${2:-1} times: $1" log
@@ -155,7 +155,8 @@ line "\[[0-2]\] rank +planned, bytes .*"
 ranks 3 strategy.plugin=ddp run.log_ranks=0,2
 line '\[[02]\] step 3/3 .*' 2
 line '\[1\].*' 0
-ranks 3 strategy.plugin=ddp run.log_ranks=all --quiet
+limit "$weft" train run.ini --overwrite --ranks 3 strategy.plugin=ddp comm.plugin=mpi-mpich run.log_ranks=all --quiet >log 2>&1 ||
+    failed "a quiet run" log
 [ ! -s log ] || failed "--quiet is quiet" log
 
 # ---- of a deeper model the first and the last, and where the others are
@@ -173,7 +174,7 @@ grep ' Model Layer: ' printed >all
 
 # ---- a run that goes on says what belongs to its own first step
 ranks 3 strategy.plugin=mp checkpoint.every=2
-limit "$weft" train run.ini --resume train.steps=5 strategy.plugin=mp --ranks 3 comm.plugin=mpi-mpich --print-batches >log 2>&1 ||
+limit "$weft" train run.ini --resume train.steps=5 strategy.plugin=mp --ranks 3 comm.plugin=mpi-mpich --print-batches --verbose >log 2>&1 ||
     failed "goes on" log
 line '\[0\] Step 4: all ranks: Mini-batch size: 12 of the 12 rows of a step: .*'
 line "\[0\] Step 4: all ranks: 1st data in mini-batch: \[$row\]"
