@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { TEXT = 96, BAR_MOST = 40, BAR_LEAST = 5 };
+static const double most_seconds = 1e9; /* thirty years: what is told of a longer time */
 
 /* What stands before the bar and what behind it, in one of the forms below. */
 typedef struct words {
@@ -23,7 +24,7 @@ static void write_short_count(char out[16], double value) {
 
 /* "9s", "12m05s", "3h07m", "2d04h" */
 static void write_short_time(char out[24], double seconds) {
-    const long whole = seconds < 1e9 ? (long)(seconds + 0.5) : 1000000000L;
+    const long whole = seconds < most_seconds ? (long)(seconds + 0.5) : (long)most_seconds;
     if (whole < 60) (void)snprintf(out, 24, "%lds", whole);
     else if (whole < 3600) (void)snprintf(out, 24, "%ldm%02lds", whole / 60, whole % 60);
     else if (whole < 86400) (void)snprintf(out, 24, "%ldh%02ldm", whole / 3600, whole / 60 % 60);
@@ -35,7 +36,8 @@ static void write_long(words *out, const weft_bar_line *line) {
     char at[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE + 8] = "";
     (void)snprintf(out->before, TEXT, "step %*s/%s", (int)strlen(weft_unit_count(total, line->steps)),
                    weft_unit_count(at, line->step), total);
-    if (line->step < line->steps) (void)strcat(weft_unit_seconds(left, line->left), " left");
+    if (line->step < line->steps)
+        (void)strcat(weft_unit_seconds(left, line->left < most_seconds ? line->left : most_seconds), " left");
     (void)snprintf(out->behind, TEXT, "  loss %.4f  %7s tok/s  %-15s", line->loss,
                    weft_unit_count(rate, (int64_t)line->rate), left);
 }
