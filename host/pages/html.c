@@ -34,9 +34,10 @@ static const char *const style[] = {
     "h3{font-size:14px;margin:0 0 8px;font-weight:600}h3 small,h2 small{font-weight:400;color:var(--soft);"
     "font-size:13px;margin-left:6px;letter-spacing:0}\n",
     "p{margin:0 0 10px}.soft{color:var(--soft)}.mark{color:var(--soft);font-size:13px;margin-bottom:18px}\n",
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:1px;"
-    "background:var(--line);border:1px solid var(--line);border-radius:12px;overflow:hidden;margin:26px 0 0}\n",
-    ".tile{background:var(--card);padding:14px 18px}.tile b{display:block;font-size:22px;font-weight:600;"
+    ".tiles{display:flex;flex-wrap:wrap;gap:1px;background:var(--line);border:1px solid var(--line);"
+    "border-radius:12px;overflow:hidden;margin:26px 0 0}\n",
+    ".tile{flex:1 1 190px;background:var(--card);padding:14px 18px}.tile "
+    "b{display:block;font-size:22px;font-weight:600;"
     "letter-spacing:-.02em;white-space:nowrap}.tile span{display:block;color:var(--soft);font-size:13px}\n",
     ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:18px}\n",
     ".card{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:16px 18px;"
@@ -74,7 +75,8 @@ static const char *const style[] = {
     ".k0{color:var(--k0)}.k1{color:var(--k1)}.k2{color:var(--k2)}.k3{color:var(--k3)}.k4{color:var(--k4)}.k5{"
     "color:var(--k5)}.k6{color:var(--k6)}.k7{color:var(--k7)}.k8{color:var(--k8)}.k9{color:var(--k9)}\n",
     "@media print{main{padding:0}.card,.tile{break-inside:avoid}}\n",
-    "@media(max-width:560px){main{padding:24px 14px 48px}h1{font-size:24px}.bars{grid-template-columns:1fr}"
+    "@media(max-width:560px){main{padding:24px 14px 48px}h1{font-size:24px}.wide{overflow-x:auto}.wide "
+    "svg{min-width:640px}.wide svg svg{min-width:0}.bars{grid-template-columns:1fr}"
     ".bars>span:nth-child(3n){text-align:left}}\n",
 };
 
