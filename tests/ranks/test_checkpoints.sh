@@ -111,7 +111,7 @@ process=$!
 wait_for run/checkpoints/step-10 || failed "4 ranks come to step 10" log
 for rank in 0 1 2 3; do kill -9 "$(cat "process.$rank")" 2>/dev/null || true; done
 ! wait $process || failed "ranks that were killed end well" log
-[ "$(ls run/checkpoints)" = step-10 ] || failed "4 ranks went on behind step 12" log
+[ "$(ls run/checkpoints | grep -v "^best$")" = step-10 ] || failed "4 ranks went on behind step 12" log
 
 start 2 25 strategy.plugin=ddp --resume &
 process=$!
