@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/voice.h"
+#include "plan/show.h"
 #include "report/contrast.h"
 #include "report/forecast.h"
 #include "report/rate_table.h"
@@ -24,11 +25,13 @@ static const weft_flag flags[] = {
     {"diff", "OTHER.ini", false, "Show what another configuration would change instead; overrides count for both."},
     {"time", NULL, false, "Start the ranks, measure this machine for some seconds, and predict a step's time."},
     {"rates", "FILE", false, "Predict it from what an earlier --time --json has measured."},
-    {"print-program", NULL, false, "Print every event of the step program with its buffers."},
+    {"print-program", NULL, false,
+     "Print every event of a program with its buffers; of one that is refused, with a mark where."},
+    {"mode", "MODE", false, "Which program that is: of training, evaluation or generation; training by default."},
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in."},
     {"print-links", NULL, false, "Print how many bytes each rank sends to each other one in a step."},
     {"print-sharding", NULL, false, "Print how much of each parameter a rank keeps."},
-    {"rank", "R", false, "Which rank --print-sharding is about; 0 by default."},
+    {"rank", "R", false, "Which rank --print-program and --print-sharding are about; 0 by default."},
     {NULL, NULL, false, NULL},
 };
 
@@ -137,14 +140,42 @@ static void add_slot(void *slots, const char *name, const weft_slot *slot) {
     (void)json_array_append_new(slots, object);
 }
 
-static json_t *program_array(const weft_stage *stage) {
+/* What a call of the command has at hand. */
+typedef struct planned {
+    const weft_args *args;
+    weft_session *session;
+    weft_wrapped wrapped;
+    weft_survey *survey;
+    weft_stages stages;
+    weft_hold *hold;    /* of the rank that --print-sharding is about; NULL: not asked for */
+    int32_t rank, mode; /* of the programs that are printed */
+    weft_rates rates;
+    weft_forecast forecast; /* world 0: not asked for */
+} planned;
+
+/* Of the mode that is asked for. */
+static const weft_stage *stage_to_print(const planned *self) {
+    const weft_plan *plan = &self->session->engine->plan;
+    const weft_stage *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
+    return stages[self->mode];
+}
+
+/* Of the rank that is asked for. */
+static const weft_program *program_to_print(const planned *self) {
+    const weft_stage *stage = stage_to_print(self);
+    return stage->shown != NULL ? stage->shown : stage->program;
+}
+
+static json_t *program_array(const planned *self) {
+    const weft_stage *stage = stage_to_print(self);
+    const weft_program *program = program_to_print(self);
     json_t *events = json_array();
-    for (int32_t i = 0; i < stage->program->n_events; i++) {
-        const weft_event *event = &stage->program->events[i];
+    for (int32_t i = 0; i < program->n_events; i++) {
+        const weft_event *event = &program->events[i];
         json_t *slots = json_array();
         char text[256];
         weft_event_describe(text, sizeof text, event, &stage->job->spec);
-        weft_event_slots_visit(stage->program, &stage->job->spec, i, add_slot, slots);
+        weft_event_slots_visit(program, &stage->job->spec, i, add_slot, slots);
         (void)json_array_append_new(events, json_pack("{s:s, s:i, s:o}", "event", text, "queue", (int)event->queue,
                                                       "slots", slots));
     }
@@ -163,19 +194,6 @@ static json_t *stages_object(const weft_stages *stages) {
                      stages->imbalance_then);
 }
 
-/* What a call of the command has at hand. */
-typedef struct planned {
-    const weft_args *args;
-    weft_session *session;
-    weft_wrapped wrapped;
-    weft_survey *survey;
-    weft_stages stages;
-    weft_hold *hold; /* of the rank that --print-sharding is about; NULL: not asked for */
-    int32_t rank;
-    weft_rates rates;
-    weft_forecast forecast; /* world 0: not asked for */
-} planned;
-
 static json_t *plan_object(const planned *self) {
     const weft_session *session = self->session;
     const weft_engine *e = session->engine;
@@ -193,8 +211,7 @@ static weft_status print_plan_json(const planned *self, weft_error *err) {
     json_t *object = plan_object(self), *links = NULL;
     FILE *to = weft_voice_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
-    if (weft_args_has(self->args, "print-program"))
-        (void)json_object_set_new(object, "program", program_array(&self->session->engine->plan.train));
+    if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
     if (links != NULL) (void)json_object_set_new(object, "links", links);
@@ -226,7 +243,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     if (weft_args_has(self->args, "print-wrapping"))
         weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);
     if (weft_args_has(self->args, "print-program"))
-        weft_program_print(e->plan.train.program, &e->plan.train.job->spec, to);
+        weft_program_print(program_to_print(self), &stage_to_print(self)->job->spec, to);
     return status;
 }
 
@@ -326,6 +343,19 @@ static weft_status judge_flags(const weft_args *args, int64_t asked, int64_t nod
     return WEFT_OK;
 }
 
+/* --mode, in the order of weft_mode. */
+static weft_status find_mode(int32_t *out, const weft_args *args, weft_error *err) {
+    const char *asked = weft_args_value(args, "mode");
+    for (*out = WEFT_MODE_TRAIN; *out <= WEFT_MODE_GENERATE; ++*out)
+        if (asked == NULL || strcmp(asked, weft_mode_name(*out)) == 0) break;
+    if (*out > WEFT_MODE_GENERATE)
+        return weft_error_set(err, WEFT_E_USER, "--mode %s is not there: training, evaluation and generation are",
+                              asked);
+    if (asked != NULL && !weft_args_has(args, "print-program"))
+        return weft_error_set(err, WEFT_E_USER, "--mode says which program --print-program prints: give that too");
+    return WEFT_OK;
+}
+
 static weft_exit run_plan(const weft_args *args, weft_error *err) {
     planned self = {.args = args};
     int64_t asked = 0, nodes = 1, rank = 0;
@@ -333,10 +363,13 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) ||
         !weft_args_i64(args, &nodes, "nodes", "[1,65536]", 1, err) ||
-        !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || judge_flags(args, asked, nodes, err) != WEFT_OK)
+        !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || judge_flags(args, asked, nodes, err) != WEFT_OK ||
+        find_mode(&self.mode, args, err) != WEFT_OK)
         return WEFT_EXIT_USAGE;
     weft_world_plan_nodes((int32_t)nodes);
     self.rank = (int32_t)rank;
+    if (weft_args_has(args, "print-program"))
+        weft_show_want(self.mode, self.rank, weft_args_has(args, "json") ? stderr : weft_voice_plain());
     if (!weft_args_has(args, "time")) weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
     else if (!weft_command_is_rank(&launched, args, (int32_t)asked, err)) return launched;
     if (weft_args_has(args, "diff")) status = print_difference(args, err);

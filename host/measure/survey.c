@@ -168,6 +168,7 @@ static weft_status survey_bytes(surveyor *self, weft_plan *rank, weft_error *err
     status = plan_partials(self, rank, kind, err);
     if (status == WEFT_OK && plan->evaluate.program != NULL) {
         status = compile_program(self, &program, EVALUATE, r, err);
+        if (status != WEFT_OK) weft_program_destroy(program);
         if (status == WEFT_OK) status = find_kind(self, &kind, EVALUATE, program, err);
         if (status == WEFT_OK) rank->evaluate.price = kind->price;
     }

@@ -5,6 +5,7 @@
 
 static void close_stage(weft_stage *stage) {
     weft_program_destroy(stage->program);
+    weft_program_destroy(stage->shown);
     weft_terms_destroy(stage->terms);
     free(stage->sums);
     free(stage->losses);

@@ -63,6 +63,7 @@ typedef struct weft_stage {
     weft_graph_set *graphs;
     weft_job *job;
     weft_program *program; /* this rank's */
+    weft_program *shown;   /* another one that is to be shown (show.h), placed; NULL: none */
     weft_price price;
     weft_coverage coverage;
     uint64_t identity;       /* of all ranks' programs together */

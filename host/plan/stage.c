@@ -3,30 +3,60 @@
 
 #include "plan/norm_nodes.h"
 #include "plan/placing.h"
+#include "plan/show.h"
 #include "plan/sums.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
-/* The programs of all ranks, which only together can be proved; this rank keeps its own. */
-static weft_status compile_programs(weft_plan *plan, weft_stage *stage, weft_error *err) {
+static weft_status compile_all(const weft_plan *plan, const weft_stage *stage, weft_program **all, weft_error *err) {
     const weft_run *run = plan->run;
+    weft_status status = WEFT_OK;
+    for (int32_t rank = 0; rank < plan->world && status == WEFT_OK; rank++) {
+        status = weft_program_compile(&all[rank], run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
+                                      run->parts[WEFT_PART_STRATEGY].config, &stage->job->spec, rank, err);
+        if (status != WEFT_OK) weft_show_refused(all[rank], &stage->job->spec, -1);
+    }
+    return status;
+}
+
+static weft_status check_all(weft_stage *stage, weft_program *const *all, weft_error *err) {
+    const weft_status status =
+        weft_programs_check(&stage->coverage, (const weft_program *const *)all, &stage->job->spec, err);
+    if (status != WEFT_OK && stage->coverage.refused_rank >= 0)
+        weft_show_refused(all[stage->coverage.refused_rank], &stage->job->spec, stage->coverage.refused_event);
+    return status;
+}
+
+/* This rank's, which the stage has, and the one that somebody wants to see. */
+static weft_status keep_programs(const weft_plan *plan, weft_stage *stage, weft_program **all, weft_status status,
+                                 weft_error *err) {
+    const int32_t shown = weft_show_rank(stage->job->spec.view.mode);
+    all[plan->rank] = NULL;
+    if (status == WEFT_OK && shown >= 0 && shown < plan->world && shown != plan->rank) {
+        stage->shown = all[shown];
+        all[shown] = NULL;
+        status = weft_program_place(stage->shown, &stage->job->spec, err);
+    }
+    for (int32_t rank = 0; rank < plan->world; rank++) weft_program_destroy(all[rank]);
+    return status;
+}
+
+/* The programs of all ranks, which only together can be proved. */
+static weft_status compile_programs(weft_plan *plan, weft_stage *stage, weft_error *err) {
     const int32_t world = plan->world;
     const weft_job_spec *spec = &stage->job->spec;
     weft_status status = WEFT_OK;
     weft_program **all = calloc((size_t)world, sizeof *all);
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the programs of %d ranks", (int)world);
-    for (int32_t rank = 0; rank < world && status == WEFT_OK; rank++)
-        status = weft_program_compile(&all[rank], run->host, weft_run_table(run, WEFT_PART_STRATEGY, strategy),
-                                      run->parts[WEFT_PART_STRATEGY].config, spec, rank, err);
-    if (status == WEFT_OK) status = weft_programs_check(&stage->coverage, (const weft_program *const *)all, spec, err);
+    status = compile_all(plan, stage, all, err);
+    if (status == WEFT_OK) status = check_all(stage, all, err);
     if (status == WEFT_OK) stage->identity = weft_programs_identity((const weft_program *const *)all, spec);
     stage->program = all[plan->rank];
     if (status == WEFT_OK && spec->view.mode == WEFT_MODE_TRAIN)
         status = weft_sums_plan(plan, stage, (const weft_program *const *)all, err);
     if (status == WEFT_OK) status = weft_sums_losses(stage, (const weft_program *const *)all, world, err);
-    for (int32_t rank = 0; rank < world; rank++)
-        if (rank != plan->rank) weft_program_destroy(all[rank]);
+    status = keep_programs(plan, stage, all, status, err);
     free(all);
     return status;
 }

@@ -138,7 +138,9 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
                                  const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err) {
     weft_program *program = NULL;
     weft_emitter emitter = {(uint32_t)sizeof emitter, 0, NULL, weft_program_emit};
-    weft_status status = weft_program_create(&program, job, rank, err);
+    weft_status status = WEFT_OK;
+    *out = NULL;
+    status = weft_program_create(&program, job, rank, err);
     if (status != WEFT_OK) return status;
     emitter.program = program;
     WEFT_PLUGIN_CALL(status, strategy, compile, err, host, strategy_config, &job->view, rank, &emitter);
@@ -149,7 +151,6 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
     if (status == WEFT_OK && job->view.mode == WEFT_MODE_TRAIN && job->activation_checkpointing)
         status = weft_program_checkpoint(program, job, err);
     if (status == WEFT_OK && job->prefetch > 0) status = weft_program_hoist(program, job, err);
-    if (status == WEFT_OK) *out = program;
-    else weft_program_destroy(program);
+    *out = program;
     return status;
 }

@@ -57,7 +57,7 @@ static int widest_event(const weft_program *program, const weft_job_spec *job) {
     return width;
 }
 
-void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to) {
+void weft_program_print_marked(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to) {
     const bool placed = program->event_slots != NULL;
     const int width = placed ? widest_event(program, job) : 0;
     char text[256];
@@ -67,9 +67,14 @@ void weft_program_print(const weft_program *program, const weft_job_spec *job, F
         weft_event_describe(text, sizeof text, event, job);
         fprintf(to, "%5d  %5d  %-*s", (int)i, (int)event->queue, has_slots(program, job, i) ? width : 0, text);
         if (placed) weft_event_slots_visit(program, job, i, print_slot, to);
-        fputc('\n', to);
+        fputs(i == marked ? "  <== refused\n" : "\n", to);
     }
+    if (marked == program->n_events) fprintf(to, "%5d  <== something is missing\n", (int)marked);
     if (placed)
         fprintf(to, "%lld bytes live at event %d, in an arena of %lld\n", (long long)program->peak,
                 (int)program->peak_event, (long long)program->arena);
+}
+
+void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to) {
+    weft_program_print_marked(program, job, -1, to);
 }

@@ -111,7 +111,8 @@ weft_status weft_job_replicas(weft_job_spec *job, const weft_host *host, const w
  * that job->view points to, which only the strategy sees as const. */
 weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                            const void *strategy_config, weft_error *err);
-/* Asks it for a rank's program of a placed job; then the passes. The program is unproved and has no slots yet. */
+/* Asks it for a rank's program of a placed job; then the passes. The program is unproved and has no slots yet. On
+ * failure *out is what was emitted until then, the caller's to destroy, as it is on success; NULL: nothing was. */
 weft_status weft_program_compile(weft_program **out, const weft_host *host, const weft_strategy_plugin *strategy,
                                  const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err);
 /* A copy of the events alone, for tests and passes. */
@@ -121,7 +122,9 @@ void weft_program_destroy(weft_program *program);
 /* What the proof says of the sums: whether each is the one that the job's `reduce` defines, to the bit. */
 typedef struct weft_coverage {
     bool covered;
-    char why[512]; /* a sentence where it is not: why, and the nearest setting that is */
+    char why[512];                       /* a sentence where it is not: why, and the nearest setting that is */
+    int32_t refused_rank, refused_event; /* where a proof ended; the number of events where one is missing; -1: it did
+                                          * not, or no event is to blame */
 } weft_coverage;
 
 /* Proves that the programs of all ranks, in rank order, are together one optimizer step (or one leaf per replica of
@@ -175,6 +178,8 @@ void weft_event_slots_visit(const weft_program *program, const weft_job_spec *jo
                             void *context);
 /* One line per event; with slots if placed. */
 void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to);
+/* With a mark at an event; behind the last one if that is how many there are. */
+void weft_program_print_marked(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to);
 const char *weft_event_kind_name(int32_t kind);
 const char *weft_what_name(int32_t what);
 const char *weft_scope_name(int32_t scope);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "launch/signals.h"
+#include "plan/show.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "session/coherence.h"
@@ -88,6 +89,8 @@ static weft_plan_spec engine_spec(const weft_session *session, weft_session_kind
         spec.evaluate_rows = spec.rows;
     spec.n_lengths = session->data_info.n_lengths;
     memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);
+    if (weft_show_rank(WEFT_MODE_EVALUATE) >= 0) spec.evaluate_rows = spec.rows;
+    if (weft_show_rank(WEFT_MODE_GENERATE) >= 0) spec.cache_rows = spec.prompt_rows = spec.lengths[spec.n_lengths - 1];
     return spec;
 }
 

@@ -448,6 +448,7 @@ static void expect_blame(const char *says) {
     if (status == WEFT_OK) status = weft_program_compile(&program, NULL, &wrong, NULL, &job.spec, 0, &err);
     ck_assert_int_ne(status, WEFT_OK);
     ck_assert_msg(strstr(err.text, says) != NULL, "expected \"%s\" in \"%s\"", says, err.text);
+    weft_program_destroy(program);
 }
 
 START_TEST(wrong_answers_of_a_strategy_are_refused) {

@@ -10,6 +10,8 @@ weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t even
     va_start(args, format);
     (void)vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
+    check->refused_rank = rank;
+    check->refused_event = event;
     weft_event_describe(text, sizeof text, &check->programs[rank]->events[event], check->job);
     return weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d, event %d, %s: %s", (int)rank, (int)event, text, reason);
 }
@@ -107,13 +109,21 @@ static weft_status check_all(weft_checker *check, weft_coverage *out) {
     return status;
 }
 
+/* Without an event that is refused, one is missing at the end of the program that was looked at. */
+static void say_where(const weft_checker *check, weft_coverage *out) {
+    const bool at_event = check->refused_rank >= 0;
+    out->refused_rank = at_event ? check->refused_rank : check->rank;
+    out->refused_event = at_event ? check->refused_event : check->programs[check->rank]->n_events;
+}
+
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
                                 weft_error *err) {
-    weft_checker check = {.programs = programs, .job = job, .err = err};
+    weft_checker check = {.programs = programs, .job = job, .err = err, .refused_rank = -1};
     weft_status status = weft_job_spec_check(job, err);
+    memset(out, 0, sizeof *out);
+    out->refused_rank = -1;
     if (status == WEFT_OK) status = weft_job_spec_check_placed(job, err);
     if (status != WEFT_OK) return status;
-    memset(out, 0, sizeof *out);
     check.world = job->view.world;
     check.leaves = weft_job_spec_leaves(job);
     status = check_programs(&check);
@@ -121,6 +131,7 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
     if (status == WEFT_OK) {
         learn_units(&check);
         status = check_all(&check, out);
+        if (status == WEFT_E_PLUGIN) say_where(&check, out);
     }
     free_room(&check);
     return status;

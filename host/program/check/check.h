@@ -51,7 +51,8 @@ typedef struct weft_checker {
     const weft_program *const *programs;
     const weft_job_spec *job;
     weft_error *err;
-    int32_t world, leaves; /* R * A */
+    int32_t refused_rank, refused_event; /* by weft_check_refuse_at; -1: not yet */
+    int32_t world, leaves;               /* R * A */
     /* for all ranks */
     weft_check_place *forward;     /* [n_segments][leaves] */
     int32_t *recompute, *backward; /* [n_segments][leaves] events of the rank of `forward`, -1: none */
