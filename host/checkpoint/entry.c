@@ -30,7 +30,7 @@ static weft_status reading_open(reading *self, const char *path, weft_error *err
     struct stat about;
     memset(self, 0, sizeof *self);
     self->path = path;
-    self->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    self->descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
     if (self->descriptor < 0)
         return weft_error_set(err, errno == ENOENT ? WEFT_E_DATA : WEFT_E_SYSTEM, "%s: %s", path,
                               errno == ENOENT ? "is missing" : strerror(errno));

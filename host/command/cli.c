@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "base/words.h"
 #include "config/nearest.h"
 #include "launch/world.h"
 
@@ -133,7 +134,7 @@ static void flush_output(void) {
     } else if (ferror(stdout) && output_lost == NULL) output_lost = "a part of it is lost";
 }
 
-static void print_error(const weft_command *command, weft_exit status, const weft_error *err) {
+static void print_error(const weft_command *command, weft_exit status, weft_error *err) {
     if (status == WEFT_EXIT_DONE) return;
     if (status == WEFT_EXIT_STOPPED && weft_world_get()->rank > 0) return; /* no error, and rank 0 says it */
     if (*err->text == '\0' && err->code == WEFT_E_PEER) return;            /* rank 0 says it (model/peers.h) */
@@ -141,6 +142,7 @@ static void print_error(const weft_command *command, weft_exit status, const wef
         (void)fprintf(stderr, "weft %s: failed without saying why, which is a defect of weft or of a plugin\n",
                       command->name);
     } else {
+        weft_words_tame(err->text);
         (void)fprintf(stderr, "weft %s: %s\n", command->name, err->text);
     }
     if (status == WEFT_EXIT_USAGE) print_usage(stderr, command);

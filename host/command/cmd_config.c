@@ -1,6 +1,6 @@
 /* host/command/cmd_config.c: weft config check | explain | describe. */
 #include "command/cli.h"
-#include "setup/run.h"
+#include "setup/paths.h"
 
 /* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
 static weft_status is_for_training(bool *trains, const weft_args *args, weft_error *err) {
@@ -24,6 +24,7 @@ static weft_status check_training(const weft_args *args, weft_error *err) {
     weft_run *run = NULL;
     weft_status status = open_run(&run, args, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) status = weft_settings_for_training(&run->settings, run->config, err);
+    if (status == WEFT_OK) status = weft_paths_check(run, err);
     weft_run_close(run);
     return status;
 }
@@ -35,6 +36,7 @@ static weft_exit check_config(const weft_args *args, weft_error *err) {
     weft_status status = is_for_training(&trains, args, err);
     if (status == WEFT_OK && trains) status = check_training(args, err);
     else if (status == WEFT_OK) status = open_run(&run, args, WEFT_NEEDS_TEXT, err);
+    if (status == WEFT_OK && run != NULL) status = weft_paths_check(run, err);
     if (status == WEFT_OK && trains) (void)printf("%s: fine for weft train\n", weft_args_config(args));
     else if (status == WEFT_OK && check_training(args, &lacks) != WEFT_OK)
         (void)printf("%s: fine for weft generate; for weft train something is missing: %s\n", weft_args_config(args),

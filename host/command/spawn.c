@@ -16,8 +16,24 @@ static bool reads_weights(const weft_args *args, const weft_run *run) {
     return run->settings.model.start != WEFT_START_FRESH && !plans && !resumes;
 }
 
+/* Whether strategy, batch and ranks go together. No data has been read, so leaves have any length: it matters to sizes,
+ * which are not judged here. */
+static weft_status judge_programs(const weft_run *run, weft_engine *engine, weft_error *err) {
+    enum { SOME_LENGTH = 16 };
+    const weft_train_settings *keys = &run->settings.train;
+    const int64_t most = engine->plan.declared->info.max_context;
+    weft_plan_spec spec = {.training = true, .n_lengths = 1};
+    weft_status status = weft_settings_for_steps(&run->settings, run->config, err);
+    if (status != WEFT_OK) return status;
+    spec.rows = spec.evaluate_rows = (int32_t)keys->micro_batch;
+    spec.leaves = (int32_t)(keys->global_batch / keys->micro_batch);
+    spec.lengths[0] = most < SOME_LENGTH ? (int32_t)most : SOME_LENGTH;
+    return weft_opening_prepare(engine, &spec, err);
+}
+
 /* What every rank would meet with before it hears of the others is met with here, and told once: mistakes in the
- * configuration, and in the files of tokenizer and model: of its weights, unless a checkpoint may take their place.
+ * configuration, in the files of tokenizer and model (of its weights, unless a checkpoint may take their place), and in
+ * what strategy, batch and number of ranks are together.
  * What is wanted and how much is told are not set back: all that this process does after it is to start the ranks and
  * to watch them. */
 static weft_status judge_run(const weft_args *args, int32_t n, weft_error *err) {
@@ -34,6 +50,7 @@ static weft_status judge_run(const weft_args *args, int32_t n, weft_error *err) 
     if (status == WEFT_OK) status = weft_opening_engine(&engine, run, NULL, err);
     if (status == WEFT_OK && reads_weights(args, run))
         status = weft_weights_check(engine->plan.declared, run->settings.model.path, err);
+    if (status == WEFT_OK) status = judge_programs(run, engine, err);
     weft_engine_close(engine);
     weft_text_close(&text);
     weft_run_close(run);

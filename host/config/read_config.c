@@ -4,7 +4,10 @@
 #include "config/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "config/ini.h"
 #include "config/path.h"
@@ -120,15 +123,29 @@ static weft_status take_item(void *context, const char *section, const char *key
     return add_item(self, &item, err);
 }
 
+static FILE *open_regular(const char *path, weft_error *err) {
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    struct stat about;
+    FILE *file = NULL;
+    if (descriptor < 0 || fstat(descriptor, &about) != 0)
+        (void)weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s", path, strerror(errno));
+    else if (S_ISREG(about.st_mode)) file = fdopen(descriptor, "rb");
+    else
+        (void)weft_error_set(err, WEFT_E_USER, "%s: cannot be read: it is %s", path,
+                             S_ISDIR(about.st_mode) ? "a directory" : "not a regular file");
+    if (file == NULL && descriptor >= 0) (void)close(descriptor);
+    return file;
+}
+
 /* All bytes of a file; *out is to be freed. */
 static weft_status read_whole_file(char **out, size_t *n, const char *path, weft_error *err) {
-    FILE *file = fopen(path, "rbe");
+    FILE *file = open_regular(path, err);
     char *text = malloc(LARGEST_FILE + 1);
     weft_status status = WEFT_OK;
     if (text == NULL) {
         status = weft_config_no_memory(err);
     } else if (file == NULL) {
-        status = weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s", path, strerror(errno));
+        status = WEFT_E_USER;
     } else {
         errno = 0;
         *n = fread(text, 1, LARGEST_FILE + 1, file);

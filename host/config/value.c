@@ -2,6 +2,7 @@
 #include "config/value.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -68,10 +69,21 @@ static bool has_odd_suffix(const char *text) {
     return n > 0 && text[n + strspn(text + n, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] == '\0';
 }
 
+/* 1e308 and what is beyond. */
+static bool is_too_large(const char *text) {
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    const char first = text[text[0] == '-' || text[0] == '+'];
+    return first >= '0' && first <= '9' && *end == '\0' && fabs(value) > 1e299;
+}
+
 static weft_status refuse_number(const char *text, const weft_bounds *range, weft_error *err) {
     char advice[240];
     const bool whole = range->type == WEFT_KEY_I64;
-    const char *what = *text == '\0' ? "empty" : whole ? "not a whole number" : "not a number";
+    const char *what = *text == '\0'        ? "empty"
+                       : whole              ? "not a whole number"
+                       : is_too_large(text) ? "too large a number"
+                                            : "not a number";
     weft_bounds_advise(range, advice, sizeof advice);
     return weft_error_set(err, WEFT_E_USER, "is %s: give %s%s", what, advice,
                           whole && has_odd_suffix(text) ? "; its suffix may be k, M, G or T, by thousands, and Ki, Mi, "

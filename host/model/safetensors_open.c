@@ -20,7 +20,7 @@ weft_status weft_safetensors_no_memory(const char *path, weft_error *err) {
 static weft_status map_file(weft_tensor_file *file, weft_error *err) {
     weft_status status = WEFT_OK;
     struct stat about;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
     if (file->descriptor < 0)
         return weft_error_set(err, errno == ENOENT ? WEFT_E_USER : WEFT_E_SYSTEM, "%s: cannot be opened: %s",
                               file->path, strerror(errno));

@@ -221,6 +221,14 @@ int weft_elf_export(const weft_elf *self, weft_elf_symbol *out, uint64_t i) {
     return out->name == NULL ? -1 : 1;
 }
 
+const char *weft_elf_import(const weft_elf *self, uint64_t i) {
+    const unsigned char *at = weft_elf_at(self, self->symbols + i * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
+    Elf64_Sym symbol;
+    if (at == NULL) return NULL;
+    memcpy(&symbol, at, sizeof symbol);
+    return symbol.st_shndx == SHN_UNDEF ? text_at(self, symbol.st_name) : NULL;
+}
+
 const char *weft_elf_needed(const weft_elf *self, uint64_t i) {
     Elf64_Dyn entry;
     uint64_t at, seen = 0;

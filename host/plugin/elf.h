@@ -43,6 +43,9 @@ const unsigned char *weft_elf_at(const weft_elf *self, uint64_t address, uint64_
  * read. [any-thread] */
 int weft_elf_export(const weft_elf *self, weft_elf_symbol *out, uint64_t i);
 
+/* The name of symbol i if it is to come from elsewhere, else NULL. [any-thread] */
+const char *weft_elf_import(const weft_elf *self, uint64_t i);
+
 /* Name i of the libraries that it needs; NULL past the end. [any-thread] */
 const char *weft_elf_needed(const weft_elf *self, uint64_t i);
 

@@ -44,6 +44,23 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
     return WEFT_OK;
 }
 
+/* exit is seen when it happens (ending.h), abort is a crash that is told. These would end the process without a word.
+ */
+static weft_status check_imports(const weft_elf *elf, weft_error *err) {
+    static const char *const silent[] = {"_exit", "_Exit", "quick_exit"};
+    for (uint64_t i = 1; i < elf->n_symbols; i++) {
+        const char *name = weft_elf_import(elf, i);
+        for (size_t k = 0; name != NULL && k < sizeof silent / sizeof *silent; k++)
+            if (strcmp(name, silent[k]) == 0)
+                return weft_error_set(
+                    err, WEFT_E_PLUGIN,
+                    "calls %s, which would end the process without a word. A plugin returns a failure "
+                    "with a sentence instead.",
+                    name);
+    }
+    return WEFT_OK;
+}
+
 /* Copies the note's text out of the file. */
 static weft_status read_note(weft_preflight *out, const weft_elf *elf, const weft_elf_symbol *symbol, weft_error *err) {
     const unsigned char *text = weft_elf_at(elf, symbol->address, symbol->size);
@@ -228,6 +245,7 @@ weft_status weft_preflight_read(weft_preflight *out, const void *image, size_t s
     for (i = 0; status == WEFT_OK && i < out->n_plugins; i++) {
         status = weft_kind_fits(&out->plugins[i], err);
     }
+    if (status == WEFT_OK) status = check_imports(&elf, err);
     if (status == WEFT_OK) status = check_glibc(out, &elf, err);
     if (status == WEFT_OK) read_needed(out, &elf);
     return status;

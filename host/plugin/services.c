@@ -1,6 +1,7 @@
 /* host/plugin/services.c: see services.h. Memory that is handed out carries a short record of itself in front. */
 #include "plugin/services.h"
 
+#include "base/words.h"
 #include "plugin/parallel.h"
 
 #include <stdatomic.h>
@@ -18,9 +19,14 @@ static _Atomic int64_t bytes_now, bytes_most;
 
 static void services_log(const weft_host *host, int32_t level, const char *text) {
     static const char *const names[] = {"error: ", "warning: ", "", ""};
+    char *tame = NULL;
     (void)host;
     if (level > most_verbose || level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) return;
-    (void)fprintf(stderr, "weft: %s%s\n", names[level], text); /* one call: lines of several threads do not mix */
+    tame = strdup(text);
+    if (tame == NULL) return;
+    weft_words_tame(tame);
+    (void)fprintf(stderr, "weft: %s%s\n", names[level], tame); /* one call: lines of several threads do not mix */
+    free(tame);
 }
 
 static void count_bytes(int64_t bytes) {

@@ -83,4 +83,63 @@ train half --quiet --resume train.steps=4 checkpoint.every=1 >log 2>&1 || failed
 grep -q "^weft: warning: $PWD/half/metrics.jsonl:2 is no whole record and is left out$" log && [ "$(wc -l <log)" = 1 ] ||
     failed "a damaged record" log
 
+# ---- inputs are regular files, and nobody waits for a pipe
+mkfifo pipe
+for input in config.json tokenizer.json model.safetensors; do
+    rm -rf piped.model && cp -r model piped.model && rm -f "piped.model/$input" && mkfifo "piped.model/$input"
+    start=fresh && [ "$input" != model.safetensors ] || start=weights
+    refused "$PWD/piped.model/$input: is not a" limit "$weft" train run.ini "run.out=of-$start" model.path=piped.model model.start=$start
+done
+refused 'pipe is not a file' limit "$weft" train run.ini run.out=none data.path=pipe
+refused 'pipe: cannot be read: it is not a regular file' limit "$weft" train pipe run.out=none
+
+# ---- what is no text is not learned from
+printf '\376\377\000a\000b' >wide.txt
+refused 'wide.txt is UTF-16: it is read as UTF-8; iconv' "$weft" train run.ini run.out=none data.path=wide.txt
+printf 'a\000b\000c\000' >zeros.txt
+refused 'zeros.txt is no text' "$weft" train run.ini run.out=none data.path=zeros.txt
+gzip -c games.txt | tr '\000' '\001' >packed.txt
+refused 'packed.txt is no text' "$weft" train run.ini run.out=none data.path=packed.txt
+{ cat games.txt && printf 'caf\351 cr\350me \303\251t\303\251\n'; } >latin.txt # some bytes are not UTF-8
+train latin --quiet data.path=latin.txt || failed "a text of another encoding"
+
+# ---- what a configuration names is there, and numbers are of use
+for path in model.path data.path data.validation tokenizer.path; do
+    refused "/nowhere): No such file or directory" "$weft" config check run.ini run.out=none "$path=./nowhere"
+done
+"$weft" config check run.ini run.out=none >log 2>&1 || failed "config check of what is there" log
+refused 'lr = 1e308 is too large a number: give a number of at least 0 and at most' "$weft" config check run.ini run.out=none optimizer.lr=1e308
+refused 'lr = 1e200 is outside' "$weft" config check run.ini run.out=none optimizer.lr=1e200
+refused 'lr = fast is not a number' "$weft" config check run.ini run.out=none optimizer.lr=fast
+
+# ---- a file's bytes do not steer a terminal
+cp -r model loud
+sed -i 's/"silu"/"si\\u001b[31m\\u009b1m\\u0007lu"/' loud/config.json
+! "$weft" train run.ini run.out=none model.path=loud >log 2>&1 || failed "an activation that is none"
+grep -q 'hidden_act' log && ! LC_ALL=C grep -q "$(printf '[\033\007\233]')" log || failed "control bytes reach the terminal" log
+
+# ---- a tokenizer that cannot be read is not one that is missing; one that multiplies a text is stopped
+cp -r model looped && rm looped/tokenizer.json && ln -s tokenizer.json looped/tokenizer.json
+refused 'looped/tokenizer.json: cannot be read: Too many levels of symbolic links' "$weft" train run.ini run.out=none tokenizer.path=looped
+cp -r model growing
+many=$(printf 'e%.0s' $(seq 200))
+step="{\"type\":\"Replace\",\"pattern\":{\"String\":\"e\"},\"content\":\"$many\"}"
+sed -i "s/\"normalizer\": *null/\"normalizer\": {\"type\":\"Sequence\",\"normalizers\":[$step,$step,$step,$step]}/" growing/tokenizer.json
+refused 'bytes as tokenizer.json replaces what is in it' "$weft" train run.ini run.out=none tokenizer.path=growing
+
+# ---- a plugin that would end the process without a word
+mkdir plugins
+sed 's/"single"/"leaver"/; s/^#include <weft\/emit.h>/&\n#include <unistd.h>/; s/weft_emit_begin(emitter);/&\n    _exit(0);/' \
+    "$WEFT_SOURCE/plugins/strategy/single/single.c" >leaver.c
+build strategy leaver "${CC:-cc}" -O2 leaver.c
+WEFT_PLUGIN_PATH="$PWD/plugins" refused 'calls _exit, which would end the process without a word' \
+    "$weft" train run.ini run.out=none strategy.plugin=leaver
+
+# ---- ranks that cannot be are refused before any is started
+for ranks in 3 1e3; do
+    refused "weft train: strategy single runs on one rank, and this job has $(printf '%.0f' $ranks)" "$weft" train run.ini run.out=none --ranks $ranks
+    ! grep -q '^\[0\]' log || failed "--ranks $ranks starts some" log
+done
+[ ! -e none ] || failed "what is refused leaves a directory"
+
 [ "$failures" = 0 ]

@@ -64,6 +64,39 @@ static weft_status skip_mark(text_source *source, weft_error *err) {
                           source->path);
 }
 
+/* The last bytes that are looked at may end within a character. */
+static size_t count_strange(const unsigned char *at, size_t n) {
+    size_t strange = 0;
+    for (size_t i = 0; i < n;) {
+        const size_t more = at[i] < 0x80 ? 0 : at[i] >= 0xF0 ? 3 : at[i] >= 0xE0 ? 2 : at[i] >= 0xC2 ? 1 : 4;
+        size_t k = 0;
+        while (more < 4 && k < more && i + k + 1 < n && (at[i + k + 1] & 0xC0) == 0x80) k++;
+        if (more == 0) strange += at[i] < 0x20 && (at[i] < '\t' || at[i] > '\r') && at[i] != 0x1B;
+        else strange += k < more && i + k + 1 < n;
+        i += more < 4 && k == more ? more + 1 : 1;
+    }
+    return strange;
+}
+
+/* A text of another encoding of single bytes has some bytes that are not UTF-8; a zero byte, or a third of them, no
+ * text has. */
+static weft_status judge_text(const text_source *source, weft_error *err) {
+    const unsigned char *bytes = (const unsigned char *)source->bytes;
+    const size_t looked_at = source->n < 65536 ? source->n : 65536;
+    const int marked = source->n >= 2 &&
+                       ((bytes[0] == 0xFF && bytes[1] == 0xFE) || (bytes[0] == 0xFE && bytes[1] == 0xFF));
+    if (marked)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "[data] %s = %s is UTF-16: it is read as UTF-8; iconv -f UTF-16 -t UTF-8 makes it that",
+                              source->key, source->path);
+    if (memchr(bytes, 0, looked_at) == NULL && count_strange(bytes, looked_at) * 3 < looked_at) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "[data] %s = %s is no text: it holds zero bytes, or mostly bytes that are not UTF-8; give a file "
+        "of plain text or JSONL",
+        source->key, source->path);
+}
+
 static weft_status add_span(text_source *source, const weft_host *host, size_t begin, size_t end, uint64_t line) {
     const text_span span = {begin, end - begin, line};
     if (text_array_reserve(&source->spans, host, 1, sizeof span) != WEFT_OK) return WEFT_E_MEMORY;
@@ -136,6 +169,7 @@ weft_status text_source_open(text_source *out, const weft_host *host, const text
     text_source source = {.key = key, .path = path};
     weft_status status = read_file(&source, host, err);
     source.jsonl = config->format == FORMAT_JSONL || (config->format == FORMAT_AUTO && ends_in(path, ".jsonl"));
+    if (status == WEFT_OK) status = judge_text(&source, err);
     if (status == WEFT_OK) status = skip_mark(&source, err);
     if (status == WEFT_OK) status = cut(&source, host, config, err);
     if (status == WEFT_OK && source.spans.n == 0)

@@ -11,7 +11,7 @@
 
 /* clang-format off */
 #define SGD_KEYS(K)                                                                                                    \
-    K(F64,  lr,           "1e-3", "[0,inf)",      "", WEFT_SAME, "Step size, before the schedule.")                    \
+    K(F64,  lr,           "1e-3", "[0,1e38]",     "", WEFT_SAME, "Step size, before the schedule.")                    \
     K(F64,  momentum,     "0",    "[0,1)",        "", WEFT_SAME, "Part of the last direction that is kept.")           \
     K(F64,  dampening,    "0",    "[0,1]",        "", WEFT_SAME, "Part of a new gradient that momentum leaves out.")   \
     K(BOOL, nesterov,     "no",   "",             "", WEFT_SAME, "Look ahead along the momentum.")                     \

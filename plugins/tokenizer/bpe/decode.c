@@ -98,7 +98,8 @@ static void meta(const bpe_decode_step *step, bpe_list *out, const char *text, s
 static weft_status run_text(const bpe_decode_step *step, const bpe_matcher *matcher, bpe_list *out, const char *text,
                             size_t n, bool first, weft_error *err) {
     switch (step->kind) {
-    case BPE_DECODE_REPLACE: return bpe_replace(&step->pattern, &step->content, matcher, out, text, n, err);
+    case BPE_DECODE_REPLACE:
+        return bpe_replace(&step->pattern, &step->content, matcher, out, text, n, out->n + bpe_longest(n), err);
     case BPE_DECODE_STRIP: strip(step, out, text, n); break;
     case BPE_DECODE_BYTE_LEVEL: byte_level(out, text, n); break;
     case BPE_DECODE_META: meta(step, out, text, n, first); break;

@@ -2,13 +2,18 @@
 #include "json.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 weft_status bpe_json_load(json_t **out, const char *file, bool required, weft_error *err) {
     json_error_t what;
     json_t *root = NULL;
+    struct stat about;
     *out = NULL;
     if (access(file, F_OK) != 0 && errno == ENOENT && !required) return WEFT_OK;
+    if (stat(file, &about) != 0)
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s.", file, strerror(errno));
+    if (!S_ISREG(about.st_mode)) return weft_error_set(err, WEFT_E_USER, "%s: is not a regular file.", file);
     root = json_load_file(file, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &what);
     if (root == NULL) {
         if (what.line < 0) return weft_error_set(err, WEFT_E_DATA, "%s: %s.", file, what.text);

@@ -90,19 +90,28 @@ typedef struct replacing {
     bpe_list *out;
     const bpe_text *content;
     const char *text;
+    size_t most; /* bytes of out */
 } replacing;
+
+static weft_status too_long(size_t most, weft_error *err) {
+    return weft_error_set(err, WEFT_E_DATA,
+                          "the text becomes longer than %zu bytes as tokenizer.json replaces what is in it: its "
+                          "replacements multiply",
+                          most);
+}
 
 static weft_status replace_visit(void *context, size_t begin, size_t end, bool is_match, weft_error *err) {
     const replacing *self = context;
-    (void)err;
+    const size_t more = is_match ? self->content->n : end - begin;
+    if (self->out->n > self->most || more > self->most - self->out->n) return too_long(self->most, err);
     if (is_match) bpe_list_add(self->out, self->content->bytes, self->content->n);
     else bpe_list_add(self->out, self->text + begin, end - begin);
     return WEFT_OK;
 }
 
 weft_status bpe_replace(const bpe_pattern *pattern, const bpe_text *content, const bpe_matcher *matcher, bpe_list *out,
-                        const char *text, size_t n, weft_error *err) {
-    replacing work = {out, content, text};
+                        const char *text, size_t n, size_t most, weft_error *err) {
+    replacing work = {out, content, text, most};
     return bpe_pattern_each(pattern, matcher, text, n, replace_visit, &work, err);
 }
 
@@ -146,16 +155,18 @@ static weft_status by_stretch(const bpe_normal_step *step, bpe_list *out, const 
 
 weft_status bpe_normal_run(const bpe_normal *self, const bpe_matcher *matcher, bpe_list buffers[2], const char **text,
                            size_t *n, weft_error *err) {
+    const size_t most = bpe_longest(*n);
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < self->steps.n && status == WEFT_OK && *n > 0; i++) {
         const bpe_normal_step *step = &BPE_AT(&self->steps, bpe_normal_step)[i];
         bpe_list *out = &buffers[i % 2];
         bpe_list_clear(out);
         if (step->kind == BPE_PREPEND) {
+            if (step->content.n + *n > most) return too_long(most, err);
             bpe_list_add(out, step->content.bytes, step->content.n);
             bpe_list_add(out, *text, *n);
         } else if (step->kind == BPE_REPLACE) {
-            status = bpe_replace(&step->pattern, &step->content, matcher, out, *text, *n, err);
+            status = bpe_replace(&step->pattern, &step->content, matcher, out, *text, *n, most, err);
         } else {
             status = by_stretch(step, out, *text, *n, err);
         }

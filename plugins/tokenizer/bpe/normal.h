@@ -27,8 +27,14 @@ void bpe_normal_free(bpe_normal *self);
 weft_status bpe_normal_run(const bpe_normal *self, const bpe_matcher *matcher, bpe_list buffers[2], const char **text,
                            size_t *n, weft_error *err);
 
-/* Replaces every match in text; appends to out. For decoders too. */
+/* Bytes that n bytes of a text may become: no tokenizer that is meant comes near it, and one that is not must not take
+ * all memory. */
+static inline size_t bpe_longest(size_t n) {
+    return 64 * n + (1u << 20);
+}
+
+/* Replaces every match in text; appends to out, which gets at most so many bytes. For decoders too. */
 weft_status bpe_replace(const bpe_pattern *pattern, const bpe_text *content, const bpe_matcher *matcher, bpe_list *out,
-                        const char *text, size_t n, weft_error *err);
+                        const char *text, size_t n, size_t most, weft_error *err);
 
 #endif

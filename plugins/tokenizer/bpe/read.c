@@ -3,6 +3,7 @@
 #include "tokenizer.h"
 #include "unicode.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #define PATH_BYTES 4096
@@ -25,6 +26,8 @@ static weft_status find_files(weft_tokenizer *tokenizer, const char *directory, 
         const weft_status status = join(path, directory, file_names[i], err);
         if (status != WEFT_OK) return status;
         if (access(path, F_OK) == 0) tokenizer->files[n++] = file_names[i];
+        else if (errno != ENOENT && errno != ENOTDIR)
+            return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s.", path, strerror(errno));
     }
     if (n > 0 && strcmp(tokenizer->files[0], file_names[0]) == 0) return WEFT_OK;
     return weft_error_set(
