@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "config/ini.h"
@@ -123,23 +124,28 @@ static weft_status take_item(void *context, const char *section, const char *key
     return add_item(self, &item, err);
 }
 
-static FILE *open_regular(const char *path, weft_error *err) {
+/* /dev/null is an empty configuration: all of it may stand on the command line. */
+static bool can_be_read(const struct stat *about) {
+    return S_ISREG(about->st_mode) || (S_ISCHR(about->st_mode) && about->st_rdev == makedev(1, 3));
+}
+
+static FILE *open_readable(const char *path, weft_error *err) {
     const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
     struct stat about;
     FILE *file = NULL;
     if (descriptor < 0 || fstat(descriptor, &about) != 0)
         (void)weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s", path, strerror(errno));
-    else if (S_ISREG(about.st_mode)) file = fdopen(descriptor, "rb");
+    else if (can_be_read(&about)) file = fdopen(descriptor, "rb");
     else
-        (void)weft_error_set(err, WEFT_E_USER, "%s: cannot be read: it is %s", path,
-                             S_ISDIR(about.st_mode) ? "a directory" : "not a regular file");
+        (void)weft_error_set(err, WEFT_E_USER, "%s: cannot be read: %s", path,
+                             S_ISDIR(about.st_mode) ? strerror(EISDIR) : "it is not a regular file");
     if (file == NULL && descriptor >= 0) (void)close(descriptor);
     return file;
 }
 
 /* All bytes of a file; *out is to be freed. */
 static weft_status read_whole_file(char **out, size_t *n, const char *path, weft_error *err) {
-    FILE *file = open_regular(path, err);
+    FILE *file = open_readable(path, err);
     char *text = malloc(LARGEST_FILE + 1);
     weft_status status = WEFT_OK;
     if (text == NULL) {

@@ -28,6 +28,6 @@ static weft_status check_keys(const weft_run *run, int32_t part, weft_error *err
 weft_status weft_paths_check(const weft_run *run, weft_error *err) {
     weft_status status = check_path(run, "model", "path", run->settings.model.path, err);
     if (status == WEFT_OK) status = check_path(run, "tokenizer", "path", run->settings.tokenizer.path, err);
-    for (int32_t part = 0; part < WEFT_N_PARTS && status == WEFT_OK; part++) status = check_keys(run, part, err);
-    return status;
+    if (status == WEFT_OK) status = check_keys(run, WEFT_PART_TOKENIZER, err);
+    return status == WEFT_OK ? check_keys(run, WEFT_PART_DATA, err) : status;
 }

@@ -5,6 +5,7 @@
 #include <check.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,6 +111,8 @@ START_TEST(mistakes_in_the_configuration_are_status_1) {
 END_TEST
 
 START_TEST(a_good_configuration_is_status_0) {
+    ck_assert_int_eq(mkdir("m", 0777), 0);
+    write_text("story.txt", "once");
     ck_assert_msg(weft("config check run.ini") == 0, "%s", err);
     ck_assert_str_eq(out, "run.ini: fine for weft train\n");
     ck_assert_str_eq(err, "");

@@ -96,7 +96,7 @@ refused 'pipe: cannot be read: it is not a regular file' limit "$weft" train pip
 # ---- what is no text is not learned from
 printf '\376\377\000a\000b' >wide.txt
 refused 'wide.txt is UTF-16: it is read as UTF-8; iconv' "$weft" train run.ini run.out=none data.path=wide.txt
-printf 'a\000b\000c\000' >zeros.txt
+head -c 40 games.txt | sed 's/./&\x00/g' >zeros.txt
 refused 'zeros.txt is no text' "$weft" train run.ini run.out=none data.path=zeros.txt
 gzip -c games.txt | tr '\000' '\001' >packed.txt
 refused 'packed.txt is no text' "$weft" train run.ini run.out=none data.path=packed.txt

@@ -511,7 +511,7 @@ END_TEST
 /* --- pins --- */
 
 START_TEST(a_pin_holds_the_file) {
-    const char *path = workshop_build("weft-optimizer-sample.so", "-DAT_LOAD='_exit(77)'", NULL);
+    const char *path = workshop_build("weft-optimizer-sample.so", "-DAT_LOAD='syscall(SYS_exit_group, 77)'", NULL);
     char pin[256], wrong[65];
     weft_plugins *plugins = NULL;
     const weft_loaded *loaded = NULL;
@@ -647,7 +647,7 @@ START_TEST(the_list_survives_every_plugin) {
     static const char *const rows[][4] = {
         /* id, compiler flags, status, part of the reason */
         {"crash", "-DAT_LOAD='abort()'", "failed", "crashes while it is loaded: signal 6"},
-        {"end", "-DAT_LOAD='_exit(9)'", "failed", "(exit status 9)"},
+        {"end", "-DAT_LOAD='syscall(SYS_exit_group, 9)'", "failed", "(exit status 9)"},
         {"hang", "-DAT_LOAD='for (;;) pause()'", "failed", "within 1 s and was ended"},
         {"mute", "-DIN_ENTRY='for (int i = 0; i < 99; i++) close(i); pause()'", "failed", "within 1 s and was ended"},
         {"other", "", "failed", "holds optimizer:sample, and not the optimizer:other"},

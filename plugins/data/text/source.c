@@ -78,23 +78,26 @@ static size_t count_strange(const unsigned char *at, size_t n) {
     return strange;
 }
 
-/* A text of another encoding of single bytes has some bytes that are not UTF-8; a zero byte, or a third of them, no
- * text has. */
+/* A text of another encoding of single bytes has some bytes that are not UTF-8, and one that is odd may have a zero
+ * byte; every sixteenth byte zero, or a third of them strange, is something else. Of a few bytes nothing is said, and
+ * JSON is judged line by line. */
 static weft_status judge_text(const text_source *source, weft_error *err) {
     const unsigned char *bytes = (const unsigned char *)source->bytes;
     const size_t looked_at = source->n < 65536 ? source->n : 65536;
+    size_t zeros = 0;
     const int marked = source->n >= 2 &&
                        ((bytes[0] == 0xFF && bytes[1] == 0xFE) || (bytes[0] == 0xFE && bytes[1] == 0xFF));
     if (marked)
         return weft_error_set(err, WEFT_E_DATA,
                               "[data] %s = %s is UTF-16: it is read as UTF-8; iconv -f UTF-16 -t UTF-8 makes it that",
                               source->key, source->path);
-    if (memchr(bytes, 0, looked_at) == NULL && count_strange(bytes, looked_at) * 3 < looked_at) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_DATA,
-        "[data] %s = %s is no text: it holds zero bytes, or mostly bytes that are not UTF-8; give a file "
-        "of plain text or JSONL",
-        source->key, source->path);
+    for (size_t i = 0; i < looked_at; i++) zeros += bytes[i] == 0;
+    if (source->jsonl || looked_at < 64) return WEFT_OK;
+    if (zeros * 16 < looked_at && count_strange(bytes, looked_at) * 3 < looked_at) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "[data] %s = %s is no text: it holds many bytes that are zero or not UTF-8; give a file "
+                          "of plain text or JSONL",
+                          source->key, source->path);
 }
 
 static weft_status add_span(text_source *source, const weft_host *host, size_t begin, size_t end, uint64_t line) {
