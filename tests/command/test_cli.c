@@ -120,7 +120,7 @@ START_TEST(a_good_configuration_is_status_0) {
     write_text("text.ini", "[model]\nplugin = llama\npath = m\n");
     ck_assert_msg(weft("config check text.ini") == 0, "%s", err);
     ck_assert_has(out, "text.ini: fine for weft generate; for weft train something is missing: text.ini: [data] path");
-    ck_assert_int_eq(weft("config check text.ini data.path=x"), 0);
+    ck_assert_int_eq(weft("config check text.ini data.path=story.txt"), 0);
     ck_assert_has(out, "text.ini: [train] steps = none (its default) leaves the run without a length");
 }
 END_TEST
