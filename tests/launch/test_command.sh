@@ -1,6 +1,7 @@
 #!/bin/sh
 # `weft train run.ini --ranks N` as a user types it, with a communicator that is a note alone and a launcher of a few
-# lines; and with each MPI that this build has. Strategy single refuses several ranks, which shows that they were there.
+# lines; and with each MPI that this build has. Strategy single refuses several ranks: before any is started here, and
+# where a launcher has started them, which shows that they were there.
 # ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -35,7 +36,7 @@ export WEFT_PLUGIN_PATH="$dir/plugins"
 make_run <<'INI'
 steps = 2
 [strategy]
-plugin = single
+plugin = ddp
 INI
 no_world="comm:mpi-fake ($dir/plugins/weft-comm-mpi-fake.so): A fake communicator makes no world."
 refusal() { # refusal N
@@ -72,6 +73,7 @@ mv model/tokenizer.json kept.json
 once "" run.seed=1
 grep -q "tokenizer.json" err.txt || fail "the tokenizer is missing"
 mv kept.json model/tokenizer.json
+once "$(refusal 3)" strategy.plugin=single
 once "$dir/model: " model.start=weights
 printf '\002\0\0\0\0\0\0\0{}' >model/model.safetensors
 once "$dir/model: its tensors do not fit the model that $dir/model/config.json describes: " model.start=weights
@@ -141,7 +143,7 @@ gives 2 "$weft" train run.ini run.out=three --ranks 0
 gives 2 "$weft" eval run.ini --ranks 2
 grep -q "eval runs on one rank; train and plan take --ranks" err.txt || fail "eval --ranks"
 gives 0 "$weft" plan run.ini --ranks 1
-gives 1 "$weft" plan run.ini --ranks 64 # no process is started for it
+gives 1 "$weft" plan run.ini --ranks 64 strategy.plugin=single # no process is started for it
 says "weft plan: $(refusal 64)"
 lines 1
 [ ! -e three ] || fail "a run that could not begin left something"
@@ -150,7 +152,9 @@ echo "one rank runs alone"
 # ---- with MPI
 for id in mpich openmpi; do
     has $id || continue
-    gives 1 "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id
+    gives 0 "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id run.out=of-$id
+    # shellcheck disable=SC2046
+    gives 1 $(launcher $id 2) "$weft" train run.ini run.out=three strategy.plugin=single
     says "[0] weft train: $(refusal 2)" # once for both
     ! grep -q '^\[1\]' err.txt || fail "rank 1 says it, too"
     echo "ranks are started by the launcher of mpi-$id"
