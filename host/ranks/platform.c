@@ -81,7 +81,7 @@ weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_er
     if (status == WEFT_OK) status = open_device(self, run, err);
     if (status == WEFT_OK) status = attach_comm(self, err);
     if (status == WEFT_OK) *out = self;
-    else weft_platform_close(self, false);
+    else weft_platform_close(self, true); /* a communicator's end is collective, and the others may not be there */
     return status;
 }
 
