@@ -3,6 +3,7 @@
 #include "checkpoint/entry.h"
 
 #include "base/hash.h"
+#include "base/sizes.h"
 #include "model/packed.h"
 
 #include <errno.h>
@@ -62,16 +63,12 @@ static weft_status read_chunk(const reading *self, int64_t offset, int64_t n, we
     return WEFT_OK;
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* SHA-256 of bytes [begin, end), in hex. */
 static weft_status hash_range(reading *self, char hex[65], int64_t begin, int64_t end, weft_error *err) {
     unsigned char digest[WEFT_HASH_BYTES];
     weft_status status = weft_hash_start(&self->whole, err);
     for (int64_t at = begin; at < end && status == WEFT_OK; at += CHUNK) {
-        const int64_t n = least(end - at, CHUNK);
+        const int64_t n = weft_smaller(end - at, CHUNK);
         status = read_chunk(self, at, n, err);
         if (status == WEFT_OK) weft_hash_put(&self->whole, self->chunk, (size_t)n);
     }
@@ -86,7 +83,7 @@ static weft_status hash_cells(reading *self, int64_t n, int64_t cell_bytes, weft
     weft_status status = WEFT_OK;
     for (int64_t at = 0; at < n && status == WEFT_OK; at += cell_bytes) {
         status = weft_hash_start(&self->cell, err);
-        weft_hash_put(&self->cell, self->chunk + at, (size_t)least(n - at, cell_bytes));
+        weft_hash_put(&self->cell, self->chunk + at, (size_t)weft_smaller(n - at, cell_bytes));
         if (status == WEFT_OK) status = weft_hash_finish(&self->cell, digest, err);
         weft_hash_put(&self->whole, digest, sizeof digest);
     }
@@ -100,7 +97,7 @@ static weft_status hash_tensor(reading *self, char hex[65], int64_t begin, int64
     unsigned char digest[WEFT_HASH_BYTES];
     weft_status status = weft_hash_start(&self->whole, err);
     for (int64_t at = 0; at < bytes && status == WEFT_OK; at += step) {
-        const int64_t n = least(bytes - at, step);
+        const int64_t n = weft_smaller(bytes - at, step);
         status = read_chunk(self, begin + at, n, err);
         if (status == WEFT_OK) status = hash_cells(self, n, cell_bytes, err);
     }
@@ -136,7 +133,7 @@ static weft_status hash_header(reading *self, char hex[65], const weft_safetenso
 }
 
 /* {"bytes", "header_sha256", "tensors"} */
-static weft_status tensors_entry(reading *self, json_t **out, int64_t grid, json_t *known, weft_error *err) {
+static weft_status make_tensors_entry(reading *self, json_t **out, int64_t grid, json_t *known, weft_error *err) {
     weft_safetensors *file = NULL;
     json_t *tensors = known != NULL ? json_incref(known) : json_object(), *entry = NULL;
     char hex[65];
@@ -157,7 +154,7 @@ static weft_status tensors_entry(reading *self, json_t **out, int64_t grid, json
     return status;
 }
 
-static weft_status plain_entry(reading *self, json_t **out, weft_error *err) {
+static weft_status make_plain_entry(reading *self, json_t **out, weft_error *err) {
     char hex[65];
     const weft_status status = hash_range(self, hex, 0, self->bytes, err);
     json_t *entry = NULL;
@@ -172,7 +169,8 @@ weft_status weft_entry_make(json_t **out, const char *path, int64_t grid, json_t
     reading self;
     weft_status status = reading_open(&self, path, err);
     if (status == WEFT_OK)
-        status = is_safetensors(path) ? tensors_entry(&self, out, grid, tensors, err) : plain_entry(&self, out, err);
+        status = is_safetensors(path) ? make_tensors_entry(&self, out, grid, tensors, err)
+                                      : make_plain_entry(&self, out, err);
     reading_close(&self);
     return status;
 }
@@ -192,7 +190,7 @@ static weft_status check_size(const json_t *entry, const char *path, weft_error 
     return WEFT_OK;
 }
 
-static bool takes(weft_shares *shares, int64_t bytes) {
+static bool deals_to_this_rank(weft_shares *shares, int64_t bytes) {
     int32_t least = 0;
     for (int32_t rank = 1; rank < shares->world; rank++)
         if (shares->bytes[rank] < shares->bytes[least]) least = rank;
@@ -200,12 +198,12 @@ static bool takes(weft_shares *shares, int64_t bytes) {
     return least == shares->rank;
 }
 
-static bool is_said(const json_t *entry, const char *key, const char *hex) {
+static bool is_hash_of_entry(const json_t *entry, const char *key, const char *hex) {
     const char *said = json_string_value(json_object_get(entry, key));
     return said != NULL && strcmp(said, hex) == 0;
 }
 
-static weft_status other_file(const char *path, weft_error *err) {
+static weft_status refuse_other_file(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_DATA, "%s: is not the file that was saved: its SHA-256 differs", path);
 }
 
@@ -217,14 +215,14 @@ static weft_status verify_tensors(reading *self, const json_t *entry, int64_t gr
     weft_status status = weft_safetensors_open(&file, self->path, err);
     if (status == WEFT_OK) status = hash_header(self, hex, file, err);
     if (status == WEFT_OK &&
-        (!is_said(entry, "header_sha256", hex) || json_object_size(said) != (size_t)file->n_tensors))
-        status = other_file(self->path, err);
+        (!is_hash_of_entry(entry, "header_sha256", hex) || json_object_size(said) != (size_t)file->n_tensors))
+        status = refuse_other_file(self->path, err);
     for (int32_t i = 0; status == WEFT_OK && i < file->n_tensors; i++) {
         const weft_tensor *tensor = &file->tensors[i];
-        if (!takes(shares, tensor->bytes)) continue;
+        if (!deals_to_this_rank(shares, tensor->bytes)) continue;
         status = hash_tensor(self, hex, tensor->data - file->files[0].map, tensor->bytes,
                              weft_packed_cell(tensor, grid), err);
-        if (status == WEFT_OK && !is_said(said, tensor->name, hex))
+        if (status == WEFT_OK && !is_hash_of_entry(said, tensor->name, hex))
             status = weft_error_set(err, WEFT_E_DATA,
                                     "%s: tensor '%s' is not the one that was saved: its SHA-256 differs", self->path,
                                     tensor->name);
@@ -236,9 +234,9 @@ static weft_status verify_tensors(reading *self, const json_t *entry, int64_t gr
 static weft_status verify_plain(reading *self, const json_t *entry, weft_shares *shares, weft_error *err) {
     char hex[65];
     weft_status status = WEFT_OK;
-    if (!takes(shares, self->bytes)) return WEFT_OK;
+    if (!deals_to_this_rank(shares, self->bytes)) return WEFT_OK;
     status = hash_range(self, hex, 0, self->bytes, err);
-    return status == WEFT_OK && !is_said(entry, "sha256", hex) ? other_file(self->path, err) : status;
+    return status == WEFT_OK && !is_hash_of_entry(entry, "sha256", hex) ? refuse_other_file(self->path, err) : status;
 }
 
 weft_status weft_entry_verify(const json_t *entry, const char *path, int64_t grid, weft_shares *shares,

@@ -32,7 +32,7 @@ static int32_t saved_dtype(const weft_engine *engine) {
 }
 
 /* True if numbers of one type come back from another as they were. */
-static bool survives(const char *values, int32_t held, int64_t n, int32_t dtype) {
+static bool numbers_survive(const char *values, int32_t held, int64_t n, int32_t dtype) {
     enum { PIECE = 4096 };
     float there[PIECE], back[PIECE];
     const int64_t width = weft_dtype_bytes(held);
@@ -54,7 +54,7 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
         const int64_t n = end - first < WEFT_REGION_PIECE ? end - first : WEFT_REGION_PIECE;
         const void *values = NULL;
         status = weft_region_kept(region, parameter, first, n, staging, &values, err);
-        if (status == WEFT_OK) *out = survives(values, held, n, dtype);
+        if (status == WEFT_OK) *out = numbers_survive(values, held, n, dtype);
     }
     return status;
 }
@@ -103,7 +103,7 @@ static int64_t file_size(const char *directory, const char *name) {
 }
 
 /* Bytes of a saved model's directory, at most: it may need fewer by a few blocks. */
-static int64_t model_bytes(const weft_engine *engine, int32_t dtype, const weft_text *text) {
+static int64_t estimate_model_bytes(const weft_engine *engine, int32_t dtype, const weft_text *text) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
         bytes += weft_packed_file_bytes(&engine->plan.declared->parameters[i], dtype);
@@ -118,7 +118,7 @@ static int64_t model_bytes(const weft_engine *engine, int32_t dtype, const weft_
     return bytes;
 }
 
-static int64_t state_bytes(const weft_engine *engine, weft_masters masters) {
+static int64_t estimate_state_bytes(const weft_engine *engine, weft_masters masters) {
     const int64_t trained = weft_f32_bytes(weft_declared_numel(engine->plan.declared, true));
     const int64_t files = engine->plan.n_states + 2; /* masters may be one; run.json and config.ini */
     int64_t bytes = trained * engine->plan.n_states +
@@ -244,7 +244,7 @@ static weft_status make_state(const saving *self, weft_error *err) {
 }
 
 /* What one rank writes once all have written theirs: the manifest is last. */
-static weft_status complete(const saving *self, weft_error *err) {
+static weft_status complete_checkpoint(const saving *self, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, self->directory, "state/run.json", err);
     if (status == WEFT_OK) status = weft_record_save(self->record, path, err);
@@ -265,12 +265,12 @@ static weft_status write_checkpoint(saving *self, weft_error *err) {
     if (status == WEFT_OK && weft_peers_first(peers)) status = make_state(self, err);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = write_regions(self, err);
-    if (status == WEFT_OK && weft_peers_first(peers)) status = complete(self, err);
+    if (status == WEFT_OK && weft_peers_first(peers)) status = complete_checkpoint(self, err);
     return weft_peers_agree(peers, status, err);
 }
 
 /* Says what failed and that nothing is lost, on the rank that has something to say. */
-static weft_status explain(weft_error *err, weft_status status, const char *parent, const char *name) {
+static weft_status explain_failure(weft_error *err, weft_status status, const char *parent, const char *name) {
     size_t n = 0;
     if (err == NULL || err->text[0] == '\0') return status;
     (void)weft_error_prefix(err, "%s/%s could not be saved: ", parent, name);
@@ -312,13 +312,15 @@ weft_status weft_checkpoint_save(const weft_engine *engine, const char *director
     if (status == WEFT_OK) status = choose_masters(engine, self.dtype, &record.masters, err);
     if (status == WEFT_OK)
         status = save_checkpoint(&self, directory, name,
-                                 model_bytes(engine, self.dtype, text) + state_bytes(engine, record.masters), err);
+                                 estimate_model_bytes(engine, self.dtype, text) +
+                                     estimate_state_bytes(engine, record.masters),
+                                 err);
     json_decref(self.roots);
-    return status == WEFT_OK ? status : explain(err, status, directory, name);
+    return status == WEFT_OK ? status : explain_failure(err, status, directory, name);
 }
 
 /* The directory that holds `directory`, and the name that it has there. */
-static weft_status split(char parent[WEFT_PATH_BYTES], const char **name, const char *directory, weft_error *err) {
+static weft_status split_path(char parent[WEFT_PATH_BYTES], const char **name, const char *directory, weft_error *err) {
     const char *slash = strrchr(directory, '/');
     size_t n = slash == NULL ? 0 : (size_t)(slash - directory);
     *name = slash == NULL ? directory : slash + 1;
@@ -334,10 +336,11 @@ weft_status weft_model_save(const weft_engine *engine, const char *directory, co
     saving self = {.engine = engine, .dtype = saved_dtype(engine), .text = text};
     const char *name = NULL;
     char parent[WEFT_PATH_BYTES];
-    weft_status status = split(parent, &name, directory, err);
+    weft_status status = split_path(parent, &name, directory, err);
     if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     status = weft_peers_agree(&engine->peers, status, err);
-    if (status == WEFT_OK) status = save_checkpoint(&self, parent, name, model_bytes(engine, self.dtype, text), err);
-    return status == WEFT_OK ? status : explain(err, status, parent, name);
+    if (status == WEFT_OK)
+        status = save_checkpoint(&self, parent, name, estimate_model_bytes(engine, self.dtype, text), err);
+    return status == WEFT_OK ? status : explain_failure(err, status, parent, name);
 }

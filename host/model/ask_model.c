@@ -34,7 +34,7 @@ static weft_status check_whole(weft_declared *self, weft_error *err) {
     return WEFT_OK;
 }
 
-static weft_status declare(weft_declared *self, weft_error *err) {
+static weft_status declare_and_check(weft_declared *self, weft_error *err) {
     const weft_status status = weft_builder_run(self, err);
     if (status != WEFT_OK) return status;
     self->info.struct_size = (uint32_t)sizeof self->info;
@@ -63,14 +63,14 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
     WEFT_PLUGIN_CALL(status, plugin, create, err, &self->model, host, plugin_config, &source);
     if (status == WEFT_OK && self->model == NULL)
         status = weft_error_set(err, WEFT_E_PLUGIN, "it answers WEFT_OK in its create and has made nothing");
-    if (status == WEFT_OK) status = declare(self, err);
+    if (status == WEFT_OK) status = declare_and_check(self, err);
 done:
     if (status == WEFT_OK) *out = self;
     else weft_declared_destroy(self);
     return status;
 }
 
-static void module_destroy(weft_module *module) {
+static void free_module(weft_module *module) {
     if (module == NULL) return;
     free(module->path);
     free(module->name);
@@ -78,7 +78,7 @@ static void module_destroy(weft_module *module) {
     free(module);
 }
 
-static void parameter_clear(weft_parameter *parameter) {
+static void clear_parameter(weft_parameter *parameter) {
     for (int32_t i = 0; i < parameter->n_aliases; i++) free(parameter->aliases[i]);
     free(parameter->aliases);
     free(parameter->name);
@@ -87,8 +87,8 @@ static void parameter_clear(weft_parameter *parameter) {
 void weft_declared_destroy(weft_declared *declared) {
     if (declared == NULL) return;
     if (declared->model != NULL) WEFT_PLUGIN_TELL(declared->plugin, destroy, declared->model);
-    for (int32_t i = 0; i < declared->n_modules; i++) module_destroy(declared->modules[i]);
-    for (int32_t i = 0; i < declared->n_parameters; i++) parameter_clear(&declared->parameters[i]);
+    for (int32_t i = 0; i < declared->n_modules; i++) free_module(declared->modules[i]);
+    for (int32_t i = 0; i < declared->n_parameters; i++) clear_parameter(&declared->parameters[i]);
     for (int32_t i = 0; i < declared->n_weights; i++) free(declared->weights[i]);
     for (int32_t i = 0; i < declared->n_tables; i++) {
         free(declared->tables[i]->name);

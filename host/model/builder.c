@@ -13,7 +13,7 @@ struct weft_builder_ctx {
 
 /* Room for one more element behind n; capacities are powers of two, so n says when the array is full. NULL: no memory.
  */
-static void *grow(weft_builder_ctx *ctx, void *array, int32_t n, size_t size) {
+static void *grow_array(weft_builder_ctx *ctx, void *array, int32_t n, size_t size) {
     void *grown = array;
     if (n == 0 || (n & (n - 1)) == 0) grown = realloc(array, (n == 0 ? 1 : 2 * (size_t)n) * size);
     if (grown == NULL) weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
@@ -21,7 +21,7 @@ static void *grow(weft_builder_ctx *ctx, void *array, int32_t n, size_t size) {
 }
 
 /* NULL after a failure, which is kept. */
-static char *joined(weft_builder_ctx *ctx, const char *path, const char *separator, const char *name) {
+static char *join_names(weft_builder_ctx *ctx, const char *path, const char *separator, const char *name) {
     char *text = NULL;
     if (asprintf(&text, "%s%s%s", path, path[0] == '\0' ? "" : separator, name) < 0) {
         text = NULL;
@@ -31,7 +31,7 @@ static char *joined(weft_builder_ctx *ctx, const char *path, const char *separat
 }
 
 /* Zeroed. */
-static void *made(weft_builder_ctx *ctx, size_t size) {
+static void *allocate_zeroed(weft_builder_ctx *ctx, size_t size) {
     void *memory = calloc(1, size);
     if (memory == NULL) weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
     return memory;
@@ -39,8 +39,8 @@ static void *made(weft_builder_ctx *ctx, size_t size) {
 
 /* ---- modules ---- */
 
-static bool module_name_good(weft_builder_ctx *ctx, const weft_module *parent, const char *name,
-                             const char *class_name) {
+static bool is_module_name_good(weft_builder_ctx *ctx, const weft_module *parent, const char *name,
+                                const char *class_name) {
     if (name == NULL || class_name == NULL || class_name[0] == '\0')
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares a module without a name or a class");
     else if (strchr(name, '.') != NULL || (parent != NULL && name[0] == '\0'))
@@ -57,17 +57,17 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     weft_declared *self = ctx->declared;
     weft_module *module = NULL;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first) || !module_name_good(ctx, parent, name, class_name)) return NULL;
-    array = grow(ctx, self->modules, self->n_modules, sizeof(weft_module *));
+    if (weft_mistake_made(&ctx->first) || !is_module_name_good(ctx, parent, name, class_name)) return NULL;
+    array = grow_array(ctx, self->modules, self->n_modules, sizeof(weft_module *));
     if (array == NULL) return NULL;
     self->modules = array;
-    module = made(ctx, sizeof *module);
+    module = allocate_zeroed(ctx, sizeof *module);
     if (module == NULL) return NULL;
     module->index = self->n_modules;
     self->modules[self->n_modules++] = module; /* whose names go with it, good or not */
-    module->path = joined(ctx, parent == NULL ? "" : parent->path, ".", name);
-    module->name = joined(ctx, "", "", name);
-    module->class_name = joined(ctx, "", "", class_name);
+    module->path = join_names(ctx, parent == NULL ? "" : parent->path, ".", name);
+    module->name = join_names(ctx, "", "", name);
+    module->class_name = join_names(ctx, "", "", class_name);
     module->parent = parent == NULL ? -1 : parent->index;
     if (!weft_mistake_made(&ctx->first) && weft_declared_module(self, module->path) != module->index)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two modules with the path '%s'",
@@ -84,12 +84,12 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
     weft_parameter *parameter = NULL;
     void *array = NULL;
     if (weft_mistake_made(&ctx->first)) return -1;
-    array = grow(ctx, self->parameters, self->n_parameters, sizeof(weft_parameter));
+    array = grow_array(ctx, self->parameters, self->n_parameters, sizeof(weft_parameter));
     if (array == NULL) return -1;
     self->parameters = array;
     parameter = &self->parameters[self->n_parameters];
     memset(parameter, 0, sizeof *parameter);
-    parameter->name = joined(ctx, module->path, ".", suffix);
+    parameter->name = join_names(ctx, module->path, ".", suffix);
     if (weft_mistake_made(&ctx->first)) return -1;
     parameter->module = module->index;
     parameter->rank = in == 0 ? 1 : 2;
@@ -124,7 +124,7 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
                           (long long)block);
 }
 
-static bool spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
+static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const char *name = NULL;
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
         spec->name[0] == '\0') {
@@ -199,12 +199,12 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
     weft_weight *weight = NULL;
     weft_module *own = NULL;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first) || !spec_good(ctx, module, spec)) return NULL;
+    if (weft_mistake_made(&ctx->first) || !is_spec_good(ctx, module, spec)) return NULL;
     own = builder_module(ctx, module, spec->name, spec->class_name);
-    array = own == NULL ? NULL : grow(ctx, self->weights, self->n_weights, sizeof(weft_weight *));
+    array = own == NULL ? NULL : grow_array(ctx, self->weights, self->n_weights, sizeof(weft_weight *));
     if (array == NULL) return NULL;
     self->weights = array;
-    weight = made(ctx, sizeof *weight);
+    weight = allocate_zeroed(ctx, sizeof *weight);
     if (weight == NULL) return NULL;
     self->weights[self->n_weights++] = weight;
     add_parameters(ctx, weight, own, spec);
@@ -213,10 +213,10 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
 
 static void add_alias(weft_builder_ctx *ctx, int32_t index, const weft_module *own, const char *suffix) {
     weft_parameter *parameter = &ctx->declared->parameters[index];
-    void *array = grow(ctx, parameter->aliases, parameter->n_aliases, sizeof(char *));
+    void *array = grow_array(ctx, parameter->aliases, parameter->n_aliases, sizeof(char *));
     if (array == NULL) return;
     parameter->aliases = array;
-    parameter->aliases[parameter->n_aliases] = joined(ctx, own->path, ".", suffix);
+    parameter->aliases[parameter->n_aliases] = join_names(ctx, own->path, ".", suffix);
     if (!weft_mistake_made(&ctx->first)) parameter->n_aliases++;
 }
 
@@ -290,7 +290,7 @@ static void builder_low_rank(weft_builder_ctx *ctx, weft_weight *weight, const w
 
 /* ---- tables, segments, carry ---- */
 
-static bool table_good(weft_builder_ctx *ctx, const char *name, int64_t width, bool has_fill) {
+static bool is_table_good(weft_builder_ctx *ctx, const char *name, int64_t width, bool has_fill) {
     const weft_declared *self = ctx->declared;
     if (name == NULL || name[0] == '\0' || width < 1 || !has_fill)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
@@ -308,15 +308,15 @@ static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_
     weft_declared *self = ctx->declared;
     weft_table *table = NULL;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first) || !table_good(ctx, name, width, fill != NULL)) return NULL;
-    array = grow(ctx, self->tables, self->n_tables, sizeof(weft_table *));
+    if (weft_mistake_made(&ctx->first) || !is_table_good(ctx, name, width, fill != NULL)) return NULL;
+    array = grow_array(ctx, self->tables, self->n_tables, sizeof(weft_table *));
     if (array == NULL) return NULL;
     self->tables = array;
-    table = made(ctx, sizeof *table);
+    table = allocate_zeroed(ctx, sizeof *table);
     if (table == NULL) return NULL;
     self->tables[self->n_tables] = table;
     table->index = self->n_tables++;
-    table->name = joined(ctx, "", "", name);
+    table->name = join_names(ctx, "", "", name);
     table->width = width;
     table->fill = fill;
     return weft_mistake_made(&ctx->first) ? NULL : table;
@@ -333,11 +333,12 @@ static uint32_t builder_segment(weft_builder_ctx *ctx, weft_module *module, cons
     for (int32_t i = 0; i < self->n_segments && !weft_mistake_made(&ctx->first); i++)
         if (strcmp(self->segments[i].name, name) == 0)
             weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two segments named '%s'", name);
-    array = weft_mistake_made(&ctx->first) ? NULL : grow(ctx, self->segments, self->n_segments, sizeof(weft_segment));
+    array = weft_mistake_made(&ctx->first) ? NULL
+                                           : grow_array(ctx, self->segments, self->n_segments, sizeof(weft_segment));
     if (array == NULL) return UINT32_MAX;
     self->segments = array;
     self->segments[self->n_segments].module = module->index;
-    self->segments[self->n_segments].name = joined(ctx, "", "", name);
+    self->segments[self->n_segments].name = join_names(ctx, "", "", name);
     self->n_segments++;
     return weft_mistake_made(&ctx->first) ? UINT32_MAX : (uint32_t)(self->n_segments - 1);
 }

@@ -7,7 +7,7 @@
 enum { SHOWN = 4 }; /* names in a message */
 
 /* '*' stands for any text, also for none; everything else for itself. */
-static bool matches(const char *pattern, const char *text) {
+static bool matches_pattern(const char *pattern, const char *text) {
     const char *star = NULL, *retry = NULL; /* the last '*', and where the text behind it was tried */
     while (*text != '\0') {
         if (*pattern == '*') {
@@ -36,12 +36,12 @@ static bool mark_matching(const weft_declared *declared, const char *pattern, bo
     bool any = false;
     for (int32_t p = 0; p < declared->n_parameters; p++)
         for (int32_t i = 0; i <= declared->parameters[p].n_aliases; i++)
-            if (matches(pattern, name_at(&declared->parameters[p], i))) wanted[p] = any = true;
+            if (matches_pattern(pattern, name_at(&declared->parameters[p], i))) wanted[p] = any = true;
     return any;
 }
 
 /* The first names are enough to see the style. */
-static weft_status no_match(const weft_declared *declared, const char *item, weft_error *err) {
+static weft_status refuse_no_match(const weft_declared *declared, const char *item, weft_error *err) {
     char names[512] = "";
     size_t n = 0;
     for (int32_t p = 0; p < declared->n_parameters && p < SHOWN && n < sizeof names; p++)
@@ -84,15 +84,16 @@ static weft_status mark_blocks(const weft_declared *declared, const char *item, 
         (void)snprintf(pattern, sizeof pattern, "%s.%lld.*", declared->info.layer_path, k);
         any = mark_matching(declared, pattern, wanted) || any;
     }
-    return any ? WEFT_OK : no_match(declared, item, err);
+    return any ? WEFT_OK : refuse_no_match(declared, item, err);
 }
 
 static weft_status mark_item(const weft_declared *declared, const char *item, bool *wanted, weft_error *err) {
-    if (strcmp(item, "all") == 0) return mark_matching(declared, "*", wanted) ? WEFT_OK : no_match(declared, item, err);
+    if (strcmp(item, "all") == 0)
+        return mark_matching(declared, "*", wanted) ? WEFT_OK : refuse_no_match(declared, item, err);
     if (strcmp(item, "head") == 0) return mark_head(declared, wanted, err);
     if (strncmp(item, "first:", 6) == 0 || strncmp(item, "last:", 5) == 0)
         return mark_blocks(declared, item, wanted, err);
-    return mark_matching(declared, item, wanted) ? WEFT_OK : no_match(declared, item, err);
+    return mark_matching(declared, item, wanted) ? WEFT_OK : refuse_no_match(declared, item, err);
 }
 
 static void mark_trained(weft_declared *declared, const bool *wanted) {

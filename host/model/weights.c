@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/words.h"
 #include "model/convert.h"
 #include "model/packed.h"
 #include "plugin/services.h"
@@ -45,20 +46,15 @@ static void print_dims(char text[128], const int64_t *dims, int32_t rank) {
     (void)snprintf(text + n, 128 - n, ")");
 }
 
-static bool same_shape(const weft_tensor *tensor, const weft_parameter *parameter) {
+static bool is_same_shape(const weft_tensor *tensor, const weft_parameter *parameter) {
     if (tensor->rank != parameter->rank) return false;
     for (int32_t i = 0; i < tensor->rank; i++)
         if (tensor->dims[i] != parameter->dims[i]) return false;
     return true;
 }
 
-static bool floating(int32_t dtype) {
+static bool is_floating(int32_t dtype) {
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
-}
-
-static bool ends_with(const char *text, const char *end) {
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
 }
 
 /* Of what is packed, the shape of its bytes is asked for where the file has bytes. */
@@ -75,14 +71,14 @@ static void add_shape(misfit *found, const weft_tensor *tensor, const weft_param
 static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_declared *declared) {
     const int32_t index = weft_declared_find(declared, tensor->name);
     if (index < 0) {
-        if (ends_with(tensor->name, "rotary_emb.inv_freq")) found->leftovers++;
+        if (weft_words_end(tensor->name, "rotary_emb.inv_freq")) found->leftovers++;
         else add_name(&found->unexpected, "%s", tensor->name);
         return;
     }
     if (weft_packed_holds(tensor, &declared->parameters[index])) return;
-    if (!same_shape(tensor, &declared->parameters[index])) {
+    if (!is_same_shape(tensor, &declared->parameters[index])) {
         add_shape(found, tensor, &declared->parameters[index]);
-    } else if (!floating(tensor->dtype)) {
+    } else if (!is_floating(tensor->dtype)) {
         add_name(&found->types, "%s is %s", tensor->name, weft_tensor_dtype_name(tensor->dtype));
     }
 }
@@ -94,14 +90,14 @@ const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft
     return tensor;
 }
 
-static void say(char *text, size_t size, const char *what, const name_list *list) {
+static void append_names(char *text, size_t size, const char *what, const name_list *list) {
     const size_t n = strlen(text);
     if (list->n > 0) (void)snprintf(text + n, size - n, "%s%d %s (%s)", n == 0 ? "" : "; ", list->n, what, list->text);
 }
 
 /* leftovers: buffers that old checkpoints have and no model needs. */
-static weft_status judge(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
-                         const char *where, weft_error *err) {
+static weft_status judge_files(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
+                               const char *where, weft_error *err) {
     char text[1900] = "";
     misfit found;
     memset(&found, 0, sizeof found);
@@ -110,10 +106,10 @@ static weft_status judge(int *leftovers, const weft_safetensors *files, const we
             add_name(&found.missing, "%s", declared->parameters[p].name);
     }
     for (int32_t i = 0; i < files->n_tensors; i++) judge_tensor(&found, &files->tensors[i], declared);
-    say(text, sizeof text, "missing", &found.missing);
-    say(text, sizeof text, "of another shape", &found.shapes);
-    say(text, sizeof text, "of a type that is not read, which are F32, BF16 and F16", &found.types);
-    say(text, sizeof text, "unexpected", &found.unexpected);
+    append_names(text, sizeof text, "missing", &found.missing);
+    append_names(text, sizeof text, "of another shape", &found.shapes);
+    append_names(text, sizeof text, "of a type that is not read, which are F32, BF16 and F16", &found.types);
+    append_names(text, sizeof text, "unexpected", &found.unexpected);
     if (text[0] != '\0')
         return weft_error_set(err, WEFT_E_DATA, "%s: its tensors do not fit the model that %s describes: %s", where,
                               declared->config_path, text);
@@ -135,8 +131,8 @@ static weft_status read_numbers(const weft_safetensors *files, float out[COMPARE
 }
 
 /* The same numbers, whatever types they are stored in? */
-static weft_status compare(bool *same, const weft_safetensors *files, const weft_tensor *a, const weft_tensor *b,
-                           weft_error *err) {
+static weft_status compare_numbers(bool *same, const weft_safetensors *files, const weft_tensor *a,
+                                   const weft_tensor *b, weft_error *err) {
     float x[COMPARED], y[COMPARED];
     weft_status status = WEFT_OK;
     *same = true;
@@ -156,7 +152,7 @@ static weft_status check_ties(const weft_safetensors *files, const weft_paramete
         const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
         bool same = true;
         weft_status status = WEFT_OK;
-        if (other != NULL && other != tensor) status = compare(&same, files, tensor, other, err);
+        if (other != NULL && other != tensor) status = compare_numbers(&same, files, tensor, other, err);
         if (status != WEFT_OK) return status;
         if (same) continue;
         return weft_error_set(
@@ -168,11 +164,11 @@ static weft_status check_ties(const weft_safetensors *files, const weft_paramete
     return WEFT_OK;
 }
 
-static weft_status load(const weft_region *region, weft_safetensors *files, const char *where, weft_error *err) {
+static weft_status load_files(const weft_region *region, weft_safetensors *files, const char *where, weft_error *err) {
     const weft_declared *declared = region->declared;
     const weft_tensor **tensors = NULL;
     int leftovers = 0;
-    weft_status status = judge(&leftovers, files, declared, where, err);
+    weft_status status = judge_files(&leftovers, files, declared, where, err);
     if (leftovers > 0)
         weft_log(
             weft_services(), WEFT_LOG_INFO,
@@ -192,13 +188,13 @@ static weft_status load(const weft_region *region, weft_safetensors *files, cons
 
 weft_status weft_weights_load_files(const weft_region *region, weft_safetensors *files, const char *directory,
                                     weft_error *err) {
-    return load(region, files, directory, err);
+    return load_files(region, files, directory, err);
 }
 
 weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
                                      const char *directory, weft_error *err) {
     int leftovers = 0;
-    return judge(&leftovers, files, declared, directory, err);
+    return judge_files(&leftovers, files, declared, directory, err);
 }
 
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err) {
@@ -241,7 +237,7 @@ typedef struct init_job {
     const weft_declared *declared;
 } init_job;
 
-static void four_normals(double out[4], uint64_t seed, int32_t parameter, int64_t block) {
+static void draw_four_normals(double out[4], uint64_t seed, int32_t parameter, int64_t block) {
     const weft_random4 r = weft_random(seed, WEFT_RANDOM_INIT, (uint64_t)parameter, (uint64_t)block);
     for (int i = 0; i < 4; i += 2) {
         const double radius = sqrt(-2 * log(((double)r.v[i] + 1) * 0x1p-32));
@@ -256,13 +252,13 @@ static void draw(float *out, const init_job *job, int32_t parameter, int64_t fir
     const double std = job->declared->parameters[parameter].init_std;
     double normals[4] = {0, 0, 0, 0};
     for (int64_t i = 0; i < n; i++) {
-        if (i % 4 == 0 && std > 0) four_normals(normals, job->seed, parameter, (first + i) / 4);
+        if (i % 4 == 0 && std > 0) draw_four_normals(normals, job->seed, parameter, (first + i) / 4);
         out[i] = std >= 0 ? (float)(std * normals[i % 4]) : 1.0f;
     }
 }
 
-static weft_status from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
-                               weft_error *err) {
+static weft_status fill_from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
+                                    void *out, weft_error *err) {
     enum { DRAWN = 4096 }; /* elements at once: whole blocks of any type */
     float values[DRAWN];
     (void)err;
@@ -281,7 +277,7 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, weft_err
     int32_t *all = malloc(((size_t)declared->n_parameters + 1) * sizeof *all);
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     for (int32_t p = 0; p < declared->n_parameters; p++) all[p] = p;
-    status = weft_region_fill(region, all, declared->n_parameters, from_random, &job, err);
+    status = weft_region_fill(region, all, declared->n_parameters, fill_from_random, &job, err);
     free(all);
     return status;
 }

@@ -31,24 +31,24 @@ static weft_status read_converted(const reading *self, const weft_tensor *tensor
 }
 
 /* Until the bytes up to `end` of a tensor can be read without waiting for the disk. */
-static void await(const reading *self, const weft_tensor *tensor, int64_t end) {
+static void await_bytes(const reading *self, const weft_tensor *tensor, int64_t end) {
     const int64_t begin = tensor->data - self->files->files[tensor->file].map;
     weft_ahead_wait(self->files->ahead, tensor->file, begin + end);
 }
 
 /* What is packed lies in the file as it is stored, or in numbers. */
-static weft_status from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
-                               weft_error *err) {
+static weft_status fill_from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
+                                    void *out, weft_error *err) {
     const reading *self = context;
     const weft_tensor *tensor = self->tensors[parameter];
     const int32_t stored = tensor->dtype == WEFT_U8 ? dtype : tensor->dtype;
-    await(self, tensor, weft_dtype_span(stored, first + n));
+    await_bytes(self, tensor, weft_dtype_span(stored, first + n));
     if (stored != dtype) return read_converted(self, tensor, first, n, dtype, out, err);
     return weft_safetensors_read(self->files, out, tensor, weft_dtype_span(dtype, first), weft_dtype_span(dtype, n),
                                  err);
 }
 
-static int by_place(const void *a, const void *b, void *context) {
+static int compare_by_place(const void *a, const void *b, void *context) {
     const weft_tensor *const *tensors = context;
     const weft_tensor *x = tensors[*(const int32_t *)a], *y = tensors[*(const int32_t *)b];
     if (x->file != y->file) return x->file < y->file ? -1 : 1;
@@ -71,8 +71,8 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
     for (int32_t p = 0; p < region->declared->n_parameters; p++)
         if (tensors[p] != NULL) order[n++] = p;
     if (keeps_all(region)) weft_safetensors_read_ahead(files);
-    qsort_r(order, (size_t)n, sizeof *order, by_place, (void *)(uintptr_t)tensors);
-    status = weft_region_fill(region, order, n, from_tensor, &self, err);
+    qsort_r(order, (size_t)n, sizeof *order, compare_by_place, (void *)(uintptr_t)tensors);
+    status = weft_region_fill(region, order, n, fill_from_tensor, &self, err);
     free(order);
     return status;
 }

@@ -24,7 +24,7 @@ typedef struct save_job {
     const weft_roots *roots;
 } save_job;
 
-static weft_status no_memory(const char *where, weft_error *err) {
+static weft_status no_memory_for_weights(const char *where, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write the weights", where);
 }
 
@@ -47,7 +47,7 @@ static weft_status write_shard(const save_job *job, int32_t shard, const char *p
     weft_tensor_spec *specs = calloc(most, sizeof *specs);
     int32_t *parameters = calloc(most, sizeof *parameters);
     weft_region_file file = {job->region, path, specs, parameters, 0};
-    weft_status status = specs == NULL || parameters == NULL ? no_memory(path, err) : WEFT_OK;
+    weft_status status = specs == NULL || parameters == NULL ? no_memory_for_weights(path, err) : WEFT_OK;
     status = weft_peers_agree(job->region->peers, status, err);
     if (status == WEFT_OK) {
         file.n = list_shard(specs, parameters, job, shard);
@@ -61,7 +61,7 @@ static weft_status write_shard(const save_job *job, int32_t shard, const char *p
 /* ---- the files ---- */
 
 /* Deals parameters to files of at most shard_bytes of data; one that is larger has a file to itself. */
-static void deal(save_job *job, int64_t shard_bytes) {
+static void deal_to_shards(save_job *job, int64_t shard_bytes) {
     const weft_declared *declared = job->region->declared;
     int64_t filled = 0;
     job->n_shards = 1;
@@ -105,10 +105,10 @@ static char *index_text(const save_job *job) {
     return text;
 }
 
-static weft_status put(const char *directory, const char *name, const char *text, size_t bytes, weft_error *err) {
+static weft_status put_file(const char *directory, const char *name, const char *text, size_t bytes, weft_error *err) {
     char *path = NULL;
     weft_status status = WEFT_OK;
-    if (asprintf(&path, "%s/%s", directory, name) < 0) return no_memory(directory, err);
+    if (asprintf(&path, "%s/%s", directory, name) < 0) return no_memory_for_weights(directory, err);
     status = weft_file_replace(path, text, bytes, err);
     free(path);
     return status;
@@ -116,8 +116,8 @@ static weft_status put(const char *directory, const char *name, const char *text
 
 static weft_status write_index(const save_job *job, const char *directory, weft_error *err) {
     char *text = index_text(job);
-    weft_status status = text == NULL ? no_memory(directory, err) : WEFT_OK;
-    if (status == WEFT_OK) status = put(directory, "model.safetensors.index.json", text, strlen(text), err);
+    weft_status status = text == NULL ? no_memory_for_weights(directory, err) : WEFT_OK;
+    if (status == WEFT_OK) status = put_file(directory, "model.safetensors.index.json", text, strlen(text), err);
     free(text);
     return status;
 }
@@ -138,8 +138,8 @@ static weft_status write_shards(save_job *job, const char *directory, weft_error
 static weft_status write_config(const weft_declared *declared, const char *directory, int32_t dtype, weft_error *err) {
     size_t bytes = 0;
     char *text = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, dtype, &bytes);
-    weft_status status = text == NULL ? no_memory(directory, err) : WEFT_OK;
-    if (status == WEFT_OK) status = put(directory, "config.json", text, bytes, err);
+    weft_status status = text == NULL ? no_memory_for_weights(directory, err) : WEFT_OK;
+    if (status == WEFT_OK) status = put_file(directory, "config.json", text, bytes, err);
     free(text);
     return status;
 }
@@ -152,10 +152,10 @@ static weft_status copy_generation(const weft_declared *declared, const char *di
     char *path = NULL, *text = NULL;
     size_t bytes = 0;
     weft_status status = WEFT_OK;
-    if (asprintf(&path, "%.*s%s", n, declared->config_path, name) < 0) return no_memory(directory, err);
+    if (asprintf(&path, "%.*s%s", n, declared->config_path, name) < 0) return no_memory_for_weights(directory, err);
     if (access(path, F_OK) == 0) {
         status = weft_text_read(&text, &bytes, path, GENERATION_LIMIT, err);
-        if (status == WEFT_OK) status = put(directory, name, text, bytes, err);
+        if (status == WEFT_OK) status = put_file(directory, name, text, bytes, err);
     }
     free(text);
     free(path);
@@ -169,8 +169,8 @@ static weft_status job_create(save_job *job, int64_t shard_bytes, const char *wh
     const weft_region *region = job->region;
     weft_status status = WEFT_OK;
     job->shards = calloc((size_t)region->declared->n_parameters, sizeof *job->shards);
-    if (job->shards == NULL) status = no_memory(where, err);
-    else deal(job, shard_bytes);
+    if (job->shards == NULL) status = no_memory_for_weights(where, err);
+    else deal_to_shards(job, shard_bytes);
     if (status == WEFT_OK) /* before the host looks at its memory */
         WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL);
     return weft_peers_agree(region->peers, status, err);
