@@ -150,6 +150,25 @@ lines 1
 echo "one rank runs alone"
 
 # ---- with MPI
+cat >half.c <<'C'
+/* A device that only the first rank of a machine has: the other one tells so, and waits for nobody. */
+#include "fault.h"
+#include <weft/device.h>
+static weft_device_plugin real, table;
+static weft_status create(weft_device **out, const weft_host *host, const void *config, int32_t index, weft_error *err) {
+    if (index == 1) return weft_error_set(err, WEFT_E_DEVICE, "There is no second one.");
+    return real.create(out, host, config, index, err);
+}
+FAULT_NOTE(device, "half")
+const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err) {
+    const weft_plugin *plugin = fault_copy(&real, sizeof real, host, err);
+    if (plugin == NULL) return NULL;
+    table = real;
+    table.create = create;
+    return fault_list(plugin, "half", &table);
+}
+C
+build device half "${CC:-cc}" -O2 half.c "-DFAULT_OF=\"$WEFT_BUILD/plugins/weft-device-cpu.so\"" -I"$WEFT_SOURCE/tests/ranks"
 for id in mpich openmpi; do
     has $id || continue
     gives 0 "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id run.out=of-$id
@@ -158,4 +177,6 @@ for id in mpich openmpi; do
     says "[0] weft train: $(refusal 2)" # once for both
     ! grep -q '^\[1\]' err.txt || fail "rank 1 says it, too"
     echo "ranks are started by the launcher of mpi-$id"
+    gives 1 limit "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id run.out=three device.plugin=half
+    says "[1] weft train: device:half ($dir/plugins/weft-device-half.so): There is no second one."
 done
