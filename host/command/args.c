@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "command/cli.h"
+#include "command/directory.h"
 #include "config/nearest.h"
 #include "config/number.h"
 
@@ -15,6 +16,7 @@ struct weft_args {
     size_t n_extra;
     bool *given; /* by flag */
     const char **values;
+    weft_directory directory; /* what stands for the INI file; empty: an INI file does */
 };
 
 weft_exit weft_exit_from(weft_status status) {
@@ -90,7 +92,7 @@ static bool is_override(const char *word) {
 }
 
 static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) {
-    const bool with_config = self->command->takes == WEFT_TAKES_CONFIG;
+    const bool with_config = self->command->takes != WEFT_TAKES_ARGUMENTS;
     bool only_words = false;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
@@ -114,13 +116,14 @@ static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) 
 
 static bool check_counts(const weft_args *self, weft_error *err) {
     const weft_command *command = self->command;
-    if (command->takes == WEFT_TAKES_CONFIG && self->config == NULL) {
-        (void)weft_error_set(err, WEFT_E_USER, "the configuration file is missing");
+    if (command->takes != WEFT_TAKES_ARGUMENTS && self->config == NULL) {
+        (void)weft_error_set(err, WEFT_E_USER, "the configuration file%s is missing",
+                             command->takes == WEFT_TAKES_DIRECTORY ? ", or a model's directory," : "");
     } else if (self->n_extra < (size_t)command->min_extra) {
         (void)weft_error_set(err, WEFT_E_USER, "an argument is missing");
     } else if (command->max_extra >= 0 && self->n_extra > (size_t)command->max_extra) {
         const char *first = self->extra[command->max_extra];
-        const bool looks_like = command->takes == WEFT_TAKES_CONFIG && strchr(first, '=') != NULL;
+        const bool looks_like = command->takes != WEFT_TAKES_ARGUMENTS && strchr(first, '=') != NULL;
         (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first,
                              looks_like ? "; an override is section.key=value" : "");
     } else {
@@ -129,9 +132,29 @@ static bool check_counts(const weft_args *self, weft_error *err) {
     return false;
 }
 
+static bool overrides_have(const weft_args *self, const char *begin) {
+    for (size_t i = 0; i < self->n_overrides; i++) {
+        if (strncmp(self->overrides[i], begin, strlen(begin)) == 0) return true;
+    }
+    return false;
+}
+
+/* A directory becomes the INI file that is in it, or none, and what it says, before what the user says. */
+static bool read_directory(weft_args *self, weft_error *err) {
+    const weft_directory *directory = &self->directory;
+    if (self->command->takes != WEFT_TAKES_DIRECTORY || !weft_is_directory(self->config)) return true;
+    const bool has_length = overrides_have(self, "train.steps=") || overrides_have(self, "train.epochs=");
+    if (weft_directory_read(&self->directory, self->config, has_length, err) != WEFT_OK) return false;
+    memmove(self->overrides + directory->n, self->overrides, self->n_overrides * sizeof *self->overrides);
+    for (size_t i = 0; i < directory->n; i++) self->overrides[i] = directory->says[i];
+    self->n_overrides += directory->n;
+    self->config = directory->ini;
+    return true;
+}
+
 bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
     const size_t n_flags = count_flags(command);
-    const size_t room = (size_t)argc + 1;
+    const size_t room = (size_t)argc + 1 + WEFT_DIRECTORY_SAYS;
     weft_args *self = calloc(1, sizeof *self);
     *out = self;
     if (self != NULL) {
@@ -145,7 +168,7 @@ bool weft_args_parse(weft_args **out, const weft_command *command, int argc, cha
         (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
         return false;
     }
-    return take_words(self, argc, argv, err) && check_counts(self, err);
+    return take_words(self, argc, argv, err) && check_counts(self, err) && read_directory(self, err);
 }
 
 void weft_args_free(weft_args *self) {
@@ -154,6 +177,7 @@ void weft_args_free(weft_args *self) {
     free(self->extra);
     free(self->given);
     free(self->values);
+    weft_directory_clear(&self->directory);
     free(self);
 }
 

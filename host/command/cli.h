@@ -38,8 +38,9 @@ typedef struct weft_flag {
 typedef struct weft_args weft_args;
 
 typedef enum weft_takes {
-    WEFT_TAKES_CONFIG = 1,   /* the first plain argument is the INI file, and overrides are allowed */
-    WEFT_TAKES_ARGUMENTS = 2 /* neither: what is no flag is a plain argument, a text with = too */
+    WEFT_TAKES_CONFIG = 1,    /* the first plain argument is the INI file, and overrides are allowed */
+    WEFT_TAKES_ARGUMENTS = 2, /* neither: what is no flag is a plain argument, a text with = too */
+    WEFT_TAKES_DIRECTORY = 3  /* as CONFIG; a model's directory or a run's may stand for the file (directory.h) */
 } weft_takes;
 
 typedef struct weft_command {
@@ -54,7 +55,7 @@ typedef struct weft_command {
     weft_exit (*run)(const weft_args *args, weft_error *err);
 } weft_command;
 
-const char *weft_args_config(const weft_args *self); /* path of the INI file, as given */
+const char *weft_args_config(const weft_args *self); /* path of the INI file, as given; NULL: the overrides say all */
 const char *const *weft_args_overrides(const weft_args *self, size_t *n);
 const char *weft_args_extra(const weft_args *self, size_t i); /* a plain argument; NULL past the end */
 

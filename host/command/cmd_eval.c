@@ -56,9 +56,11 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
 const weft_command weft_command_eval = {
     .name = "eval",
     .summary = "Measure a model's loss and perplexity.",
-    .usage = "run.ini [section.key=value ...]",
-    .takes = WEFT_TAKES_CONFIG,
+    .usage = "run.ini|DIR [section.key=value ...]",
+    .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,
-    .more = "Measures the validation documents of [data], or all of [data] path where validation = none.",
+    .more =
+        "Measures the validation documents of [data], or all of [data] path where validation = none. DIR is a model's\n"
+        "directory, which needs data.path=FILE, or a run's, [run] out: its model/ on its own validation documents.",
     .run = run_eval,
 };

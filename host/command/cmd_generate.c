@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static const weft_flag flags[] = {
-    {"prompt", "TEXT", false, "Text to continue; none by default."},
+    {"prompt", "TEXT", false, "Text to continue; what stands on standard input by default."},
     {"tokens", "N", false, "How many ids to make at most (100)."},
     {"temperature", "T", false, "0 takes the likeliest id; above 0 samples (0.8)."},
     {"top-k", "K", false, "Sample among the K likeliest ids; 0: all (0)."},
@@ -106,13 +106,41 @@ static void print_generation_json(const generation *self) {
     json_decref(object);
 }
 
-static weft_status encode_prompt(generation *self, weft_error *err) {
+enum { MOST_PROMPT_BYTES = 16 << 20, PROMPT_PIECE = 1 << 16 };
+
+/* All of standard input; the end of its last line is the shell's, and no part of the text. */
+static weft_status read_standard_input(weft_bytes *out, weft_error *err) {
+    static char piece[PROMPT_PIECE];
+    size_t n = 0;
+    while ((n = fread(piece, 1, sizeof piece, stdin)) > 0) {
+        if (out->n + n > MOST_PROMPT_BYTES)
+            return weft_error_set(err, WEFT_E_USER, "standard input has more than 16 MiB: this is no prompt");
+        if (weft_bytes_put(out, piece, n) != WEFT_OK)
+            return weft_error_set(err, WEFT_E_MEMORY, "no memory for the prompt");
+    }
+    if (ferror(stdin)) return weft_error_set(err, WEFT_E_SYSTEM, "standard input cannot be read: %s", strerror(errno));
+    if (out->n > 0 && out->data[out->n - 1] == '\n') out->n--;
+    if (out->n > 0 && out->data[out->n - 1] == '\r') out->n--;
+    return WEFT_OK;
+}
+
+/* --prompt, or what standard input has; a terminal has nothing. */
+static weft_status read_prompt(const generation *self, weft_bytes *out, weft_error *err) {
     const char *prompt = weft_args_value(self->args, "prompt");
+    if (prompt == NULL) return isatty(STDIN_FILENO) ? WEFT_OK : read_standard_input(out, err);
+    if (weft_bytes_put(out, prompt, strlen(prompt)) != WEFT_OK)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the prompt");
+    return WEFT_OK;
+}
+
+static weft_status encode_prompt(generation *self, weft_error *err) {
     const weft_ids_sink sink = {&self->ids, weft_bytes_put_ids};
-    const size_t n = prompt != NULL ? strlen(prompt) : 0;
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, self->text.plugin, encode, err, self->text.tokenizer, &sink, n > 0 ? prompt : "", n,
-                     self->text.prompt_flags);
+    weft_bytes prompt = {0};
+    weft_status status = read_prompt(self, &prompt, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, self->text.plugin, encode, err, self->text.tokenizer, &sink,
+                         prompt.n > 0 ? prompt.data : "", prompt.n, self->text.prompt_flags);
+    weft_bytes_free(&prompt);
     if (status == WEFT_OK && self->ids.n == 0)
         status = weft_error_set(err, WEFT_E_USER,
                                 "an empty prompt without a BOS gives the model nothing to go on from: give "
@@ -172,10 +200,13 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
 const weft_command weft_command_generate = {
     .name = "generate",
     .summary = "Continue a prompt with a model.",
-    .usage = "run.ini [section.key=value ...]",
-    .takes = WEFT_TAKES_CONFIG,
+    .usage = "run.ini|DIR [section.key=value ...]",
+    .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,
-    .more =
-        "The random numbers of sampling come from [run] seed. The model is [model] path: model.path=runs/one/model.",
+    .more = "DIR is a model's directory, or a run's, [run] out, which stands for its model/. A prompt on standard "
+            "input is read\n"
+            "to its end, without its last line end; a terminal is not waited for. The random numbers of sampling come "
+            "from\n"
+            "[run] seed.",
     .run = run_generate,
 };

@@ -239,6 +239,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
     print_schedule(self->session, to);
+    weft_world_tell_alone(self->session);
     if (self->hold != NULL) weft_sharding_print(&e->plan, self->hold, self->rank, 0, to);
     if (weft_args_has(self->args, "print-wrapping"))
         weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);
@@ -300,7 +301,11 @@ static weft_status facts_of(json_t **out, const weft_args *args, const char *pat
 static weft_status print_difference(const weft_args *args, weft_error *err) {
     const char *other = weft_args_value(args, "diff");
     json_t *a = NULL, *b = NULL, *difference = NULL;
-    weft_status status = facts_of(&a, args, weft_args_config(args), err);
+    weft_status status = WEFT_OK;
+    if (weft_args_config(args) == NULL)
+        return weft_error_set(err, WEFT_E_USER,
+                              "--diff compares two configurations, and a model's directory is none: give an INI file");
+    status = facts_of(&a, args, weft_args_config(args), err);
     if (status == WEFT_OK) status = facts_of(&b, args, other, err);
     if (status == WEFT_OK) difference = weft_contrast_make(a, b);
     if (status == WEFT_OK && difference == NULL)
@@ -380,8 +385,11 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
 const weft_command weft_command_plan = {
     .name = "plan",
     .summary = "Show memory, schedule and program of a run before it runs.",
-    .usage = "run.ini [section.key=value ...]",
-    .takes = WEFT_TAKES_CONFIG,
+    .usage = "run.ini|DIR [section.key=value ...]",
+    .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,
+    .more =
+        "DIR is a model's directory, which needs data.path=FILE and is planned for one epoch where nothing else is\n"
+        "said, or a run's, [run] out: its configuration with its model/.",
     .run = run_plan,
 };

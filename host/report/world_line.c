@@ -91,6 +91,15 @@ void weft_world_print(const weft_session *session, int width, FILE *to) {
     (void)fputc('\n', to);
 }
 
+void weft_world_tell_alone(const weft_session *session) {
+    const char *id = strategy_of(session->run)->id, *usual = weft_part_fallback(WEFT_PART_STRATEGY);
+    if (session->engine->ranks.world > 1 || strcmp(id, usual) == 0) return;
+    weft_log(session->run->host, WEFT_LOG_INFO,
+             "strategy %s has one rank here, so nothing is shared or divided: --ranks N gives it N, strategy.plugin=%s "
+             "is what one rank needs",
+             id, usual);
+}
+
 void weft_sums_print(const weft_session *session, int width, FILE *to) {
     static const char *const names[] = {"ordered", "tree", "fast"};
     const weft_stage *stage = &session->engine->plan.train;

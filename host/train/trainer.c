@@ -11,6 +11,7 @@
 #include "report/per_rank.h"
 #include "report/progress.h"
 #include "report/summary.h"
+#include "report/world_line.h"
 #include "session/coherence.h"
 #include "train/journal.h"
 
@@ -68,6 +69,19 @@ static weft_status begin_anew(trainer *self, const char *checkpoints, weft_error
     return load_model(self, err);
 }
 
+/* --resume of a run that has come to its end: no step is left. */
+static void tell_finished(const trainer *self) {
+    const weft_train_settings *keys = &self->session->run->settings.train;
+    const long long steps = (long long)self->session->steps;
+    char more[60];
+    if (self->state.step < (uint64_t)steps) return;
+    if (keys->steps == WEFT_NONE_I64) (void)snprintf(more, sizeof more, "train.epochs=%g", 2.0 * keys->epochs);
+    else (void)snprintf(more, sizeof more, "train.steps=%lld", 2 * steps);
+    weft_progress_line(self->progress,
+                       "finished: none of its %lld step%s is left; what goes on is more of them: %s --resume", steps,
+                       steps == 1 ? "" : "s", more);
+}
+
 static weft_status start_weights(trainer *self, weft_error *err) {
     char directory[4096], path[4096];
     bool saved = false;
@@ -88,6 +102,7 @@ static weft_status start_weights(trainer *self, weft_error *err) {
     if (status == WEFT_OK) {
         weft_progress_line(self->progress, "resumed from %s", path);
         self->saved_step = self->state.step;
+        tell_finished(self);
     }
     return status;
 }
@@ -409,6 +424,7 @@ static weft_status begin_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
         warn_of_no_evaluation(self);
         weft_schedule_warn(session);
+        weft_world_tell_alone(session);
         say_uncovered(self);
     }
     return agree(self, status, err);

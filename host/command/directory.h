@@ -1,0 +1,25 @@
+/* host/command/directory.h: a directory where an INI file could stand: a model's, or a run's, which stands for its
+ * model. */
+#ifndef WEFT_HOST_COMMAND_DIRECTORY_H
+#define WEFT_HOST_COMMAND_DIRECTORY_H
+
+#include <stdbool.h>
+#include <weft/base.h>
+
+enum { WEFT_DIRECTORY_SAYS = 3 };
+
+/* What a directory says of the run that a command then opens. */
+typedef struct weft_directory {
+    char *ini;                       /* the run's own; NULL: a model has none, and the command line says all */
+    char *says[WEFT_DIRECTORY_SAYS]; /* as overrides before those of the user, which count more */
+    size_t n;
+} weft_directory;
+
+bool weft_is_directory(const char *path);
+
+/* has_length: the user says how long a run is to be; else a model is planned for one epoch. WEFT_E_USER: neither a
+ * model's directory nor a run's. out is to be cleared, also after a failure. */
+weft_status weft_directory_read(weft_directory *out, const char *path, bool has_length, weft_error *err);
+void weft_directory_clear(weft_directory *self);
+
+#endif

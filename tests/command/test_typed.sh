@@ -1,0 +1,110 @@
+#!/bin/sh
+# What people type: a directory where an INI file could stand, a prompt on standard input, the names of other programs,
+# and what is told of what they did not mean. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+
+told() { # told TEXT: what the last command printed has it
+    cat printed printed.err | grep -qF -- "$1" || failed "not told: $1" printed printed.err
+}
+same() { # same WHAT FILE FILE
+    cmp "$2" "$3" >cmp.log 2>&1 || failed "$1" cmp.log
+}
+
+make_model model 32 8 56 2 512
+make_text 60
+cat >run.ini <<'INI'
+[run]
+out = one
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[tokenizer]
+bos = yes
+[data]
+path       = games.txt
+document   = line
+context    = 64
+validation = 6
+[train]
+steps        = 2
+global_batch = 4
+micro_batch  = 2
+[device]
+threads = 1
+[checkpoint]
+every = 2
+INI
+prints "$weft" train run.ini --quiet
+
+# ---- a directory where an INI file could stand
+prints "$weft" eval run.ini model.path=one/model model.start=weights --json
+sed 's/"seconds": [^,]*, //' printed >by_file
+prints "$weft" eval one --json
+sed 's/"seconds": [^,]*, //' printed >by_run
+same "eval of a run is of its model on its own documents" by_file by_run
+prints "$weft" eval one/model data.path=games.txt data.document=line data.context=64
+told "all of [data] path: 60 documents"
+refused "[data] path is missing" "$weft" eval one/model
+
+for directory in run.ini one one/model; do # bos: in the run's configuration, and said of the model
+    prints "$weft" generate "$directory" model.path=one/model model.start=weights tokenizer.bos=yes --prompt "1. e4" --tokens 6 \
+        --temperature 0 --json
+    cp printed "$(basename "$directory").json"
+done
+same "generate of a run" run.ini.json one.json
+same "generate of a model" run.ini.json model.json
+prints "$weft" generate one/checkpoints/step-2 --tokens 1
+
+prints "$weft" plan one
+cp printed by_run
+prints "$weft" plan run.ini model.start=weights model.path=one/model
+same "plan of a run" printed by_run
+prints "$weft" plan one/model data.path=games.txt data.document=line data.context=64
+cp printed by_model
+printf '[model]\nplugin = llama\npath = one/model\n[data]\npath = games.txt\ndocument = line\ncontext = 64\n[train]\nepochs = 1\n' >epoch.ini
+prints "$weft" plan epoch.ini
+same "a model is planned for one epoch" printed by_model
+prints "$weft" plan one/model data.path=games.txt data.document=line data.context=64 train.steps=7
+told "schedule    7 steps"
+refused "--diff compares two configurations" "$weft" plan one/model --diff run.ini
+
+mkdir neither unfinished && cp one/config.ini unfinished
+refused "neither is neither a model's directory, which has a config.json, nor a run's" "$weft" generate neither
+refused "unfinished is a run that has not come to its end" "$weft" generate unfinished
+cp -r one/model stranger && sed -i 's/"llama"/"mistrel"/' stranger/config.json
+refused "[model] plugin = mistrel cannot be used: there is no model plugin" "$weft" generate stranger
+sed -i 's/"model_type"/"type_of_model"/' stranger/config.json
+refused "[model] plugin" "$weft" generate stranger
+
+# ---- a prompt on standard input
+for end in '' '\n' '\r\n'; do
+    printf "1. e4$end" | "$weft" generate one --tokens 6 --temperature 0 --json >printed || failed "a prompt on standard input"
+    same "a prompt on standard input that ends in '$end'" printed one.json
+done
+printf '1. e4\n\n' | "$weft" generate one --tokens 6 --temperature 0 --json >two_ends
+"$weft" generate one --tokens 6 --temperature 0 --json --prompt '1. e4
+' >printed
+same "one line end is the shell's, and no more" printed two_ends
+echo "not this" | "$weft" generate one --tokens 6 --temperature 0 --json --prompt "1. e4" >printed
+same "--prompt counts more" printed one.json
+head -c 17000000 /dev/zero >much
+if "$weft" generate one <much >log 2>&1 || ! grep -q "more than 16 MiB" log; then failed "a prompt without end" log; fi
+
+# ---- what is told
+prints "$weft" train run.ini --resume
+told "finished: none of its 2 steps is left; what goes on is more of them: train.steps=4 --resume"
+prints "$weft" train run.ini train.steps=3 --resume
+if grep -q "finished" printed; then failed "one that goes on is not finished" printed; fi
+for command in plan "train --overwrite"; do
+    # shellcheck disable=SC2086
+    prints "$weft" ${command%% *} run.ini ${command#"${command%% *}"} strategy.plugin=fsdp
+    told "strategy fsdp has one rank here"
+    # shellcheck disable=SC2086
+    prints "$weft" ${command%% *} run.ini ${command#"${command%% *}"}
+    if grep -q "one rank here" printed.err; then failed "$command: single is told nothing" printed.err; fi
+done
+
+[ "$failures" = 0 ]
