@@ -125,6 +125,21 @@ static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error
     return WEFT_OK;
 }
 
+/* What has no text is told, since nothing of it is seen. */
+static void tell_ids_past(const opened *self, const int32_t *ids, size_t n) {
+    weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info};
+    size_t past = 0;
+    WEFT_PLUGIN_TELL(self->plugin, info, self->tokenizer, &info);
+    for (size_t i = 0; i < n; i++) past += ids[i] >= info.vocab_size;
+    if (past == 0) return;
+    if (past == 1)
+        weft_log(weft_services(), WEFT_LOG_INFO, "an id of the input is past the tokenizer's %d and has no text",
+                 (int)info.vocab_size);
+    else
+        weft_log(weft_services(), WEFT_LOG_INFO, "%zu ids of the input are past the tokenizer's %d and have no text",
+                 past, (int)info.vocab_size);
+}
+
 static weft_status decode(const opened *self, const weft_bytes *text, weft_error *err) {
     weft_bytes ids = {NULL, 0, 0}, bytes = {NULL, 0, 0};
     const weft_text_sink sink = {&bytes, weft_bytes_put_text};
@@ -132,6 +147,7 @@ static weft_status decode(const opened *self, const weft_bytes *text, weft_error
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, self->plugin, decode, err, self->tokenizer, &sink,
                          (const int32_t *)(const void *)ids.data, ids.n / sizeof(int32_t), WEFT_DECODE_KEEP_SPECIAL);
+    if (status == WEFT_OK) tell_ids_past(self, (const int32_t *)(const void *)ids.data, ids.n / sizeof(int32_t));
     if (status == WEFT_OK) status = written(bytes.n == 0 || fwrite(bytes.data, 1, bytes.n, stdout) == bytes.n, err);
     weft_bytes_free(&ids);
     weft_bytes_free(&bytes);

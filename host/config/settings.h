@@ -30,7 +30,7 @@
     K(PATH, path, "", "", "", WEFT_SAME, "Directory of the tokenizer; empty: the model's.")                            \
     K(ENUM, bos, "auto", "auto,yes,no", "", WEFT_SAME, "BOS before documents and prompts; auto: as its files say.")    \
     K(ENUM, eos, "auto", "auto,yes,no", "", WEFT_SAME, "EOS after documents; auto: as its files say.")                 \
-    K(BOOL, padded, "no", "", "", WEFT_SAME, "Allow a tokenizer with fewer ids than the model's vocabulary.")
+    K(BOOL, padded, "no", "", "", WEFT_REMOVED, "fewer ids than the model's vocabulary are accepted; take the line out")
 
 #define WEFT_TRAIN_KEYS(K)                                                                                             \
     K(I64, steps, "none", "[1,inf) | none", "steps", WEFT_SAME, "Optimizer steps; or set epochs.")                     \

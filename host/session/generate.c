@@ -140,6 +140,19 @@ static bool is_stop_id(const weft_stop_ids *stop, int32_t id) {
     return false;
 }
 
+/* A row that a table does not have would be read from beside it. */
+static weft_status check_ids(const weft_generator *self, const int32_t *ids, int64_t n, weft_error *err) {
+    const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
+    for (int64_t i = 0; i < n; i++) {
+        if (ids[i] >= 0 && ids[i] < vocabulary) continue;
+        return weft_error_set(err, WEFT_E_USER,
+                              "the tokenizer gives the id %d, and the vocabulary of the model in %s has %lld: they do "
+                              "not belong together; set [tokenizer] path to the model's own",
+                              (int)ids[i], self->run->settings.model.path, (long long)vocabulary);
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int64_t n_prompt, const weft_stop_ids *stop,
                                weft_generate_sink *sink, void *context, weft_error *err) {
     const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
@@ -148,6 +161,7 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
     weft_status status = WEFT_OK;
     if (text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %lld ids", (long long)n_prompt);
     memcpy(text, prompt, (size_t)n_prompt * sizeof *text);
+    status = check_ids(self, prompt, n_prompt, err);
     while (status == WEFT_OK && n < n_prompt + self->options.tokens) {
         const float *logits = NULL;
         status = weft_generator_logits(self, &logits, text, past, n, err);

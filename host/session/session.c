@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "launch/signals.h"
+#include "launch/world.h"
 #include "plan/show.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -24,14 +25,22 @@ static weft_status encode_document(const weft_data_job *job, const weft_ids_sink
 weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
                                   weft_error *err) {
     const int64_t ids = text->info.vocab_size, rows = declared->info.vocab_size;
-    if (ids == rows || (ids < rows && run->settings.tokenizer.padded != 0)) return WEFT_OK;
+    if (ids <= rows) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: "
-                          "%s",
-                          text->directory, (long long)ids, run->settings.model.path, (long long)rows,
-                          ids < rows ? "they do not belong together; if the model's vocabulary is only padded, set "
-                                       "[tokenizer] padded = yes"
-                                     : "they do not belong together; set [tokenizer] path to the model's own");
+                          "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: they do not "
+                          "belong together; set [tokenizer] path to the model's own",
+                          text->directory, (long long)ids, run->settings.model.path, (long long)rows);
+}
+
+/* Tables of ids are padded to sizes that suit a device. Much more than that is another model's tokenizer. */
+static void tell_padding(const weft_session *session) {
+    const int64_t ids = session->text.info.vocab_size, rows = session->engine->plan.declared->info.vocab_size;
+    const bool much = (rows - ids) * 8 > rows;
+    if (ids == rows || session->borrows || weft_world_get()->rank > 0) return;
+    weft_log(session->run->host, much ? WEFT_LOG_WARN : WEFT_LOG_INFO,
+             "the tokenizer has %lld ids and the model's vocabulary %lld: %s", (long long)ids, (long long)rows,
+             much ? "is it the tokenizer of this model? [tokenizer] path names another"
+                  : "it is padded, and the ids past the tokenizer's have no text");
 }
 
 static weft_status open_data(weft_session *session, bool training, weft_error *err) {
@@ -129,6 +138,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
         status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
     if (status == WEFT_OK) {
         status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
+        if (status == WEFT_OK) tell_padding(session);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
         status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,
                                      session->data_info.fingerprint, status, err);

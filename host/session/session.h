@@ -61,7 +61,7 @@ typedef struct weft_evaluation {
 } weft_evaluation;
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err);
 
-/* Refuses a tokenizer and a model whose vocabularies differ. */
+/* Refuses a tokenizer that has ids which the model's vocabulary has not. */
 weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
                                   weft_error *err);
 

@@ -84,7 +84,6 @@ plugin = llama
 path   = model
 start  = fresh
 [tokenizer]
-padded = yes
 bos    = no
 eos    = no
 [data]

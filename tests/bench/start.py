@@ -125,8 +125,6 @@ def prepare(directory, kind, options):
     (directory / "run.ini").write_text(f"""[model]
 plugin = llama
 path   = model
-[tokenizer]
-padded = yes
 [data]
 path    = text.txt
 context = 16

@@ -93,6 +93,22 @@ same "--prompt counts more" printed one.json
 head -c 17000000 /dev/zero >much
 if "$weft" generate one <much >log 2>&1 || ! grep -q "more than 16 MiB" log; then failed "a prompt without end" log; fi
 
+# ---- a vocabulary that is padded, and one that is another model's
+for size in 520 600 510; do
+    mkdir "of-$size" && cp model/tokenizer* "of-$size" && sed "s/\"vocab_size\": 512/\"vocab_size\": $size/" model/config.json >"of-$size/config.json"
+done
+prints "$weft" train run.ini run.out=padded model.path=of-520
+told "the tokenizer has 512 ids and the model's vocabulary 520: it is padded"
+[ "$(grep -c 'ids and the model' printed.err)" = 1 ] || failed "the notice comes once" printed.err
+prints "$weft" generate padded --tokens 40 --temperature 1000 --ignore-eos --json # every id is as likely as another
+[ "$(tr ',' '\n' <printed | grep -Eo '^(\{"ids": \[)?[ 0-9]+' | wc -l)" -ge 39 ] || failed "40 ids" printed
+prints "$weft" plan run.ini model.path=of-600
+told "warning: the tokenizer has 512 ids and the model's vocabulary 600: is it the tokenizer of this model?"
+prints "$weft" plan run.ini
+if grep -q "ids and the model" printed.err; then failed "as many ids are no news" printed.err; fi
+refused "of-510 has a vocabulary of 510: they do not belong together" "$weft" plan run.ini model.path=of-510
+refused "[tokenizer] padded was removed: fewer ids than" "$weft" plan run.ini tokenizer.padded=yes
+
 # ---- what is told
 prints "$weft" train run.ini --resume
 told "finished: none of its 2 steps is left; what goes on is more of them: train.steps=4 --resume"

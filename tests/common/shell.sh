@@ -96,8 +96,6 @@ out = out
 plugin = llama
 path   = model
 start  = fresh
-[tokenizer]
-padded = yes
 [data]
 path       = games.txt
 document   = line

@@ -287,7 +287,6 @@ static weft_status open_session(const char *optimizer, weft_error *err) {
                                data,
                                plugin,
                                "model.plugin=llama",
-                               "tokenizer.padded=yes",
                                "train.steps=1",
                                "train.global_batch=1",
                                "train.micro_batch=1",

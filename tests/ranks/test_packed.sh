@@ -18,7 +18,6 @@ plugin = packed
 path   = model
 start  = fresh
 [tokenizer]
-padded = yes
 [data]
 path       = games.txt
 document   = line

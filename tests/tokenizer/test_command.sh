@@ -53,12 +53,15 @@ tr ' ' '\n' <ids >lines
 prints "$weft" tokenize "$sp" --decode <lines
 cmp -s one.line printed || failed "ids on several lines" one.line printed
 
+{ cat ids && printf ' 4000'; } >more
+prints "$weft" tokenize "$sp" --decode <more
+cmp -s one.line printed || failed "an id past the tokenizer's has no text" one.line printed
+grep -q "^weft: an id of the input is past the tokenizer's" printed.err || failed "and is told" printed.err
+
 printf '1 2 x' >input
 refuses "a word" 1 "at byte 4 is no id" "$sp" --decode
 printf '99999999999' >input
 refuses "a large number" 1 "at byte 0 is no id" "$sp" --decode
-printf '4000' >input
-refuses "an id outside" 1 "Id 4000 is no token" "$sp" --decode
 refuses "no BOS" 1 "no BOS token" "$gpt2" --bos
 refuses "no directory" 1 "No such file or directory" "$dir/nothing"
 refuses "no tokenizer" 1 "no tokenizer.json is there" "$dir"

@@ -118,8 +118,9 @@ weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sin
     return status;
 }
 
-/* A token's text, before the decoder: an added one in the form in which it was found. */
-static weft_status add_text(const weft_tokenizer *self, bpe_texts *out, int32_t id, uint32_t flags, weft_error *err) {
+/* A token's text, before the decoder: an added one in the form in which it was found. Of an id that is no token's:
+ * none. */
+static void add_text(const weft_tokenizer *self, bpe_texts *out, int32_t id, uint32_t flags) {
     const int32_t number = id >= 0 && id < self->n_ids ? self->added_by_id[id] : -1;
     const bpe_added_token *token = number < 0 ? NULL : &BPE_AT(&self->added.tokens, bpe_added_token)[number];
     const bool join = !self->decode.joined && out->ends.n > 0;
@@ -127,17 +128,14 @@ static weft_status add_text(const weft_tokenizer *self, bpe_texts *out, int32_t 
     const char *bytes = bpe_vocab_piece(&self->model.vocab, id, &n);
     if (token != NULL) {
         const bpe_text *form = token->form.bytes == NULL ? &token->content : &token->form;
-        if (token->special && (flags & WEFT_DECODE_KEEP_SPECIAL) == 0) return WEFT_OK;
+        if (token->special && (flags & WEFT_DECODE_KEEP_SPECIAL) == 0) return;
         bytes = form->bytes;
         n = form->n;
     }
-    if (bytes == NULL)
-        return weft_error_set(err, WEFT_E_DATA, "Id %d is no token of this tokenizer, whose ids lie in 0..%d.", id,
-                              self->n_ids - 1);
+    if (bytes == NULL) return;
     if (join) bpe_list_add(&out->bytes, " ", 1);
     bpe_list_add(&out->bytes, bytes, n);
     bpe_texts_end(out);
-    return WEFT_OK;
 }
 
 weft_status bpe_decode_ids(const weft_tokenizer *tokenizer, const weft_text_sink *sink, const int32_t *ids, size_t n,
@@ -146,9 +144,8 @@ weft_status bpe_decode_ids(const weft_tokenizer *tokenizer, const weft_text_sink
     bpe_texts *out = NULL;
     weft_status status = WEFT_OK;
     if (scratch == NULL) return WEFT_E_MEMORY;
-    for (size_t i = 0; i < n && status == WEFT_OK; i++)
-        status = add_text(tokenizer, &scratch->texts[0], ids[i], flags, err);
-    if (status == WEFT_OK) status = bpe_decode_run(&tokenizer->decode, &scratch->matcher, scratch->texts, &out, err);
+    for (size_t i = 0; i < n; i++) add_text(tokenizer, &scratch->texts[0], ids[i], flags);
+    status = bpe_decode_run(&tokenizer->decode, &scratch->matcher, scratch->texts, &out, err);
     if (status == WEFT_OK && out->bytes.n > 0) {
         status = sink->put(sink->context, BPE_AT(&out->bytes, char), out->bytes.n);
         if (status != WEFT_OK && err != NULL && err->text[0] == 0)

@@ -65,7 +65,8 @@ typedef struct weft_tokenizer_plugin {
     weft_status (*encode)(const weft_tokenizer *tokenizer, const weft_ids_sink *sink, const char *text, size_t bytes,
                           uint32_t flags, weft_error *err);
 
-    /* An id outside the vocabulary is WEFT_E_DATA. The bytes need not be valid UTF-8. [any-thread] [required] */
+    /* An id that is no token's gives no text: a model's vocabulary may be padded beyond the tokenizer's. The bytes need
+     * not be valid UTF-8. [any-thread] [required] */
     weft_status (*decode)(const weft_tokenizer *tokenizer, const weft_text_sink *sink, const int32_t *ids, size_t n,
                           uint32_t flags, weft_error *err);
 
