@@ -4,6 +4,7 @@
 
 #include "command/cli.h"
 #include "command/directory.h"
+#include "config/foreign.h"
 #include "config/nearest.h"
 #include "config/number.h"
 
@@ -41,11 +42,19 @@ static size_t find_flag(const weft_command *command, const char *name, size_t n)
 }
 
 static bool unknown_flag(const weft_command *command, const char *name, size_t n, weft_error *err) {
-    char word[64], meant[96];
+    char word[64], meant[200];
     weft_nearest near = {word, "", 0};
+    const weft_foreign *foreign = weft_foreign_find(name, n);
     (void)snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
     if (strcmp(word, "ranks") == 0) {
         (void)weft_error_set(err, WEFT_E_USER, "%s runs on one rank; train and plan take --ranks", command->name);
+        return false;
+    }
+    if (foreign != NULL) {
+        weft_foreign_print(foreign, meant, sizeof meant);
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; Weft has it as %s%s%s%s%s", word, meant,
+                             *foreign->section != '\0' ? ": " : "", foreign->section,
+                             *foreign->section != '\0' ? "." : "", *foreign->section != '\0' ? foreign->key : "");
         return false;
     }
     for (size_t i = 0; i < count_flags(command); i++) {
@@ -85,10 +94,27 @@ static bool take_flag(weft_args *self, int argc, char **argv, int *i, weft_error
     return true;
 }
 
+/* The words are of a command that takes overrides, and this one is `--section.key`, with or without `=`. */
+static bool is_dotted_flag(const weft_command *command, const char *word) {
+    const size_t n = strcspn(word + 2, "=");
+    return command->takes != WEFT_TAKES_ARGUMENTS && memchr(word + 2, '.', n) != NULL;
+}
+
 /* letters.anything= before any slash: a path such as ./a.b=c is none. */
 static bool is_override(const char *word) {
     const size_t n = strcspn(word, ".=/");
     return n > 0 && word[n] == '.' && word[n + strcspn(word + n, "=/")] == '=';
+}
+
+/* "--optimizer.lr=3e-4", as others write it, is optimizer.lr=3e-4. */
+static bool take_dotted_flag(weft_args *self, const char *word, weft_error *err) {
+    if (is_override(word + 2)) {
+        self->overrides[self->n_overrides++] = word + 2;
+        return true;
+    }
+    (void)weft_error_set(err, WEFT_E_USER, "%.100s needs its value behind an equals sign: %.100s=VALUE", word,
+                         word + 2);
+    return false;
 }
 
 static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) {
@@ -98,6 +124,8 @@ static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) 
         const char *word = argv[i];
         if (!only_words && strcmp(word, "--") == 0) {
             only_words = true;
+        } else if (!only_words && word[0] == '-' && word[1] == '-' && is_dotted_flag(self->command, word)) {
+            if (!take_dotted_flag(self, word, err)) return false;
         } else if (!only_words && word[0] == '-' && word[1] == '-') {
             if (!take_flag(self, argc, argv, &i, err)) return false;
         } else if (!only_words && word[0] == '-' && word[1] != '\0') {
@@ -114,6 +142,17 @@ static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) 
     return true;
 }
 
+/* "; an override is section.key=value", with section and key where the name is known. */
+static void advise_override(char *out, size_t size, const char *word) {
+    const size_t n = strcspn(word, "=");
+    const weft_foreign *foreign = weft_foreign_find(word, n);
+    if (word[n] != '=') return;
+    if (foreign != NULL && *foreign->section != '\0')
+        (void)snprintf(out, size, "; an override is section.key=value: %s.%s%.60s", foreign->section, foreign->key,
+                       word + n);
+    else (void)snprintf(out, size, "; an override is section.key=value");
+}
+
 static bool check_counts(const weft_args *self, weft_error *err) {
     const weft_command *command = self->command;
     if (command->takes != WEFT_TAKES_ARGUMENTS && self->config == NULL) {
@@ -123,9 +162,9 @@ static bool check_counts(const weft_args *self, weft_error *err) {
         (void)weft_error_set(err, WEFT_E_USER, "an argument is missing");
     } else if (command->max_extra >= 0 && self->n_extra > (size_t)command->max_extra) {
         const char *first = self->extra[command->max_extra];
-        const bool looks_like = command->takes != WEFT_TAKES_ARGUMENTS && strchr(first, '=') != NULL;
-        (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first,
-                             looks_like ? "; an override is section.key=value" : "");
+        char advice[200] = "";
+        if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, first);
+        (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first, advice);
     } else {
         return true;
     }

@@ -1,6 +1,7 @@
 /* host/config/finish.c: what the user wrote and no table declared. */
 #include <stdlib.h>
 
+#include "config/foreign.h"
 #include "config/nearest.h"
 #include "config/store.h"
 
@@ -58,10 +59,26 @@ static weft_nearest nearest_key(const weft_config *self, const weft_item *item) 
     return near;
 }
 
-/* "; did you mean warmup?", or "; [optimizer] has a key of that name." */
+/* Where Weft has what another program has under that name; a chosen plugin may have it otherwise. NULL: nowhere. */
+static const weft_foreign *find_foreign(const weft_config *self, const weft_item *item) {
+    const weft_foreign *foreign = weft_foreign_find(item->key, strlen(item->key));
+    if (foreign == NULL || weft_config_own(self, foreign->section) == NULL) return foreign;
+    return weft_config_is_declared(self, foreign->section, foreign->key) || strcmp(foreign->key, "plugin") == 0
+               ? foreign
+               : NULL;
+}
+
+/* "; Weft has it as lr in [optimizer].", "; did you mean warmup?", or "; [optimizer] has a key of that name." */
 static void advise_key(const weft_config *self, const weft_item *item, char *out, size_t size) {
     const weft_nearest near = nearest_key(self, item);
+    const weft_foreign *foreign = find_foreign(self, item);
     const char *elsewhere = NULL;
+    char place[160];
+    if (foreign != NULL) {
+        weft_foreign_print(foreign, place, sizeof place);
+        (void)snprintf(out, size, "; Weft has it as %s.", place);
+        return;
+    }
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
         if (strchr(key->section, '.') != NULL || strcmp(key->section, item->section) == 0) continue;
@@ -73,7 +90,7 @@ static void advise_key(const weft_config *self, const weft_item *item, char *out
 
 /* more: what follows the list of keys. */
 static weft_status unknown_key(const weft_config *self, const weft_item *item, const char *more, weft_error *err) {
-    char meant[96], list[1024] = "";
+    char meant[200], list[1024] = "";
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
         if (strcmp(key->section, item->section) != 0 || weft_config_is_moot(self, key->section, key->row)) continue;

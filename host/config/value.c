@@ -77,18 +77,32 @@ static bool is_too_large(const char *text) {
     return first >= '0' && first <= '9' && *end == '\0' && fabs(value) > 1e299;
 }
 
+/* "; 5% is 0.05"; "": the text is no percentage. */
+static void advise_percent(char *out, size_t size, const char *text) {
+    char number[32], *end = number;
+    double value = 0;
+    const size_t n = strlen(text);
+    *out = '\0';
+    if (n < 2 || n > sizeof number || text[n - 1] != '%') return;
+    (void)snprintf(number, sizeof number, "%.*s", (int)(n - 1), text);
+    end += strcspn(number, " ");
+    *end = '\0';
+    if (weft_number_f64(&value, number)) (void)snprintf(out, size, "; %s is %g", text, value / 100);
+}
+
 static weft_status refuse_number(const char *text, const weft_bounds *range, weft_error *err) {
-    char advice[240];
+    char advice[240], percent[80] = "";
     const bool whole = range->type == WEFT_KEY_I64;
     const char *what = *text == '\0'        ? "empty"
                        : whole              ? "not a whole number"
                        : is_too_large(text) ? "too large a number"
                                             : "not a number";
+    if (!whole) advise_percent(percent, sizeof percent, text);
     weft_bounds_advise(range, advice, sizeof advice);
     return weft_error_set(err, WEFT_E_USER, "is %s: give %s%s", what, advice,
                           whole && has_odd_suffix(text) ? "; its suffix may be k, M, G or T, by thousands, and Ki, Mi, "
                                                           "Gi or Ti, by 1024"
-                                                        : "");
+                                                        : percent);
 }
 
 /* "none" and "auto" where the range allows them: -1, +1; 0 otherwise. */

@@ -31,26 +31,43 @@ static const char *name_at(const weft_parameter *parameter, int32_t i) {
     return i == 0 ? parameter->name : parameter->aliases[i - 1];
 }
 
-/* Marks what any name of a parameter agrees to; returns whether there was anything. */
+static bool has_matching_name(const weft_parameter *parameter, const char *pattern) {
+    for (int32_t i = 0; i <= parameter->n_aliases; i++)
+        if (matches_pattern(pattern, name_at(parameter, i))) return true;
+    return false;
+}
+
+/* Marks what agrees; returns whether there was anything. */
 static bool mark_matching(const weft_declared *declared, const char *pattern, bool *wanted) {
     bool any = false;
     for (int32_t p = 0; p < declared->n_parameters; p++)
-        for (int32_t i = 0; i <= declared->parameters[p].n_aliases; i++)
-            if (matches_pattern(pattern, name_at(&declared->parameters[p], i))) wanted[p] = any = true;
+        if (has_matching_name(&declared->parameters[p], pattern)) wanted[p] = any = true;
     return any;
+}
+
+/* "; did you mean *q_proj*, which is 22 of them?"; "": no name has it in it. */
+static void advise_stars(char *out, size_t size, const weft_declared *declared, const char *item) {
+    char pattern[200];
+    int32_t n = 0;
+    *out = '\0';
+    if (strlen(item) + 3 > sizeof pattern) return;
+    (void)snprintf(pattern, sizeof pattern, "*%s*", item);
+    for (int32_t p = 0; p < declared->n_parameters; p++) n += has_matching_name(&declared->parameters[p], pattern);
+    if (n > 0) (void)snprintf(out, size, "; did you mean %s, which is %d of them?", pattern, (int)n);
 }
 
 /* The first names are enough to see the style. */
 static weft_status refuse_no_match(const weft_declared *declared, const char *item, weft_error *err) {
-    char names[512] = "";
+    char names[512] = "", meant[300];
     size_t n = 0;
+    advise_stars(meant, sizeof meant, declared, item);
     for (int32_t p = 0; p < declared->n_parameters && p < SHOWN && n < sizeof names; p++)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
     return weft_error_set(
         err, WEFT_E_USER,
         "'%s' is no parameter of this model; allowed are all, head, first:N, last:N and parameter names "
-        "in which * stands for any text. Its %d parameters begin with %s",
-        item, declared->n_parameters, names);
+        "in which * stands for any text. Its %d parameters begin with %s%s",
+        item, declared->n_parameters, names, meant);
 }
 
 static weft_status mark_head(const weft_declared *declared, bool *wanted, weft_error *err) {

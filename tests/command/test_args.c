@@ -49,8 +49,9 @@ START_TEST(words_come_in_any_order) {
     static const char *const lines[] = {"run.ini train.steps=5 a.b=x=y --json --tokens 3",
                                         "--json train.steps=5 run.ini --tokens=3 a.b=x=y",
                                         "--tokens 3 train.steps=5 a.b=x=y -- run.ini", /* --json is missing here */
-                                        "train.steps=5 --json a.b=x=y --tokens=3 run.ini"};
-    for (size_t i = 0; i < 4; i++) {
+                                        "train.steps=5 --json a.b=x=y --tokens=3 run.ini",
+                                        "--train.steps=5 --json --a.b=x=y --tokens=3 run.ini"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         size_t n = 0;
         int64_t tokens = 0;
         ck_assert_msg(parse(&with_config, lines[i]), "%s", err.text);
@@ -131,6 +132,15 @@ static const struct {
     {&with_config, "train.steps=5", "the configuration file is missing"},
     {&with_config, "run.ini other.ini", "'other.ini' is one argument too many"},
     {&with_config, "run.ini steps=5", "'steps=5' is one argument too many; an override is section.key=value"},
+    {&with_config, "run.ini learning_rate=1e-4",
+     "'learning_rate=1e-4' is one argument too many; an override is section.key=value: optimizer.lr=1e-4"},
+    {&with_config, "run.ini --learning-rate 1e-4",
+     "there is no flag --learning-rate; Weft has it as lr in [optimizer]: optimizer.lr"},
+    {&with_config, "run.ini --Resume_From-checkpoint=x",
+     "there is no flag --Resume_From-checkpoint; Weft has it as the flag --resume"},
+    {&with_config, "run.ini --optimizer.lr 1e-4",
+     "--optimizer.lr needs its value behind an equals sign: optimizer.lr=VALUE"},
+    {&with_words, "a --optimizer.lr=1", "there is no flag --optimizer.lr"},
     {&with_config, "run.ini --jsno", "there is no flag --jsno; did you mean --json?"},
     {&with_config, "run.ini --zzzzzz", "there is no flag --zzzzzz"},
     {&with_config, "run.ini -j", "there is no flag -j; flags begin with two dashes"},
@@ -160,7 +170,7 @@ START_TEST(the_registry_is_sound) {
     size_t n = 0;
     for (const weft_command *command = weft_command_at(0); command != NULL; command = weft_command_at(++n)) {
         ck_assert(command->run != NULL && *command->name != '\0' && *command->summary != '\0');
-        ck_assert(command->takes == WEFT_TAKES_CONFIG || command->takes == WEFT_TAKES_ARGUMENTS);
+        ck_assert(command->takes >= WEFT_TAKES_CONFIG && command->takes <= WEFT_TAKES_DIRECTORY);
         ck_assert(command->max_extra < 0 || command->min_extra <= command->max_extra);
         for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
             ck_assert(strncmp(flag->name, "--", 2) != 0 && *flag->help != '\0');

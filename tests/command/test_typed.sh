@@ -109,6 +109,32 @@ if grep -q "ids and the model" printed.err; then failed "as many ids are no news
 refused "of-510 has a vocabulary of 510: they do not belong together" "$weft" plan run.ini model.path=of-510
 refused "[tokenizer] padded was removed: fewer ids than" "$weft" plan run.ini tokenizer.padded=yes
 
+# ---- names of other programs
+refused "command line: [train] has no key num_train_epochs; Weft has it as epochs in [train]. Its keys are: steps" \
+    "$weft" train run.ini train.num_train_epochs=3
+refused "[optimizer] has no key learning_rate; Weft has it as lr in [optimizer]." "$weft" train run.ini optimizer.learning_rate=1
+refused "has no key gradient_accumulation_steps; Weft has it as global_batch in [train] (micro_batch times accumulation times ranks)." \
+    "$weft" train run.ini train.gradient_accumulation_steps=3
+refused "[data] has no key max_seq_length; Weft has it as context in [data]." "$weft" train run.ini data.max_seq_length=3
+refused "[train] warmup = 5% is not a number: give a number of 0 or more; 5% is 0.05" "$weft" train run.ini train.warmup=5%
+refused "did you mean *q_proj*, which is 2 of them?" "$weft" plan run.ini train.trainable=q_proj
+prints "$weft" config explain run.ini --optimizer.lr=3e-4
+grep -Eq "^ *lr *= *0?.0003 .*command line|lr.*3e-0?4.*command line|lr.*0\.0003.*command line" printed || failed "--optimizer.lr=3e-4" printed
+"$weft" config describe >keys # what the table says is there
+for plugin in optimizer:adamw data:text tokenizer:bpe model:llama; do
+    "$weft" plugins describe $plugin | sed -n "/^  [a-z]/p; s/^$plugin .*/[${plugin%:*}]/p" >>keys
+done
+sed -n 's/^FOREIGN("\([^"]*\)", "\([^"]*\)", "\([^"]*\)".*/\1 \3 \2/p' "$WEFT_SOURCE/host/config/foreign_names.def" >rows
+[ "$(wc -l <rows)" -gt 50 ] || failed "the table's rows" rows
+while read -r theirs key section; do
+    case $key in
+    plugin) ;;
+    --*) "$weft" train --help >help && "$weft" generate --help >>help && grep -q -- "^  $key[[ ]" help || failed "$theirs: $key is no flag" ;;
+    *) awk -v section="[$section]" -v key="$key" '/^\[/ {within = $1 == section} within && $1 == key {found = 1} END {exit !found}' keys ||
+        failed "$theirs: [$section] has no $key" keys ;;
+    esac
+done <rows
+
 # ---- what is told
 prints "$weft" train run.ini --resume
 told "finished: none of its 2 steps is left; what goes on is more of them: train.steps=4 --resume"

@@ -574,6 +574,8 @@ static const struct {
     {"", "list of what is trained is empty"},
     {" , ", "list of what is trained is empty"},
     {"model.norm", "'model.norm' is no parameter of this model"},
+    {"model.norm", "; did you mean *model.norm*, which is 1 of them?"},
+    {"proj", "; did you mean *proj*, which is 6 of them?"},
     {"all,lm_head", "begin with model.embed.weight, model.layers.0.proj.weight"},
     {"first:0", "from 1 to 3"},
     {"last:4", "'last:4': the number of layers is a whole number from 1 to 3"},

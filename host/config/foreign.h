@@ -1,0 +1,19 @@
+/* host/config/foreign.h: names that other programs have for what Weft has, too. */
+#ifndef WEFT_HOST_CONFIG_FOREIGN_H
+#define WEFT_HOST_CONFIG_FOREIGN_H
+
+#include <stddef.h>
+
+typedef struct weft_foreign {
+    const char *theirs;
+    const char *section, *key; /* "optimizer", "lr"; section "": key is a flag, "--resume" */
+    const char *value;         /* what its value is; "": the same */
+} weft_foreign;
+
+/* The name's row, n letters; `-` and `_` are the same, and so are large and small letters. NULL: no row has it. */
+const weft_foreign *weft_foreign_find(const char *name, size_t n);
+
+/* "lr in [optimizer]", "warmup in [train] (below 1: a ratio of all steps)", "the flag --resume" */
+void weft_foreign_print(const weft_foreign *self, char *out, size_t size);
+
+#endif
