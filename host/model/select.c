@@ -37,7 +37,7 @@ static bool has_matching_name(const weft_parameter *parameter, const char *patte
     return false;
 }
 
-/* Marks what agrees; returns whether there was anything. */
+/* Marks what any name of a parameter agrees with; returns whether there was anything. */
 static bool mark_matching(const weft_declared *declared, const char *pattern, bool *wanted) {
     bool any = false;
     for (int32_t p = 0; p < declared->n_parameters; p++)
