@@ -84,6 +84,7 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
 static void print_schedule(const weft_session *session, FILE *to) {
     (void)fprintf(to, "schedule    %lld step%s, warm-up %lld\n", (long long)session->steps,
                   session->steps == 1 ? "" : "s", (long long)session->schedule.warmup);
+    weft_lr_print(session, 12, to);
     for (int i = 0; i < SCHEDULE_POINTS; i++) {
         const int64_t step = schedule_step(session, i);
         if (step == 0) continue;

@@ -163,9 +163,20 @@ weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_err
     return status;
 }
 
+static weft_status check_lr_scaling(const weft_settings *self, const weft_config *config, weft_error *err) {
+    const bool scales = self->train.lr_scaling != WEFT_LR_AS_IT_IS, has_batch = self->train.lr_batch != WEFT_NONE_I64;
+    if (scales == has_batch) return WEFT_OK;
+    if (scales)
+        return weft_config_reject(config, "train", "lr_scaling", err,
+                                  "needs lr_batch: the global_batch that [optimizer] lr is meant for");
+    return weft_config_reject(config, "train", "lr_batch", err,
+                              "is not used: set lr_scaling to linear or sqrt, or take it out");
+}
+
 weft_status weft_settings_for_steps(const weft_settings *self, const weft_config *config, weft_error *err) {
     weft_status status = check_batches(self, config, err);
     if (status == WEFT_OK) status = check_schedule(self, config, err);
+    if (status == WEFT_OK) status = check_lr_scaling(self, config, err);
     if (status != WEFT_OK) return status;
     if (self->train.steps == WEFT_NONE_I64 && self->train.epochs == WEFT_NONE_F64) {
         return weft_config_reject(config, "train", "steps", err,

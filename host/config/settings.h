@@ -41,6 +41,9 @@
     K(ENUM, schedule, "constant", "constant,linear,cosine,step", "", WEFT_SAME,                                        \
       "Learning rate after the warm-up, over the steps that are left.")                                                \
     K(F64, warmup, "0", "[0,inf)", "steps", WEFT_SAME, "Warm-up in whole steps; below 1: a ratio of all steps.")       \
+    K(ENUM, lr_scaling, "none", "none,linear,sqrt", "", WEFT_SAME,                                                     \
+      "Learning rate by the batch: times global_batch / lr_batch, or its square root.")                                \
+    K(I64, lr_batch, "none", "[1,1G] | none", "rows", WEFT_SAME, "The global_batch that [optimizer] lr is meant for.") \
     K(I64, step_every, "none", "[1,inf) | none", "steps", WEFT_SAME, "Steps between two decays of schedule = step.")   \
     K(F64, gamma, "0.85", "(0,1]", "", WEFT_SAME, "Factor of one decay of schedule = step.")                           \
     K(ENUM, precision, "fp32", "fp32,bf16", "", WEFT_SAME,                                                             \
@@ -107,6 +110,7 @@ typedef enum weft_schedule_kind {
     WEFT_SCHEDULE_COSINE,
     WEFT_SCHEDULE_STEP
 } weft_schedule_kind;
+typedef enum weft_lr_scaling { WEFT_LR_AS_IT_IS, WEFT_LR_LINEAR, WEFT_LR_SQRT } weft_lr_scaling;
 typedef enum weft_precision { WEFT_PRECISION_FP32, WEFT_PRECISION_BF16 } weft_precision;
 typedef enum weft_decay { WEFT_DECAY_ALL, WEFT_DECAY_MATRICES } weft_decay;
 /* [strategy] reduce is a weft_reduce of weft/strategy.h. */

@@ -59,6 +59,15 @@ static void print_data(const weft_session *session, FILE *to) {
     (void)fputc('\n', to);
 }
 
+void weft_lr_print(const weft_session *session, int width, FILE *to) {
+    const weft_train_settings *train = &session->run->settings.train;
+    const double scale = weft_lr_scale(train);
+    if (train->lr_scaling == WEFT_LR_AS_IT_IS) return;
+    (void)fprintf(to, "%-*s%g for %lld rows, times %g for %lld (%s): %g\n", width, "lr", session->base_lr / scale,
+                  (long long)train->lr_batch, scale, (long long)train->global_batch,
+                  train->lr_scaling == WEFT_LR_LINEAR ? "linear" : "sqrt", session->base_lr);
+}
+
 static void print_batch(const weft_session *session, FILE *to) {
     const weft_train_settings *train = &session->run->settings.train;
     const int32_t leaves = session->engine->plan.spec.leaves;
@@ -92,12 +101,14 @@ static void print_short_header(const weft_session *session, const weft_moment *p
     print_data(session, to);
     print_batch(session, to);
     print_method(session, to);
+    weft_lr_print(session, 11, to);
     print_device(session, to);
     weft_moments_print_planned(planned, session, 11, to);
 }
 
 static void print_whole_header(const weft_session *session, const weft_moment *planned, FILE *to) {
     weft_run_print(session, NULL, 11, to);
+    weft_lr_print(session, 11, to);
     print_model(session, to);
     print_wrapping(session, to);
     print_data(session, to);

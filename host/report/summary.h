@@ -18,6 +18,8 @@ typedef struct weft_train_summary {
 
 /* A warning where the schedule is surely not meant so. */
 void weft_schedule_warn(const weft_session *session);
+/* What scaling with the batch makes of the learning rate; nothing where it is not scaled. */
+void weft_lr_print(const weft_session *session, int width, FILE *to);
 
 /* planned: of weft_moments_collect. verbose: plugins, wrapping, world, sums and stages too. */
 void weft_train_header_print(const weft_session *session, const weft_moment *planned, bool verbose, FILE *to);

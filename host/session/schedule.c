@@ -15,3 +15,9 @@ double weft_schedule_factor(const weft_schedule *schedule, int64_t step) {
     default: return 1.0;
     }
 }
+
+double weft_lr_scale(const weft_train_settings *train) {
+    const double ratio = (double)train->global_batch / (double)train->lr_batch;
+    if (train->lr_scaling == WEFT_LR_AS_IT_IS) return 1.0;
+    return train->lr_scaling == WEFT_LR_LINEAR ? ratio : sqrt(ratio);
+}

@@ -17,4 +17,7 @@ typedef struct weft_schedule {
 /* The factor on the learning rate that update `step`, from 1, uses: the schedule at step - 1. */
 double weft_schedule_factor(const weft_schedule *schedule, int64_t step);
 
+/* What [train] lr_scaling makes of the learning rate: 1, global_batch / lr_batch, or its square root. */
+double weft_lr_scale(const weft_train_settings *train);
+
 #endif

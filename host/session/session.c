@@ -87,6 +87,7 @@ static void decide_training(weft_session *session) {
     session->clip = keys->clip == WEFT_NONE_F64 ? 0.0 : keys->clip;
     session->base_lr = 1.0;
     (void)weft_engine_lr(session->engine, &session->base_lr);
+    session->base_lr *= weft_lr_scale(keys);
 }
 
 static weft_plan_spec engine_spec(const weft_session *session, weft_session_kind kind) {

@@ -35,7 +35,7 @@ struct weft_session {
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the whole run */
     weft_schedule schedule;
-    double base_lr; /* what the optimizer says; 1 where it says none */
+    double base_lr; /* what the optimizer says, 1 where it says none, scaled with the batch */
     double clip;    /* 0: none */
 };
 

@@ -109,6 +109,23 @@ if grep -q "ids and the model" printed.err; then failed "as many ids are no news
 refused "of-510 has a vocabulary of 510: they do not belong together" "$weft" plan run.ini model.path=of-510
 refused "[tokenizer] padded was removed: fewer ids than" "$weft" plan run.ini tokenizer.padded=yes
 
+# ---- an array of JSON
+printf ' [\n  {"text": "1. e4 e5"},\n  {"text": "1. d4 d5"}\n]\n' >array.json
+refused "array.json is an array of JSON, which is read as JSONL" "$weft" plan run.ini data.path=array.json data.validation=none
+prints "$weft" plan run.ini data.path=array.json data.validation=none data.format=text
+printf '[1. e4 e5] {"a": 1} is a text that begins with a bracket\n' >bracket.txt
+prints "$weft" plan run.ini data.path=bracket.txt data.validation=none
+
+# ---- the learning rate of another batch
+prints "$weft" plan run.ini train.global_batch=28 train.lr_scaling=sqrt train.lr_batch=10 optimizer.lr=1e-5
+told "lr          1e-05 for 10 rows, times 1.67332 for 28 (sqrt): 1.67332e-05"
+grep -q '^  step  *1  lr 1.67332e-05$' printed || failed "the scaled rate is used" printed
+prints "$weft" train run.ini train.global_batch=40 train.lr_scaling=linear train.lr_batch=10 optimizer.lr=1e-5 run.out=scaled
+told "lr         1e-05 for 10 rows, times 4 for 40 (linear): 4e-05"
+grep -q '"step": 1, .*"lr": 4.0*[0-9]*e-05' scaled/metrics.jsonl || failed "and trained with" scaled/metrics.jsonl
+refused "[train] lr_scaling = sqrt needs lr_batch" "$weft" plan run.ini train.lr_scaling=sqrt
+refused "[train] lr_batch = 10 is not used" "$weft" plan run.ini train.lr_batch=10
+
 # ---- names of other programs
 refused "command line: [train] has no key num_train_epochs; Weft has it as epochs in [train]. Its keys are: steps" \
     "$weft" train run.ini train.num_train_epochs=3

@@ -167,6 +167,27 @@ static int ends_in(const char *text, const char *tail) {
     return n >= m && strcmp(text + n - m, tail) == 0;
 }
 
+/* Whether the text begins as [{" does, with blanks or without: objects of JSON in one array, not a line each. */
+static int begins_as_array(const text_source *source) {
+    static const char signs[] = "[{\"";
+    size_t at = source->begin;
+    for (size_t i = 0; i < sizeof signs - 1; i++, at++) {
+        while (at < source->n && memchr(" \t\r\n", source->bytes[at], 4) != NULL) at++;
+        if (at == source->n || source->bytes[at] != signs[i]) return 0;
+    }
+    return 1;
+}
+
+/* Learned as text it would be brackets and keys. Who says that it is text, format = text, is taken at their word. */
+static weft_status judge_format(const text_source *source, const text_config *config, weft_error *err) {
+    if (source->jsonl || config->format != FORMAT_AUTO || !begins_as_array(source)) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "[data] %s = %s is an array of JSON, which is read as JSONL, an object a line: jq -c '.[]' FILE "
+        ">FILE.jsonl makes it that; format = text learns it as it is written",
+        source->key, source->path);
+}
+
 weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *key,
                              const char *path, weft_error *err) {
     text_source source = {.key = key, .path = path};
@@ -174,6 +195,7 @@ weft_status text_source_open(text_source *out, const weft_host *host, const text
     source.jsonl = config->format == FORMAT_JSONL || (config->format == FORMAT_AUTO && ends_in(path, ".jsonl"));
     if (status == WEFT_OK) status = judge_text(&source, err);
     if (status == WEFT_OK) status = skip_mark(&source, err);
+    if (status == WEFT_OK) status = judge_format(&source, config, err);
     if (status == WEFT_OK) status = cut(&source, host, config, err);
     if (status == WEFT_OK && source.spans.n == 0)
         status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no document: it has nothing but blank lines",
