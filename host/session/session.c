@@ -10,6 +10,7 @@
 #include "plugin/enter.h"
 #include "session/coherence.h"
 #include "session/judge_data.h"
+#include "step/hidden.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -203,6 +204,7 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
     weft_step_result result = {0};
     int64_t tokens = 0;
     weft_status status = WEFT_OK;
+    weft_hidden_begin(session->stepper->hidden);
     for (uint64_t row = 0; row < rows && status == WEFT_OK; row += per_pass) {
         if (weft_signals_stop()) status = weft_error_set(err, WEFT_E_STOPPED, "stopped during evaluation");
         status = weft_peers_agree(&engine->peers, status, err);
@@ -216,5 +218,6 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
     out->perplexity = exp(out->loss);
     out->tokens = tokens;
     out->seconds = weft_clock_seconds() - begin;
+    out->similarity = NAN;
     return WEFT_OK;
 }

@@ -58,7 +58,9 @@ typedef struct weft_evaluation {
     double perplexity;
     int64_t tokens; /* targets */
     double seconds;
+    double similarity; /* set by who measures it (train/similarity.h); NaN: nobody does */
 } weft_evaluation;
+/* Where the stepper collects hidden states (step/hidden.h), they are those of this evaluation then. */
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err);
 
 /* Refuses a tokenizer that has ids which the model's vocabulary has not. */

@@ -54,6 +54,7 @@ typedef struct weft_stepper {
     weft_error culprit;       /* what this rank has found then, where there are others: they wait for its exchanges */
     double data_seconds;
     weft_flights *flights;
+    struct weft_hidden *hidden; /* collects the last hidden states of evaluations (hidden.h); NULL: nobody does */
     const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */
     weft_step_result result;
 } weft_stepper;

@@ -14,6 +14,7 @@
 #include "report/world_line.h"
 #include "session/coherence.h"
 #include "train/journal.h"
+#include "train/similarity.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ typedef struct trainer {
     bool quiet;                         /* as asked for, and every rank but those that speak */
     weft_progress *progress;
     weft_journal journal;
+    weft_similarity similarity;
     weft_train_summary summary;
     weft_rank_notes notes;
 } trainer;
@@ -133,8 +135,11 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
         status = weft_config_save_resolved(self->session->run->config, path, err);
     status = agree(self, status, err);
     if (status != WEFT_OK) return status;
-    return weft_journal_open(&self->journal, self->session, self->output->directory,
-                             self->saved_step == UINT64_MAX ? NULL : &self->saved_step, self->summary.begin, err);
+    status = weft_journal_open(&self->journal, self->session, self->output->directory,
+                               self->saved_step == UINT64_MAX ? NULL : &self->saved_step, self->summary.begin, err);
+    if (status != WEFT_OK) return status;
+    return weft_similarity_open(&self->similarity, self->session, self->output->directory,
+                                self->saved_step != UINT64_MAX, err);
 }
 
 /* What agree does, of records. Ranks that cannot agree because one is gone get another code. */
@@ -156,6 +161,9 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     if (self->summary.evaluations++ == 0) self->summary.first_eval_loss = evaluation.loss;
     self->summary.last_eval_loss = evaluation.loss;
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
+    status = agree_on_records(self, weft_similarity_note(&self->similarity, &evaluation, self->state.step, err), err);
+    if (status != WEFT_OK) return status;
+    self->summary.similarity = evaluation.similarity;
     status = weft_journal_evaluation(&self->journal, self->state.step, &evaluation, err);
     return agree_on_records(self, status, err);
 }
@@ -425,6 +433,7 @@ static weft_status begin_run(trainer *self, weft_error *err) {
         warn_of_no_evaluation(self);
         weft_schedule_warn(session);
         weft_world_tell_alone(session);
+        if (!self->quiet) weft_world_tell_threads(session);
         say_uncovered(self);
     }
     return agree(self, status, err);
@@ -462,13 +471,14 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
                        const weft_train_options *options, weft_error *err) {
     trainer self = {.options = options, .path = path, .saved_step = UINT64_MAX};
     weft_status status = WEFT_OK;
-    self.state.eval_loss = self.state.best_loss = NAN;
+    self.state.eval_loss = self.state.best_loss = self.summary.similarity = NAN;
     self.summary.begin = weft_clock_seconds();
     status = weft_session_open(&self.session, path, overrides, n_overrides, WEFT_SESSION_TRAIN, err);
     if (status == WEFT_OK) status = run_steps(&self, err);
     weft_identities_clear(&self.identities);
     weft_progress_destroy(self.progress);
     weft_journal_close(&self.journal);
+    weft_similarity_close(&self.similarity);
     weft_output_close(self.output);
     weft_session_close(self.session);
     return status;

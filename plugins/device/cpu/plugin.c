@@ -72,6 +72,7 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
     memset(d, 0, sizeof *d);
     d->host = host;
     d->threads = keys->threads == WEFT_AUTO_I64 ? available_threads(host) : (int)keys->threads;
+    d->all_threads = d->threads;
     read_processor_name(d->name, sizeof d->name);
     choose_isa(d);
     *out = d;

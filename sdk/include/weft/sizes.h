@@ -37,6 +37,7 @@ enum {
     WEFT_SIZE_1_0_weft_device_plugin           =  360,
     WEFT_SIZE_1_0_weft_roof_product            =   48,
     WEFT_SIZE_1_0_weft_device_roof             =   32,
+    WEFT_SIZE_1_0_weft_device_team             =   16,
     WEFT_SIZE_1_0_weft_device_transfer         =   56,
     WEFT_SIZE_1_0_weft_device_capture          =   40,
     WEFT_SIZE_1_0_weft_graph_info              =   24,
