@@ -176,6 +176,7 @@ prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2
 told "$alone"
 told "for a leaf, forward and backward, with the same results: device.threads=1"
 [ "$(grep -c "$alone" printed.err)" = 1 ] || failed "it is told once" printed.err
+told "crowd: 2 threads" # as before
 sed 's/"tokens_per_second.*//' one/metrics.jsonl >by_two
 prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=1
 if grep -q "one thread is faster" printed.err; then failed "one thread has no news" printed.err; fi

@@ -13,6 +13,8 @@ steps = 60
 global_batch = 1
 [eval]
 every = 30
+[device]
+threads = 1
 INI
 sed -i '/^global_batch = 12/d; s/^context .*/context = 8/' run.ini
 if ! command -v script >/dev/null; then
