@@ -11,7 +11,8 @@ enum { UNCLAIMED = -2 };
 struct weft_wrap_ctx {
     weft_wrapping *wrapping;
     const weft_declared *declared;
-    weft_error first; /* mistake */
+    int32_t *last_below; /* [n_modules] find_last_below */
+    weft_error first;    /* mistake */
 };
 
 /* ---- what the policy sees ---- */
@@ -125,15 +126,43 @@ static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
     else ctx->wrapping->unit_of[parameter] = unit;
 }
 
+/* Of each module the last one that lies below it, or itself: what lies between may lie elsewhere. NULL: no memory. */
+static int32_t *find_last_below(const weft_declared *declared) {
+    int32_t *last = malloc((size_t)declared->n_modules * sizeof *last + 1);
+    for (int32_t m = 0; last != NULL && m < declared->n_modules; m++) last[m] = m;
+    for (int32_t m = declared->n_modules - 1; last != NULL && m >= 0; m--) {
+        const int32_t parent = declared->modules[m]->parent; /* was declared before it */
+        if (parent >= 0 && last[parent] < last[m]) last[parent] = last[m];
+    }
+    return last;
+}
+
+/* Parameters stand in the order of their modules. */
+static int32_t first_of_module(const weft_declared *declared, int32_t module) {
+    int32_t low = 0, high = declared->n_parameters;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (declared->parameters[middle].module < module) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
     const weft_declared *declared = ctx->declared;
+    int32_t p = 0, last = 0;
     check_unit(ctx, unit);
     if (module != WEFT_ALL_MODULES && (module < 0 || module >= declared->n_modules))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
                           (int)declared->n_modules - 1);
     if (weft_mistake_made(&ctx->first)) return;
-    for (int32_t p = 0; p < declared->n_parameters; p++)
+    if (module == WEFT_ALL_MODULES) last = declared->n_modules - 1;
+    else {
+        last = ctx->last_below[module];
+        p = first_of_module(declared, module);
+    }
+    for (; p < declared->n_parameters && declared->parameters[p].module <= last; p++)
         if (ctx->wrapping->unit_of[p] == UNCLAIMED &&
             (module == WEFT_ALL_MODULES || weft_declared_below(declared, declared->parameters[p].module, module)))
             ctx->wrapping->unit_of[p] = unit;
@@ -170,7 +199,8 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     weft_status status = make_view(&seen, declared, err);
     memset(out, 0, sizeof *out);
     out->unit_of = malloc((size_t)declared->n_parameters * sizeof *out->unit_of + 1);
-    if (status == WEFT_OK && out->unit_of == NULL)
+    ctx.last_below = find_last_below(declared);
+    if (status == WEFT_OK && (out->unit_of == NULL || ctx.last_below == NULL))
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the wrap policy's units");
     if (status != WEFT_OK) goto done;
     for (int32_t p = 0; p < declared->n_parameters; p++) out->unit_of[p] = UNCLAIMED;
@@ -181,6 +211,7 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     if (status == WEFT_OK) check_whole(&ctx);
     status = weft_mistake_tell(&ctx.first, status, err);
 done:
+    free(ctx.last_below);
     free_view(&seen);
     return status;
 }

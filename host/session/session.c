@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "launch/signals.h"
 #include "launch/world.h"
+#include "model/weights.h"
 #include "plan/show.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -120,8 +121,17 @@ static weft_status open_text(weft_session *session, const weft_session *lender, 
 
 static weft_status judge_settings(const weft_session *session, weft_session_kind kind, weft_error *err) {
     const weft_settings *settings = &session->run->settings;
-    if (kind == WEFT_SESSION_TRAIN) return weft_settings_for_training(settings, session->run->config, err);
+    if (kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_RESUME)
+        return weft_settings_for_training(settings, session->run->config, err);
     return kind == WEFT_SESSION_EVALUATE ? WEFT_OK : weft_settings_for_steps(settings, session->run->config, err);
+}
+
+/* Weights that will be loaded are there, before anything is planned for them: a model may be large. */
+static weft_status judge_weights(const weft_session *session, weft_session_kind kind, weft_error *err) {
+    const weft_model_settings *model = &session->run->settings.model;
+    const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE;
+    if (!loads || model->start == WEFT_START_FRESH) return WEFT_OK;
+    return weft_weights_check(session->engine->plan.declared, model->path, err);
 }
 
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
@@ -139,7 +149,9 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     if (status == WEFT_OK)
         status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
     if (status == WEFT_OK) {
-        status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
+        status = judge_weights(session, kind, err);
+        if (status == WEFT_OK)
+            status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
         if (status == WEFT_OK) tell_padding(session);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
         status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,

@@ -11,7 +11,8 @@ typedef enum weft_session_kind {
     WEFT_SESSION_TRAIN = 0, /* training, and evaluation where there is validation */
     WEFT_SESSION_EVALUATE = 1,
     WEFT_SESSION_PROFILE = 2, /* as TRAIN, but nothing will be written: [run] out may be missing; plan and profile */
-    WEFT_SESSION_STEPS = 3    /* as PROFILE, and nothing is evaluated: prove */
+    WEFT_SESSION_STEPS = 3,   /* as PROFILE, and nothing is evaluated: prove */
+    WEFT_SESSION_RESUME = 4   /* as TRAIN, and a checkpoint may take the place of the weights */
 } weft_session_kind;
 
 typedef struct weft_session weft_session;

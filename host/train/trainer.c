@@ -473,7 +473,8 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     weft_status status = WEFT_OK;
     self.state.eval_loss = self.state.best_loss = self.summary.similarity = NAN;
     self.summary.begin = weft_clock_seconds();
-    status = weft_session_open(&self.session, path, overrides, n_overrides, WEFT_SESSION_TRAIN, err);
+    status = weft_session_open(&self.session, path, overrides, n_overrides,
+                               options->mode == WEFT_OUTPUT_RESUME ? WEFT_SESSION_RESUME : WEFT_SESSION_TRAIN, err);
     if (status == WEFT_OK) status = run_steps(&self, err);
     weft_identities_clear(&self.identities);
     weft_progress_destroy(self.progress);
