@@ -72,7 +72,6 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     out->tape = weft_step_slot(self, slots->tape);
     out->work = weft_step_slot(self, slots->work);
     out->loss = weft_ref_at(engine->scalars.losses, weft_f64_bytes(self->stage->losses[event->leaf].position));
-    out->count = (double)self->count;
     out->sink = self->sink;
     bind_gradients(self, slots);
     out->gradients = self->gradients;

@@ -66,7 +66,8 @@ static weft_status check_rest(weft_device *device, weft_error *err) {
 /* Full of NaN, in fp32 as in bf16. Memory is taken between steps alone: at the end of each the host waits for losses,
  * and so for all kernels. */
 static weft_status alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
-    weft_status status = check_rest(device, err);
+    weft_status status = late_check_runs(device, "alloc", err);
+    if (status == WEFT_OK) status = check_rest(device, err);
     if (status == WEFT_OK) status = late_real.alloc(device->real, out, bytes, err);
     if (status == WEFT_OK)
         status = late_real.fill(device->real, NULL, (weft_ref){*out, 0}, 0xffffffffu, bytes / 4, err);
@@ -101,6 +102,7 @@ static const void *extension(const weft_device *device, const char *id) {
     static const weft_device_roof roof = {(uint32_t)sizeof roof, 0, roof_peak, roof_product, roof_bandwidth};
     (void)device;
     if (strcmp(id, WEFT_DEVICE_TRANSFER) == 0) return getenv("WEFT_LATE_BLOCKS") == NULL ? &late_transfer : NULL;
+    if (strcmp(id, WEFT_DEVICE_CAPTURE) == 0) return getenv("WEFT_LATE_FORGETS") == NULL ? &late_capture : NULL;
     return strcmp(id, WEFT_DEVICE_ROOF) == 0 ? &roof : NULL;
 }
 
