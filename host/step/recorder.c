@@ -167,8 +167,12 @@ static weft_status recall_pass(weft_recorder *self, known_pass **out, const weft
 
 /* ---- recording ---- */
 
-static weft_status begin_recording(const weft_recorder *self, weft_error *err) {
-    const weft_doing before = weft_plugin_enter(self->kernels, "begin of a recording");
+/* What is sent between passes may still be on its way. */
+static weft_status begin_recording(const weft_recorder *self, const weft_order *order, weft_error *err) {
+    weft_status status = weft_order_finish(order, err);
+    weft_doing before;
+    if (status != WEFT_OK) return status;
+    before = weft_plugin_enter(self->kernels, "begin of a recording");
     return weft_plugin_leave(before, self->capture->begin(self->device, NULL, err), err);
 }
 
@@ -183,7 +187,7 @@ static weft_status record_pass(const weft_recorder *self, known_pass *pass, weft
     weft_ranks *ranks = &stepper->engine->ranks;
     weft_traffic *sent = ranks->sent;
     weft_error ended = WEFT_ERROR_INIT;
-    weft_status status = begin_recording(self, err), end = WEFT_OK;
+    weft_status status = begin_recording(self, &stepper->order, err), end = WEFT_OK;
     if (status != WEFT_OK) return status;
     if (sent != NULL) ranks->sent = &pass->sent;
     status = queue(stepper, err);

@@ -67,7 +67,7 @@ weft_status late_record_wait(weft_device *device, weft_stream *s, weft_mark *mar
     weft_status status = WEFT_OK;
     if (mark->number == 0)
         return weft_error_set(err, WEFT_E_HOST, "A mark of before the recording is waited for in it.");
-    if (!late_is_dropped("wait", true)) {
+    if (!late_is_dropped("recorded-wait", true)) {
         step = step_make(0);
         if (step != NULL) step->waits = mark->number;
         status = add_step(device, s, step, true, err);
@@ -157,6 +157,7 @@ static weft_status replay(weft_device *device, weft_stream *stream, weft_recordi
     weft_mark **marks = calloc((size_t)recording->marks + 1, sizeof *marks);
     weft_status status = marks == NULL ? weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory.") : WEFT_OK;
     (void)stream;
+    device->replays++;
     if (status == WEFT_OK) status = make_marks(marks, recording, err);
     for (const late_step *step = recording->first; step != NULL && status == WEFT_OK; step = step->next)
         status = queue_step(device, step, marks, err);

@@ -5,6 +5,7 @@
  *   queue.c     streams, marks, and the thread that runs what is queued
  *   sites.c     who waits, and mutants: waits that are left out
  *   transfer.c  memory that the host shares with the device, and copies through it
+ *   own_comm.c  no part of it: a communicator whose exchanges are steps of its streams
  *   capture.c   what is queued, recorded instead, and queued again by each replay
  *
  * The host sees nothing of its memory. What a call queues runs on another thread, when the device likes:
@@ -103,6 +104,7 @@ struct weft_device {
     weft_error failure;        /* of what was queued; its code is WEFT_OK as long as nothing failed */
     late_memory *memory;
     weft_recording *recording; /* NULL: what is queued runs */
+    int64_t replays;
 };
 
 extern weft_device_plugin late_real, late_table; /* the CPU device's; this one's */
@@ -132,9 +134,19 @@ weft_status late_wait(weft_device *device, weft_stream *stream, weft_mark *mark,
 int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err);
 weft_status late_await(weft_device *device, weft_mark *mark, weft_error *err);
 
+/* What a communicator of the tests needs of it: its queue, and the device that does the work. An extension. */
+#define LATE_INSIDE "weft.tests.late.inside"
+typedef struct late_inside {
+    weft_status (*queue)(weft_device *device, weft_stream *s, late_run *run, const void *payload, size_t bytes,
+                         const void *more, size_t more_bytes, weft_error *err);
+    weft_device *(*device)(weft_device *device);
+    const weft_device_plugin *kernels;
+} late_inside;
+
 /* ---- sites.c ---- */
 
-/* Called by whatever waits: true if this wait is the one that is to be left out (WEFT_LATE_DROP). needed: there is
+/* Called by whatever waits, also where a pass is recorded, and by an upload that is recorded, which is left out by
+ * keeping what was there then: true if this one is to be left out (WEFT_LATE_DROP). needed: there is
  * something to wait for, so that it would be missed; a site that never has is none, nor is one that waits only before
  * anything is computed. */
 extern bool late_has_computed;

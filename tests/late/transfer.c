@@ -113,7 +113,7 @@ static void renew_download(void *payload) {
 
 /* Left out, if so asked for: that a replay reads anew. What it is made of now is baked in. */
 static weft_status record_upload(weft_device *device, weft_stream *s, const bytes_in *what, weft_error *err) {
-    if (late_is_dropped("upload", true))
+    if (late_is_dropped("recorded-upload", true))
         return late_record(device, s, run_write, NULL, false, what, sizeof *what, what->from, (size_t)what->bytes, err);
     return late_record(device, s, run_upload, renew_upload, false, what, sizeof *what, NULL, 0, err);
 }
