@@ -2,9 +2,9 @@
  *
  * There is one recording for each program and list of leaf lengths. The first pass of such a list runs event by event;
  * when the list comes again the events are gone through once more, which records what they queue, and from then on a
- * pass is: its leaves are made and put where the recording reads them, COUNT and the optimizer's struct beside, and it is
- * replayed. All that changes from pass to pass lies in that memory, or is told apart by it: clipping, and whether there
- * is a target at all.
+ * pass is: its leaves are made and put where the recording reads them, COUNT and the optimizer's struct beside, and
+ * it is replayed. All that changes from pass to pass lies in that memory, or is told apart by it: clipping, and
+ * whether there is a target at all.
  *
  * A pass that somebody listens to (weft profile), and one that looks for a number that is not finite, is never a
  * replay. */

@@ -1,5 +1,5 @@
-/* capture.c: see late.h. A recording is a list of steps; a replay puts all of them into their streams, with marks of its
- * own. Streams that take part, and that none of them is left out at the end, are judged as CUDA does. */
+/* capture.c: see late.h. A recording is a list of steps; a replay puts all of them into their streams, with marks of
+ * its own. Streams that take part, and that none of them is left out at the end, are judged as CUDA does. */
 #include <stdlib.h>
 
 #include "late.h"

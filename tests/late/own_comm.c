@@ -1,7 +1,9 @@
-/* own_comm.c: a communicator that moves by itself (WEFT_PROGRESS_OWN), as NCCL does: an exchange takes its place in the
- * stream that it is given, and nobody drives it. It is an MPI behind the queues of the late device: an exchange is a step
- * of a stream of the communicator's own, which waits for the caller's, and which whoever joins waits for; the device's
- * thread does it when it gets there, and nobody else calls MPI meanwhile. */
+/* own_comm.c: a communicator that moves by itself (WEFT_PROGRESS_OWN), as NCCL does: an exchange takes its place in
+ * the stream that it is given, and nobody drives it. It is an MPI behind the queues of the late device: an exchange
+ * is a step of a stream of the communicator's own, which waits for the caller's, and which whoever joins waits for;
+ * the device's thread does it when it gets there, and nobody else calls MPI meanwhile. An exchange holds that thread
+ * until it is done, so a program whose RECV is queued before a SEND that the other side needs first hangs:
+ * collective exchanges alone. */
 #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH(RANKS_LAUNCH) WEFT_NOTE_LAUNCHED(RANKS_LAUNCHED)
 
 #include <mpi.h>

@@ -17,8 +17,8 @@
  * Between `begin` and `end` these are WEFT_E_HOST: alloc, release, take, give_back, read, write (the host's memory is
  * gone at a replay), synchronize, reached, await. After a call that has failed the caller still calls `end`, which then
  * gives no recording and fails too; nothing of it has run, and the device is as it was before `begin`. A communicator
- * takes part if its exchanges take their places in streams by themselves (WEFT_PROGRESS_OWN); one that the caller drives
- * cannot be recorded.
+ * takes part if its exchanges take their places in streams by themselves (WEFT_PROGRESS_OWN); one that the caller
+ * drives cannot be recorded.
  *
  * The host runs the first pass of each list of leaf lengths call by call, so that whatever a library sets up when it is
  * first called is there, and records the second one (host/step/recorder.h; [run] replay in its configuration).

@@ -96,8 +96,8 @@ typedef struct weft_custom_call {
     int32_t reserved;
 } weft_custom_call;
 
-/* Flag of a custom operator: all that it does is to queue calls of `kernels` in `stream`, so a step that holds it may be
- * recorded and replayed (weft/capture.h). Without it, it is called in each step. */
+/* Flag of a custom operator: all that it does is to queue calls of `kernels` in `stream`, so a step that holds it may
+ * be recorded and replayed (weft/capture.h). Without it, it is called in each step. */
 #define WEFT_CUSTOM_QUEUES 1u
 
 typedef struct weft_custom_op {
