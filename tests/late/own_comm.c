@@ -1,12 +1,12 @@
 /* own_comm.c: a communicator that moves by itself (WEFT_PROGRESS_OWN), as NCCL does: an exchange takes its place in
- * the stream that it is given, and nobody drives it. It is an MPI behind the queues of the late device: an exchange
- * is a step of a stream of the communicator's own, which waits for the caller's, and which whoever joins waits for;
- * the device's thread does it when it gets there, and nobody else calls MPI meanwhile. An exchange holds that thread
- * until it is done, so a program whose RECV is queued before a SEND that the other side needs first hangs:
- * collective exchanges alone. */
+ * the stream that it is given, and nobody drives it. It is an MPI behind the queues of the late device, whose thread
+ * alone calls it. An exchange is started by a step of one stream of the communicator's own, which waits for the
+ * caller's, and ended by a step of another one, which whoever joins waits for. That step holds the thread until the
+ * exchange is done; so it comes after all that was started before the join, as others may need that first. */
 #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH(RANKS_LAUNCH) WEFT_NOTE_LAUNCHED(RANKS_LAUNCHED)
 
 #include <mpi.h>
+#include <stdlib.h>
 
 #include "late.h"
 #include "ranks/fault.h"
@@ -15,37 +15,50 @@
 static weft_comm_plugin real, table;
 static weft_device *device;
 static const weft_device_plugin *kernels;
-static const weft_device_transfer *transfer;
 static const late_inside *inside;
-static weft_stream *own;
+static weft_stream *starts, *ends;
 static int begun_here;
 
-typedef struct one_exchange {
+/* A handle. What is recorded is started and ended once more by each replay: it lives as long as the communicator. */
+struct weft_comm_handle {
+    weft_comm_handle *next;
     weft_comm *comm;
     weft_exchange_fn *how;
     weft_exchange what;
-} one_exchange;
+    weft_comm_handle *under_way; /* the MPI's */
+};
+static weft_comm_handle *all;
 
-static weft_status do_exchange(weft_device *late, void *payload, weft_error *err) {
-    const one_exchange *x = payload;
-    weft_comm_handle *handle = NULL;
-    weft_status status = x->how(x->comm, &handle, &x->what, err);
+static weft_status start_it(weft_device *late, void *payload, weft_error *err) {
+    weft_comm_handle *x = *(weft_comm_handle **)payload;
     (void)late;
-    return status == WEFT_OK ? real.wait(x->comm, handle, err) : status;
+    return x->how(x->comm, &x->under_way, &x->what, err);
 }
 
-/* A handle is the mark behind the exchange. */
+static weft_status end_it(weft_device *late, void *payload, weft_error *err) {
+    weft_comm_handle *x = *(weft_comm_handle **)payload;
+    (void)late;
+    return real.wait(x->comm, x->under_way, err);
+}
+
+/* `to` goes on when `from` has come to where it is now. */
+static weft_status follow(weft_stream *to, weft_stream *from, weft_error *err) {
+    weft_mark *here = NULL;
+    const weft_status status = kernels->mark(device, from, &here, err);
+    return status == WEFT_OK ? kernels->wait(device, to, here, err) : status;
+}
+
 static weft_status start(weft_comm *comm, weft_comm_handle **out, weft_exchange_fn *how, const weft_exchange *what,
                          weft_error *err) {
-    one_exchange x = {comm, how, *what};
-    weft_mark *before = NULL, *behind = NULL;
-    weft_status status = kernels->mark(device, what->stream, &before, err);
-    x.what.stream = NULL;
-    if (status == WEFT_OK) status = kernels->wait(device, own, before, err);
-    if (status == WEFT_OK) status = inside->queue(device, own, do_exchange, &x, sizeof x, NULL, 0, err);
-    if (status == WEFT_OK) status = kernels->mark(device, own, &behind, err);
-    *out = (weft_comm_handle *)behind;
-    return status;
+    weft_comm_handle *x = calloc(1, sizeof *x);
+    weft_status status = WEFT_OK;
+    if (x == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
+    *x = (weft_comm_handle){all, comm, how, *what, NULL};
+    x->what.stream = NULL;
+    all = x;
+    status = follow(starts, what->stream, err);
+    *out = x;
+    return status == WEFT_OK ? inside->queue(device, starts, start_it, &x, sizeof x, NULL, 0, err) : status;
 }
 
 #define EXCHANGE(name)                                                                                                 \
@@ -61,20 +74,25 @@ EXCHANGE(barrier)
 EXCHANGE(send)
 EXCHANGE(recv)
 
-static weft_status wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    (void)comm;
-    return transfer->await(device, (weft_mark *)handle, err);
-}
-
-static int32_t test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    const int32_t reached = transfer->reached(device, (weft_mark *)handle, err);
-    if (reached == 0) return 0;
-    return wait(comm, handle, err) == WEFT_OK ? 1 : -1;
+static weft_status finish(weft_comm_handle *x, weft_error *err) {
+    const weft_status status = follow(ends, starts, err);
+    return status == WEFT_OK ? inside->queue(device, ends, end_it, &x, sizeof x, NULL, 0, err) : status;
 }
 
 static weft_status join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
+    const weft_status status = finish(handle, err);
     (void)comm;
-    return kernels->wait(device, stream, (weft_mark *)handle, err);
+    return status == WEFT_OK ? follow(stream, ends, err) : status;
+}
+
+static weft_status wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    const weft_status status = finish(handle, err);
+    (void)comm;
+    return status == WEFT_OK ? kernels->synchronize(device, ends, err) : status;
+}
+
+static int32_t test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    return wait(comm, handle, err) == WEFT_OK ? 1 : -1;
 }
 
 /* ---- the world ---- */
@@ -89,7 +107,13 @@ static weft_status create(weft_comm **out, const weft_host *host, const void *co
 }
 
 static void destroy(weft_comm *comm) {
-    if (own != NULL) kernels->stream_destroy(device, own);
+    if (ends != NULL) kernels->stream_destroy(device, ends);
+    if (starts != NULL) kernels->stream_destroy(device, starts);
+    while (all != NULL) {
+        weft_comm_handle *next = all->next;
+        free(all);
+        all = next;
+    }
     real.destroy(comm);
     if (begun_here) (void)MPI_Finalize();
 }
@@ -103,15 +127,14 @@ static weft_status attach(weft_comm *comm, weft_device *to, const weft_device_pl
     device = to;
     kernels = by;
     inside = by->extension(to, LATE_INSIDE);
-    transfer = by->extension(to, WEFT_DEVICE_TRANSFER);
-    if (inside == NULL || transfer == NULL)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "This communicator needs the late device.");
-    if (by->stream_create(to, &own, err) != WEFT_OK) return (weft_status)err->code;
+    if (inside == NULL) return weft_error_set(err, WEFT_E_UNSUPPORTED, "This communicator needs the late device.");
+    if (by->stream_create(to, &starts, err) != WEFT_OK || by->stream_create(to, &ends, err) != WEFT_OK)
+        return (weft_status)err->code;
     return real.attach(comm, inside->device(to), inside->kernels, err);
 }
 
 static weft_status group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n, weft_error *err) {
-    const weft_status status = kernels->synchronize(device, own, err);
+    const weft_status status = kernels->synchronize(device, ends, err);
     return status == WEFT_OK ? real.group(comm, out, ranks, n, err) : status;
 }
 

@@ -95,7 +95,7 @@ sent() { # sent FILE: what each rank has sent, by what it is for
     grep -q '"total": [1-9]' "$1" || failed "out/ranks.json says what was sent" "$1"
 }
 ranks="--ranks 2"
-for what in strategy.plugin=ddp "strategy.plugin=fsdp strategy.prefetch=1" \
+for what in strategy.plugin=ddp "strategy.plugin=mp strategy.schedule=1f1b" "strategy.plugin=fsdp strategy.prefetch=1" \
     "strategy.plugin=fsdp strategy.shard=optimizer train.precision=bf16 strategy.reduce_dtype=bf16"; do
     # shellcheck disable=SC2086
     on_cpu whole comm.plugin=mpi-mpich $what
@@ -112,6 +112,22 @@ rm -rf out/checkpoints/step-8
 on_late behind late --resume comm.plugin=own $what
 same "a run that is resumed on two ranks" whole late
 replayed 3
+
+# ---- the small grid of prove on four ranks
+
+prove() { # prove FILE argument...
+    to=$1
+    shift
+    limit "$weft" prove "$WEFT_SOURCE/configs/prove.ini" --ranks 4 --steps 3 "$@" >proof 2>proof.err || failed "prove $*" proof.err
+    sed 's/; [0-9.]* s$//' proof >"$to"
+}
+WEFT_PLUGIN_PATH="$WEFT_BUILD/plugins" prove cells comm.plugin=mpi-mpich
+: >replays
+WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins" WEFT_LATE_MODE=last \
+    WEFT_LATE_REPLAYS="$dir/replays" prove cells.late comm.plugin=own run.replay=yes
+grep -q " 38 equal, 0 not covered, 0 different" cells || failed "the grid has other cells" cells
+same "the grid of prove" cells cells.late
+replayed 30
 
 # ---- who cannot
 
