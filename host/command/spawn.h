@@ -15,8 +15,8 @@ typedef enum weft_ranks_purpose {
 bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_ranks_purpose purpose,
                           weft_error *err);
 
-/* The same, to run many, where nobody says how many: n ranks, if they can be started and no launcher has started any. why: else, why
- * this process is alone; "": it is not. */
+/* The same, to run many, where nobody says how many: n ranks, if they can be started and no launcher has started any.
+ * why: else, why this process is alone; "": it is not. */
 bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
                                weft_error *err);
 
