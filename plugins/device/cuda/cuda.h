@@ -33,7 +33,7 @@ struct weft_stream {
 
 struct weft_device {
     const weft_host *host;
-    int32_t index;           /* the card, as CUDA numbers it */
+    int32_t index;            /* the card, as CUDA numbers it */
     struct weft_stream first; /* what NULL stands for */
     struct cudaDeviceProp card;
     cublasLtHandle_t lt;
