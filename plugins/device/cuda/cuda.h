@@ -1,11 +1,11 @@
 /* cuda.h: what the rooms of the CUDA device share; host code alone (C11).
  *
- *     plugin.c      keys, create, info, the kernel table       driver.c     is there a driver and a card, and which
- *     memory.c      buffers                                     streams.c    streams, marks, waiting
- *     copies.c      write, read, copy, fill                     transfer.c   pinned memory, copies that nobody waits for
- *     capture.c     a step as a graph                           failure.c    what a call answered, as a sentence
- *     product.c     products by cuBLASLt                        algorithm.c  which of its ways a product takes
- *     update.c      an optimizer's body, compiled by NVRTC      modules.c    compiled code, kept under a hash
+ *     plugin.c      keys, create, info, the kernel table      driver.c     is there a driver and a card, and which
+ *     memory.c      buffers                                   streams.c    streams, marks, waiting
+ *     copies.c      write, read, copy, fill                   transfer.c   pinned memory, copies that nobody waits for
+ *     capture.c     a step as a graph                         failure.c    what a call answered, as a sentence
+ *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
+ *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
  *     NAME.c        the slots of operator NAME: operands are looked up, then a launcher of kernels.h is called
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
