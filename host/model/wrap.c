@@ -12,6 +12,8 @@ struct weft_wrap_ctx {
     weft_wrapping *wrapping;
     const weft_declared *declared;
     int32_t *last_below; /* [n_modules] find_last_below */
+    int32_t *by_module;  /* [n_parameters] of module 0, then of module 1, ... */
+    int32_t *begins;     /* [n_modules + 1] where those of a module begin in by_module */
     weft_error first;    /* mistake */
 };
 
@@ -137,35 +139,37 @@ static int32_t *find_last_below(const weft_declared *declared) {
     return last;
 }
 
-/* Parameters stand in the order of their modules. */
-static int32_t first_of_module(const weft_declared *declared, int32_t module) {
-    int32_t low = 0, high = declared->n_parameters;
-    while (low < high) {
-        const int32_t middle = low + (high - low) / 2;
-        if (declared->parameters[middle].module < module) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+/* By counting: parameters may be declared in any order of modules. */
+static bool order_by_module(weft_wrap_ctx *ctx) {
+    const weft_declared *declared = ctx->declared;
+    int32_t *begins = calloc((size_t)declared->n_modules + 2, sizeof *begins);
+    ctx->by_module = malloc((size_t)declared->n_parameters * sizeof *ctx->by_module + 1);
+    ctx->begins = begins;
+    if (begins == NULL || ctx->by_module == NULL) return false;
+    for (int32_t p = 0; p < declared->n_parameters; p++) begins[declared->parameters[p].module + 2]++;
+    for (int32_t m = 2; m <= declared->n_modules + 1; m++) begins[m] += begins[m - 1];
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        ctx->by_module[begins[declared->parameters[p].module + 1]++] = p;
+    return true;
 }
 
 static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
     const weft_declared *declared = ctx->declared;
-    int32_t p = 0, last = 0;
+    int32_t first = 0, last = 0;
     check_unit(ctx, unit);
     if (module != WEFT_ALL_MODULES && (module < 0 || module >= declared->n_modules))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
                           (int)declared->n_modules - 1);
     if (weft_mistake_made(&ctx->first)) return;
-    if (module == WEFT_ALL_MODULES) last = declared->n_modules - 1;
-    else {
-        last = ctx->last_below[module];
-        p = first_of_module(declared, module);
-    }
-    for (; p < declared->n_parameters && declared->parameters[p].module <= last; p++)
+    first = module == WEFT_ALL_MODULES ? 0 : module;
+    last = module == WEFT_ALL_MODULES ? declared->n_modules - 1 : ctx->last_below[module];
+    for (int32_t i = ctx->begins[first]; i < ctx->begins[last + 1]; i++) {
+        const int32_t p = ctx->by_module[i];
         if (ctx->wrapping->unit_of[p] == UNCLAIMED &&
             (module == WEFT_ALL_MODULES || weft_declared_below(declared, declared->parameters[p].module, module)))
             ctx->wrapping->unit_of[p] = unit;
+    }
 }
 
 static void check_whole(weft_wrap_ctx *ctx) {
@@ -189,6 +193,7 @@ static void check_whole(weft_wrap_ctx *ctx) {
 weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared, const weft_host *host,
                               const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
     weft_wrap_ctx ctx = {.wrapping = out, .declared = declared, .first = WEFT_ERROR_INIT};
+    bool ordered = false;
     const weft_wrap wrap = {(uint32_t)sizeof wrap, 0, &ctx, wrap_unit, wrap_claim, wrap_claim_rest};
     weft_policy_job job = {.struct_size = (uint32_t)sizeof job,
                            .n_modules = (uint32_t)declared->n_modules,
@@ -200,7 +205,8 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     memset(out, 0, sizeof *out);
     out->unit_of = malloc((size_t)declared->n_parameters * sizeof *out->unit_of + 1);
     ctx.last_below = find_last_below(declared);
-    if (status == WEFT_OK && (out->unit_of == NULL || ctx.last_below == NULL))
+    ordered = order_by_module(&ctx);
+    if (status == WEFT_OK && (out->unit_of == NULL || ctx.last_below == NULL || !ordered))
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the wrap policy's units");
     if (status != WEFT_OK) goto done;
     for (int32_t p = 0; p < declared->n_parameters; p++) out->unit_of[p] = UNCLAIMED;
@@ -212,6 +218,8 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     status = weft_mistake_tell(&ctx.first, status, err);
 done:
     free(ctx.last_below);
+    free(ctx.by_module);
+    free(ctx.begins);
     free_view(&seen);
     return status;
 }
