@@ -14,7 +14,8 @@ struct weft_wrap_ctx {
     int32_t *last_below; /* [n_modules] find_last_below */
     int32_t *by_module;  /* [n_parameters] of module 0, then of module 1, ... */
     int32_t *begins;     /* [n_modules + 1] where those of a module begin in by_module */
-    weft_error first;    /* mistake */
+    weft_lookup units_by_name;
+    weft_error first; /* mistake */
 };
 
 /* ---- what the policy sees ---- */
@@ -81,9 +82,8 @@ static void check_name(weft_wrap_ctx *ctx, const char *name) {
             "the wrap policy names a unit '%s'; a name is a module's path or \"first..last\", and what is left is "
             "claimed for WEFT_UNIT_ROOT",
             name == NULL ? "" : name);
-    for (int32_t u = 0; u < ctx->wrapping->n_units && !weft_mistake_made(&ctx->first); u++)
-        if (strcmp(ctx->wrapping->names[u], name) == 0)
-            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
+    if (!weft_mistake_made(&ctx->first) && weft_lookup_find(&ctx->units_by_name, name) >= 0)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
 }
 
 static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
@@ -96,11 +96,12 @@ static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
         self->names = grown;
         self->names[self->n_units] = strdup(name);
     }
-    if (grown == NULL || self->names[self->n_units] == NULL) {
-        weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the wrap policy's units");
-        return WEFT_UNIT_ROOT;
-    }
-    return self->n_units++;
+    if (grown != NULL && self->names[self->n_units] != NULL &&
+        weft_lookup_put(&ctx->units_by_name, self->names[self->n_units], self->n_units))
+        return self->n_units++;
+    if (grown != NULL) free(self->names[self->n_units]);
+    weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the wrap policy's units");
+    return WEFT_UNIT_ROOT;
 }
 
 static void check_unit(weft_wrap_ctx *ctx, int32_t unit) {
@@ -217,6 +218,7 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     if (status == WEFT_OK) check_whole(&ctx);
     status = weft_mistake_tell(&ctx.first, status, err);
 done:
+    weft_lookup_free(&ctx.units_by_name);
     free(ctx.last_below);
     free(ctx.by_module);
     free(ctx.begins);

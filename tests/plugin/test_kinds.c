@@ -15,6 +15,7 @@
 #include <weft/random.h>
 #include <weft/blocks.h>
 #include <weft/roof.h>
+#include <weft/team.h>
 #include <weft/transfer.h>
 #include <weft/emit.h>
 #include <weft/tokenizer.h>
