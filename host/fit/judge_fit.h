@@ -15,9 +15,8 @@ typedef struct weft_fit {
 weft_status weft_fit_judge(weft_fit *out, const weft_fit_question *question, const weft_survey *survey,
                            weft_error *err);
 
-/* The same of ranks that are there: their machines are asked, and the fullest one judged, with its own room in place of
- * that of the question unless somebody has said it. On all ranks but the first nothing more is looked for than whether it
- * fits. [collective] */
+/* The same of ranks that are there: each gives its own room with the question, and the fullest is judged. out is filled
+ * on the first rank alone. [collective] */
 weft_status weft_fit_judge_ranks(weft_fit *out, const weft_fit_question *question, weft_error *err);
 
 #endif

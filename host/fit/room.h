@@ -1,5 +1,5 @@
-/* host/fit/room.h: how many bytes there are for a plan: those of a rank's device, or of the machine where its device has
- * the machine's own memory, which all ranks of it share. */
+/* host/fit/room.h: how many bytes there are for a plan: those of a rank's device, or of the machine where its device
+ * has the machine's own memory, which all ranks of it share. */
 #ifndef WEFT_HOST_FIT_ROOM_H
 #define WEFT_HOST_FIT_ROOM_H
 

@@ -19,8 +19,8 @@ static const char *largest_name(const weft_fit *fit) {
 
 /* ---- changes ---- */
 
-/* The i-th of the words that a change consists of, as they are typed: its keys, and its ranks if they are others. False:
- * it has fewer. */
+/* The i-th of the words that a change consists of, as they are typed: its keys, and its ranks where those are others.
+ * False: it has fewer. */
 static bool change_word(char *out, size_t size, const weft_fit_change *change, int32_t i) {
     if (i > change->n_keys || (i == change->n_keys && !change->moves)) return false;
     if (i < change->n_keys) (void)snprintf(out, size, "%s", change->keys[i]);
@@ -62,9 +62,10 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     if (fit->room.bytes == 0) return;
     if (fit->fits) (void)fprintf(to, "%-*s", width, "fits");
     else (void)fprintf(to, "does not fit ");
-    (void)fprintf(to, "%s's %s: %s%s, %s the most\n", weft_room_whose(&fit->room),
-                  weft_unit_bytes(room, fit->room.bytes), weft_unit_bytes(need, fit->need.bytes.total),
-                  together(ranks, fit), largest_name(fit));
+    (void)fprintf(to, "%s's %s", weft_room_whose(&fit->room), weft_unit_bytes(room, fit->room.bytes));
+    if (!fit->fits || fit->need.ranks > 1) /* else it stands above */
+        (void)fprintf(to, ": %s%s", weft_unit_bytes(need, fit->need.bytes.total), together(ranks, fit));
+    (void)fprintf(to, "; largest: %s\n", largest_name(fit));
     if (!fit->fits) print_changes(fit, width, to);
 }
 
