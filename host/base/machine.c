@@ -18,7 +18,7 @@ static const hierarchy hierarchies[] = {
     {"/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
 };
 
-/* The number behind `name` at the begin of a line, or the first one where name is ""; -1: there is none, as of "max". */
+/* The number behind `name` at the begin of a line, or the first one where name is ""; -1: there is none, or "max". */
 static int64_t read_field(const char *root, const char *directory, const char *file, const char *name) {
     char path[PATH_SIZE], line[256];
     const size_t n = strlen(name);

@@ -1,5 +1,5 @@
-/* host/fit/axes.h: the settings that a run's memory depends on, each with values that take less than its own, the mildest
- * first. */
+/* host/fit/axes.h: the settings that a run's memory depends on, each with values that take less than its own, the
+ * mildest first. */
 #ifndef WEFT_HOST_FIT_AXES_H
 #define WEFT_HOST_FIT_AXES_H
 

@@ -1,7 +1,7 @@
 /* host/fit/changes.h: the smallest changes of a run's settings that would make it fit.
  *
- * They are looked for along axes, each a setting with values that take less and less, the mildest first. Where no single
- * change is enough, changes that leave the result as it is are joined with one of the others, and then what is not
+ * They are looked for along axes, each a setting with values that take less and less, the mildest first. Where no
+ * single change is enough, those that leave the result as it is are joined with one of the others, and then what is not
  * needed of them is taken back. Each one that is told was planned with just these settings (trial.h). */
 #ifndef WEFT_HOST_FIT_CHANGES_H
 #define WEFT_HOST_FIT_CHANGES_H

@@ -11,7 +11,7 @@ typedef struct weft_fit {
     weft_fit_changes changes; /* where it does not fit */
 } weft_fit;
 
-/* survey: of the session's ranks, one or more; NULL: it is of one rank. By one process alone, whoever the others are. */
+/* survey: of the session's ranks; NULL: it is of one rank. By one process alone, whoever the others are. */
 weft_status weft_fit_judge(weft_fit *out, const weft_fit_question *question, const weft_survey *survey,
                            weft_error *err);
 

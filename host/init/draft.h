@@ -1,6 +1,6 @@
 /* host/init/draft.h: a configuration that is being made: each key with its value and with why it has it.
  *
- * Until it is written its rows are overrides of no file, so what is tried while it is made is what the file will say. */
+ * Until it is written its rows are overrides of no file: what is tried while it is made is what the file will say. */
 #ifndef WEFT_HOST_INIT_DRAFT_H
 #define WEFT_HOST_INIT_DRAFT_H
 
