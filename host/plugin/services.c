@@ -107,8 +107,10 @@ const weft_host *weft_services(void) {
     return &host;
 }
 
-void weft_services_log_level(int32_t level) {
+int32_t weft_services_log_level(int32_t level) {
+    const int32_t before = most_verbose;
     most_verbose = level;
+    return before;
 }
 
 void weft_services_threads(int32_t threads) {

@@ -54,9 +54,11 @@ typedef struct weft_ref {
     int64_t offset; /* bytes */
 } weft_ref;
 
+#define WEFT_DEVICE_SHARES_MACHINE 1u /* its memory is the machine's own: what all ranks there take comes out of it */
+
 typedef struct weft_device_info {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags;   /* WEFT_DEVICE_SHARES_MACHINE */
     char name[64];    /* "AMD EPYC ...", "NVIDIA H200" */
     char isa[32];     /* "avx2", "avx512", "avx512-bf16", "sm_90": part of the identity that bits are promised for */
     char backend[64]; /* "oneDNN 2.6.3" */
