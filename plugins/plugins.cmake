@@ -92,6 +92,7 @@ function(weft_add_mpi id name macro options launched)
   target_compile_definitions(weft_mpi_${id} INTERFACE RANKS_ID="mpi-${id}" RANKS_NAME="${name}"
     RANKS_LAUNCHER="${launcher}" RANKS_LAUNCH="${launcher} ${options}-n {ranks}" RANKS_LAUNCHED="${launched}")
   weft_add_builtin(comm mpi-${id} FROM mpi weft_mpi_${id})
+  target_sources(weft-comm-mpi-${id} PRIVATE plugins/comm/common/asked.c)
   set_target_properties(weft-comm-mpi-${id} PROPERTIES INSTALL_RPATH "${directories}" BUILD_WITH_INSTALL_RPATH TRUE)
 endfunction()
 

@@ -2,6 +2,7 @@
 #include "ranks/platform.h"
 
 #include "launch/pulse.h"
+#include "launch/rendezvous.h"
 #include "launch/sidecar.h"
 #include "launch/world.h"
 #include "plugin/call.h"
@@ -35,8 +36,10 @@ static weft_status create_comm(weft_platform *self, const weft_run *run, weft_er
     weft_status status = WEFT_OK;
     self->comm_plugin = weft_loaded_table(part->loaded, comm);
     weft_plugin_call_begin(&call, part->loaded, "create");
+    if (job.expected_size > 1) weft_rendezvous_offer((int32_t)run->settings.run.patience);
     weft_pulse_wait();
     status = self->comm_plugin->create(&self->comm, run->host, part->config, &job, err);
+    weft_rendezvous_end(status != WEFT_OK);
     weft_pulse_go();
     return weft_run_located(run, WEFT_PART_COMM, weft_plugin_call_made(&call, status, self->comm, err), err);
 }

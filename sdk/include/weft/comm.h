@@ -43,11 +43,14 @@ extern "C" {
  *     #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH("/usr/bin/mpiexec -n {ranks}") WEFT_NOTE_LAUNCHED("PMI_RANK PMI_SIZE")
  *
  * WEFT_NOTE_LAUNCH is the command that starts {ranks} ranks on this machine; the program of a rank and its arguments
- * are put behind it. It begins with an absolute path, is cut at spaces, and no shell looks at it. WEFT_NOTE_LAUNCHED
+ * are put behind it. It begins with an absolute path, is cut at spaces, and no shell looks at it. A communicator that
+ * needs no launcher of its library's gives WEFT_LAUNCH_BY_HOST: the host starts the ranks itself, on this machine, and
+ * offers them WEFT_HOST_EXCHANGE; their variables are WEFT_RANK and WEFT_RANKS. WEFT_NOTE_LAUNCHED
  * says how a process knows that it was started so: pairs of environment variables, of this process's rank and of the
  * number of ranks, in capitals. A process that has both of a pair is one; of two pairs the earlier is the surer. */
 #define WEFT_NOTE_LAUNCH(command)     "launch=" command "\n"
 #define WEFT_NOTE_LAUNCHED(variables) "launched=" variables "\n"
+#define WEFT_LAUNCH_BY_HOST           "weft {ranks}"
 
 typedef struct weft_comm weft_comm;             /* the world */
 typedef struct weft_comm_group weft_comm_group; /* some of its ranks */
