@@ -76,7 +76,9 @@ int weft_own_launcher_run(int32_t n, const char *program, char *const *words) {
     (void)signal(SIGCHLD, SIG_DFL);
     while (store != NULL && started < n && start_rank(store, started, n, program, words)) started++;
     if (started == n) status = wait_for_ranks(store, n);
-    else (void)fprintf(stderr, "weft: only %d of %d ranks could be started: %s\n", (int)started, (int)n, strerror(errno));
+    else
+        (void)fprintf(stderr, "weft: only %d of %d ranks could be started: %s\n", (int)started, (int)n,
+                      strerror(errno));
     weft_store_destroy(store);
     return status; /* ranks that are left when this process ends, end with it */
 }

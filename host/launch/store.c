@@ -29,10 +29,11 @@ bool weft_store_takes_key(const char *key) {
 
 /* ---- whole messages ---- */
 
-static bool send_whole(int file, const void *bytes, size_t n) {
+/* more: something follows at once, which is sent with it. */
+static bool send_part(int file, const void *bytes, size_t n, bool more) {
     const char *at = bytes;
     while (n > 0) {
-        const ssize_t sent = send(file, at, n, MSG_NOSIGNAL);
+        const ssize_t sent = send(file, at, n, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
         if (sent < 0 && errno == EINTR) continue;
         if (sent <= 0) return false;
         at += sent;
@@ -68,7 +69,7 @@ static weft_status lost_store(const char *key, weft_error *err) {
 static bool ask(int file, uint32_t what, const char *key, const void *bytes, size_t n) {
     request r = {.magic = MAGIC, .what = what, .n = (uint32_t)n};
     (void)snprintf(r.key, sizeof r.key, "%s", key);
-    return send_whole(file, &r, sizeof r) && (bytes == NULL || send_whole(file, bytes, n));
+    return send_part(file, &r, sizeof r, bytes != NULL && n > 0) && (bytes == NULL || send_part(file, bytes, n, false));
 }
 
 static weft_status judge_request(const char *key, size_t n, weft_error *err) {
@@ -76,8 +77,8 @@ static weft_status judge_request(const char *key, size_t n, weft_error *err) {
         return weft_error_set(err, WEFT_E_HOST, "\"%.80s\" is no key of an exchange: 1 to %d of [a-z0-9._-]", key,
                               WEFT_STORE_KEY - 4);
     if (n > WEFT_EXCHANGE_MOST)
-        return weft_error_set(err, WEFT_E_HOST, "a value of %zu bytes under \"%s\": an exchange takes %d at most", n, key,
-                              WEFT_EXCHANGE_MOST);
+        return weft_error_set(err, WEFT_E_HOST, "a value of %zu bytes under \"%s\": an exchange takes %d at most", n,
+                              key, WEFT_EXCHANGE_MOST);
     return WEFT_OK;
 }
 
@@ -101,10 +102,11 @@ weft_status weft_store_get(int file, const char *key, void *bytes, size_t n, int
     if (!set_patience(file, patience) || !ask(file, GET, key, NULL, n)) return lost_store(key, err);
     if (!receive_whole(file, &a, sizeof a)) {
         if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(key, err);
-        return weft_error_set(err, WEFT_E_PEER,
-                              "no rank has said \"%s\" within %d s ([run] patience): one has not started, or has failed "
-                              "before",
-                              key, (int)patience);
+        return weft_error_set(
+            err, WEFT_E_PEER,
+            "no rank has said \"%s\" within %d s ([run] patience): one has not started, or has failed "
+            "before",
+            key, (int)patience);
     }
     if (a.n > sizeof value || !receive_whole(file, value, a.n)) return lost_store(key, err);
     if (a.n != n)
@@ -196,7 +198,7 @@ static void tell_client(client *to, uint32_t code, const void *bytes, size_t n) 
     const answer a = {code, (uint32_t)n};
     to->waits = false;
     to->got = 0;
-    if (!send_whole(to->file, &a, sizeof a) || !send_whole(to->file, bytes, n)) drop_client(to);
+    if (!send_part(to->file, &a, sizeof a, n > 0) || !send_part(to->file, bytes, n, false)) drop_client(to);
 }
 
 static void tell_those_that_wait(weft_store *self, const entry *of) {

@@ -39,7 +39,6 @@ static weft_status create_comm(weft_platform *self, const weft_run *run, weft_er
     if (job.expected_size > 1) weft_rendezvous_offer((int32_t)run->settings.run.patience);
     weft_pulse_wait();
     status = self->comm_plugin->create(&self->comm, run->host, part->config, &job, err);
-    weft_rendezvous_end(status != WEFT_OK);
     weft_pulse_go();
     return weft_run_located(run, WEFT_PART_COMM, weft_plugin_call_made(&call, status, self->comm, err), err);
 }
@@ -93,6 +92,7 @@ void weft_platform_close(weft_platform *self, bool failed) {
     weft_pulse_wait();
     if (self->comm != NULL && (!failed || self->comm_info.size == 1))
         WEFT_PLUGIN_TELL(self->comm_plugin, destroy, self->comm);
+    weft_rendezvous_end(failed);
     weft_pulse_go();
     if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
     for (int32_t i = 0; i < self->n_groups; i++) free(self->groups[i].ranks);

@@ -58,9 +58,13 @@ typedef struct weft_comm_handle weft_comm_handle;
 
 typedef enum weft_comm_progress { WEFT_PROGRESS_CALLER = 0, WEFT_PROGRESS_OWN = 1 } weft_comm_progress;
 
+/* Messages between two ranks come in the order in which they were sent, whatever their tags: a program whose RECVs from
+ * a rank are not in the order of that rank's SENDs is refused. */
+#define WEFT_COMM_IN_ORDER 1u
+
 typedef struct weft_comm_info {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags;                 /* WEFT_COMM_... */
     int32_t rank, size;             /* of this process in the world, and of the world */
     int32_t local_rank, local_size; /* the same among the ranks of this machine */
     int32_t node, nodes;            /* machines, numbered by their lowest ranks, and how many there are */

@@ -38,6 +38,7 @@ enum {
     WEFT_SIZE_1_0_weft_roof_product            =   48,
     WEFT_SIZE_1_0_weft_device_roof             =   32,
     WEFT_SIZE_1_0_weft_device_transfer         =   56,
+    WEFT_SIZE_1_0_weft_device_native           =   40,
     WEFT_SIZE_1_0_weft_device_capture          =   40,
     WEFT_SIZE_1_0_weft_graph_info              =   24,
     WEFT_SIZE_1_0_weft_rope_args               =   32,
