@@ -1,7 +1,7 @@
 /* host/launch/own_launcher.c: see own_launcher.h. */
 #include "launch/own_launcher.h"
 
-#include "launch/store.h"
+#include "launch/table_server.h"
 
 #include <errno.h>
 #include <fcntl.h>

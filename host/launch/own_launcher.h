@@ -7,9 +7,10 @@
 
 #include <stdint.h>
 
-#include "launch/find.h"
+#include <stdbool.h>
+#include <weft/comm.h>
 
-/* What its ranks are told: their places, and the descriptor of their connection to the store (store.h). */
+/* What its ranks are told: their places, and the descriptor of their connection to the store (table_server.h). */
 #define WEFT_OWN_RANK  "WEFT_RANK"
 #define WEFT_OWN_SIZE  "WEFT_RANKS"
 #define WEFT_OWN_STORE "WEFT_STORE"

@@ -2,7 +2,7 @@
 #include "launch/rendezvous.h"
 
 #include "launch/own_launcher.h"
-#include "launch/store.h"
+#include "launch/table_server.h"
 #include "plugin/services.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "launch/own_launcher.h"
 #include "launch/rendezvous.h"
-#include "launch/store.h"
+#include "launch/table_server.h"
 #include "launch/world.h"
 #include "plugin/services.h"
 
@@ -58,10 +58,14 @@ static int act_mistakes(const weft_host_exchange *exchange) {
     int64_t longer = 0;
     if (weft_world_get()->rank == 0 && exchange->put(host, "one", &value, sizeof value, &err) != WEFT_OK) return 20;
     if (exchange->get(host, "one", &value, sizeof value, &err) != WEFT_OK || value != 7) return 21;
-    if (exchange->put(host, "one", &value, sizeof value, &err) != WEFT_E_HOST || !strstr(err.text, "put before")) return 22;
-    if (exchange->put(host, "A key", &value, sizeof value, &err) != WEFT_E_HOST || !strstr(err.text, "is no key")) return 23;
-    if (exchange->put(host, "large", large, sizeof large, &err) != WEFT_E_HOST || !strstr(err.text, "4096 at most")) return 24;
-    if (exchange->get(host, "one", &longer, sizeof longer, &err) != WEFT_E_PEER || !strstr(err.text, "4 bytes")) return 25;
+    if (exchange->put(host, "one", &value, sizeof value, &err) != WEFT_E_HOST || !strstr(err.text, "put before"))
+        return 22;
+    if (exchange->put(host, "A key", &value, sizeof value, &err) != WEFT_E_HOST || !strstr(err.text, "is no key"))
+        return 23;
+    if (exchange->put(host, "large", large, sizeof large, &err) != WEFT_E_HOST || !strstr(err.text, "4096 at most"))
+        return 24;
+    if (exchange->get(host, "one", &longer, sizeof longer, &err) != WEFT_E_PEER || !strstr(err.text, "4 bytes"))
+        return 25;
     if (exchange->get(host, "never", &value, sizeof value, &err) != WEFT_E_PEER ||
         !strstr(err.text, "no rank has said \"never\" within 1 s"))
         return 26;
@@ -80,7 +84,7 @@ static int act(const char *what) {
 /* ---- how they are started ---- */
 
 static int run_own(const char *what) {
-    char *words[] = {program, (char *)(uintptr_t)"act", (char *)(uintptr_t)what, NULL};
+    char *words[] = {program, (char *)(uintptr_t) "act", (char *)(uintptr_t)what, NULL};
     const pid_t pid = fork();
     int ended = 0;
     if (pid == 0) _exit(weft_own_launcher_run(RANKS, program, words));
@@ -109,9 +113,15 @@ static void run_others(const char *what) {
 }
 
 static void clear_environment(void) {
-    static const char *const names[] = {WEFT_RENDEZVOUS, "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NODELIST",
-                                        "SLURM_JOB_ID",  "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                        "LOCAL_WORLD_SIZE", WEFT_OWN_STORE};
+    static const char *const names[] = {WEFT_RENDEZVOUS,
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        "SLURM_STEP_NODELIST",
+                                        "SLURM_JOB_ID",
+                                        "MPI_LOCALNRANKS",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "LOCAL_WORLD_SIZE",
+                                        WEFT_OWN_STORE};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
     (void)setenv(WEFT_OWN_SIZE, "5", 1);
 }
@@ -191,8 +201,8 @@ END_TEST
 START_TEST(the_first_machine_of_a_list) {
     static const struct {
         const char *list, *first;
-    } rows[] = {{"node7", "node7"},         {"gpu[03-07,11],login1", "gpu03"}, {"a,b[1-2]", "a"},
-                {"n[1,3]-ib", "n1"},        {"rack1-[008-010]", "rack1-008"},  {"", NULL},
+    } rows[] = {{"node7", "node7"},  {"gpu[03-07,11],login1", "gpu03"}, {"a,b[1-2]", "a"},
+                {"n[1,3]-ib", "n1"}, {"rack1-[008-010]", "rack1-008"},  {"", NULL},
                 {"gpu[x]", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char out[32];

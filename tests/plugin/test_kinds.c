@@ -11,6 +11,7 @@
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/model.h>
+#include <weft/native.h>
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/blocks.h>

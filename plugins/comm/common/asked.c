@@ -34,7 +34,7 @@ static weft_status judge_elements(const asked *self, const asked_kind *kind, wef
     return WEFT_OK;
 }
 
-static weft_status judge_peer(const asked *self, const asked_kind *kind, weft_error *err) {
+static weft_status judge_peer(const asked *self, int32_t lane, const asked_kind *kind, weft_error *err) {
     if ((kind->has_root || kind->is_pair) && (self->peer < 0 || self->peer >= self->group_size)) {
         return weft_error_set(err, WEFT_E_HOST, "%s names place %d in a group of %d ranks.", kind->name,
                               (int)self->peer, (int)self->group_size);
@@ -42,6 +42,10 @@ static weft_status judge_peer(const asked *self, const asked_kind *kind, weft_er
     if (kind->is_pair && self->peer == self->place) {
         return weft_error_set(err, WEFT_E_HOST, "%s names this rank's own place, %d, as its other side.", kind->name,
                               (int)self->peer);
+    }
+    if (kind->is_pair && (lane < 0 || lane >= WEFT_COMM_LANES)) {
+        return weft_error_set(err, WEFT_E_HOST, "%s has the lane %d; lanes go from 0 to %d.", kind->name, (int)lane,
+                              WEFT_COMM_LANES - 1);
     }
     if (kind->is_pair && (self->tag < 0 || self->tag > self->max_tag)) {
         return weft_error_set(err, WEFT_E_HOST, "%s has the tag %d; tags go from 0 to %d.", kind->name, (int)self->tag,
@@ -85,6 +89,6 @@ weft_status asked_judge(asked *out, const weft_exchange *what, const asked_kind 
     out->tag = what->tag;
     out->in_place = 0;
     status = judge_elements(out, kind, err);
-    if (status == WEFT_OK) status = judge_peer(out, kind, err);
+    if (status == WEFT_OK) status = judge_peer(out, what->lane, kind, err);
     return status == WEFT_OK ? judge_operands(out, what, kind, err) : status;
 }

@@ -138,7 +138,7 @@ static weft_status start_pair(weft_comm *comm, weft_comm_handle **out, const wef
     ncclResult_t code = ncclSuccess;
     call c;
     weft_status status = prepare(&c, comm, what, kind, err);
-    if (status == WEFT_OK) status = nccl_way_to(&way, comm, c.group->ranks[c.asked.peer], sends, err);
+    if (status == WEFT_OK) status = nccl_way_to(&way, comm, c.group->ranks[c.asked.peer], what->lane, sends, err);
     if (status == WEFT_OK) status = follow(comm, way->stream, what->stream, err);
     if (status != WEFT_OK) return status;
     stream = (cudaStream_t)comm->native->stream(comm->device, way->stream);

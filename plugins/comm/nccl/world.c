@@ -32,8 +32,8 @@ static weft_status find_world(weft_comm *comm, const weft_comm_job *job, weft_er
     comm->info.max_tag = MOST_TAG;
     comm->info.flags = WEFT_COMM_IN_ORDER;
     (void)ncclGetVersion(&version);
-    (void)snprintf(comm->info.backend, sizeof comm->info.backend, "NCCL %d.%d.%d", version / 10000,
-                   version / 100 % 100, version % 100);
+    (void)snprintf(comm->info.backend, sizeof comm->info.backend, "NCCL %d.%d.%d", version / 10000, version / 100 % 100,
+                   version % 100);
     if (job->expected_size > 0 && job->expected_size != comm->info.size)
         return weft_error_set(err, WEFT_E_PEER, "%d ranks were asked for, and this one is one of %d.",
                               (int)job->expected_size, (int)comm->info.size);
@@ -202,8 +202,9 @@ weft_status nccl_attach(weft_comm *comm, weft_device *device, const weft_device_
     status = find_native(comm, err);
     if (status == WEFT_OK) status = weft_device_transfer_find(&comm->transfer, kernels, device, err);
     if (status == WEFT_OK && comm->transfer == NULL)
-        status = weft_error_set(err, WEFT_E_PLUGIN, "the device lacks the extension " WEFT_DEVICE_TRANSFER
-                                                    ", by which NCCL's exchanges are waited for");
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "the device lacks the extension " WEFT_DEVICE_TRANSFER
+                                ", by which NCCL's exchanges are waited for");
     if (status == WEFT_OK) status = kernels->alloc(device, &comm->nothing, NOTHING, err);
     all.buffer = comm->nothing;
     if (status == WEFT_OK) status = kernels->fill(device, NULL, all, 0, NOTHING / 4, err);

@@ -10,9 +10,9 @@
  *
  * NCCL moves bytes by kernels, so an exchange is queued as they are and the host never waits (WEFT_PROGRESS_OWN). What
  * is queued on one communicator of NCCL's runs in that order on every rank. For collectives that is the order in which
- * all ranks start them; two ranks that send to each other would each wait for the other's RECV behind their own SEND, so
- * each direction between two ranks has a communicator and a stream of its own. NCCL knows no tags: between two ranks
- * messages come in the order in which they were sent (WEFT_COMM_IN_ORDER).
+ * all ranks start them. Two ranks that send to each other would each wait for the other's RECV behind their own SEND,
+ * so each lane of each direction between two ranks has a communicator and a stream of its own. NCCL knows no tags:
+ * messages of a lane come in the order in which they were sent (WEFT_COMM_IN_ORDER).
  */
 #ifndef WEFT_COMM_NCCL_WORLD_H
 #define WEFT_COMM_NCCL_WORLD_H
@@ -38,12 +38,13 @@ struct weft_comm_group {
     int32_t *ranks; /* [size] of the world */
 };
 
-/* One direction between this rank and another. */
+/* One lane of one direction between this rank and another. */
 typedef struct nccl_way {
     struct nccl_way *next; /* in comm->ways */
     int32_t peer;          /* of the world */
-    bool sends;            /* this rank to it; else it to this rank */
-    ncclComm_t nccl;       /* of two: the sender is place 0 */
+    int32_t lane;
+    bool sends;      /* this rank to it; else it to this rank */
+    ncclComm_t nccl; /* of two: the sender is place 0 */
     weft_stream *stream;
 } nccl_way;
 
@@ -89,7 +90,7 @@ weft_status nccl_find_machines(weft_comm_info *info, const weft_host *host, cons
                                weft_error *err);
 
 /* pairs.c: made when it is first asked for, which both ranks do in the course of their programs. */
-weft_status nccl_way_to(nccl_way **out, weft_comm *comm, int32_t peer, bool sends, weft_error *err);
+weft_status nccl_way_to(nccl_way **out, weft_comm *comm, int32_t peer, int32_t lane, bool sends, weft_error *err);
 void nccl_ways_free(weft_comm *comm);
 
 /* exchange.c */

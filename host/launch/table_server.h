@@ -1,11 +1,11 @@
-/* host/launch/store.h: a small table of values that ranks put for one another, and whoever serves it.
+/* host/launch/table_server.h: a small table of values that ranks put for one another, and whoever serves it.
  *
  * Each rank has one connection, over which it asks for one thing at a time: put a value under a key, or get one, which
  * is answered once some rank has put it. The server is a loop over connections; it may be a process (own_launcher.h) or
  * a thread of rank 0 (rendezvous.h). Both ends are the same program on machines that trust each other, as those of a
  * communicator do. */
-#ifndef WEFT_HOST_LAUNCH_STORE_H
-#define WEFT_HOST_LAUNCH_STORE_H
+#ifndef WEFT_HOST_LAUNCH_TABLE_SERVER_H
+#define WEFT_HOST_LAUNCH_TABLE_SERVER_H
 
 #include <stdbool.h>
 #include <weft/host.h>

@@ -1,5 +1,5 @@
-/* host/launch/store.c: see store.h. */
-#include "launch/store.h"
+/* host/launch/table_server.c: see table_server.h. */
+#include "launch/table_server.h"
 
 #include <errno.h>
 #include <poll.h>
