@@ -15,6 +15,8 @@ endif()
 add_library(weft-cuda-double SHARED ${double_sources})
 target_include_directories(weft-cuda-double PUBLIC ${WEFT_DOUBLE_INCLUDE})
 target_compile_features(weft-cuda-double PRIVATE cxx_std_17)
+target_compile_definitions(weft-cuda-double PRIVATE DOUBLE_CXX="${CMAKE_CXX_COMPILER}"
+                           DOUBLE_INCLUDE="${WEFT_DOUBLE_INCLUDE}")
 target_compile_options(weft-cuda-double PRIVATE ${double_warnings} -Wconversion -fvisibility=hidden -ffp-contract=off
                        -fno-math-errno ${double_sanitizers})
 target_link_options(weft-cuda-double PRIVATE ${double_sanitizers} -Wl,-z,nodelete)
