@@ -102,3 +102,5 @@ weft_add_mpi(mpich "MPICH" MPICH_VERSION "" "PMI_RANK PMI_SIZE" mpicc.mpich mpic
 weft_add_mpi(openmpi "Open MPI" OMPI_MAJOR_VERSION
   "-quiet --allow-run-as-root --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none "
   "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_RANK SLURM_STEP_NUM_TASKS" mpicc.openmpi mpicc)
+
+include(plugins/cuda.cmake)
