@@ -104,7 +104,7 @@ else()
     target_link_libraries(weft_cuda INTERFACE ${cuda_objects} "${CUDA_RUNTIME}" PkgConfig::CRYPTO ${CMAKE_DL_LIBS} rt pthread)
     add_custom_target(weft_cuda_objects DEPENDS ${cuda_objects})
     weft_add_builtin(device cuda weft_cuda)
-    target_sources(weft-device-cuda PRIVATE plugins/device/common/operands.c)
+    target_sources(weft-device-cuda PRIVATE ${device_common})
     add_dependencies(weft-device-cuda weft_cuda_objects)
     set_target_properties(weft-device-cuda PROPERTIES INSTALL_RPATH "${CUDA_LIBRARY_DIRECTORIES}" BUILD_WITH_INSTALL_RPATH TRUE
                           LINK_DEPENDS "${WEFT_PLUGIN_MAP};${cuda_objects}")

@@ -41,7 +41,8 @@ foreach(row
   endif()
 endforeach()
 # What devices share.
-target_sources(weft-device-cpu PRIVATE plugins/device/common/operands.c)
+file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
+target_sources(weft-device-cpu PRIVATE ${device_common})
 if(WEFT_DNNL_ROOT)
   get_filename_component(dnnl_directory "${DNNL_LIBRARY}" DIRECTORY)
   set_target_properties(weft-device-cpu PROPERTIES INSTALL_RPATH "${dnnl_directory}")

@@ -42,7 +42,8 @@ __device__ inline void narrow(bf16_bits *out, float x) {
     const uint32_t u = __float_as_uint(x), high = u >> 16;
     out->bits = (uint16_t)(x != x ? high | 0x40u : (u + 0x7FFFu + (high & 1u)) >> 16);
 }
-/* Below 2^-14 fp16 has steps of 2^-24, the last place of 0.5; above, 13 bits go and the exponent's bias falls by 112. */
+/* Below 2^-14 fp16 has steps of 2^-24, the last place of 0.5; above, 13 bits go and the exponent's bias falls by
+ * 112. */
 __device__ inline void narrow(half_bits *out, float x) {
     const uint32_t u = __float_as_uint(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
     uint32_t h;
@@ -92,6 +93,19 @@ __global__ void __launch_bounds__(threads) fill(uint32_t *to, uint32_t pattern, 
     for (int64_t i = first; i < words && i < first + per_thread; i++) to[i] = pattern;
 }
 
+template <typename T>
+__global__ void __launch_bounds__(threads) fill_rows(T *to, const float *row, int64_t rows, int64_t width, int64_t ld) {
+    const int64_t i = (int64_t)blockIdx.x * threads + threadIdx.x, r = i / width, j = i % width;
+    if (r < rows) narrow(to + r * ld + j, row == nullptr ? 0.0f : row[j]);
+}
+
+template <typename T>
+cudaError_t run_rows(cudaStream_t stream, void *to, const float *row, int64_t rows, int64_t width, int64_t ld) {
+    const int64_t blocks = (rows * width + threads - 1) / threads;
+    CUDA_LAUNCH((fill_rows<T>), (unsigned)blocks, threads, 0, stream, static_cast<T *>(to), row, rows, width, ld);
+    return cudaGetLastError();
+}
+
 } // namespace
 
 extern "C" cudaError_t fill_launch(cudaStream_t stream, uint32_t *to, uint32_t pattern, int64_t words) {
@@ -105,4 +119,10 @@ extern "C" cudaError_t convert_launch(cudaStream_t stream, void *to, int32_t dty
     if (dtype_from == WEFT_F32) return run_from<float>(stream, to, dtype_to, from, n);
     if (dtype_from == WEFT_BF16) return run_from<bf16_bits>(stream, to, dtype_to, from, n);
     return run_from<half_bits>(stream, to, dtype_to, from, n);
+}
+
+extern "C" cudaError_t fill_rows_launch(cudaStream_t stream, void *to, int32_t dtype, const float *row, int64_t rows,
+                                        int64_t width, int64_t ld) {
+    if (dtype == WEFT_BF16) return run_rows<bf16_bits>(stream, to, row, rows, width, ld);
+    return run_rows<float>(stream, to, row, rows, width, ld);
 }

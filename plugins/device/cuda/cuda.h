@@ -26,6 +26,7 @@
 #include <weft/device.h>
 #include <weft/transfer.h>
 
+#include "../common/matrices.h"
 #include "../common/operands.h"
 #include "kernels.h"
 #include "libraries.h"
@@ -109,14 +110,22 @@ weft_status cuda_judge_lt(const weft_device *device, cublasStatus_t code, const 
 /* The same for the driver's own interface. */
 weft_status cuda_judge_driver(const weft_device *device, CUresult code, const char *what, weft_error *err);
 
+/* ---- small things ---- */
+
+/* What workspaces that are cut begin on; what is added for that to be possible is one line. */
+#define CUDA_LINE 256 /* bytes */
+static inline char *cuda_line_up(void *at) {
+    return (char *)(((uintptr_t)at + CUDA_LINE - 1) / CUDA_LINE * CUDA_LINE);
+}
+
 /* ---- product.c ---- */
 
-/* C = op(A) op(B) of device pointers, as weft_matmul describes it, without a bias: what matmul and the head call.
- * workspace: cuda_product_workspace bytes. */
+/* C = op(A) op(B) of device pointers, as weft_matmul describes it: what matmul and the head call. A is as wide as B.
+ * workspace: cuda_product_workspace bytes, which do not depend on where operands lie. */
 typedef struct cuda_product {
     const void *a, *b;
     void *c;
-    const float *bias; /* (N), or NULL */
+    const float *bias; /* (N), or NULL; not together with accumulate */
     int64_t m, n, k, lda, ldb, ldc;
     int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
     int32_t transpose_a, transpose_b, accumulate;
@@ -124,6 +133,18 @@ typedef struct cuda_product {
 } cuda_product;
 int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p);
 weft_status cuda_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err);
+
+/* ---- packed.c ---- */
+
+/* The same with a b that is packed; p->b is not looked at. */
+int64_t cuda_packed_workspace(const weft_device *device, const cuda_product *p);
+weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p,
+                                 const weft_i8x64 *packed, weft_error *err);
+
+/* ---- update.c, modules.c ---- */
+
+weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft_error *err);
+void cuda_modules_close(weft_device *device);
 
 /* ---- the table's slots, by file ---- */
 

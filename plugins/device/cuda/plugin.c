@@ -1,6 +1,6 @@
 /* plugin.c: the plugin device:cuda itself: its keys, its life, what it says of itself, and its kernel table. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
-#include "cuda.h"
+#include "algorithm.h"
 
 const char operands_device[] = "cuda";
 
@@ -12,6 +12,8 @@ static void destroy_device(weft_device *device) {
                  "Device cuda ends with %lld bytes in %lld buffers that were not released.",
                  (long long)device->live_bytes, (long long)device->live_buffers);
     }
+    cuda_modules_close(device);
+    cuda_algorithms_close(device);
     cuda_staging_close(device);
     cuda_streams_close(device);
     device->host->release(device->host, device);
@@ -23,6 +25,8 @@ static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t 
     if (status == WEFT_OK) status = cuda_card_pick(d, keys, index, err);
     if (status == WEFT_OK) status = cuda_streams_open(d, err);
     if (status == WEFT_OK) status = cuda_staging_open(d, err);
+    if (status == WEFT_OK) status = cuda_algorithms_open(d, err);
+    if (status == WEFT_OK) status = cuda_modules_open(d, keys, err);
     return status;
 }
 
