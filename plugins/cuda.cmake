@@ -6,7 +6,8 @@
 option(WEFT_CUDA "Build the CUDA device where a toolkit (12.4 to 13) is found" ON)
 set(WEFT_CUDA_ARCHITECTURES 80 89 90 CACHE STRING "Compute capabilities that device code is compiled for; PTX for the last one")
 
-# What is missing goes to `missing`. Sets CUDA_NVCC, CUDA_INCLUDES, CUDA_RUNTIME and CUDA_LIBRARY_DIRECTORIES.
+# What is missing goes to `missing`. Sets CUDA_NVCC, CUDA_INCLUDES, CUDA_RUNTIME, CUDA_RTC (which tests link) and
+# CUDA_LIBRARY_DIRECTORIES.
 macro(weft_find_cuda missing)
   set(installed "${CMAKE_BINARY_DIR}/cuda/nvidia")
   file(GLOB parts LIST_DIRECTORIES true "${installed}/*")
@@ -34,6 +35,11 @@ macro(weft_find_cuda missing)
                  NO_DEFAULT_PATH NO_CACHE)
     if(NOT CUDA_RUNTIME)
       list(APPEND ${missing} libcudart_static.a)
+    endif()
+    find_library(CUDA_RTC NAMES nvrtc libnvrtc.so.13 libnvrtc.so.12 PATHS "${home}" ${base} ${parts} /usr
+                 PATH_SUFFIXES lib64 lib lib/x86_64-linux-gnu NO_DEFAULT_PATH NO_CACHE)
+    if(NOT CUDA_RTC)
+      list(APPEND ${missing} libnvrtc.so)
     endif()
     set(CUDA_LIBRARY_DIRECTORIES)
     foreach(place "${home}" ${base} ${parts})

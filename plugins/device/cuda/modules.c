@@ -24,9 +24,6 @@ typedef struct compiling {
     size_t size;
 } compiling;
 
-/* Products are not joined with sums: the CPU's loop does not do it either. */
-static const char no_fmad[] = "--fmad=false", language[] = "--std=c++17";
-
 /* ---- compiling ---- */
 
 static weft_status judge_rtc(const weft_device *device, nvrtcResult code, weft_error *err) {
@@ -64,7 +61,7 @@ static weft_status take_cubin(compiling *c, nvrtcProgram program, weft_error *er
 
 static weft_status compile(compiling *c, weft_error *err) {
     const cuda_libraries *of = &c->device->libraries;
-    const char *const options[] = {c->architecture, no_fmad, language};
+    const char *const options[] = {c->architecture, cuda_update_options[0], cuda_update_options[1]};
     nvrtcProgram program = NULL;
     nvrtcResult code = of->nvrtcCreateProgram(&program, c->source, CUDA_UPDATE, 0, NULL, NULL);
     weft_status status = judge_rtc(c->device, code, err);
@@ -120,7 +117,8 @@ static weft_status hash_all(compiling *c, weft_error *err) {
     bool hashed = false;
     const weft_status status = judge_rtc(c->device, c->device->libraries.nvrtcVersion(&major, &minor), err);
     if (status != WEFT_OK) return status;
-    if (asprintf(&all, "NVRTC %d.%d %s %s %s\n%s", major, minor, c->architecture, no_fmad, language, c->source) < 0)
+    if (asprintf(&all, "NVRTC %d.%d %s %s %s\n%s", major, minor, c->architecture, cuda_update_options[0],
+                 cuda_update_options[1], c->source) < 0)
         return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update's text.");
     hashed = cuda_cache_hash(c->hash, all, strlen(all));
     free(all);

@@ -15,6 +15,10 @@ weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_el
 #define CUDA_UPDATE_THREADS 256
 #define CUDA_UPDATE_BLOCK   1024 /* elements: four of a thread's, in one access where they lie so */
 
+/* How it is compiled, beside for which card: products are not joined with sums, as the CPU's loop does not. */
+#define CUDA_UPDATE_OPTIONS 2
+extern const char *const cuda_update_options[CUDA_UPDATE_OPTIONS];
+
 /* The text that is compiled: the author's body, with a kernel around it. The caller frees it; NULL: no memory. */
 char *cuda_update_source(const weft_elementwise *kernel);
 

@@ -7,6 +7,8 @@
  */
 #include "modules.h"
 
+const char *const cuda_update_options[CUDA_UPDATE_OPTIONS] = {"--fmad=false", "--std=c++17"};
+
 static const char declarations[] = "typedef int int32_t;\n"
                                    "typedef unsigned int uint32_t;\n"
                                    "typedef long long weft_long;\n"
