@@ -73,7 +73,7 @@ static const char *device_name(void) {
     const char *name = getenv("WEFT_TEST_DEVICE");
     return name == NULL ? "cpu" : name;
 }
-/* The host sees its memory, so the device judges operands that only a kernel reads elsewhere: ids, positions, tables. */
+/* The host sees its memory, so the device judges what only a kernel reads elsewhere: ids, positions, tables. */
 static inline bool is_seen_by_the_host(void) {
     return table->host_view != NULL;
 }

@@ -308,7 +308,7 @@ static void wrong_run(run *r, const void *data) {
     free(x);
 }
 
-/* Where no host code sees the table, one that does not fit makes the sums NaN, and nothing is read or written beyond. */
+/* Where no host code sees the table, one that does not fit makes the sums NaN; nothing is read or written beyond. */
 START_TEST(square_sums_of_a_table_that_does_not_fit_are_nan) {
     const uint32_t size = sizeof(weft_extent);
     const weft_extent wrong[] = {{size, 0, 290, 11 + CANARY / 4, 1},

@@ -1,5 +1,5 @@
-/* embedding.c: the slots of a look-up and of its backward. Ids lie on the card, where the host code cannot see them: one
- * that the table does not have gives a row of NaN, and adds nothing to the gradient. */
+/* embedding.c: the slots of a look-up and of its backward. Ids lie on the card, where the host code cannot see them:
+ * one that the table does not have gives a row of NaN, and adds nothing to the gradient. */
 #include "embedding.h"
 #include "workspace.h"
 

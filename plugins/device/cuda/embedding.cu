@@ -1,9 +1,9 @@
 /* embedding.cu: rows looked up by id, and their gradient, a sum per id in the order of the rows.
  *
- * The backward first sorts row numbers by id, stably and without an atomic. A block has a range of ids. It goes over all
- * ids twice: first it counts those below its range, which is where its rows begin in the order; then it collects the
- * rows of its range, as they come. From this short list each warp takes the rows of one id after another. Then every
- * line of the gradient is a sum of its own, written once.
+ * The backward first sorts row numbers by id, stably and without an atomic. A block has a range of ids. It goes over
+ * all ids twice: first it counts those below its range, which is where its rows begin in the order; then it collects
+ * the rows of its range, as they come. From this short list each warp takes the rows of one id after another. Then
+ * every line of the gradient is a sum of its own, written once.
  *
  * An id that the table does not have is looked up as NaN, and its row of the gradient goes nowhere.
  */

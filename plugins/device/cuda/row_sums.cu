@@ -1,5 +1,5 @@
-/* row_sums.cu: see row_sums.h. Within a run, eight threads share a pack of columns: each adds every eighth row in order,
- * then the eight are added in order. */
+/* row_sums.cu: see row_sums.h. Within a run, eight threads share a pack of columns: each adds every eighth row in
+ * order, then the eight are added in order. */
 #include "row_sums.h"
 
 #include "cells.cuh"
