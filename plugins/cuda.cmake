@@ -86,8 +86,9 @@ function(weft_compile_cuda out directory)
   set(${out} ${objects} PARENT_SCOPE)
 endfunction()
 
-# In these no product is joined with a sum: their sums are defined to the bit.
-set(CUDA_EXACT add clip convert scale square_sum sum_rows)
+# In these no product is joined with a sum unless it is written so: what they give is defined to the bit, or added to what
+# was there as it is.
+set(CUDA_EXACT activation add clip convert embedding head norm rope row_sums scale square_sum)
 
 if(NOT WEFT_CUDA)
   message(STATUS "WEFT_CUDA is OFF: no CUDA device")
