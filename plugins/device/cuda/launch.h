@@ -16,8 +16,9 @@
 #include <cuda_runtime.h>
 
 #ifdef __CUDACC__
-#define CUDA_LAUNCH(kernel, grid, block, shared, stream, ...) kernel<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
-#define CUDA_SHARED(type, name, extents)                      __shared__ type name extents
+#define CUDA_LAUNCH(kernel, grid, block, shared, stream, ...)                                                          \
+    kernel<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
+#define CUDA_SHARED(type, name, extents) __shared__ type name extents
 #define CUDA_SHARED_DYNAMIC(type, name)                                                                                \
     extern __shared__ __align__(16) unsigned char name##_bytes[];                                                      \
     type *const name = reinterpret_cast<type *>(name##_bytes)
