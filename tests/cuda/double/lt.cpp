@@ -2,6 +2,7 @@
  * dimension is summed at once or in 2, 4 or 8 parts. Which of them the heuristic lists first depends on the shape, on the
  * room for partial sums, and on how operands are aligned, as on a card; a way is refused for operands that lie worse
  * than those that it was chosen for. The workspace is overwritten by every product, whatever its way. */
+#include <algorithm>
 #include <cstring>
 
 #include "double.h"
@@ -31,6 +32,7 @@ namespace {
 constexpr uint64_t MARK = 0x57656674446f7562; /* of ways that were made here */
 constexpr int64_t SPLITS[] = {1, 2, 4, 8};
 constexpr int N_WAYS = 4;
+constexpr size_t MOST_POISONED = 64 << 10; /* of a workspace */
 
 /* data[0] MARK, [1] id, [2] parts, [3] alignment, [4] tile, [5] reduction. */
 struct Way {
@@ -348,7 +350,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     const cudaError_t code = queue(stream, "cublasLtMatmul", once([p, workspace, workspace_bytes] {
                                        count_launch("cublasLtMatmul");
-                                       if (workspace_bytes > 0) std::memset(workspace, 0xff, workspace_bytes);
+                                       std::memset(workspace, 0xff, std::min(workspace_bytes, MOST_POISONED));
                                        multiply(p);
                                    }),
                                    true);
