@@ -127,6 +127,14 @@ START_TEST(case_is_judged) {
 }
 END_TEST
 
+/* What takes longer, once. */
+START_TEST(libraries_serve) {
+    static const row once[] = {RIGHT(products), RIGHT(products_differ), RIGHT(compiled), RIGHT(compiled_wrongly)};
+    char text[8192];
+    ck_assert_msg(run_case(&once[_i], 1, "any", text, sizeof text) == 0, "%s", text);
+}
+END_TEST
+
 /* What holds in the mode that does nothing before it has to. */
 START_TEST(nothing_runs_early) {
     static const row late[] = {RIGHT(query), RIGHT(bad_launches), RIGHT(step_allocates), RIGHT(planted_kernel)};
@@ -142,6 +150,7 @@ int main(void) {
     int failed = 0;
     tcase_add_loop_test(cases, case_is_judged, 0, (int)(sizeof rows / sizeof rows[0]));
     tcase_add_loop_test(cases, nothing_runs_early, 0, 4);
+    tcase_add_loop_test(cases, libraries_serve, 0, 4);
     suite_add_tcase(suite, cases);
     srunner_set_fork_status(runner, CK_NOFORK);
     srunner_run_all(runner, CK_NORMAL);

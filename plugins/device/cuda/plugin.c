@@ -111,4 +111,5 @@ static const weft_device_plugin table = {
     .extension = find_extension,
 };
 
-WEFT_PLUGIN(device, 1, "cuda", "0.1.0", "NVIDIA GPUs: cuBLASLt and kernels of its own.", cuda_config, NULL, table)
+WEFT_PLUGIN_THAT(device, 1, "cuda", "0.1.0", "NVIDIA GPUs, through cuBLASLt and kernels of its own", cuda_config, NULL,
+                 table, cuda_works)

@@ -177,21 +177,21 @@ EXPORT cudaError_t cudaPeekAtLastError(void) {
     return stuck != cudaSuccess ? stuck : last_error;
 }
 
-#define NAME_ROW(name, value, text)                                                                                    \
-    case value: return #name;                                                                                          \
-        #define TEXT_ROW(name, value, text)                                                                            \
-    case value: return text;
+static const struct {
+    int code;
+    const char *name, *text;
+} errors[] = {
+#define ERROR_ROW(name, value, text) {value, #name, text},
+    DOUBLE_ERRORS(ERROR_ROW)};
 
 EXPORT const char *cudaGetErrorName(cudaError_t code) {
-    switch (static_cast<int>(code)) {
-        DOUBLE_ERRORS(NAME_ROW)
-    default: return "unrecognized error code";
-    }
+    for (const auto &error : errors)
+        if (error.code == static_cast<int>(code)) return error.name;
+    return "unrecognized error code";
 }
 
 EXPORT const char *cudaGetErrorString(cudaError_t code) {
-    switch (static_cast<int>(code)) {
-        DOUBLE_ERRORS(TEXT_ROW)
-    default: return "unrecognized error code";
-    }
+    for (const auto &error : errors)
+        if (error.code == static_cast<int>(code)) return error.text;
+    return "unrecognized error code";
 }

@@ -77,14 +77,14 @@ bool in_arena(uintptr_t address);
 Sort sort_of(const void *pointer);
 /* Not within one live piece of device or pinned memory: the sentence is told. Any other memory is the host's. */
 bool whole(const void *pointer, size_t bytes, const char *function, const char *which);
-/* Device memory can be touched while one of them lives. */
+/* While one of them lives, what its thread touches of device memory is opened for it. */
 struct Open {
     Open();
     ~Open();
     Open(const Open &) = delete;
     Open &operator=(const Open &) = delete;
 };
-void check_edges(const char *after); /* what lies around allocations is as it was */
+bool open_for_work(uintptr_t address); /* of the fault's handler; true: go on */
 
 /* ---- streams.cpp ---- */
 

@@ -51,6 +51,7 @@ std::string explain(uintptr_t address) {
 /* Device code is compiled so that an access at the wrong alignment is no instruction (cuda.cmake). */
 void handler(int signal, siginfo_t *info, void *) {
     std::string text;
+    if (signal == SIGSEGV && open_for_work(reinterpret_cast<uintptr_t>(info->si_addr))) return;
     if (signal != SIGILL) text = explain(reinterpret_cast<uintptr_t>(info->si_addr));
     else if (in_kernel()) text = "an access at the wrong alignment";
     if (!text.empty()) say(text.c_str());

@@ -1,8 +1,10 @@
 /* memory.cpp: device memory, pinned memory, and which is which.
  *
  * Device memory lies in one stretch of addresses, each allocation in pages of its own that end in pages without access;
- * an address is used once. None of it can be touched but while queued work runs. What lies between an allocation and the
- * ends of its pages has a pattern that has to stay. New memory is full of NaN. */
+ * an address is used once. None of it can be touched but while queued work runs: what that touches is opened by the fault
+ * that it gives, and closed again behind it. What lies between an allocation and the ends of its pages has a pattern that
+ * has to stay. New memory is full of NaN. */
+#include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,8 +20,8 @@ constexpr int POISON = 0xff, EDGE_BYTE = 0xb6;
 char *arena, *arena_next;
 std::map<uintptr_t, Allocation> device, pinned; /* by the first byte of their pages */
 std::vector<size_t> live_of(64);
-int open_count;
-bool is_open;
+thread_local int open_count;
+std::vector<const Allocation *> opened;
 bool forbidden;
 
 size_t alignment() {
@@ -40,11 +42,6 @@ void prepare() {
 
 void protect(const Allocation &a, int how) {
     if (mprotect(reinterpret_cast<void *>(a.map), a.mapped, how) != 0) fault("mprotect failed");
-}
-
-void protect_all(int how) {
-    for (auto &[map, a] : device)
-        if (a.live) protect(a, how);
 }
 
 const Allocation *find(const std::map<uintptr_t, Allocation> &in, uintptr_t address, size_t around) {
@@ -133,23 +130,25 @@ bool whole(const void *pointer, size_t bytes, const char *function, const char *
     return false;
 }
 
+bool open_for_work(uintptr_t address) {
+    if (open_count == 0) return false;
+    const Allocation *a = find(device, address, 0);
+    if (a == nullptr || !a->live || std::find(opened.begin(), opened.end(), a) != opened.end()) return false;
+    protect(*a, PROT_READ | PROT_WRITE);
+    opened.push_back(a);
+    return true;
+}
+
 Open::Open() {
-    if (open_count++ > 0) return;
-    protect_all(PROT_READ | PROT_WRITE);
-    is_open = true;
+    open_count++;
 }
 Open::~Open() {
     if (--open_count > 0) return;
-    protect_all(PROT_NONE);
-    is_open = false;
-}
-
-void check_edges(const char *after) {
-    const std::string text = std::string(" (seen behind ") + after + ")";
-    for (auto &[map, a] : device)
-        if (a.live) check_one(a, text.c_str());
-    for (auto &[map, a] : pinned)
-        if (a.live && !a.registered) check_one(a, text.c_str());
+    for (const Allocation *a : opened) {
+        check_one(*a, " (seen behind the work that ran last)");
+        protect(*a, PROT_NONE);
+    }
+    opened.clear();
 }
 
 } // namespace weft_double
@@ -172,7 +171,7 @@ EXPORT cudaError_t cudaMalloc(void **out, size_t bytes) {
     const Allocation a = place(bytes);
     protect(a, PROT_READ | PROT_WRITE);
     draw_edges(a);
-    if (!is_open) protect(a, PROT_NONE);
+    protect(a, PROT_NONE);
     device[a.map] = a;
     live_of[static_cast<size_t>(a.device)] += bytes;
     *out = reinterpret_cast<void *>(a.base);

@@ -27,9 +27,14 @@
     ROW(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                                      \
     ROW(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")                                 \
     ROW(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")                                        \
+    ROW(cudaErrorAssert, 710, "device-side assert triggered")                                                          \
     ROW(cudaErrorHostMemoryAlreadyRegistered, 712, "part or all of the memory is registered already")                  \
     ROW(cudaErrorHostMemoryNotRegistered, 713, "the memory is not registered")                                         \
+    ROW(cudaErrorHardwareStackError, 714, "hardware stack error")                                                      \
+    ROW(cudaErrorIllegalInstruction, 715, "an illegal instruction was encountered")                                    \
     ROW(cudaErrorMisalignedAddress, 716, "misaligned address")                                                         \
+    ROW(cudaErrorInvalidAddressSpace, 717, "operation not supported on global/shared address space")                   \
+    ROW(cudaErrorInvalidPc, 718, "invalid program counter")                                                            \
     ROW(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                                     \
     ROW(cudaErrorNotPermitted, 800, "operation not permitted")                                                         \
     ROW(cudaErrorNotSupported, 801, "operation not supported")                                                         \
