@@ -37,6 +37,8 @@
 static const int way_threads[WAYS] = {1, 2, 3, 8};
 static const int64_t way_shift[WAYS] = {0, 64, 4,
                                         36}; /* bytes before an operand of fp32, half of it before one of bf16 */
+/* Times which; 8 where a device's products, or what is made of them, want operands at multiples of 16 bytes. */
+static int64_t way_grain = 1;
 
 /* Activations come in both; a test's loop index picks one. */
 static const int32_t dtypes[2] = {WEFT_F32, WEFT_BF16};
@@ -301,7 +303,7 @@ static inline float *every_way(case_fn *body, const void *data, const char *name
     run first = {0};
     int i = 0;
     for (i = 0; i < WAYS; i++) {
-        run r = {.device = devices[i], .shift = way_shift[i]};
+        run r = {.device = devices[i], .shift = way_shift[i] * way_grain};
         body(&r, data);
         end_run(&r);
         if (i == 0) {
@@ -311,7 +313,7 @@ static inline float *every_way(case_fn *body, const void *data, const char *name
         ck_assert_int_eq(r.n_results, first.n_results);
         ck_assert_msg(memcmp(r.results, first.results, (size_t)r.n_results * 4) == 0,
                       "%s: %d threads at offset %lld give other bits than one thread at 0", name, way_threads[i],
-                      (long long)way_shift[i]);
+                      (long long)(way_shift[i] * way_grain));
         free(r.results);
     }
     return first.results;
@@ -422,6 +424,11 @@ static inline void expect_cells(const char *name, const float *got, const double
         EXPECT(fabs((double)got[i] - want[i]) <= fabs(want[i]) / 256 + 20 * limit * largest,
                "%s in bf16: element %lld is %.9g and should be %.9g", name, (long long)i, (double)got[i], want[i]);
     }
+}
+
+/* Of suites of products. */
+static inline void align_ways(void) {
+    if (!is_cpu()) way_grain = 8;
 }
 
 static int run_device_suite(const char *name, void (*fill)(TCase *)) {

@@ -492,7 +492,8 @@ START_TEST(products_refuse_other_types) {
     weft_matmul args = matmul_args(&t);
     int taken = 0;
     args.a = put_floats(&r, NULL, 4), args.b = put_floats(&r, NULL, 4), args.c = put_floats(&r, NULL, 4);
-    args.workspace = put_workspace(&r, 1 << 16);
+    args.dtype_a = args.dtype_b = args.dtype_c = WEFT_BF16;
+    args.workspace = put_workspace(&r, (1 << 16) + table->matmul_workspace(r.device, &args));
     for (int i = 0; i < 27; i++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_status status = WEFT_OK;
@@ -509,6 +510,7 @@ START_TEST(products_refuse_other_types) {
 END_TEST
 
 static void fill(TCase *tests) {
+    align_ways();
     tcase_add_loop_test(tests, products_of_odd_shapes, 0, 3);
     tcase_add_loop_test(tests, products_with_a_bias, 0, 3);
     tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, 0, 3);
