@@ -41,7 +41,8 @@ foreach(row
   endif()
 endforeach()
 # What devices share.
-target_sources(weft-device-cpu PRIVATE plugins/device/common/operands.c)
+file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
+target_sources(weft-device-cpu PRIVATE ${device_common})
 if(WEFT_DNNL_ROOT)
   get_filename_component(dnnl_directory "${DNNL_LIBRARY}" DIRECTORY)
   set_target_properties(weft-device-cpu PROPERTIES INSTALL_RPATH "${dnnl_directory}")
@@ -103,3 +104,5 @@ weft_add_mpi(mpich "MPICH" MPICH_VERSION "" "PMI_RANK PMI_SIZE" mpicc.mpich mpic
 weft_add_mpi(openmpi "Open MPI" OMPI_MAJOR_VERSION
   "-quiet --allow-run-as-root --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none "
   "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_RANK SLURM_STEP_NUM_TASKS" mpicc.openmpi mpicc)
+
+include(plugins/cuda.cmake)
