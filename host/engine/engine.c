@@ -52,6 +52,7 @@ static void take_seat(weft_engine *engine, const weft_seat *seat) {
     engine->plan.rank = engine->ranks.rank;
     engine->plan.world = engine->ranks.world;
     engine->plan.nodes = engine->ranks.info.nodes;
+    engine->plan.in_order = (engine->ranks.info.flags & WEFT_COMM_IN_ORDER) != 0;
 }
 
 /* Who the ranks are, and how they speak to each other. */

@@ -14,6 +14,7 @@
 #include <weft/data.h>
 #include <weft/emit.h>
 #include <weft/model.h>
+#include <weft/native.h>
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/roof.h>

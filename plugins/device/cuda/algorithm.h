@@ -1,0 +1,40 @@
+/* algorithm.h: which of cuBLASLt's ways a product takes; of product.c and algorithm.c. */
+#ifndef WEFT_DEVICE_CUDA_ALGORITHM_H
+#define WEFT_DEVICE_CUDA_ALGORITHM_H
+
+#include "cuda.h"
+
+/* All that the choice may depend on. No padding: it is compared by its bytes. */
+typedef struct cuda_shape {
+    int64_t m, n, k, lda, ldb, ldc;
+    int32_t dtype, dtype_c; /* of a and b, and of c */
+    int32_t transpose_a, transpose_b;
+    int32_t accumulate, has_bias;
+    int32_t tf32, reserved;
+} cuda_shape;
+
+/* What each row of a matrix begins on, in bytes, where the matrix itself does: by the distance of its rows, so that the
+ * choice depends on the shape alone. A power of two; more than CUDA_ALIGNED gives no other ways. */
+#define CUDA_ALIGNED 16
+static inline uint32_t cuda_row_alignment(int64_t ld, int32_t dtype) {
+    const uint64_t bytes = (uint64_t)ld * (dtype == WEFT_BF16 ? 2 : 4), lowest = bytes & (~bytes + 1);
+    return lowest > CUDA_ALIGNED ? CUDA_ALIGNED : (uint32_t)lowest;
+}
+
+/* A product's description in cuBLASLt's terms, and its way. There, matrices have columns side by side: our C is C's
+ * transpose, made from B's and A's in that order. */
+typedef struct cuda_algorithm {
+    struct cuda_algorithm *next; /* in its bucket */
+    cuda_shape shape;
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t b, a, c;
+    cublasLtMatmulAlgo_t way;
+} cuda_algorithm;
+
+/* The one of that shape, chosen at its first use; it lives as long as the device. */
+weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, weft_error *err);
+
+weft_status cuda_algorithms_open(weft_device *device, weft_error *err);
+void cuda_algorithms_close(weft_device *device);
+
+#endif
