@@ -21,11 +21,12 @@ static weft_status follow_senders(weft_checker *check, int32_t rank, int32_t *la
         before = &latest[event->peer * N_SORTS + event->what - WEFT_WHAT_CARRY];
         if (send < *before) {
             weft_event_describe(name, sizeof name, &check->programs[event->peer]->events[*before], check->job);
-            return weft_check_refuse_at(check, rank, i,
-                                        "rank %d sends this before %s, which is received before it: the communicator "
-                                        "has no tags, so what comes from a rank is received in the order in which it is "
-                                        "sent",
-                                        (int)event->peer, name);
+            return weft_check_refuse_at(
+                check, rank, i,
+                "rank %d sends this before %s, which is received before it: the communicator "
+                "has no tags, so what comes from a rank is received in the order in which it is "
+                "sent",
+                (int)event->peer, name);
         }
         *before = send;
     }

@@ -7,6 +7,7 @@
  *     capture.c     a step as a graph                         failure.c    what a call answered, as a sentence
  *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
+ *     native.c      streams and operands under CUDA's own names
  *     NAME.c        the slots of operator NAME: operands are looked up, then a launcher of kernels.h is called
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
@@ -24,6 +25,7 @@
 
 #include <weft/capture.h>
 #include <weft/device.h>
+#include <weft/native.h>
 #include <weft/transfer.h>
 
 #include "../common/matrices.h"
@@ -96,6 +98,10 @@ weft_status cuda_staging_send(weft_device *device, cudaStream_t stream, void *to
 /* WEFT_E_HOST while a step is recorded, which that ends: what is asked for cannot be part of it. */
 weft_status cuda_not_recording(weft_device *device, const char *what, weft_error *err);
 extern const weft_device_capture cuda_capture;
+
+/* ---- native.c ---- */
+
+extern const weft_device_native cuda_native;
 
 /* ---- transfer.c ---- */
 
