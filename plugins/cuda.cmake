@@ -4,6 +4,7 @@
 # Device code is compiled by nvcc in commands of its own rather than as a language of CMake's, which would have to be
 # enabled for a whole project: a machine without nvcc, or one that compiles for a double of CUDA, has none.
 option(WEFT_CUDA "Build the CUDA device where a toolkit (12.4 to 13) is found" ON)
+set(WEFT_CUDA_ROOT "" CACHE PATH "A toolkit with bin/nvcc, include/ and lib/; empty: the system's, or the build tree's")
 set(WEFT_CUDA_ARCHITECTURES 80 89 90 CACHE STRING "Compute capabilities that device code is compiled for; PTX for the last one")
 
 # What is missing goes to `missing`. Sets CUDA_NVCC, CUDA_INCLUDES, CUDA_RUNTIME, CUDA_RTC (which tests link) and
@@ -11,9 +12,12 @@ set(WEFT_CUDA_ARCHITECTURES 80 89 90 CACHE STRING "Compute capabilities that dev
 macro(weft_find_cuda missing)
   set(installed "${CMAKE_BINARY_DIR}/cuda/nvidia")
   file(GLOB parts LIST_DIRECTORIES true "${installed}/*")
-  list(FILTER parts EXCLUDE REGEX "/cu1[0-9]$")
   file(GLOB base LIST_DIRECTORIES true "${installed}/cu1*")
-  find_program(CUDA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda ${base} PATH_SUFFIXES bin NO_CACHE)
+  if(WEFT_CUDA_ROOT)
+    find_program(CUDA_NVCC nvcc PATHS "${WEFT_CUDA_ROOT}" PATH_SUFFIXES bin NO_DEFAULT_PATH NO_CACHE)
+  else()
+    find_program(CUDA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda ${base} PATH_SUFFIXES bin NO_CACHE)
+  endif()
   set(${missing})
   if(NOT CUDA_NVCC)
     set(${missing} nvcc)

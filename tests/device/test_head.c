@@ -28,12 +28,12 @@ static weft_head head_args(const head_case *t) {
 static void head_put(run *r, const head_case *t, weft_head *args) {
     *args = head_args(t);
     args->x = put_cells(r, t->x, t->rows * t->width, t->dtype);
-    args->w = put_cells(r, t->w, t->vocab * t->width, t->dtype);
+    args->w = put_matrix(r, t->w, t->vocab * t->width, t->dtype);
     args->targets = put(r, t->targets, t->rows * 4);
     args->weights = put_floats(r, t->weights, t->rows);
     args->loss = put_doubles(r, NULL, 1);
-    if (t->grad && t->want_dx) args->dx = put_cells(r, NULL, t->rows * t->width, t->dtype);
-    if (t->grad && t->want_dw) args->dw = put_floats(r, t->accumulate ? t->dw : NULL, t->vocab * t->width);
+    if (t->grad && t->want_dx) args->dx = put_matrix(r, NULL, t->rows * t->width, t->dtype);
+    if (t->grad && t->want_dw) args->dw = put_matrix(r, t->accumulate ? t->dw : NULL, t->vocab * t->width, WEFT_F32);
     if (t->has_bias) args->bias = put_floats(r, t->bias, t->vocab);
     if (t->has_bias && t->grad) args->dbias = put_floats(r, t->accumulate ? t->dbias : NULL, t->vocab);
     args->workspace = put_workspace(r, t->grad ? table->head_loss_grad_workspace(r->device, args)
@@ -205,7 +205,7 @@ START_TEST(head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts) {
     ((float *)t.w)[5 * 20 + 2] = NAN;
     t.grad = 1;
     for (int way = 0; way < WAYS; way++) {
-        run r = {.device = devices[way], .shift = way_shift[way]};
+        run r = {.device = devices[way], .shift = way_shift[way] * way_grain};
         head_case_run(&r, &t);
         end_run(&r);
         for (int i = 0; i < 45 * 20; i++) HOLDS(t.weights[i / 20] != 0 || r.results[2 + i] == 0);
@@ -306,6 +306,7 @@ START_TEST(head_has_room_for_a_row_of_logits) {
 END_TEST
 
 static void fill(TCase *tests) {
+    align_ways();
     tcase_add_loop_test(tests, head_of_odd_shapes, 0, 2);
     tcase_add_loop_test(tests, head_of_other_logits, 0, 14);
     tcase_add_loop_test(tests, head_of_large_logits_stays_finite, 0, 2);

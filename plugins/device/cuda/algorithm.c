@@ -64,17 +64,21 @@ static weft_status describe(const weft_device *device, cuda_algorithm *out, weft
 
 /* ---- choosing ---- */
 
-static weft_status set_alignment(const weft_device *device, uint32_t bytes, weft_error *err) {
+/* In cuBLASLt's order, B comes first; what is added to and what is made are C. */
+static weft_status set_alignments(const weft_device *device, const cuda_shape *s, weft_error *err) {
     static const cublasLtMatmulPreferenceAttributes_t of[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                                                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                                                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint32_t c = cuda_row_alignment(s->ldc, s->dtype_c);
+    const uint32_t bytes[] = {cuda_row_alignment(s->ldb, s->dtype), cuda_row_alignment(s->lda, s->dtype), c, c};
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < sizeof of / sizeof *of && status == WEFT_OK; i++)
-        status = cuda_judge_lt(device,
-                               device->libraries.cublasLtMatmulPreferenceSetAttribute(device->algorithms->preference,
-                                                                                      of[i], &bytes, sizeof bytes),
-                               "choosing a product's way", err);
+        status =
+            cuda_judge_lt(device,
+                          device->libraries.cublasLtMatmulPreferenceSetAttribute(device->algorithms->preference, of[i],
+                                                                                 &bytes[i], sizeof bytes[i]),
+                          "choosing a product's way", err);
     return status;
 }
 
@@ -83,7 +87,7 @@ static weft_status choose(const weft_device *device, cuda_algorithm *out, weft_e
     cublasLtMatmulHeuristicResult_t best = {0};
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
     int found = 0;
-    const weft_status status = set_alignment(device, (uint32_t)s->alignment, err);
+    const weft_status status = set_alignments(device, s, err);
     if (status != WEFT_OK) return status;
     code = device->libraries.cublasLtMatmulAlgoGetHeuristic(device->lt, out->product, out->b, out->a, out->c, out->c,
                                                             device->algorithms->preference, 1, &best, &found);

@@ -10,12 +10,16 @@ typedef struct cuda_shape {
     int32_t dtype, dtype_c; /* of a and b, and of c */
     int32_t transpose_a, transpose_b;
     int32_t accumulate, has_bias;
-    int32_t tf32;
-    int32_t alignment; /* bytes, of the least aligned operand: a power of two, at most CUDA_ALIGNED */
+    int32_t tf32, reserved;
 } cuda_shape;
 
-/* More alignment than this gives no other ways. What the host plans lies so: it begins on a cache line. */
+/* What each row of a matrix begins on, in bytes, where the matrix itself does: by the distance of its rows, so that the
+ * choice depends on the shape alone. A power of two; more than CUDA_ALIGNED gives no other ways. */
 #define CUDA_ALIGNED 16
+static inline uint32_t cuda_row_alignment(int64_t ld, int32_t dtype) {
+    const uint64_t bytes = (uint64_t)ld * (dtype == WEFT_BF16 ? 2 : 4), lowest = bytes & (~bytes + 1);
+    return lowest > CUDA_ALIGNED ? CUDA_ALIGNED : (uint32_t)lowest;
+}
 
 /* A product's description in cuBLASLt's terms, and its way. There, matrices have columns side by side: our C is C's
  * transpose, made from B's and A's in that order. */

@@ -20,7 +20,7 @@ bool cuda_cache_hash(char out[65], const void *bytes, size_t size) {
 }
 
 /* Each directory of the path that is missing, for this user alone. */
-static bool make_directories(char *path) {
+bool cuda_cache_make(char *path) {
     for (char *at = path + 1; *at != 0; at++) {
         if (*at != '/') continue;
         *at = 0;
@@ -35,7 +35,7 @@ bool cuda_cache_find(char *out, size_t size) {
     int n = -1;
     if (cache != NULL && cache[0] == '/') n = snprintf(out, size, "%s/weft/cuda", cache);
     else if (home != NULL && home[0] == '/') n = snprintf(out, size, "%s/.cache/weft/cuda", home);
-    if (n > 0 && (size_t)n < size && make_directories(out)) return true;
+    if (n > 0 && (size_t)n < size && cuda_cache_make(out)) return true;
     out[0] = 0;
     return false;
 }

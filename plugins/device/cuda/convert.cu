@@ -1,4 +1,4 @@
-/* convert.cu: a pattern, and fp32, bf16 and fp16 into each other, to the nearest, ties to even, by whole numbers, so
+/* convert.cu: a pattern, bytes moved over themselves, and fp32, bf16 and fp16 into each other, to the nearest, ties to even, by whole numbers, so
  * that a NaN keeps the bits that the CPU device gives it. Two 16-bit types meet in fp32, which holds both exactly. */
 #include "convert.h"
 
@@ -106,7 +106,24 @@ cudaError_t run_rows(cudaStream_t stream, void *to, const float *row, int64_t ro
     return cudaGetLastError();
 }
 
+/* One block, which reads a stretch before it writes it, and goes the way on which it overwrites only what was read. */
+__global__ void __launch_bounds__(threads) move(char *to, const char *from, int64_t n) {
+    const int64_t stretches = (n + threads - 1) / threads;
+    for (int64_t s = 0; s < stretches; s++) {
+        const int64_t i = (to < from ? s : stretches - 1 - s) * threads + threadIdx.x;
+        const char x = i < n ? from[i] : 0;
+        __syncthreads();
+        if (i < n) to[i] = x;
+        __syncthreads();
+    }
+}
+
 } // namespace
+
+extern "C" cudaError_t move_launch(cudaStream_t stream, void *to, const void *from, int64_t n) {
+    CUDA_LAUNCH(move, 1, threads, 0, stream, static_cast<char *>(to), static_cast<const char *>(from), n);
+    return cudaGetLastError();
+}
 
 extern "C" cudaError_t fill_launch(cudaStream_t stream, uint32_t *to, uint32_t pattern, int64_t words) {
     const bool wide = (uintptr_t)to % sizeof(uint4) == 0;

@@ -11,6 +11,8 @@ extern "C" {
 
 /* words > 0 */
 cudaError_t fill_launch(cudaStream_t stream, uint32_t *to, uint32_t pattern, int64_t words);
+/* Bytes of which both may have some, n > 0. */
+cudaError_t move_launch(cudaStream_t stream, void *to, const void *from, int64_t n);
 /* Types (weft_dtype) that differ, of fp32, bf16 and fp16; n > 0. */
 cudaError_t convert_launch(cudaStream_t stream, void *to, int32_t dtype_to, const void *from, int32_t dtype_from,
                            int64_t n);

@@ -2,6 +2,8 @@
  * options, the card's architecture and NVRTC's version: all that it follows from. */
 #include "modules.h"
 
+#include <errno.h>
+
 typedef struct module {
     struct module *next;
     const weft_elementwise *kernel;
@@ -174,8 +176,14 @@ weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft
     if (of == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for its updates.");
     memset(of, 0, sizeof *of);
     device->modules = of;
-    if (strcmp(keys->cache, "auto") == 0) (void)cuda_cache_find(of->directory, sizeof of->directory);
-    else if (strcmp(keys->cache, "none") != 0) (void)snprintf(of->directory, sizeof of->directory, "%s", keys->cache);
+    if (strcmp(keys->cache, "auto") == 0) {
+        (void)cuda_cache_find(of->directory, sizeof of->directory);
+    } else if (strcmp(keys->cache, "none") != 0) {
+        (void)snprintf(of->directory, sizeof of->directory, "%s", keys->cache);
+        if (!cuda_cache_make(of->directory))
+            return weft_error_set(err, WEFT_E_USER, "cache = %s in [device] cannot be made a directory: %s.",
+                                  keys->cache, strerror(errno));
+    }
     return WEFT_OK;
 }
 

@@ -28,6 +28,8 @@ char *cuda_update_source(const weft_elementwise *kernel);
 void *cuda_cache_read(const char *directory, const char *hash, size_t *size);
 /* The file appears whole or not at all. False: it could not be written. */
 bool cuda_cache_write(const char *directory, const char *hash, const void *bytes, size_t size);
+/* The directory and those above it, if they are not there. */
+bool cuda_cache_make(char *path);
 /* Where the user's cache lies, made if it was not there. False: there is no such place; out is empty. */
 bool cuda_cache_find(char *out, size_t size);
 /* SHA-256 in hexadecimal. False: the library gives none. */

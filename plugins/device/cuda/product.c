@@ -12,19 +12,26 @@ static bool is_empty(const cuda_product *p) {
     return p->m <= 0 || p->n <= 0;
 }
 
+/* Where an operand lies worse than its rows, another way would have to be taken, with other bits. */
+static weft_status check_alignment(const char *name, const void *at, int64_t ld, int32_t dtype, weft_error *err) {
+    const uint32_t least = cuda_row_alignment(ld, dtype);
+    if ((uintptr_t)at % least == 0) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_HOST,
+        "matmul on device cuda: operand %s, whose rows lie %lld apart, should begin at a multiple of %u "
+        "bytes.",
+        name, (long long)ld, least);
+}
+
+static weft_status check_alignments(const cuda_product *p, weft_error *err) {
+    weft_status status = check_alignment("a", p->a, p->lda, p->dtype_a, err);
+    if (status == WEFT_OK) status = check_alignment("b", p->b, p->ldb, p->dtype_a, err);
+    return status == WEFT_OK ? check_alignment("c", p->c, p->ldc, p->dtype_c, err) : status;
+}
+
 /* Whether there is a bias is not looked at: the room for one is little. */
 int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p) {
-    return is_empty(p) ? 0 : device->workspace + CUDA_LINE + bias_bytes(p, true);
-}
-
-static int32_t alignment_of(const void *at) {
-    const uintptr_t lowest = (uintptr_t)at & (~(uintptr_t)at + 1);
-    return lowest == 0 || lowest > CUDA_ALIGNED ? CUDA_ALIGNED : (int32_t)lowest;
-}
-
-static int32_t least_alignment(const cuda_product *p) {
-    const int32_t a = alignment_of(p->a), b = alignment_of(p->b), c = alignment_of(p->c);
-    return a < b ? (a < c ? a : c) : (b < c ? b : c);
+    return is_empty(p) || p->k <= 0 ? 0 : device->workspace + CUDA_LINE + bias_bytes(p, true);
 }
 
 static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
@@ -40,8 +47,7 @@ static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
                           .transpose_b = p->transpose_b != 0,
                           .accumulate = p->accumulate != 0,
                           .has_bias = p->bias != NULL,
-                          .tf32 = device->tf32 && p->dtype_a == WEFT_F32,
-                          .alignment = least_alignment(p)};
+                          .tf32 = device->tf32 && p->dtype_a == WEFT_F32};
     return s;
 }
 
@@ -86,6 +92,7 @@ weft_status cuda_multiply(weft_device *device, cudaStream_t stream, const cuda_p
     weft_status status = WEFT_OK;
     if (is_empty(p)) return WEFT_OK;
     if (p->k == 0) return sum_nothing(stream, p, err);
-    status = cuda_algorithm_find(&by, device, &shape, err);
+    status = check_alignments(p, err);
+    if (status == WEFT_OK) status = cuda_algorithm_find(&by, device, &shape, err);
     return status == WEFT_OK ? multiply(device, stream, p, by, err) : status;
 }

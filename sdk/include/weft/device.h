@@ -14,7 +14,8 @@
  * Numbers: a kernel's result depends on its operands and their shapes only: never on the number of threads, on
  * alignment, or on what else runs. Matrix products accumulate in fp32; sums over rows (bias, gain, embedding
  * gradients) have one order fixed by the shape. Matrices are row-major; `ld` is the distance between rows in
- * elements.
+ * elements. What is multiplied, and what products are stored in, begins at a multiple of 16 bytes, or of the distance of
+ * its rows in bytes where that has no factor of 16; a device may refuse what does not.
  *
  * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it.
  * Kernels that need scratch say how much in a function of the same arguments (refs are not looked at); the caller
@@ -334,7 +335,7 @@ typedef struct weft_device_plugin {
     void (*destroy)(weft_device *device);                           /* [main] [required] */
     void (*info)(const weft_device *device, weft_device_info *out); /* [any-thread] [required] */
 
-    /* Memory, aligned to 4 KiB or better; its content is undefined. Never called while a step runs; both may wait for
+    /* Memory, aligned to 256 bytes or better; its content is undefined. Never called while a step runs; both may wait for
      * all that is queued. [main] [required] */
     weft_status (*alloc)(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
     void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine. [main] [required] */
