@@ -1,6 +1,6 @@
 /* device/fixture.h: what the tests of device kernels share.
  *
- * The device is the one that WEFT_TEST_DEVICE names, or cpu; WEFT_TEST_KEYS has keys of it, "share=yes cache=none".
+ * The device is the one that the environment chooses (device_choice.h).
  *
  * A case is a function that puts its operands into buffers, runs one kernel, and gets the results. `every_way` plays it
  * with operands that begin at other offsets, and on a device that has the key `threads` with 1, 2, 3 and 8 of them, and
@@ -19,6 +19,7 @@
 #include <weft/device.h>
 
 #include "config/config.h"
+#include "device_choice.h"
 #include "instruction_set.h"
 #include "suite.h"
 
@@ -71,42 +72,25 @@ static const void *host_extension(const weft_host *h, const char *id) {
 
 /* ---- the device ---- */
 
-static const char *device_name(void) {
-    const char *name = getenv("WEFT_TEST_DEVICE");
-    return name == NULL ? "cpu" : name;
-}
 /* The host sees its memory, so the device judges what only a kernel reads elsewhere: ids, positions, tables. */
 static inline bool is_seen_by_the_host(void) {
     return table->host_view != NULL;
 }
 /* What is told of the CPU device alone: its threads, its library, its pages. */
 static inline bool is_cpu(void) {
-    return strcmp(device_name(), "cpu") == 0;
-}
-
-/* The plugin's keys: WEFT_TEST_KEYS, and the threads if it has that key; else its defaults. */
-static size_t device_keys(char texts[][128], const char **overrides, size_t most, int threads) {
-    const char *given = getenv("WEFT_TEST_KEYS");
-    char *copy = strdup(given == NULL ? "" : given), *rest = copy, *key = NULL;
-    size_t n = 0;
-    if (is_cpu()) (void)snprintf(texts[n++], sizeof *texts, "device.threads=%d", threads);
-    while ((key = strtok_r(rest, " ", &rest)) != NULL) {
-        ck_assert_uint_lt(n, most);
-        (void)snprintf(texts[n++], sizeof *texts, "device.%s", key);
-    }
-    for (size_t i = 0; i < n; i++) overrides[i] = texts[i];
-    free(copy);
-    return n;
+    return strcmp(device_choice(), "cpu") == 0;
 }
 
 static weft_device *make_device(int threads, int32_t index) {
-    char texts[8][128];
-    const char *overrides[8];
-    const size_t n = device_keys(texts, overrides, 8, threads);
+    const char *overrides[DEVICE_CHOICE_MOST + 1];
+    size_t n = device_choice_overrides(overrides);
+    char of_threads[64];
     weft_error err = WEFT_ERROR_INIT;
     weft_config *config = NULL;
     weft_device *device = NULL;
     void *keys = calloc(1, plugin->config_size + 1);
+    (void)snprintf(of_threads, sizeof of_threads, "device.threads=%d", threads);
+    if (is_cpu()) overrides[n++] = of_threads;
     ck_assert_msg(weft_config_load(&config, NULL, overrides, n, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_config_fill(config, keys, "device", plugin->keys, plugin->n_keys, plugin->key_stride, &err) ==
                       WEFT_OK,
@@ -130,10 +114,10 @@ static void find_plugin(char *path, size_t size) {
     ck_assert_msg(directories != NULL, "WEFT_PLUGIN_PATH names the folders of plugins");
     rest = copy = strdup(directories);
     while ((directory = strtok_r(rest, ":", &rest)) != NULL) {
-        (void)snprintf(path, size, "%s/weft-device-%s.so", directory, device_name());
+        (void)snprintf(path, size, "%s/weft-device-%s.so", directory, device_choice());
         if (access(path, R_OK) == 0) break;
     }
-    ck_assert_msg(directory != NULL, "no weft-device-%s.so in %s", device_name(), directories);
+    ck_assert_msg(directory != NULL, "no weft-device-%s.so in %s", device_choice(), directories);
     free(copy);
 }
 
@@ -280,6 +264,15 @@ static inline weft_ref put_cells(run *r, const float *data, int64_t n, int32_t d
     for (int64_t i = 0; half != NULL && i < n; i++) half[i] = bf16_of(data[i]);
     ref = put_at(r, half, n * 2, r->shift / 2);
     free(half);
+    return ref;
+}
+/* What products read or make begins at multiples of 16 bytes, which the CPU does not ask for. */
+static inline weft_ref put_matrix(run *r, const float *data, int64_t n, int32_t dtype) {
+    const int64_t shift = r->shift;
+    weft_ref ref;
+    if (!is_cpu()) r->shift *= 8;
+    ref = put_cells(r, data, n, dtype);
+    r->shift = shift;
     return ref;
 }
 static inline void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {

@@ -28,12 +28,12 @@ static weft_head head_args(const head_case *t) {
 static void head_put(run *r, const head_case *t, weft_head *args) {
     *args = head_args(t);
     args->x = put_cells(r, t->x, t->rows * t->width, t->dtype);
-    args->w = put_cells(r, t->w, t->vocab * t->width, t->dtype);
+    args->w = put_matrix(r, t->w, t->vocab * t->width, t->dtype);
     args->targets = put(r, t->targets, t->rows * 4);
     args->weights = put_floats(r, t->weights, t->rows);
     args->loss = put_doubles(r, NULL, 1);
-    if (t->grad && t->want_dx) args->dx = put_cells(r, NULL, t->rows * t->width, t->dtype);
-    if (t->grad && t->want_dw) args->dw = put_floats(r, t->accumulate ? t->dw : NULL, t->vocab * t->width);
+    if (t->grad && t->want_dx) args->dx = put_matrix(r, NULL, t->rows * t->width, t->dtype);
+    if (t->grad && t->want_dw) args->dw = put_matrix(r, t->accumulate ? t->dw : NULL, t->vocab * t->width, WEFT_F32);
     if (t->has_bias) args->bias = put_floats(r, t->bias, t->vocab);
     if (t->has_bias && t->grad) args->dbias = put_floats(r, t->accumulate ? t->dbias : NULL, t->vocab);
     args->workspace = put_workspace(r, t->grad ? table->head_loss_grad_workspace(r->device, args)

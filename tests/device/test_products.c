@@ -39,9 +39,9 @@ static weft_matmul matmul_args(const matmul_case *t) {
 static void matmul_case_run(run *r, const void *data) {
     const matmul_case *t = data;
     weft_matmul args = matmul_args(t);
-    args.a = put_cells(r, t->a, t->a_size, t->types.ab);
-    args.b = put_cells(r, t->b, t->b_size, t->types.ab);
-    args.c = put_cells(r, t->c, t->c_size, t->types.c);
+    args.a = put_matrix(r, t->a, t->a_size, t->types.ab);
+    args.b = put_matrix(r, t->b, t->b_size, t->types.ab);
+    args.c = put_matrix(r, t->c, t->c_size, t->types.c);
     if (t->bias != NULL) args.bias = put_floats(r, t->bias, t->n);
     args.workspace = put_workspace(r, table->matmul_workspace(r->device, &args));
     RUN(r, matmul, &args);
@@ -352,7 +352,7 @@ END_TEST
 static void round_on_device(run *r, weft_ref *ref, const float *x, int64_t n) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_ref wide = put_floats(r, x, n);
-    *ref = put(r, NULL, n * 2);
+    *ref = put_matrix(r, NULL, n, WEFT_BF16);
     ck_assert_int_eq(table->convert(r->device, NULL, *ref, WEFT_BF16, wide, WEFT_F32, n, &err), WEFT_OK);
 }
 
@@ -362,7 +362,7 @@ static void rounded_run(run *r, const void *data) {
     weft_matmul args = matmul_args(t);
     round_on_device(r, &args.a, t->a, t->a_size);
     round_on_device(r, &args.b, t->b, t->b_size);
-    args.c = put_floats(r, NULL, t->c_size);
+    args.c = put_matrix(r, NULL, t->c_size, WEFT_F32);
     args.workspace = put_workspace(r, table->matmul_workspace(r->device, &args));
     RUN(r, matmul, &args);
     get_floats(r, args.c, t->c_size);
@@ -401,9 +401,9 @@ START_TEST(products_leave_the_callers_team_as_it_was) {
         run r = {.device = devices[i]};
         const matmul_case t = {.m = 300, .n = 200, .k = 100, .types = all_types[_i]};
         weft_matmul args = matmul_args(&t);
-        args.a = put_cells(&r, NULL, 30000, t.types.ab);
-        args.b = put_cells(&r, NULL, 20000, t.types.ab);
-        args.c = put_cells(&r, NULL, 60000, t.types.c);
+        args.a = put_matrix(&r, NULL, 30000, t.types.ab);
+        args.b = put_matrix(&r, NULL, 20000, t.types.ab);
+        args.c = put_matrix(&r, NULL, 60000, t.types.c);
         args.workspace = put_workspace(&r, table->matmul_workspace(r.device, &args));
         RUN(&r, matmul, &args);
         end_run(&r);
@@ -419,7 +419,7 @@ START_TEST(products_of_nothing) {
     args.dtype_a = args.dtype_b = all_types[_i].ab;
     args.dtype_c = all_types[_i].c;
     args.accumulate = 1;
-    args.c = put_cells(&r, c, 6, args.dtype_c);
+    args.c = put_matrix(&r, c, 6, args.dtype_c);
     RUN(&r, matmul, &args);
     get_cells(&r, args.c, 6, args.dtype_c);
     ck_assert_mem_eq(r.results, c, sizeof c);
@@ -429,7 +429,7 @@ START_TEST(products_of_nothing) {
     for (int i = 6; i < 12; i++) HOLDS(r.results[i] == 0);
     args.m = 0;
     RUN(&r, matmul, &args);
-    args.a = put_cells(&r, rows, 96, args.dtype_a);
+    args.a = put_matrix(&r, rows, 96, args.dtype_a);
     args.k = args.lda = 3;
     args.n = 0;
     for (args.m = 0; args.m <= 32; args.m += 16) {
@@ -451,9 +451,9 @@ START_TEST(products_refuse_what_does_not_fit) {
                         {&args.b, "operand b", cell, false},
                         {&args.c, "operand c", weft_dtype_bytes(t.types.c), false},
                         {&args.workspace, "workspace", 8, false}};
-    args.a = put_cells(&r, NULL, 7 * t.k, t.types.ab);
-    args.b = put_cells(&r, NULL, 5 * t.k, t.types.ab);
-    args.c = put_cells(&r, NULL, 35, t.types.c);
+    args.a = put_matrix(&r, NULL, 7 * t.k, t.types.ab);
+    args.b = put_matrix(&r, NULL, 5 * t.k, t.types.ab);
+    args.c = put_matrix(&r, NULL, 35, t.types.c);
     args.accumulate = 1;
     ck_assert_int_gt(table->matmul_workspace(r.device, &args), 0);
     args.workspace = put_workspace(&r, (table->matmul_workspace(r.device, &args) + 7) / 8 * 8);

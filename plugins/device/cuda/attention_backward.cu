@@ -197,19 +197,18 @@ static __device__ __forceinline__ void load_taken_queries(const attention_call &
     }
 }
 
-/* Products of k q^T in `s` to probabilities, and those of v do^T in `ds` to gradients of scores. key: of the warp's
- * first row; place: of the first query. */
-template <typename T, int D>
-static __device__ __forceinline__ void
-transposed_gradients(const attention_call &c, const query_numbers<T, D> &of, int key, int place,
-                     float (&s)[backward_shape<T, D>::TAKEN / 2], float (&ds)[backward_shape<T, D>::TAKEN / 2]) {
+/* Products of k q^T in `s` to probabilities; and those times the slopes of a cap. key: of the warp's first row; place: of
+ * the first query. */
+template <typename T, int D, int N = backward_shape<T, D>::TAKEN>
+static __device__ __forceinline__ void probabilities(const attention_call &c, const query_numbers<T, D> &of, int key,
+                                                     int place, float (&s)[N / 2], float (&sloped)[N / 2]) {
 #pragma unroll
-    for (int i = 0; i < backward_shape<T, D>::TAKEN / 2; i++) {
+    for (int i = 0; i < N / 2; i++) {
         const int query = lanes<T>::column(i), at = key + lanes<T>::row(lanes<T>::slot(i));
         const score x = score_of(c, s[i]);
         const bool seen = at >= of.first[query] && at <= place + query;
         s[i] = seen ? power_of_two(x.exponent - of.lse[query]) : 0;
-        ds[i] = s[i] * (ds[i] - of.delta[query]) * x.slope;
+        sloped[i] = s[i] * x.slope;
     }
 }
 
@@ -252,6 +251,7 @@ static __global__ void __launch_bounds__(backward_shape<T, D>::WARPS * 32)
         const int now = from, of_head = head;
         T *const stage = stages + i % STAGES * memory::STAGE, *const next = stages + (i + 1) % STAGES * memory::STAGE;
         float s[TAKEN / 2], ds[TAKEN / 2];
+        const query_numbers<T, D> &of = numbers[i % STAGES];
         if (STAGES == 1 && i > 0) {
             __syncthreads(); /* all have done with the tile before */
             load_taken_queries<T, D>(c, stage, numbers, batch, of_head, now, past, wide);
@@ -265,10 +265,13 @@ static __global__ void __launch_bounds__(backward_shape<T, D>::WARPS * 32)
         }
         if (key + own > past + now + TAKEN - 1 || own >= n) continue;
         scores<TAKEN>(s, k, stage);
-        if (DK) scores<TAKEN>(ds, v, stage + memory::TAKEN_SECOND);
-        transposed_gradients<T, D>(c, numbers[i % STAGES], key + own, past + now, s, ds);
+        probabilities<T, D>(c, of, key + own, past + now, s, ds);
         if (DV) add_products<TAKEN, D>(dv, s, stage + memory::TAKEN_SECOND, room);
-        if (DK) add_products<TAKEN, D>(dk, ds, stage, room);
+        if (!DK) continue;
+        scores<TAKEN>(s, v, stage + memory::TAKEN_SECOND);
+#pragma unroll
+        for (int j = 0; j < TAKEN / 2; j++) ds[j] *= s[j] - of.delta[lanes<T>::column(j)];
+        add_products<TAKEN, D>(dk, ds, stage, room);
     }
     copy_async_wait();
     __syncthreads(); /* where no query sees them, the keys may be on their way yet */

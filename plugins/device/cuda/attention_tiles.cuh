@@ -189,7 +189,7 @@ template <int N, int D>
 static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows<bf16, D, false> &a, const bf16 *b) {
 #pragma unroll
     for (int i = 0; i < N / 2; i++) s[i] = 0;
-#pragma unroll 4
+#pragma unroll 2 /* all of them at once take too many registers */
     for (int step = 0; step < D / 16; step++) {
         uint32_t four[4];
         left_words<D>(four, a.rows, step);

@@ -70,25 +70,37 @@ struct mma_operands {
     float *d;
     const uint32_t *a, *b;
 };
-/* Element `at` (0 or 1) of a word. */
-static inline double mma_element(uint32_t word, int at) {
-    return static_cast<double>(__uint_as_float(at == 0 ? word << 16 : word & 0xFFFF0000u));
+/* The two numbers of a word. */
+static inline double mma_low(uint32_t word) {
+    return static_cast<double>(__uint_as_float(word << 16));
 }
-static inline double mma_a(void **lanes, int row, int k) {
-    const mma_operands *lane = static_cast<const mma_operands *>(lanes[row % 8 * 4 + k % 8 / 2]);
-    return mma_element(lane->a[row / 8 + k / 8 * 2], k % 2);
+static inline double mma_high(uint32_t word) {
+    return static_cast<double>(__uint_as_float(word & 0xFFFF0000u));
 }
-static inline double mma_b(void **lanes, int k, int column) {
-    const mma_operands *lane = static_cast<const mma_operands *>(lanes[column * 4 + k % 8 / 2]);
-    return mma_element(lane->b[k / 8], k % 2);
+static inline void mma_open(void **lanes, double (&a)[16][16], double (&b)[16][8]) {
+    for (int lane = 0; lane < 32; lane++) {
+        const mma_operands *from = static_cast<const mma_operands *>(lanes[lane]);
+        const int g = lane / 4, t = lane % 4 * 2;
+        for (int i = 0; i < 4; i++) {
+            a[g + i % 2 * 8][t + i / 2 * 8] = mma_low(from->a[i]);
+            a[g + i % 2 * 8][t + i / 2 * 8 + 1] = mma_high(from->a[i]);
+        }
+        for (int i = 0; i < 2; i++) {
+            b[t + i * 8][g] = mma_low(from->b[i]);
+            b[t + i * 8 + 1][g] = mma_high(from->b[i]);
+        }
+    }
 }
 static inline void mma_together(void **lanes, unsigned) {
+    double a[16][16], b[16][8];
+    mma_open(lanes, a, b);
     for (int row = 0; row < 16; row++) {
+        double sums[8] = {0};
+        for (int k = 0; k < 16; k++)
+            for (int column = 0; column < 8; column++) sums[column] += a[row][k] * b[k][column];
         for (int column = 0; column < 8; column++) {
             float *d = static_cast<mma_operands *>(lanes[row % 8 * 4 + column / 2])->d + row / 8 * 2 + column % 2;
-            double sum = static_cast<double>(*d);
-            for (int k = 0; k < 16; k++) sum += mma_a(lanes, row, k) * mma_b(lanes, k, column);
-            *d = static_cast<float>(sum);
+            *d = static_cast<float>(static_cast<double>(*d) + sums[column]);
         }
     }
 }
