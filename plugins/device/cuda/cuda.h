@@ -148,11 +148,8 @@ void cuda_modules_close(weft_device *device);
 
 /* ---- the table's slots, by file ---- */
 
-/* A slot whose file is not there is NULL in the table, which the host refuses by its name. */
-#define CUDA_SLOT __attribute__((weak))
-
 #define CUDA_KERNEL(name, args_type)                                                                                   \
-    CUDA_SLOT weft_status cuda_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
+    weft_status cuda_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
 CUDA_KERNEL(matmul, weft_matmul);
 CUDA_KERNEL(sum_rows, weft_sum_rows);
 CUDA_KERNEL(norm, weft_norm);
@@ -172,15 +169,15 @@ CUDA_KERNEL(square_sum, weft_square_sum);
 CUDA_KERNEL(clip, weft_clip);
 CUDA_KERNEL(update, weft_update);
 
-CUDA_SLOT int64_t cuda_matmul_workspace(const weft_device *device, const weft_matmul *args);
-CUDA_SLOT int64_t cuda_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args);
-CUDA_SLOT int64_t cuda_norm_backward_workspace(const weft_device *device, const weft_norm *args);
-CUDA_SLOT int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args);
-CUDA_SLOT int64_t cuda_attention_backward_workspace(const weft_device *device, const weft_attention *args);
-CUDA_SLOT int64_t cuda_embedding_backward_workspace(const weft_device *device, const weft_embedding *args);
-CUDA_SLOT int64_t cuda_head_loss_workspace(const weft_device *device, const weft_head *args);
-CUDA_SLOT int64_t cuda_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
-CUDA_SLOT int64_t cuda_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
+int64_t cuda_matmul_workspace(const weft_device *device, const weft_matmul *args);
+int64_t cuda_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args);
+int64_t cuda_norm_backward_workspace(const weft_device *device, const weft_norm *args);
+int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args);
+int64_t cuda_attention_backward_workspace(const weft_device *device, const weft_attention *args);
+int64_t cuda_embedding_backward_workspace(const weft_device *device, const weft_embedding *args);
+int64_t cuda_head_loss_workspace(const weft_device *device, const weft_head *args);
+int64_t cuda_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
+int64_t cuda_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
 
 weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
 void cuda_release(weft_device *device, weft_buffer *buffer);
