@@ -129,6 +129,7 @@ typedef struct cuda_product {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
     int32_t transpose_a, transpose_b, accumulate;
+    int32_t a_is_part; /* a may begin within the rows of a wider matrix, as the last places of a batch do */
     void *workspace;
 } cuda_product;
 int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p);
