@@ -1,5 +1,5 @@
-/* Attention through cuDNN: for cards that are described to it rather than there, cuDNN has a plan of the graph, and compiles
- * it. A stand-in is loaded where there is no driver. Nothing is run. */
+/* Attention through cuDNN: for cards that are described to it rather than there, cuDNN has a plan of the graph, and
+ * compiles it. A stand-in is loaded where there is no driver. Nothing is run. */
 #include <check.h>
 #include <dlfcn.h>
 #include <stdio.h>

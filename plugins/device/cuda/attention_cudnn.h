@@ -1,4 +1,4 @@
-/* attention_cudnn.h: the forward of attention through cuDNN (attention_cudnn.c), where the key `attention` asks for it. */
+/* attention_cudnn.h: the forward of attention through cuDNN, where the key `attention` asks for it. */
 #ifndef WEFT_DEVICE_CUDA_ATTENTION_CUDNN_H
 #define WEFT_DEVICE_CUDA_ATTENTION_CUDNN_H
 

@@ -1,6 +1,6 @@
-/* attention_graph.h: attention as a graph of cuDNN's, and the plan that cuDNN makes of it. It needs no device but cuDNN's
- * description of one; the rest of the device is not known here. A build without headers of cuDNN 9 has no CUDA_HAS_CUDNN,
- * and nothing of this. */
+/* attention_graph.h: attention as a graph of cuDNN's, and the plan that cuDNN makes of it. It needs no device but
+ * cuDNN's description of one; the rest of the device is not known here. A build without headers of cuDNN 9 has no
+ * CUDA_HAS_CUDNN, and nothing of this. */
 #ifndef WEFT_DEVICE_CUDA_ATTENTION_GRAPH_H
 #define WEFT_DEVICE_CUDA_ATTENTION_GRAPH_H
 
