@@ -1,5 +1,5 @@
-/* Optimizers' updates as NVRTC compiles them for cards: for each that the device knows, without joining a product with a
- * sum, and with a mistake shown as its author wrote it. No card is needed for that. */
+/* Optimizers' updates as NVRTC compiles them for cards: for each that the device knows, without joining a product with
+ * a sum, and with a mistake shown as its author wrote it. No card is needed for that. */
 #include "cuda/optimizer_kernels.h"
 
 #include "../../plugins/device/cuda/modules.h"

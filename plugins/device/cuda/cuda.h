@@ -8,6 +8,7 @@
  *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
  *     native.c      streams and operands under CUDA's own names
+ *     attention_cudnn.c, attention_graph.c   attention by cuDNN
  *     NAME.c        the slots of operator NAME: operands are looked up, then a launcher of kernels.h is called
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
@@ -38,11 +39,15 @@
       "fp32 products round their operands to TF32 (10 bits of precision): several times faster, and other numbers.")   \
     K(I64, workspace, "32Mi", "[1Mi,1Gi]", "bytes", WEFT_SAME,                                                         \
       "What cuBLASLt may use within a product; which of its ways it takes depends on it.")                             \
+    K(ENUM, attention, "auto", "auto,own,cudnn", "", WEFT_SAME,                                                        \
+      "Who makes attention: own kernels, or cuDNN the forward of bf16 rows without a cache (it rounds probabilities "  \
+      "to bf16); auto: own.")                                                                                          \
     K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
     K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
       "Directory in which compiled optimizers are kept; auto: weft/cuda in the user's cache directory; none: they "    \
       "are compiled anew in each run.")
 WEFT_KEYS_STRUCT(cuda_config, CUDA_KEYS)
+enum { ATTENTION_BY_AUTO, ATTENTION_BY_OWN, ATTENTION_BY_CUDNN }; /* values of the key `attention` */
 
 struct weft_stream {
     cudaStream_t stream;
@@ -52,6 +57,7 @@ struct weft_stream {
 typedef struct cuda_staging cuda_staging;
 typedef struct cuda_algorithms cuda_algorithms;
 typedef struct cuda_modules cuda_modules;
+typedef struct cuda_cudnn cuda_cudnn;
 
 struct weft_device {
     const weft_host *host;
@@ -69,6 +75,7 @@ struct weft_device {
     weft_stream *recording; /* the stream whose work is being recorded; NULL: none */
     cuda_algorithms *algorithms;
     cuda_modules *modules;
+    cuda_cudnn *cudnn; /* NULL: attention is made by own kernels alone */
 };
 
 /* ---- driver.c ---- */
@@ -135,6 +142,7 @@ typedef struct cuda_product {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
     int32_t transpose_a, transpose_b, accumulate;
+    int32_t a_is_part; /* a may begin within the rows of a wider matrix, as the last places of a batch do */
     void *workspace;
 } cuda_product;
 int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p);
@@ -154,11 +162,8 @@ void cuda_modules_close(weft_device *device);
 
 /* ---- the table's slots, by file ---- */
 
-/* A slot whose file is not there is NULL in the table, which the host refuses by its name. */
-#define CUDA_SLOT __attribute__((weak))
-
 #define CUDA_KERNEL(name, args_type)                                                                                   \
-    CUDA_SLOT weft_status cuda_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
+    weft_status cuda_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
 CUDA_KERNEL(matmul, weft_matmul);
 CUDA_KERNEL(sum_rows, weft_sum_rows);
 CUDA_KERNEL(norm, weft_norm);
@@ -178,15 +183,15 @@ CUDA_KERNEL(square_sum, weft_square_sum);
 CUDA_KERNEL(clip, weft_clip);
 CUDA_KERNEL(update, weft_update);
 
-CUDA_SLOT int64_t cuda_matmul_workspace(const weft_device *device, const weft_matmul *args);
-CUDA_SLOT int64_t cuda_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args);
-CUDA_SLOT int64_t cuda_norm_backward_workspace(const weft_device *device, const weft_norm *args);
-CUDA_SLOT int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args);
-CUDA_SLOT int64_t cuda_attention_backward_workspace(const weft_device *device, const weft_attention *args);
-CUDA_SLOT int64_t cuda_embedding_backward_workspace(const weft_device *device, const weft_embedding *args);
-CUDA_SLOT int64_t cuda_head_loss_workspace(const weft_device *device, const weft_head *args);
-CUDA_SLOT int64_t cuda_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
-CUDA_SLOT int64_t cuda_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
+int64_t cuda_matmul_workspace(const weft_device *device, const weft_matmul *args);
+int64_t cuda_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args);
+int64_t cuda_norm_backward_workspace(const weft_device *device, const weft_norm *args);
+int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args);
+int64_t cuda_attention_backward_workspace(const weft_device *device, const weft_attention *args);
+int64_t cuda_embedding_backward_workspace(const weft_device *device, const weft_embedding *args);
+int64_t cuda_head_loss_workspace(const weft_device *device, const weft_head *args);
+int64_t cuda_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
+int64_t cuda_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
 
 weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
 void cuda_release(weft_device *device, weft_buffer *buffer);

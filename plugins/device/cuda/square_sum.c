@@ -2,8 +2,9 @@
 #include "square_sum.h"
 #include "workspace.h"
 
+/* Where the workspace is asked for, refs are not looked at: their number says that there is a table. */
 static bool has_extents(const weft_square_sum *args) {
-    return args->extents.buffer != NULL;
+    return args->extents.buffer != NULL || args->n_extents > 0;
 }
 
 /* The sizes of a call, and its workspace laid out or counted. Without a table there is one extent, which is all of x;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
 #include "double.h"
 
@@ -74,8 +75,42 @@ bool tells_of_errors(const char *name) {
 
 } // namespace
 
-std::recursive_mutex &lock_of_all() {
-    static std::recursive_mutex lock;
+void Lock::lock() {
+    if (owner.load() != std::this_thread::get_id()) {
+        mutex.lock();
+        owner = std::this_thread::get_id();
+    }
+    depth++;
+}
+
+bool Lock::try_lock() {
+    if (owner.load() != std::this_thread::get_id()) {
+        if (!mutex.try_lock()) return false;
+        owner = std::this_thread::get_id();
+    }
+    depth++;
+    return true;
+}
+
+void Lock::unlock() {
+    if (--depth > 0) return;
+    owner = std::thread::id();
+    mutex.unlock();
+}
+
+void Lock::give_way(unsigned microseconds) {
+    const int held = depth;
+    depth = 0;
+    owner = std::thread::id();
+    mutex.unlock();
+    (void)usleep(microseconds);
+    mutex.lock();
+    owner = std::this_thread::get_id();
+    depth = held;
+}
+
+Lock &lock_of_all() {
+    static Lock lock;
     return lock;
 }
 

@@ -11,6 +11,7 @@
 #ifndef WEFT_DOUBLE_INTERNAL_H
 #define WEFT_DOUBLE_INTERNAL_H
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -29,13 +31,27 @@ namespace weft_double {
 
 /* ---- calls.cpp ---- */
 
+/* One for all. Whoever waits for something that is not this process's gives it away meanwhile. */
+class Lock {
+  public:
+    void lock();
+    bool try_lock();
+    void unlock();
+    void give_way(unsigned microseconds);
+
+  private:
+    std::mutex mutex;
+    std::atomic<std::thread::id> owner;
+    int depth = 0;
+};
+
 /* One call of CUDA: locks, counts, and says if an error is planted for it or an earlier one sticks. */
 struct Call {
     explicit Call(const char *name);
-    std::unique_lock<std::recursive_mutex> lock;
+    std::unique_lock<Lock> lock;
     cudaError_t code; /* what the call has to answer, or cudaSuccess */
 };
-std::recursive_mutex &lock_of_all();
+Lock &lock_of_all();
 cudaError_t answer(cudaError_t code); /* remembered for cudaGetLastError */
 int planted(const char *name);        /* counts a call of `name`, of any library; the code planted for it, or 0 */
 void stick(cudaError_t code);         /* every later call answers it */
@@ -104,6 +120,7 @@ struct Op {
     bool kernel = false;
     std::vector<Point> after;
     Work work;
+    bool shared = false; /* others wait for it */
 };
 struct Capture;
 struct Stream {
@@ -125,6 +142,11 @@ cudaError_t run_until(const Point &point);
 cudaError_t run_all();
 bool asked_for(const Point &point, int &asked); /* the host asks whether it is reached; it may be moved on */
 bool kernels_wait();
+struct Graph;
+/* The same behind another operation, of a stream or of the capture that the stream is in; the new one takes its place. */
+cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::shared_ptr<Graph> &graph,
+                         size_t &node);
+void run_for_others();  /* one operation, if any can run */
 void queue_is_shared(); /* with other processes: their streams may need ours to go on while our host does not wait */
 
 Maker once(std::function<void()> run); /* that is done when it has run */

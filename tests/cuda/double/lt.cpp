@@ -52,7 +52,7 @@ cublasLtMatmulAlgo_t algo_of(const Way &way) {
 }
 
 #define LT_CALL(name)                                                                                                  \
-    const std::lock_guard<std::recursive_mutex> lock(lock_of_all());                                                   \
+    const std::lock_guard<Lock> lock(lock_of_all());                                                                   \
     const int planted_code = planted(name);                                                                            \
     if (planted_code != 0) return static_cast<cublasStatus_t>(planted_code)
 

@@ -24,7 +24,7 @@ struct _nvrtcProgram {
 namespace {
 
 #define RTC_CALL(name)                                                                                                 \
-    const std::lock_guard<std::recursive_mutex> lock(lock_of_all());                                                   \
+    const std::lock_guard<Lock> lock(lock_of_all());                                                                   \
     const int planted_code = planted(name);                                                                            \
     if (planted_code != 0) return static_cast<nvrtcResult>(planted_code)
 

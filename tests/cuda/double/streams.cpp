@@ -74,7 +74,15 @@ StreamRef drawn() {
 /* Something has to be done by another process first: whatever else can run may be what that one waits for. */
 void let_others_go() {
     const StreamRef other = drawn();
-    if (other == nullptr || run_head(other) == Step::IDLE) (void)usleep(50);
+    if (other == nullptr || run_head(other) == Step::IDLE) lock_of_all().give_way(50);
+}
+
+/* What others wait for has to come to its turn. */
+StreamRef wanted_by_others() {
+    for (const StreamRef &s : all_streams())
+        for (size_t i = 0; i < s->queue.size(); i++)
+            if (s->queue[i].shared) return needed_for({s, s->done + i + 1});
+    return nullptr;
 }
 
 /* While the host does something else, and other processes wait for what our streams hold. */
@@ -82,10 +90,10 @@ void nudge() {
     for (;;) {
         (void)usleep(2000);
         if (!lock_of_all().try_lock()) continue;
-        if (!in_kernel()) {
+        for (int i = 0; i < 64 && !in_kernel(); i++) {
             Open open;
-            const StreamRef s = drawn();
-            if (s != nullptr) (void)run_head(s);
+            const StreamRef s = wanted_by_others();
+            if (s == nullptr || run_head(s) == Step::IDLE) break;
         }
         lock_of_all().unlock();
     }
@@ -96,6 +104,18 @@ void run_some(uint64_t chance) {
     Open open;
     const StreamRef s = drawn();
     if (s != nullptr) (void)run_head(s);
+    forget_destroyed();
+}
+
+/* All but what others have to help with. */
+void run_what_can() {
+    Open open;
+    for (bool moved = true; moved;) {
+        const std::vector<StreamRef> all = all_streams();
+        moved = false;
+        for (const StreamRef &s : all)
+            while (can_run(*s) && run_head(s) != Step::IDLE) moved = true;
+    }
     forget_destroyed();
 }
 
@@ -113,7 +133,7 @@ void append(const StreamRef &stream, Op op) {
     order_by_legacy(stream, op.after);
     stream->queue.push_back(std::move(op));
     stream->queued++;
-    if (mode() == SOON) (void)run_all();
+    if (mode() == SOON) run_what_can();
     else if (mode() == ANY) run_some(16);
 }
 
@@ -158,24 +178,48 @@ Point end_of(const StreamRef &stream) {
     return {stream, stream->queued};
 }
 
+static cudaError_t may_queue(const StreamRef &s, const char *name) {
+    if (s == nullptr) return refuse(cudaErrorInvalidResourceHandle, "%s: there is no such stream", name);
+    if (device_ready() != cudaSuccess) return device_ready();
+    if (s->capture != nullptr) return s->capture->broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+    return s == legacy() && capturing_blocking() ? cudaErrorStreamCaptureImplicit : cudaSuccess;
+}
+
 cudaError_t queue(cudaStream_t stream, const char *name, Maker maker, bool kernel) {
     const StreamRef s = stream_of(stream);
-    if (s == nullptr) return refuse(cudaErrorInvalidResourceHandle, "%s: there is no such stream", name);
-    const cudaError_t code = device_ready();
+    const cudaError_t code = may_queue(s, name);
+    if (code != cudaSuccess) return code;
+    if (s->capture != nullptr) capture_add(s, name, kernel, std::move(maker));
+    else append(s, {name, kernel, {}, maker(), false});
+    return cudaSuccess;
+}
+
+cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::shared_ptr<Graph> &graph,
+                         size_t &node) {
+    const StreamRef s = stream_of(stream);
+    const cudaError_t code = may_queue(s, name);
     if (code != cudaSuccess) return code;
     if (s->capture != nullptr) {
-        if (s->capture->broken) return cudaErrorStreamCaptureInvalidated;
-        capture_add(s, name, kernel, std::move(maker));
-        return cudaSuccess;
+        if (graph == s->capture->graph) s->tips.push_back(node);
+        capture_add(s, name, false, std::move(maker));
+        graph = s->capture->graph;
+        node = s->tips[0];
+    } else {
+        append(s, {name, false, {last}, maker(), true});
+        last = end_of(s);
     }
-    if (s == legacy() && capturing_blocking()) return cudaErrorStreamCaptureImplicit;
-    append(s, {name, kernel, {}, maker()});
     return cudaSuccess;
+}
+
+void run_for_others() {
+    Open open;
+    const StreamRef s = wanted_by_others();
+    if (s != nullptr) (void)run_head(s);
 }
 
 void queue_wait(const StreamRef &stream, const Point &point) {
     if (point.reached()) return;
-    append(stream, {"cudaStreamWaitEvent", false, {point}, [] { return Step::DONE; }});
+    append(stream, {"cudaStreamWaitEvent", false, {point}, [] { return Step::DONE; }, false});
 }
 
 cudaError_t run_until(const Point &point) {
