@@ -18,6 +18,10 @@
  * its rows in bytes where that has no factor of 16 (of the length of its rows, too, for a: it may be a part of longer
  * ones); a device may refuse what does not.
  *
+ * Ids, positions, targets and tables of extents lie on the device. Where its own code sees them, one that is out of its
+ * range is refused before anything is queued; where only the kernel does, nothing is read or written out of bounds, and
+ * what would have come of it is NaN: the row, the loss and its row's gradient, the sums. An id's gradient goes nowhere.
+ *
  * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it.
  * Kernels that need scratch say how much in a function of the same arguments (refs are not looked at); the caller
  * passes it as `workspace`. A gradient that a caller does not want has buffer NULL. `dtype` is WEFT_F32 or WEFT_BF16
