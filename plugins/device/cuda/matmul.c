@@ -13,7 +13,8 @@ static cuda_product product_of(const weft_matmul *args) {
                             .dtype_c = args->dtype_c,
                             .transpose_a = args->transpose_a,
                             .transpose_b = args->transpose_b,
-                            .accumulate = args->accumulate};
+                            .accumulate = args->accumulate,
+                            .has_bias = args->has_bias};
     return p;
 }
 
