@@ -5,6 +5,7 @@
 #include "launch/find.h"
 #include "launch/voice.h"
 #include "plan/show.h"
+#include "report/chosen.h"
 #include "report/contrast.h"
 #include "report/forecast.h"
 #include "report/rate_table.h"
@@ -212,6 +213,8 @@ static weft_status print_plan_json(const planned *self, weft_error *err) {
     json_t *object = plan_object(self), *links = NULL;
     FILE *to = weft_voice_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
+    if (self->session->engine->choices.n > 0)
+        (void)json_object_set_new(object, "chosen", weft_chosen_array(&self->session->engine->choices));
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
@@ -236,6 +239,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     print_model(self->session, &self->wrapped, to);
     if (e->ranks.world == 1) print_memory(self->session, to);
     else weft_survey_print(self->survey, to);
+    weft_chosen_print(&e->choices, 12, to);
     weft_stages_print(&self->stages, to);
     if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);

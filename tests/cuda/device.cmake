@@ -9,6 +9,11 @@ foreach(name attention elementwise head kernels packed products rows)
   add_dependencies(test_device_${name} weft-device-cuda-double)
 endforeach()
 
+# The device's own ways.
+target_link_libraries(test_cuda_device PRIVATE weft-cuda-double)
+add_dependencies(test_cuda_device weft-device-cuda-double)
+set_tests_properties(cuda.device PROPERTIES ENVIRONMENT "${on_double}")
+
 # Whole models.
 add_test(NAME cuda.golden COMMAND test_train_golden)
 set_tests_properties(cuda.golden PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_double}")

@@ -258,7 +258,7 @@ static void end_run(run *r) {
 }
 
 /* Activations in memory are of dtype, and fp32 on this side. */
-static weft_ref put_cells(run *r, const float *data, int64_t n, int32_t dtype) {
+static inline weft_ref put_cells(run *r, const float *data, int64_t n, int32_t dtype) {
     uint16_t *half = NULL;
     weft_ref ref;
     if (dtype == WEFT_F32) return put_floats(r, data, n);
@@ -277,7 +277,7 @@ static inline weft_ref put_matrix(run *r, const float *data, int64_t n, int32_t 
     r->shift = shift;
     return ref;
 }
-static void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {
+static inline void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {
     weft_error err = WEFT_ERROR_INIT;
     uint16_t *half = NULL;
     if (dtype == WEFT_F32) {
@@ -422,7 +422,7 @@ static inline void expect_cells(const char *name, const float *got, const double
     }
 }
 
-static int run_device_suite(const char *name, void (*fill)(TCase *)) {
+static inline int run_device_suite(const char *name, void (*fill)(TCase *)) {
     Suite *suite = suite_create(name);
     TCase *tests = tcase_create(name);
     SRunner *runner = NULL;

@@ -6,18 +6,18 @@ struct weft_recording {
     cudaGraphExec_t graph;
 };
 
-/* Ends the recording and keeps nothing of it. */
-static void give_up(weft_device *device) {
+/* Ends what is recorded on the stream, if anything is, and keeps nothing of it. */
+static void give_up(cudaStream_t stream) {
     cudaGraph_t graph = NULL;
-    (void)cudaStreamEndCapture(device->recording->stream, &graph);
+    (void)cudaStreamEndCapture(stream, &graph);
     (void)cudaGetLastError();
     if (graph != NULL) (void)cudaGraphDestroy(graph);
-    device->recording = NULL;
 }
 
 weft_status cuda_not_recording(weft_device *device, const char *what, weft_error *err) {
     if (device->recording == NULL) return WEFT_OK;
-    give_up(device);
+    give_up(device->recording->stream);
+    device->recording = NULL;
     return weft_error_set(err, WEFT_E_HOST, "%s on device cuda was called while a step was recorded.", what);
 }
 
@@ -55,12 +55,14 @@ static weft_status make_recording(weft_device *device, weft_recording **out, cud
 
 static weft_status end(weft_device *device, weft_stream *stream, weft_recording **out, weft_error *err) {
     weft_stream *s = stream == NULL ? &device->first : stream;
+    const cudaStream_t at = cuda_stream(device, s);
     cudaGraph_t graph = NULL;
     weft_status status = WEFT_OK;
     if (device->recording != s)
         return weft_error_set(err, WEFT_E_HOST, "end on device cuda: nothing is recorded on that stream.");
     device->recording = NULL;
-    status = judge_end(cudaStreamEndCapture(cuda_stream(device, s), &graph), err);
+    status = judge_end(cudaStreamEndCapture(at, &graph), err);
+    if (status != WEFT_OK) give_up(at);
     if (status == WEFT_OK) status = make_recording(device, out, graph, err);
     if (graph != NULL) (void)cudaGraphDestroy(graph);
     return status;
