@@ -7,6 +7,8 @@ option(WEFT_CUDA "Build the CUDA device where a toolkit (12.4 to 13) is found" O
 set(WEFT_CUDA_ROOT "" CACHE PATH "A toolkit with bin/nvcc, include/ and lib/; empty: the system's, or the build tree's")
 set(WEFT_CUDA_ARCHITECTURES 80 89 90 CACHE STRING "Compute capabilities that device code is compiled for; PTX for the last one")
 
+set(WEFT_CUDA_FLAGS "" CACHE STRING "More of nvcc's options: -lineinfo names lines of the source to profilers, and takes 20 MB")
+
 # What is missing goes to `missing`. Sets CUDA_NVCC, CUDA_INCLUDES, CUDA_RUNTIME, CUDA_RTC (which tests link) and
 # CUDA_LIBRARY_DIRECTORIES.
 macro(weft_find_cuda missing)
@@ -64,7 +66,7 @@ endmacro()
 #   weft_compile_cuda(<out> <directory> <file>...)
 function(weft_compile_cuda out directory)
   set(objects)
-  set(flags -std=c++17 -O3 -lineinfo --expt-relaxed-constexpr -Werror all-warnings -Xptxas -v
+  set(flags -std=c++17 -O3 --expt-relaxed-constexpr -Werror all-warnings -Xptxas -v -Xfatbin -compress-all ${WEFT_CUDA_FLAGS}
       -Xcompiler -Wall,-Wextra,-Werror,-fPIC,-fvisibility=hidden,-ffp-contract=off,-fno-exceptions,-fno-threadsafe-statics)
   foreach(architecture ${WEFT_CUDA_ARCHITECTURES})
     list(APPEND flags -gencode arch=compute_${architecture},code=sm_${architecture})

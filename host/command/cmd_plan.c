@@ -6,6 +6,7 @@
 #include "launch/find.h"
 #include "launch/voice.h"
 #include "plan/show.h"
+#include "report/chosen.h"
 #include "report/contrast.h"
 #include "report/forecast.h"
 #include "report/rate_table.h"
@@ -217,6 +218,8 @@ static weft_status print_plan_json(const planned *self, weft_error *err) {
     FILE *to = weft_voice_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
     (void)json_object_set_new(object, "fit", weft_fit_object(&self->fit));
+    if (self->session->engine->choices.n > 0)
+        (void)json_object_set_new(object, "chosen", weft_chosen_array(&self->session->engine->choices));
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
@@ -243,6 +246,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     else weft_survey_print(self->survey, to);
     weft_fit_print(&self->fit, 12, to);
     weft_fit_warn(&self->fit, self->session->run->host);
+    weft_chosen_print(&e->choices, 12, to);
     weft_stages_print(&self->stages, to);
     if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);

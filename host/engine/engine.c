@@ -91,6 +91,11 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec,
     return weft_plan_make(&engine->plan, engine->kernels, engine->device, spec, err);
 }
 
+weft_chooser weft_engine_chooser(const weft_engine *engine) {
+    const weft_chooser by = {engine->kernels, engine->device, &engine->peers};
+    return by;
+}
+
 void weft_engine_close(weft_engine *engine) {
     if (engine == NULL) return;
     weft_engine_release(engine);
@@ -98,6 +103,7 @@ void weft_engine_close(weft_engine *engine) {
     weft_post_close(&engine->post, &engine->peers);
     weft_ranks_leave(&engine->ranks);
     weft_platform_close(engine->own_platform, engine->failed || engine->post.broken);
+    weft_choices_clear(&engine->choices);
     weft_plan_close(&engine->plan);
     free(engine);
 }

@@ -193,8 +193,8 @@ START_TEST(head_of_other_logits) {
     const int forms = _i / 2 + 1;
     head_form_check(7, 8, 31, forms, dtypes[_i % 2]);
     head_form_check(45, 20, 1509, forms, dtypes[_i % 2]);
-    head_form_check(1100, 8, 97, forms, dtypes[_i % 2]); /* more than one chunk */
-    if (!is_cpu()) head_form_check(2060, 8, 37, forms, dtypes[_i % 2]);
+    if (!is_slow()) head_form_check(1100, 8, 97, forms, dtypes[_i % 2]); /* more than one chunk */
+    if (!is_cpu() && (forms == 7 || is_full())) head_form_check(2060, 8, 37, forms, dtypes[_i % 2]);
 }
 END_TEST
 
@@ -205,7 +205,7 @@ START_TEST(head_of_weights_that_are_not_finite_has_zeros_where_nothing_counts) {
     ((float *)t.w)[5 * 20 + 2] = NAN;
     t.grad = 1;
     for (int way = 0; way < WAYS; way++) {
-        run r = {.device = devices[way], .shift = way_shift[way] * way_grain};
+        run r = {.device = devices[way], .shift = way_shift[way]};
         head_case_run(&r, &t);
         end_run(&r);
         for (int i = 0; i < 45 * 20; i++) HOLDS(t.weights[i / 20] != 0 || r.results[2 + i] == 0);
@@ -306,7 +306,6 @@ START_TEST(head_has_room_for_a_row_of_logits) {
 END_TEST
 
 static void fill(TCase *tests) {
-    align_ways();
     tcase_add_loop_test(tests, head_of_odd_shapes, 0, 2);
     tcase_add_loop_test(tests, head_of_other_logits, 0, 14);
     tcase_add_loop_test(tests, head_of_large_logits_stays_finite, 0, 2);

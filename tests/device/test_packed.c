@@ -214,7 +214,6 @@ START_TEST(wrong_operands_are_refused) {
 END_TEST
 
 static void fill(TCase *tests) {
-    align_ways();
     tcase_add_loop_test(tests, weights_forward, 0, 3);
     tcase_add_loop_test(tests, gradients_of_inputs, 0, 3);
     tcase_add_test(tests, blocks_hold_what_was_packed);

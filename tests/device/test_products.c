@@ -546,15 +546,14 @@ START_TEST(products_refuse_other_types) {
 END_TEST
 
 static void fill(TCase *tests) {
-    align_ways();
     tcase_add_loop_test(tests, products_of_odd_shapes, 0, 3);
     tcase_add_loop_test(tests, products_with_a_bias, 0, 3);
     tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, 0, 3);
     tcase_add_loop_test(tests, products_of_rows_that_collide, 0, 3);
-    tcase_add_loop_test(tests, products_whose_sums_wait, 0, 3);
-    tcase_add_loop_test(tests, products_of_rows_too_large_to_widen_at_once, 1, 3); /* bf16 */
+    if (!is_slow()) tcase_add_loop_test(tests, products_whose_sums_wait, 0, 3);
+    if (!is_slow()) tcase_add_loop_test(tests, products_of_rows_too_large_to_widen_at_once, 1, 3); /* bf16 */
     tcase_add_loop_test(tests, products_of_many_rows, 0, 3);
-    tcase_add_loop_test(tests, products_whose_last_columns_are_shared_by_rows, 0, 3);
+    if (!is_slow()) tcase_add_loop_test(tests, products_whose_last_columns_are_shared_by_rows, 0, 3);
     tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, 0, 3);
     if (is_cpu()) tcase_add_loop_test(tests, the_roof_of_a_product_is_measured, 0, 4);
     if (is_cpu()) tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, 3);

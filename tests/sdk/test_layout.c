@@ -10,6 +10,7 @@
 
 #include <weft/blocks.h>
 #include <weft/capture.h>
+#include <weft/choices.h>
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/emit.h>

@@ -2,19 +2,22 @@
  * order that the way alone decides. */
 #include "algorithm.h"
 
-enum { BUCKETS = 256 };
-
-struct cuda_algorithms {
-    cuda_algorithm *buckets[BUCKETS];
-    cublasLtMatmulPreference_t preference;
-};
-
 static const cudaDataType_t *type_of(int32_t dtype) {
     static const cudaDataType_t fp32 = CUDA_R_32F, bf16 = CUDA_R_16BF;
     return dtype == WEFT_BF16 ? &bf16 : &fp32;
 }
 
 /* ---- describing ---- */
+
+static void drop_description(const weft_device *device, cuda_algorithm *a) {
+    const cuda_libraries *of = &device->libraries;
+    if (a->product != NULL) (void)of->cublasLtMatmulDescDestroy(a->product);
+    if (a->a != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->a);
+    if (a->b != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->b);
+    if (a->c != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->c);
+    a->product = NULL;
+    a->a = a->b = a->c = NULL;
+}
 
 static weft_status set_of_product(const weft_device *device, cublasLtMatmulDesc_t product,
                                   cublasLtMatmulDescAttributes_t which, const void *value, size_t bytes,
@@ -51,7 +54,10 @@ static weft_status describe_matrix(const weft_device *device, cublasLtMatrixLayo
 
 static weft_status describe(const weft_device *device, cuda_algorithm *out, weft_error *err) {
     const cuda_shape *s = &out->shape;
-    weft_status status = describe_product(device, out, err);
+    weft_status status = WEFT_OK;
+    if (out->is_described) return WEFT_OK;
+    drop_description(device, out); /* of an attempt that failed */
+    status = describe_product(device, out, err);
     if (status == WEFT_OK)
         status = describe_matrix(device, &out->b, s->dtype, s->transpose_b ? s->n : s->k, s->transpose_b ? s->k : s->n,
                                  s->ldb, err);
@@ -59,6 +65,7 @@ static weft_status describe(const weft_device *device, cuda_algorithm *out, weft
         status = describe_matrix(device, &out->a, s->dtype, s->transpose_a ? s->k : s->m, s->transpose_a ? s->m : s->k,
                                  s->lda, err);
     if (status == WEFT_OK) status = describe_matrix(device, &out->c, s->dtype_c, s->m, s->n, s->ldc, err);
+    out->is_described = status == WEFT_OK;
     return status;
 }
 
@@ -108,46 +115,93 @@ static weft_status choose(const weft_device *device, cuda_algorithm *out, weft_e
 
 /* ---- keeping ---- */
 
-static void drop(const weft_device *device, cuda_algorithm *a) {
-    const cuda_libraries *of = &device->libraries;
-    if (a->product != NULL) (void)of->cublasLtMatmulDescDestroy(a->product);
-    if (a->a != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->a);
-    if (a->b != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->b);
-    if (a->c != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->c);
-    device->host->release(device->host, a);
-}
-
 /* FNV-1a. */
 static cuda_algorithm **bucket_of(const weft_device *device, const cuda_shape *shape) {
     const unsigned char *bytes = (const unsigned char *)shape;
     uint64_t h = 14695981039346656037u;
     for (size_t i = 0; i < sizeof *shape; i++) h = (h ^ bytes[i]) * 1099511628211u;
-    return &device->algorithms->buckets[h % BUCKETS];
+    return &device->algorithms->buckets[h % CUDA_BUCKETS];
 }
 
-static weft_status add(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, weft_error *err) {
+static cuda_algorithm *find_in_bucket(const weft_device *device, const cuda_shape *shape) {
+    cuda_algorithm *a = *bucket_of(device, shape);
+    while (a != NULL && memcmp(&a->shape, shape, sizeof *shape) != 0) a = a->in_bucket;
+    return a;
+}
+
+/* A new one at the list's end; NULL: no memory. */
+static cuda_algorithm *add(const weft_device *device, const cuda_shape *shape) {
+    cuda_algorithms *of = device->algorithms;
     cuda_algorithm *a = device->host->alloc(device->host, sizeof *a, _Alignof(max_align_t));
-    weft_status status = WEFT_OK;
-    if (a == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a product's way.");
+    if (a == NULL) return NULL;
     memset(a, 0, sizeof *a);
     a->shape = *shape;
-    status = describe(device, a, err);
-    if (status == WEFT_OK) status = choose(device, a, err);
-    if (status != WEFT_OK) {
-        drop(device, a);
-        return status;
-    }
-    a->next = *bucket_of(device, shape);
+    a->in_bucket = *bucket_of(device, shape);
     *bucket_of(device, shape) = a;
-    *out = a;
-    return WEFT_OK;
+    if (of->last == NULL) of->first = a;
+    else of->last->next = a;
+    of->last = a;
+    of->n++;
+    return a;
+}
+
+/* The one of that shape, made if there is none. */
+static cuda_algorithm *find_or_add(const weft_device *device, const cuda_shape *shape) {
+    cuda_algorithm *a = NULL;
+    (void)pthread_mutex_lock(&device->algorithms->lock);
+    a = find_in_bucket(device, shape);
+    if (a == NULL) a = add(device, shape);
+    (void)pthread_mutex_unlock(&device->algorithms->lock);
+    return a;
+}
+
+void cuda_algorithm_note(const weft_device *device, const cuda_shape *shape) {
+    (void)find_or_add(device, shape);
+}
+
+cuda_algorithm *cuda_algorithm_known(const weft_device *device, const cuda_shape *shape) {
+    cuda_algorithm *a = NULL;
+    (void)pthread_mutex_lock(&device->algorithms->lock);
+    a = find_in_bucket(device, shape);
+    (void)pthread_mutex_unlock(&device->algorithms->lock);
+    return a;
+}
+
+cuda_algorithm *cuda_algorithm_at(const weft_device *device, int64_t i) {
+    cuda_algorithm *a = device->algorithms->first;
+    while (a != NULL && i-- > 0) a = a->next;
+    return a;
 }
 
 weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, weft_error *err) {
-    cuda_algorithm *a = *bucket_of(device, shape);
-    while (a != NULL && memcmp(&a->shape, shape, sizeof *shape) != 0) a = a->next;
-    if (a == NULL) return add(out, device, shape, err);
-    *out = a;
+    cuda_algorithm *a = find_or_add(device, shape);
+    weft_status status = WEFT_OK;
+    if (a == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a product's way.");
+    if (!a->is_chosen) {
+        status = describe(device, a, err);
+        if (status == WEFT_OK) status = choose(device, a, err);
+        a->is_chosen = status == WEFT_OK;
+    }
+    if (status == WEFT_OK) *out = a;
+    return status;
+}
+
+weft_status cuda_algorithm_take(weft_device *device, cuda_algorithm *a, const cublasLtMatmulAlgo_t *way,
+                                weft_error *err) {
+    cublasLtMatmulHeuristicResult_t found = {0};
+    cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
+    const weft_status status = describe(device, a, err);
+    if (status != WEFT_OK) return status;
+    code = device->libraries.cublasLtMatmulAlgoCheck(device->lt, a->product, a->b, a->a, a->c, a->c, way, &found);
+    if (code == CUBLAS_STATUS_SUCCESS) code = found.state;
+    if (code != CUBLAS_STATUS_SUCCESS || found.workspaceSize > (size_t)device->workspace)
+        return weft_error_set(
+            err, WEFT_E_UNSUPPORTED,
+            "cuBLASLt of this machine cannot make a product in the way that was chosen for it (%s, %zu "
+            "bytes of workspace).",
+            device->libraries.cublasLtGetStatusString(code), found.workspaceSize);
+    a->way = *way;
+    a->is_chosen = true;
     return WEFT_OK;
 }
 
@@ -157,6 +211,7 @@ weft_status cuda_algorithms_open(weft_device *device, weft_error *err) {
     weft_status status = WEFT_OK;
     if (of == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for its products.");
     memset(of, 0, sizeof *of);
+    (void)pthread_mutex_init(&of->lock, NULL);
     device->algorithms = of;
     status = cuda_judge_lt(device, device->libraries.cublasLtCreate(&device->lt), "starting cuBLASLt", err);
     if (status == WEFT_OK)
@@ -173,15 +228,15 @@ weft_status cuda_algorithms_open(weft_device *device, weft_error *err) {
 void cuda_algorithms_close(weft_device *device) {
     cuda_algorithms *of = device->algorithms;
     if (of == NULL) return;
-    for (int i = 0; i < BUCKETS; i++) {
-        while (of->buckets[i] != NULL) {
-            cuda_algorithm *a = of->buckets[i];
-            of->buckets[i] = a->next;
-            drop(device, a);
-        }
+    while (of->first != NULL) {
+        cuda_algorithm *a = of->first;
+        of->first = a->next;
+        drop_description(device, a);
+        device->host->release(device->host, a);
     }
     if (of->preference != NULL) (void)device->libraries.cublasLtMatmulPreferenceDestroy(of->preference);
     if (device->lt != NULL) (void)device->libraries.cublasLtDestroy(device->lt);
+    (void)pthread_mutex_destroy(&of->lock);
     device->host->release(device->host, of);
     device->algorithms = NULL;
 }

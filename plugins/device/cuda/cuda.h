@@ -6,6 +6,7 @@
  *     staging.c     pinned memory that `write` goes through   transfer.c   pinned memory, copies that nobody waits for
  *     capture.c     a step as a graph                         failure.c    what a call answered, as a sentence
  *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
+ *     packed.c      products with a packed operand            choices.c    these ways as texts, alike on all ranks
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
  *     native.c      streams and operands under CUDA's own names
  *     attention_cudnn.c, attention_graph.c   attention by cuDNN
@@ -25,6 +26,7 @@
 #include <cuda_runtime.h>
 
 #include <weft/capture.h>
+#include <weft/choices.h>
 #include <weft/device.h>
 #include <weft/native.h>
 #include <weft/transfer.h>
@@ -138,15 +140,22 @@ static inline char *cuda_line_up(void *at) {
 typedef struct cuda_product {
     const void *a, *b;
     void *c;
-    const float *bias; /* (N), or NULL; not together with accumulate */
+    const float *bias; /* (N), with has_bias; not together with accumulate */
     int64_t m, n, k, lda, ldb, ldc;
     int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
     int32_t transpose_a, transpose_b, accumulate;
+    int32_t has_bias;
     int32_t a_is_part; /* a may begin within the rows of a wider matrix, as the last places of a batch do */
     void *workspace;
 } cuda_product;
+/* Operands are not looked at. Notes that the product will be made: the way that it takes is chosen for all ranks
+ * (weft/choices.h). */
 int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p);
 weft_status cuda_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err);
+
+/* ---- choices.c ---- */
+
+extern const weft_device_choices cuda_choices;
 
 /* ---- packed.c ---- */
 

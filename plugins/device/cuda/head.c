@@ -119,7 +119,7 @@ static int64_t product_scratch(const head *h, int64_t n) {
     if (!h->grad) return bytes;
     bytes = size_max(bytes, cuda_product_workspace(h->device, &dx));
     bytes = size_max(bytes, cuda_product_workspace(h->device, &first));
-    return size_max(bytes, cuda_product_workspace(h->device, &next));
+    return h->args->rows > h->chunk ? size_max(bytes, cuda_product_workspace(h->device, &next)) : bytes;
 }
 
 /* Lays the workspace out, or counts it. Refs are not looked at: room for the whole dw is reserved whenever it would be

@@ -16,6 +16,7 @@
     F(cublasLtGetStatusString)                                                                                         \
     F(cublasLtMatmul)                                                                                                  \
     F(cublasLtMatmulAlgoCheck)                                                                                         \
+    F(cublasLtMatmulAlgoConfigGetAttribute)                                                                            \
     F(cublasLtMatmulAlgoGetHeuristic)                                                                                  \
     F(cublasLtMatmulDescCreate)                                                                                        \
     F(cublasLtMatmulDescDestroy)                                                                                       \

@@ -24,9 +24,9 @@ static int64_t dense_bytes(const cuda_product *p) {
 }
 
 int64_t cuda_packed_workspace(const weft_device *device, const cuda_product *p) {
-    const cuda_product first = strip_of(p, 0);
-    return p->m <= 0 || p->n <= 0 || p->k <= 0 ? cuda_product_workspace(device, p)
-                                               : dense_bytes(p) + cuda_product_workspace(device, &first);
+    const cuda_product first = strip_of(p, 0), last = strip_of(p, size_max(p->n - 1, 0) / STRIP * STRIP);
+    if (p->m <= 0 || p->n <= 0 || p->k <= 0) return 0;
+    return dense_bytes(p) + size_max(cuda_product_workspace(device, &first), cuda_product_workspace(device, &last));
 }
 
 static weft_status multiply_strip(weft_device *device, cudaStream_t stream, const cuda_product *p,

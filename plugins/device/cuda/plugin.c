@@ -65,6 +65,7 @@ static const void *find_extension(const weft_device *device, const char *id) {
     if (strcmp(id, WEFT_DEVICE_TRANSFER) == 0) return &cuda_transfer;
     if (strcmp(id, WEFT_DEVICE_CAPTURE) == 0) return &cuda_capture;
     if (strcmp(id, WEFT_DEVICE_NATIVE) == 0) return &cuda_native;
+    if (strcmp(id, WEFT_DEVICE_CHOICES) == 0) return &cuda_choices;
     return NULL;
 }
 

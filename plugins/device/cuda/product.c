@@ -4,8 +4,8 @@
 #include "convert.h"
 
 /* A bias of C's type is what an epilogue takes, and what it is defined to be. */
-static int64_t bias_bytes(const cuda_product *p, bool has_bias) {
-    return has_bias && p->dtype_c == WEFT_BF16 ? size_round_up(p->n * 2, CUDA_LINE) : 0;
+static int64_t bias_bytes(const cuda_product *p) {
+    return p->has_bias && p->dtype_c == WEFT_BF16 ? size_round_up(p->n * 2, CUDA_LINE) : 0;
 }
 
 static bool is_empty(const cuda_product *p) {
@@ -22,17 +22,16 @@ static weft_status check_alignment(const char *name, const void *at, int64_t ld,
         name, (long long)ld, least);
 }
 
-static weft_status check_alignments(const cuda_product *p, weft_error *err) {
-    const int64_t width = p->transpose_a ? p->m : p->k;
-    weft_status status =
-        check_alignment("a", p->a, p->lda, cuda_a_alignment(p->lda, width, p->a_is_part != 0, p->dtype_a), err);
-    if (status == WEFT_OK) status = check_alignment("b", p->b, p->ldb, cuda_row_alignment(p->ldb, p->dtype_a), err);
-    return status == WEFT_OK ? check_alignment("c", p->c, p->ldc, cuda_row_alignment(p->ldc, p->dtype_c), err) : status;
+/* Of a's rows as they lie. */
+static int64_t a_width(const cuda_product *p) {
+    return p->transpose_a ? p->m : p->k;
 }
 
-/* Whether there is a bias is not looked at: the room for one is little. */
-int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p) {
-    return is_empty(p) || p->k <= 0 ? 0 : device->workspace + CUDA_LINE + bias_bytes(p, true);
+static weft_status check_alignments(const cuda_product *p, weft_error *err) {
+    weft_status status =
+        check_alignment("a", p->a, p->lda, cuda_a_alignment(p->lda, a_width(p), p->a_is_part != 0, p->dtype_a), err);
+    if (status == WEFT_OK) status = check_alignment("b", p->b, p->ldb, cuda_row_alignment(p->ldb, p->dtype_a), err);
+    return status == WEFT_OK ? check_alignment("c", p->c, p->ldc, cuda_row_alignment(p->ldc, p->dtype_c), err) : status;
 }
 
 static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
@@ -47,17 +46,24 @@ static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
                           .transpose_a = p->transpose_a != 0,
                           .transpose_b = p->transpose_b != 0,
                           .accumulate = p->accumulate != 0,
-                          .has_bias = p->bias != NULL,
+                          .has_bias = p->has_bias != 0,
                           .tf32 = device->tf32 && p->dtype_a == WEFT_F32,
-                          .a_is_part = p->a_is_part != 0};
+                          .a_is_part = p->a_is_part != 0 && p->lda != a_width(p)};
     return s;
+}
+
+int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p) {
+    const cuda_shape shape = shape_of(device, p);
+    if (is_empty(p) || p->k <= 0) return 0;
+    cuda_algorithm_note(device, &shape);
+    return device->workspace + CUDA_LINE + bias_bytes(p);
 }
 
 /* Where the bias lies in C's type, at the workspace's begin if it had to be made. */
 static weft_status place_bias(const void **out, cudaStream_t stream, const cuda_product *p, void *workspace,
                               weft_error *err) {
     *out = p->bias;
-    if (bias_bytes(p, p->bias != NULL) == 0) return WEFT_OK;
+    if (bias_bytes(p) == 0) return WEFT_OK;
     *out = workspace;
     return cuda_judge(convert_launch(stream, workspace, WEFT_BF16, p->bias, WEFT_F32, p->n), "matmul", err);
 }
@@ -82,8 +88,7 @@ static weft_status multiply(weft_device *device, cudaStream_t stream, const cuda
     if (status != WEFT_OK) return status;
     return cuda_judge_lt(device,
                          device->libraries.cublasLtMatmul(device->lt, by->product, &one, p->b, by->b, p->a, by->a, &old,
-                                                          p->c, by->c, p->c, by->c, &by->way,
-                                                          workspace + bias_bytes(p, p->bias != NULL),
+                                                          p->c, by->c, p->c, by->c, &by->way, workspace + bias_bytes(p),
                                                           (size_t)device->workspace, stream),
                          "matmul", err);
 }

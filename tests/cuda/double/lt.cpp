@@ -95,7 +95,8 @@ size_t workspace_of(const Product &p, int64_t splits) {
 int first_way(const Product &p, uint32_t alignment) {
     int way = p.m() * p.n() < 4096 && p.k() >= 64 ? 1 : 0;
     if (p.m() * p.n() < 1024 && p.k() >= 128) way = 2;
-    return alignment < 16 ? (way + 1) % N_WAYS : way;
+    if (alignment < 16) way++;
+    return static_cast<int>((way + number("WEFT_DOUBLE_WAY", 0)) % N_WAYS); /* a machine that prefers others */
 }
 
 uint32_t least_alignment(const cublasLtMatmulPreferenceOpaque_t &p) {
