@@ -14,6 +14,7 @@ static const weft_flag flags[] = {
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in, before the first step."},
     {"print-sharding", NULL, false, "Print how much of the first and last 15 units and parameters the rank keeps."},
     {"print-batches", NULL, false, "Print which rows of the first step each rank takes, and how they begin."},
+    {"print-values", "N", false, "Print what each event of the first N steps computes; for one rank."},
     {NULL, NULL, false, NULL},
 };
 
@@ -41,7 +42,8 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
         (void)weft_error_set(err, WEFT_E_USER, "--resume=%s: only --resume and --resume=inexact exist", kind);
         return WEFT_EXIT_USAGE;
     }
-    if (options.quiet && options.tables != 0) {
+    if (!weft_args_i64(args, &options.values, "print-values", "[1,inf)", 0, err)) return WEFT_EXIT_USAGE;
+    if (options.quiet && (options.tables != 0 || options.values != 0)) {
         (void)weft_error_set(err, WEFT_E_USER, "--quiet prints no tables: leave it or the --print-... out");
         return WEFT_EXIT_USAGE;
     }

@@ -22,7 +22,8 @@ typedef struct weft_step_result {
     bool skipped;        /* no target on any leaf: nothing was updated */
 } weft_step_result;
 
-typedef struct weft_flights weft_flights; /* host/step/flight.h */
+typedef struct weft_flights weft_flights;       /* host/step/flight.h */
+typedef struct weft_value_sink weft_value_sink; /* host/step/values.h */
 
 typedef struct weft_stepper {
     weft_engine *engine;
@@ -54,7 +55,8 @@ typedef struct weft_stepper {
     weft_error culprit;       /* what this rank has found then, where there are others: they wait for its exchanges */
     double data_seconds;
     weft_flights *flights;
-    const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */
+    const weft_call_sink *sink;    /* is told of each device call of the segments; NULL: nothing is timed */
+    const weft_value_sink *values; /* is told what the events of a training step leave; NULL: nothing is read back */
     weft_step_result result;
 } weft_stepper;
 

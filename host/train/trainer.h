@@ -12,6 +12,7 @@ typedef struct weft_train_options {
     bool quiet;
     bool verbose;    /* all that can be said of the run before its first loss and after its last */
     uint32_t tables; /* mask of weft_shown */
+    int64_t values;  /* steps whose values are printed; one rank alone */
 } weft_train_options;
 
 /* Trains to the end, or until a signal: then what was done is saved and WEFT_E_STOPPED returned. */
