@@ -30,7 +30,12 @@ loss=$(head -1 told/metrics.jsonl | sed 's/.*"loss": *\([0-9.]*\).*/\1/')
 prints "$weft" train run.ini run.out=half train.precision=bf16 --print-values 1
 count 2 '^step 1  FORWARD embed leaf [01]  +carry  '
 
-refused "--print-values follows one rank, and this run has 2" "$weft" train run.ini run.out=two strategy.plugin=ddp --ranks 2 --print-values 1
+refused "--print-values follows one rank, and --ranks asks for 2" "$weft" train run.ini run.out=two --ranks 2 --print-values 1
+if has mpich; then # ranks of a launcher are not asked for by a flag
+    # shellcheck disable=SC2046  # a command and its arguments
+    refused "--print-values follows one rank, and this run has 2" $(launcher mpich 2) "$weft" train run.ini run.out=two \
+        strategy.plugin=ddp --print-values 1
+fi
 refused "--quiet prints no tables" "$weft" train run.ini run.out=two --quiet --print-values 1
 [ ! -e two ] || failed "a run that was refused has left a directory"
 [ "$failures" = 0 ]
