@@ -1,7 +1,8 @@
 # take_steps.awk: what a page asks its reader to do, as files in the directory `into`, in the order of the page:
 #
 #   N.file   an indented block that begins with "# NAME.EXTENSION" alone is a file to be written; N.name is its name
-#   N.cmd    an indented line "$ COMMAND" is to be run; what follows it in the block, up to the next "$", is N.shown
+#   N.cmd    an indented line "$ COMMAND" is to be run; what follows it in the block, up to the next "$", is N.shown,
+#            and so is a later block that begins with "..."
 #
 # A page needs no further marks: this is how its blocks are read by people, too.
 
@@ -9,12 +10,10 @@ function end_step() { if (out != "") close(out); out = "" }
 function new_step() { end_step(); n++; return sprintf("%s/%03d", into, n) }
 
 !/^    / && !/^$/ { in_block = 0; end_step(); next }
-/^$/ { blanks++; next }
+/^$/ { blanks++; next } # of a file, if the block goes on behind it
 {
     line = substr($0, 5)
-    first = !in_block
-    in_block = 1
-    if (first && line ~ /^# [A-Za-z0-9_.\/-]+\.[a-z]+$/) {
+    if (!in_block && line ~ /^# [A-Za-z0-9_.\/-]+\.[a-z]+$/) {
         step = new_step()
         print substr(line, 3) >(step ".name")
         close(step ".name")
@@ -23,8 +22,13 @@ function new_step() { end_step(); n++; return sprintf("%s/%03d", into, n) }
         step = new_step()
         print substr(line, 3) >(step ".cmd")
         close(step ".cmd")
-        out = step ".shown"
+        out = shown = step ".shown"
+    } else if (!in_block && line == "...") {
+        out = shown
+    } else if (out != "") {
+        for (; out ~ /file$/ && blanks > 0 && in_block; blanks--) print "" >>out
+        print line >>out
     }
-    if (out != "" && line !~ /^\$ /) print line >out
+    in_block = 1
     blanks = 0
 }

@@ -9,9 +9,9 @@ PATH=$WEFT_BUILD:$PATH
 export PATH WEFT_BUILD_DIR="$WEFT_BUILD" LC_ALL=C.UTF-8
 
 interrupted() { # interrupted COMMAND: stopped by a signal once it has said that a step is done
-    setsid sh -c "exec $1" >real 2>&1 </dev/null &
-    while ! grep -q '^step' real && kill -0 $! 2>/dev/null; do sleep 0.1; done
-    kill -INT $!
+    sh -c "exec $1" >real 2>&1 </dev/null &
+    while ! grep -q '^step' real && kill -0 $! 2>/dev/null; do sleep 0.02; done
+    kill -TERM $!
     wait $! || return 1
 }
 
@@ -20,13 +20,13 @@ run_step() { # run_step STEP PAGE: a command with what is shown of it
     shown=$1.shown
     [ -e "$shown" ] || : >"$shown"
     status=0
-    if grep -qx '^C' "$shown"; then interrupted "$command" || status=$?
+    if grep -qxF '^C' "$shown"; then interrupted "$command" || status=$?
     else limit sh -c "$command" >real 2>&1 </dev/null || status=$?
     fi
     fails=0
     grep -Eq '^weft [a-z][a-z ]*: ' "$shown" && fails=1
     [ "$fails" = "$((status != 0))" ] || failed "$2: $command: exit status $status" real
-    grep -vx -e '^C' -e '\.\.\.' "$shown" >wanted || :
+    grep -vxF -e '^C' -e '...' "$shown" >wanted || :
     sed -i "s|$PWD|/home/you/weft|g" real
     awk -v real=real -f "$here/has_shown.awk" real wanted >log || failed "$2: $command" log real
 }
@@ -37,8 +37,9 @@ run_page() { # run_page FILE
     cp -r "$WEFT_SOURCE/configs" page
     ln -s "$WEFT_SOURCE/sdk" page/sdk
     cd page
-    for step in ../steps/*.cmd ../steps/*.file; do echo "${step%.*}"; done | sort -u >../order
+    ls ../steps | sed 's/\..*//' | sort -u >../order
     while read -r step <&3; do
+        step=../steps/$step
         if [ -e "$step.file" ]; then
             mkdir -p "$(dirname "$(cat "$step.name")")"
             cp "$step.file" "$(cat "$step.name")"
