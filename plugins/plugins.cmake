@@ -40,6 +40,8 @@ foreach(row
     weft_add_builtin(${kind} ${id} ${row})
   endif()
 endforeach()
+# What devices share.
+target_sources(weft-device-cpu PRIVATE plugins/device/common/operands.c)
 if(WEFT_DNNL_ROOT)
   get_filename_component(dnnl_directory "${DNNL_LIBRARY}" DIRECTORY)
   set_target_properties(weft-device-cpu PROPERTIES INSTALL_RPATH "${dnnl_directory}")

@@ -377,7 +377,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     if (weft_args_has(args, "print-program"))
         weft_show_want(self.mode, self.rank, weft_args_has(args, "json") ? stderr : weft_voice_plain());
     if (!weft_args_has(args, "time")) weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
-    else if (!weft_command_is_rank(&launched, args, (int32_t)asked, err)) return launched;
+    else if (!weft_command_is_rank(&launched, args, (int32_t)asked, WEFT_RANKS_RUN_ONE, err)) return launched;
     if (weft_args_has(args, "diff")) status = print_difference(args, err);
     else status = print_plan(&self, err);
     return weft_exit_from(status);

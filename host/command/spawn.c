@@ -32,11 +32,11 @@ static weft_status judge_programs(const weft_run *run, weft_engine *engine, weft
 }
 
 /* What every rank would meet with before it hears of the others is met with here, and told once: mistakes in the
- * configuration, in the files of tokenizer and model (of its weights, unless a checkpoint may take their place), and in
- * what strategy, batch and number of ranks are together.
+ * configuration, in the files of tokenizer and model (of its weights, unless a checkpoint may take their place), and,
+ * where it is run as it stands, in what strategy, batch and number of ranks are together.
  * What is wanted and how much is told are not set back: all that this process does after it is to start the ranks and
  * to watch them. */
-static weft_status judge_run(const weft_args *args, int32_t n, weft_error *err) {
+static weft_status judge_run(const weft_args *args, int32_t n, weft_ranks_purpose purpose, weft_error *err) {
     size_t n_overrides = 0;
     const char *const *overrides = weft_args_overrides(args, &n_overrides);
     weft_run *run = NULL;
@@ -50,7 +50,7 @@ static weft_status judge_run(const weft_args *args, int32_t n, weft_error *err) 
     if (status == WEFT_OK) status = weft_opening_engine(&engine, run, NULL, err);
     if (status == WEFT_OK && reads_weights(args, run))
         status = weft_weights_check(engine->plan.declared, run->settings.model.path, err);
-    if (status == WEFT_OK) status = judge_programs(run, engine, err);
+    if (status == WEFT_OK && purpose == WEFT_RANKS_RUN_ONE) status = judge_programs(run, engine, err);
     weft_engine_close(engine);
     weft_text_close(&text);
     weft_run_close(run);
@@ -58,11 +58,12 @@ static weft_status judge_run(const weft_args *args, int32_t n, weft_error *err) 
 }
 
 /* This process starts the ranks; they have said what there is to say. */
-static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, weft_error *err) {
+static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, weft_ranks_purpose purpose,
+                             weft_error *err) {
     const int32_t n = ranks->world.size;
     int ended = 0;
     if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
-    if (judge_run(args, n, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (judge_run(args, n, purpose, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
     if (ended == WEFT_EXIT_STOPPED) {
@@ -76,21 +77,23 @@ static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, we
 }
 
 /* As in weft_command_is_rank, once the command has said what it wants. */
-static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, weft_error *err) {
+static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, weft_ranks_purpose purpose,
+                       weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), overrides, n, err));
     if (*status != WEFT_EXIT_DONE) return false;
-    if (ranks->must_launch) *status = start_ranks(ranks, args, err);
+    if (ranks->must_launch) *status = start_ranks(ranks, args, purpose, err);
     return !ranks->must_launch;
 }
 
-bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_error *err) {
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_ranks_purpose purpose,
+                          weft_error *err) {
     weft_launch ranks;
     weft_launch_want(WEFT_RANKS_TRAINED, asked);
     weft_watch_resumes(weft_args_declares(args, "resume"));
     if (asked < 2) return true; /* the run finds its world by itself */
-    return find_ranks(status, &ranks, args, err);
+    return find_ranks(status, &ranks, args, purpose, err);
 }
 
 bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
@@ -99,7 +102,7 @@ bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const 
     bool is_rank = false;
     *why = '\0';
     weft_launch_want(WEFT_RANKS_OFFERED, n);
-    is_rank = find_ranks(status, &ranks, args, err);
+    is_rank = find_ranks(status, &ranks, args, WEFT_RANKS_RUN_MANY, err);
     if (is_rank && ranks.world.size == 1) (void)snprintf(why, size, "%s", ranks.why);
     weft_launch_want(WEFT_RANKS_TRAINED, 0); /* what was found is found again */
     return is_rank;

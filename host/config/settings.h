@@ -19,6 +19,8 @@
       "Ranks of several that print more than errors; rank 0 always.")                                                  \
     K(I64, metrics_every, "1", "[1,1M]", "steps", WEFT_SAME,                                                           \
       "Steps from one line of metrics.jsonl to the next; the first and the last have one too.")                        \
+    K(ENUM, replay, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
+      "Steps are recorded once and replayed; auto: where device and communicator can; yes: an error where not.")       \
     K(BOOL, tensorboard, "no", "", "", WEFT_SAME, "Event files for TensorBoard too, in tensorboard/ of out.")
 
 #define WEFT_MODEL_KEYS(K)                                                                                             \

@@ -71,7 +71,6 @@ static void place_operands(rig *self) {
     b->tape = take_piece(self, sizes->tape);
     b->work = take_piece(self, work);
     b->loss = take_piece(self, weft_f64_bytes(1)).ref;
-    b->count = (double)self->rows * self->places;
 }
 
 static weft_status write_operand(const rig *self, weft_slot_ref to, const void *from, weft_error *err) {

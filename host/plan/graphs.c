@@ -127,3 +127,15 @@ int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part) {
 int64_t weft_leaf_bytes(int32_t rows, int32_t length) {
     return weft_leaf_part_offset(rows, length, WEFT_LEAF_PARTS);
 }
+
+void weft_leaf_bind(weft_graph_binding *out, weft_slot_ref leaf, int32_t rows, int32_t length) {
+    weft_slot_ref *const parts[WEFT_LEAF_PARTS] = {&out->ids, &out->targets, &out->weights, &out->starts,
+                                                   &out->positions};
+    for (int part = 0; part < WEFT_LEAF_PARTS; part++) {
+        *parts[part] = leaf;
+        parts[part]->start = weft_leaf_part_offset(rows, length, part);
+        parts[part]->ref = weft_ref_at(leaf.ref, parts[part]->start);
+        parts[part]->bytes = weft_leaf_part_bytes(rows, length);
+        if (parts[part]->start + parts[part]->bytes > leaf.bytes) parts[part]->bytes = leaf.bytes - parts[part]->start;
+    }
+}

@@ -35,5 +35,7 @@ const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, i
 int64_t weft_leaf_part_bytes(int32_t rows, int32_t length);
 int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part);
 int64_t weft_leaf_bytes(int32_t rows, int32_t length);
+/* Binds the parts of a leaf of this shape to where they lie in its slot, which may be larger. */
+void weft_leaf_bind(weft_graph_binding *out, weft_slot_ref leaf, int32_t rows, int32_t length);
 
 #endif

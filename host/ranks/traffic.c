@@ -1,6 +1,15 @@
 /* host/ranks/traffic.c: see traffic.h. */
 #include "ranks/traffic.h"
 
+void weft_traffic_add(weft_traffic *to, const weft_traffic *more, int32_t world) {
+    for (int kind = 0; kind < WEFT_N_TRAFFIC; kind++) to->sent[kind] += more->sent[kind];
+    for (int32_t rank = 0; rank < world; rank++) to->to[rank] += more->to[rank];
+    for (int cut = 0; cut < WEFT_MAX_CUTS; cut++)
+        for (int scope = 0; scope <= WEFT_SCOPE_ACROSS; scope++) to->each[cut][scope] += more->each[cut][scope];
+    to->everyone += more->everyone;
+    to->steps += more->steps;
+}
+
 const char *weft_traffic_name(int32_t kind) {
     static const char *const names[WEFT_N_TRAFFIC] = {"other",       "gather",        "gather sum", "reduce all",
                                                       "reduce node", "reduce across", "refresh",    "send",

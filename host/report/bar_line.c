@@ -87,7 +87,7 @@ void weft_bar_line_write(char out[WEFT_BAR_LINE_SIZE], const weft_bar_line *line
     for (int form = 0; write_form(&text, line, form); form++) {
         const int room = width - (int)strlen(text.before) - (int)strlen(text.behind) - 2;
         if (room < (form == 0 ? 2 * BAR_LEAST : BAR_LEAST)) continue;
-        (void)snprintf(out, TEXT, "%s  ", text.before);
+        (void)snprintf(out, WEFT_BAR_LINE_SIZE, "%s  ", text.before);
         append_bar(out, line, room < BAR_MOST ? room : BAR_MOST, terminal);
         (void)strcat(out, text.behind);
         return;

@@ -31,13 +31,6 @@ const weft_model_info *weft_generator_model(const weft_generator *self) {
     return &self->engine->plan.declared->info;
 }
 
-static weft_slot_ref leaf_part(const weft_generator *self, weft_slot_ref leaf, int part) {
-    weft_slot_ref out = leaf;
-    out.ref = weft_ref_at(leaf.ref, weft_leaf_part_offset(1, (int32_t)self->length, part));
-    out.bytes = weft_leaf_part_bytes(1, (int32_t)self->length);
-    return out;
-}
-
 static weft_status on_nothing(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     (void)context;
     (void)event;
@@ -56,11 +49,7 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
                             .tables = engine->tables,
                             .past = {.ref = engine->scalars.past, .bytes = (int64_t)sizeof self->past}};
     weft_status status = WEFT_OK;
-    b.ids = leaf_part(self, leaf, 0);
-    b.targets = leaf_part(self, leaf, 1);
-    b.weights = leaf_part(self, leaf, 2);
-    b.starts = leaf_part(self, leaf, 3);
-    b.positions = leaf_part(self, leaf, 4);
+    weft_leaf_bind(&b, leaf, 1, (int32_t)self->length);
     b.carry_in = weft_engine_slot(engine, program, slots->carry_in);
     b.carry_out = weft_engine_slot(engine, program, slots->carry_out);
     b.work = weft_engine_slot(engine, program, slots->work);

@@ -14,15 +14,6 @@ weft_ref weft_sum_ref(const weft_engine *engine, const weft_job_spec *job, int32
     return weft_ref_at(engine->gradients.ref, weft_sums_target(&engine->plan, job, unit, scope));
 }
 
-static weft_slot_ref leaf_part(const weft_stepper *self, weft_slot_ref slot, int part) {
-    weft_slot_ref out = slot;
-    out.start = weft_leaf_part_offset(self->leaf.rows, self->leaf.length, part);
-    out.ref = weft_ref_at(slot.ref, out.start);
-    out.bytes = weft_leaf_part_bytes(self->leaf.rows, self->leaf.length);
-    if (out.start + out.bytes > slot.bytes) out.bytes = slot.bytes - out.start;
-    return out;
-}
-
 weft_slot_ref weft_step_gradient(const weft_stepper *self, int32_t unit, int32_t slot) {
     weft_slot_ref out = weft_step_slot(self, slot);
     if (self->stage->program->slots[slot].offset >= 0) return out;
@@ -60,11 +51,7 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     out->parameters = engine->compute_refs;
     out->dtypes = engine->compute_dtypes;
     out->tables = engine->tables;
-    out->ids = leaf_part(self, leaf, 0);
-    out->targets = leaf_part(self, leaf, 1);
-    out->weights = leaf_part(self, leaf, 2);
-    out->starts = leaf_part(self, leaf, 3);
-    out->positions = leaf_part(self, leaf, 4);
+    weft_leaf_bind(out, leaf, self->leaf.rows, self->leaf.length);
     out->carry_in = weft_step_slot(self, slots->carry_in);
     out->carry_out = weft_step_slot(self, slots->carry_out);
     out->d_carry_out = weft_step_slot(self, slots->d_carry_out);
@@ -72,7 +59,6 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     out->tape = weft_step_slot(self, slots->tape);
     out->work = weft_step_slot(self, slots->work);
     out->loss = weft_ref_at(engine->scalars.losses, weft_f64_bytes(self->stage->losses[event->leaf].position));
-    out->count = (double)self->count;
     out->sink = self->sink;
     bind_gradients(self, slots);
     out->gradients = self->gradients;

@@ -80,23 +80,54 @@ static weft_status ask_leaf(weft_stepper *self, int32_t m, weft_error *err) {
     return weft_plugin_blame(self->data_plugin, status, err);
 }
 
-weft_status weft_step_load_leaf(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err) {
-    const int64_t apart = (self->leaf_memory[1] - self->leaf_memory[0]) / WEFT_LEAF_PARTS;
-    char *memory = self->leaf_memory[self->leaf_turn];
-    double begin = 0.0;
+int64_t weft_step_leaf_room(const weft_engine *engine) {
+    const weft_plan_spec *spec = &engine->plan.spec;
+    const int32_t rows = spec->rows > spec->evaluate_rows ? spec->rows : spec->evaluate_rows;
+    return weft_leaf_bytes(rows, (int32_t)weft_plan_table_rows(spec));
+}
+
+/* Leaf m into `memory`, which has room for the largest. */
+static weft_status make_leaf(weft_stepper *self, int32_t m, char *memory, weft_error *err) {
+    const int64_t apart = weft_step_leaf_room(self->engine) / WEFT_LEAF_PARTS;
+    const double begin = weft_clock_seconds();
     weft_status status = WEFT_OK;
-    if (self->leaf_now == m) return WEFT_OK;
-    status = weft_order_await(&self->order, &self->leaf_sent[self->leaf_turn], err);
-    if (status != WEFT_OK) return status;
     point_arrays(&self->leaf, memory, apart);
-    begin = weft_clock_seconds();
     memset(memory, WEFT_LEAF_POISON, (size_t)(WEFT_LEAF_PARTS * apart));
     status = ask_leaf(self, m, err);
+    if (status == WEFT_OK) close_up_parts(&self->leaf, memory, apart);
     self->data_seconds += weft_clock_seconds() - begin;
-    if (status == WEFT_OK) {
-        close_up_parts(&self->leaf, memory, apart);
-        status = send_leaf(self, slot, err);
+    return status;
+}
+
+weft_status weft_step_make_leaves(weft_stepper *self, const bool *wanted, weft_error *err) {
+    const int64_t room = weft_step_leaf_room(self->engine);
+    for (int32_t m = 0; m < self->stage->program->leaves; m++) {
+        if (!wanted[m] || make_leaf(self, m, self->leaves + room * m, err) == WEFT_OK) continue;
+        (void)weft_error_prefix(err, "leaf %d: ", (int)m);
+        if (self->step > 0) (void)weft_error_prefix(err, "step %llu, ", (unsigned long long)self->step);
+        return (weft_status)err->code;
     }
+    return WEFT_OK;
+}
+
+/* Its content is there; what is recorded is that it goes, from where it lies. */
+static weft_status send_made_leaf(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err) {
+    self->leaf.rows = self->stage->graphs->rows;
+    self->leaf.length = self->leaf_lengths[m];
+    return weft_order_send(&self->order, slot.ref, self->leaves + weft_step_leaf_room(self->engine) * m,
+                           weft_leaf_bytes(self->leaf.rows, self->leaf.length), NULL, err);
+}
+
+static weft_status make_and_send_leaf(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err) {
+    weft_status status = weft_order_await(&self->order, &self->leaf_sent[self->leaf_turn], err);
+    if (status == WEFT_OK) status = make_leaf(self, m, self->leaf_memory[self->leaf_turn], err);
+    return status == WEFT_OK ? send_leaf(self, slot, err) : status;
+}
+
+weft_status weft_step_load_leaf(weft_stepper *self, int32_t m, weft_slot_ref slot, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (self->leaf_now == m) return WEFT_OK;
+    status = self->leaves != NULL ? send_made_leaf(self, m, slot, err) : make_and_send_leaf(self, m, slot, err);
     self->leaf_now = status == WEFT_OK ? m : -1;
     return status;
 }

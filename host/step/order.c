@@ -67,7 +67,7 @@ weft_status weft_order_send(const weft_order *self, weft_ref to, const void *fro
     return status;
 }
 
-weft_status weft_order_fetch(const weft_order *self, void *to, weft_ref from, int64_t bytes, weft_error *err) {
+weft_status weft_order_bring(const weft_order *self, void *to, weft_ref from, int64_t bytes, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_doing before;
     if (self->transfer == NULL) {
@@ -75,9 +75,18 @@ weft_status weft_order_fetch(const weft_order *self, void *to, weft_ref from, in
         return status;
     }
     before = weft_plugin_enter(self->kernels, "download");
-    status = weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->kernels, synchronize, err, self->device, NULL);
+    return weft_plugin_leave(before, self->transfer->download(self->device, NULL, to, from, bytes, err), err);
+}
+
+weft_status weft_order_finish(const weft_order *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->kernels, synchronize, err, self->device, NULL);
     return status;
+}
+
+weft_status weft_order_fetch(const weft_order *self, void *to, weft_ref from, int64_t bytes, weft_error *err) {
+    const weft_status status = weft_order_bring(self, to, from, bytes, err);
+    return status == WEFT_OK ? weft_order_finish(self, err) : status;
 }
 
 weft_status weft_order_await(const weft_order *self, weft_mark **mark, weft_error *err) {

@@ -36,7 +36,11 @@ void weft_order_give_back(const weft_order *self, void *memory); /* NULL is fine
  * has ended. *sent may come out NULL: it has gone already. */
 weft_status weft_order_send(const weft_order *self, weft_ref to, const void *from, int64_t bytes, weft_mark **sent,
                             weft_error *err);
-/* `to` lies in such memory; it is there when this returns, as is all that queue 0 held. */
+/* In queue 0. `to` lies in such memory; it is there once the queue has been finished. */
+weft_status weft_order_bring(const weft_order *self, void *to, weft_ref from, int64_t bytes, weft_error *err);
+/* The host waits for all that queue 0 holds. */
+weft_status weft_order_finish(const weft_order *self, weft_error *err);
+/* Both. */
 weft_status weft_order_fetch(const weft_order *self, void *to, weft_ref from, int64_t bytes, weft_error *err);
 /* The host waits; *mark is NULL then. NULL is reached. */
 weft_status weft_order_await(const weft_order *self, weft_mark **mark, weft_error *err);

@@ -12,6 +12,20 @@
 #include "step/travel.h"
 #include "step/values.h"
 
+/* For the next update, with the step's learning rate. */
+static weft_status prepare_update(weft_stepper *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_step_info info = {(uint32_t)sizeof info, 0, engine->updates + 1, self->lr};
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, self->hp, &info);
+    return status;
+}
+
+weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err) {
+    *self->count_out = (double)self->count;
+    return self->step > 0 ? prepare_update(self, err) : WEFT_OK;
+}
+
 static weft_status on_count(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
@@ -99,11 +113,10 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
 static weft_status on_step(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
-    const weft_step_info info = {(uint32_t)sizeof info, 0, engine->updates + 1, self->lr};
     weft_status status = WEFT_OK;
     (void)slots;
     if (self->count == 0) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, self->hp, &info);
+    status = prepare_update(self, err);
     if (status == WEFT_OK)
         status = weft_order_send(&self->order, engine->scalars.hp, self->hp, engine->plan.hp_bytes, NULL, err);
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups && status == WEFT_OK; g++)

@@ -10,6 +10,7 @@
 #include "step/flight.h"
 #include "step/leaf.h"
 #include "step/norm.h"
+#include "step/recorder.h"
 #include "step/run_events.h"
 
 #include <math.h>
@@ -22,11 +23,26 @@ static int64_t outcome_bytes(const weft_engine *engine) {
     return sizes[WEFT_SCALAR_NORM] + sizes[WEFT_SCALAR_LOSSES] + sizes[WEFT_SCALAR_ALL_LOSSES];
 }
 
-/* All that the pass has queued has run when this returns. */
-static weft_status fetch_outcome(weft_stepper *self, weft_error *err) {
+static weft_status bring_outcome(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
-    return weft_order_fetch(&self->order, (double *)(uintptr_t)self->outcome, engine->scalars.norm,
+    return weft_order_bring(&self->order, (double *)(uintptr_t)self->outcome, engine->scalars.norm,
                             outcome_bytes(engine), err);
+}
+
+/* All of a training pass that the device does. */
+static weft_status queue_training(weft_stepper *self, weft_error *err) {
+    weft_engine *engine = self->engine;
+    weft_status status = weft_step_run_events(self, err);
+    /* A rank alone has done it in STEP; here REFRESH came after that. */
+    if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
+    return status == WEFT_OK ? bring_outcome(self, err) : status;
+}
+
+/* All of a pass of evaluation. */
+static weft_status queue_evaluation(weft_stepper *self, weft_error *err) {
+    weft_status status = weft_step_run_events(self, err);
+    if (status == WEFT_OK) status = weft_norm_losses(self, err);
+    return status == WEFT_OK ? bring_outcome(self, err) : status;
 }
 
 /* What the device has told of the pass. before: the sum of losses that these follow. */
@@ -99,7 +115,7 @@ static weft_status run_counted(weft_stepper *self, weft_error *err) {
     engine->ranks.counts = true;
     status = weft_step_count(self, err);
     if (status != WEFT_OK) engine->failed = true;
-    if (status == WEFT_OK) status = weft_step_run_events(self, err);
+    if (status == WEFT_OK) status = weft_recorder_queue(self, queue_training, err);
     engine->ranks.counts = false;
     if (engine->ranks.sent != NULL) engine->ranks.sent->steps++;
     return status;
@@ -116,9 +132,7 @@ static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, 
     self->clip = clip;
     weft_crash_step(step);
     status = run_counted(self, err);
-    /* A rank alone has done it in STEP; here REFRESH came after that. */
-    if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
-    if (status == WEFT_OK) status = fetch_outcome(self, err);
+    if (status == WEFT_OK) status = weft_order_finish(&self->order, err);
     if (status != WEFT_OK) return status;
     note_outcome(self, 0.0);
     self->result.lr = lr;
@@ -144,9 +158,8 @@ static weft_status run_evaluation_pass(weft_stepper *self, weft_step_result *out
     weft_status status = WEFT_OK;
     begin_pass(self, &self->engine->plan.evaluate, split, first_row, 0);
     status = weft_step_count(self, err);
-    if (status == WEFT_OK && self->count > 0) status = weft_step_run_events(self, err);
-    if (status == WEFT_OK && self->count > 0) status = weft_norm_losses(self, err);
-    if (status == WEFT_OK && self->count > 0) status = fetch_outcome(self, err);
+    if (status == WEFT_OK && self->count > 0) status = weft_recorder_queue(self, queue_evaluation, err);
+    if (status == WEFT_OK && self->count > 0) status = weft_order_finish(&self->order, err);
     if (status != WEFT_OK) return status;
     note_outcome(self, out->loss_sum);
     if (!isfinite(self->result.loss_sum)) return find_in_forward(self, err);
@@ -162,17 +175,10 @@ weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int
     return status;
 }
 
-/* Bytes of a leaf of the largest shape. */
-static int64_t largest_leaf(const weft_engine *engine) {
-    const weft_plan_spec *spec = &engine->plan.spec;
-    const int32_t rows = spec->rows > spec->evaluate_rows ? spec->rows : spec->evaluate_rows;
-    return weft_leaf_bytes(rows, (int32_t)weft_plan_table_rows(spec));
-}
-
 /* Memory that the device shares, part after part, each on cache lines of its own. */
 static weft_status take_shared(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const int64_t leaf = largest_leaf(engine), hp = weft_cache_lines(WEFT_MAX_HP);
+    const int64_t leaf = weft_step_leaf_room(engine), hp = weft_cache_lines(WEFT_MAX_HP);
     void *memory = NULL;
     weft_status status = weft_order_open(&self->order, engine->kernels, engine->device, err);
     if (status == WEFT_OK)
@@ -205,6 +211,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
     if (self->leaf_targets == NULL || self->leaf_lengths == NULL || self->gradients == NULL || self->used == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the events of a step");
     if (status == WEFT_OK) status = take_shared(self, err);
+    if (status == WEFT_OK) status = weft_recorder_open(&self->recorder, self, err);
     if (status == WEFT_OK) status = weft_flight_create(&self->flights, engine, err);
     if (status == WEFT_OK) status = weft_trace_create(&self->trace, events > 4096 ? events : 4096, err);
     if (status == WEFT_OK) *out = self;
@@ -215,6 +222,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
 void weft_stepper_destroy(weft_stepper *self) {
     if (self == NULL) return;
     for (int i = 0; i < 2; i++) (void)weft_order_await(&self->order, &self->leaf_sent[i], NULL);
+    weft_recorder_close(self->recorder, &self->order);
     if (self->shared != NULL) weft_order_give_back(&self->order, self->shared);
     weft_order_close(&self->order);
     weft_trace_destroy(self->trace);

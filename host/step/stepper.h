@@ -20,10 +20,12 @@ typedef struct weft_step_result {
     double lr;
     double data_seconds; /* spent in the data plugin */
     bool skipped;        /* no target on any leaf: nothing was updated */
+    bool replayed;       /* by one call: the trace holds no times of its events */
 } weft_step_result;
 
-typedef struct weft_flights weft_flights;       /* host/step/flight.h */
-typedef struct weft_value_sink weft_value_sink; /* host/step/values.h */
+weft_recorder *recorder;       /* NULL: passes are not recorded */
+const weft_call_sink *sink;    /* is told of each device call of the segments; NULL: nothing is timed */
+const weft_value_sink *values; /* is told what the events of a training step leave; NULL: nothing is read back */
 
 typedef struct weft_stepper {
     weft_engine *engine;
@@ -47,7 +49,8 @@ typedef struct weft_stepper {
     double *count_out;        /* COUNT */
     void *hp;                 /* the optimizer's struct */
     const double *outcome;    /* norm, and losses as they lie behind it on the device */
-    weft_leaf leaf;           /* arrays of the largest shape, in leaf_memory */
+    char *leaves;             /* while a pass is recorded: all its leaves, each as large as the largest; else NULL */
+    weft_leaf leaf;           /* arrays of the largest shape, in leaf_memory or leaves */
     int32_t leaf_now;         /* which leaf the arrays hold and the slot has; -1: none */
     weft_slot_ref *gradients; /* [n_parameters] of the event that runs */
     int64_t *used;            /* [slots of the largest program]: bytes of each slot that were really touched */
@@ -55,8 +58,13 @@ typedef struct weft_stepper {
     weft_error culprit;       /* what this rank has found then, where there are others: they wait for its exchanges */
     double data_seconds;
     weft_flights *flights;
+<<<<<<< HEAD
     const weft_call_sink *sink;    /* is told of each device call of the segments; NULL: nothing is timed */
     const weft_value_sink *values; /* is told what the events of a training step leave; NULL: nothing is read back */
+=======
+    weft_recorder *recorder;    /* NULL: passes are not recorded */
+    const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */
+>>>>>>> main
     weft_step_result result;
 } weft_stepper;
 

@@ -85,7 +85,6 @@ typedef struct weft_graph_binding {
     weft_ref loss; /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
                       gradient is, so that logits are made once); EVALUATE: by FORWARD */
     weft_slot_ref logits;           /* GENERATE: (B, vocab) fp32 of the last place */
-    double count;                   /* targets of the optimizer step: what per-step losses are multiplied by */
     const weft_call_sink *sink;     /* is told how long each call took; NULL: nothing is timed */
     void (*between)(void *context); /* called after each call, while exchanges may be under way; NULL: nothing is */
     void *between_context;
@@ -108,6 +107,9 @@ const weft_graph_sizes *weft_graph_size(const weft_graph *graph);
 weft_status weft_graph_forward(const weft_graph *graph, const weft_graph_binding *binding, bool recompute,
                                weft_error *err);
 weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_binding *binding, weft_error *err);
+
+/* An operator of the model's own that does more than to queue (WEFT_CUSTOM_QUEUES); NULL: none. */
+const char *weft_graph_unqueued(const weft_graph *graph);
 
 /* A value that the segment named with `output` (EVALUATE), as the last forward with this binding left it: `width`
  * elements of the spec's dtype per place, valid until its slot is written again. False: no such name. */

@@ -68,7 +68,7 @@ static void add_step(weft_rank_row *row, const weft_session *session, const weft
     row->n_steps++;
     row->steps += seconds;
     row->data += result->data_seconds;
-    weft_phases_add(row->phases, session->stepper->trace, session->engine->plan.train.program);
+    if (!result->replayed) weft_phases_add(row->phases, session->stepper->trace, session->engine->plan.train.program);
 }
 
 static bool line_is_due(const weft_session *session, uint64_t step) {

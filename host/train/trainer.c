@@ -301,7 +301,9 @@ static weft_status one_step(trainer *self, weft_error *err) {
                                 self->session->clip, err);
     if (status == WEFT_E_NUMERIC) status = agree(self, status, err); /* all have met it, and one tells */
     if (status != WEFT_OK) return status;
-    weft_overlap_add(&self->notes.overlap, self->session->stepper->trace, self->session->engine->plan.train.program);
+    if (!result.replayed)
+        weft_overlap_add(&self->notes.overlap, self->session->stepper->trace,
+                         self->session->engine->plan.train.program);
     seconds = weft_clock_seconds() - begin;
     self->state.step = (uint64_t)step;
     self->state.tokens += (uint64_t)result.n_targets;

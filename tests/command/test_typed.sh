@@ -139,7 +139,8 @@ prints "$weft" config explain run.ini --optimizer.lr=3e-4
 grep -Eq "^ *lr *= *0?.0003 .*command line|lr.*3e-0?4.*command line|lr.*0\.0003.*command line" printed || failed "--optimizer.lr=3e-4" printed
 "$weft" config describe >keys # what the table says is there
 for plugin in optimizer:adamw data:text tokenizer:bpe model:llama; do
-    "$weft" plugins describe $plugin | sed -n "/^  [a-z]/p; s/^$plugin .*/[${plugin%:*}]/p" >>keys
+    prints "$weft" plugins describe $plugin
+    sed -n "/^  [a-z]/p; s/^$plugin .*/[${plugin%:*}]/p" printed >>keys
 done
 sed -n 's/^FOREIGN("\([^"]*\)", "\([^"]*\)", "\([^"]*\)".*/\1 \3 \2/p' "$WEFT_SOURCE/host/config/foreign_names.def" >rows
 [ "$(wc -l <rows)" -gt 50 ] || failed "the table's rows" rows

@@ -60,7 +60,6 @@ static void bind(rig_chain *chain, int32_t s) {
     b->tape = rig_slot(r, run->sizes->tape);
     b->work = rig_slot(r, forward > backward ? forward : backward);
     b->loss = chain->loss.ref;
-    b->count = 1.0;
     if (s > 0) b->carry_in = s == chain->first ? rig_slot(r, carry) : chain->runs[s - 1].binding.carry_out;
     if (s > 0) b->d_carry_in = rig_slot(r, carry);
     b->carry_out = rig_slot(r, run->sizes->carry);

@@ -1,23 +1,14 @@
 /* kernels.c: see late.h. Arguments are structs of the same headers: copied whole, as they are now. */
 #include "late.h"
 
-/* How many are queued. */
-static void count(weft_device *device, int64_t more) {
-    (void)pthread_mutex_lock(&device->lock);
-    device->kernels += more;
-    (void)pthread_mutex_unlock(&device->lock);
-    late_has_computed = true;
-}
-
 #define KERNEL(name, type)                                                                                             \
     static weft_status run_##name(weft_device *device, void *payload, weft_error *err) {                               \
         const weft_status status = late_real.name(device->real, NULL, payload, err);                                   \
-        count(device, -1);                                                                                             \
+        late_count(device, -1);                                                                                        \
         return status;                                                                                                 \
     }                                                                                                                  \
     static weft_status queue_##name(weft_device *device, weft_stream *s, const type *args, weft_error *err) {          \
-        count(device, 1);                                                                                              \
-        return late_queue(device, s, run_##name, args, sizeof *args, NULL, 0, err);                                    \
+        return late_queue_kernel(device, s, run_##name, args, sizeof *args, err);                                      \
     }
 KERNEL(matmul, weft_matmul)
 KERNEL(sum_rows, weft_sum_rows)

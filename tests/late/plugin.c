@@ -43,9 +43,19 @@ static weft_status create(weft_device **out, const weft_host *host, const void *
     return status;
 }
 
+/* How many passes were replayed: a line of the file WEFT_LATE_REPLAYS. */
+static void note_replays(const weft_device *device) {
+    const char *path = getenv("WEFT_LATE_REPLAYS");
+    FILE *file = path == NULL ? NULL : fopen(path, "a");
+    if (file == NULL) return;
+    (void)fprintf(file, "%lld\n", (long long)device->replays);
+    (void)fclose(file);
+}
+
 static void destroy(weft_device *device) {
     late_stop(device);
     late_write_sites();
+    note_replays(device);
     late_real.destroy(device->real);
     free(device);
 }
@@ -66,7 +76,8 @@ static weft_status check_rest(weft_device *device, weft_error *err) {
 /* Full of NaN, in fp32 as in bf16. Memory is taken between steps alone: at the end of each the host waits for losses,
  * and so for all kernels. */
 static weft_status alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
-    weft_status status = check_rest(device, err);
+    weft_status status = late_check_runs(device, "alloc", err);
+    if (status == WEFT_OK) status = check_rest(device, err);
     if (status == WEFT_OK) status = late_real.alloc(device->real, out, bytes, err);
     if (status == WEFT_OK)
         status = late_real.fill(device->real, NULL, (weft_ref){*out, 0}, 0xffffffffu, bytes / 4, err);
@@ -97,10 +108,17 @@ static weft_status roof_bandwidth(weft_device *device, double *out, weft_error *
     return real_roof(device)->bandwidth(device->real, out, err);
 }
 
+static weft_device *inner_device(weft_device *device) {
+    return device->real;
+}
+
 static const void *extension(const weft_device *device, const char *id) {
     static const weft_device_roof roof = {(uint32_t)sizeof roof, 0, roof_peak, roof_product, roof_bandwidth};
+    static const late_inside inside = {late_queue, inner_device, &late_real};
     (void)device;
+    if (strcmp(id, LATE_INSIDE) == 0) return &inside;
     if (strcmp(id, WEFT_DEVICE_TRANSFER) == 0) return getenv("WEFT_LATE_BLOCKS") == NULL ? &late_transfer : NULL;
+    if (strcmp(id, WEFT_DEVICE_CAPTURE) == 0) return getenv("WEFT_LATE_FORGETS") == NULL ? &late_capture : NULL;
     return strcmp(id, WEFT_DEVICE_ROOF) == 0 ? &roof : NULL;
 }
 

@@ -8,7 +8,7 @@ enum {
     PATIENCE = 16           /* questions for a mark before anything is done about it */
 };
 
-static weft_stream *stream_of(weft_device *device, weft_stream *s) {
+weft_stream *late_stream_of(weft_device *device, weft_stream *s) {
     return s == NULL ? &device->first : s;
 }
 
@@ -127,7 +127,7 @@ static weft_status told(const weft_device *device, weft_error *err) {
     return weft_error_set(err, (weft_status)device->failure.code, "%s", device->failure.text);
 }
 
-static late_op *op_make(size_t bytes) {
+late_op *late_op_make(size_t bytes) {
     late_op *op = malloc(sizeof *op + bytes);
     if (op == NULL) return NULL;
     op->next = NULL;
@@ -136,7 +136,7 @@ static late_op *op_make(size_t bytes) {
     return op;
 }
 
-static weft_status append(weft_device *device, weft_stream *s, late_op *op, weft_error *err) {
+weft_status late_append(weft_device *device, weft_stream *s, late_op *op, weft_error *err) {
     if (op == NULL) return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for its queue.");
     (void)pthread_mutex_lock(&device->lock);
     if (s->tail != NULL) s->tail->next = op;
@@ -149,20 +149,37 @@ static weft_status append(weft_device *device, weft_stream *s, late_op *op, weft
 
 weft_status late_queue(weft_device *device, weft_stream *s, late_run *run, const void *payload, size_t bytes,
                        const void *more, size_t more_bytes, weft_error *err) {
-    late_op *op = op_make(bytes + more_bytes);
+    late_op *op = NULL;
     weft_status status = WEFT_OK;
+    if (device->recording != NULL)
+        return late_record(device, s, run, NULL, false, payload, bytes, more, more_bytes, err);
+    op = late_op_make(bytes + more_bytes);
     if (op != NULL) {
         op->run = run;
         memcpy(op->payload, payload, bytes);
         if (more_bytes > 0) memcpy(op->payload + bytes, more, more_bytes);
     }
-    status = append(device, stream_of(device, s), op, err);
+    status = late_append(device, late_stream_of(device, s), op, err);
     device->queued += (int64_t)more_bytes;
     if (status == WEFT_OK && device->queued > MOST_QUEUED) {
         device->queued = 0;
         status = late_drain_all(device, err);
     }
     return status;
+}
+
+void late_count(weft_device *device, int64_t more) {
+    (void)pthread_mutex_lock(&device->lock);
+    device->kernels += more;
+    (void)pthread_mutex_unlock(&device->lock);
+    late_has_computed = true;
+}
+
+weft_status late_queue_kernel(weft_device *device, weft_stream *s, late_run *run, const void *args, size_t bytes,
+                              weft_error *err) {
+    if (device->recording != NULL) return late_record(device, s, run, NULL, true, args, bytes, NULL, 0, err);
+    late_count(device, 1);
+    return late_queue(device, s, run, args, bytes, NULL, 0, err);
 }
 
 /* With the lock: until the stream is empty or the mark reached. */
@@ -175,7 +192,7 @@ static void wait_for(weft_device *device, const weft_stream *s, const weft_mark 
 
 weft_status late_drain(weft_device *device, weft_stream *s, weft_error *err) {
     (void)pthread_mutex_lock(&device->lock);
-    wait_for(device, stream_of(device, s), NULL);
+    wait_for(device, late_stream_of(device, s), NULL);
     (void)pthread_mutex_unlock(&device->lock);
     return told(device, err);
 }
@@ -210,23 +227,27 @@ void late_stream_destroy(weft_device *device, weft_stream *stream) {
 
 weft_status late_synchronize(weft_device *device, weft_stream *stream, weft_error *err) {
     bool needed = false;
+    if (late_check_runs(device, "synchronize", err) != WEFT_OK) return (weft_status)err->code;
     (void)pthread_mutex_lock(&device->lock);
-    needed = stream_of(device, stream)->head != NULL;
+    needed = late_stream_of(device, stream)->head != NULL;
     (void)pthread_mutex_unlock(&device->lock);
     return late_is_dropped("synchronize", needed) ? told(device, err) : late_drain(device, stream, err);
 }
 
 weft_status late_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
-    weft_mark *mark = malloc(sizeof *mark);
-    late_op *op = mark == NULL ? NULL : op_make(0);
+    weft_mark *mark = NULL;
+    late_op *op = NULL;
+    if (device->recording != NULL) return late_record_mark(device, stream, out, err);
+    mark = malloc(sizeof *mark);
+    op = mark == NULL ? NULL : late_op_make(0);
     if (op == NULL) {
         free(mark);
         return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for a mark.");
     }
-    *mark = (weft_mark){stream_of(device, stream), 2, false, 0, false};
+    *mark = (weft_mark){late_stream_of(device, stream), 2, false, 0, false, 0, 0};
     op->notes = mark;
     *out = mark;
-    return append(device, stream_of(device, stream), op, err);
+    return late_append(device, late_stream_of(device, stream), op, err);
 }
 
 static bool is_ahead(weft_device *device, const weft_mark *mark) {
@@ -246,18 +267,20 @@ static void forgo(weft_device *device, weft_mark *mark) {
 
 weft_status late_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
     late_op *op = NULL;
+    if (device->recording != NULL) return late_record_wait(device, stream, mark, err);
     if (late_is_dropped("wait", is_ahead(device, mark))) {
         forgo(device, mark);
         return WEFT_OK;
     }
-    op = op_make(0);
+    op = late_op_make(0);
     if (op != NULL) op->waits = mark;
-    return append(device, stream_of(device, stream), op, err);
+    return late_append(device, late_stream_of(device, stream), op, err);
 }
 
 /* Whoever asks again and again gets on; whoever does now and then sees it late. */
 int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err) {
     bool reached = true;
+    if (late_check_runs(device, "reached", err) != WEFT_OK) return -1;
     if (late_is_dropped("reached", is_ahead(device, mark))) {
         mark->waived = true;
         return 1;
@@ -277,6 +300,7 @@ int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err) {
 
 weft_status late_await(weft_device *device, weft_mark *mark, weft_error *err) {
     const bool dropped = mark->waived || late_is_dropped("await", is_ahead(device, mark));
+    if (late_check_runs(device, "await", err) != WEFT_OK) return (weft_status)err->code;
     (void)pthread_mutex_lock(&device->lock);
     if (!dropped) wait_for(device, mark->stream, mark);
     leave_mark(mark);

@@ -34,6 +34,8 @@ static weft_status run_write(weft_device *device, void *payload, weft_error *err
 weft_status late_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                        weft_error *err) {
     const bytes_in what = {to, NULL, bytes, 0};
+    const weft_status status = late_check_runs(device, "write", err);
+    if (status != WEFT_OK) return status;
     return late_queue(device, s, run_write, &what, sizeof what, from, (size_t)bytes, err);
 }
 
@@ -44,7 +46,8 @@ static weft_status run_download(weft_device *device, void *payload, weft_error *
 
 weft_status late_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err) {
     const bytes_out what = {to, from, bytes};
-    const weft_status status = late_queue(device, s, run_download, &what, sizeof what, NULL, 0, err);
+    weft_status status = late_check_runs(device, "read", err);
+    if (status == WEFT_OK) status = late_queue(device, s, run_download, &what, sizeof what, NULL, 0, err);
     return status == WEFT_OK ? late_drain(device, s, err) : status;
 }
 
@@ -53,6 +56,10 @@ weft_status late_read(weft_device *device, weft_stream *s, void *to, weft_ref fr
 static weft_status take(weft_device *device, void **out, int64_t bytes, weft_error *err) {
     late_memory *memory = malloc(sizeof *memory);
     void *base = NULL;
+    if (late_check_runs(device, "take", err) != WEFT_OK) {
+        free(memory);
+        return (weft_status)err->code;
+    }
     if (memory == NULL || posix_memalign(&base, PAGE, (size_t)bytes + 1) != 0) {
         free(memory);
         return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory to share.");
@@ -94,10 +101,28 @@ static weft_status run_upload(weft_device *device, void *payload, weft_error *er
     return late_real.write(device->real, NULL, what->to, what->from, what->bytes, err);
 }
 
+static void renew_upload(void *payload) {
+    bytes_in *what = payload;
+    what->sum = sum_of(what->from, what->bytes);
+}
+
+static void renew_download(void *payload) {
+    const bytes_out *what = payload;
+    memset(what->to, NAN_BYTE, (size_t)what->bytes);
+}
+
+/* Left out, if so asked for: that a replay reads anew. What it is made of now is baked in. */
+static weft_status record_upload(weft_device *device, weft_stream *s, const bytes_in *what, weft_error *err) {
+    if (late_is_dropped("recorded-upload", true))
+        return late_record(device, s, run_write, NULL, false, what, sizeof *what, what->from, (size_t)what->bytes, err);
+    return late_record(device, s, run_upload, renew_upload, false, what, sizeof *what, NULL, 0, err);
+}
+
 static weft_status upload(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                           weft_error *err) {
     const bytes_in what = {to, from, bytes, sum_of(from, bytes)};
     const weft_status status = check_memory(device, from, bytes, "An upload", err);
+    if (status == WEFT_OK && device->recording != NULL) return record_upload(device, s, &what, err);
     return status == WEFT_OK ? late_queue(device, s, run_upload, &what, sizeof what, NULL, 0, err) : status;
 }
 
@@ -106,6 +131,8 @@ static weft_status download(weft_device *device, weft_stream *s, void *to, weft_
     const bytes_out what = {to, from, bytes};
     const weft_status status = check_memory(device, to, bytes, "A download", err);
     if (status != WEFT_OK) return status;
+    if (device->recording != NULL)
+        return late_record(device, s, run_download, renew_download, false, &what, sizeof what, NULL, 0, err);
     memset(to, NAN_BYTE, (size_t)bytes);
     return late_queue(device, s, run_download, &what, sizeof what, NULL, 0, err);
 }

@@ -145,7 +145,7 @@ grep -q "eval runs on one rank; train and plan take --ranks" err.txt || fail "ev
 gives 0 "$weft" plan run.ini --ranks 1
 gives 1 "$weft" plan run.ini --ranks 64 strategy.plugin=single # no process is started for it
 says "weft plan: $(refusal 64)"
-lines 1
+lines 2 # with the notice of a vocabulary that is padded
 [ ! -e three ] || fail "a run that could not begin left something"
 echo "one rank runs alone"
 

@@ -80,7 +80,7 @@ export TERM=xterm
 
 # ---- before the first loss, and after the last: each fact once
 header() { # header FILE: the lines before the first loss
-    sed '/^eval/,$d; /^step/,$d' "$1" | sed 's/^\[0\] //' >header
+    sed '/^eval/,$d; /^step/,$d; /^weft: /d' "$1" | sed 's/^\[0\] //' >header # a notice is none of it
 }
 "$weft" train run.ini --overwrite train.steps=3 >plain 2>&1 || failed "a run into a file" plain
 ! LC_ALL=C grep -q "$(printf '[\r\033]')" plain || failed "controls in a file" plain

@@ -26,6 +26,16 @@ awk -F '  +' '/^step 1  BACKWARD head.*  loss  / { sum += $4 } /^step 1  NORM  +
 loss=$(head -1 told/metrics.jsonl | sed 's/.*"loss": *\([0-9.]*\).*/\1/')
 [ "$(cat mean)" = "$(printf '%.4f' "$loss")" ] || failed "the leaves' losses give $(cat mean), the run has $loss"
 
+# On a device that replays recorded steps, those that are followed are run event by event.
+if [ -d "$WEFT_BUILD/tests/late" ]; then
+    export WEFT_LATE_MODE=last WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late"
+    prints "$weft" train run.ini run.out=late train.steps=6
+    prints "$weft" train run.ini run.out=late_told train.steps=6 --print-values 5
+    count 10 '^step [1-5]  BACKWARD head leaf [01]  +loss  '
+    cmp -s late/model/model.safetensors late_told/model/model.safetensors || failed "values changed a replayed run"
+    unset WEFT_LATE_MODE WEFT_PLUGIN_PATH
+fi
+
 # In bf16 a carry is stored in two bytes.
 prints "$weft" train run.ini run.out=half train.precision=bf16 --print-values 1
 count 2 '^step 1  FORWARD embed leaf [01]  +carry  '

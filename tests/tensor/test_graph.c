@@ -498,6 +498,32 @@ static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_op
     return none;
 }
 
+/* Whether it may be recorded (host/step/recorder.h) is the operator's word. */
+static weft_value queueing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    static const weft_custom_op op = {.struct_size = (uint32_t)sizeof op,
+                                      .flags = WEFT_CUSTOM_QUEUES,
+                                      .name = "queueing",
+                                      .forward = silent,
+                                      .backward = silent};
+    if (s == 1) return ops->custom(g, &op, &carry, 1, D, NULL, 0);
+    return failing(r, s, g, ops, carry);
+}
+
+START_TEST(an_operator_that_does_more_than_queue_is_known) {
+    const rig_model model = {"custom", .weights = rig_language_weights, .carry_width = D, .n_segments = 3,
+                             .forward = _i == 0 ? failing : queueing};
+    rig r;
+    rig_chain chain;
+    rig_open(&r, RIG_REFERENCE, &model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 0, 1);
+    ck_assert_ptr_null(weft_graph_unqueued(chain.runs[0].graph));
+    if (_i == 0) ck_assert_str_eq(weft_graph_unqueued(chain.runs[1].graph), "silent");
+    else ck_assert_ptr_null(weft_graph_unqueued(chain.runs[1].graph));
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(a_failing_call_is_named) {
     static const rig_model model = {"failing", .weights = rig_language_weights, .carry_width = D, .n_segments = 3,
                                     .forward = failing};
@@ -531,6 +557,7 @@ int main(void) {
     tcase_add_test(slots, work_is_counted);
     tcase_add_test(slots, nothing_below_what_is_trained_keeps_a_tape);
     tcase_add_test(slots, evaluation_hands_out_named_values);
+    tcase_add_loop_test(slots, an_operator_that_does_more_than_queue_is_known, 0, 2);
     tcase_add_test(slots, a_failing_call_is_named);
     tcase_add_loop_test(bits, recompute_makes_the_same_tape, 0, RIG_DEVICES);
     tcase_add_loop_test(bits, forward_without_a_tape_gives_the_same_carry, 0, RIG_DEVICES);

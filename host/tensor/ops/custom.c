@@ -74,6 +74,14 @@ static void custom_backward(weft_lowering *l, const weft_node *node) {
 const weft_operator weft_operator_custom = {
     .name = "custom", .infer = custom_infer, .forward = custom_forward, .backward = custom_backward};
 
+const char *weft_graph_unqueued(const weft_graph *graph) {
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const weft_custom_op *op = graph->nodes[i].custom;
+        if (op != NULL && (op->flags & WEFT_CUSTOM_QUEUES) == 0) return op->name;
+    }
+    return NULL;
+}
+
 /* What cannot wait for infer: sizes that the node itself must hold. */
 static weft_status check_custom(const weft_custom_op *op, int32_t n_inputs, int64_t width, weft_error *err) {
     if (op == NULL || !WEFT_WHOLE(op, weft_custom_op) || op->name == NULL || op->forward == NULL ||

@@ -74,7 +74,7 @@ static void add_block_of_keys(const attention *a, query_block *b, const forward 
 static void share_block_of_keys(const attention *a, query_block *b, const forward *f, int64_t blocks, int64_t key) {
     const query_block *last = &b[blocks - 1];
     const int64_t at = attention_key_at(a, last->batch, key, last->head / (a->args->heads / a->args->kv_heads));
-    const int64_t left = last->high - key, keys = cpu_min(CPU_BLOCK, left), ahead = cpu_min(CPU_BLOCK, left - keys);
+    const int64_t left = last->high - key, keys = size_min(CPU_BLOCK, left), ahead = size_min(CPU_BLOCK, left - keys);
     const int64_t next = at + CPU_BLOCK * a->k_ld;
     const bool there = a->bytes == (int64_t)sizeof(float);
     const float *k = there ? (const float *)a->k + at : f->k;
@@ -87,7 +87,7 @@ static void share_block_of_keys(const attention *a, query_block *b, const forwar
         attention_fetch(a, a->v, next + row * a->k_ld, rows, a->k_ld);
         if (key + CPU_BLOCK > b[i].low && key < b[i].high) {
             add_block_of_keys(a, &b[i], &f[i], k, there ? a->k_ld : a->inner_ld, key,
-                              cpu_min(CPU_BLOCK, b[i].high - key));
+                              size_min(CPU_BLOCK, b[i].high - key));
         }
     }
 }
@@ -121,16 +121,16 @@ static void end_forward_queries(const attention *a, const query_block *b, const 
 /* Head after head, whose keys then stay in the cache. Later queries of a row see more keys: they come first, so that
  * the last tasks to be shared out are short. */
 static void run_forward_task(const attention *a, int64_t task, const forward *f) {
-    const int64_t groups = cpu_ceil_div(a->args->length, GROUP * CPU_BLOCK);
+    const int64_t groups = size_ceil_div(a->args->length, GROUP * CPU_BLOCK);
     const int64_t column = task / groups, from = (groups - 1 - task % groups) * GROUP * CPU_BLOCK;
-    const int64_t blocks = cpu_min(GROUP, cpu_ceil_div(a->args->length - from, CPU_BLOCK));
-    const int64_t high = a->past + cpu_min(a->args->length, from + GROUP * CPU_BLOCK);
+    const int64_t blocks = size_min(GROUP, size_ceil_div(a->args->length - from, CPU_BLOCK));
+    const int64_t high = a->past + size_min(a->args->length, from + GROUP * CPU_BLOCK);
     query_block b[GROUP];
     int64_t key = 0, low = high, i = 0;
     for (i = 0; i < blocks; i++) {
         attention_queries(a, &b[i], column / a->args->heads, column % a->args->heads, from + i * CPU_BLOCK);
         begin_forward_queries(a, &b[i], &f[i]);
-        low = cpu_min(low, b[i].low);
+        low = size_min(low, b[i].low);
     }
     for (key = low / CPU_BLOCK * CPU_BLOCK; key < high; key += CPU_BLOCK) {
         share_block_of_keys(a, b, f, blocks, key);
@@ -149,17 +149,17 @@ static void append(const attention *a, const void *cache, const void *rows) {
 }
 
 CPU_KERNEL(attention, weft_attention) {
-    cpu_check c = CPU_CHECK("attention", weft_attention, args, err);
+    operands c = OPERANDS("attention", weft_attention, args, err);
     attention a = attention_of(device, args);
     int64_t tasks = 0, bytes = 0;
     (void)s;
     if (attention_look_up(&a, &c, false) != WEFT_OK) return c.status;
     bytes = forward_scratch(&a, NULL, NULL);
-    a.scratch = cpu_need_workspace(&c, args->workspace, device->threads * bytes);
+    a.scratch = operands_need_workspace(&c, args->workspace, device->threads * bytes);
     if (c.status != WEFT_OK) return c.status;
     append(&a, a.k, a.new_k);
     append(&a, a.v, a.new_v);
-    tasks = args->batch * args->heads * cpu_ceil_div(args->length, GROUP * CPU_BLOCK);
+    tasks = args->batch * args->heads * size_ceil_div(args->length, GROUP * CPU_BLOCK);
 #pragma omp parallel num_threads(device->threads)
     {
         forward f[GROUP];

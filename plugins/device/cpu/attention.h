@@ -38,7 +38,7 @@ typedef struct query_block {
 
 /* Looks the operands of the forward up (and those of the backward if asked); not the workspace, whose size only means
  * something once the shape is known to be sound. */
-weft_status attention_look_up(attention *a, cpu_check *c, bool backward);
+weft_status attention_look_up(attention *a, operands *c, bool backward);
 attention attention_of(const weft_device *device, const weft_attention *args);
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from);
 /* scores: s, keys and the mask of the block of keys [key, key + keys). */

@@ -73,8 +73,8 @@ typedef struct ahead {
 
 /* Those that are fetched while b's queries meet the block of keys from `key` on. */
 static ahead rows_to_fetch(const attention *a, const query_block *b, int64_t key) {
-    const int64_t first = b->low / CPU_BLOCK, blocks = cpu_ceil_div(b->high, CPU_BLOCK) - first;
-    const int64_t rows = cpu_min(CPU_BLOCK, cpu_max(0, a->args->length - b->from - CPU_BLOCK));
+    const int64_t first = b->low / CPU_BLOCK, blocks = size_ceil_div(b->high, CPU_BLOCK) - first;
+    const int64_t rows = size_min(CPU_BLOCK, size_max(0, a->args->length - b->from - CPU_BLOCK));
     const int64_t low = cpu_cut(rows, blocks, key / CPU_BLOCK - first);
     const int64_t place = b->from + CPU_BLOCK + low, kv_head = b->head / (a->args->heads / a->args->kv_heads);
     const ahead next = {attention_query_at(a, b->batch, place, b->head),
@@ -147,7 +147,7 @@ static void run_backward_queries(const attention *a, const backward *f, int64_t 
     attention_queries(a, &b, batch, head, from);
     begin_backward_queries(a, &b, f);
     for (key = b.low / CPU_BLOCK * CPU_BLOCK; key < b.high; key += CPU_BLOCK) {
-        gradients_of_block(a, &b, f, key, cpu_min(CPU_BLOCK, b.high - key));
+        gradients_of_block(a, &b, f, key, size_min(CPU_BLOCK, b.high - key));
     }
     if (a->dq == NULL) return;
     a->device->loops->scale(f->dq, b.n * a->padded, (float)a->args->scale);
@@ -175,9 +175,9 @@ static void run_backward_task(const attention *a, int64_t task, const backward *
     memset(f->dv, 0, (size_t)(a->rows * a->padded) * sizeof *f->dv);
     for (head = kv_head * group; head < (kv_head + 1) * group; head++) {
         for (from = 0; from < a->args->length; from += CPU_BLOCK) {
-            const int64_t high = a->past + cpu_min(a->args->length, from + CPU_BLOCK);
+            const int64_t high = a->past + size_min(a->args->length, from + CPU_BLOCK);
             if (high > taken) pack_rows_of_keys(a, f, batch, kv_head, taken, high);
-            taken = cpu_max(taken, high);
+            taken = size_max(taken, high);
             run_backward_queries(a, f, batch, head, from);
         }
     }
@@ -186,13 +186,13 @@ static void run_backward_task(const attention *a, int64_t task, const backward *
 }
 
 CPU_KERNEL(attention_backward, weft_attention) {
-    cpu_check c = CPU_CHECK("attention_backward", weft_attention, args, err);
+    operands c = OPERANDS("attention_backward", weft_attention, args, err);
     attention a = attention_of(device, args);
     int64_t tasks = 0, bytes = 0;
     (void)s;
     if (attention_look_up(&a, &c, true) != WEFT_OK) return c.status;
     bytes = backward_scratch_bytes(&a);
-    a.scratch = cpu_need_workspace(&c, args->workspace, device->threads * bytes);
+    a.scratch = operands_need_workspace(&c, args->workspace, device->threads * bytes);
     if (c.status != WEFT_OK) return c.status;
     tasks = args->batch * args->kv_heads;
 #pragma omp parallel num_threads(device->threads)

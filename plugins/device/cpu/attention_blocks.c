@@ -4,28 +4,28 @@
 attention attention_of(const weft_device *device, const weft_attention *args) {
     attention a = {.device = device, .args = args};
     a.rows = args->cache_rows > 0 ? args->cache_rows : args->length;
-    a.padded = cpu_round_up(cpu_max(args->head_dim, 1), CPU_WIDTH);
-    a.q_ld = cpu_times(args->heads, args->head_dim);
-    a.k_ld = cpu_times(args->kv_heads, args->head_dim);
+    a.padded = size_round_up(size_max(args->head_dim, 1), CPU_WIDTH);
+    a.q_ld = size_times(args->heads, args->head_dim);
+    a.k_ld = size_times(args->kv_heads, args->head_dim);
     a.bytes = cpu_cell_bytes(args->dtype);
     a.cells = cpu_cells_of(device, args->dtype);
     a.pairs = args->dtype == WEFT_BF16 && cpu_multiplies_bf16(device);
     a.small = a.pairs ? device->panels_bf16->small : device->loops->small;
-    a.inner = a.pairs ? cpu_ceil_div(args->head_dim, 2) : args->head_dim;
-    a.inner_ld = cpu_round_up(cpu_max(a.inner, 1), CPU_WIDTH);
+    a.inner = a.pairs ? size_ceil_div(args->head_dim, 2) : args->head_dim;
+    a.inner_ld = size_round_up(size_max(a.inner, 1), CPU_WIDTH);
     return a;
 }
 
-static void check_attention_shape(cpu_check *c, const attention *a) {
+static void check_attention_shape(operands *c, const attention *a) {
     const weft_attention *args = a->args;
-    (void)cpu_check_dtype(c, "dtype", args->dtype);
-    cpu_check_size(c, "batch", args->batch, 0);
-    cpu_check_size(c, "length", args->length, 0);
-    cpu_check_size(c, "heads", args->heads, 1);
-    cpu_check_size(c, "kv_heads", args->kv_heads, 1);
-    cpu_check_size(c, "head_dim", args->head_dim, 1);
-    cpu_check_size(c, "cache_rows", args->cache_rows, 0);
-    cpu_check_size(c, "window", args->window, 0);
+    (void)operands_dtype(c, "dtype", args->dtype);
+    operands_size(c, "batch", args->batch, 0);
+    operands_size(c, "length", args->length, 0);
+    operands_size(c, "heads", args->heads, 1);
+    operands_size(c, "kv_heads", args->kv_heads, 1);
+    operands_size(c, "head_dim", args->head_dim, 1);
+    operands_size(c, "cache_rows", args->cache_rows, 0);
+    operands_size(c, "window", args->window, 0);
     if (c->status != WEFT_OK) return;
     if (args->heads % args->kv_heads != 0) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
@@ -35,10 +35,10 @@ static void check_attention_shape(cpu_check *c, const attention *a) {
 }
 
 /* The places that a cache holds, which lie on the device, and those of this call behind them. */
-static void look_up_cache(attention *a, cpu_check *c) {
+static void look_up_cache(attention *a, operands *c) {
     const weft_attention *args = a->args;
-    const int64_t *past = args->cache_rows > 0 ? cpu_need(c, args->past, "past", 1, 1, 8) : NULL;
-    const int64_t places = cpu_times(args->batch, args->length);
+    const int64_t *past = args->cache_rows > 0 ? operands_need(c, args->past, "past", 1, 1, 8) : NULL;
+    const int64_t places = size_times(args->batch, args->length);
     a->past = past == NULL ? 0 : *past;
     if (c->status != WEFT_OK) return;
     if (a->past < 0 || a->past > a->rows || args->length > a->rows - a->past || a->rows > INT32_MAX / 2) {
@@ -50,11 +50,11 @@ static void look_up_cache(attention *a, cpu_check *c) {
         return;
     }
     if (args->cache_rows == 0) return;
-    a->new_k = cpu_may(c, args->new_k, "new_k", places, a->k_ld, a->bytes);
-    a->new_v = cpu_may(c, args->new_v, "new_v", places, a->k_ld, a->bytes);
+    a->new_k = operands_may(c, args->new_k, "new_k", places, a->k_ld, a->bytes);
+    a->new_v = operands_may(c, args->new_v, "new_v", places, a->k_ld, a->bytes);
 }
 
-weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
+weft_status attention_look_up(attention *a, operands *c, bool backward) {
     const weft_attention *args = a->args;
     int64_t queries = 0, keys = 0;
     if (c->status != WEFT_OK) return c->status;
@@ -62,31 +62,31 @@ weft_status attention_look_up(attention *a, cpu_check *c, bool backward) {
     if (c->status != WEFT_OK) return c->status;
     look_up_cache(a, c);
     if (c->status != WEFT_OK) return c->status;
-    queries = cpu_times(args->batch, args->length);
-    keys = cpu_times(args->batch, a->rows);
-    a->q = cpu_need(c, args->q, "q", queries, a->q_ld, a->bytes);
-    a->k = cpu_need(c, args->k, "k", keys, a->k_ld, a->bytes);
-    a->v = cpu_need(c, args->v, "v", keys, a->k_ld, a->bytes);
-    a->starts = cpu_need(c, args->starts, "starts", queries, 1, 4);
-    a->o = cpu_need(c, args->o, "o", queries, a->q_ld, a->bytes);
+    queries = size_times(args->batch, args->length);
+    keys = size_times(args->batch, a->rows);
+    a->q = operands_need(c, args->q, "q", queries, a->q_ld, a->bytes);
+    a->k = operands_need(c, args->k, "k", keys, a->k_ld, a->bytes);
+    a->v = operands_need(c, args->v, "v", keys, a->k_ld, a->bytes);
+    a->starts = operands_need(c, args->starts, "starts", queries, 1, 4);
+    a->o = operands_need(c, args->o, "o", queries, a->q_ld, a->bytes);
     a->out = a->o;
     if (!backward) {
-        a->lse = cpu_may(c, args->lse, "lse", queries, args->heads, 4);
+        a->lse = operands_may(c, args->lse, "lse", queries, args->heads, 4);
         return c->status;
     }
-    a->lse = cpu_need(c, args->lse, "lse", queries, args->heads, 4);
-    a->d_out = cpu_need(c, args->d_o, "d_o", queries, a->q_ld, a->bytes);
-    a->dq = cpu_may(c, args->dq, "dq", queries, a->q_ld, a->bytes);
-    a->dk = cpu_may(c, args->dk, "dk", keys, a->k_ld, a->bytes);
-    a->dv = cpu_may(c, args->dv, "dv", keys, a->k_ld, a->bytes);
+    a->lse = operands_need(c, args->lse, "lse", queries, args->heads, 4);
+    a->d_out = operands_need(c, args->d_o, "d_o", queries, a->q_ld, a->bytes);
+    a->dq = operands_may(c, args->dq, "dq", queries, a->q_ld, a->bytes);
+    a->dk = operands_may(c, args->dk, "dk", keys, a->k_ld, a->bytes);
+    a->dv = operands_may(c, args->dv, "dv", keys, a->k_ld, a->bytes);
     return c->status;
 }
 
 /* The first place that the query at `place` sees, whose document begins at `start`. */
 static int32_t first_seen(const attention *a, int64_t place, int32_t start) {
     const int64_t window = a->args->window;
-    const int64_t first = window > 0 ? cpu_max(0, place - window + 1) : 0;
-    return (int32_t)cpu_max(first, start);
+    const int64_t first = window > 0 ? size_max(0, place - window + 1) : 0;
+    return (int32_t)size_max(first, start);
 }
 
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from) {
@@ -95,14 +95,14 @@ void attention_queries(const attention *a, query_block *b, int64_t batch, int64_
     b->batch = batch;
     b->head = head;
     b->from = from;
-    b->n = cpu_min(CPU_BLOCK, a->args->length - from);
+    b->n = size_min(CPU_BLOCK, a->args->length - from);
     b->low = INT32_MAX;
     b->high = a->past + from + b->n;
     for (i = 0; i < CPU_BLOCK; i++) {
         const bool there = i < b->n;
         b->first[i] = there ? first_seen(a, a->past + from + i, starts[i]) : INT32_MAX;
         b->last[i] = there ? (int32_t)(a->past + from + i) : -1;
-        b->low = cpu_min(b->low, b->first[i]);
+        b->low = size_min(b->low, b->first[i]);
     }
 }
 
@@ -156,7 +156,7 @@ void attention_fetch(const attention *a, const void *from, int64_t at, int64_t r
 /* Rows [i, i + CPU_WIDTH) of p, as far as there are any. */
 static cpu_small band_of_rows(const cpu_small *p, int64_t i) {
     cpu_small rows = *p;
-    rows.m = cpu_min(CPU_WIDTH, p->m - i);
+    rows.m = size_min(CPU_WIDTH, p->m - i);
     rows.a += i * p->a_row;
     rows.c += i * p->ldc;
     return rows;
@@ -169,7 +169,7 @@ void attention_by_keys(const attention *a, const cpu_small *p, int64_t sees) {
         return;
     }
     for (key = 0; key < p->m; key += CPU_WIDTH) {
-        const int64_t query = cpu_max(0, key - sees) / CPU_WIDTH * CPU_WIDTH; /* columns go in whole vectors */
+        const int64_t query = size_max(0, key - sees) / CPU_WIDTH * CPU_WIDTH; /* columns go in whole vectors */
         cpu_small rows = band_of_rows(p, key);
         rows.b += query;
         rows.c += query;
@@ -185,7 +185,7 @@ void attention_over_queries(const cpu_loops *loops, const cpu_small *p, int64_t 
         return;
     }
     for (key = 0; key < p->m; key += CPU_WIDTH) {
-        const int64_t query = cpu_min(p->k, cpu_max(0, key - sees));
+        const int64_t query = size_min(p->k, size_max(0, key - sees));
         cpu_small rows = band_of_rows(p, key);
         rows.a += query * p->a_step;
         rows.b += query * p->ldb;
@@ -202,7 +202,7 @@ void attention_over_keys(const cpu_loops *loops, const cpu_small *p, int64_t see
     }
     for (query = 0; query < p->m; query += CPU_WIDTH) {
         cpu_small rows = band_of_rows(p, query);
-        rows.k = cpu_min(p->k, cpu_max(0, sees + query + rows.m));
+        rows.k = size_min(p->k, size_max(0, sees + query + rows.m));
         loops->small(&rows);
     }
 }

@@ -1,7 +1,7 @@
 /* cpu.h: what the rooms of the CPU device share.
  *
  *     plugin.c      keys, create, info, the kernel table       memory.c    buffers, streams, moving bytes
- *     check.c       operands against their buffers              convert.c   fp32, bf16, fp16
+ *     indices.c     ids and positions against their tables      convert.c   fp32, bf16, fp16
  *     product*      matrix products, sums not cut by threads    matmul.c    the kernel on top of it
  *     packed*       products with a packed operand
  *     roof*         what the machine could give at most
@@ -20,14 +20,9 @@
 
 #include <weft/device.h>
 
+#include "../common/operands.h"
 #include "loops.h"
 #include "panels.h"
-
-struct weft_buffer {
-    char *base;    /* the mapping: the first byte that a ref may name */
-    int64_t size;  /* bytes that were asked for */
-    size_t mapped; /* bytes of the mapping */
-};
 
 /* What tells one from another is the address. */
 struct weft_stream {
@@ -50,37 +45,9 @@ struct weft_device {
     char isa[32];
 };
 
-/* ---- check.c: operands ---- */
-
-#define CPU_SIZE_LIMIT ((int64_t)1 << 40) /* of each size, in elements */
-
-/* The first thing that is wrong with a call. Kernels ask for all their operands and then look at status once. */
-typedef struct cpu_check {
-    const char *kernel;
-    weft_error *err;
-    weft_status status;
-} cpu_check;
-
-/* Of a call without arguments in a struct. */
-cpu_check cpu_check_plain(const char *kernel, weft_error *err);
-/* Of arguments of that type: all of SDK 1.0 is there, and nothing is asked for that is not known here. */
-#define CPU_CHECK(kernel, type, args, err) cpu_check_begin((kernel), (args), WEFT_SIZE_1_0(type), sizeof(type), (err))
-cpu_check cpu_check_begin(const char *kernel, const void *args, uint32_t least, size_t known, weft_error *err);
-/* Sizes, strides and counts must lie in [low, 2^40]: sums fit 64 bits, products of two may not (cpu_times). */
-void cpu_check_size(cpu_check *c, const char *name, int64_t value, int64_t low);
-/* Activations are fp32 or bf16; the bytes of one element. */
-int64_t cpu_check_dtype(cpu_check *c, const char *name, int32_t dtype);
-/* rows x width elements of `bytes` each from ref on, or NULL with the sentence in err, as for the -1 of cpu_times. */
-void *cpu_need(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
-/* The same for an operand that may be absent: NULL then, and no error. */
-void *cpu_may(cpu_check *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
-/* n rows of a public struct, `stride` bytes apart as the caller has them; least: of one in SDK 1.0. */
-const char *cpu_need_rows(cpu_check *c, weft_ref ref, const char *name, int64_t n, uint32_t stride, uint32_t least);
-/* NULL when bytes is 0. */
-void *cpu_need_workspace(cpu_check *c, weft_ref ref, int64_t bytes);
 /* Every value of a table of indices lies in [0, limit); rows whose weight is zero are not looked at (weights may be
  * NULL). */
-void cpu_check_indices(cpu_check *c, const char *name, const int32_t *values, const float *weights, int64_t n,
+void cpu_check_indices(operands *c, const char *name, const int32_t *values, const float *weights, int64_t n,
                        int64_t limit);
 
 /* ---- small things ---- */
@@ -93,7 +60,7 @@ static inline bool cpu_multiplies_bf16(const weft_device *device) {
 static inline const cpu_cells *cpu_cells_of(const weft_device *device, int32_t dtype) {
     return dtype == WEFT_BF16 ? &device->loops->bf16 : &device->loops->f32;
 }
-/* Of one of them; as of fp32 for types that cpu_check_dtype refuses. */
+/* Of one of them; as of fp32 for types that operands_dtype refuses. */
 static inline int64_t cpu_cell_bytes(int32_t dtype) {
     return weft_dtype_bytes(dtype == WEFT_BF16 ? WEFT_BF16 : WEFT_F32);
 }
@@ -105,30 +72,13 @@ static inline const void *cpu_from(const void *base, int64_t i, int64_t bytes) {
     return (const char *)base + i * bytes;
 }
 
-static inline int64_t cpu_min(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-static inline int64_t cpu_max(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-static inline int64_t cpu_ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-static inline int64_t cpu_round_up(int64_t a, int64_t to) {
-    return cpu_ceil_div(a, to) * to;
-}
-/* a b, neither below zero, or -1 if that does not fit. */
-static inline int64_t cpu_times(int64_t a, int64_t b) {
-    int64_t product = 0;
-    return __builtin_mul_overflow(a, b, &product) ? -1 : product;
-}
 /* Where part i of n begins when `total` things are cut as evenly as can be. */
 static inline int64_t cpu_cut(int64_t total, int64_t n, int64_t i) {
-    return total / n * i + cpu_min(i, total % n);
+    return total / n * i + size_min(i, total % n);
 }
 /* Bytes that `n` floats take in a workspace, so that what follows begins on a cache line of its own. */
 static inline int64_t cpu_floats(int64_t n) {
-    return cpu_round_up(n * (int64_t)sizeof(float), 64);
+    return size_round_up(n * (int64_t)sizeof(float), 64);
 }
 
 #define CPU_PAGE  4096

@@ -6,12 +6,12 @@ static int64_t rotary_dim(const weft_rope *args) {
     return args->rotary_dim > 0 ? args->rotary_dim : args->head_dim;
 }
 
-static void check_rope(cpu_check *c, const weft_rope *args) {
+static void check_rope(operands *c, const weft_rope *args) {
     const int64_t turned = rotary_dim(args);
-    cpu_check_size(c, "rows", args->rows, 0);
-    cpu_check_size(c, "heads", args->heads, 0);
-    cpu_check_size(c, "head_dim", args->head_dim, 2);
-    cpu_check_size(c, "rotary_dim", args->rotary_dim, 0);
+    operands_size(c, "rows", args->rows, 0);
+    operands_size(c, "heads", args->heads, 0);
+    operands_size(c, "head_dim", args->head_dim, 2);
+    operands_size(c, "rotary_dim", args->rotary_dim, 0);
     if (c->status != WEFT_OK || (turned % 2 == 0 && turned <= args->head_dim)) return;
     c->status = weft_error_set(c->err, WEFT_E_HOST,
                                "rope on device cpu: %lld elements of a head of %lld are to be rotated; that should be "
@@ -31,8 +31,8 @@ static void rotate_head(const cpu_cells *cells, const weft_rope *args, void *y, 
 }
 
 CPU_KERNEL(rope, weft_rope) {
-    cpu_check c = CPU_CHECK("rope", weft_rope, args, err);
-    const int64_t d = args->head_dim, turned = rotary_dim(args), width = cpu_times(args->heads, d);
+    operands c = OPERANDS("rope", weft_rope, args, err);
+    const int64_t d = args->head_dim, turned = rotary_dim(args), width = size_times(args->heads, d);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const int32_t *positions = NULL;
     const float *table = NULL;
@@ -41,12 +41,12 @@ CPU_KERNEL(rope, weft_rope) {
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
+    bytes = operands_dtype(&c, "dtype", args->dtype);
     check_rope(&c, args);
-    x = cpu_need(&c, args->x, "x", args->rows, width, bytes);
-    y = cpu_need(&c, args->y, "y", args->rows, width, bytes);
-    positions = cpu_need(&c, args->positions, "positions", args->rows, 1, 4);
-    table = cpu_need(&c, args->table, "table", args->table_rows, turned, 4);
+    x = operands_need(&c, args->x, "x", args->rows, width, bytes);
+    y = operands_need(&c, args->y, "y", args->rows, width, bytes);
+    positions = operands_need(&c, args->positions, "positions", args->rows, 1, 4);
+    table = operands_need(&c, args->table, "table", args->table_rows, turned, 4);
     cpu_check_indices(&c, "positions", positions, NULL, args->rows, args->table_rows);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
@@ -58,7 +58,7 @@ CPU_KERNEL(rope, weft_rope) {
     return WEFT_OK;
 }
 
-static void check_activation(cpu_check *c, const weft_activation *args) {
+static void check_activation(operands *c, const weft_activation *args) {
     if (c->status == WEFT_OK && (args->form < 0 || args->form >= CPU_ACTIVATIONS))
         c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
                                    "%s on device cpu: form %d is not known; SiLU (0), GELU (1) and GELU by tanh (2) "
@@ -71,89 +71,89 @@ static void check_activation(cpu_check *c, const weft_activation *args) {
 }
 
 CPU_KERNEL(activation, weft_activation) {
-    cpu_check c = CPU_CHECK("activation", weft_activation, args, err);
+    operands c = OPERANDS("activation", weft_activation, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const void *x = NULL, *up = NULL;
     void *y = NULL;
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
+    bytes = operands_dtype(&c, "dtype", args->dtype);
     check_activation(&c, args);
-    x = cpu_need(&c, args->x, "x", args->n, 1, bytes);
-    up = cpu_may(&c, args->up, "up", args->n, 1, bytes);
-    y = cpu_need(&c, args->y, "y", args->n, 1, bytes);
+    x = operands_need(&c, args->x, "x", args->n, 1, bytes);
+    up = operands_may(&c, args->up, "up", args->n, 1, bytes);
+    y = operands_need(&c, args->y, "y", args->n, 1, bytes);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < args->n; i += CPU_GRAIN) {
         cells->activation[args->form](cpu_at(y, i, bytes), cpu_from(x, i, bytes),
-                                      up == NULL ? NULL : cpu_from(up, i, bytes), cpu_min(CPU_GRAIN, args->n - i));
+                                      up == NULL ? NULL : cpu_from(up, i, bytes), size_min(CPU_GRAIN, args->n - i));
     }
     return WEFT_OK;
 }
 
 CPU_KERNEL(activation_backward, weft_activation) {
-    cpu_check c = CPU_CHECK("activation_backward", weft_activation, args, err);
+    operands c = OPERANDS("activation_backward", weft_activation, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const void *x = NULL, *up = NULL, *dy = NULL;
     void *dx = NULL, *dup = NULL;
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
+    bytes = operands_dtype(&c, "dtype", args->dtype);
     check_activation(&c, args);
-    x = cpu_need(&c, args->x, "x", args->n, 1, bytes);
-    up = cpu_may(&c, args->up, "up", args->n, 1, bytes);
-    dy = cpu_need(&c, args->dy, "dy", args->n, 1, bytes);
-    dx = cpu_may(&c, args->dx, "dx", args->n, 1, bytes);
-    dup = cpu_may(&c, args->dup, "dup", args->n, 1, bytes);
+    x = operands_need(&c, args->x, "x", args->n, 1, bytes);
+    up = operands_may(&c, args->up, "up", args->n, 1, bytes);
+    dy = operands_need(&c, args->dy, "dy", args->n, 1, bytes);
+    dx = operands_may(&c, args->dx, "dx", args->n, 1, bytes);
+    dup = operands_may(&c, args->dup, "dup", args->n, 1, bytes);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < args->n; i += CPU_GRAIN) {
         cells->activation_backward[args->form](cpu_at(dx, i, bytes), cpu_at(dup, i, bytes), cpu_from(dy, i, bytes),
                                                cpu_from(x, i, bytes), up == NULL ? NULL : cpu_from(up, i, bytes),
-                                               cpu_min(CPU_GRAIN, args->n - i), args->accumulate_dx,
+                                               size_min(CPU_GRAIN, args->n - i), args->accumulate_dx,
                                                args->accumulate_dup);
     }
     return WEFT_OK;
 }
 
 CPU_KERNEL(scale, weft_scale) {
-    cpu_check c = CPU_CHECK("scale", weft_scale, args, err);
+    operands c = OPERANDS("scale", weft_scale, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const void *x = NULL;
     void *y = NULL;
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    x = cpu_need(&c, args->x, "x", args->n, 1, bytes);
-    y = cpu_need(&c, args->y, "y", args->n, 1, bytes);
+    bytes = operands_dtype(&c, "dtype", args->dtype);
+    x = operands_need(&c, args->x, "x", args->n, 1, bytes);
+    y = operands_need(&c, args->y, "y", args->n, 1, bytes);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < args->n; i += CPU_GRAIN) {
-        cells->scale(cpu_at(y, i, bytes), cpu_from(x, i, bytes), cpu_min(CPU_GRAIN, args->n - i), (float)args->factor,
+        cells->scale(cpu_at(y, i, bytes), cpu_from(x, i, bytes), size_min(CPU_GRAIN, args->n - i), (float)args->factor,
                      (float)args->cap, args->accumulate);
     }
     return WEFT_OK;
 }
 
 CPU_KERNEL(add, weft_add) {
-    cpu_check c = CPU_CHECK("add", weft_add, args, err);
+    operands c = OPERANDS("add", weft_add, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const void *a = NULL, *b = NULL;
     void *y = NULL;
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    a = cpu_need(&c, args->a, "a", args->n, 1, bytes);
-    b = cpu_need(&c, args->b, "b", args->n, 1, bytes);
-    y = cpu_need(&c, args->y, "y", args->n, 1, bytes);
+    bytes = operands_dtype(&c, "dtype", args->dtype);
+    a = operands_need(&c, args->a, "a", args->n, 1, bytes);
+    b = operands_need(&c, args->b, "b", args->n, 1, bytes);
+    y = operands_need(&c, args->y, "y", args->n, 1, bytes);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < args->n; i += CPU_GRAIN) {
-        cells->add(cpu_at(y, i, bytes), cpu_from(a, i, bytes), cpu_from(b, i, bytes), cpu_min(CPU_GRAIN, args->n - i));
+        cells->add(cpu_at(y, i, bytes), cpu_from(a, i, bytes), cpu_from(b, i, bytes), size_min(CPU_GRAIN, args->n - i));
     }
     return WEFT_OK;
 }

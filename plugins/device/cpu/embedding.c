@@ -18,7 +18,7 @@ static void copy_row_of_table(const weft_device *device, const weft_embedding *a
         return;
     }
     for (at = 0; at < args->width; at += COLUMNS) {
-        const int64_t some = cpu_min(COLUMNS, args->width - at);
+        const int64_t some = size_min(COLUMNS, args->width - at);
         const void *from = cpu_from(row, at, weft_dtype_bytes(args->dtype_table));
         cpu_cells_of(device, args->dtype_table)->take(wide, from, some, 0);
         cpu_cells_of(device, args->dtype)->put(cpu_at(y, at, weft_dtype_bytes(args->dtype)), wide, some, 0);
@@ -26,10 +26,10 @@ static void copy_row_of_table(const weft_device *device, const weft_embedding *a
 }
 
 /* Numbers of rows and ids are int32. */
-static void check_embedding_sizes(cpu_check *c, const weft_embedding *args) {
-    cpu_check_size(c, "rows", args->rows, 0);
-    cpu_check_size(c, "vocab", args->vocab, 0);
-    cpu_check_size(c, "width", args->width, 0);
+static void check_embedding_sizes(operands *c, const weft_embedding *args) {
+    operands_size(c, "rows", args->rows, 0);
+    operands_size(c, "vocab", args->vocab, 0);
+    operands_size(c, "width", args->width, 0);
     if (c->status != WEFT_OK || (args->rows <= INT32_MAX && args->vocab <= INT32_MAX)) return;
     c->status =
         weft_error_set(c->err, WEFT_E_HOST,
@@ -38,7 +38,7 @@ static void check_embedding_sizes(cpu_check *c, const weft_embedding *args) {
 }
 
 CPU_KERNEL(embedding, weft_embedding) {
-    cpu_check c = CPU_CHECK("embedding", weft_embedding, args, err);
+    operands c = OPERANDS("embedding", weft_embedding, args, err);
     const int64_t width = args->width;
     const int32_t *ids = NULL;
     const void *table = NULL;
@@ -47,11 +47,11 @@ CPU_KERNEL(embedding, weft_embedding) {
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     check_embedding_sizes(&c, args);
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    table_bytes = cpu_check_dtype(&c, "dtype_table", args->dtype_table);
-    ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
-    table = cpu_need(&c, args->table, "table", args->vocab, width, table_bytes);
-    y = cpu_need(&c, args->y, "y", args->rows, width, bytes);
+    bytes = operands_dtype(&c, "dtype", args->dtype);
+    table_bytes = operands_dtype(&c, "dtype_table", args->dtype_table);
+    ids = operands_need(&c, args->ids, "ids", args->rows, 1, 4);
+    table = operands_need(&c, args->table, "table", args->vocab, width, table_bytes);
+    y = operands_need(&c, args->y, "y", args->rows, width, bytes);
     cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
@@ -63,7 +63,7 @@ CPU_KERNEL(embedding, weft_embedding) {
 
 int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_embedding *args) {
     (void)device;
-    return cpu_floats(cpu_max(args->vocab, 0) + 1) + cpu_floats(cpu_max(args->rows, 0));
+    return cpu_floats(size_max(args->vocab, 0) + 1) + cpu_floats(size_max(args->rows, 0));
 }
 
 /* begin[v] .. begin[v + 1]: where v's rows stand in order. */
@@ -83,7 +83,7 @@ static void sum_rows_of_id(const weft_device *device, const weft_embedding *args
     float sum[COLUMNS];
     int64_t at = 0, i = 0;
     for (at = 0; at < width; at += COLUMNS) {
-        const int64_t some = cpu_min(COLUMNS, width - at);
+        const int64_t some = size_min(COLUMNS, width - at);
         memset(sum, 0, sizeof sum);
         for (i = 0; i < n; i++) cells->take(sum, cpu_from(dy, order[i] * width + at, bytes), some, 1);
         device->loops->f32.put(out + at, sum, some, args->accumulate);
@@ -106,7 +106,7 @@ static void sum_rows_of_all_ids(const weft_device *device, const weft_embedding 
 }
 
 CPU_KERNEL(embedding_backward, weft_embedding) {
-    cpu_check c = CPU_CHECK("embedding_backward", weft_embedding, args, err);
+    operands c = OPERANDS("embedding_backward", weft_embedding, args, err);
     const int64_t width = args->width;
     const int32_t *ids = NULL;
     int32_t *begin = NULL, *order = NULL;
@@ -116,11 +116,11 @@ CPU_KERNEL(embedding_backward, weft_embedding) {
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     check_embedding_sizes(&c, args);
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    ids = cpu_need(&c, args->ids, "ids", args->rows, 1, 4);
-    dy = cpu_need(&c, args->dy, "dy", args->rows, width, bytes);
-    dtable = cpu_need(&c, args->dtable, "dtable", args->vocab, width, 4);
-    begin = cpu_need_workspace(&c, args->workspace, cpu_embedding_backward_workspace(device, args));
+    bytes = operands_dtype(&c, "dtype", args->dtype);
+    ids = operands_need(&c, args->ids, "ids", args->rows, 1, 4);
+    dy = operands_need(&c, args->dy, "dy", args->rows, width, bytes);
+    dtable = operands_need(&c, args->dtable, "dtable", args->vocab, width, 4);
+    begin = operands_need_workspace(&c, args->workspace, cpu_embedding_backward_workspace(device, args));
     cpu_check_indices(&c, "ids", ids, NULL, args->rows, args->vocab);
     if (c.status != WEFT_OK) return c.status;
     order = begin + cpu_floats(args->vocab + 1) / 4;

@@ -42,10 +42,10 @@ typedef struct head {
 static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
     head h = {.device = device, .args = args, .kernel = kernel, .grad = grad};
     h.bytes = cpu_cell_bytes(args->dtype);
-    h.ld = cpu_round_up(cpu_min(cpu_max(args->vocab, 1), CPU_SIZE_LIMIT), 16) + 16;
-    h.chunk = cpu_min(MAX_ROWS, LOGITS / 4 / h.ld);
-    h.chunk = h.chunk >= 16 ? h.chunk / 16 * 16 : cpu_max(h.chunk, 1);
-    h.chunk = cpu_min(h.chunk, cpu_max(args->rows, 1));
+    h.ld = size_round_up(size_min(size_max(args->vocab, 1), OPERANDS_SIZE_LIMIT), 16) + 16;
+    h.chunk = size_min(MAX_ROWS, LOGITS / 4 / h.ld);
+    h.chunk = h.chunk >= 16 ? h.chunk / 16 * 16 : size_max(h.chunk, 1);
+    h.chunk = size_min(h.chunk, size_max(args->rows, 1));
     return h;
 }
 
@@ -109,8 +109,8 @@ static product dw_of(const head *h, int64_t n, float *dw, bool first) {
 static int64_t head_product_scratch(const head *h, int64_t n) {
     const product logits = logits_of(h, n), dx = dx_of(h, n, NULL), dw = dw_of(h, n, NULL, false);
     int64_t bytes = product_workspace(h->device, &logits);
-    if (h->grad) bytes = cpu_max(bytes, product_workspace(h->device, &dx));
-    if (h->grad) bytes = cpu_max(bytes, product_workspace(h->device, &dw));
+    if (h->grad) bytes = size_max(bytes, product_workspace(h->device, &dx));
+    if (h->grad) bytes = size_max(bytes, product_workspace(h->device, &dw));
     return bytes;
 }
 
@@ -118,12 +118,12 @@ static int64_t head_product_scratch(const head *h, int64_t n) {
  * whole dw is reserved whenever it would be accumulated, and for the bias' gradient whenever there is a bias. */
 static int64_t head_workspace(head *h, char *base) {
     const int64_t last = h->args->rows % h->chunk, row = cpu_floats(h->args->vocab);
-    const int64_t rows = 2 * cpu_floats(h->chunk), x = cpu_round_up(h->chunk * h->args->width * h->bytes, 64);
+    const int64_t rows = 2 * cpu_floats(h->chunk), x = size_round_up(h->chunk * h->args->width * h->bytes, 64);
     const int64_t logits = cpu_floats(h->chunk * h->ld);
     const int64_t whole = h->grad && h->args->accumulate_dw ? cpu_floats(h->args->vocab * h->args->width) : 0;
     const int64_t columns = h->grad && h->args->has_bias ? row : 0;
     const int64_t slopes = h->grad && h->args->cap > 0 ? h->device->threads * row : 0;
-    const int64_t scratch = cpu_max(head_product_scratch(h, h->chunk), last > 0 ? head_product_scratch(h, last) : 0);
+    const int64_t scratch = size_max(head_product_scratch(h, h->chunk), last > 0 ? head_product_scratch(h, last) : 0);
     if (base != NULL) {
         h->row_loss = (double *)(void *)base;
         h->rows = base += rows;
@@ -155,25 +155,25 @@ int64_t cpu_head_loss_grad_workspace(const weft_device *device, const weft_head 
 
 static weft_status head_look_up(head *h, weft_error *err) {
     const weft_head *args = h->args;
-    cpu_check c = CPU_CHECK(h->kernel, weft_head, args, err);
+    operands c = OPERANDS(h->kernel, weft_head, args, err);
     char *base = NULL;
     if (c.status != WEFT_OK) return c.status;
-    (void)cpu_check_dtype(&c, "dtype", args->dtype);
-    cpu_check_size(&c, "rows", args->rows, 0);
-    cpu_check_size(&c, "width", args->width, 1);
-    cpu_check_size(&c, "vocab", args->vocab, 1);
+    (void)operands_dtype(&c, "dtype", args->dtype);
+    operands_size(&c, "rows", args->rows, 0);
+    operands_size(&c, "width", args->width, 1);
+    operands_size(&c, "vocab", args->vocab, 1);
     if (c.status != WEFT_OK) return c.status;
-    h->x = cpu_need(&c, args->x, "x", args->rows, args->width, h->bytes);
-    h->w = cpu_need(&c, args->w, "w", args->vocab, args->width, h->bytes);
-    h->targets = cpu_need(&c, args->targets, "targets", args->rows, 1, 4);
-    h->weights = cpu_need(&c, args->weights, "weights", args->rows, 1, 4);
-    h->loss = cpu_need(&c, args->loss, "loss", 1, 1, 8);
-    if (args->has_bias) h->bias = cpu_need(&c, args->bias, "bias", args->vocab, 1, 4);
-    if (h->grad && args->has_bias) h->dbias = cpu_may(&c, args->dbias, "dbias", args->vocab, 1, 4);
-    if (h->grad) h->dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, h->bytes);
-    if (h->grad) h->dw = cpu_may(&c, args->dw, "dw", args->vocab, args->width, 4);
+    h->x = operands_need(&c, args->x, "x", args->rows, args->width, h->bytes);
+    h->w = operands_need(&c, args->w, "w", args->vocab, args->width, h->bytes);
+    h->targets = operands_need(&c, args->targets, "targets", args->rows, 1, 4);
+    h->weights = operands_need(&c, args->weights, "weights", args->rows, 1, 4);
+    h->loss = operands_need(&c, args->loss, "loss", 1, 1, 8);
+    if (args->has_bias) h->bias = operands_need(&c, args->bias, "bias", args->vocab, 1, 4);
+    if (h->grad && args->has_bias) h->dbias = operands_may(&c, args->dbias, "dbias", args->vocab, 1, 4);
+    if (h->grad) h->dx = operands_may(&c, args->dx, "dx", args->rows, args->width, h->bytes);
+    if (h->grad) h->dw = operands_may(&c, args->dw, "dw", args->vocab, args->width, 4);
     if (c.status != WEFT_OK) return c.status;
-    base = cpu_need_workspace(&c, args->workspace, head_workspace_bytes(h->device, args, h->grad));
+    base = operands_need_workspace(&c, args->workspace, head_workspace_bytes(h->device, args, h->grad));
     cpu_check_indices(&c, "targets", h->targets, h->weights, args->rows, args->vocab);
     if (c.status == WEFT_OK && base != NULL) (void)head_workspace(h, base);
     return c.status;
@@ -253,7 +253,7 @@ static void chunk_columns(const head *h, int64_t n) {
 #pragma omp parallel for schedule(static) num_threads(h->device->threads)
     for (int64_t at = 0; at < v; at += COLUMNS) {
         for (int64_t r = 0; r < n; r++)
-            cells->take(h->columns + at, cpu_from(h->logits, r * ld + at, h->bytes), cpu_min(COLUMNS, v - at), 1);
+            cells->take(h->columns + at, cpu_from(h->logits, r * ld + at, h->bytes), size_min(COLUMNS, v - at), 1);
     }
 }
 
@@ -288,7 +288,7 @@ static void finish_dw(const head *h, bool any) {
     if (h->whole == NULL) return;
 #pragma omp parallel for schedule(static) num_threads(h->device->threads)
     for (int64_t i = 0; i < n; i += CPU_GRAIN) {
-        h->device->loops->f32.add(h->dw + i, h->dw + i, h->whole + i, cpu_min(CPU_GRAIN, n - i));
+        h->device->loops->f32.add(h->dw + i, h->dw + i, h->whole + i, size_min(CPU_GRAIN, n - i));
     }
 }
 
@@ -307,7 +307,7 @@ static weft_status head_run(head *h, weft_error *err) {
     *h->loss = 0;
     if (h->dbias != NULL) memset(h->columns, 0, (size_t)h->args->vocab * sizeof *h->columns);
     for (r0 = 0; r0 < rows && status == WEFT_OK; r0 += h->chunk) {
-        const int64_t n = cpu_min(h->chunk, rows - r0);
+        const int64_t n = size_min(h->chunk, rows - r0);
         product p;
         if (!copy_rows_that_count(h, r0, n)) {
             if (h->dx != NULL) memset(cpu_at(h->dx, r0, row), 0, (size_t)(n * row));

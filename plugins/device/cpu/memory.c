@@ -30,7 +30,7 @@ static bool map_aligned(weft_buffer *b, int64_t bytes, int64_t alignment) {
 }
 
 weft_status cpu_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
-    const int64_t rounded = bytes > 0 && bytes < INT64_MAX / 2 ? cpu_round_up(bytes, CPU_PAGE) : CPU_PAGE;
+    const int64_t rounded = bytes > 0 && bytes < INT64_MAX / 2 ? size_round_up(bytes, CPU_PAGE) : CPU_PAGE;
     const bool huge = rounded >= 2 * HUGE_PAGE;
     weft_buffer *b = NULL;
     if (bytes < 0 || bytes >= INT64_MAX / 2) {
@@ -100,26 +100,26 @@ weft_status cpu_wait(weft_device *device, weft_stream *stream, weft_mark *mark, 
 
 weft_status cpu_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                       weft_error *err) {
-    cpu_check c = cpu_check_plain("write", err);
-    void *at = cpu_need(&c, to, "to", bytes, 1, 1);
+    operands c = operands_plain("write", err);
+    void *at = operands_need(&c, to, "to", bytes, 1, 1);
     (void)device, (void)s;
     if (c.status == WEFT_OK && bytes > 0) memcpy(at, from, (size_t)bytes);
     return c.status;
 }
 
 weft_status cpu_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err) {
-    cpu_check c = cpu_check_plain("read", err);
-    const void *at = cpu_need(&c, from, "from", bytes, 1, 1);
+    operands c = operands_plain("read", err);
+    const void *at = operands_need(&c, from, "from", bytes, 1, 1);
     (void)device, (void)s;
     if (c.status == WEFT_OK && bytes > 0) memcpy(to, at, (size_t)bytes);
     return c.status;
 }
 
 weft_status cpu_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err) {
-    cpu_check c = cpu_check_plain("copy", err);
-    char *dst = cpu_need(&c, to, "to", bytes, 1, 1);
-    const char *src = cpu_need(&c, from, "from", bytes, 1, 1);
-    const int64_t piece = CPU_GRAIN * 4, pieces = cpu_ceil_div(cpu_max(bytes, 0), piece);
+    operands c = operands_plain("copy", err);
+    char *dst = operands_need(&c, to, "to", bytes, 1, 1);
+    const char *src = operands_need(&c, from, "from", bytes, 1, 1);
+    const int64_t piece = CPU_GRAIN * 4, pieces = size_ceil_div(size_max(bytes, 0), piece);
     (void)s;
     if (c.status != WEFT_OK || dst == src) return c.status;
     if (dst < src + bytes && src < dst + bytes) { /* they overlap: one piece, in the safe direction */
@@ -128,7 +128,7 @@ weft_status cpu_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref 
     }
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < pieces; i++) {
-        memcpy(dst + i * piece, src + i * piece, (size_t)cpu_min(piece, bytes - i * piece));
+        memcpy(dst + i * piece, src + i * piece, (size_t)size_min(piece, bytes - i * piece));
     }
     return WEFT_OK;
 }
@@ -147,18 +147,18 @@ static int64_t drop_pages(uint32_t *dst, int64_t words, int64_t *from) {
 }
 
 static void store_pattern(const weft_device *device, uint32_t *dst, uint32_t pattern, int64_t words) {
-    const int64_t pieces = cpu_ceil_div(words, CPU_GRAIN);
+    const int64_t pieces = size_ceil_div(words, CPU_GRAIN);
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < pieces; i++) {
-        const int64_t end = cpu_min(words, (i + 1) * CPU_GRAIN);
+        const int64_t end = size_min(words, (i + 1) * CPU_GRAIN);
         for (int64_t j = i * CPU_GRAIN; j < end; j++) dst[j] = pattern;
     }
 }
 
 weft_status cpu_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
                      weft_error *err) {
-    cpu_check c = cpu_check_plain("fill", err);
-    uint32_t *dst = cpu_need(&c, to, "to", words, 1, 4);
+    operands c = operands_plain("fill", err);
+    uint32_t *dst = operands_need(&c, to, "to", words, 1, 4);
     int64_t from = 0, dropped = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;

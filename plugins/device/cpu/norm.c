@@ -21,7 +21,7 @@ int64_t cpu_norm_backward_workspace(const weft_device *device, const weft_norm *
     return runs_bytes(args->rows, args->width) * (args->form == WEFT_NORM_LAYER ? 2 : 1);
 }
 
-static void norm_check_form(cpu_check *c, int32_t form) {
+static void norm_check_form(operands *c, int32_t form) {
     if (c->status != WEFT_OK || form == WEFT_NORM_RMS || form == WEFT_NORM_LAYER) return;
     c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
                                "%s on device cpu: form %d is not known; RMSNorm (0) and LayerNorm (1) are.", c->kernel,
@@ -29,18 +29,18 @@ static void norm_check_form(cpu_check *c, int32_t form) {
 }
 
 /* What both directions read. */
-static norm norm_look_up(const weft_device *device, const weft_norm *args, cpu_check *c) {
+static norm norm_look_up(const weft_device *device, const weft_norm *args, operands *c) {
     norm o = {.args = args, .cells = cpu_cells_of(device, args->dtype)};
-    o.bytes = cpu_check_dtype(c, "dtype", args->dtype);
+    o.bytes = operands_dtype(c, "dtype", args->dtype);
     norm_check_form(c, args->form);
-    cpu_check_size(c, "rows", args->rows, 0);
-    cpu_check_size(c, "width", args->width, 1);
+    operands_size(c, "rows", args->rows, 0);
+    operands_size(c, "width", args->width, 1);
     o.layer = args->form == WEFT_NORM_LAYER;
     o.from_one = args->gain_from_one != 0;
-    o.x = cpu_need(c, args->x, "x", args->rows, args->width, o.bytes);
-    o.gain = cpu_need(c, args->gain, "gain", args->width, 1, 4);
-    o.rstd = cpu_may(c, args->rstd, "rstd", args->rows, 1, 4);
-    if (o.layer) o.mean = cpu_may(c, args->mean, "mean", args->rows, 1, 4);
+    o.x = operands_need(c, args->x, "x", args->rows, args->width, o.bytes);
+    o.gain = operands_need(c, args->gain, "gain", args->width, 1, 4);
+    o.rstd = operands_may(c, args->rstd, "rstd", args->rows, 1, 4);
+    if (o.layer) o.mean = operands_may(c, args->mean, "mean", args->rows, 1, 4);
     return o;
 }
 
@@ -62,15 +62,15 @@ static void norm_row(const norm *o, int64_t r) {
 }
 
 CPU_KERNEL(norm, weft_norm) {
-    cpu_check c = CPU_CHECK("norm", weft_norm, args, err);
+    operands c = OPERANDS("norm", weft_norm, args, err);
     norm o;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     o = norm_look_up(device, args, &c);
-    if (o.layer) o.bias = cpu_need(&c, args->bias, "bias", args->width, 1, 4);
-    o.y = cpu_need(&c, args->y, "y", args->rows, args->width, o.bytes);
-    o.residual = cpu_may(&c, args->residual, "residual", args->rows, args->width, o.bytes);
-    if (o.residual != NULL) o.sum = cpu_need(&c, args->sum, "sum", args->rows, args->width, o.bytes);
+    if (o.layer) o.bias = operands_need(&c, args->bias, "bias", args->width, 1, 4);
+    o.y = operands_need(&c, args->y, "y", args->rows, args->width, o.bytes);
+    o.residual = operands_may(&c, args->residual, "residual", args->rows, args->width, o.bytes);
+    if (o.residual != NULL) o.sum = operands_need(&c, args->sum, "sum", args->rows, args->width, o.bytes);
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t r = 0; r < args->rows; r++) norm_row(&o, r);
@@ -103,16 +103,16 @@ static void norm_run_backward(const norm *o, int64_t i) {
 }
 
 CPU_KERNEL(norm_backward, weft_norm) {
-    cpu_check c = CPU_CHECK("norm_backward", weft_norm, args, err);
+    operands c = OPERANDS("norm_backward", weft_norm, args, err);
     norm o;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
     o = norm_look_up(device, args, &c);
-    o.dy = cpu_need(&c, args->dy, "dy", args->rows, args->width, o.bytes);
-    o.dx = cpu_may(&c, args->dx, "dx", args->rows, args->width, o.bytes);
-    o.dgain = cpu_may(&c, args->dgain, "dgain", args->width, 1, 4);
-    if (o.layer) o.dbias = cpu_may(&c, args->dbias, "dbias", args->width, 1, 4);
-    o.gain_runs = cpu_need_workspace(&c, args->workspace, cpu_norm_backward_workspace(device, args));
+    o.dy = operands_need(&c, args->dy, "dy", args->rows, args->width, o.bytes);
+    o.dx = operands_may(&c, args->dx, "dx", args->rows, args->width, o.bytes);
+    o.dgain = operands_may(&c, args->dgain, "dgain", args->width, 1, 4);
+    if (o.layer) o.dbias = operands_may(&c, args->dbias, "dbias", args->width, 1, 4);
+    o.gain_runs = operands_need_workspace(&c, args->workspace, cpu_norm_backward_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
     o.bias_runs = cpu_at(o.gain_runs, runs_bytes(args->rows, args->width), 1);
 #pragma omp parallel for schedule(static) num_threads(device->threads)

@@ -8,7 +8,7 @@
 
 static product panel_of(const product *p, int64_t first) {
     product out = *p;
-    out.n = cpu_min(PANEL, p->n - first);
+    out.n = size_min(PANEL, p->n - first);
     out.ldb = p->transpose_b ? p->k : out.n;
     out.c = cpu_at(p->c, first, weft_dtype_bytes(p->dtype_c));
     return out;
@@ -16,13 +16,13 @@ static product panel_of(const product *p, int64_t first) {
 
 /* The dense panel comes first in the workspace. */
 static int64_t dense_bytes(const product *p) {
-    return cpu_round_up(cpu_min(PANEL, p->n) * p->k * weft_dtype_bytes(p->dtype), 64);
+    return size_round_up(size_min(PANEL, p->n) * p->k * weft_dtype_bytes(p->dtype), 64);
 }
 
 int64_t packed_workspace(const weft_device *device, const product *p) {
-    const product first = panel_of(p, 0), last = panel_of(p, cpu_max(p->n - 1, 0) / PANEL * PANEL);
+    const product first = panel_of(p, 0), last = panel_of(p, size_max(p->n - 1, 0) / PANEL * PANEL);
     if (p->m <= 0 || p->n <= 0 || p->k <= 0) return 0;
-    return dense_bytes(p) + cpu_max(product_workspace(device, &first), product_workspace(device, &last));
+    return dense_bytes(p) + size_max(product_workspace(device, &first), product_workspace(device, &last));
 }
 
 /* rows x width numbers from rows of blocks that are `stride` blocks long. */

@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+const char operands_device[] = "cpu";
+
 #define CPU_KEYS(K)                                                                                                    \
     K(I64, threads, "auto", "[1,1024] | auto", "threads", 0,                                                           \
       "Threads of a kernel; auto: the processors that this process may run on, divided among this machine's ranks. "   \

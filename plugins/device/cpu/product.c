@@ -42,9 +42,9 @@ static bool has_fewer_tiles(const grid *g, int64_t tiles) {
 }
 
 static grid grid_of(const product *p) {
-    const int64_t rows = cpu_max(p->m, 1), columns = cpu_max(p->n, 1);
+    const int64_t rows = size_max(p->m, 1), columns = size_max(p->n, 1);
     const double work = (double)rows * (double)columns * (double)p->k; /* sizes go up to 2^40 each */
-    grid g = {cpu_ceil_div(rows, TILE_M), cpu_ceil_div(columns, TILE_N), 1};
+    grid g = {size_ceil_div(rows, TILE_M), size_ceil_div(columns, TILE_N), 1};
     bool more = true;
     while (more && has_fewer_tiles(&g, TILES) && work / (double)(g.m * g.n) > WORK_MIN) {
         const bool even_m = (g.m + 1) * g.n == TILES, even_n = g.m * (g.n + 1) == TILES;
@@ -52,14 +52,14 @@ static grid grid_of(const product *p) {
         more = (by_m && cut_more(&g.m, rows)) || cut_more(&g.n, columns) || (!by_m && cut_more(&g.m, rows));
     }
     if (has_fewer_tiles(&g, TILES_MIN) && p->k >= 2 * PART_K && work > WORK_MIN) {
-        g.k = cpu_min(p->k / PART_K, cpu_ceil_div(TILES_MIN, g.m * g.n));
+        g.k = size_min(p->k / PART_K, size_ceil_div(TILES_MIN, g.m * g.n));
     }
     return g;
 }
 
 /* Where piece i of n begins: cut in whole units. */
 static int64_t cut_whole_units(int64_t total, int64_t unit, int64_t n, int64_t i) {
-    return cpu_min(total, unit * cpu_cut(cpu_ceil_div(total, unit), n, i));
+    return size_min(total, unit * cpu_cut(size_ceil_div(total, unit), n, i));
 }
 
 static tile tile_at(const product *p, const grid *g, int64_t i) {
@@ -73,8 +73,8 @@ static tile tile_at(const product *p, const grid *g, int64_t i) {
 /* ---- scratch: one for each thread, then the parts ---- */
 
 static tile_sizes tile_scratch_sizes(const weft_device *device, const product *p, const grid *g) {
-    const int64_t m = UNIT_M * cpu_ceil_div(cpu_ceil_div(p->m, UNIT_M), g->m);
-    const int64_t n = UNIT_N * cpu_ceil_div(cpu_ceil_div(p->n, UNIT_N), g->n);
+    const int64_t m = UNIT_M * size_ceil_div(size_ceil_div(p->m, UNIT_M), g->m);
+    const int64_t n = UNIT_N * size_ceil_div(size_ceil_div(p->n, UNIT_N), g->n);
     const cpu_panels *panels = panels_of(device, p);
     return panels != NULL ? panels_sizes(panels, p, m, n, false) : library_sizes(device, p, m, n, g->k == 1);
 }

@@ -18,7 +18,7 @@ static bool wants_panel(const weft_device *device, const product *p, int64_t ld,
 }
 
 tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m, int64_t n, bool whole) {
-    const int64_t k = cpu_min(p->k, PANEL_K) + PANEL_PAD;
+    const int64_t k = size_min(p->k, PANEL_K) + PANEL_PAD;
     tile_sizes s = {0, 0, 0};
     if (wants_panel(device, p, p->lda, p->transpose_a)) s.a = cpu_floats((m + PANEL_PAD) * k);
     if (wants_panel(device, p, p->ldb, !p->transpose_b)) s.b = cpu_floats((n + PANEL_PAD) * k);
@@ -57,7 +57,7 @@ static dnnl_status_t multiply(const weft_device *device, const product *p, const
     dnnl_status_t status = dnnl_success;
     int64_t k = t->k0;
     for (; k < t->k1 && status == dnnl_success; k += step) {
-        status = multiply_part(device, p, t, s, c, ldc, k == t->k0 ? beta : 1.0f, k, cpu_min(k + step, t->k1));
+        status = multiply_part(device, p, t, s, c, ldc, k == t->k0 ? beta : 1.0f, k, size_min(k + step, t->k1));
     }
     return status;
 }

@@ -46,12 +46,12 @@ const cpu_panels *panels_of(const weft_device *device, const product *p) {
 }
 
 static int64_t words_of(const cpu_panels *panels, int64_t k) {
-    return cpu_ceil_div(k, panels->values);
+    return size_ceil_div(k, panels->values);
 }
 /* Values of a step: whole numbers of what packing turns at a time. */
 static int64_t step_of(const cpu_panels *panels, int64_t k) {
     const int64_t words = words_of(panels, k);
-    return cpu_round_up(cpu_ceil_div(words, cpu_ceil_div(words, STEP)), PANEL_LANES) * panels->values;
+    return size_round_up(size_ceil_div(words, size_ceil_div(words, STEP)), PANEL_LANES) * panels->values;
 }
 static int64_t bytes_of_a(const product *p) {
     return weft_dtype_bytes(p->wide_a ? WEFT_F32 : p->dtype);
@@ -67,21 +67,21 @@ static bool sums_wait_in_c(int32_t dtype, product_mode mode) {
 }
 /* Of a chunk: as even as they come. n > 0. */
 static int64_t columns_of(int64_t n) {
-    return cpu_round_up(cpu_ceil_div(n, cpu_ceil_div(n, CHUNK)), PANEL_COLUMNS);
+    return size_round_up(size_ceil_div(n, size_ceil_div(n, CHUNK)), PANEL_COLUMNS);
 }
 
 tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n, bool whole) {
-    const int64_t all = words_of(panels, p->k), words = cpu_min(all, STEP); /* as long as a step can be */
+    const int64_t all = words_of(panels, p->k), words = size_min(all, STEP); /* as long as a step can be */
     const bool waits = whole && all > STEP && !sums_wait_in_c(p->dtype_c, p->mode);
     const tile_sizes s = {panels_read_a(panels, p) ? 0 : panel_bytes(panels->strip, words),
                           panel_bytes(columns_of(n), words),
-                          waits ? cpu_floats(cpu_min(m, WAITING) * columns_of(n)) : 0};
+                          waits ? cpu_floats(size_min(m, WAITING) * columns_of(n)) : 0};
     return s;
 }
 
 int64_t panels_kept(const cpu_panels *panels, const product *p) {
     const int64_t all = words_of(panels, p->k);
-    return cpu_ceil_div(all, STEP) * panel_bytes(PANEL_COLUMNS, cpu_min(all, STEP));
+    return size_ceil_div(all, STEP) * panel_bytes(PANEL_COLUMNS, size_min(all, STEP));
 }
 
 /* ---- what all threads see ---- */
@@ -116,16 +116,16 @@ typedef struct worker {
 /* As many as there are threads at least, if they can be had: who makes an element is all the same to it. One thread
  * has nobody to share with. Strips are whole slabs, so that packing fills them. */
 static void cut_chunk_into_units(const cpu_panels *panels, chunk *c, int threads) {
-    const int64_t rows = c->m1 - c->m0, most = cpu_max(1, (c->n1 - c->n0) / COLUMNS);
-    const int64_t wanted = threads > 1 ? cpu_max(UNITS, threads) : 1, slab = panels->rows_of_a;
-    const int64_t least = cpu_round_up(PANEL_LANES, slab);
+    const int64_t rows = c->m1 - c->m0, most = size_max(1, (c->n1 - c->n0) / COLUMNS);
+    const int64_t wanted = threads > 1 ? size_max(UNITS, threads) : 1, slab = panels->rows_of_a;
+    const int64_t least = size_round_up(PANEL_LANES, slab);
     c->strip = panels->strip;
-    while (c->strip > least && cpu_ceil_div(rows, c->strip) < wanted)
-        c->strip = cpu_max(least, cpu_round_up(c->strip / 2, slab));
-    c->strips = cpu_ceil_div(rows, c->strip);
-    c->pieces = cpu_min(cpu_ceil_div(wanted, c->strips), most);
+    while (c->strip > least && size_ceil_div(rows, c->strip) < wanted)
+        c->strip = size_max(least, size_round_up(c->strip / 2, slab));
+    c->strips = size_ceil_div(rows, c->strip);
+    c->pieces = size_min(size_ceil_div(wanted, c->strips), most);
     c->coarse = threads > 1 && c->strips > threads ? c->strips - threads : c->strips;
-    c->fine = cpu_min(c->pieces * FINE, most);
+    c->fine = size_min(c->pieces * FINE, most);
     c->units = c->coarse * c->pieces + (c->strips - c->coarse) * c->fine;
     c->around = threads;
     c->part = threads <= most ? COLUMNS : 2 * PANEL_LANES;
@@ -139,7 +139,7 @@ typedef struct unit_place {
 /* Of the strips [from, to). */
 static unit_place unit_among(const chunk *c, int64_t from, int64_t to, int64_t pieces, int64_t unit) {
     const int64_t first = from + unit / (c->around * pieces) * c->around, rest = unit % (c->around * pieces);
-    const int64_t strips = cpu_max(1, cpu_min(c->around, to - first)); /* past the last unit: below all rows */
+    const int64_t strips = size_max(1, size_min(c->around, to - first)); /* past the last unit: below all rows */
     const unit_place at = {c->m0 + (first + rest % strips) * c->strip, rest / strips, pieces};
     return at;
 }
@@ -165,7 +165,7 @@ static panel_source source_of_a(const panel_job *job, int64_t row, int64_t rows,
 }
 
 static uint32_t *panel_b(const panel_job *job, int64_t turn, int threads) {
-    const int64_t words = cpu_min(words_of(job->panels, job->p->k), STEP);
+    const int64_t words = size_min(words_of(job->panels, job->p->k), STEP);
     const int64_t copy = job->s->kept != NULL ? turn : threads > 1 ? turn % 2 : 0;
     return cpu_at(job->s->b, copy * panel_bytes(columns_of(job->t->n1 - job->t->n0), words), 1);
 }
@@ -173,7 +173,7 @@ static uint32_t *panel_b(const panel_job *job, int64_t turn, int threads) {
 /* A part of the chunk's columns of b, from the given one on. */
 static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_t from, int64_t k0, int64_t k1) {
     const product *p = job->p;
-    const int64_t lanes = cpu_min(c->n1 - c->n0 - from, c->part);
+    const int64_t lanes = size_min(c->n1 - c->n0 - from, c->part);
     const panel_source b =
         panel_source_of(p->b, weft_dtype_bytes(p->dtype), p->ldb, p->transpose_b, c->n0 + from, lanes, k0, k1);
     job->panels->pack_b(panel + from * panel_room(words_of(job->panels, k1 - k0)), &b);
@@ -184,7 +184,7 @@ static void pack_b(const panel_job *job, const chunk *c, uint32_t *panel, int64_
 static void take_a(panel_block *block, const panel_job *job, const chunk *c, worker *by, int64_t row, int64_t k0,
                    int64_t k1) {
     uint32_t *packed = cpu_at(job->s->a, by->thread * job->a_bytes, 1);
-    const panel_source from = source_of_a(job, row, cpu_min(c->strip, c->m1 - row), k0, k1);
+    const panel_source from = source_of_a(job, row, size_min(c->strip, c->m1 - row), k0, k1);
     if (panels_read_a(job->panels, job->p)) {
         block->a = from.at;
         block->a_row = job->p->lda / job->panels->values;
@@ -204,9 +204,9 @@ static void take_a(panel_block *block, const panel_job *job, const chunk *c, wor
 static void look_ahead(panel_block *block, const panel_job *job, const chunk *c, int64_t row, int64_t k0, int64_t k1) {
     const int64_t bytes = bytes_of_a(job->p);
     const int64_t end = job->s->kept != NULL ? job->p->m : c->m1; /* the tile below is next, perhaps */
-    const panel_source from = source_of_a(job, row, cpu_min(c->strip, end - row), k0, k1);
+    const panel_source from = source_of_a(job, row, size_min(c->strip, end - row), k0, k1);
     const int64_t rows = from.along ? from.lanes : from.k, width = from.along ? from.k : from.lanes;
-    const panel_ahead ahead = {from.at, from.ld * bytes, rows, cpu_ceil_div(width * bytes, PANEL_LINE)};
+    const panel_ahead ahead = {from.at, from.ld * bytes, rows, size_ceil_div(width * bytes, PANEL_LINE)};
     if (row < end) block->ahead = ahead;
 }
 
@@ -238,14 +238,14 @@ static void take_c(panel_block *block, const panel_job *job, const chunk *c, int
 static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel, int64_t unit, int64_t k0, int64_t k1,
                      worker *by) {
     const unit_place at = unit_at(c, unit), next = unit_at(c, unit + by->threads);
-    const int64_t wide = c->n1 - c->n0, n = cpu_ceil_div(wide, PANEL_COLUMNS);
+    const int64_t wide = c->n1 - c->n0, n = size_ceil_div(wide, PANEL_COLUMNS);
     const int64_t from = PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece);
-    const int64_t to = cpu_min(wide, PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece + 1));
+    const int64_t to = size_min(wide, PANEL_COLUMNS * cpu_cut(n, at.pieces, at.piece + 1));
     const int64_t room = panel_room(words_of(job->panels, k1 - k0));
     panel_block block = {.b = panel + from * room,
                          .room = room,
                          .words = words_of(job->panels, k1 - k0),
-                         .rows = cpu_min(c->strip, c->m1 - at.row),
+                         .rows = size_min(c->strip, c->m1 - at.row),
                          .columns = to - from};
     take_a(&block, job, c, by, at.row, k0, k1);
     if (next.row != at.row) look_ahead(&block, job, c, next.row, k0, k1);
@@ -261,7 +261,7 @@ static void run_unit(const panel_job *job, const chunk *c, const uint32_t *panel
 static void run_chunk(panel_job *job, const chunk *c, int64_t turn, worker *by) {
     int64_t k0 = 0, column = 0, unit = 0;
     for (k0 = job->t->k0; k0 < job->t->k1; k0 += job->step, turn++) {
-        const int64_t k1 = cpu_min(job->t->k1, k0 + job->step);
+        const int64_t k1 = size_min(job->t->k1, k0 + job->step);
         uint32_t *panel = panel_b(job, turn, by->threads);
         by->packed = -1;
         while (!job->ready && (column = c->part * tile_take(&job->packed[turn % 2])) < c->n1 - c->n0)
@@ -278,14 +278,14 @@ static void run_chunk(panel_job *job, const chunk *c, int64_t turn, worker *by) 
 /* The tile, by one of the threads. */
 static void run_job(panel_job *job, worker by) {
     const tile *t = job->t;
-    const int64_t wide = columns_of(t->n1 - t->n0), steps = cpu_ceil_div(t->k1 - t->k0, job->step);
+    const int64_t wide = columns_of(t->n1 - t->n0), steps = size_ceil_div(t->k1 - t->k0, job->step);
     const int64_t high = job->s->c == NULL ? t->m1 - t->m0 : WAITING;
     chunk c = {0};
     int64_t turn = 0;
     for (c.m0 = t->m0; c.m0 < t->m1; c.m0 = c.m1) {
-        c.m1 = cpu_min(t->m1, c.m0 + high);
+        c.m1 = size_min(t->m1, c.m0 + high);
         for (c.n0 = t->n0; c.n0 < t->n1; c.n0 = c.n1, turn += steps) {
-            c.n1 = cpu_min(t->n1, c.n0 + wide);
+            c.n1 = size_min(t->n1, c.n0 + wide);
             cut_chunk_into_units(job->panels, &c, by.threads);
             run_chunk(job, &c, turn, &by);
         }

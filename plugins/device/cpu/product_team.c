@@ -29,19 +29,19 @@
 #define MANY   512 /* rows that fit there, or all: each time that b is packed serves half as many at least */
 
 static int64_t blocks_of(const product *p) {
-    return cpu_ceil_div(p->n, PANEL_COLUMNS);
+    return size_ceil_div(p->n, PANEL_COLUMNS);
 }
 
 /* Floats from one widened row of a to the next: an odd number of lines, so that rows do not collide in the caches. */
 static int64_t wide_row(const product *p) {
-    return (cpu_ceil_div(p->k, PANEL_LANES) | 1) * PANEL_LANES;
+    return (size_ceil_div(p->k, PANEL_LANES) | 1) * PANEL_LANES;
 }
 /* Rows of a that are widened at a time; 0: none are, because they are multiplied as they lie, or are packed in any
  * case, or are so long that b would be packed anew for every few of them. */
 static int64_t rows_to_widen(const cpu_panels *panels, const product *p) {
     const int64_t most = WIDE / (wide_row(p) * (int64_t)sizeof(float));
-    if (p->dtype != WEFT_BF16 || panels->values > 1 || p->transpose_a || most < cpu_min(p->m, MANY)) return 0;
-    return cpu_ceil_div(p->m, cpu_ceil_div(p->m, most));
+    if (p->dtype != WEFT_BF16 || panels->values > 1 || p->transpose_a || most < size_min(p->m, MANY)) return 0;
+    return size_ceil_div(p->m, size_ceil_div(p->m, most));
 }
 static bool by_columns(const cpu_panels *panels, const product *p, int threads) {
     return (panels_read_a(panels, p) || rows_to_widen(panels, p) > 0) && blocks_of(p) >= ENOUGH * threads;
@@ -49,16 +49,16 @@ static bool by_columns(const cpu_panels *panels, const product *p, int threads) 
 
 /* How many of the last blocks are shared by rows. */
 static int64_t shared_of(const product *p, int threads) {
-    return threads > 1 && p->k <= LONG ? cpu_min(threads, SHARED) : 0;
+    return threads > 1 && p->k <= LONG ? size_min(threads, SHARED) : 0;
 }
 
 /* For one thread, by columns, or for all of them. */
 static tile_sizes team_scratch_sizes(const cpu_panels *panels, const product *p, int threads) {
     const bool columns = by_columns(panels, p, threads);
-    tile_sizes s = panels_sizes(panels, p, p->m, columns ? cpu_min(p->n, GROUP * PANEL_COLUMNS) : p->n, true);
+    tile_sizes s = panels_sizes(panels, p, p->m, columns ? size_min(p->n, GROUP * PANEL_COLUMNS) : p->n, true);
     if (columns) s.a = 0;
     else if (threads > 1) s.b *= 2;
-    if (columns && shared_of(p, threads) > 0) s.b = cpu_max(s.b, panels_kept(panels, p));
+    if (columns && shared_of(p, threads) > 0) s.b = size_max(s.b, panels_kept(panels, p));
     return s;
 }
 
@@ -77,7 +77,7 @@ static tile_scratch team_scratch(char *at, const tile_sizes *sizes) {
 
 /* Columns for one thread: ever fewer of what is left, so that all threads end at the same time. */
 static int64_t next_taking(int64_t left, int threads) {
-    return cpu_max(1, cpu_min(GROUP, left / (2 * threads)));
+    return size_max(1, size_min(GROUP, left / (2 * threads)));
 }
 
 /* What the threads have taken: columns, and of each shared block strips of rows. */
@@ -88,7 +88,7 @@ typedef struct takings {
 /* Blocks [from, to) of the columns and rows [m0, m1). */
 static void make_tile(const cpu_panels *panels, const product *p, const tile_scratch *s, int64_t from, int64_t to,
                       int64_t m0, int64_t m1) {
-    const tile t = {m0, m1, from * PANEL_COLUMNS, cpu_min(p->n, to * PANEL_COLUMNS), 0, p->k};
+    const tile t = {m0, m1, from * PANEL_COLUMNS, size_min(p->n, to * PANEL_COLUMNS), 0, p->k};
     const tile_target target = {cpu_at(p->c, m0 * p->ldc + t.n0, weft_dtype_bytes(p->dtype_c)), p->ldc, p->dtype_c,
                                 p->mode};
     panels_tile(panels, p, &t, s, &target);
@@ -119,7 +119,7 @@ static void take_strips(const cpu_panels *panels, const product *p, const tile_s
         const int64_t block = (thread + i) % shared;
         while ((strip = panels->strip * tile_take(&taken->strips[block])) < p->m)
             make_tile(panels, p, &keeping, first + block, first + block + 1, strip,
-                      cpu_min(p->m, strip + panels->strip));
+                      size_min(p->m, strip + panels->strip));
     }
 }
 
@@ -161,7 +161,7 @@ void team_product(const weft_device *device, const cpu_panels *panels, const pro
         const int64_t widened = rows_to_widen(panels, p), rows = widened > 0 ? widened : p->m;
         int64_t from = 0;
         for (from = 0; from < p->m; from += rows)
-            make_rows(device, panels, p, from, cpu_min(p->m, from + rows), &sizes, workspace, team);
+            make_rows(device, panels, p, from, size_min(p->m, from + rows), &sizes, workspace, team);
     } else {
         sizes.a *= device->threads;
         const tile_scratch s = team_scratch(workspace, &sizes);

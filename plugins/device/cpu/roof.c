@@ -15,7 +15,7 @@
 #define ROUNDS      ((int64_t)2 << 20)                            /* of multiply_add: a few milliseconds */
 #define ARRAY       ((int64_t)32 << 20)                           /* floats of an array of the bandwidth's */
 #define ARRAY_BYTES (3.0 * (double)ARRAY * (double)sizeof(float)) /* of one y = a + b or y += a */
-#define OPERANDS    ((int64_t)512 << 20) /* bytes; a larger product is measured by a part of its rows */
+#define MOST_BYTES  ((int64_t)512 << 20) /* bytes; a larger product is measured by a part of its rows */
 #define PAD         16                   /* floats between the rows of the second try */
 
 static weft_status only_f32(int32_t dtype, weft_error *err) {
@@ -174,8 +174,8 @@ static weft_status try_all(const weft_roof_product *product, int64_t m, float *m
 static int64_t rows_of(const weft_roof_product *product) {
     int64_t m = product->m;
     library_operands p = operands_of(product, m, PAD);
-    while (operand_bytes(&p) > OPERANDS && m > 1024) {
-        m = cpu_ceil_div(m, 2);
+    while (operand_bytes(&p) > MOST_BYTES && m > 1024) {
+        m = size_ceil_div(m, 2);
         p = operands_of(product, m, PAD);
     }
     return m;
@@ -197,13 +197,13 @@ static weft_status measure_rows(weft_device *device, double *best, const weft_ro
 
 static weft_status measure_product(weft_device *device, double *out, const weft_roof_product *product,
                                    weft_error *err) {
-    cpu_check c = CPU_CHECK("roof", weft_roof_product, product, err);
+    operands c = OPERANDS("roof", weft_roof_product, product, err);
     int64_t m = 0;
     double best = 1e300;
     if (c.status == WEFT_OK) c.status = only_f32(product->dtype, err);
-    cpu_check_size(&c, "m", product->m, 1);
-    cpu_check_size(&c, "n", product->n, 1);
-    cpu_check_size(&c, "k", product->k, 1);
+    operands_size(&c, "m", product->m, 1);
+    operands_size(&c, "n", product->n, 1);
+    operands_size(&c, "k", product->k, 1);
     if (c.status != WEFT_OK) return c.status;
     m = rows_of(product);
     c.status = measure_rows(device, &best, product, m, err);

@@ -8,11 +8,11 @@
 #define MIN_ROWS 16
 
 int64_t runs_of(int64_t rows) {
-    return cpu_min(MAX_RUNS, cpu_ceil_div(rows, MIN_ROWS));
+    return size_min(MAX_RUNS, size_ceil_div(rows, MIN_ROWS));
 }
 
 int64_t runs_bytes(int64_t rows, int64_t width) {
-    return cpu_max(rows, 0) * cpu_max(width, 0) == 0 ? 0 : runs_of(rows) * cpu_floats(width);
+    return size_max(rows, 0) * size_max(width, 0) == 0 ? 0 : runs_of(rows) * cpu_floats(width);
 }
 
 float *runs_begin(float *runs, int64_t width, int64_t i) {
@@ -42,7 +42,7 @@ int64_t cpu_sum_rows_workspace(const weft_device *device, const weft_sum_rows *a
 }
 
 CPU_KERNEL(sum_rows, weft_sum_rows) {
-    cpu_check c = CPU_CHECK("sum_rows", weft_sum_rows, args, err);
+    operands c = OPERANDS("sum_rows", weft_sum_rows, args, err);
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
     const int64_t runs = runs_of(args->rows), width = args->width;
     const void *x = NULL;
@@ -50,12 +50,12 @@ CPU_KERNEL(sum_rows, weft_sum_rows) {
     int64_t bytes = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    bytes = cpu_check_dtype(&c, "dtype", args->dtype);
-    cpu_check_size(&c, "rows", args->rows, 0);
-    cpu_check_size(&c, "width", width, 1);
-    x = cpu_need(&c, args->x, "x", args->rows, width, bytes);
-    out = cpu_need(&c, args->out, "out", width, 1, 4);
-    sums = cpu_need_workspace(&c, args->workspace, cpu_sum_rows_workspace(device, args));
+    bytes = operands_dtype(&c, "dtype", args->dtype);
+    operands_size(&c, "rows", args->rows, 0);
+    operands_size(&c, "width", width, 1);
+    x = operands_need(&c, args->x, "x", args->rows, width, bytes);
+    out = operands_need(&c, args->out, "out", width, 1, 4);
+    sums = operands_need_workspace(&c, args->workspace, cpu_sum_rows_workspace(device, args));
     if (c.status != WEFT_OK) return c.status;
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < runs; i++) {

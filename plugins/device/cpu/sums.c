@@ -12,12 +12,12 @@
 #define SPAN  1024 /* blocks of one sub-tree */
 
 static int64_t spans_of(int64_t n) {
-    return cpu_ceil_div(cpu_ceil_div(cpu_max(n, 0), BLOCK), SPAN);
+    return size_ceil_div(size_ceil_div(size_max(n, 0), BLOCK), SPAN);
 }
 
 int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_sum *args) {
     (void)device;
-    if (args->dtype == WEFT_F64) return cpu_max(args->n, 0) * (int64_t)sizeof(double);
+    if (args->dtype == WEFT_F64) return size_max(args->n, 0) * (int64_t)sizeof(double);
     if (args->cell > 0) return 0;
     return spans_of(args->n) * (int64_t)sizeof(double);
 }
@@ -51,7 +51,7 @@ static double whole_sum(const weft_device *device, const float *x, int64_t n, do
 #pragma omp parallel for schedule(static) num_threads(device->threads)
     for (int64_t i = 0; i < spans; i++) {
         const int64_t at = i * SPAN * BLOCK;
-        sums[i] = span_sum(device, x + at, cpu_min(SPAN * BLOCK, n - at));
+        sums[i] = span_sum(device, x + at, size_min(SPAN * BLOCK, n - at));
     }
     return sum_by_neighbours(sums, spans);
 }
@@ -76,10 +76,10 @@ static const weft_extent *extent_at(const squares *q, int64_t i) {
 }
 
 static int64_t sums_of(const squares *q, const weft_extent *e) {
-    return q->cell > 0 ? cpu_ceil_div(e->length, q->cell) : 1;
+    return q->cell > 0 ? size_ceil_div(e->length, q->cell) : 1;
 }
 
-static void check_cell(cpu_check *c, const weft_square_sum *args) {
+static void check_cell(operands *c, const weft_square_sum *args) {
     const int64_t blocks = args->cell / BLOCK;
     if (c->status != WEFT_OK || args->cell == 0) return;
     if (args->dtype != WEFT_F64 && args->cell % BLOCK == 0 && args->cell > 0 && blocks <= SPAN &&
@@ -91,15 +91,15 @@ static void check_cell(cpu_check *c, const weft_square_sum *args) {
                                c->kernel, (long long)args->cell, SPAN * BLOCK);
 }
 
-static void look_up_extents(squares *q, cpu_check *c, const weft_square_sum *args) {
+static void look_up_extents(squares *q, operands *c, const weft_square_sum *args) {
     q->stride = args->extent_stride;
     q->n_extents = args->n_extents;
-    q->extents =
-        cpu_need_rows(c, args->extents, "extents", args->n_extents, args->extent_stride, WEFT_SIZE_1_0(weft_extent));
+    q->extents = operands_need_rows(c, args->extents, "extents", args->n_extents, args->extent_stride,
+                                    WEFT_SIZE_1_0(weft_extent));
 }
 
 /* The operands up to where the extents reach. */
-static void look_up_squares(squares *q, cpu_check *c, const weft_device *device, const weft_square_sum *args) {
+static void look_up_squares(squares *q, operands *c, const weft_device *device, const weft_square_sum *args) {
     const int64_t size = args->dtype == WEFT_F64 ? 8 : 4;
     int64_t elements = 0, sums = 0, all = 0, i = 0;
     q->all = (weft_extent){(uint32_t)sizeof q->all, 0, 0, args->n, 0};
@@ -107,26 +107,26 @@ static void look_up_squares(squares *q, cpu_check *c, const weft_device *device,
     q->n_extents = 1;
     q->stride = (int64_t)sizeof q->all;
     q->cell = args->cell;
-    cpu_check_size(c, "n", args->n, 0);
-    cpu_check_size(c, "n_extents", args->n_extents, 0);
+    operands_size(c, "n", args->n, 0);
+    operands_size(c, "n_extents", args->n_extents, 0);
     check_cell(c, args);
     if (args->extents.buffer != NULL) look_up_extents(q, c, args);
     for (i = 0; c->status == WEFT_OK && i < q->n_extents; i++) {
         const weft_extent *e = extent_at(q, i);
-        cpu_check_size(c, "extents[].offset", e->offset, 0);
-        cpu_check_size(c, "extents[].out", e->out, 0);
-        cpu_check_size(c, "extents[].length", e->length, 0);
+        operands_size(c, "extents[].offset", e->offset, 0);
+        operands_size(c, "extents[].out", e->out, 0);
+        operands_size(c, "extents[].length", e->length, 0);
         if (c->status != WEFT_OK) return;
         all += e->length;
-        elements = cpu_max(elements, e->offset + e->length);
-        sums = cpu_max(sums, e->out + sums_of(q, e));
+        elements = size_max(elements, e->offset + e->length);
+        sums = size_max(sums, e->out + sums_of(q, e));
     }
     if (c->status == WEFT_OK && all > args->n)
         c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device cpu: extents of %lld elements, and n is %lld.",
                                    c->kernel, (long long)all, (long long)args->n);
-    q->x = cpu_need(c, args->x, "x", elements, 1, size);
-    q->out = cpu_need(c, args->out, "out", sums, 1, 8);
-    q->sums = cpu_need_workspace(c, args->workspace, cpu_square_sum_workspace(device, args));
+    q->x = operands_need(c, args->x, "x", elements, 1, size);
+    q->out = operands_need(c, args->out, "out", sums, 1, 8);
+    q->sums = operands_need_workspace(c, args->workspace, cpu_square_sum_workspace(device, args));
 }
 
 static void sum_cells(const weft_device *device, const squares *q) {
@@ -137,13 +137,13 @@ static void sum_cells(const weft_device *device, const squares *q) {
         const int64_t cells = sums_of(q, e);
 #pragma omp for schedule(static) nowait
         for (int64_t i = 0; i < cells; i++) {
-            q->out[e->out + i] = span_sum(device, x + i * q->cell, cpu_min(q->cell, e->length - i * q->cell));
+            q->out[e->out + i] = span_sum(device, x + i * q->cell, size_min(q->cell, e->length - i * q->cell));
         }
     }
 }
 
 CPU_KERNEL(square_sum, weft_square_sum) {
-    cpu_check c = CPU_CHECK("square_sum", weft_square_sum, args, err);
+    operands c = OPERANDS("square_sum", weft_square_sum, args, err);
     squares q;
     int64_t k = 0;
     (void)s;
@@ -160,7 +160,7 @@ CPU_KERNEL(square_sum, weft_square_sum) {
 }
 
 CPU_KERNEL(clip, weft_clip) {
-    cpu_check c = CPU_CHECK("clip", weft_clip, args, err);
+    operands c = OPERANDS("clip", weft_clip, args, err);
     const double *sums = NULL, *count = NULL;
     double *norm = NULL, total = 0, factor = 0;
     float *coefficient = NULL;
@@ -168,11 +168,11 @@ CPU_KERNEL(clip, weft_clip) {
     int64_t i = 0;
     (void)device, (void)s;
     if (c.status != WEFT_OK) return c.status;
-    sums = cpu_need(&c, args->square_sums, "square_sums", args->n, 1, 8);
-    count = cpu_need(&c, args->count, "count", 1, 1, 8);
-    norm = cpu_need(&c, args->norm, "norm", 1, 1, 8);
-    coefficient = cpu_need(&c, args->coefficient, "coefficient", 1, 1, 4);
-    skip = cpu_need(&c, args->skip, "skip", 1, 1, 4);
+    sums = operands_need(&c, args->square_sums, "square_sums", args->n, 1, 8);
+    count = operands_need(&c, args->count, "count", 1, 1, 8);
+    norm = operands_need(&c, args->norm, "norm", 1, 1, 8);
+    coefficient = operands_need(&c, args->coefficient, "coefficient", 1, 1, 4);
+    skip = operands_need(&c, args->skip, "skip", 1, 1, 4);
     if (c.status != WEFT_OK) return c.status;
     for (i = 0; i < args->n; i++) total += sums[i];
     *norm = sqrt(total) / *count;

@@ -13,14 +13,15 @@ static const weft_range *range_at(const update_operands *o, int64_t i) {
     return (const weft_range *)(const void *)(o->ranges + i * o->stride);
 }
 
-static void look_up_ranges(cpu_check *c, update_operands *o, const weft_update *args) {
+static void look_up_ranges(operands *c, update_operands *o, const weft_update *args) {
     if (args->n_ranges == 0) return;
     o->stride = args->range_stride;
-    o->ranges = cpu_need_rows(c, args->ranges, "ranges", args->n_ranges, args->range_stride, WEFT_SIZE_1_0(weft_range));
+    o->ranges =
+        operands_need_rows(c, args->ranges, "ranges", args->n_ranges, args->range_stride, WEFT_SIZE_1_0(weft_range));
 }
 
 /* The rows lie in [0, n), ascending and apart; what lies between two of them is padding. */
-static void check_ranges(cpu_check *c, const update_operands *o, int64_t n_ranges, int64_t n) {
+static void check_ranges(operands *c, const update_operands *o, int64_t n_ranges, int64_t n) {
     int64_t i = 0, at = 0;
     for (i = 0; i < n_ranges && c->status == WEFT_OK; i++) {
         const weft_range *r = range_at(o, i);
@@ -37,7 +38,7 @@ static void check_ranges(cpu_check *c, const update_operands *o, int64_t n_range
     }
 }
 
-static void look_up_operands(cpu_check *c, update_operands *o, const weft_update *args) {
+static void look_up_operands(operands *c, update_operands *o, const weft_update *args) {
     static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
     const weft_elementwise *kernel = args->kernel;
     int64_t i = 0;
@@ -50,13 +51,14 @@ static void look_up_operands(cpu_check *c, update_operands *o, const weft_update
     }
     if (c->status != WEFT_OK) return;
     o->call.struct_size = (uint32_t)sizeof o->call;
-    o->call.weight = cpu_need(c, args->weight, "weight", args->n, 1, 4);
-    o->call.gradient = cpu_need(c, args->gradient, "gradient", args->n, 1, 4);
-    for (i = 0; i < kernel->n_states; i++) o->call.states[i] = cpu_need(c, args->states[i], names[i], args->n, 1, 4);
-    o->call.hp = cpu_need(c, args->hp, "hp", 1, 1, 4);
+    o->call.weight = operands_need(c, args->weight, "weight", args->n, 1, 4);
+    o->call.gradient = operands_need(c, args->gradient, "gradient", args->n, 1, 4);
+    for (i = 0; i < kernel->n_states; i++)
+        o->call.states[i] = operands_need(c, args->states[i], names[i], args->n, 1, 4);
+    o->call.hp = operands_need(c, args->hp, "hp", 1, 1, 4);
     look_up_ranges(c, o, args);
-    o->coefficient = cpu_need(c, args->coefficient, "coefficient", 1, 1, 4);
-    o->skip = cpu_need(c, args->skip, "skip", 1, 1, 4);
+    o->coefficient = operands_need(c, args->coefficient, "coefficient", 1, 1, 4);
+    o->skip = operands_need(c, args->skip, "skip", 1, 1, 4);
     if (c->status == WEFT_OK) check_ranges(c, o, args->n_ranges, args->n);
 }
 
@@ -78,20 +80,20 @@ static void touch_states(const weft_elementwise *kernel, const weft_elementwise_
 
 static void update_range(const weft_device *device, const weft_update *args, const update_operands *o,
                          const weft_range *range) {
-    const int64_t pieces = cpu_ceil_div(range->length, CPU_GRAIN);
+    const int64_t pieces = size_ceil_div(range->length, CPU_GRAIN);
 #pragma omp parallel for schedule(static) num_threads(device->threads) if (pieces > 1)
     for (int64_t i = 0; i < pieces; i++) {
         weft_elementwise_call call = o->call;
         call.range = range;
         call.begin = range->offset + i * CPU_GRAIN;
-        call.end = cpu_min(call.begin + CPU_GRAIN, range->offset + range->length);
+        call.end = size_min(call.begin + CPU_GRAIN, range->offset + range->length);
         touch_states(args->kernel, &call);
         args->kernel->cpu(&call);
     }
 }
 
 CPU_KERNEL(update, weft_update) {
-    cpu_check c = CPU_CHECK("update", weft_update, args, err);
+    operands c = OPERANDS("update", weft_update, args, err);
     update_operands o = {0};
     int64_t i = 0;
     (void)s;

@@ -14,9 +14,14 @@
  * hp, the ids of a leaf, the places that a key-value state holds), a recording is valid as long as no buffer that it
  * names is released, and there is one for each list of leaf lengths.
  *
- * Between `begin` and `end` these are WEFT_E_HOST, and end the recording: alloc, release, take, give_back, read, write
- * (the host's memory is gone at a replay), synchronize, reached, await. A communicator takes part if its exchanges take
- * their places in streams by themselves (WEFT_PROGRESS_OWN); one that the caller drives cannot be recorded.
+ * Between `begin` and `end` these are WEFT_E_HOST: alloc, release, take, give_back, read, write (the host's memory is
+ * gone at a replay), synchronize, reached, await. After a call that has failed the caller still calls `end`, which then
+ * gives no recording and fails too; nothing of it has run, and the device is as it was before `begin`. A communicator
+ * takes part if its exchanges take their places in streams by themselves (WEFT_PROGRESS_OWN); one that the caller
+ * drives cannot be recorded.
+ *
+ * The host runs the first pass of each list of leaf lengths call by call, so that whatever a library sets up when it is
+ * first called is there, and records the second one (host/step/recorder.h; [run] replay in its configuration).
  *
  * How CUDA serves it: cudaStreamBeginCapture with the mode for one thread, cudaStreamEndCapture and
  * cudaGraphInstantiate, cudaGraphLaunch. A device that has nothing to gain, as that of the processors, does without it.
@@ -44,8 +49,26 @@ typedef struct weft_device_capture {
     weft_status (*end)(weft_device *device, weft_stream *stream, weft_recording **out, weft_error *err);
     /* Queues all of it in the stream, in the order that was recorded. [main] [hot] [required] */
     weft_status (*replay)(weft_device *device, weft_stream *stream, weft_recording *recording, weft_error *err);
-    void (*destroy)(weft_device *device, weft_recording *recording); /* NULL is fine. [main] [required] */
+    /* NULL is fine; nothing of it is queued any more. [main] [required] */
+    void (*destroy)(weft_device *device, weft_recording *recording);
 } weft_device_capture;
+
+/* The device's table, judged; NULL: it has none. [main] */
+static inline weft_status weft_device_capture_find(const weft_device_capture **out, const weft_device_plugin *kernels,
+                                                   weft_device *device, weft_error *err) {
+    const weft_device_capture *table = NULL;
+    if (kernels->extension != NULL)
+        table = (const weft_device_capture *)kernels->extension(device, WEFT_DEVICE_CAPTURE);
+    if (table != NULL && (!WEFT_WHOLE(table, weft_device_capture) || table->begin == NULL || table->end == NULL ||
+                          table->replay == NULL || table->destroy == NULL))
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "the device's extension " WEFT_DEVICE_CAPTURE
+                              " lacks required slots, or has %u bytes where "
+                              "SDK 1.0 has %u",
+                              (unsigned)table->struct_size, (unsigned)WEFT_SIZE_1_0(weft_device_capture));
+    *out = table;
+    return WEFT_OK;
+}
 
 #ifdef __cplusplus
 }

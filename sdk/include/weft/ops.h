@@ -96,9 +96,13 @@ typedef struct weft_custom_call {
     int32_t reserved;
 } weft_custom_call;
 
+/* Flag of a custom operator: all that it does is to queue calls of `kernels` in `stream`, so a step that holds it may
+ * be recorded and replayed (weft/capture.h). Without it, it is called in each step. */
+#define WEFT_CUSTOM_QUEUES 1u
+
 typedef struct weft_custom_op {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags; /* WEFT_CUSTOM_QUEUES, or 0 */
     const char *name;
     int32_t keeps_inputs, keeps_output;
     weft_status (*forward)(const weft_custom_call *call, weft_error *err);  /* [main] [hot] [required] */

@@ -1,0 +1,90 @@
+/* common/operands.c: see operands.h. */
+#include "operands.h"
+
+operands operands_plain(const char *kernel, weft_error *err) {
+    const operands c = {kernel, err, WEFT_OK};
+    return c;
+}
+
+operands operands_begin(const char *kernel, const void *args, uint32_t least, size_t known, weft_error *err) {
+    operands c = operands_plain(kernel, err);
+    uint32_t given = 0;
+    memcpy(&given, args, sizeof given);
+    if (given < least) {
+        c.status = weft_error_set(err, WEFT_E_HOST,
+                                  "%s on device %s: the arguments' struct_size is %u and should be at least %u.",
+                                  kernel, operands_device, given, least);
+    } else if (!weft_struct_known(args, known)) {
+        c.status = weft_error_set(err, WEFT_E_UNSUPPORTED,
+                                  "%s on device %s: the arguments say something behind the %zu bytes that this device "
+                                  "knows of them.",
+                                  kernel, operands_device, known);
+    }
+    return c;
+}
+
+void operands_size(operands *c, const char *name, int64_t value, int64_t low) {
+    if (c->status != WEFT_OK || (value >= low && value <= OPERANDS_SIZE_LIMIT)) return;
+    c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device %s: %s is %lld and should lie in [%lld, 2^40].",
+                               c->kernel, operands_device, name, (long long)value, (long long)low);
+}
+
+int64_t operands_dtype(operands *c, const char *name, int32_t dtype) {
+    if (c->status == WEFT_OK && dtype != WEFT_F32 && dtype != WEFT_BF16) {
+        c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                                   "%s on device %s: %s is %s; fp32 and bf16 are what this device computes with.",
+                                   c->kernel, operands_device, name, weft_dtype_name(dtype));
+    }
+    return weft_dtype_bytes(dtype == WEFT_BF16 ? WEFT_BF16 : WEFT_F32);
+}
+
+/* Bytes of an operand, or -1 if they do not fit 64 bits. */
+static int64_t operand_bytes(int64_t rows, int64_t width, int64_t bytes) {
+    const int64_t elements = rows < 0 || width < 0 ? -1 : size_times(rows, width);
+    return elements < 0 ? -1 : size_times(elements, bytes);
+}
+
+void *operands_may(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes) {
+    return ref.buffer == NULL ? NULL : operands_need(c, ref, name, rows, width, bytes);
+}
+
+void *operands_need(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes) {
+    const int64_t total = operand_bytes(rows, width, bytes);
+    if (c->status != WEFT_OK) return NULL;
+    if (total < 0) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device %s: operand %s of %lld x %lld elements has no valid size.", c->kernel,
+                                   operands_device, name, (long long)rows, (long long)width);
+    } else if (ref.buffer == NULL) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device %s: operand %s is missing.", c->kernel,
+                                   operands_device, name);
+    } else if (ref.offset < 0 || ref.offset > ref.buffer->size || total > ref.buffer->size - ref.offset) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device %s: operand %s needs %lld bytes from offset %lld on, and its buffer "
+                                   "has %lld.",
+                                   c->kernel, operands_device, name, (long long)total, (long long)ref.offset,
+                                   (long long)ref.buffer->size);
+    } else if (bytes > 1 && ref.offset % bytes != 0) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device %s: operand %s begins at offset %lld, which is no multiple of its "
+                                   "element's %lld bytes.",
+                                   c->kernel, operands_device, name, (long long)ref.offset, (long long)bytes);
+    }
+    return c->status == WEFT_OK ? ref.buffer->base + ref.offset : NULL;
+}
+
+const char *operands_need_rows(operands *c, weft_ref ref, const char *name, int64_t n, uint32_t stride,
+                               uint32_t least) {
+    if (c->status == WEFT_OK && (stride < least || stride % 8 != 0)) {
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "%s on device %s: %s lie %u bytes apart; at least %u, in whole words of 8, are needed.",
+                           c->kernel, operands_device, name, stride, least);
+    }
+    return operands_need(c, ref, name, n, stride / 8, 8);
+}
+
+void *operands_need_workspace(operands *c, weft_ref ref, int64_t bytes) {
+    if (c->status != WEFT_OK || bytes == 0) return NULL;
+    return operands_need(c, ref, "workspace", size_ceil_div(bytes, 8), 1, 8);
+}

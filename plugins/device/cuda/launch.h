@@ -1,0 +1,27 @@
+/* launch.h: how a .cu file starts a kernel and names shared memory; of device code alone (CUDA C++).
+ *
+ *     template <typename T> static __global__ void scale(T *y, const T *x, int64_t n) { ... }
+ *     CUDA_LAUNCH((scale<float>), grid, block, 0, stream, y, x, n);
+ *     return cudaGetLastError();
+ *
+ *     CUDA_SHARED(float, partial, [32]);          one array of a fixed size, in the kernel's body
+ *     CUDA_SHARED_DYNAMIC(float, tile);           what the launch gave bytes for; once in a kernel
+ *
+ * nvcc reads `<<<` and `__shared__`. A host compiler reads neither, so the sources that it is to compile as well say it
+ * by these two macros; a runtime that runs kernels on a processor defines them in its own cuda_runtime.h.
+ */
+#ifndef WEFT_DEVICE_CUDA_LAUNCH_H
+#define WEFT_DEVICE_CUDA_LAUNCH_H
+
+#include <cuda_runtime.h>
+
+#ifdef __CUDACC__
+#define CUDA_LAUNCH(kernel, grid, block, shared, stream, ...)                                                          \
+    kernel<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
+#define CUDA_SHARED(type, name, extents) __shared__ type name extents
+#define CUDA_SHARED_DYNAMIC(type, name)                                                                                \
+    extern __shared__ __align__(16) unsigned char name##_bytes[];                                                      \
+    type *const name = reinterpret_cast<type *>(name##_bytes)
+#endif
+
+#endif

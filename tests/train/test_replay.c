@@ -1,0 +1,200 @@
+/* tests/train/test_replay.c: steps that are recorded and replayed come to the bits of steps that run event by event,
+ * whatever changes between them: the list of leaf lengths, targets, learning rate, clipping, a step without a target,
+ * numbers that are not finite. Run on the CPU device, which records nothing, and on the late device, which does. */
+#include "golden.h"
+#include "suite.h"
+#include "train_rig.h"
+
+#include <math.h>
+
+enum { LEAVES = 4, SHORT = 8, LONG = 16, MOST_STEPS = 48 };
+
+static bool device_records(void) {
+    return getenv("WEFT_LATE_MODE") != NULL;
+}
+
+/* ---- leaves of two lengths ---- */
+
+static const fresh_shape shape = {24, 40, 2, 4, 2, 96, LONG, false};
+
+/* Clipping goes through `clips` values in turn. */
+typedef struct course {
+    int steps, clips;
+    int replayed; /* of its steps, where the device records */
+} course;
+
+/* What a run comes to. */
+typedef struct outcome {
+    float *parameters;
+    int64_t numel;
+    double loss[MOST_STEPS + 1], norm[MOST_STEPS + 1], evaluation;
+    int replayed;
+} outcome;
+
+static void open_ragged(train_rig *rig, ragged_data *data, const char *replay) {
+    const char *overrides[] = {"optimizer.plugin=adamw", "model.start=fresh", replay};
+    weft_plan_spec spec = {.training = true, .leaves = LEAVES, .rows = 1, .evaluate_rows = 1, .n_lengths = 2};
+    fresh_model model;
+    spec.lengths[0] = SHORT;
+    spec.lengths[1] = LONG;
+    fresh_model_make(&model, &shape);
+    train_rig_open(rig, model.path, NULL, overrides, 3);
+    rig->data_plugin = &ragged_data_plugin;
+    rig->data = (weft_data *)(void *)data;
+    train_rig_start(rig, &spec);
+    fresh_model_remove(&model);
+}
+
+/* Three steps have three lists of lengths, and no two that follow one another as many targets. */
+static outcome run_course(const course *c, const char *replay) {
+    ragged_data data = {SHORT, LONG, 96};
+    outcome out = {0};
+    train_rig rig;
+    open_ragged(&rig, &data, replay);
+    for (int s = 1; s <= c->steps; s++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_step_result result = {0};
+        const double clip = c->clips == 1 ? 0.25 : 0.05 * (s % c->clips);
+        ck_assert_msg(weft_stepper_train(rig.stepper, &result, (uint64_t)s, 1e-3 / s, clip, &err) == WEFT_OK, "%s",
+                      err.text);
+        out.loss[s] = result.loss_sum;
+        out.norm[s] = result.norm;
+        out.replayed += result.replayed;
+        out.evaluation += train_rig_evaluate(&rig);
+    }
+    out.parameters = train_rig_parameters(&rig);
+    out.numel = rig.engine->plan.layout->numel;
+    train_rig_close(&rig);
+    return out;
+}
+
+static const course courses[] = {
+    {12, 1, 9},  /* each list runs once event by event */
+    {24, 2, 18}, /* each of six pairs of a list and a clipping */
+    {48, 20, 0}, /* 60 of them: none is remembered for long enough */
+};
+enum { N_COURSES = sizeof courses / sizeof *courses };
+
+START_TEST(replays_have_the_bits_of_events) {
+    const course *c = &courses[_i];
+    outcome events = run_course(c, "run.replay=no"), replays = run_course(c, "run.replay=auto");
+    ck_assert(same_floats(events.parameters, replays.parameters, events.numel));
+    ck_assert_mem_eq(events.loss, replays.loss, sizeof events.loss);
+    ck_assert_mem_eq(events.norm, replays.norm, sizeof events.norm);
+    ck_assert(events.evaluation == replays.evaluation);
+    ck_assert_int_eq(events.replayed, 0);
+    ck_assert_int_eq(replays.replayed, device_records() ? c->replayed : 0);
+    free(events.parameters);
+    free(replays.parameters);
+}
+END_TEST
+
+/* ---- between replays ---- */
+
+static void open_golden(train_rig *rig, row_data *data, const char *replay) {
+    const char *overrides[] = {"optimizer.plugin=adamw", replay};
+    weft_plan_spec spec;
+    row_data_golden(data, "llama-tied");
+    spec = train_rig_spec(data, 3, false);
+    train_rig_open(rig, "llama-tied", data, overrides, 2);
+    train_rig_start(rig, &spec);
+}
+
+static float *train_with_gap(const char *replay, int *replayed) {
+    row_data data, empty;
+    train_rig rig;
+    float *parameters = NULL;
+    *replayed = 0;
+    open_golden(&rig, &data, replay);
+    row_data_golden(&empty, "llama-tied");
+    memset(empty.weights, 0, (size_t)empty.rows * (size_t)empty.length * sizeof *empty.weights);
+    for (uint64_t s = 1; s <= 6; s++) {
+        weft_step_result result;
+        rig.stepper->data = (weft_data *)(void *)(s == 4 ? &empty : &data);
+        result = train_rig_step(&rig, s);
+        ck_assert_int_eq(result.skipped, s == 4);
+        ck_assert(!result.skipped || !result.replayed);
+        *replayed += result.replayed;
+    }
+    parameters = train_rig_parameters(&rig);
+    train_rig_close(&rig);
+    row_data_free(&data);
+    row_data_free(&empty);
+    return parameters;
+}
+
+START_TEST(a_step_without_a_target_is_no_replay) {
+    int none = 0, some = 0;
+    float *events = train_with_gap("run.replay=no", &none), *replays = train_with_gap("run.replay=auto", &some);
+    row_data data;
+    train_rig rig;
+    open_golden(&rig, &data, "run.replay=no");
+    ck_assert(same_floats(events, replays, rig.engine->plan.layout->numel));
+    ck_assert_int_eq(none, 0);
+    ck_assert_int_eq(some, device_records() ? 4 : 0); /* not the first, nor the fourth */
+    train_rig_close(&rig);
+    row_data_free(&data);
+    free(events);
+    free(replays);
+}
+END_TEST
+
+/* A weight is broken after replays: the step is gone through once more, event by event, to find where. */
+START_TEST(a_replay_that_is_not_finite_is_looked_into) {
+    const float broken = INFINITY;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    row_data data;
+    train_rig rig;
+    open_golden(&rig, &data, "run.replay=auto");
+    train_rig_steps(&rig, 3);
+    ck_assert_int_eq(rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[0], &broken,
+                                                (int64_t)sizeof broken, &err),
+                     WEFT_OK);
+    ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 4, 1e-3, 0.5, &err), WEFT_E_NUMERIC);
+    ck_assert_says(err, "step 4: the loss is not finite; ");
+    ck_assert_says(err, "FORWARD embed leaf 0");
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+static void hear(void *context, const weft_graph *graph, const weft_call *call, double seconds) {
+    (void)graph;
+    (void)call;
+    (void)seconds;
+    ++*(int *)context;
+}
+
+START_TEST(whoever_listens_hears_every_call) {
+    int heard = 0, before = 0;
+    const weft_call_sink sink = {.context = &heard, .ran = hear};
+    row_data data;
+    train_rig rig;
+    open_golden(&rig, &data, "run.replay=auto");
+    train_rig_steps(&rig, 3);
+    ck_assert_int_eq(train_rig_step(&rig, 4).replayed, device_records());
+    rig.stepper->sink = &sink;
+    ck_assert(!train_rig_step(&rig, 5).replayed);
+    before = heard;
+    ck_assert_int_gt(before, 0);
+    ck_assert(!train_rig_step(&rig, 6).replayed);
+    ck_assert_int_eq(heard, 2 * before);
+    rig.stepper->sink = NULL;
+    ck_assert_int_eq(train_rig_step(&rig, 7).replayed, device_records());
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("replay");
+    TCase *tests = tcase_create("replay");
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, replays_have_the_bits_of_events, 0, N_COURSES);
+    tcase_add_test(tests, a_step_without_a_target_is_no_replay);
+    tcase_add_test(tests, a_replay_that_is_not_finite_is_looked_into);
+    tcase_add_test(tests, whoever_listens_hears_every_call);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
