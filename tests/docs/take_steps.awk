@@ -1,6 +1,7 @@
 # take_steps.awk: what a page asks its reader to do, as files in the directory `into`, in the order of the page:
 #
-#   N.file   an indented block that begins with "# NAME.EXTENSION" alone is a file to be written; N.name is its name
+#   N.file   an indented block, or what follows a blank line of one, that begins with "# NAME.EXTENSION" alone is a file to
+#            be written; N.name is its name
 #   N.cmd    an indented line "$ COMMAND" is to be run; what follows it in the block, up to the next "$", is N.shown,
 #            and so is a later block that begins with "..."
 #
@@ -13,7 +14,7 @@ function new_step() { end_step(); n++; return sprintf("%s/%03d", into, n) }
 /^$/ { blanks++; next } # of a file, if the block goes on behind it
 {
     line = substr($0, 5)
-    if (!in_block && line ~ /^# [A-Za-z0-9_.\/-]+\.[a-z]+$/) {
+    if ((!in_block || blanks > 0) && line ~ /^# [A-Za-z0-9_.\/-]+\.[a-z]+$/) {
         step = new_step()
         print substr(line, 3) >(step ".name")
         close(step ".name")

@@ -53,8 +53,10 @@ run_page() { # run_page FILE
 }
 
 n_commands=0
+has mpich && ranks=yes || ranks=no
 for page in ${*:-"$WEFT_SOURCE"/README.md "$WEFT_SOURCE"/docs/guide/*.md}; do
     name=${page##*/}
+    [ $ranks = yes ] || ! grep -q '^    \$ weft train.*--ranks' "$page" || continue
     before=$n_commands
     start=$(date +%s)
     run_page "$page"
