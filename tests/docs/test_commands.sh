@@ -6,7 +6,7 @@
 . "$WEFT_SOURCE/tests/common/shell.sh"
 here=$WEFT_SOURCE/tests/docs
 PATH=$WEFT_BUILD:$PATH
-export PATH WEFT_BUILD_DIR="$WEFT_BUILD" LC_ALL=C.UTF-8
+export PATH WEFT_BUILD_DIR="$WEFT_BUILD" LC_ALL=C.UTF-8 OMP_WAIT_POLICY=passive
 
 interrupted() { # interrupted COMMAND: stopped by a signal once it has said that a step is done
     sh -c "exec $1" >real 2>&1 </dev/null &
