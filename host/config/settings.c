@@ -185,8 +185,17 @@ weft_status weft_settings_for_steps(const weft_settings *self, const weft_config
     return WEFT_OK;
 }
 
+/* It is taken from the evaluation of the beginning and later ones. */
+static weft_status check_similarity(const weft_settings *self, const weft_config *config, weft_error *err) {
+    if (self->run.similarity == 0 || self->eval_every.steps > 0 || self->eval_every.percent > 0) return WEFT_OK;
+    return weft_config_reject(config, "run", "similarity", err,
+                              "is measured by evaluations, and [eval] every = none makes none: set it to 100%% for "
+                              "one before and one after the run");
+}
+
 weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err) {
-    const weft_status status = weft_settings_for_steps(self, config, err);
+    weft_status status = weft_settings_for_steps(self, config, err);
+    if (status == WEFT_OK) status = check_similarity(self, config, err);
     if (status != WEFT_OK) return status;
     if (*self->run.out == '\0') {
         return weft_config_reject(config, "run", "out", err, "names no directory: training needs one for its results");

@@ -21,7 +21,9 @@
       "Steps from one line of metrics.jsonl to the next; the first and the last have one too.")                        \
     K(ENUM, replay, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
       "Steps are recorded once and replayed; auto: where device and communicator can; yes: an error where not.")       \
-    K(BOOL, tensorboard, "no", "", "", WEFT_SAME, "Event files for TensorBoard too, in tensorboard/ of out.")
+    K(BOOL, tensorboard, "no", "", "", WEFT_SAME, "Event files for TensorBoard too, in tensorboard/ of out.")          \
+    K(BOOL, similarity, "no", "", "", WEFT_SAME,                                                                       \
+      "Each evaluation tells how far the run has turned the mean last hidden state: 1 less the cosine.")
 
 #define WEFT_MODEL_KEYS(K)                                                                                             \
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \

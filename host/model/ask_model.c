@@ -95,6 +95,9 @@ void weft_declared_destroy(weft_declared *declared) {
         free(declared->tables[i]);
     }
     for (int32_t i = 0; i < declared->n_segments; i++) free(declared->segments[i].name);
+    weft_lookup_free(&declared->modules_by_path);
+    weft_lookup_free(&declared->parameters_by_name);
+    weft_lookup_free(&declared->segments_by_name);
     free(declared->modules);
     free(declared->parameters);
     free(declared->weights);
@@ -106,19 +109,11 @@ void weft_declared_destroy(weft_declared *declared) {
 }
 
 int32_t weft_declared_find(const weft_declared *declared, const char *name) {
-    for (int32_t i = 0; i < declared->n_parameters; i++) {
-        const weft_parameter *parameter = &declared->parameters[i];
-        if (strcmp(parameter->name, name) == 0) return i;
-        for (int32_t a = 0; a < parameter->n_aliases; a++)
-            if (strcmp(parameter->aliases[a], name) == 0) return i;
-    }
-    return -1;
+    return weft_lookup_find(&declared->parameters_by_name, name);
 }
 
 int32_t weft_declared_module(const weft_declared *declared, const char *path) {
-    for (int32_t i = 0; i < declared->n_modules; i++)
-        if (strcmp(declared->modules[i]->path, path) == 0) return i;
-    return -1;
+    return weft_lookup_find(&declared->modules_by_path, path);
 }
 
 bool weft_declared_below(const weft_declared *declared, int32_t module, int32_t ancestor) {

@@ -37,6 +37,12 @@ static void *allocate_zeroed(weft_builder_ctx *ctx, size_t size) {
     return memory;
 }
 
+/* The name stays where it is as long as what is declared. */
+static void note_name(weft_builder_ctx *ctx, weft_lookup *names, const char *name, int32_t number) {
+    if (!weft_mistake_made(&ctx->first) && !weft_lookup_put(names, name, number))
+        weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
+}
+
 /* ---- modules ---- */
 
 static bool is_module_name_good(weft_builder_ctx *ctx, const weft_module *parent, const char *name,
@@ -69,9 +75,10 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     module->name = join_names(ctx, "", "", name);
     module->class_name = join_names(ctx, "", "", class_name);
     module->parent = parent == NULL ? -1 : parent->index;
-    if (!weft_mistake_made(&ctx->first) && weft_declared_module(self, module->path) != module->index)
+    if (!weft_mistake_made(&ctx->first) && weft_declared_module(self, module->path) >= 0)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two modules with the path '%s'",
                           module->path);
+    note_name(ctx, &self->modules_by_path, module->path, module->index);
     return weft_mistake_made(&ctx->first) ? NULL : module;
 }
 
@@ -99,6 +106,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
     parameter->trainable = true;
     parameter->dtype = WEFT_F32;
     parameter->unit = parameter->group = -1;
+    note_name(ctx, &self->parameters_by_name, parameter->name, self->n_parameters);
     return self->n_parameters++;
 }
 
@@ -217,7 +225,8 @@ static void add_alias(weft_builder_ctx *ctx, int32_t index, const weft_module *o
     if (array == NULL) return;
     parameter->aliases = array;
     parameter->aliases[parameter->n_aliases] = join_names(ctx, own->path, ".", suffix);
-    if (!weft_mistake_made(&ctx->first)) parameter->n_aliases++;
+    if (weft_mistake_made(&ctx->first)) return;
+    note_name(ctx, &ctx->declared->parameters_by_name, parameter->aliases[parameter->n_aliases++], index);
 }
 
 static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, const char *name, const char *class_name,
@@ -330,15 +339,15 @@ static uint32_t builder_segment(weft_builder_ctx *ctx, weft_module *module, cons
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the model plugin declares a segment '%s' without a name or a module",
                           name == NULL ? "" : name);
-    for (int32_t i = 0; i < self->n_segments && !weft_mistake_made(&ctx->first); i++)
-        if (strcmp(self->segments[i].name, name) == 0)
-            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two segments named '%s'", name);
+    if (!weft_mistake_made(&ctx->first) && weft_lookup_find(&self->segments_by_name, name) >= 0)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two segments named '%s'", name);
     array = weft_mistake_made(&ctx->first) ? NULL
                                            : grow_array(ctx, self->segments, self->n_segments, sizeof(weft_segment));
     if (array == NULL) return UINT32_MAX;
     self->segments = array;
     self->segments[self->n_segments].module = module->index;
     self->segments[self->n_segments].name = join_names(ctx, "", "", name);
+    note_name(ctx, &self->segments_by_name, self->segments[self->n_segments].name, self->n_segments);
     self->n_segments++;
     return weft_mistake_made(&ctx->first) ? UINT32_MAX : (uint32_t)(self->n_segments - 1);
 }

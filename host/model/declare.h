@@ -4,6 +4,8 @@
 #ifndef WEFT_HOST_MODEL_DECLARE_H
 #define WEFT_HOST_MODEL_DECLARE_H
 
+#include "base/lookup.h"
+
 #include <stdbool.h>
 #include <weft/model.h>
 
@@ -95,6 +97,7 @@ typedef struct weft_declared {
     weft_segment *segments;
     int32_t n_segments;
     int64_t carry_width;
+    weft_lookup modules_by_path, parameters_by_name, segments_by_name; /* parameters: aliases too */
     int32_t packed_wanted; /* a packed parameter that the last selection named, though none is trained; -1: none */
 } weft_declared;
 

@@ -11,6 +11,10 @@ enum { UNCLAIMED = -2 };
 struct weft_wrap_ctx {
     weft_wrapping *wrapping;
     const weft_declared *declared;
+    int32_t *last_below; /* [n_modules] find_last_below */
+    int32_t *by_module;  /* [n_parameters] of module 0, then of module 1, ... */
+    int32_t *begins;     /* [n_modules + 1] where those of a module begin in by_module */
+    weft_lookup units_by_name;
     weft_error first; /* mistake */
 };
 
@@ -78,9 +82,8 @@ static void check_name(weft_wrap_ctx *ctx, const char *name) {
             "the wrap policy names a unit '%s'; a name is a module's path or \"first..last\", and what is left is "
             "claimed for WEFT_UNIT_ROOT",
             name == NULL ? "" : name);
-    for (int32_t u = 0; u < ctx->wrapping->n_units && !weft_mistake_made(&ctx->first); u++)
-        if (strcmp(ctx->wrapping->names[u], name) == 0)
-            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
+    if (!weft_mistake_made(&ctx->first) && weft_lookup_find(&ctx->units_by_name, name) >= 0)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
 }
 
 static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
@@ -93,11 +96,12 @@ static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
         self->names = grown;
         self->names[self->n_units] = strdup(name);
     }
-    if (grown == NULL || self->names[self->n_units] == NULL) {
-        weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the wrap policy's units");
-        return WEFT_UNIT_ROOT;
-    }
-    return self->n_units++;
+    if (grown != NULL && self->names[self->n_units] != NULL &&
+        weft_lookup_put(&ctx->units_by_name, self->names[self->n_units], self->n_units))
+        return self->n_units++;
+    if (grown != NULL) free(self->names[self->n_units]);
+    weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the wrap policy's units");
+    return WEFT_UNIT_ROOT;
 }
 
 static void check_unit(weft_wrap_ctx *ctx, int32_t unit) {
@@ -125,18 +129,48 @@ static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
     else ctx->wrapping->unit_of[parameter] = unit;
 }
 
+/* Of each module the last one that lies below it, or itself: what lies between may lie elsewhere. NULL: no memory. */
+static int32_t *find_last_below(const weft_declared *declared) {
+    int32_t *last = malloc((size_t)declared->n_modules * sizeof *last + 1);
+    for (int32_t m = 0; last != NULL && m < declared->n_modules; m++) last[m] = m;
+    for (int32_t m = declared->n_modules - 1; last != NULL && m >= 0; m--) {
+        const int32_t parent = declared->modules[m]->parent; /* was declared before it */
+        if (parent >= 0 && last[parent] < last[m]) last[parent] = last[m];
+    }
+    return last;
+}
+
+/* By counting: parameters may be declared in any order of modules. */
+static bool order_by_module(weft_wrap_ctx *ctx) {
+    const weft_declared *declared = ctx->declared;
+    int32_t *begins = calloc((size_t)declared->n_modules + 2, sizeof *begins);
+    ctx->by_module = malloc((size_t)declared->n_parameters * sizeof *ctx->by_module + 1);
+    ctx->begins = begins;
+    if (begins == NULL || ctx->by_module == NULL) return false;
+    for (int32_t p = 0; p < declared->n_parameters; p++) begins[declared->parameters[p].module + 2]++;
+    for (int32_t m = 2; m <= declared->n_modules + 1; m++) begins[m] += begins[m - 1];
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        ctx->by_module[begins[declared->parameters[p].module + 1]++] = p;
+    return true;
+}
+
 static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
     const weft_declared *declared = ctx->declared;
+    int32_t first = 0, last = 0;
     check_unit(ctx, unit);
     if (module != WEFT_ALL_MODULES && (module < 0 || module >= declared->n_modules))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
                           (int)declared->n_modules - 1);
     if (weft_mistake_made(&ctx->first)) return;
-    for (int32_t p = 0; p < declared->n_parameters; p++)
+    first = module == WEFT_ALL_MODULES ? 0 : module;
+    last = module == WEFT_ALL_MODULES ? declared->n_modules - 1 : ctx->last_below[module];
+    for (int32_t i = ctx->begins[first]; i < ctx->begins[last + 1]; i++) {
+        const int32_t p = ctx->by_module[i];
         if (ctx->wrapping->unit_of[p] == UNCLAIMED &&
             (module == WEFT_ALL_MODULES || weft_declared_below(declared, declared->parameters[p].module, module)))
             ctx->wrapping->unit_of[p] = unit;
+    }
 }
 
 static void check_whole(weft_wrap_ctx *ctx) {
@@ -160,6 +194,7 @@ static void check_whole(weft_wrap_ctx *ctx) {
 weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared, const weft_host *host,
                               const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {
     weft_wrap_ctx ctx = {.wrapping = out, .declared = declared, .first = WEFT_ERROR_INIT};
+    bool ordered = false;
     const weft_wrap wrap = {(uint32_t)sizeof wrap, 0, &ctx, wrap_unit, wrap_claim, wrap_claim_rest};
     weft_policy_job job = {.struct_size = (uint32_t)sizeof job,
                            .n_modules = (uint32_t)declared->n_modules,
@@ -170,7 +205,9 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     weft_status status = make_view(&seen, declared, err);
     memset(out, 0, sizeof *out);
     out->unit_of = malloc((size_t)declared->n_parameters * sizeof *out->unit_of + 1);
-    if (status == WEFT_OK && out->unit_of == NULL)
+    ctx.last_below = find_last_below(declared);
+    ordered = order_by_module(&ctx);
+    if (status == WEFT_OK && (out->unit_of == NULL || ctx.last_below == NULL || !ordered))
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the wrap policy's units");
     if (status != WEFT_OK) goto done;
     for (int32_t p = 0; p < declared->n_parameters; p++) out->unit_of[p] = UNCLAIMED;
@@ -181,6 +218,10 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     if (status == WEFT_OK) check_whole(&ctx);
     status = weft_mistake_tell(&ctx.first, status, err);
 done:
+    weft_lookup_free(&ctx.units_by_name);
+    free(ctx.last_below);
+    free(ctx.by_module);
+    free(ctx.begins);
     free_view(&seen);
     return status;
 }

@@ -39,9 +39,10 @@ static void sum_up_losses(weft_digest *out, const weft_past_run *run) {
     out->first_loss = n > 0 ? run->steps[0].loss : (double)NAN;
     for (size_t i = n > tail ? n - tail : 0; i < n; i++) sum += run->steps[i].loss / (double)(n < tail ? n : tail);
     out->last_loss = n > 0 ? sum : (double)NAN;
-    out->eval_loss = out->best_loss = out->best_step = (double)NAN;
+    out->eval_loss = out->best_loss = out->best_step = out->similarity = (double)NAN;
     for (size_t i = 0; i < run->n_evaluations; i++) {
         out->eval_loss = run->evaluations[i].loss;
+        out->similarity = run->evaluations[i].similarity;
         if (!(out->eval_loss >= out->best_loss)) { /* true where best is NaN */
             out->best_loss = out->eval_loss;
             out->best_step = run->evaluations[i].step;

@@ -23,6 +23,7 @@ typedef struct weft_digest {
     double first_loss, last_loss; /* last: mean of the last tenth of the lines, at most 20 */
     double eval_loss, best_loss;  /* last, lowest */
     double best_step;
+    double similarity; /* of the last evaluation */
     double ranks, replicas, leaves, global_batch, micro_batch, lr;
     double planned;  /* bytes of the rank that takes most */
     double resident; /* the same, of its process at most; NaN before the first save: rank 0's of metrics */

@@ -28,6 +28,10 @@ static void print_loss_tiles(const weft_digest *d, FILE *to) {
         (void)snprintf(about, sizeof about, "best evaluation loss, at step %.0f", d->best_step);
         print_tile(to, value, about);
     }
+    if (!isnan(d->similarity)) {
+        (void)snprintf(value, sizeof value, "%.4g", d->similarity);
+        print_tile(to, value, "similarity: 1 less the cosine of hidden states before and after");
+    }
 }
 
 void weft_section_tiles(const weft_digest *d, FILE *to) {

@@ -83,6 +83,7 @@ static bool take_evaluation(weft_past_run *self, const json_t *line) {
     one->step = number_at(line, "step");
     one->loss = number_at(line, "loss");
     one->perplexity = number_at(line, "perplexity");
+    one->similarity = number_at(line, "similarity");
     one->took = number_at(line, "took");
     one->seconds = number_at(line, "seconds");
     return true;

@@ -18,7 +18,7 @@ typedef struct weft_past_step {
 } weft_past_step;
 
 typedef struct weft_past_evaluation {
-    double step, loss, perplexity, took, seconds;
+    double step, loss, perplexity, similarity, took, seconds;
 } weft_past_evaluation;
 
 typedef struct weft_past_save {

@@ -33,6 +33,7 @@ static void print_evaluation(const weft_past_evaluation *one, FILE *to) {
     char text[WEFT_UNIT_SIZE];
     (void)fprintf(to, "<td>evaluation loss %.4f", one->loss);
     if (!isnan(one->perplexity)) (void)fprintf(to, ", perplexity %.2f", one->perplexity);
+    if (!isnan(one->similarity)) (void)fprintf(to, ", similarity %.4g", one->similarity);
     (void)fprintf(to, "</td><td class=n>%s</td></tr>\n", isnan(one->took) ? "" : weft_unit_seconds(text, one->took));
 }
 

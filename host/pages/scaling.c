@@ -132,6 +132,11 @@ static void cell_best(char out[CELL], const weft_digest *run, const weft_digest 
     else (void)snprintf(out, CELL, "%.4f, step %.0f", run->best_loss, run->best_step);
 }
 
+static void cell_similarity(char out[CELL], const weft_digest *run, const weft_digest *first) {
+    (void)first;
+    put_number(out, "%.4g", run->similarity);
+}
+
 static const struct {
     const char *title;
     cell_maker *make;
@@ -159,10 +164,19 @@ static const struct {
     {"loss", cell_loss, false},
     {"evaluation loss", cell_eval, false},
     {"best", cell_best, false},
+    {"similarity", cell_similarity, false},
 };
 enum { N_SCALING = (int)(sizeof scaling / sizeof *scaling) };
 
+/* Few runs ask for it. */
+static bool is_measured(const weft_comparison *self) {
+    for (size_t i = 0; i < self->n; i++)
+        if (!isnan(self->digests[i].similarity)) return true;
+    return false;
+}
+
 static bool is_shown(const weft_comparison *self, int column) {
+    if (scaling[column].make == cell_similarity) return is_measured(self);
     return self->n > 1 || !scaling[column].compares;
 }
 
@@ -234,6 +248,7 @@ static const struct {
     NUMBER("eval_loss", eval_loss),
     NUMBER("best_loss", best_loss),
     NUMBER("best_step", best_step),
+    NUMBER("similarity", similarity),
 #undef NUMBER
 };
 enum { N_NUMBERS = (int)(sizeof numbers / sizeof *numbers) };

@@ -7,6 +7,8 @@
 #include "report/stages.h"
 #include "report/wrapping.h"
 
+#include <math.h>
+
 void weft_schedule_warn(const weft_session *session) {
     if (session->schedule.warmup < session->steps) return;
     weft_log(session->run->host, WEFT_LOG_WARN,
@@ -159,6 +161,9 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
     if (s->evaluations > 1)
         (void)fprintf(to, "loss       %.4f -> %.4f on validation\n", s->first_eval_loss, s->last_eval_loss);
     else if (s->evaluations == 1) (void)fprintf(to, "loss       %.4f on validation\n", s->last_eval_loss);
+    if (!isnan(s->similarity))
+        (void)fprintf(to, "similarity %.4g, 1 less the cosine of the mean last hidden states before and after\n",
+                      s->similarity);
     (void)fprintf(to, "memory     %s%s planned, %s taken; of the arena of %s, %s were live at most; libraries %s\n",
                   who, weft_unit_bytes(a, engine->plan.bytes.total), weft_unit_bytes(b, engine->account.most),
                   weft_unit_bytes(c, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),

@@ -13,6 +13,7 @@ typedef struct weft_train_summary {
     double compute_seconds, data_seconds, evaluate_seconds, checkpoint_seconds;
     int64_t evaluations;
     double first_eval_loss, last_eval_loss; /* where there are any */
+    double similarity;                      /* of the last evaluation; NaN: not measured */
     const char *model_path;
 } weft_train_summary;
 

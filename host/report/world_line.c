@@ -1,7 +1,12 @@
 /* host/report/world_line.c: see world_line.h. */
 #include "report/world_line.h"
 
+#include "base/units.h"
+#include "measure/threads.h"
 #include "setup/offers.h"
+
+#include <stdlib.h>
+#include <unistd.h>
 
 static const weft_plugin *strategy_of(const weft_run *run) {
     return run->parts[WEFT_PART_STRATEGY].loaded->plugin;
@@ -98,6 +103,29 @@ void weft_world_tell_alone(const weft_session *session) {
              "strategy %s has one rank here, so nothing is shared or divided: --ranks N gives it N, strategy.plugin=%s "
              "is what one rank needs",
              id, usual);
+}
+
+/* "; the machine is busy: 9.1 processes want its 2 processors", where they do. */
+static void describe_load(char *out, size_t size) {
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    double load = 0.0;
+    *out = '\0';
+    if (getloadavg(&load, 1) == 1 && load > (double)processors + 1.0)
+        (void)snprintf(out, size, "; the machine is busy: %.1f processes want its %ld processor%s", load, processors,
+                       processors == 1 ? "" : "s");
+}
+
+void weft_world_tell_threads(const weft_session *session) {
+    weft_threads found;
+    char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], busy[120];
+    if (weft_threads_compare(&found, session->engine, NULL) != WEFT_OK) return; /* the run meets it again, and tells */
+    if (!weft_threads_one_is_faster(&found)) return;
+    describe_load(busy, sizeof busy);
+    weft_log(
+        session->run->host, WEFT_LOG_INFO,
+        "one thread is faster than %d here: %s against %s for a leaf, forward and backward, with the same results: "
+        "device.threads=1%s",
+        (int)found.n, weft_unit_seconds(a, found.one), weft_unit_seconds(b, found.several), busy);
 }
 
 void weft_sums_print(const weft_session *session, int width, FILE *to) {

@@ -5,11 +5,13 @@
 #include "base/clock.h"
 #include "launch/signals.h"
 #include "launch/world.h"
+#include "model/weights.h"
 #include "plan/show.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "session/coherence.h"
 #include "session/judge_data.h"
+#include "step/hidden.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,8 +92,8 @@ static void decide_training(weft_session *session) {
     session->base_lr *= weft_lr_scale(keys);
 }
 
-static weft_plan_spec engine_spec(const weft_session *session, weft_session_kind kind) {
-    const weft_train_settings *keys = &session->run->settings.train;
+weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_settings *keys) {
+    const weft_session_kind kind = session->kind;
     weft_plan_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
     spec.rows = (int32_t)keys->micro_batch;
     spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
@@ -119,8 +121,17 @@ static weft_status open_text(weft_session *session, const weft_session *lender, 
 
 static weft_status judge_settings(const weft_session *session, weft_session_kind kind, weft_error *err) {
     const weft_settings *settings = &session->run->settings;
-    if (kind == WEFT_SESSION_TRAIN) return weft_settings_for_training(settings, session->run->config, err);
+    if (kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_RESUME)
+        return weft_settings_for_training(settings, session->run->config, err);
     return kind == WEFT_SESSION_EVALUATE ? WEFT_OK : weft_settings_for_steps(settings, session->run->config, err);
+}
+
+/* Weights that will be loaded are there, before anything is planned for them: a model may be large. */
+static weft_status judge_weights(const weft_session *session, weft_session_kind kind, weft_error *err) {
+    const weft_model_settings *model = &session->run->settings.model;
+    const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE;
+    if (!loads || model->start == WEFT_START_FRESH) return WEFT_OK;
+    return weft_weights_check(session->engine->plan.declared, model->path, err);
 }
 
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
@@ -132,13 +143,16 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     weft_status status = WEFT_OK;
     weft_session *session = calloc(1, sizeof *session);
     if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
+    session->kind = kind;
     status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
     if (status == WEFT_OK) status = judge_settings(session, kind, err);
     if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->lender, err);
     if (status == WEFT_OK)
         status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
     if (status == WEFT_OK) {
-        status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
+        status = judge_weights(session, kind, err);
+        if (status == WEFT_OK)
+            status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
         if (status == WEFT_OK) tell_padding(session);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
         status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,
@@ -146,7 +160,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     }
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {
-        spec = engine_spec(session, kind);
+        spec = weft_session_spec(session, &session->run->settings.train);
         status = weft_opening_prepare(session->engine, &spec, err);
     }
     if (status == WEFT_OK) *out = session;
@@ -157,6 +171,13 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
 weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                               weft_session_kind kind, weft_error *err) {
     return weft_session_open_at(out, path, overrides, n_overrides, kind, NULL, err);
+}
+
+weft_status weft_session_check_weights(const weft_session *session, weft_error *err) {
+    const weft_model_settings *model = &session->run->settings.model;
+    weft_status status = WEFT_OK;
+    if (model->start != WEFT_START_FRESH) status = weft_weights_check(session->engine->plan.declared, model->path, err);
+    return weft_peers_agree(weft_coherence_peers(session->engine), status, err);
 }
 
 /* What the user can do where the device has too little memory. */
@@ -203,6 +224,7 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
     weft_step_result result = {0};
     int64_t tokens = 0;
     weft_status status = WEFT_OK;
+    weft_hidden_begin(session->stepper->hidden);
     for (uint64_t row = 0; row < rows && status == WEFT_OK; row += per_pass) {
         if (weft_signals_stop()) status = weft_error_set(err, WEFT_E_STOPPED, "stopped during evaluation");
         status = weft_peers_agree(&engine->peers, status, err);
@@ -216,5 +238,6 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
     out->perplexity = exp(out->loss);
     out->tokens = tokens;
     out->seconds = weft_clock_seconds() - begin;
+    out->similarity = NAN;
     return WEFT_OK;
 }

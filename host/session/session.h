@@ -11,7 +11,8 @@ typedef enum weft_session_kind {
     WEFT_SESSION_TRAIN = 0, /* training, and evaluation where there is validation */
     WEFT_SESSION_EVALUATE = 1,
     WEFT_SESSION_PROFILE = 2, /* as TRAIN, but nothing will be written: [run] out may be missing; plan and profile */
-    WEFT_SESSION_STEPS = 3    /* as PROFILE, and nothing is evaluated: prove */
+    WEFT_SESSION_STEPS = 3,   /* as PROFILE, and nothing is evaluated: prove */
+    WEFT_SESSION_RESUME = 4   /* as TRAIN, and a checkpoint may take the place of the weights */
 } weft_session_kind;
 
 typedef struct weft_session weft_session;
@@ -23,6 +24,7 @@ typedef struct weft_session_place {
 } weft_session_place;
 
 struct weft_session {
+    weft_session_kind kind;
     weft_run *run;
     bool borrows; /* text and data are the lender's */
     weft_text text;
@@ -45,6 +47,10 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
 /* The same at a place that outlives the session, perhaps with parts exchanged for others by overrides. */
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                                  weft_session_kind kind, const weft_session_place *place, weft_error *err);
+/* What is planned of the session where these are its keys; its own plan is of its own. */
+weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_settings *keys);
+/* Reads the headers of the weights that it would load, and refuses what loading them refuses. [collective] */
+weft_status weft_session_check_weights(const weft_session *session, weft_error *err);
 /* Takes the memory; the caller then loads weights or a checkpoint. */
 weft_status weft_session_start(weft_session *session, weft_error *err);
 void weft_session_close(weft_session *session); /* NULL is fine */
@@ -58,7 +64,9 @@ typedef struct weft_evaluation {
     double perplexity;
     int64_t tokens; /* targets */
     double seconds;
+    double similarity; /* set by who measures it (train/similarity.h); NaN: nobody does */
 } weft_evaluation;
+/* Where the stepper collects hidden states (step/hidden.h), they are those of this evaluation then. */
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err);
 
 /* Refuses a tokenizer that has ids which the model's vocabulary has not. */

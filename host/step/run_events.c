@@ -7,6 +7,7 @@
 #include "step/bind.h"
 #include "step/blame.h"
 #include "step/flight.h"
+#include "step/hidden.h"
 #include "step/leaf.h"
 #include "step/norm.h"
 #include "step/travel.h"
@@ -54,6 +55,8 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     if (status == WEFT_OK) status = weft_graph_forward(graph, &binding, false, err);
     weft_step_report(self, slots);
     if (status == WEFT_OK && self->find_culprit) status = weft_blame_look(self, event, &binding, err);
+    if (status == WEFT_OK && self->hidden != NULL && self->step == 0)
+        status = weft_hidden_add(self->hidden, self, event, graph, &binding, err);
     if (status == WEFT_OK) status = weft_values_forward(self, event, &binding, err);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "plugin/enter.h"
 #include "step/blame.h"
 #include "step/flight.h"
+#include "step/hidden.h"
 #include "step/leaf.h"
 #include "step/norm.h"
 #include "step/recorder.h"
@@ -163,8 +164,9 @@ static weft_status run_evaluation_pass(weft_stepper *self, weft_step_result *out
     if (status != WEFT_OK) return status;
     note_outcome(self, out->loss_sum);
     if (!isfinite(self->result.loss_sum)) return find_in_forward(self, err);
+    if (self->hidden != NULL && self->count > 0) status = weft_hidden_end_pass(self->hidden, self->count, err);
     *out = self->result;
-    return WEFT_OK;
+    return status;
 }
 
 weft_status weft_stepper_evaluate(weft_stepper *self, weft_step_result *out, int32_t split, uint64_t first_row,

@@ -58,6 +58,7 @@ typedef struct weft_stepper {
     weft_error culprit;       /* what this rank has found then, where there are others: they wait for its exchanges */
     double data_seconds;
     weft_flights *flights;
+    struct weft_hidden *hidden;    /* collects the last hidden states of evaluations (hidden.h); NULL: nobody does */
     weft_recorder *recorder;       /* NULL: passes are not recorded */
     const weft_call_sink *sink;    /* is told of each device call of the segments; NULL: nothing is timed */
     const weft_value_sink *values; /* is told what the events of a training step leave; NULL: nothing is read back */

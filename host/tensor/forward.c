@@ -82,14 +82,21 @@ static void copy_carry_out(weft_lowering *l) {
     weft_lower_copy(l, weft_lower_storage(l, WEFT_HOME_CARRY_OUT, 0, 0, l->pass->storages[from].bytes), from);
 }
 
-/* What evaluation hands out must not be written over by a later call. */
-static void keep_named_outputs(weft_lowering *l) {
-    for (int32_t i = 0; i < l->graph->n_outputs && l->status == WEFT_OK; i++) {
-        const int32_t storage = weft_lower_value(l, l->graph->outputs[i].value);
-        l->graph->outputs[i].storage = storage;
-        if (l->status == WEFT_OK && l->pass->storages[storage].last >= 0)
-            l->pass->storages[storage].last = l->pass->n_calls - 1;
-    }
+/* Where the value lies, which no later call writes over. */
+static int32_t keep_value(weft_lowering *l, weft_value value) {
+    const int32_t storage = weft_lower_value(l, value);
+    if (l->status == WEFT_OK && l->pass->storages[storage].last >= 0)
+        l->pass->storages[storage].last = l->pass->n_calls - 1;
+    return storage;
+}
+
+/* What evaluation hands out. */
+static void keep_outputs(weft_lowering *l) {
+    weft_graph *graph = l->graph;
+    for (int32_t i = 0; i < graph->n_outputs && l->status == WEFT_OK; i++)
+        graph->outputs[i].storage = keep_value(l, graph->outputs[i].value);
+    if (graph->spec.mode == WEFT_MODE_EVALUATE && graph->head >= 0 && l->status == WEFT_OK)
+        graph->hidden = keep_value(l, graph->nodes[graph->head].inputs[0]);
 }
 
 weft_status weft_lower_forward(weft_graph *graph, int32_t kind, weft_error *err) {
@@ -104,7 +111,7 @@ weft_status weft_lower_forward(weft_graph *graph, int32_t kind, weft_error *err)
     }
     l.node = -1;
     copy_carry_out(&l);
-    keep_named_outputs(&l);
+    keep_outputs(&l);
     status = l.status;
     weft_lowering_free(&l);
     if (status == WEFT_OK) status = weft_pass_place(l.pass, err);

@@ -116,6 +116,10 @@ const char *weft_graph_unqueued(const weft_graph *graph);
 bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
                        int64_t *width);
 
+/* The same of what lm_head read (EVALUATE), the last hidden states; 0 wide: there is no lm_head. */
+int64_t weft_graph_hidden_width(const weft_graph *graph);
+weft_slot_ref weft_graph_hidden(const weft_graph *graph, const weft_graph_binding *binding);
+
 /* A line per node for `plan --print-program` and for people: "linear q_proj (8,256,288) -> (8,256,288)". */
 void weft_graph_print(const weft_graph *graph, FILE *to);
 

@@ -71,6 +71,7 @@ struct weft_graph {
     weft_value carry_in, carry_out;    /* id 0: none */
     weft_value ids, positions, starts; /* id 0: not asked for */
     int32_t head;                      /* node of lm_head; -1: none */
+    int32_t hidden; /* EVALUATE: storage of what lm_head reads, in WEFT_PASS_UNTAPED; 0: there is none */
     int64_t state_bytes;
 
     bool failed; /* `failure` holds the first mistake */

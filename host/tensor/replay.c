@@ -173,19 +173,35 @@ weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_bindin
     return run_pass(graph, WEFT_PASS_BACKWARD, binding, err);
 }
 
+/* A storage as the last forward with this binding left it. */
+static void hand_out(const replay *run, int32_t index, weft_slot_ref *out) {
+    const weft_storage *storage = &run->pass->storages[index];
+    *out = slot_of_storage(run, storage);
+    out->ref.offset += storage->offset;
+    out->start += storage->offset;
+    out->bytes = storage->bytes;
+}
+
 bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
                        int64_t *width) {
     const replay run = {.graph = graph, .pass = &graph->passes[WEFT_PASS_UNTAPED], .binding = binding};
     for (int32_t i = 0; i < graph->n_outputs && graph->planned; i++) {
         const weft_named_output *output = &graph->outputs[i];
-        const weft_storage *storage = &run.pass->storages[output->storage];
         if (strcmp(output->name, name) != 0) continue;
-        *out = slot_of_storage(&run, storage);
-        out->ref.offset += storage->offset;
-        out->start += storage->offset;
-        out->bytes = storage->bytes;
+        hand_out(&run, output->storage, out);
         *width = weft_graph_value(graph, output->value)->width;
         return true;
     }
     return false;
+}
+
+int64_t weft_graph_hidden_width(const weft_graph *graph) {
+    return graph->hidden == 0 ? 0 : weft_graph_value(graph, graph->nodes[graph->head].inputs[0])->width;
+}
+
+weft_slot_ref weft_graph_hidden(const weft_graph *graph, const weft_graph_binding *binding) {
+    const replay run = {.graph = graph, .pass = &graph->passes[WEFT_PASS_UNTAPED], .binding = binding};
+    weft_slot_ref out = {0};
+    if (graph->planned && graph->hidden != 0) hand_out(&run, graph->hidden, &out);
+    return out;
 }

@@ -137,15 +137,23 @@ weft_status weft_journal_step(weft_journal *self, uint64_t step, const weft_step
 
 weft_status weft_journal_evaluation(weft_journal *self, uint64_t step, const weft_evaluation *evaluation,
                                     weft_error *err) {
-    const weft_scalar scalars[] = {{"eval/loss", evaluation->loss}, {"eval/perplexity", evaluation->perplexity}};
-    const bool told = isfinite(evaluation->perplexity);
-    char perplexity[48] = "null", fields[256];
+    const bool told = isfinite(evaluation->perplexity), similar = isfinite(evaluation->similarity);
+    weft_scalar scalars[3] = {{"eval/loss", evaluation->loss}};
+    int32_t n = 1;
+    char perplexity[48] = "null", similarity[64] = "", fields[320];
     weft_status status = WEFT_OK;
-    if (told) (void)snprintf(perplexity, sizeof perplexity, "%.17g", evaluation->perplexity);
-    (void)snprintf(fields, sizeof fields, "\"loss\": %.17g, \"perplexity\": %s, \"tokens\": %lld, \"took\": %.6f",
-                   evaluation->loss, perplexity, (long long)evaluation->tokens, evaluation->seconds);
+    if (told) {
+        (void)snprintf(perplexity, sizeof perplexity, "%.17g", evaluation->perplexity);
+        scalars[n++] = (weft_scalar){"eval/perplexity", evaluation->perplexity};
+    }
+    if (similar) {
+        (void)snprintf(similarity, sizeof similarity, ", \"similarity\": %.17g", evaluation->similarity);
+        scalars[n++] = (weft_scalar){"eval/similarity", evaluation->similarity};
+    }
+    (void)snprintf(fields, sizeof fields, "\"loss\": %.17g, \"perplexity\": %s, \"tokens\": %lld%s, \"took\": %.6f",
+                   evaluation->loss, perplexity, (long long)evaluation->tokens, similarity, evaluation->seconds);
     status = weft_records_add(&self->records, WEFT_RECORD_EVALUATIONS, step, fields, err);
-    return status == WEFT_OK ? weft_event_file_add(&self->events, step, scalars, told ? 2 : 1, err) : status;
+    return status == WEFT_OK ? weft_event_file_add(&self->events, step, scalars, n, err) : status;
 }
 
 weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *what, double took, bool best,

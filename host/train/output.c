@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const left_by_a_run[] = {"config.ini",        "starts.jsonl", "metrics.jsonl", "evaluations.jsonl",
-                                            "checkpoints.jsonl", "phases.jsonl", "ranks.json",    "tensorboard",
-                                            "report.html",       "checkpoints",  "model"};
+static const char *const left_by_a_run[] = {"config.ini",        "starts.jsonl", "metrics.jsonl",   "evaluations.jsonl",
+                                            "checkpoints.jsonl", "phases.jsonl", "similarity.json", "ranks.json",
+                                            "tensorboard",       "report.html",  "checkpoints",     "model"};
 enum { N_LEFT = (int)(sizeof left_by_a_run / sizeof left_by_a_run[0]) };
 
 weft_status weft_output_path(const weft_output *output, char *path, size_t size, const char *name, weft_error *err) {

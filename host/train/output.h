@@ -2,6 +2,7 @@
  *
  *     config.ini       the resolved configuration
  *     *.jsonl          the records (records.h); tensorboard/ the same for TensorBoard (event_file.h)
+ *     similarity.json  the mean last hidden state of the beginning, where [run] similarity asks for it (similarity.h)
  *     checkpoints/     step-N directories, and best, a link to one of them
  *     model/           the result, a Hugging Face directory
  *     ranks.json       of several ranks, at the end: what each took and sent
@@ -34,8 +35,8 @@ weft_status weft_output_open(weft_output **out, const char *directory, weft_outp
                              weft_error *err);
 void weft_output_close(weft_output *output); /* NULL is fine */
 
-/* OVERWRITE: removes config.ini, the records, report.html, tensorboard/, checkpoints/ and model/; nothing else, and
- * nothing at all where something lies in these that no run wrote. */
+/* OVERWRITE: removes config.ini, the records, similarity.json, report.html, tensorboard/, checkpoints/ and model/;
+ * nothing else, and nothing at all where something lies in these that no run wrote. */
 weft_status weft_output_clear(weft_output *output, weft_error *err);
 
 /* Refuses a path that the run reads (the INI file, a model, data) where it lies in what a run writes there. One that

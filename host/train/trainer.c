@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "launch/signals.h"
 #include "launch/world.h"
+#include "report/fit_table.h"
 #include "report/per_rank.h"
 #include "report/progress.h"
 #include "report/summary.h"
@@ -15,6 +16,7 @@
 #include "report/world_line.h"
 #include "session/coherence.h"
 #include "train/journal.h"
+#include "train/similarity.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,6 +27,8 @@ typedef struct trainer {
     weft_output *output;
     const weft_train_options *options;
     const char *path; /* of the INI file */
+    const char *const *overrides;
+    size_t n_overrides;
     weft_identities identities;
     weft_checkpoint_state state;
     int64_t evaluate_every, save_every; /* steps; 0: never */
@@ -34,6 +38,8 @@ typedef struct trainer {
     bool quiet;                         /* as asked for, and every rank but those that speak */
     weft_progress *progress;
     weft_journal journal;
+    weft_similarity similarity;
+    weft_fit fit; /* by the first rank, unless it was not to be asked */
     weft_train_summary summary;
     weft_rank_notes notes;
 } trainer;
@@ -134,8 +140,11 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
         status = weft_config_save_resolved(self->session->run->config, path, err);
     status = agree(self, status, err);
     if (status != WEFT_OK) return status;
-    return weft_journal_open(&self->journal, self->session, self->output->directory,
-                             self->saved_step == UINT64_MAX ? NULL : &self->saved_step, self->summary.begin, err);
+    status = weft_journal_open(&self->journal, self->session, self->output->directory,
+                               self->saved_step == UINT64_MAX ? NULL : &self->saved_step, self->summary.begin, err);
+    if (status != WEFT_OK) return status;
+    return weft_similarity_open(&self->similarity, self->session, self->output->directory,
+                                self->saved_step != UINT64_MAX, err);
 }
 
 /* What agree does, of records. Ranks that cannot agree because one is gone get another code. */
@@ -157,6 +166,9 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     if (self->summary.evaluations++ == 0) self->summary.first_eval_loss = evaluation.loss;
     self->summary.last_eval_loss = evaluation.loss;
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
+    status = agree_on_records(self, weft_similarity_note(&self->similarity, &evaluation, self->state.step, err), err);
+    if (status != WEFT_OK) return status;
+    self->summary.similarity = evaluation.similarity;
     status = weft_journal_evaluation(&self->journal, self->state.step, &evaluation, err);
     return agree_on_records(self, status, err);
 }
@@ -432,6 +444,29 @@ static weft_status judge_values(const trainer *self, weft_error *err) {
                           "--print-values follows one rank, and this run has %d: leave one of the two out", world);
 }
 
+/* Before any memory is taken. */
+static weft_status judge_room(trainer *self, weft_error *err) {
+    const weft_train_options *options = self->options;
+    weft_session *session = self->session;
+    weft_fit_question question = {
+        .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
+    weft_status status = WEFT_OK;
+    if (options->any_room) return WEFT_OK;
+    if (options->room > 0) weft_room_say(&question.room, options->room);
+    else weft_room_find(&question.room, &session->engine->device_info);
+    status = weft_fit_judge_ranks(&self->fit, &question, err);
+    if (status == WEFT_OK && weft_peers_first(peers_of(self)) && !self->fit.fits)
+        status = weft_fit_refuse(&self->fit, err);
+    return agree(self, status, err);
+}
+
+static void tell_room(const trainer *self) {
+    if (self->options->any_room || !weft_peers_first(peers_of(self))) return;
+    if (!self->quiet) weft_fit_print(&self->fit, 11, stdout);
+    (void)fflush(stdout);
+    weft_fit_warn(&self->fit, self->session->run->host);
+}
+
 static weft_status begin_run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_moment *planned = NULL;
@@ -441,10 +476,12 @@ static weft_status begin_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = weft_moments_collect(&planned, session, err);
     if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);
+    if (status == WEFT_OK) tell_room(self);
     if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
         warn_of_no_evaluation(self);
         weft_schedule_warn(session);
         weft_world_tell_alone(session);
+        if (!self->quiet) weft_world_tell_threads(session);
         say_uncovered(self);
     }
     return agree(self, status, err);
@@ -465,6 +502,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
     status = judge_values(self, err);
+    if (status == WEFT_OK) status = judge_room(self, err);
     if (status == WEFT_OK) status = open_output(self, err);
     if (status == WEFT_OK) status = begin_run(self, err);
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
@@ -483,13 +521,17 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
                        const weft_train_options *options, weft_error *err) {
     trainer self = {.options = options, .path = path, .saved_step = UINT64_MAX};
     weft_status status = WEFT_OK;
-    self.state.eval_loss = self.state.best_loss = NAN;
+    self.overrides = overrides;
+    self.n_overrides = n_overrides;
+    self.state.eval_loss = self.state.best_loss = self.summary.similarity = NAN;
     self.summary.begin = weft_clock_seconds();
-    status = weft_session_open(&self.session, path, overrides, n_overrides, WEFT_SESSION_TRAIN, err);
+    status = weft_session_open(&self.session, path, overrides, n_overrides,
+                               options->mode == WEFT_OUTPUT_RESUME ? WEFT_SESSION_RESUME : WEFT_SESSION_TRAIN, err);
     if (status == WEFT_OK) status = run_steps(&self, err);
     weft_identities_clear(&self.identities);
     weft_progress_destroy(self.progress);
     weft_journal_close(&self.journal);
+    weft_similarity_close(&self.similarity);
     weft_output_close(self.output);
     weft_session_close(self.session);
     return status;

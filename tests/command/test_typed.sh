@@ -166,5 +166,33 @@ for command in plan "train --overwrite"; do
     prints "$weft" ${command%% *} run.ini ${command#"${command%% *}"}
     if grep -q "one rank here" printed.err; then failed "$command: single is told nothing" printed.err; fi
 done
+for strategy in ddp mp; do
+    prints "$weft" plan run.ini strategy.plugin=$strategy
+    told "strategy $strategy has one rank here"
+done
+# Where one thread is faster, and what comes of it is the same; not where it is slower, alone, or the work is much.
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins"
+alone="one thread is faster than 2 here: "
+prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2
+told "$alone"
+told "for a leaf, forward and backward, with the same results: device.threads=1"
+[ "$(grep -c "$alone" printed.err)" = 1 ] || failed "it is told once" printed.err
+told "crowd: 2 threads" # as before
+sed 's/"tokens_per_second.*//' one/metrics.jsonl >by_two
+prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=1
+if grep -q "one thread is faster" printed.err; then failed "one thread has no news" printed.err; fi
+sed 's/"tokens_per_second.*//' one/metrics.jsonl >by_one
+same "one thread and two" by_one by_two
+export CROWD=one
+prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2
+if grep -q "one thread is faster" printed.err; then failed "two threads are faster" printed.err; fi
+unset CROWD
+prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2 --quiet
+if grep -q "one thread is faster" printed.err; then failed "it is no warning" printed.err; fi
+mkdir wide && cp model/tokenizer* wide
+sed 's/"vocab_size": 512/"vocab_size": 131072/; s/"hidden_size": 32/"hidden_size": 128/; s/"head_dim": 8/"head_dim": 32/' model/config.json >wide/config.json
+prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2 model.path=wide train.steps=1 train.global_batch=2 checkpoint.every=none
+if grep -q "one thread is faster" printed.err; then failed "products that are worth any team" printed.err; fi
+unset WEFT_PLUGIN_PATH
 
 [ "$failures" = 0 ]

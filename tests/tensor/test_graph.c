@@ -463,6 +463,7 @@ START_TEST(evaluation_hands_out_named_values) {
     ck_assert(weft_graph_output(chain.runs[1].graph, &chain.runs[1].binding, "hidden", &slot, &width));
     ck_assert_int_eq(width, D);
     ck_assert_int_eq(slot.bytes, places * D * 4);
+    ck_assert_int_eq(weft_graph_hidden_width(chain.runs[1].graph), 0); /* no lm_head */
     hidden = rig_floats(&r, slot.ref, places * D);
     carry = rig_floats(&r, chain.runs[1].binding.carry_in.ref, places * D);
     for (int64_t p = 0; p < places; p++) { /* what rms_norm gave, and not twice that */

@@ -1,8 +1,10 @@
 /* Training and generation held against transformers and PyTorch (tests/golden/README.md): logits, loss, every
  * gradient, and ten clipped AdamW steps, on five small models. */
+#include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
 #include "session/generate.h"
+#include "step/hidden.h"
 
 #include <check.h>
 #include <math.h>
@@ -76,6 +78,56 @@ START_TEST(evaluation_gives_the_loss) {
 }
 END_TEST
 
+/* The mean over places that have a target, of what transformers gives for each. */
+static void mean_logits(double *out, const golden_batch *batch, int64_t vocabulary) {
+    const float *logits = golden_floats(batch, "logits"), *weights = golden_floats(batch, "weights");
+    for (int64_t v = 0; v < vocabulary; v++) out[v] = 0.0;
+    for (int64_t i = 0; i < (int64_t)batch->rows * batch->length; i++)
+        for (int64_t v = 0; v < vocabulary && weights[i] != 0.0f; v++)
+            out[v] += (double)logits[i * vocabulary + v] / (double)batch->count;
+}
+
+/* Logits are a product with them, and so are their means. A pass counts as often as it is made. */
+START_TEST(last_hidden_states_are_what_makes_the_logits) {
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_hidden *hidden = NULL;
+    golden_batch_open(&batch, models[_i]);
+    golden_engine_open(&g, &batch, models[_i], 1, adamw, 3);
+    ck_assert_msg(weft_hidden_create(&hidden, g.engine, &err) == WEFT_OK, "%s", err.text);
+    g.stepper->hidden = hidden;
+    {
+        const weft_declared *declared = g.engine->plan.declared;
+        const int64_t vocabulary = declared->info.vocab_size, width = weft_hidden_width(hidden);
+        double *expected = calloc((size_t)vocabulary, sizeof *expected), *mean = calloc((size_t)width, sizeof *mean);
+        float *head = read_floats(g.engine, g.engine->parameter_refs[weft_declared_find(declared, "lm_head.weight")],
+                                  vocabulary * width);
+        weft_hidden_begin(hidden);
+        for (int pass = 0; pass < 3; pass++) {
+            weft_step_result result = {0};
+            if (pass == 1) weft_hidden_begin(hidden);
+            ck_assert_msg(weft_stepper_evaluate(g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
+                          err.text);
+        }
+        ck_assert_int_eq(width, declared->carry_width);
+        weft_hidden_mean(hidden, mean);
+        mean_logits(expected, &batch, vocabulary);
+        for (int64_t v = 0; v < vocabulary; v++) {
+            double found = 0.0;
+            for (int64_t i = 0; i < width; i++) found += (double)head[v * width + i] * mean[i];
+            ck_assert_double_eq_tol(found, expected[v], 1e-4);
+        }
+        free(expected);
+        free(mean);
+        free(head);
+    }
+    weft_hidden_destroy(hidden);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+}
+END_TEST
+
 static const int32_t *ints(const golden_batch *batch, const char *name) {
     return (const int32_t *)(const void *)weft_safetensors_find(batch->file, name)->data;
 }
@@ -101,7 +153,8 @@ static double worst_logit(const golden_batch *batch, weft_generator *generator, 
 
 START_TEST(logits_of_every_place) {
     char path[4096], model[4200];
-    const char *overrides[] = {model, "model.plugin=llama"};
+    const char *overrides[2 + DEVICE_CHOICE_MOST] = {model, "model.plugin=llama"};
+    const size_t n = 2 + device_choice_overrides(overrides + 2);
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = false};
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
                            WEFT_NEEDS(WEFT_PART_DEVICE);
@@ -112,7 +165,7 @@ START_TEST(logits_of_every_place) {
     golden_batch_open(&batch, models[_i]);
     golden_path(path, sizeof path, models[_i]);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
-    ck_assert_msg(weft_run_open(&run, NULL, overrides, 2, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_run_open(&run, NULL, overrides, n, needs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_generator_create(&generator, run, batch.length, &options, &err) == WEFT_OK, "%s", err.text);
     ck_assert_double_lt(worst_logit(&batch, generator, weft_generator_model(generator)->vocab_size), 1e-4);
     weft_generator_destroy(generator);
@@ -127,6 +180,7 @@ int main(void) {
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_MODELS);
     tcase_add_loop_test(tests, evaluation_gives_the_loss, 0, N_MODELS);
+    tcase_add_loop_test(tests, last_hidden_states_are_what_makes_the_logits, 0, N_MODELS);
     tcase_add_loop_test(tests, logits_of_every_place, 0, N_MODELS);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -4,7 +4,7 @@
  *     indices.c     ids and positions against their tables      convert.c   fp32, bf16, fp16
  *     product*      matrix products, sums not cut by threads    matmul.c    the kernel on top of it
  *     packed*       products with a packed operand
- *     roof*         what the machine could give at most
+ *     roof*         what the machine could give at most      team.c      fewer threads
  *     panels*       products on packed panels, fp32 and bf16, where the ISA has them
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include <weft/device.h>
+#include <weft/team.h>
 
 #include "../common/operands.h"
 #include "loops.h"
@@ -37,7 +38,8 @@ struct weft_device {
     const weft_host *host;
     const cpu_loops *loops;
     const cpu_panels *panels_f32, *panels_bf16; /* for operands of this type; NULL: left to oneDNN */
-    int threads;
+    int threads;                                /* that kernels use */
+    int all_threads;                            /* that they may (team.c) */
     bool
         packs; /* oneDNN's kernels read operands in place here, so that products copy what would collide in the cache */
     int64_t live_bytes, live_buffers; /* of buffers that were not released */
@@ -86,6 +88,7 @@ static inline int64_t cpu_floats(int64_t n) {
 
 /* ---- the table's slots, by file ---- */
 
+extern const weft_device_team cpu_team;
 const void *cpu_extension(const weft_device *device, const char *id);
 
 weft_status cpu_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);

@@ -74,6 +74,7 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
     memset(d, 0, sizeof *d);
     d->host = host;
     d->threads = keys->threads == WEFT_AUTO_I64 ? available_threads(host) : (int)keys->threads;
+    d->all_threads = d->threads;
     read_processor_name(d->name, sizeof d->name);
     choose_isa(d);
     *out = d;
@@ -92,6 +93,7 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
     const dnnl_version_t *v = dnnl_version();
     const uint32_t size = out->struct_size;
     weft_device_info i = {.struct_size = size,
+                          .flags = WEFT_DEVICE_SHARES_MACHINE,
                           .threads = device->threads,
                           .has_bf16 = cpu_multiplies_bf16(device),
                           .packed = PACKED_TYPES};

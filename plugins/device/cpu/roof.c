@@ -220,5 +220,6 @@ static const weft_device_roof roof = {
 
 const void *cpu_extension(const weft_device *device, const char *id) {
     (void)device;
+    if (strcmp(id, WEFT_DEVICE_TEAM) == 0) return &cpu_team;
     return strcmp(id, WEFT_DEVICE_ROOF) == 0 ? &roof : NULL;
 }

@@ -1,0 +1,31 @@
+/* host/base/lookup.h: numbers by name, in the same time however many there are.
+ *
+ *     weft_lookup by_name = {0};
+ *     if (!weft_lookup_put(&by_name, "lm_head", 3)) no memory
+ *     weft_lookup_find(&by_name, "lm_head") == 3
+ *     weft_lookup_free(&by_name);
+ */
+#ifndef WEFT_HOST_BASE_LOOKUP_H
+#define WEFT_HOST_BASE_LOOKUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct weft_lookup_place {
+    const char *name; /* NULL: nobody's */
+    int32_t number;
+} weft_lookup_place;
+
+typedef struct weft_lookup {
+    weft_lookup_place *places; /* [size], a power of two; at most half of them taken */
+    size_t size, n;
+} weft_lookup;
+
+/* The name must outlive the lookup; of one that is there already the first number stays. False: no memory. */
+bool weft_lookup_put(weft_lookup *self, const char *name, int32_t number);
+/* -1: it is not there. A zeroed lookup has nothing. */
+int32_t weft_lookup_find(const weft_lookup *self, const char *name);
+void weft_lookup_free(weft_lookup *self); /* a zeroed one is fine */
+
+#endif
