@@ -8,7 +8,7 @@ function row(name, formula, key, hand,    weft, differs) {
     if (!(key in said)) { print "by_hand.awk: Weft said nothing of " key; bad = 1; return }
     weft = said[key]
     differs = abs(weft - hand) > 2e-6 * abs(hand)
-    printf "  %-14s %-46s %12.7g %12.7g%s\n", name, formula, weft, hand, differs ? "  DIFFERENT" : ""
+    printf "  %-7s %-44s %12.7g %12.7g%s\n", name, formula, weft, hand, differs ? "  DIFFERENT" : ""
     if (differs) bad = 1
 }
 function f(number) { return sprintf("%.7g", number) }
@@ -18,7 +18,7 @@ function one_step(t,    at, i, p, dy, dh, g, h, lr) {
     lr = 0.1
     h[0] = log(3)
     printf "step %d\n", t
-    printf "  %-14s %-46s %12s %12s\n", "forward", "", "weft", "by hand"
+    printf "  %-7s %-44s %12s %12s\n", "forward", "", "weft", "by hand"
     row("x", "the row of embed for the id of x: ln 3", at "FORWARD embed leaf 0  carry", h[0])
     for (i = 1; i <= 3; i++) {
         h[i] = w[i] * h[i - 1]
