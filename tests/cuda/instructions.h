@@ -13,7 +13,7 @@ extern "C" {
 int instruction_mma(float *c, const uint16_t *a, const uint16_t *b);
 /* out (32,8): what each lane has, two numbers to a word, of four matrices in (4,8,8). */
 int instruction_load(uint16_t *out, const uint16_t *in, int transposed);
-/* Two copies of 16 bytes into shared memory, the second one with none of them valid; `out` has what arrived, 32 bytes. */
+/* Two copies of 16 bytes into shared memory, the second one with none of them valid; `out` (32): what arrived. */
 int instruction_copy(uint8_t *out, const uint8_t *in);
 /* out = 2^in, 32 of them. */
 int instruction_power(float *out, const float *in);

@@ -60,7 +60,7 @@ START_TEST(copies_have_arrived_once_they_are_waited_for) {
     for (int i = 0; i < 16; i++) in[i] = (uint8_t)(i + 1);
     memset(out, 0xEE, sizeof out);
     ck_assert_int_eq(instruction_copy(out, in), 0);
-    for (int i = 0; i < 32; i++) ck_assert_uint_eq(out[i], i < 16 ? i + 1 : 0);
+    for (int i = 0; i < 32; i++) ck_assert_int_eq(out[i], i < 16 ? i + 1 : 0);
 }
 END_TEST
 

@@ -242,6 +242,8 @@ START_TEST(attention_over_a_cache) {
     attention_check(shape(1, 5, 2, 1, 8, 61, 70, 0), dtypes[_i], "five places across a block's end");
     attention_check(shape(1, 70, 2, 2, 32, 90, 160, 100), dtypes[_i], "a cache with a document's start");
     attention_check(shape(1, 330, 2, 1, 24, 70, 400, 150), dtypes[_i], "more blocks than go together after a cache");
+    attention_check(shape(1, 40, 2, 1, 16, 93, 140, 0), dtypes[_i],
+                    "a block of keys that a place sees but for the last");
 }
 END_TEST
 
@@ -346,6 +348,28 @@ START_TEST(attention_of_a_place_that_sees_nothing) {
         HOLDS(back[5 * 16 + i] == 0 && back[66 * 16 + i] == 0 && back[67 * 16 + i] != 0);
     }
     for (int64_t i = 0; i < 3 * 70 * 16; i++) HOLDS(isfinite(back[i]));
+    free(out), free(back);
+    attention_free(&t);
+}
+END_TEST
+
+START_TEST(attention_of_a_row_that_sees_nothing) {
+    attention_case t = shape(3, 70, 2, 1, 16, 0, 0, 0);
+    const int64_t q = queries_of(&t), k = keys_of(&t);
+    float *out = NULL, *back = NULL;
+    t.dtype = dtypes[_i];
+    attention_make(&t);
+    for (int64_t i = 70; i < 140; i++) ((int32_t *)t.starts)[i] = INT32_MAX;
+    out = every_way(attention_run, &t, "a row sees nothing");
+    t.backward = t.want_dq = t.want_dkv = 1;
+    t.o = out;
+    t.lse = out + q;
+    back = every_way(attention_run, &t, "a row sees nothing, backward");
+    for (int64_t i = 0; i < q; i++) HOLDS((out[i] == 0) == (i / (q / 3) == 1));
+    for (int64_t i = 0; i < 140; i++) HOLDS(out[q + 140 + i] == -INFINITY);
+    for (int64_t i = q / 3; i < q / 3 * 2; i++) HOLDS(back[i] == 0);
+    for (int64_t i = k / 3; i < k / 3 * 2; i++) HOLDS(back[q + i] == 0 && back[q + k + i] == 0);
+    for (int64_t i = 0; i < q + 2 * k; i++) HOLDS(isfinite(back[i]));
     free(out), free(back);
     attention_free(&t);
 }
@@ -551,6 +575,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, attention_does_not_read_blocks_before_the_window, 0, 2);
     tcase_add_loop_test(tests, attention_ignores_what_no_place_sees, 0, 2);
     tcase_add_loop_test(tests, attention_of_a_place_that_sees_nothing, 0, 2);
+    tcase_add_loop_test(tests, attention_of_a_row_that_sees_nothing, 0, 2);
     tcase_add_loop_test(tests, attention_of_large_scores_stays_finite, 0, 2);
     tcase_add_loop_test(tests, attention_hands_nan_on, 0, 2);
     tcase_add_loop_test(tests, attention_puts_new_keys_into_a_cache, 0, 2);

@@ -412,6 +412,42 @@ START_TEST(products_leave_the_callers_team_as_it_was) {
 }
 END_TEST
 
+/* The last places of each row of a batch, as generation takes them: a begins where some of its own rows have passed,
+ * within rows that are longer. */
+static void parts_run(run *r, const void *data) {
+    const matmul_case *t = data;
+    weft_matmul args = matmul_args(t);
+    args.a = put_matrix(r, t->a, t->m * args.lda, t->types.ab);
+    args.a.offset += (args.lda - t->k) * weft_dtype_bytes(t->types.ab);
+    args.b = put_matrix(r, t->b, t->b_size, t->types.ab);
+    args.c = put_matrix(r, NULL, t->c_size, t->types.c);
+    args.workspace = put_workspace(r, table->matmul_workspace(r->device, &args));
+    RUN(r, matmul, &args);
+    get_cells(r, args.c, t->c_size, t->types.c);
+}
+
+START_TEST(products_of_the_last_places_of_rows) {
+    const int64_t widths[] = {42, 30, 7, 64};
+    for (int i = 0; i < 4; i++) {
+        const int64_t k = widths[i], m = 3, n = 37, length = 4;
+        matmul_case t = {.m = m, .n = n, .k = k, .pad = (length - 1) * k, .transpose_b = 1, .types = all_types[_i]};
+        float *a = numbers_of(t.types.ab, m * length * k, 1), *b = NULL, *c = NULL, *got = NULL;
+        weft_matmul args = matmul_args(&t);
+        double *want = NULL;
+        t.b_size = n * args.ldb, t.c_size = (m - 1) * args.ldc + n;
+        t.b = b = numbers_of(t.types.ab, t.b_size, 1);
+        t.c = c = numbers(t.c_size, 0);
+        t.a = a + args.lda - k;
+        want = matmul_oracle(&t, &args);
+        t.a = a;
+        got = every_way(parts_run, &t, "the last places");
+        for (int64_t r = 0; r < m; r++)
+            expect_cells("the last places", got + r * args.ldc, want + r * args.ldc, n, t.types.c, 2e-6, 0.1);
+        free(a), free(b), free(c), free(got), free(want);
+    }
+}
+END_TEST
+
 START_TEST(products_of_nothing) {
     const float c[6] = {1, 2, 3, 4, 5, 6}, rows[96] = {0};
     run r = {.device = devices[1]};
@@ -526,6 +562,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, 0, 3);
     tcase_add_test(tests, products_are_those_of_rounded_operands);
     tcase_add_test(tests, products_refuse_other_types);
+    tcase_add_loop_test(tests, products_of_the_last_places_of_rows, 0, 3);
     tcase_add_loop_test(tests, products_of_nothing, 0, 3);
     tcase_add_loop_test(tests, products_refuse_what_does_not_fit, 0, 3);
 }

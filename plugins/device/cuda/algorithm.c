@@ -78,7 +78,9 @@ static weft_status set_alignments(const weft_device *device, const cuda_shape *s
                                                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                                                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint32_t c = cuda_row_alignment(s->ldc, s->dtype_c);
-    const uint32_t bytes[] = {cuda_row_alignment(s->ldb, s->dtype), cuda_row_alignment(s->lda, s->dtype), c, c};
+    const uint32_t bytes[] = {cuda_row_alignment(s->ldb, s->dtype),
+                              cuda_a_alignment(s->lda, s->transpose_a ? s->m : s->k, s->a_is_part != 0, s->dtype), c,
+                              c};
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < sizeof of / sizeof *of && status == WEFT_OK; i++)
         status =

@@ -14,7 +14,8 @@ typedef struct cuda_shape {
     int32_t dtype, dtype_c; /* of a and b, and of c */
     int32_t transpose_a, transpose_b;
     int32_t accumulate, has_bias;
-    int32_t tf32, reserved;
+    int32_t tf32;
+    int32_t a_is_part; /* as of cuda_product */
 } cuda_shape;
 
 /* What each row of a matrix begins on, in bytes, where the matrix itself does: by the distance of its rows, so that the
@@ -23,6 +24,10 @@ typedef struct cuda_shape {
 static inline uint32_t cuda_row_alignment(int64_t ld, int32_t dtype) {
     const uint64_t bytes = (uint64_t)ld * (dtype == WEFT_BF16 ? 2 : 4), lowest = bytes & (~bytes + 1);
     return lowest > CUDA_ALIGNED ? CUDA_ALIGNED : (uint32_t)lowest;
+}
+/* Of a, which may begin within the rows of a wider matrix, a multiple of its own width from their begin. */
+static inline uint32_t cuda_a_alignment(int64_t lda, int64_t width, bool is_part, int32_t dtype) {
+    return cuda_row_alignment(is_part ? lda | width : lda, dtype);
 }
 
 /* A product's description in cuBLASLt's terms, and its way. There, matrices have columns side by side: our C is C's

@@ -3,8 +3,8 @@
  * How many places a cache holds lies on the card, so no call here can say that new ones do not fit behind them: the
  * kernels read and write nothing then, and what they give is NaN.
  */
-#include "attention.h"
-#include "cuda.h"
+#include "attention_cudnn.h"
+#include "workspace.h"
 
 #define ROWS_LIMIT  (INT32_MAX / 2)    /* a place and a window together are an int */
 #define LEAST_BLOCK ((int64_t)16)      /* rows of a head that a block of threads has at least */
@@ -105,22 +105,36 @@ static weft_status prepare(operands *c, const weft_attention *args, attention_ca
     return c->status;
 }
 
+/* cuDNN's part of the workspace, and what that makes of the whole. */
+static int64_t lay_out_cudnn(room r, const weft_device *device, const weft_attention *args, void **part) {
+    *part = room_take(&r, cuda_cudnn_workspace(device, args));
+    return room_bytes(&r);
+}
+
+int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args) {
+    void *part = NULL;
+    return cuda_cudnn_makes(device, args) ? lay_out_cudnn(room_at(NULL), device, args, &part) : 0;
+}
+
+static weft_status by_cudnn(operands *c, weft_device *device, cudaStream_t stream, const weft_attention *args,
+                            const attention_call *call) {
+    void *part = NULL, *all = operands_need_workspace(c, args->workspace, cuda_attention_workspace(device, args));
+    if (c->status != WEFT_OK) return c->status;
+    (void)lay_out_cudnn(room_at(all), device, args, &part);
+    return cuda_cudnn_attention(device, stream, args, call, part, c->err);
+}
+
 CUDA_KERNEL(attention, weft_attention) {
     operands c = OPERANDS("attention", weft_attention, args, err);
     const cudaStream_t stream = cuda_stream(device, s);
     attention_call call;
     weft_status status = prepare(&c, args, &call, false);
+    if (status == WEFT_OK && cuda_cudnn_makes(device, args)) return by_cudnn(&c, device, stream, args, &call);
     if (status == WEFT_OK) status = cuda_judge(attention_append_launch(&call, stream), "attention", err);
     if (status != WEFT_OK) return status;
     return cuda_judge(call.length == 1 ? attention_decode_launch(&call, stream)
                                        : attention_forward_launch(&call, stream),
                       "attention", err);
-}
-
-int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args) {
-    (void)device;
-    (void)args;
-    return 0;
 }
 
 int64_t cuda_attention_backward_workspace(const weft_device *device, const weft_attention *args) {

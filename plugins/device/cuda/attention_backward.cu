@@ -197,8 +197,8 @@ static __device__ __forceinline__ void load_taken_queries(const attention_call &
     }
 }
 
-/* Products of k q^T in `s` to probabilities; and those times the slopes of a cap. key: of the warp's first row; place: of
- * the first query. */
+/* Products of k q^T in `s` to probabilities; and those times the slopes of a cap. key: of the warp's first row; place:
+ * of the first query. */
 template <typename T, int D, int N = backward_shape<T, D>::TAKEN>
 static __device__ __forceinline__ void probabilities(const attention_call &c, const query_numbers<T, D> &of, int key,
                                                      int place, float (&s)[N / 2], float (&sloped)[N / 2]) {

@@ -1,8 +1,8 @@
 /* attention_decode.cu: one query to a row and head, as in generation, and new keys and values into a cache.
  *
  * A head's query has a block to itself. A team of lanes has a key at a time, each lane 8 numbers of a head, and every
- * team of the block takes each TEAMS-th key, keys counted from the cache's first: which team has a key, and the order in
- * which teams are put together, follow from the key's place and the shape. All of it is fp32.
+ * team of the block takes each TEAMS-th key, keys counted from the cache's first: which team has a key, and the order
+ * in which teams are put together, follow from the key's place and the shape. All of it is fp32.
  */
 #include "attention_places.cuh"
 

@@ -1,4 +1,4 @@
-/* attention_tiles.cuh: tiles of attention: rows of one head in shared memory, and what a warp of 16 rows does with them.
+/* attention_tiles.cuh: tiles of attention: rows of one head in shared memory, and what a warp of 16 rows does with it.
  *
  * A tile is ROWS rows of D elements, of which head_dim are there and the rest is zero, and 16 bytes more to a row: rows
  * are then an odd number of 16 bytes apart, and eight of them that are read at the same column lie in different banks.
@@ -8,8 +8,8 @@
  *     add_products  sums (16, D) += p (16, N) b (N, D)
  *
  * s, p and sums are spread over the lanes: each has ROWS of the 16 rows, and half as many numbers as there are columns
- * (`lanes` says which). In bf16 they come from matrix instructions, in fp32 from plain ones. p is fp32 also as a factor:
- * where the factors are bf16, it goes in as two of them, p rounded and what that left, 16 bits in all.
+ * (`lanes` says which). In bf16 they come from matrix instructions, in fp32 from plain ones. p is fp32 also as a
+ * factor: where the factors are bf16, it goes in as two of them, p rounded and what that left, 16 bits in all.
  */
 #ifndef WEFT_DEVICE_CUDA_ATTENTION_TILES_CUH
 #define WEFT_DEVICE_CUDA_ATTENTION_TILES_CUH

@@ -8,6 +8,7 @@
  *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
  *     packed.c      products with a packed operand            choices.c    these ways as texts, alike on all ranks
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
+ *     attention_cudnn.c, attention_graph.c   attention by cuDNN
  *     NAME.c        the slots of operator NAME: operands are looked up, then a launcher of kernels.h is called
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
@@ -38,11 +39,15 @@
       "fp32 products round their operands to TF32 (10 bits of precision): several times faster, and other numbers.")   \
     K(I64, workspace, "32Mi", "[1Mi,1Gi]", "bytes", WEFT_SAME,                                                         \
       "What cuBLASLt may use within a product; which of its ways it takes depends on it.")                             \
+    K(ENUM, attention, "auto", "auto,own,cudnn", "", WEFT_SAME,                                                        \
+      "Who makes attention: own kernels, or cuDNN the forward of bf16 rows without a cache (it rounds probabilities "  \
+      "to bf16); auto: own.")                                                                                          \
     K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
     K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
       "Directory in which compiled optimizers are kept; auto: weft/cuda in the user's cache directory; none: they "    \
       "are compiled anew in each run.")
 WEFT_KEYS_STRUCT(cuda_config, CUDA_KEYS)
+enum { ATTENTION_BY_AUTO, ATTENTION_BY_OWN, ATTENTION_BY_CUDNN }; /* values of the key `attention` */
 
 struct weft_stream {
     cudaStream_t stream;
@@ -52,6 +57,7 @@ struct weft_stream {
 typedef struct cuda_staging cuda_staging;
 typedef struct cuda_algorithms cuda_algorithms;
 typedef struct cuda_modules cuda_modules;
+typedef struct cuda_cudnn cuda_cudnn;
 
 struct weft_device {
     const weft_host *host;
@@ -69,6 +75,7 @@ struct weft_device {
     weft_stream *recording; /* the stream whose work is being recorded; NULL: none */
     cuda_algorithms *algorithms;
     cuda_modules *modules;
+    cuda_cudnn *cudnn; /* NULL: attention is made by own kernels alone */
 };
 
 /* ---- driver.c ---- */
@@ -131,7 +138,8 @@ typedef struct cuda_product {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
     int32_t transpose_a, transpose_b, accumulate;
-    int32_t has_bias, reserved;
+    int32_t has_bias;
+    int32_t a_is_part; /* a may begin within the rows of a wider matrix, as the last places of a batch do */
     void *workspace;
 } cuda_product;
 /* Operands are not looked at. Notes that the product will be made: the way that it takes is chosen for all ranks

@@ -24,7 +24,7 @@ static const library rtc = {RTC_FILE, "It comes with the CUDA Toolkit, and as th
 static const library driver = {"libcuda.so.1", "It comes with NVIDIA's driver."};
 
 /* By what the system finds itself, then in the toolkit that the user's environment names, then in the usual place. */
-static void *open_library(const char *file) {
+void *cuda_library_open(const char *file) {
     static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
     char path[4096];
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -41,7 +41,7 @@ static void *open_library(const char *file) {
 /* *handle: of the library, once it was needed. */
 static weft_status look_up(void *out, void **handle, const library *of, const char *name, weft_error *err) {
     void *symbol = dlsym(RTLD_DEFAULT, name);
-    if (symbol == NULL && *handle == NULL) *handle = open_library(of->file);
+    if (symbol == NULL && *handle == NULL) *handle = cuda_library_open(of->file);
     if (symbol == NULL && *handle == NULL) {
         return weft_error_set(err, WEFT_E_DEVICE,
                               "%s was not found. %s If it lies where the system does not look, name its directory in "

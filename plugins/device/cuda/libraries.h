@@ -55,5 +55,7 @@ typedef struct cuda_libraries {
 
 /* All of them, or a sentence that names the one that is missing and where it comes from. */
 weft_status cuda_libraries_open(cuda_libraries *out, weft_error *err);
+/* A library's handle, or NULL: by what the system finds itself, then in the toolkit. It stays loaded. */
+void *cuda_library_open(const char *file);
 
 #endif

@@ -14,7 +14,8 @@ static cuda_product product_of(const weft_matmul *args) {
                             .transpose_a = args->transpose_a,
                             .transpose_b = args->transpose_b,
                             .accumulate = args->accumulate,
-                            .has_bias = args->has_bias};
+                            .has_bias = args->has_bias,
+                            .a_is_part = 1};
     return p;
 }
 

@@ -1,6 +1,7 @@
 /* plugin.c: the plugin device:cuda itself: its keys, its life, what it says of itself, and its kernel table. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #include "algorithm.h"
+#include "attention_cudnn.h"
 
 const char operands_device[] = "cuda";
 
@@ -12,6 +13,7 @@ static void destroy_device(weft_device *device) {
                  "Device cuda ends with %lld bytes in %lld buffers that were not released.",
                  (long long)device->live_bytes, (long long)device->live_buffers);
     }
+    cuda_cudnn_close(device);
     cuda_modules_close(device);
     cuda_algorithms_close(device);
     cuda_staging_close(device);
@@ -27,6 +29,7 @@ static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t 
     if (status == WEFT_OK) status = cuda_staging_open(d, err);
     if (status == WEFT_OK) status = cuda_algorithms_open(d, err);
     if (status == WEFT_OK) status = cuda_modules_open(d, keys, err);
+    if (status == WEFT_OK && keys->attention == ATTENTION_BY_CUDNN) status = cuda_cudnn_open(d, err);
     return status;
 }
 

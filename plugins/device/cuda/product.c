@@ -13,8 +13,7 @@ static bool is_empty(const cuda_product *p) {
 }
 
 /* Where an operand lies worse than its rows, another way would have to be taken, with other bits. */
-static weft_status check_alignment(const char *name, const void *at, int64_t ld, int32_t dtype, weft_error *err) {
-    const uint32_t least = cuda_row_alignment(ld, dtype);
+static weft_status check_alignment(const char *name, const void *at, int64_t ld, uint32_t least, weft_error *err) {
     if ((uintptr_t)at % least == 0) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_HOST,
@@ -24,9 +23,17 @@ static weft_status check_alignment(const char *name, const void *at, int64_t ld,
 }
 
 static weft_status check_alignments(const cuda_product *p, weft_error *err) {
-    weft_status status = check_alignment("a", p->a, p->lda, p->dtype_a, err);
-    if (status == WEFT_OK) status = check_alignment("b", p->b, p->ldb, p->dtype_a, err);
-    return status == WEFT_OK ? check_alignment("c", p->c, p->ldc, p->dtype_c, err) : status;
+    const int64_t width = p->transpose_a ? p->m : p->k;
+    weft_status status =
+        check_alignment("a", p->a, p->lda, cuda_a_alignment(p->lda, width, p->a_is_part != 0, p->dtype_a), err);
+    if (status == WEFT_OK) status = check_alignment("b", p->b, p->ldb, cuda_row_alignment(p->ldb, p->dtype_a), err);
+    return status == WEFT_OK ? check_alignment("c", p->c, p->ldc, cuda_row_alignment(p->ldc, p->dtype_c), err) : status;
+}
+
+/* Whether it matters that a may be part of a wider matrix. */
+static bool is_worse_as_part(const cuda_product *p) {
+    const int64_t width = p->transpose_a ? p->m : p->k;
+    return p->a_is_part && cuda_a_alignment(p->lda, width, true, p->dtype_a) != cuda_row_alignment(p->lda, p->dtype_a);
 }
 
 static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
@@ -42,7 +49,8 @@ static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
                           .transpose_b = p->transpose_b != 0,
                           .accumulate = p->accumulate != 0,
                           .has_bias = p->has_bias != 0,
-                          .tf32 = device->tf32 && p->dtype_a == WEFT_F32};
+                          .tf32 = device->tf32 && p->dtype_a == WEFT_F32,
+                          .a_is_part = is_worse_as_part(p)};
     return s;
 }
 

@@ -15,7 +15,8 @@
  * alignment, or on what else runs. Matrix products accumulate in fp32; sums over rows (bias, gain, embedding
  * gradients) have one order fixed by the shape. Matrices are row-major; `ld` is the distance between rows in
  * elements. What is multiplied, and what products are stored in, begins at a multiple of 16 bytes, or of the distance of
- * its rows in bytes where that has no factor of 16; a device may refuse what does not.
+ * its rows in bytes where that has no factor of 16 (of the length of its rows, too, for a: it may be a part of longer
+ * ones); a device may refuse what does not.
  *
  * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it.
  * Kernels that need scratch say how much in a function of the same arguments (refs are not looked at); the caller
