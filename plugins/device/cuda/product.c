@@ -22,16 +22,18 @@ static weft_status check_alignment(const char *name, const void *at, int64_t ld,
         name, (long long)ld, least);
 }
 
-/* Of a's rows as they lie. */
-static int64_t a_width(const cuda_product *p) {
-    return p->transpose_a ? p->m : p->k;
-}
-
 static weft_status check_alignments(const cuda_product *p, weft_error *err) {
+    const int64_t width = p->transpose_a ? p->m : p->k;
     weft_status status =
-        check_alignment("a", p->a, p->lda, cuda_a_alignment(p->lda, a_width(p), p->a_is_part != 0, p->dtype_a), err);
+        check_alignment("a", p->a, p->lda, cuda_a_alignment(p->lda, width, p->a_is_part != 0, p->dtype_a), err);
     if (status == WEFT_OK) status = check_alignment("b", p->b, p->ldb, cuda_row_alignment(p->ldb, p->dtype_a), err);
     return status == WEFT_OK ? check_alignment("c", p->c, p->ldc, cuda_row_alignment(p->ldc, p->dtype_c), err) : status;
+}
+
+/* Whether it matters that a may be part of a wider matrix. */
+static bool is_worse_as_part(const cuda_product *p) {
+    const int64_t width = p->transpose_a ? p->m : p->k;
+    return p->a_is_part && cuda_a_alignment(p->lda, width, true, p->dtype_a) != cuda_row_alignment(p->lda, p->dtype_a);
 }
 
 static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
@@ -48,7 +50,7 @@ static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
                           .accumulate = p->accumulate != 0,
                           .has_bias = p->has_bias != 0,
                           .tf32 = device->tf32 && p->dtype_a == WEFT_F32,
-                          .a_is_part = p->a_is_part != 0 && p->lda != a_width(p)};
+                          .a_is_part = is_worse_as_part(p)};
     return s;
 }
 
