@@ -1,6 +1,7 @@
 /* host/ranks/post.c: see post.h. */
 #include "ranks/post.h"
 
+#include "ranks/connect.h"
 #include "base/sizes.h"
 #include "plugin/enter.h"
 
@@ -113,11 +114,30 @@ static weft_status start_parcels(weft_post *self, const weft_parcel *in, const w
     return status;
 }
 
+/* A parcel is there on both sides. */
+static weft_status connect_parcels(const weft_post *self, const weft_parcel *in, const weft_parcel *out,
+                                   weft_error *err) {
+    weft_lanes *lanes = NULL;
+    weft_status status = WEFT_OK;
+    if (!weft_ranks_need_connecting(self->ranks)) return WEFT_OK;
+    lanes = calloc((size_t)self->ranks->world, sizeof *lanes);
+    if (lanes == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of %d ranks", (int)self->ranks->world);
+    for (int32_t r = 0; r < self->ranks->world; r++) {
+        lanes[r].sends[0] = out[r].n > 0;
+        lanes[r].takes[0] = in[r].n > 0;
+    }
+    status = weft_ranks_connect(self->ranks, lanes, err);
+    free(lanes);
+    return status;
+}
+
 static weft_status swap_parcels(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
     weft_post *self = context;
     const int32_t world = self->ranks->world;
     int64_t offset = 0;
     weft_status status = reserve_bytes(self, parcels_end(out, world, parcels_end(in, world, 0)), err);
+    if (status == WEFT_OK) status = connect_parcels(self, in, out, err);
     if (status == WEFT_OK) status = start_parcels(self, in, out, err);
     for (int32_t i = 0; i < 2 * world && status == WEFT_OK; i++)
         status = weft_ranks_join(self->ranks, &self->handles[i], NULL, err);

@@ -9,6 +9,7 @@
 #include "step/blame.h"
 #include "step/flight.h"
 #include "step/hidden.h"
+#include "step/lanes.h"
 #include "step/leaf.h"
 #include "step/norm.h"
 #include "step/recorder.h"
@@ -214,6 +215,7 @@ weft_status weft_stepper_create(weft_stepper **out, weft_engine *engine, const w
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the events of a step");
     if (status == WEFT_OK) status = take_shared(self, err);
     if (status == WEFT_OK) status = weft_recorder_open(&self->recorder, self, err);
+    if (status == WEFT_OK) status = weft_step_connect(engine, err);
     if (status == WEFT_OK) status = weft_flight_create(&self->flights, engine, err);
     if (status == WEFT_OK) status = weft_trace_create(&self->trace, events > 4096 ? events : 4096, err);
     if (status == WEFT_OK) *out = self;

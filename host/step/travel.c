@@ -206,13 +206,18 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
 enum { TAG_REFRESH = WEFT_WHAT_LEAF_GRADIENT + 1, N_SORTS = TAG_REFRESH - WEFT_WHAT_CARRY + 1 };
 _Static_assert(N_SORTS <= WEFT_COMM_LANES, "a lane for each sort of message");
 
+int32_t weft_travel_lane(const weft_event *event) {
+    return (event->kind == WEFT_EVENT_REFRESH ? TAG_REFRESH : event->what) - WEFT_WHAT_CARRY;
+}
+
 /* Messages of one sort and leaf never meet another's; where there are more than tags, those of far leaves share one. */
-static void address(weft_transfer *out, const weft_engine *engine, int32_t what, int32_t of, int32_t leaf) {
+static void address(weft_transfer *out, const weft_engine *engine, const weft_event *event, int32_t of, int32_t leaf) {
     const int64_t units = engine->plan.layout->n_units, segments = engine->plan.declared->n_segments;
     const int64_t things = units > segments ? units : segments;
-    const int64_t tag = ((int64_t)leaf * N_SORTS + what - WEFT_WHAT_CARRY) * things + of;
+    const int32_t lane = weft_travel_lane(event);
+    const int64_t tag = ((int64_t)leaf * N_SORTS + lane) * things + of;
     out->tag = (int32_t)(tag % ((int64_t)engine->ranks.info.max_tag + 1));
-    out->lane = what - WEFT_WHAT_CARRY;
+    out->lane = lane;
 }
 
 /* The trained part of an owned unit, from its owner to the rank that has a copy. */
@@ -222,7 +227,7 @@ static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_e
     const int32_t index = engine->plan.layout->units[event->unit].trained;
     weft_transfer transfer = weft_flight_transfer(self, &planned);
     if (planned.way == WEFT_EXCHANGE_NONE) return WEFT_OK;
-    address(&transfer, engine, TAG_REFRESH, event->unit, 0);
+    address(&transfer, engine, event, event->unit, 0);
     transfer.from = transfer.to =
         weft_ref_at(engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     return set_out_alone(self, event, planned.way, &transfer, err);
@@ -254,7 +259,7 @@ static weft_status on_transfer(void *context, const weft_event *event, const wef
     transfer.from = transfer.to = event->unit >= 0 ? weft_step_gradient(self, event->unit, slot).ref
                                                    : weft_step_slot(self, slot).ref;
     if (event->unit < 0) transfer.n = carry_bytes(self, event);
-    address(&transfer, self->engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
+    address(&transfer, self->engine, event, event->unit >= 0 ? event->unit : event->segment, event->leaf);
     weft_trace_use(self->trace, slot, transfer.n);
     return set_out_alone(self, event, planned.way, &transfer, err);
 }

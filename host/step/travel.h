@@ -5,6 +5,9 @@
 
 #include "step/stepper.h"
 
+/* On which lane an event of SEND, RECV or REFRESH goes between two ranks (weft/comm.h). */
+int32_t weft_travel_lane(const weft_event *event);
+
 /* Puts its functions into the table; context is the stepper. */
 void weft_travel_table(weft_exec_table *table);
 

@@ -17,7 +17,7 @@ target_include_directories(weft-cuda-double PUBLIC ${WEFT_DOUBLE_INCLUDE})
 target_compile_features(weft-cuda-double PRIVATE cxx_std_17)
 target_compile_definitions(weft-cuda-double PRIVATE DOUBLE_CXX="${CMAKE_CXX_COMPILER}"
                            DOUBLE_INCLUDE="${WEFT_DOUBLE_INCLUDE}")
-target_compile_options(weft-cuda-double PRIVATE ${double_warnings} -Wconversion -Wshadow -fvisibility=hidden -ffp-contract=off
+target_compile_options(weft-cuda-double PRIVATE ${double_warnings} -Wno-maybe-uninitialized -Wconversion -Wshadow -fvisibility=hidden -ffp-contract=off
                        -fno-math-errno ${double_sanitizers})
 target_link_options(weft-cuda-double PRIVATE ${double_sanitizers} -Wl,-z,nodelete)
 target_link_libraries(weft-cuda-double PRIVATE pthread ${CMAKE_DL_LIBS})

@@ -147,7 +147,7 @@ sed -i 's/^static const weft_comm_plugin/static weft_status late_join(weft_comm 
 # shellcheck disable=SC2046  # words on purpose
 build comm mpi-late mpicc.mpich -I"$WEFT_SOURCE/plugins/comm/mpi" '-DRANKS_ID="mpi-late"' '-DRANKS_NAME="MPICH"' \
     '-DRANKS_LAUNCHER="mpiexec"' "-DRANKS_LAUNCH=\"$(launcher mpich '{ranks}')\"" '-DRANKS_LAUNCHED="PMI_RANK PMI_SIZE"' \
-    late.c $(ls "$WEFT_SOURCE"/plugins/comm/mpi/*.c | grep -v plugin.c)
+    late.c "$WEFT_SOURCE"/plugins/comm/common/asked.c $(ls "$WEFT_SOURCE"/plugins/comm/mpi/*.c | grep -v plugin.c)
 begin ranks late run.patience=4
 ends "a wait for ever"
 says '^weft train: the ranks hang: nobody has gone on for [4-9] s and nobody computes; rank 0 waits [^;]*; rank 1 waits in step [0-9]+, at event [0-9]+, WAIT for event [0-9]+, REDUCE [a-z][^;]*; rank 2 waits '

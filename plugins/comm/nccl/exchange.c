@@ -138,8 +138,12 @@ static weft_status start_pair(weft_comm *comm, weft_comm_handle **out, const wef
     ncclResult_t code = ncclSuccess;
     call c;
     weft_status status = prepare(&c, comm, what, kind, err);
-    if (status == WEFT_OK) status = nccl_way_to(&way, comm, c.group->ranks[c.asked.peer], what->lane, sends, err);
-    if (status == WEFT_OK) status = follow(comm, way->stream, what->stream, err);
+    if (status != WEFT_OK) return status;
+    way = nccl_way_find(comm, c.group->ranks[c.asked.peer], what->lane, sends);
+    if (way == NULL || way->nccl == NULL)
+        return weft_error_set(err, WEFT_E_HOST, "%s of lane %d with rank %d was started before `connect`.", kind->name,
+                              (int)what->lane, (int)c.group->ranks[c.asked.peer]);
+    status = follow(comm, way->stream, what->stream, err);
     if (status != WEFT_OK) return status;
     stream = (cudaStream_t)comm->native->stream(comm->device, way->stream);
     if (c.row > 0 && sends) code = ncclSend(c.from, c.row, ncclInt8, 1, way->nccl, stream);

@@ -25,24 +25,32 @@ static weft_status make_way(nccl_way *way, weft_comm *comm, weft_error *err) {
     return status;
 }
 
-weft_status nccl_way_to(nccl_way **out, weft_comm *comm, int32_t peer, int32_t lane, bool sends, weft_error *err) {
+nccl_way *nccl_way_find(const weft_comm *comm, int32_t peer, int32_t lane, bool sends) {
     nccl_way *way = comm->ways;
-    weft_status status = WEFT_OK;
     while (way != NULL && (way->peer != peer || way->lane != lane || way->sends != sends)) way = way->next;
-    *out = way;
-    if (way != NULL) return WEFT_OK;
+    return way;
+}
+
+weft_status nccl_connect(weft_comm *comm, weft_comm_group *group, int32_t peer, int32_t lane, int32_t sends,
+                         weft_error *err) {
+    const weft_comm_group *among = group == NULL ? comm->world : group;
+    nccl_way *way = NULL;
+    weft_status status = WEFT_OK;
+    if (among == NULL || peer < 0 || peer >= among->size || peer == among->place || lane < 0 || lane >= WEFT_COMM_LANES)
+        return weft_error_set(err, WEFT_E_HOST, "place %d and lane %d name no other rank's lane.", (int)peer,
+                              (int)lane);
+    if (nccl_way_find(comm, among->ranks[peer], lane, sends != 0) != NULL) return WEFT_OK;
     way = comm->host->alloc(comm->host, sizeof *way, _Alignof(max_align_t));
     if (way == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a way to rank %d.", (int)peer);
     memset(way, 0, sizeof *way);
-    way->peer = peer;
+    way->peer = among->ranks[peer];
     way->lane = lane;
-    way->sends = sends;
+    way->sends = sends != 0;
     status = make_way(way, comm, err);
     (void)pthread_mutex_lock(&comm->lock);
     way->next = comm->ways;
     comm->ways = way;
     (void)pthread_mutex_unlock(&comm->lock);
-    *out = way;
     return status;
 }
 

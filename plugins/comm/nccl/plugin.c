@@ -28,6 +28,7 @@ static const weft_comm_plugin nccl_table = {(uint32_t)sizeof(weft_comm_plugin),
                                             nccl_wait,
                                             nccl_join,
                                             NULL,
-                                            NULL};
+                                            NULL,
+                                            nccl_connect};
 
 WEFT_PLUGIN(comm, 1, "nccl", "0.1.0", "Ranks of NCCL, a CUDA device each.", nccl_config, NULL, nccl_table)

@@ -89,8 +89,10 @@ weft_status nccl_group(weft_comm *comm, weft_comm_group **out, const int32_t *ra
 weft_status nccl_find_machines(weft_comm_info *info, const weft_host *host, const weft_host_exchange *exchange,
                                weft_error *err);
 
-/* pairs.c: made when it is first asked for, which both ranks do in the course of their programs. */
-weft_status nccl_way_to(nccl_way **out, weft_comm *comm, int32_t peer, int32_t lane, bool sends, weft_error *err);
+/* pairs.c. peer: of the world. find: NULL where it was not connected. */
+weft_status nccl_connect(weft_comm *comm, weft_comm_group *group, int32_t peer, int32_t lane, int32_t sends,
+                         weft_error *err);
+nccl_way *nccl_way_find(const weft_comm *comm, int32_t peer, int32_t lane, bool sends);
 void nccl_ways_free(weft_comm *comm);
 
 /* exchange.c */

@@ -151,6 +151,13 @@ typedef struct weft_comm_plugin {
     void (*poke)(weft_comm *comm);
 
     const void *(*extension)(const weft_comm *comm, const char *id); /* [any-thread] [optional: none] */
+
+    /* Makes ready what SENDs of a lane between this rank and another need: sends is 1 on the rank that sends. The host
+     * calls it before any step, on both ranks, for each lane that their programs use, and on all ranks in one order, so
+     * that it may wait for the other. A second call changes nothing. [main] [collective: the two ranks]
+     * [optional: nothing is needed] */
+    weft_status (*connect)(weft_comm *comm, weft_comm_group *group, int32_t peer, int32_t lane, int32_t sends,
+                           weft_error *err);
 } weft_comm_plugin;
 
 #ifdef __cplusplus
