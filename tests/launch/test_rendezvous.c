@@ -235,10 +235,12 @@ START_TEST(a_stranger_is_let_go) {
 END_TEST
 
 int main(int argc, char **argv) {
-    Suite *suite = suite_create("rendezvous");
-    TCase *tests = tcase_create("rendezvous");
+    Suite *suite = NULL;
+    TCase *tests = NULL;
     if (argc == 3 && strcmp(argv[1], "act") == 0) return act(argv[2]);
     program = realpath("/proc/self/exe", NULL);
+    suite = suite_create("rendezvous");
+    tests = tcase_create("rendezvous");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, ranks_of_the_host_tell_one_another);
     tcase_add_test(tests, their_end_is_the_first_that_failed);
