@@ -135,6 +135,24 @@ build strategy leaver "${CC:-cc}" -O2 leaver.c
 WEFT_PLUGIN_PATH="$PWD/plugins" refused 'calls _exit, which would end the process without a word' \
     "$weft" train run.ini run.out=none strategy.plugin=leaver
 
+# ---- weights that are missing are told before anything is planned for them, of a model with very many layers soon
+sed 's/"single"/"early"/; s/return weft_emit_end(&e, err);/return weft_error_set(err, WEFT_E_PLUGIN, "asked too early.");/' \
+    "$WEFT_SOURCE/plugins/strategy/single/single.c" >early.c
+build strategy early "${CC:-cc}" -O2 early.c
+export WEFT_PLUGIN_PATH="$PWD/plugins"
+refused 'asked too early.' "$weft" train run.ini run.out=none strategy.plugin=early
+refused "$PWD/model: " "$weft" train run.ini run.out=none strategy.plugin=early model.start=weights
+! grep -q 'asked too early' log || failed "the strategy is asked first" log
+unset WEFT_PLUGIN_PATH
+cp -r one/model tall
+sed -i 's/"num_hidden_layers": *1,/"num_hidden_layers": 65535,/' tall/config.json
+(
+    failures=0
+    [ "$WEFT_SANITIZED" = ON ] || ulimit -t 20 # seconds of computing: planning it would take minutes, declaring it takes two
+    refused "missing (model.layers.1.self_attn.q_proj.weight," "$weft" train run.ini run.out=none model.path=tall model.start=weights
+    [ "$failures" = 0 ]
+) || failed "65,535 layers"
+
 # ---- ranks that cannot be are refused before any is started
 for ranks in 3 1e3; do
     refused "weft train: strategy single runs on one rank, and this job has $(printf '%.0f' $ranks)" "$weft" train run.ini run.out=none --ranks $ranks
