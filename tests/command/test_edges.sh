@@ -135,6 +135,15 @@ build strategy leaver "${CC:-cc}" -O2 leaver.c
 WEFT_PLUGIN_PATH="$PWD/plugins" refused 'calls _exit, which would end the process without a word' \
     "$weft" train run.ini run.out=none strategy.plugin=leaver
 
+# ---- nor one that does not come back
+sed 's/"adamw"/"sleeper"/; s/^    optimizer->host = host;/    (void)sleep(12);/' \
+    "$WEFT_SOURCE/plugins/optimizer/adamw/adamw.c" >sleeper.c
+grep -q 'sleep(12)' sleeper.c || failed "no sleeper"
+sed -i 's/(void)sleep(12);/(void)sleep(12);\n    optimizer->host = host;/' sleeper.c
+build optimizer sleeper "${CC:-cc}" -O2 -include unistd.h sleeper.c -lm
+WEFT_PLUGIN_PATH="$PWD/plugins" "$weft" train run.ini run.out=slept optimizer.plugin=sleeper --quiet >slept.log 2>&1 &
+sleeper=$!
+
 # ---- weights that are missing are told before anything is planned for them, of a model with very many layers soon
 sed 's/"single"/"early"/; s/return weft_emit_end(&e, err);/return weft_error_set(err, WEFT_E_PLUGIN, "asked too early.");/' \
     "$WEFT_SOURCE/plugins/strategy/single/single.c" >early.c
@@ -159,5 +168,9 @@ for ranks in 3 1e3; do
     ! grep -q '^\[0\]' log || failed "--ranks $ranks starts some" log
 done
 [ ! -e none ] || failed "what is refused leaves a directory"
+
+wait $sleeper || failed "a create that takes long" slept.log
+[ "$(cat slept.log)" = "weft: warning: optimizer:sleeper ($PWD/plugins/weft-optimizer-sleeper.so) has been in its create for 10 s and goes on" ] ||
+    failed "a create that takes long is told" slept.log
 
 [ "$failures" = 0 ]
