@@ -4,6 +4,8 @@
 #   configs/packages.sh tests      and to test
 #   configs/packages.sh format     to lay out the sources
 #   configs/packages.sh python     to fetch what Python's index has
+#   configs/packages.sh cuda       to build the CUDA device, from Python's index into build/cuda (or $WEFT_BUILD_DIR/cuda);
+#                                  not needed where the CUDA Toolkit, cuDNN and NCCL are installed
 set -eu
 build="gcc libc6-dev cmake ninja-build pkg-config libdnnl-dev libinih-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev mpich libmpich-dev"
 tests="check libsubunit-dev binutils iproute2 hostname g++ openmpi-bin libopenmpi-dev"
@@ -12,6 +14,14 @@ case ${1:-} in
 tests) wanted="$build $tests" ;;
 format) wanted="git clang-format-14" ;;
 python) python3 -m pip --version >/dev/null 2>&1 && exit 0; wanted="python3 python3-pip" ;;
+cuda)
+    sh "$0" python
+    to=${WEFT_BUILD_DIR:-$(cd "$(dirname "$0")/.." && pwd)/build}/cuda
+    # One version: drivers of CUDA 13.0 run it, and every later one of 13.
+    exec python3 -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target "$to" \
+        nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96 \
+        nvidia-cuda-cccl==13.0.85 nvidia-cuda-nvrtc==13.0.88 nvidia-cublas==13.1.0.3 nvidia-cudnn-cu13==9.19.0.56 \
+        nvidia-nccl-cu13==2.28.9 ;;
 esac
 
 missing=

@@ -41,7 +41,8 @@ foreach(row
   endif()
 endforeach()
 # What devices share.
-target_sources(weft-device-cpu PRIVATE plugins/device/common/operands.c)
+file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
+target_sources(weft-device-cpu PRIVATE ${device_common})
 if(WEFT_DNNL_ROOT)
   get_filename_component(dnnl_directory "${DNNL_LIBRARY}" DIRECTORY)
   set_target_properties(weft-device-cpu PROPERTIES INSTALL_RPATH "${dnnl_directory}")
@@ -92,6 +93,7 @@ function(weft_add_mpi id name macro options launched)
   target_compile_definitions(weft_mpi_${id} INTERFACE RANKS_ID="mpi-${id}" RANKS_NAME="${name}"
     RANKS_LAUNCHER="${launcher}" RANKS_LAUNCH="${launcher} ${options}-n {ranks}" RANKS_LAUNCHED="${launched}")
   weft_add_builtin(comm mpi-${id} FROM mpi weft_mpi_${id})
+  target_sources(weft-comm-mpi-${id} PRIVATE plugins/comm/common/asked.c)
   set_target_properties(weft-comm-mpi-${id} PROPERTIES INSTALL_RPATH "${directories}" BUILD_WITH_INSTALL_RPATH TRUE)
 endfunction()
 
@@ -102,3 +104,5 @@ weft_add_mpi(mpich "MPICH" MPICH_VERSION "" "PMI_RANK PMI_SIZE" mpicc.mpich mpic
 weft_add_mpi(openmpi "Open MPI" OMPI_MAJOR_VERSION
   "-quiet --allow-run-as-root --oversubscribe --bind-to none --mca btl_vader_single_copy_mechanism none "
   "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_RANK SLURM_STEP_NUM_TASKS" mpicc.openmpi mpicc)
+
+include(plugins/cuda.cmake)

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 sh configs/packages.sh format
 # Versions lay out differently; this is the one that the sources are held to.
 format=clang-format-14
-files=$(git ls-files '*.c' '*.h' '*.cpp')
+files=$(git ls-files '*.c' '*.h' '*.cpp' '*.cu' '*.cuh')
 # shellcheck disable=SC2086  # a list of words on purpose
 if [ "${1:-}" = --write ]; then
     $format -i $files

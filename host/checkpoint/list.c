@@ -94,7 +94,7 @@ static weft_status judge_checkpoint(weft_checkpoint_state *state, const char *pa
     if (status == WEFT_OK) status = weft_record_load(&record, file, err);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) *state = record.state;
-    weft_identities_clear(&record.identities);
+    weft_record_clear(&record);
     return status;
 }
 

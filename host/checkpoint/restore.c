@@ -124,6 +124,20 @@ static void warn_of_rounding(const weft_engine *engine, const char *path) {
                  (int)n, path);
 }
 
+/* What the run's device has chosen is taken up again. Where it cannot be, the numbers go on in another way: of another
+ * library's version, which the facts have told. */
+static weft_status restore_choices(weft_engine *engine, const weft_record *record, bool inexact, weft_error *err) {
+    const weft_chooser by = weft_engine_chooser(engine);
+    weft_error why = WEFT_ERROR_INIT;
+    const weft_status status = weft_choices_take(&engine->choices, &record->choices, &by, &why);
+    if (status == WEFT_OK) return WEFT_OK;
+    if (status != WEFT_E_UNSUPPORTED || !inexact)
+        return weft_error_set(err, status, "what this run's device has chosen cannot be taken up again: %s", why.text);
+    weft_log(engine->plan.run->host, WEFT_LOG_WARN, "resume: what this run's device had chosen is chosen anew: %s",
+             why.text);
+    return WEFT_OK;
+}
+
 /* What this rank keeps. */
 static weft_status restore_own(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                weft_error *err) {
@@ -135,6 +149,7 @@ static weft_status restore_own(weft_engine *engine, const char *path, weft_ident
     if (status == WEFT_OK) status = check_model(engine, path, err);
     if (status == WEFT_OK)
         status = weft_record_compare(&record, identities, inexact, engine->plan.run->host, path, err);
+    if (status == WEFT_OK) status = restore_choices(engine, &record, inexact, err);
     if (status == WEFT_OK && inexact) warn_of_rounding(engine, path);
     if (status == WEFT_OK) status = weft_weights_load(&parameters, path, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
@@ -143,7 +158,7 @@ static weft_status restore_own(weft_engine *engine, const char *path, weft_ident
     if (status == WEFT_OK) status = weft_compute_copy_refresh(engine, false, err);
     if (status == WEFT_OK) status = restore_states(engine, path, record.updates, inexact, err);
     if (status == WEFT_OK) engine->stored_dtype = record.stored_dtype;
-    weft_identities_clear(&record.identities);
+    weft_record_clear(&record);
     return status;
 }
 

@@ -36,15 +36,28 @@ static json_t *changes_json(const weft_identities *identities) {
     return changes;
 }
 
+/* {key: {value, note}} in the order of the list. */
+static json_t *choices_json(const weft_choices *choices) {
+    json_t *object = json_object();
+    for (int32_t i = 0; i < choices->n; i++)
+        (void)json_object_set_new(object, choices->items[i].key,
+                                  json_pack("{s:s, s:s}", "value", choices->items[i].value, "note",
+                                            choices->items[i].note));
+    return object;
+}
+
 static json_t *record_json(const weft_record *record) {
     const weft_checkpoint_state *state = &record->state;
-    return json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:s, s:s, s:o, s:o, s:o}", "format", FORMAT, "step",
-                     (json_int_t)state->step, "updates", (json_int_t)record->updates, "tokens",
-                     (json_int_t)state->tokens, "eval_loss", loss_json(state->eval_loss), "best_loss",
-                     loss_json(state->best_loss), "best_step", (json_int_t)state->best_step, "stored_dtype",
-                     weft_dtype_name(record->stored_dtype), "masters", masters_names[record->masters], "facts",
-                     facts_json(&record->identities, false), "noted", facts_json(&record->identities, true), "changes",
-                     changes_json(&record->identities));
+    json_t *json = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:s, s:s, s:o, s:o, s:o}", "format", FORMAT, "step",
+                             (json_int_t)state->step, "updates", (json_int_t)record->updates, "tokens",
+                             (json_int_t)state->tokens, "eval_loss", loss_json(state->eval_loss), "best_loss",
+                             loss_json(state->best_loss), "best_step", (json_int_t)state->best_step, "stored_dtype",
+                             weft_dtype_name(record->stored_dtype), "masters", masters_names[record->masters], "facts",
+                             facts_json(&record->identities, false), "noted", facts_json(&record->identities, true),
+                             "changes", changes_json(&record->identities));
+    if (json != NULL && record->choices.n > 0)
+        (void)json_object_set_new(json, "choices", choices_json(&record->choices));
+    return json;
 }
 
 weft_status weft_record_save(const weft_record *record, const char *path, weft_error *err) {
@@ -156,6 +169,21 @@ static void read_changes(reader *self, weft_identities *out) {
     out->n_changes = (int32_t)n;
 }
 
+static void read_choices(reader *self, weft_choices *out) {
+    json_t *choices = json_object_get(self->json, "choices"), *row = NULL;
+    const char *key = NULL;
+    json_object_foreach(choices, key, row) {
+        weft_device_choice choice = {.struct_size = (uint32_t)sizeof choice};
+        const char *value = "", *note = "";
+        if (self->status != WEFT_OK) return;
+        if (json_unpack(row, "{s:s, s:s}", "value", &value, "note", &note) != 0) note_wrong_key(self, "choices");
+        (void)snprintf(choice.key, sizeof choice.key, "%s", key);
+        (void)snprintf(choice.value, sizeof choice.value, "%s", value);
+        (void)snprintf(choice.note, sizeof choice.note, "%s", note);
+        if (self->status == WEFT_OK) self->status = weft_choices_add(out, &choice, self->err);
+    }
+}
+
 static void read_record(reader *self, weft_record *out) {
     if (read_count(self, "format") != FORMAT) note_wrong_key(self, "format");
     out->state.step = read_count(self, "step");
@@ -169,6 +197,12 @@ static void read_record(reader *self, weft_record *out) {
     read_facts(self, &out->identities, "facts", false);
     read_facts(self, &out->identities, "noted", true);
     read_changes(self, &out->identities);
+    read_choices(self, &out->choices);
+}
+
+void weft_record_clear(weft_record *record) {
+    weft_identities_clear(&record->identities);
+    weft_choices_clear(&record->choices);
 }
 
 weft_status weft_record_load(weft_record *out, const char *path, weft_error *err) {

@@ -13,12 +13,15 @@ typedef struct weft_record {
     uint64_t updates;           /* that the optimizer has made (weft_engine) */
     int32_t stored_dtype;       /* weft_dtype of the base's files (weft_engine) */
     weft_masters masters;
+    weft_choices choices; /* that devices made: none in checkpoints of before there were some */
 } weft_record;
 
 weft_status weft_record_save(const weft_record *record, const char *path, weft_error *err);
 
-/* weft_identities_clear(&out->identities) afterwards, also on failure. */
+/* weft_record_clear afterwards, also on failure. */
 weft_status weft_record_load(weft_record *out, const char *path, weft_error *err);
+
+void weft_record_clear(weft_record *record); /* of one that was loaded */
 
 /* Compares the facts of a checkpoint with those of now: refuses those that differ, or, with inexact, prints them. Noted
  * ones are printed. What changed, and the changes in the record, are added to now->changes. path: the checkpoint's, for

@@ -299,8 +299,11 @@ static weft_status save_checkpoint(saving *self, const char *parent, const char 
 
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
                                  const weft_identities *identities, const weft_text *text, weft_error *err) {
-    weft_record record = {
-        .state = *state, .identities = *identities, .updates = engine->updates, .stored_dtype = engine->stored_dtype};
+    weft_record record = {.state = *state,
+                          .identities = *identities,
+                          .updates = engine->updates,
+                          .stored_dtype = engine->stored_dtype,
+                          .choices = engine->choices};
     saving self = {.engine = engine, .dtype = saved_dtype(engine), .text = text, .record = &record};
     char name[64];
     weft_status status = WEFT_OK;

@@ -1,5 +1,5 @@
 /* host/command/cmd_eval.c: `weft eval`. */
-#include "command/cli.h"
+#include "command/fit_flags.h"
 
 #include "base/units.h"
 #include "engine/engine.h"
@@ -10,6 +10,8 @@
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of lines for people."},
+    WEFT_FIT_FLAG,
+    WEFT_NO_FIT_FLAG,
     {NULL, NULL, false, NULL},
 };
 
@@ -42,8 +44,12 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
     weft_session *session = NULL;
     weft_evaluation evaluation = {0};
     int32_t split = WEFT_SPLIT_ALL;
-    weft_status status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
+    int64_t room = 0;
+    weft_status status = WEFT_OK;
+    if (!weft_command_room(args, &room, err)) return WEFT_EXIT_USAGE;
+    status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_EVALUATE, err);
     if (status == WEFT_OK && session->validation_info.rows > 0) split = WEFT_SPLIT_VALIDATION;
+    if (status == WEFT_OK) status = weft_command_judge_room(args, session, room, err);
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
     if (status == WEFT_OK) status = weft_session_evaluate(session, &evaluation, split, err);

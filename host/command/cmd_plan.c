@@ -1,10 +1,12 @@
 /* host/command/cmd_plan.c: `weft plan`: what a run will take and do, before it runs. */
+#include "command/fit_flags.h"
 #include "command/spawn.h"
 
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/voice.h"
 #include "plan/show.h"
+#include "report/chosen.h"
 #include "report/contrast.h"
 #include "report/forecast.h"
 #include "report/rate_table.h"
@@ -25,6 +27,7 @@ static const weft_flag flags[] = {
     {"diff", "OTHER.ini", false, "Show what another configuration would change instead; overrides count for both."},
     {"time", NULL, false, "Start the ranks, measure this machine for some seconds, and predict a step's time."},
     {"rates", "FILE", false, "Predict it from what an earlier --time --json has measured."},
+    WEFT_FIT_FLAG,
     {"print-program", NULL, false,
      "Print every event of a program with its buffers; of one that is refused, with a mark where."},
     {"mode", "MODE", false, "Which program that is: of training, evaluation or generation; training by default."},
@@ -152,6 +155,8 @@ typedef struct planned {
     int32_t rank, mode; /* of the programs that are printed */
     weft_rates rates;
     weft_forecast forecast; /* world 0: not asked for */
+    int64_t room;           /* bytes of --fit; 0: not given */
+    weft_fit fit;
 } planned;
 
 /* Of the mode that is asked for. */
@@ -212,6 +217,9 @@ static weft_status print_plan_json(const planned *self, weft_error *err) {
     json_t *object = plan_object(self), *links = NULL;
     FILE *to = weft_voice_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
+    (void)json_object_set_new(object, "fit", weft_fit_object(&self->fit));
+    if (self->session->engine->choices.n > 0)
+        (void)json_object_set_new(object, "chosen", weft_chosen_array(&self->session->engine->choices));
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
@@ -236,6 +244,9 @@ static weft_status print_text(const planned *self, weft_error *err) {
     print_model(self->session, &self->wrapped, to);
     if (e->ranks.world == 1) print_memory(self->session, to);
     else weft_survey_print(self->survey, to);
+    weft_fit_print(&self->fit, 12, to);
+    weft_fit_warn(&self->fit, self->session->run->host);
+    weft_chosen_print(&e->choices, 12, to);
     weft_stages_print(&self->stages, to);
     if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
@@ -253,6 +264,7 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(self->args, &n);
     weft_status status = weft_session_open(&self->session, path, overrides, n, WEFT_SESSION_PROFILE, err);
+    if (status == WEFT_OK) status = weft_session_check_weights(self->session, err);
     if (status == WEFT_OK)
         status = weft_wrapped_make(&self->wrapped, self->session->engine->plan.declared,
                                    self->session->engine->plan.layout, err);
@@ -276,6 +288,18 @@ static weft_status forecast(planned *self, weft_error *err) {
     else status = weft_rates_measure(&self->rates, engine, err);
     if (status != WEFT_OK || engine->ranks.rank > 0) return status;
     return weft_forecast_make(&self->forecast, &self->rates, engine, self->survey, err);
+}
+
+static weft_status judge_room(planned *self, weft_error *err) {
+    const weft_fit_question question = weft_command_question(self->args, self->session, self->room);
+    return weft_fit_judge(&self->fit, &question, self->survey, err);
+}
+
+/* By rank 0, which says it for all. */
+static weft_status print_planned(planned *self, weft_error *err) {
+    const weft_status status = judge_room(self, err);
+    if (status != WEFT_OK) return status;
+    return weft_args_has(self->args, "json") ? print_plan_json(self, err) : print_text(self, err);
 }
 
 static void close_plan(planned *self) {
@@ -324,8 +348,7 @@ static weft_status print_difference(const weft_args *args, weft_error *err) {
 static weft_status print_plan(planned *self, weft_error *err) {
     weft_status status = open_plan(self, weft_args_config(self->args), err);
     if (status == WEFT_OK) status = forecast(self, err);
-    if (status == WEFT_OK && self->session->engine->ranks.rank == 0) /* which says it for all */
-        status = weft_args_has(self->args, "json") ? print_plan_json(self, err) : print_text(self, err);
+    if (status == WEFT_OK && self->session->engine->ranks.rank == 0) status = print_planned(self, err);
     close_plan(self);
     return status;
 }
@@ -370,7 +393,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) ||
         !weft_args_i64(args, &nodes, "nodes", "[1,65536]", 1, err) ||
         !weft_args_i64(args, &rank, "rank", "[0,65535]", 0, err) || judge_flags(args, asked, nodes, err) != WEFT_OK ||
-        find_mode(&self.mode, args, err) != WEFT_OK)
+        find_mode(&self.mode, args, err) != WEFT_OK || !weft_command_room(args, &self.room, err))
         return WEFT_EXIT_USAGE;
     weft_world_plan_nodes((int32_t)nodes);
     self.rank = (int32_t)rank;

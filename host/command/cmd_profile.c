@@ -1,5 +1,5 @@
 /* host/command/cmd_profile.c: `weft profile`: where the time of a training step goes. */
-#include "command/cli.h"
+#include "command/fit_flags.h"
 
 #include "base/clock.h"
 #include "base/resident.h"
@@ -11,6 +11,8 @@ static const weft_flag flags[] = {
     {"roof", NULL, false, "Measure what the machine could give at the step's products, too."},
     {"steps", "N", false, "Steps to measure; 10 by default."},
     {"warmup", "N", false, "Steps before them that do not count; 2 by default."},
+    WEFT_FIT_FLAG,
+    WEFT_NO_FIT_FLAG,
     {NULL, NULL, false, NULL},
 };
 
@@ -64,11 +66,13 @@ static weft_exit run_profile(const weft_args *args, weft_error *err) {
     const char *const *overrides = weft_args_overrides(args, &n);
     options o = {.json = weft_args_has(args, "json"), .roof = weft_args_has(args, "roof")};
     weft_session *session = NULL;
+    int64_t room = 0;
     weft_status status = WEFT_OK;
     if (!weft_args_i64(args, &o.steps, "steps", "[1,10000]", 10, err) ||
-        !weft_args_i64(args, &o.warmup, "warmup", "[0,10000]", 2, err))
+        !weft_args_i64(args, &o.warmup, "warmup", "[0,10000]", 2, err) || !weft_command_room(args, &room, err))
         return WEFT_EXIT_USAGE;
     status = weft_session_open(&session, weft_args_config(args), overrides, n, WEFT_SESSION_PROFILE, err);
+    if (status == WEFT_OK) status = weft_command_judge_room(args, session, room, err);
     if (status == WEFT_OK) status = profile_session(session, &o, begin, err);
     weft_session_close(session);
     return weft_exit_from(status);

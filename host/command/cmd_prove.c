@@ -47,7 +47,7 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
     if (!weft_args_i64(args, &options.steps, "steps", "[1,10000]", 0, err) ||
         !weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err))
         return WEFT_EXIT_USAGE;
-    weft_services_log_level(WEFT_LOG_WARN);
+    (void)weft_services_log_level(WEFT_LOG_WARN);
     if (asked > 0) is_rank = weft_command_is_rank(&launched, args, (int32_t)asked, WEFT_RANKS_RUN_MANY, err);
     else is_rank = weft_command_offers_ranks(&launched, options.alone, sizeof options.alone, args, OFFERED, err);
     if (!is_rank) return launched;

@@ -1,4 +1,5 @@
 /* host/command/cmd_train.c: `weft train`. */
+#include "command/fit_flags.h"
 #include "command/spawn.h"
 
 #include "plugin/services.h"
@@ -9,6 +10,8 @@ static const weft_flag flags[] = {
      "Go on from the newest valid checkpoint in [run] out; =inexact accepts what differs, and says so."},
     {"overwrite", NULL, false, "Remove what a run left in [run] out, and start anew."},
     {"ranks", "N", false, "Train on N ranks: start them on this machine, or check that a launcher started as many."},
+    WEFT_FIT_FLAG,
+    WEFT_NO_FIT_FLAG,
     {"quiet", NULL, false, "Print warnings and errors only."},
     {"verbose", NULL, false, "Print plugins, wrapping, world, sums and each rank's memory too."},
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in, before the first step."},
@@ -49,11 +52,13 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
         (void)weft_error_set(err, WEFT_E_USER, "--quiet and --verbose ask for opposites: give one of them");
         return WEFT_EXIT_USAGE;
     }
-    if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err)) return WEFT_EXIT_USAGE;
+    if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) || !weft_command_room(args, &options.room, err))
+        return WEFT_EXIT_USAGE;
+    options.any_room = weft_args_has(args, "no-fit");
     if (weft_args_has(args, "resume")) options.mode = WEFT_OUTPUT_RESUME;
     if (weft_args_has(args, "overwrite")) options.mode = WEFT_OUTPUT_OVERWRITE;
     options.inexact = kind != NULL;
-    if (options.quiet) weft_services_log_level(WEFT_LOG_WARN);
+    if (options.quiet) (void)weft_services_log_level(WEFT_LOG_WARN);
     if (!weft_command_is_rank(&status, args, (int32_t)asked, WEFT_RANKS_RUN_ONE, err)) return status;
     return weft_exit_from(weft_train(weft_args_config(args), overrides, n, &options, err));
 }

@@ -9,11 +9,10 @@
 #include "session/opening.h"
 #include "setup/sections.h"
 
-/* The ranks of a plan load nothing, and where a run is resumed a checkpoint may take the weights' place. */
+/* Where a run is resumed a checkpoint may take the weights' place. */
 static bool reads_weights(const weft_args *args, const weft_run *run) {
-    const bool plans = weft_args_declares(args, "time");
     const bool resumes = weft_args_declares(args, "resume") && weft_args_has(args, "resume");
-    return run->settings.model.start != WEFT_START_FRESH && !plans && !resumes;
+    return run->settings.model.start != WEFT_START_FRESH && !resumes;
 }
 
 /* Whether strategy, batch and ranks go together. No data has been read, so leaves have any length: it matters to sizes,
@@ -44,7 +43,7 @@ static weft_status judge_run(const weft_args *args, int32_t n, weft_ranks_purpos
     weft_engine *engine = NULL;
     weft_status status = WEFT_OK;
     weft_launch_want(WEFT_RANKS_PLANNED, n);
-    weft_services_log_level(WEFT_LOG_ERROR); /* what is no mistake is for the ranks to tell */
+    (void)weft_services_log_level(WEFT_LOG_ERROR); /* what is no mistake is for the ranks to tell */
     status = weft_run_open(&run, weft_args_config(args), overrides, n_overrides, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
     if (status == WEFT_OK) status = weft_opening_engine(&engine, run, NULL, err);

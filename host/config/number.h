@@ -7,7 +7,9 @@
 
 /* The whole text must be the number; blanks are not allowed. False: out is untouched. */
 bool weft_number_i64(int64_t *out, const char *text); /* 12, -3, 1e6, 4k, 1.5M, 2Ki: k M G T, Ki Mi Gi Ti */
-bool weft_number_f64(double *out, const char *text);  /* decimal and finite, nothing that rounds to zero or infinity */
+bool weft_number_bytes(int64_t *out,
+                       const char *text);            /* positive, with its unit: 80GB, 1.5 TiB, 512m, 4096B; any case */
+bool weft_number_f64(double *out, const char *text); /* decimal and finite, nothing that rounds to zero or infinity */
 
 /* The shortest decimal text that reads back as the same double; whole numbers below a million without an exponent.
  * size: at least 32. */

@@ -52,6 +52,7 @@ static void take_seat(weft_engine *engine, const weft_seat *seat) {
     engine->plan.rank = engine->ranks.rank;
     engine->plan.world = engine->ranks.world;
     engine->plan.nodes = engine->ranks.info.nodes;
+    engine->plan.in_order = (engine->ranks.info.flags & WEFT_COMM_IN_ORDER) != 0;
 }
 
 /* Who the ranks are, and how they speak to each other. */
@@ -90,6 +91,11 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec,
     return weft_plan_make(&engine->plan, engine->kernels, engine->device, spec, err);
 }
 
+weft_chooser weft_engine_chooser(const weft_engine *engine) {
+    const weft_chooser by = {engine->kernels, engine->device, &engine->peers};
+    return by;
+}
+
 void weft_engine_close(weft_engine *engine) {
     if (engine == NULL) return;
     weft_engine_release(engine);
@@ -97,6 +103,7 @@ void weft_engine_close(weft_engine *engine) {
     weft_post_close(&engine->post, &engine->peers);
     weft_ranks_leave(&engine->ranks);
     weft_platform_close(engine->own_platform, engine->failed || engine->post.broken);
+    weft_choices_clear(&engine->choices);
     weft_plan_close(&engine->plan);
     free(engine);
 }

@@ -16,6 +16,8 @@ weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_
 weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err);
 /* Graphs, programs (checked, placed, priced) and the plan of bytes. */
 weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err);
+/* Who chooses what its device leaves to be chosen (engine/choices.h). */
+weft_chooser weft_engine_chooser(const weft_engine *engine);
 /* The optimizer's step size before the schedule; false: there is no optimizer, or it says none. */
 bool weft_engine_lr(const weft_engine *engine, double *out);
 void weft_engine_close(weft_engine *engine); /* NULL is fine */

@@ -3,6 +3,7 @@
 #define WEFT_HOST_ENGINE_STATE_H
 
 #include "engine/account.h"
+#include "engine/choices.h"
 #include "model/region.h"
 #include "ranks/post.h"
 #include "ranks/ranks.h"
@@ -47,6 +48,7 @@ typedef struct weft_engine {
     const weft_device_plugin *kernels;
     weft_device *device;
     weft_device_info device_info;
+    weft_choices choices; /* of all ranks' devices; after session/opening.h */
     const weft_optimizer_plugin *optimizer_plugin;
     weft_optimizer *optimizer;
 

@@ -3,6 +3,7 @@
 
 #include "base/words.h"
 #include "config/number.h"
+#include "launch/own_launcher.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -108,6 +109,7 @@ static const char *find_hindrance(const weft_noted *one, char *text, size_t size
     const int program = (int)strcspn(one->launch, " ");
     if (one->reason[0] != '\0') return one->reason;
     if (one->launch[0] == '\0') return "it says no command that starts ranks";
+    if (weft_launch_is_own(one->launch)) return NULL;
     (void)snprintf(text, size, "%.*s", program, one->launch);
     if (access(text, X_OK) == 0) return NULL;
     (void)snprintf(text, size, "there is no %.*s", program, one->launch);

@@ -1,6 +1,7 @@
 /* host/launch/start.c: see start.h. */
 #include "launch/start.h"
 
+#include "launch/own_launcher.h"
 #include "launch/proc.h"
 #include "launch/voice.h"
 #include "launch/watch.h"
@@ -27,6 +28,7 @@ typedef struct command {
     char *arguments; /* of this process, one text behind the other */
     char *words[WORDS_MAX];
     size_t n;
+    int32_t own_ranks; /* > 0: the words are those of a rank, and so many are started without a launcher's program */
 } command;
 
 static weft_status add_word(command *self, char *word, weft_error *err) {
@@ -37,11 +39,15 @@ static weft_status add_word(command *self, char *word, weft_error *err) {
     return WEFT_OK;
 }
 
-/* "/usr/bin/mpiexec -n {ranks}": the number, then the words. */
+/* "/usr/bin/mpiexec -n {ranks}": the number, then the words. Of ranks that this program starts, nothing. */
 static weft_status add_launch(command *self, const weft_launch *ranks, weft_error *err) {
     const char *place = strstr(ranks->launch, "{ranks}");
     char *rest = NULL;
     weft_status status = WEFT_OK;
+    if (weft_launch_is_own(ranks->launch)) {
+        self->own_ranks = ranks->world.size;
+        return WEFT_OK;
+    }
     (void)snprintf(self->launch, sizeof self->launch, "%.*s%d%s", (int)(place - ranks->launch), ranks->launch,
                    (int)ranks->world.size, place + strlen("{ranks}"));
     for (char *word = strtok_r(self->launch, " ", &rest); word != NULL && status == WEFT_OK;
@@ -122,6 +128,7 @@ static size_t tell_ranks(pid_t launcher, int number) {
     const size_t n = all == NULL ? 0 : list_processes(all, PROCESSES_MAX);
     size_t told = 0;
     for (size_t i = 0; i < n; i++) {
+        if (all[i].pid == launcher) continue; /* it may run this program, too */
         if (!is_below(all, n, all[i].pid, launcher) || !weft_proc_runs((int32_t)all[i].pid, "/proc/self/exe")) continue;
         told += kill(all[i].pid, number) == 0;
     }
@@ -140,6 +147,7 @@ static void become_launcher(const command *self, const sigset_t *mask, pid_t par
     if (input >= 0) (void)dup2(input, STDIN_FILENO);
     if (input > STDERR_FILENO) (void)close(input);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
+    if (self->own_ranks > 0) _exit(weft_own_launcher_run(self->own_ranks, self->program, self->words));
     (void)execv(self->words[0], self->words);
     (void)fprintf(stderr, "weft: %s cannot be started: %s\n", self->words[0], strerror(errno));
     _exit(127);

@@ -120,7 +120,7 @@ void weft_voice_set(int32_t rank, bool speaks) {
     stream = open_voice(&to_err, _IOLBF);
     if (stream != NULL) stderr = stream;
     if (!speaks) {
-        weft_services_log_level(WEFT_LOG_ERROR);
+        (void)weft_services_log_level(WEFT_LOG_ERROR);
         (void)freopen("/dev/null", "w", stdout);
         return;
     }

@@ -81,6 +81,7 @@ typedef struct weft_plan {
     weft_plan_spec spec;
     int32_t dtype;              /* weft_dtype that the model computes in: [train] precision */
     int32_t rank, world, nodes; /* whose plan it is, among how many, on how many machines */
+    bool in_order;              /* of its communicator: WEFT_COMM_IN_ORDER */
     weft_declared *declared;
     weft_layout *layout;
     weft_state_slot states[WEFT_MAX_STATES]; /* [n_states] that the optimizer keeps of each trained element */

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "plugin/load.h"
+#include "plugin/services.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -50,11 +51,21 @@ static void add_keys(json_t *answer, const weft_plugin *plugin) {
     (void)json_object_set_new(answer, "keys", keys);
 }
 
+/* A plugin may know that it cannot work here although it was loaded. */
+static void add_reason(json_t *answer, const weft_plugin *plugin) {
+    weft_error why = WEFT_ERROR_INIT;
+    if (!WEFT_HAS(plugin, works) || plugin->works == NULL || plugin->works(weft_services(), &why) == WEFT_OK) return;
+    (void)json_object_set_new(answer, "status", json_string("unusable"));
+    (void)json_object_set_new(answer, "reason",
+                              json_string(why.text[0] != 0 ? why.text : "it cannot work here and does not say why."));
+}
+
 static json_t *answer_of(const weft_loaded *loaded, weft_apart what) {
     const weft_plugin *plugin = loaded->plugin;
     json_t *answer = json_pack("{s:s, s:s, s:i, s:s, s:s}", "status", "ok", "version", plugin->version, "interface",
                                (int)plugin->interface_major, "help", plugin->help, "sha256", loaded->sha256);
     if (answer != NULL && what == WEFT_APART_KEYS) add_keys(answer, plugin);
+    if (answer != NULL && what == WEFT_APART_LIST) add_reason(answer, plugin);
     return answer;
 }
 

@@ -14,11 +14,12 @@ typedef enum weft_apart {
 } weft_apart;
 
 /* An object:
- *   status                              "ok", "failed"
+ *   status                              "ok", "failed"; of WEFT_APART_LIST also "unusable": it was loaded and says that
+ *                                       what it needs is not here
  *   version, interface, help, sha256    where it could be loaded
  *   table_flags, keys                   ... and WEFT_APART_KEYS asked for them: the `flags` of the kind's table; an
  *                                       array of {name, type, flags, default, range, unit, help} as in weft_key
- *   reason                              a sentence, where status is "failed"
+ *   reason                              a sentence, where status is not "ok"
  * pins: as in weft_plugins_options, or NULL. seconds: how long it may take. NULL: err says why. [main] */
 json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, const char *pins, weft_apart what,
                           double seconds, weft_error *err);

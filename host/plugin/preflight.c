@@ -3,9 +3,11 @@
 
 #include "plugin/elf.h"
 #include "plugin/kinds.h"
+
 #include <ctype.h>
 #include <gnu/libc-version.h>
 #include <stdlib.h>
+#include <weft/comm.h>
 
 #define NOTE_NAME   "weft_plugin_note"
 #define ENTRY_NAME  "weft_plugin_entry"
@@ -112,13 +114,14 @@ static weft_status parse_plugin(weft_preflight *out, const char *text, weft_erro
     return WEFT_OK;
 }
 
-/* "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words. */
+/* "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words; or "weft {ranks}". */
 static weft_status parse_launch(weft_preflight *out, const char *text, weft_error *err) {
     const char *ranks = strstr(text, "{ranks}");
-    if (out->launch[0] != 0 || text[0] != '/' || ranks == NULL || strstr(ranks + 1, "{ranks}") != NULL) {
+    const int by_host = strcmp(text, WEFT_LAUNCH_BY_HOST) == 0;
+    if (out->launch[0] != 0 || (text[0] != '/' && !by_host) || ranks == NULL || strstr(ranks + 1, "{ranks}") != NULL) {
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "has a note whose line \"launch=%.200s\" is not the one command that starts ranks: an "
-                              "absolute path, and {ranks} once among what follows it.",
+                              "absolute path, and {ranks} once among what follows it, or \"" WEFT_LAUNCH_BY_HOST "\".",
                               text);
     }
     (void)snprintf(out->launch, sizeof out->launch, "%s", text);

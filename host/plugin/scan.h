@@ -10,7 +10,9 @@
 #include <jansson.h>
 
 /* Appends an object per file to the array `out`, in search order:
- *   kind, id, file, status ("ok", "failed", "hidden": a file of an earlier directory has its name)
+ *   kind, id, file
+ *   status                              "ok", "failed", "unusable" (apart.h), "hidden": a file of an earlier directory
+ *                                       has its name
  *   version, interface, help, sha256    where it could be loaded
  *   reason                              a sentence, where status is not "ok"
  * seconds: for each file. [main] */

@@ -88,9 +88,16 @@ weft_host_world *weft_services_world(void) {
     return &world;
 }
 
+static const weft_host_exchange *exchange;
+
+void weft_services_offer_exchange(const weft_host_exchange *offered) {
+    exchange = offered;
+}
+
 static const void *services_extension(const weft_host *host, const char *id) {
     (void)host;
-    return strcmp(id, WEFT_HOST_WORLD) == 0 ? &world : NULL;
+    if (strcmp(id, WEFT_HOST_WORLD) == 0) return &world;
+    return strcmp(id, WEFT_HOST_EXCHANGE) == 0 ? exchange : NULL;
 }
 
 const weft_host *weft_services(void) {
@@ -107,8 +114,10 @@ const weft_host *weft_services(void) {
     return &host;
 }
 
-void weft_services_log_level(int32_t level) {
+int32_t weft_services_log_level(int32_t level) {
+    const int32_t before = most_verbose;
     most_verbose = level;
+    return before;
 }
 
 void weft_services_threads(int32_t threads) {

@@ -10,8 +10,11 @@ const weft_host *weft_services(void);
 /* What the extension WEFT_HOST_WORLD shows; host/launch/world.h writes it. [main] */
 weft_host_world *weft_services_world(void);
 
-/* Lines above this level are not printed; WEFT_LOG_INFO at first. [main] */
-void weft_services_log_level(int32_t level);
+/* What the extension WEFT_HOST_EXCHANGE is from now on; NULL, at first: none. [main] */
+void weft_services_offer_exchange(const weft_host_exchange *offered);
+
+/* Lines above this level are not printed; WEFT_LOG_INFO at first. Returns what was so before. [main] */
+int32_t weft_services_log_level(int32_t level);
 
 /* Threads of parallel_for; 0: as many as OpenMP takes by itself, which is also the start. [main] */
 void weft_services_threads(int32_t threads);

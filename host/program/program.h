@@ -53,6 +53,7 @@ typedef struct weft_job_spec {
     int64_t leaf_bytes;                 /* ids, targets, weights, starts, positions of a leaf on the device */
     int64_t step_work;                  /* scratch of NORM and STEP */
     bool activation_checkpointing;
+    bool in_order; /* messages of a sort between two ranks come in the order in which they are sent: no tags */
 } weft_job_spec;
 
 /* A planned buffer: lives from event `first` to event `last`, both included. */

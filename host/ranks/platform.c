@@ -2,6 +2,7 @@
 #include "ranks/platform.h"
 
 #include "launch/pulse.h"
+#include "launch/rendezvous.h"
 #include "launch/sidecar.h"
 #include "launch/world.h"
 #include "plugin/call.h"
@@ -35,6 +36,7 @@ static weft_status create_comm(weft_platform *self, const weft_run *run, weft_er
     weft_status status = WEFT_OK;
     self->comm_plugin = weft_loaded_table(part->loaded, comm);
     weft_plugin_call_begin(&call, part->loaded, "create");
+    if (job.expected_size > 1) weft_rendezvous_offer((int32_t)run->settings.run.patience);
     weft_pulse_wait();
     status = self->comm_plugin->create(&self->comm, run->host, part->config, &job, err);
     weft_pulse_go();
@@ -90,6 +92,7 @@ void weft_platform_close(weft_platform *self, bool failed) {
     weft_pulse_wait();
     if (self->comm != NULL && (!failed || self->comm_info.size == 1))
         WEFT_PLUGIN_TELL(self->comm_plugin, destroy, self->comm);
+    weft_rendezvous_end(failed);
     weft_pulse_go();
     if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
     for (int32_t i = 0; i < self->n_groups; i++) free(self->groups[i].ranks);

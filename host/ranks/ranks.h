@@ -44,7 +44,7 @@ typedef struct weft_transfer {
     weft_stream *stream; /* in which it has its place; NULL: the device's first */
     weft_ref to, from;
     int64_t n;
-    int32_t dtype, peer, tag;
+    int32_t dtype, peer, tag, lane;
     int32_t traffic; /* weft_traffic_kind */
 } weft_transfer;
 weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, weft_exchange_fn *how, const char *name,

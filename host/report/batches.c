@@ -1,8 +1,7 @@
 /* host/report/batches.c: which rows each rank takes, and how they begin; see world.h. */
 #include "report/world_line.h"
 
-#include "plugin/enter.h"
-#include "step/judge_leaf.h"
+#include "session/row.h"
 
 #include <stdlib.h>
 
@@ -73,26 +72,11 @@ void weft_batches_print(const weft_session *session, FILE *to) {
 /* out: the first ids of a row; n: how many it has. */
 static weft_status read_sample(const weft_session *session, int32_t out[SHOWN_IDS], int32_t *n, uint64_t row,
                                weft_error *err) {
-    const size_t places = (size_t)session->data_info.lengths[session->data_info.n_lengths - 1];
-    const weft_leaf_request request = {
-        .struct_size = (uint32_t)sizeof request, .split = WEFT_SPLIT_TRAIN, .rows = 1, .first_row = row};
-    const weft_leaf_bounds bounds = weft_leaf_bounds_of(&session->engine->plan);
-    weft_leaf leaf = {.struct_size = (uint32_t)sizeof leaf}, asked;
-    weft_status status = WEFT_OK;
-    leaf.ids = malloc(5 * places * sizeof *leaf.ids);
-    if (leaf.ids == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a row of %zu places", places);
-    leaf.targets = leaf.ids + places;
-    leaf.starts = leaf.ids + 2 * places;
-    leaf.positions = leaf.ids + 3 * places;
-    leaf.weights = (float *)(void *)(leaf.ids + 4 * places);
-    memset(leaf.ids, WEFT_LEAF_POISON, 5 * places * sizeof *leaf.ids);
-    asked = leaf;
-    WEFT_PLUGIN_CALL(status, session->data_plugin, leaf, err, session->data, &leaf, &request);
-    if (status == WEFT_OK) status = weft_leaf_judge(&leaf, &asked, &request, &bounds, err);
-    status = weft_plugin_blame(session->data_plugin, status, err);
+    weft_leaf leaf;
+    const weft_status status = weft_session_row(&leaf, session, WEFT_SPLIT_TRAIN, row, err);
     *n = status == WEFT_OK ? leaf.length : 0;
-    for (int32_t i = 0; i < *n && i < SHOWN_IDS; i++) out[i] = asked.ids[i];
-    free(asked.ids);
+    for (int32_t i = 0; i < *n && i < SHOWN_IDS; i++) out[i] = leaf.ids[i];
+    if (status == WEFT_OK) free(leaf.ids);
     return status;
 }
 

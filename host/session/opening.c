@@ -15,5 +15,8 @@ weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const we
 }
 
 weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
-    return weft_coherence_programs(weft_coherence_peers(engine), engine, weft_engine_prepare(engine, spec, err), err);
+    const weft_chooser by = weft_engine_chooser(engine);
+    const weft_status status =
+        weft_coherence_programs(weft_coherence_peers(engine), engine, weft_engine_prepare(engine, spec, err), err);
+    return status == WEFT_OK ? weft_choices_settle(&engine->choices, &by, err) : status;
 }

@@ -92,8 +92,8 @@ static void decide_training(weft_session *session) {
     session->base_lr *= weft_lr_scale(keys);
 }
 
-static weft_plan_spec engine_spec(const weft_session *session, weft_session_kind kind) {
-    const weft_train_settings *keys = &session->run->settings.train;
+weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_settings *keys) {
+    const weft_session_kind kind = session->kind;
     weft_plan_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
     spec.rows = (int32_t)keys->micro_batch;
     spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
@@ -143,6 +143,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     weft_status status = WEFT_OK;
     weft_session *session = calloc(1, sizeof *session);
     if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
+    session->kind = kind;
     status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
     if (status == WEFT_OK) status = judge_settings(session, kind, err);
     if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->lender, err);
@@ -159,7 +160,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     }
     if (status == WEFT_OK && training) decide_training(session);
     if (status == WEFT_OK) {
-        spec = engine_spec(session, kind);
+        spec = weft_session_spec(session, &session->run->settings.train);
         status = weft_opening_prepare(session->engine, &spec, err);
     }
     if (status == WEFT_OK) *out = session;
@@ -170,6 +171,13 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
 weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                               weft_session_kind kind, weft_error *err) {
     return weft_session_open_at(out, path, overrides, n_overrides, kind, NULL, err);
+}
+
+weft_status weft_session_check_weights(const weft_session *session, weft_error *err) {
+    const weft_model_settings *model = &session->run->settings.model;
+    weft_status status = WEFT_OK;
+    if (model->start != WEFT_START_FRESH) status = weft_weights_check(session->engine->plan.declared, model->path, err);
+    return weft_peers_agree(weft_coherence_peers(session->engine), status, err);
 }
 
 /* What the user can do where the device has too little memory. */

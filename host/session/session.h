@@ -24,6 +24,7 @@ typedef struct weft_session_place {
 } weft_session_place;
 
 struct weft_session {
+    weft_session_kind kind;
     weft_run *run;
     bool borrows; /* text and data are the lender's */
     weft_text text;
@@ -46,6 +47,10 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
 /* The same at a place that outlives the session, perhaps with parts exchanged for others by overrides. */
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                                  weft_session_kind kind, const weft_session_place *place, weft_error *err);
+/* What is planned of the session where these are its keys; its own plan is of its own. */
+weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_settings *keys);
+/* Reads the headers of the weights that it would load, and refuses what loading them refuses. [collective] */
+weft_status weft_session_check_weights(const weft_session *session, weft_error *err);
 /* Takes the memory; the caller then loads weights or a checkpoint. */
 weft_status weft_session_start(weft_session *session, weft_error *err);
 void weft_session_close(weft_session *session); /* NULL is fine */

@@ -202,15 +202,17 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
 
 /* ---- copies that STEP left stale ---- */
 
-/* What travels between two ranks by itself; for the tags, which tell such messages apart. */
-enum { TAG_REFRESH = WEFT_WHAT_LEAF_GRADIENT + 1 };
+/* What travels between two ranks by itself, by sorts; each has a lane, and its tags tell its messages apart. */
+enum { TAG_REFRESH = WEFT_WHAT_LEAF_GRADIENT + 1, N_SORTS = TAG_REFRESH - WEFT_WHAT_CARRY + 1 };
+_Static_assert(N_SORTS <= WEFT_COMM_LANES, "a lane for each sort of message");
 
 /* Messages of one sort and leaf never meet another's; where there are more than tags, those of far leaves share one. */
-static int32_t tag_of(const weft_engine *engine, int32_t what, int32_t of, int32_t leaf) {
+static void address(weft_transfer *out, const weft_engine *engine, int32_t what, int32_t of, int32_t leaf) {
     const int64_t units = engine->plan.layout->n_units, segments = engine->plan.declared->n_segments;
-    const int64_t sorts = TAG_REFRESH - WEFT_WHAT_CARRY + 1, things = units > segments ? units : segments;
-    const int64_t tag = (leaf * sorts + what - WEFT_WHAT_CARRY) * things + of;
-    return (int32_t)(tag % ((int64_t)engine->ranks.info.max_tag + 1));
+    const int64_t things = units > segments ? units : segments;
+    const int64_t tag = ((int64_t)leaf * N_SORTS + what - WEFT_WHAT_CARRY) * things + of;
+    out->tag = (int32_t)(tag % ((int64_t)engine->ranks.info.max_tag + 1));
+    out->lane = what - WEFT_WHAT_CARRY;
 }
 
 /* The trained part of an owned unit, from its owner to the rank that has a copy. */
@@ -220,7 +222,7 @@ static weft_status send_copy(weft_stepper *self, const weft_event *event, weft_e
     const int32_t index = engine->plan.layout->units[event->unit].trained;
     weft_transfer transfer = weft_flight_transfer(self, &planned);
     if (planned.way == WEFT_EXCHANGE_NONE) return WEFT_OK;
-    transfer.tag = tag_of(engine, TAG_REFRESH, event->unit, 0);
+    address(&transfer, engine, TAG_REFRESH, event->unit, 0);
     transfer.from = transfer.to =
         weft_ref_at(engine->parameters.ref, engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index].at);
     return set_out_alone(self, event, planned.way, &transfer, err);
@@ -252,7 +254,7 @@ static weft_status on_transfer(void *context, const weft_event *event, const wef
     transfer.from = transfer.to = event->unit >= 0 ? weft_step_gradient(self, event->unit, slot).ref
                                                    : weft_step_slot(self, slot).ref;
     if (event->unit < 0) transfer.n = carry_bytes(self, event);
-    transfer.tag = tag_of(self->engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
+    address(&transfer, self->engine, event->what, event->unit >= 0 ? event->unit : event->segment, event->leaf);
     weft_trace_use(self->trace, slot, transfer.n);
     return set_out_alone(self, event, planned.way, &transfer, err);
 }

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "launch/signals.h"
 #include "launch/world.h"
+#include "report/fit_table.h"
 #include "report/per_rank.h"
 #include "report/progress.h"
 #include "report/summary.h"
@@ -25,6 +26,8 @@ typedef struct trainer {
     weft_output *output;
     const weft_train_options *options;
     const char *path; /* of the INI file */
+    const char *const *overrides;
+    size_t n_overrides;
     weft_identities identities;
     weft_checkpoint_state state;
     int64_t evaluate_every, save_every; /* steps; 0: never */
@@ -35,6 +38,7 @@ typedef struct trainer {
     weft_progress *progress;
     weft_journal journal;
     weft_similarity similarity;
+    weft_fit fit; /* by the first rank, unless it was not to be asked */
     weft_train_summary summary;
     weft_rank_notes notes;
 } trainer;
@@ -422,6 +426,29 @@ static weft_status open_output(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
+/* Before any memory is taken. */
+static weft_status judge_room(trainer *self, weft_error *err) {
+    const weft_train_options *options = self->options;
+    weft_session *session = self->session;
+    weft_fit_question question = {
+        .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
+    weft_status status = WEFT_OK;
+    if (options->any_room) return WEFT_OK;
+    if (options->room > 0) weft_room_say(&question.room, options->room);
+    else weft_room_find(&question.room, &session->engine->device_info);
+    status = weft_fit_judge_ranks(&self->fit, &question, err);
+    if (status == WEFT_OK && weft_peers_first(peers_of(self)) && !self->fit.fits)
+        status = weft_fit_refuse(&self->fit, err);
+    return agree(self, status, err);
+}
+
+static void tell_room(const trainer *self) {
+    if (self->options->any_room || !weft_peers_first(peers_of(self))) return;
+    if (!self->quiet) weft_fit_print(&self->fit, 11, stdout);
+    (void)fflush(stdout);
+    weft_fit_warn(&self->fit, self->session->run->host);
+}
+
 static weft_status begin_run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_moment *planned = NULL;
@@ -431,6 +458,7 @@ static weft_status begin_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = weft_moments_collect(&planned, session, err);
     if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);
+    if (status == WEFT_OK) tell_room(self);
     if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
         warn_of_no_evaluation(self);
         weft_schedule_warn(session);
@@ -455,7 +483,8 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     self->quiet = self->options->quiet || !(weft_peers_first(peers_of(self)) || weft_world_get()->speaks);
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
-    status = open_output(self, err);
+    status = judge_room(self, err);
+    if (status == WEFT_OK) status = open_output(self, err);
     if (status == WEFT_OK) status = begin_run(self, err);
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
     if (status == WEFT_OK) status = start_weights(self, err);
@@ -473,6 +502,8 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
                        const weft_train_options *options, weft_error *err) {
     trainer self = {.options = options, .path = path, .saved_step = UINT64_MAX};
     weft_status status = WEFT_OK;
+    self.overrides = overrides;
+    self.n_overrides = n_overrides;
     self.state.eval_loss = self.state.best_loss = self.summary.similarity = NAN;
     self.summary.begin = weft_clock_seconds();
     status = weft_session_open(&self.session, path, overrides, n_overrides,

@@ -12,6 +12,8 @@ typedef struct weft_train_options {
     bool quiet;
     bool verbose;    /* all that can be said of the run before its first loss and after its last */
     uint32_t tables; /* mask of weft_shown */
+    int64_t room;    /* bytes of a rank's device, as somebody says; 0: it is asked */
+    bool any_room;   /* start although it does not fit */
 } weft_train_options;
 
 /* Trains to the end, or until a signal: then what was done is saved and WEFT_E_STOPPED returned. */

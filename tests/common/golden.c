@@ -1,5 +1,6 @@
 /* tests/common/golden.c: see golden.h. */
 #include "golden.h"
+#include "device_choice.h"
 #include "session/opening.h"
 
 #include <check.h>
@@ -93,17 +94,18 @@ void golden_engine_open(golden_engine *out, golden_batch *batch, const char *nam
                         const char *const *overrides, size_t n) {
     char path[4096], model[4200];
     const char *all[32] = {model, "model.plugin=llama"};
+    const size_t own = 2 + device_choice_overrides(all + 2);
     weft_error err = WEFT_ERROR_INIT;
     weft_plan_spec spec = {.training = true, .leaves = leaves, .rows = batch->rows / leaves, .n_lengths = 1};
     const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA) & ~WEFT_NEEDS(WEFT_PART_TOKENIZER);
     golden_path(path, sizeof path, name);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
-    ck_assert_uint_le(n + 2, 32);
-    for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
+    ck_assert_uint_le(n + own, 32);
+    for (size_t i = 0; i < n; i++) all[i + own] = overrides[i];
     spec.lengths[0] = batch->length;
     spec.evaluate_rows = spec.rows;
     memset(out, 0, sizeof *out);
-    ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_run_open(&out->run, NULL, all, n + own, needs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_opening_engine(&out->engine, out->run, NULL, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_opening_prepare(out->engine, &spec, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_engine_allocate(out->engine, &err) == WEFT_OK, "%s", err.text);

@@ -66,6 +66,33 @@ START_TEST(what_is_no_whole_number_is_refused) {
 }
 END_TEST
 
+START_TEST(sizes_have_their_units) {
+    static const struct {
+        const char *text;
+        int64_t value;
+    } rows[] = {{"80GB", 80000000000},
+                {"24GiB", (int64_t)24 << 30},
+                {"512m", 512000000},
+                {"1.5 TiB", (int64_t)3 << 39},
+                {"7B", 7},
+                {"4096b", 4096},
+                {"3kb", 3000},
+                {"2KI", 2048},
+                {"79.6GB", 79600000000}};
+    static const char *const refused[] = {"",      "80",     "GB",      "0GB",   "-1GB", "80XB",
+                                          "80GBB", "80 G B", "1e300GB", "nanGB", "80iB"};
+    int64_t value = -1;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        ck_assert_msg(!weft_number_bytes(&value, refused[i]), "%s", refused[i]);
+        ck_assert_int_eq(value, -1);
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_msg(weft_number_bytes(&value, rows[i].text), "%s", rows[i].text);
+        ck_assert_int_eq(value, rows[i].value);
+    }
+}
+END_TEST
+
 START_TEST(numbers_are_read_and_print_shortest) {
     static const struct {
         const char *text;
@@ -308,6 +335,7 @@ int main(void) {
     tcase_add_checked_fixture(tests, scratch_enter, scratch_leave);
     tcase_add_test(tests, whole_numbers_are_read);
     tcase_add_test(tests, what_is_no_whole_number_is_refused);
+    tcase_add_test(tests, sizes_have_their_units);
     tcase_add_test(tests, numbers_are_read_and_print_shortest);
     tcase_add_test(tests, ranges_are_read);
     tcase_add_loop_test(tests, values_are_judged_by_their_key, 0, (int)(sizeof values / sizeof *values));

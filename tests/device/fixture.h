@@ -1,9 +1,11 @@
 /* device/fixture.h: what the tests of device kernels share.
  *
+ * The device is the one that the environment chooses (device_choice.h).
+ *
  * A case is a function that puts its operands into buffers, runs one kernel, and gets the results. `every_way` plays it
- * with 1, 2, 3 and 8 threads and with operands that begin at other offsets, and holds that all the results are the same
- * bits. Every buffer ends in a canary, results and workspaces begin as NaN, and a workspace is as large as the device
- * asked for.
+ * with operands that begin at other offsets, and on a device that has the key `threads` with 1, 2, 3 and 8 of them, and
+ * holds that all the results are the same bits. Every operand stands between canaries, results and workspaces begin as
+ * NaN, and a workspace is as large as the device asked for.
  */
 #ifndef WEFT_TEST_DEVICE_FIXTURE_H
 #define WEFT_TEST_DEVICE_FIXTURE_H
@@ -16,6 +18,8 @@
 
 #include <weft/device.h>
 
+#include "config/config.h"
+#include "device_choice.h"
 #include "instruction_set.h"
 #include "suite.h"
 
@@ -38,6 +42,7 @@ static const int64_t way_shift[WAYS] = {0, 64, 4,
 /* Activations come in both; a test's loop index picks one. */
 static const int32_t dtypes[2] = {WEFT_F32, WEFT_BF16};
 
+static const weft_plugin *plugin;
 static const weft_device_plugin *table;
 static weft_device *devices[WAYS];
 static weft_host host;
@@ -63,10 +68,38 @@ static const void *host_extension(const weft_host *h, const char *id) {
     return NULL;
 }
 
-static weft_device *make_device(int64_t threads) {
+/* ---- the device ---- */
+
+/* The host sees its memory, so the device judges what only a kernel reads elsewhere: ids, positions, tables. */
+static inline bool is_seen_by_the_host(void) {
+    return table->host_view != NULL;
+}
+/* What is told of the CPU device alone: its threads, its library, its pages. */
+static inline bool is_cpu(void) {
+    return strcmp(device_choice(), "cpu") == 0;
+}
+/* A double runs kernels thread by thread, so the quick suite leaves out there what is large or one more of its sort. */
+static inline bool is_slow(void) {
+    return !is_cpu() && !is_full();
+}
+
+static weft_device *make_device(int threads, int32_t index) {
+    const char *overrides[DEVICE_CHOICE_MOST + 1];
+    size_t n = device_choice_overrides(overrides);
+    char of_threads[64];
     weft_error err = WEFT_ERROR_INIT;
+    weft_config *config = NULL;
     weft_device *device = NULL;
-    ck_assert_msg(table->create(&device, &host, &threads, 0, &err) == WEFT_OK, "%s", err.text);
+    void *keys = calloc(1, plugin->config_size + 1);
+    (void)snprintf(of_threads, sizeof of_threads, "device.threads=%d", threads);
+    if (is_cpu()) overrides[n++] = of_threads;
+    ck_assert_msg(weft_config_load(&config, NULL, overrides, n, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_config_fill(config, keys, "device", plugin->keys, plugin->n_keys, plugin->key_stride, &err) ==
+                      WEFT_OK,
+                  "%s", err.text);
+    ck_assert_msg(table->create(&device, &host, keys, index, &err) == WEFT_OK, "%s", err.text);
+    weft_config_free(config);
+    free(keys);
     return device;
 }
 
@@ -76,15 +109,27 @@ static void check_instruction_set(void) {
     instruction_set_check(info.isa);
 }
 
+/* The plugin's file in the first of the directories that has it. */
+static void find_plugin(char *path, size_t size) {
+    const char *directories = getenv("WEFT_PLUGIN_PATH");
+    char *copy = NULL, *rest = NULL, *directory = NULL;
+    ck_assert_msg(directories != NULL, "WEFT_PLUGIN_PATH names the folders of plugins");
+    rest = copy = strdup(directories);
+    while ((directory = strtok_r(rest, ":", &rest)) != NULL) {
+        (void)snprintf(path, size, "%s/weft-device-%s.so", directory, device_choice());
+        if (access(path, R_OK) == 0) break;
+    }
+    ck_assert_msg(directory != NULL, "no weft-device-%s.so in %s", device_choice(), directories);
+    free(copy);
+}
+
 static void load_plugin(void) {
-    const char *dir = getenv("WEFT_PLUGIN_PATH");
     weft_error err = WEFT_ERROR_INIT;
     const weft_plugin_list *list = NULL;
     weft_plugin_entry_fn *entry = NULL;
     char path[4096];
     int i = 0;
-    ck_assert_msg(dir != NULL, "WEFT_PLUGIN_PATH names the folder of weft-device-cpu.so");
-    (void)snprintf(path, sizeof path, "%s/weft-device-cpu.so", dir);
+    find_plugin(path, sizeof path);
     plugin_file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(plugin_file != NULL, "%s", dlerror());
     *(void **)&entry = dlsym(plugin_file, "weft_plugin_entry");
@@ -98,16 +143,16 @@ static void load_plugin(void) {
     list = entry(&host, &err);
     ck_assert_ptr_nonnull(list);
     ck_assert_uint_eq(list->n_plugins, 1);
-    ck_assert_uint_eq(list->plugins->config_size, sizeof(int64_t));
-    ck_assert_str_eq(list->plugins->keys[0].name, "threads");
-    table = list->plugins->table;
-    for (i = 0; i < WAYS; i++) devices[i] = make_device(way_threads[i]);
-    check_instruction_set();
+    plugin = list->plugins;
+    table = plugin->table;
+    for (i = 0; i < WAYS; i++) devices[i] = i == 0 || is_cpu() ? make_device(way_threads[i], 0) : devices[0];
+    if (is_cpu()) check_instruction_set();
 }
 
 static void unload_plugin(void) {
     int i = 0;
-    for (i = 0; i < WAYS; i++) table->destroy(devices[i]);
+    for (i = 0; i < WAYS; i++)
+        if (i == 0 || devices[i] != devices[0]) table->destroy(devices[i]);
 }
 
 /* ---- bf16 ---- */
@@ -142,28 +187,29 @@ typedef struct run {
     int64_t shift;
     int64_t n_buffers;
     weft_buffer *buffers[MAX_BUFFERS];
-    int64_t ends[MAX_BUFFERS]; /* where each canary begins */
-    float *results;            /* all that was got, one after another */
+    int64_t begins[MAX_BUFFERS], ends[MAX_BUFFERS]; /* of operands: before and behind them are canaries */
+    float *results;                                 /* all that was got, one after another */
     int64_t n_results;
 } run;
 
-/* A buffer of `shift` bytes, the operand, and the canary. data NULL: NaN in every place. */
+/* A buffer of canaries for `shift` bytes, the operand, and more canaries. data NULL: NaN in every place. */
 static weft_ref put_at(run *r, const void *data, int64_t bytes, int64_t shift) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_ref ref = {NULL, shift};
-    char *view = NULL;
+    const int64_t all = shift + bytes + CANARY;
+    weft_ref ref = {NULL, 0};
+    char *image = malloc((size_t)all);
     ck_assert_int_lt(r->n_buffers, MAX_BUFFERS);
-    ck_assert_msg(table->alloc(r->device, &ref.buffer, shift + bytes + CANARY, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(table->alloc(r->device, &ref.buffer, all, &err) == WEFT_OK, "%s", err.text);
+    if (is_seen_by_the_host()) ck_assert_uint_eq((uintptr_t)table->host_view(r->device, ref) % 4096, 0);
+    memset(image, CANARY_BYTE, (size_t)all);
+    memset(image + shift, 0xFF, (size_t)bytes);
+    if (data != NULL && bytes > 0) memcpy(image + shift, data, (size_t)bytes);
+    ck_assert_msg(table->write(r->device, NULL, ref, image, all, &err) == WEFT_OK, "%s", err.text);
+    free(image);
     r->buffers[r->n_buffers] = ref.buffer;
+    r->begins[r->n_buffers] = shift;
     r->ends[r->n_buffers++] = shift + bytes;
-    view = table->host_view(r->device, ref);
-    ck_assert_ptr_nonnull(view);
-    ck_assert_uint_eq((uintptr_t)(view - shift) % 4096, 0);
-    memset(view, 0xFF, (size_t)bytes);
-    if (data != NULL && bytes > 0) {
-        ck_assert_int_eq(table->write(r->device, NULL, ref, data, bytes, &err), WEFT_OK);
-    }
-    memset(view + bytes, CANARY_BYTE, CANARY);
+    ref.offset = shift;
     return ref;
 }
 static inline weft_ref put(run *r, const void *data, int64_t bytes) {
@@ -191,21 +237,28 @@ static void get_floats(run *r, weft_ref ref, int64_t n) {
     get_bytes(r, ref, n * 4);
 }
 
+static void check_canaries(run *r, int64_t i, int64_t offset, int64_t bytes, const char *where) {
+    weft_error err = WEFT_ERROR_INIT;
+    unsigned char *canary = malloc((size_t)bytes + 1);
+    const weft_ref at = {r->buffers[i], offset};
+    ck_assert_msg(table->read(r->device, NULL, canary, at, bytes, &err) == WEFT_OK, "%s", err.text);
+    for (int64_t j = 0; j < bytes; j++)
+        EXPECT(canary[j] == CANARY_BYTE, "operand %lld was overrun at byte %lld %s it", (long long)i, (long long)j,
+               where);
+    free(canary);
+}
+
 static void end_run(run *r) {
-    int64_t i = 0, j = 0;
-    for (i = 0; i < r->n_buffers; i++) {
-        const weft_ref end = {r->buffers[i], r->ends[i]};
-        const unsigned char *canary = table->host_view(r->device, end);
-        for (j = 0; j < CANARY; j++) {
-            EXPECT(canary[j] == CANARY_BYTE, "operand %lld was overrun by byte %lld", (long long)i, (long long)j);
-        }
+    for (int64_t i = 0; i < r->n_buffers; i++) {
+        check_canaries(r, i, 0, r->begins[i], "before");
+        check_canaries(r, i, r->ends[i], CANARY, "behind");
         table->release(r->device, r->buffers[i]);
     }
     r->n_buffers = 0;
 }
 
 /* Activations in memory are of dtype, and fp32 on this side. */
-static weft_ref put_cells(run *r, const float *data, int64_t n, int32_t dtype) {
+static inline weft_ref put_cells(run *r, const float *data, int64_t n, int32_t dtype) {
     uint16_t *half = NULL;
     weft_ref ref;
     if (dtype == WEFT_F32) return put_floats(r, data, n);
@@ -215,7 +268,16 @@ static weft_ref put_cells(run *r, const float *data, int64_t n, int32_t dtype) {
     free(half);
     return ref;
 }
-static void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {
+/* What products read or make begins at multiples of 16 bytes, which the CPU does not ask for. */
+static inline weft_ref put_matrix(run *r, const float *data, int64_t n, int32_t dtype) {
+    const int64_t shift = r->shift;
+    weft_ref ref;
+    if (!is_cpu()) r->shift *= 8;
+    ref = put_cells(r, data, n, dtype);
+    r->shift = shift;
+    return ref;
+}
+static inline void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {
     weft_error err = WEFT_ERROR_INIT;
     uint16_t *half = NULL;
     if (dtype == WEFT_F32) {
@@ -237,6 +299,7 @@ static inline float *every_way(case_fn *body, const void *data, const char *name
     int i = 0;
     for (i = 0; i < WAYS; i++) {
         run r = {.device = devices[i], .shift = way_shift[i]};
+        if (is_slow() && i > 0 && i < WAYS - 1) continue;
         body(&r, data);
         end_run(&r);
         if (i == 0) {
@@ -359,7 +422,7 @@ static inline void expect_cells(const char *name, const float *got, const double
     }
 }
 
-static int run_device_suite(const char *name, void (*fill)(TCase *)) {
+static inline int run_device_suite(const char *name, void (*fill)(TCase *)) {
     Suite *suite = suite_create(name);
     TCase *tests = tcase_create(name);
     SRunner *runner = NULL;

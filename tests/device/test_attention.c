@@ -217,6 +217,18 @@ START_TEST(attention_of_odd_shapes) {
 }
 END_TEST
 
+/* A device may have tiles for some of these and pad the others to them. */
+START_TEST(attention_of_all_sizes_of_heads) {
+    static const int64_t sizes[] = {1, 33, 64, 72, 80, 90, 96, 100, 256};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "heads of %lld", (long long)sizes[i]);
+        attention_check(shape(1, 67, 2, 1, sizes[i], 0, 0, 40), dtypes[_i], name);
+        attention_check(shape(1, 1, 2, 1, sizes[i], 70, 75, 0), dtypes[_i], name);
+    }
+}
+END_TEST
+
 START_TEST(attention_keeps_documents_apart) {
     attention_check(shape(2, 150, 2, 1, 16, 0, 0, 7), dtypes[_i], "many documents");
     attention_check(shape(1, 300, 2, 2, 12, 0, 0, 140), dtypes[_i], "documents of several blocks");
@@ -230,6 +242,8 @@ START_TEST(attention_over_a_cache) {
     attention_check(shape(1, 5, 2, 1, 8, 61, 70, 0), dtypes[_i], "five places across a block's end");
     attention_check(shape(1, 70, 2, 2, 32, 90, 160, 100), dtypes[_i], "a cache with a document's start");
     attention_check(shape(1, 330, 2, 1, 24, 70, 400, 150), dtypes[_i], "more blocks than go together after a cache");
+    attention_check(shape(1, 40, 2, 1, 16, 93, 140, 0), dtypes[_i],
+                    "a block of keys that a place sees but for the last");
 }
 END_TEST
 
@@ -339,6 +353,28 @@ START_TEST(attention_of_a_place_that_sees_nothing) {
 }
 END_TEST
 
+START_TEST(attention_of_a_row_that_sees_nothing) {
+    attention_case t = shape(3, 70, 2, 1, 16, 0, 0, 0);
+    const int64_t q = queries_of(&t), k = keys_of(&t);
+    float *out = NULL, *back = NULL;
+    t.dtype = dtypes[_i];
+    attention_make(&t);
+    for (int64_t i = 70; i < 140; i++) ((int32_t *)t.starts)[i] = INT32_MAX;
+    out = every_way(attention_run, &t, "a row sees nothing");
+    t.backward = t.want_dq = t.want_dkv = 1;
+    t.o = out;
+    t.lse = out + q;
+    back = every_way(attention_run, &t, "a row sees nothing, backward");
+    for (int64_t i = 0; i < q; i++) HOLDS((out[i] == 0) == (i / (q / 3) == 1));
+    for (int64_t i = 0; i < 140; i++) HOLDS(out[q + 140 + i] == -INFINITY);
+    for (int64_t i = q / 3; i < q / 3 * 2; i++) HOLDS(back[i] == 0);
+    for (int64_t i = k / 3; i < k / 3 * 2; i++) HOLDS(back[q + i] == 0 && back[q + k + i] == 0);
+    for (int64_t i = 0; i < q + 2 * k; i++) HOLDS(isfinite(back[i]));
+    free(out), free(back);
+    attention_free(&t);
+}
+END_TEST
+
 START_TEST(attention_of_large_scores_stays_finite) {
     attention_case t = shape(1, 100, 2, 2, 16, 0, 0, 0);
     float *out = NULL;
@@ -369,6 +405,105 @@ START_TEST(attention_hands_nan_on) {
 }
 END_TEST
 
+/* A cache of which `past` places are filled, and the rest is NaN; and the numbers that follow them. */
+typedef struct cache_case {
+    attention_case full; /* as it should be after the call */
+    int64_t past;        /* as the call is told */
+    float *k, *v, *new_k, *new_v;
+} cache_case;
+
+static void cache_make(cache_case *t, attention_case full, int32_t dtype) {
+    const int64_t row = full.kv_heads * full.head_dim;
+    full.dtype = dtype;
+    attention_make(&full);
+    t->full = full;
+    t->past = full.past;
+    t->k = numbers(keys_of(&full), NAN), t->v = numbers(keys_of(&full), NAN);
+    t->new_k = numbers(full.batch * full.length * row, 0), t->new_v = numbers(full.batch * full.length * row, 0);
+    for (int64_t b = 0; b < full.batch; b++) {
+        const int64_t old = b * full.cache_rows * row, new = old + full.past *row, at = b *full.length *row;
+        memcpy(t->k + old, full.k + old, (size_t)(full.past * row) * 4);
+        memcpy(t->v + old, full.v + old, (size_t)(full.past * row) * 4);
+        memcpy(t->new_k + at, full.k + new, (size_t)(full.length * row) * 4);
+        memcpy(t->new_v + at, full.v + new, (size_t)(full.length * row) * 4);
+    }
+}
+static void cache_free(cache_case *t) {
+    free(t->k), free(t->v), free(t->new_k), free(t->new_v);
+    attention_free(&t->full);
+}
+
+/* Results: o, lse, and the places of both caches that are filled then. */
+static void cache_run(run *r, const void *data) {
+    const cache_case *t = data;
+    const int64_t row = t->full.kv_heads * t->full.head_dim, cell = weft_dtype_bytes(t->full.dtype);
+    attention_case before = t->full;
+    weft_attention args;
+    before.k = t->k, before.v = t->v, before.past = t->past;
+    attention_put(r, &before, &args);
+    if (t->new_k != NULL) {
+        args.new_k = put_cells(r, t->new_k, t->full.batch * t->full.length * row, t->full.dtype);
+        args.new_v = put_cells(r, t->new_v, t->full.batch * t->full.length * row, t->full.dtype);
+    }
+    RUN(r, attention, &args);
+    get_cells(r, args.o, queries_of(&t->full), t->full.dtype);
+    get_floats(r, args.lse, lse_of(&t->full));
+    for (int64_t b = 0; b < t->full.batch; b++) {
+        weft_ref k = args.k, v = args.v;
+        k.offset += b * t->full.cache_rows * row * cell, v.offset += b * t->full.cache_rows * row * cell;
+        get_cells(r, k, (t->full.past + t->full.length) * row, t->full.dtype);
+        get_cells(r, v, (t->full.past + t->full.length) * row, t->full.dtype);
+    }
+}
+
+static void cache_check(attention_case full, int32_t dtype, const char *name) {
+    const int64_t filled = 2 * full.batch * (full.past + full.length) * full.kv_heads * full.head_dim;
+    cache_case t;
+    float *now = NULL, *there = NULL;
+    cache_make(&t, full, dtype);
+    now = every_way(cache_run, &t, name);
+    for (int64_t i = 0; i < filled; i++) HOLDS(isfinite(now[queries_of(&full) + lse_of(&full) + i]));
+    free(t.k), free(t.v), free(t.new_k), free(t.new_v);
+    t.k = (float *)t.full.k, t.v = (float *)t.full.v, t.new_k = t.new_v = NULL;
+    there = every_way(cache_run, &t, name);
+    ck_assert_mem_eq(now, there, (size_t)(queries_of(&full) + lse_of(&full) + filled) * 4);
+    t.k = t.v = NULL;
+    free(now), free(there);
+    cache_free(&t);
+}
+
+START_TEST(attention_puts_new_keys_into_a_cache) {
+    cache_check(shape(1, 1, 2, 1, 16, 0, 4, 0), dtypes[_i], "an empty cache");
+    cache_check(shape(3, 1, 4, 2, 10, 9, 12, 0), dtypes[_i], "one place of each row");
+    cache_check(shape(2, 6, 2, 2, 24, 61, 67, 0), dtypes[_i], "up to the cache's end");
+    cache_check(shape(2, 5, 3, 1, 7, 0, 9, 2), dtypes[_i], "odd heads");
+}
+END_TEST
+
+/* Where only a kernel knows how many places are filled, it reads and writes nothing that is not there. */
+START_TEST(attention_over_a_cache_without_room_is_nan) {
+    static const int64_t pasts[] = {-1, 3, 1000, INT64_MAX, INT64_MIN};
+    if (is_seen_by_the_host()) return;
+    for (int64_t length = 1; length <= 2; length++) {
+        for (size_t i = 0; i < sizeof pasts / sizeof *pasts; i++) {
+            cache_case t;
+            float *out = NULL, *back = NULL;
+            cache_make(&t, shape(1, length, 2, 1, 16, 2, 4, 0), dtypes[_i]);
+            t.past = length == 1 && pasts[i] == 3 ? 4 : pasts[i];
+            out = every_way(cache_run, &t, "no room");
+            for (int64_t j = 0; j < queries_of(&t.full) + lse_of(&t.full); j++) HOLDS(isnan(out[j]));
+            t.full.backward = t.full.want_dq = t.full.want_dkv = 1;
+            t.full.past = t.past;
+            t.full.o = out, t.full.lse = out;
+            back = every_way(attention_run, &t.full, "no room, backward");
+            for (int64_t j = 0; j < queries_of(&t.full) + 2 * keys_of(&t.full); j++) HOLDS(isnan(back[j]));
+            free(out), free(back);
+            cache_free(&t);
+        }
+    }
+}
+END_TEST
+
 START_TEST(attention_refuses_what_does_not_fit) {
     attention_case t = shape(1, 6, 2, 1, 8, 0, 0, 0);
     run r = {.device = devices[0], .shift = 8};
@@ -379,18 +514,21 @@ START_TEST(attention_refuses_what_does_not_fit) {
     attention_make(&t);
     attention_put(&r, &t, &args);
     {
-        named_ref refs[] = {{&args.q, "operand q", cell, false},     {&args.k, "operand k", cell, false},
-                            {&args.v, "operand v", cell, false},     {&args.starts, "operand starts", 4, false},
-                            {&args.o, "operand o", cell, false},     {&args.lse, "operand lse", 4, true},
-                            {&args.workspace, "workspace", 8, false}};
+        named_ref refs[] = {{&args.q, "operand q", cell, false}, {&args.k, "operand k", cell, false},
+                            {&args.v, "operand v", cell, false}, {&args.starts, "operand starts", 4, false},
+                            {&args.o, "operand o", cell, false}, {&args.lse, "operand lse", 4, true}};
+        named_ref workspace[] = {{&args.workspace, "workspace", 8, false}};
         REFUSES(&r, attention, &args, refs);
+        if (args.workspace.buffer != NULL) REFUSES(&r, attention, &args, workspace);
     }
     args.cache_rows = t.length;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "operand past"), "%s", err.text);
     args.past = put_at(&r, &(int64_t){1}, 8, 8);
-    ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "after 1 of before do not fit"), "%s", err.text);
+    if (is_seen_by_the_host()) {
+        ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
+        ck_assert_msg(strstr(err.text, "after 1 of before do not fit"), "%s", err.text);
+    }
     args.cache_rows = 0;
     args.kv_heads = 3;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
@@ -428,6 +566,7 @@ END_TEST
 
 static void fill(TCase *tests) {
     tcase_add_loop_test(tests, attention_of_odd_shapes, 0, 2);
+    tcase_add_loop_test(tests, attention_of_all_sizes_of_heads, 0, 2);
     tcase_add_loop_test(tests, attention_keeps_documents_apart, 0, 2);
     tcase_add_loop_test(tests, attention_over_a_cache, 0, 2);
     tcase_add_loop_test(tests, attention_within_a_window, 0, 2);
@@ -436,8 +575,11 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, attention_does_not_read_blocks_before_the_window, 0, 2);
     tcase_add_loop_test(tests, attention_ignores_what_no_place_sees, 0, 2);
     tcase_add_loop_test(tests, attention_of_a_place_that_sees_nothing, 0, 2);
+    tcase_add_loop_test(tests, attention_of_a_row_that_sees_nothing, 0, 2);
     tcase_add_loop_test(tests, attention_of_large_scores_stays_finite, 0, 2);
     tcase_add_loop_test(tests, attention_hands_nan_on, 0, 2);
+    tcase_add_loop_test(tests, attention_puts_new_keys_into_a_cache, 0, 2);
+    tcase_add_loop_test(tests, attention_over_a_cache_without_room_is_nan, 0, 2);
     tcase_add_loop_test(tests, attention_refuses_what_does_not_fit, 0, 2);
 }
 

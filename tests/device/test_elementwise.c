@@ -106,8 +106,10 @@ START_TEST(rope_refuses_what_does_not_fit) {
                         {&args.positions, "operand positions", 4, false},
                         {&args.table, "operand table", 4, false}};
     REFUSES(&r, rope, &args, refs);
-    ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
-    ck_assert_msg(strstr(err.text, "positions[2] is 37"), "%s", err.text);
+    if (is_seen_by_the_host()) {
+        ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
+        ck_assert_msg(strstr(err.text, "positions[2] is 37"), "%s", err.text);
+    }
     args.head_dim = 3;
     ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
     args.head_dim = 4, args.rotary_dim = 6;
@@ -121,6 +123,19 @@ START_TEST(rope_refuses_what_does_not_fit) {
     args.dtype = WEFT_F16;
     ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);
+}
+END_TEST
+
+/* Where no host code sees positions, one that the table does not have makes its row NaN, and no other. */
+START_TEST(rope_of_positions_beyond_the_table_is_nan) {
+    const int32_t positions[4] = {0, ROPE_PLACES, -1, 5};
+    rope_case t = {.rows = 4, .heads = 2, .head_dim = 10, .rotary_dim = 6, .positions = positions};
+    float *got = NULL;
+    t.dtype = dtypes[_i];
+    t.x = numbers_of(t.dtype, 80, 1), t.table = numbers(ROPE_PLACES * 6, 1);
+    got = every_way(rope_run, &t, "rope beyond its table");
+    for (int64_t i = 0; i < 80; i++) HOLDS(isnan(got[i]) == (i >= 20 && i < 60));
+    free((void *)t.x), free((void *)t.table), free(got);
 }
 END_TEST
 
@@ -415,6 +430,7 @@ END_TEST
 static void fill(TCase *tests) {
     tcase_add_loop_test(tests, rope_of_odd_shapes, 0, 2);
     tcase_add_loop_test(tests, rope_refuses_what_does_not_fit, 0, 2);
+    if (!is_cpu()) tcase_add_loop_test(tests, rope_of_positions_beyond_the_table_is_nan, 0, 2);
     tcase_add_loop_test(tests, activations_of_odd_lengths, 0, 12);
     tcase_add_test(tests, activations_keep_the_digits_of_small_values);
     tcase_add_loop_test(tests, scales_and_soft_caps, 0, 2);

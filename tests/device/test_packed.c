@@ -41,9 +41,9 @@ static weft_matmul args_of(const packed_case *t) {
 static void run_case(run *r, const void *data) {
     const packed_case *t = data;
     weft_matmul args = args_of(t);
-    args.a = put_cells(r, t->a, t->m * t->k, t->types.a);
+    args.a = put_matrix(r, t->a, t->m * t->k, t->types.a);
     args.b = put(r, t->b, t->b_bytes);
-    args.c = put_cells(r, t->c, t->m * t->n, t->types.c);
+    args.c = put_matrix(r, t->c, t->m * t->n, t->types.c);
     if (t->bias != NULL) args.bias = put_floats(r, t->bias, t->n);
     args.workspace = put_workspace(r, table->matmul_workspace(r->device, &args));
     RUN(r, matmul, &args);

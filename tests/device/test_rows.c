@@ -162,6 +162,9 @@ START_TEST(norms_of_odd_shapes) {
     norm_check(17, 64, form, from_one, dtype);
     norm_check(67, 131, form, from_one, dtype);
     norm_check(1031, 48, form, from_one, dtype);
+    norm_check(11, 4099, form, from_one, dtype);
+    norm_check(9, 13000, form, from_one, dtype); /* sums over rows that do not fit CUDA's shared memory */
+    if (is_full()) norm_check(3, 65536, form, from_one, dtype);
 }
 END_TEST
 

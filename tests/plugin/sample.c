@@ -95,6 +95,17 @@ static const weft_optimizer_plugin sample_table = {(uint32_t)SAMPLE_TABLE_SIZE,
                                                    NULL};
 weft_status (*const sample_keep)(weft_optimizer *, void *, const weft_step_info *, weft_error *) = sample_prepare;
 
+/* --- whether it works here --- */
+#ifdef IN_WORKS
+static weft_status sample_works(const weft_host *host, weft_error *err) {
+    (void)host;
+    IN_WORKS;
+}
+#define SAMPLE_WORKS sample_works
+#else
+#define SAMPLE_WORKS NULL
+#endif
+
 /* --- the two exports --- */
 #ifndef SAMPLE_NOTE
 #define SAMPLE_NOTE WEFT_NOTE WEFT_NOTE_PLUGIN(optimizer, 1, "sample", "1.0")
@@ -116,9 +127,9 @@ WEFT_EXPORT weft_plugin_entry_fn weft_plugin_entry;
 const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err) {
     static const weft_plugin plugins[] = {
         {(uint32_t)sizeof(weft_plugin), 0, SAMPLE_KIND, SAMPLE_ID, "1.0", "A sample.", 1, (uint32_t)sizeof(weft_key),
-         SAMPLE_N_KEYS, sample_keys, sizeof(sample_config), NULL, &sample_table},
+         SAMPLE_N_KEYS, sample_keys, sizeof(sample_config), NULL, &sample_table, SAMPLE_WORKS},
         {(uint32_t)sizeof(weft_plugin), 0, "optimizer", "second", "2.0", "Another sample.", 1,
-         (uint32_t)sizeof(weft_key), 2, sample_keys, sizeof(sample_config), NULL, &sample_table}};
+         (uint32_t)sizeof(weft_key), 2, sample_keys, sizeof(sample_config), NULL, &sample_table, NULL}};
     static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, SAMPLE_N,
                                           (uint32_t)sizeof(weft_plugin), plugins};
     (void)host;

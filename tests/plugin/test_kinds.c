@@ -11,6 +11,7 @@
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/model.h>
+#include <weft/native.h>
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/blocks.h>
@@ -69,7 +70,7 @@ static int is_optional(const char *name) {
 static weft_status judge(const struct kind *kind, const void *table, weft_error *err) {
     weft_plugin plugin = {
         (uint32_t)sizeof(weft_plugin), 0, kind->name, "sample", "1.0", "A sample.", kind->interface_major,
-        (uint32_t)sizeof(weft_key),    0, NULL,       8,        NULL,  table};
+        (uint32_t)sizeof(weft_key),    0, NULL,       8,        NULL,  table,       NULL};
     const weft_plugin_list list = {(uint32_t)sizeof list, 0, 1, (uint32_t)sizeof plugin, &plugin};
     static weft_preflight note;
     char text[256];

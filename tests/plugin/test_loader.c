@@ -651,13 +651,17 @@ START_TEST(the_list_survives_every_plugin) {
         {"hang", "-DAT_LOAD='for (;;) pause()'", "failed", "within 1 s and was ended"},
         {"mute", "-DIN_ENTRY='for (int i = 0; i < 99; i++) close(i); pause()'", "failed", "within 1 s and was ended"},
         {"other", "", "failed", "holds optimizer:sample, and not the optimizer:other"},
-        {"sample", "", "ok", ""}};
+        {"sample", "-DIN_WORKS='(void)err; return WEFT_OK'", "ok", ""},
+        {"unlit",
+         "-DSAMPLE_ID='\"unlit\"' -DSAMPLE_NOTE='WEFT_NOTE WEFT_NOTE_PLUGIN(optimizer, 1, \"unlit\", \"1.0\")' "
+         "-DIN_WORKS='return weft_error_set(err, WEFT_E_DEVICE, \"No lamp is lit.\")'",
+         "unusable", "No lamp is lit."}};
     weft_search search = {{NULL}, 0};
     weft_error err = WEFT_ERROR_INIT;
     json_t *out = json_array();
     char name[64], later[300], command[1024];
     size_t i;
-    for (i = 0; i < 6; i++) {
+    for (i = 0; i < 7; i++) {
         (void)snprintf(name, sizeof name, "weft-optimizer-%s.so", rows[i][0]);
         (void)workshop_build(name, rows[i][1], NULL);
     }
@@ -667,8 +671,8 @@ START_TEST(the_list_survives_every_plugin) {
     (void)setenv("WEFT_PLUGIN_PATH", later, 1);
     ck_assert_int_eq(weft_search_open(&search, scratch, &err), WEFT_OK);
     ck_assert_msg(weft_plugins_scan(out, &search, 1, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_uint_ge(json_array_size(out), 7);
-    for (i = 0; i < 6; i++) {
+    ck_assert_uint_ge(json_array_size(out), 8);
+    for (i = 0; i < 7; i++) {
         const json_t *row = json_array_get(out, i);
         ck_assert_str_eq(listed(row, "id"), rows[i][0]);
         ck_assert_str_eq(listed(row, "status"), rows[i][2]);
@@ -676,9 +680,10 @@ START_TEST(the_list_survives_every_plugin) {
     }
     ck_assert_str_eq(listed(json_array_get(out, 5), "version"), "1.0");
     ck_assert_uint_eq(strlen(listed(json_array_get(out, 5), "sha256")), 64);
-    ck_assert_str_eq(listed(json_array_get(out, 6), "id"), "sample");
-    ck_assert_str_eq(listed(json_array_get(out, 6), "status"), "hidden");
-    ck_assert_ptr_nonnull(strstr(listed(json_array_get(out, 6), "reason"), "weft-optimizer-sample.so comes first"));
+    ck_assert_str_eq(listed(json_array_get(out, 6), "version"), "1.0");
+    ck_assert_str_eq(listed(json_array_get(out, 7), "id"), "sample");
+    ck_assert_str_eq(listed(json_array_get(out, 7), "status"), "hidden");
+    ck_assert_ptr_nonnull(strstr(listed(json_array_get(out, 7), "reason"), "weft-optimizer-sample.so comes first"));
     weft_search_close(&search);
     json_decref(out);
 }

@@ -500,6 +500,33 @@ START_TEST(a_broken_team_is_refused_by_name) {
 }
 END_TEST
 
+/* What comes out of the order in which it was sent is told from the rest by its tag, or cannot be told. */
+START_TEST(without_tags_messages_are_taken_in_order) {
+    static const struct {
+        int32_t what;
+        const char *says;
+    } rows[] = {{WEFT_WHAT_CARRY, "rank 0 sends this before SEND layers.0.mlp carry leaf 1 peer 1"},
+                {WEFT_WHAT_CARRY_GRADIENT, "rank 1 sends this before SEND layers.0.mlp carry gradient leaf 1 peer 0"}};
+    for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_coverage coverage;
+        weft_program *taker = NULL;
+        team ranks;
+        make(&ranks, GPIPE);
+        ranks.job.spec.in_order = true;
+        ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "gpipe itself: %s", err.text);
+        taker = ranks.programs[rows[row].what == WEFT_WHAT_CARRY ? 1 : 0];
+        move(taker, at(taker, transfer(WEFT_EVENT_RECV, rows[row].what, 1)),
+             at(taker, transfer(WEFT_EVENT_RECV, rows[row].what, 0)));
+        ck_assert_int_eq(team_check(&ranks, &coverage, &err), WEFT_E_PLUGIN);
+        ck_assert_msg(strstr(err.text, rows[row].says) != NULL, "%s", err.text);
+        ranks.job.spec.in_order = false;
+        ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "with tags: %s", err.text);
+        team_free(&ranks);
+    }
+}
+END_TEST
+
 /* The same exchanges, in one order. */
 START_TEST(groups_that_overlap_may_exchange_in_one_order) {
     weft_error err = WEFT_ERROR_INIT;
@@ -654,6 +681,7 @@ int main(void) {
     TCase *tests = tcase_create("teams");
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, a_broken_team_is_refused_by_name, 0, N_CASES);
+    tcase_add_test(tests, without_tags_messages_are_taken_in_order);
     tcase_add_test(tests, groups_that_overlap_may_exchange_in_one_order);
     tcase_add_loop_test(tests, a_placement_that_no_program_can_serve_is_refused, 0, N_PLACEMENTS);
     tcase_add_test(tests, what_is_not_covered_says_why_and_what_is);

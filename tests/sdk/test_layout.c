@@ -10,10 +10,12 @@
 
 #include <weft/blocks.h>
 #include <weft/capture.h>
+#include <weft/choices.h>
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/emit.h>
 #include <weft/model.h>
+#include <weft/native.h>
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/roof.h>

@@ -1,5 +1,6 @@
 /* Training and generation held against transformers and PyTorch (tests/golden/README.md): logits, loss, every
  * gradient, and ten clipped AdamW steps, on five small models. */
+#include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
 #include "session/generate.h"
@@ -152,7 +153,8 @@ static double worst_logit(const golden_batch *batch, weft_generator *generator, 
 
 START_TEST(logits_of_every_place) {
     char path[4096], model[4200];
-    const char *overrides[] = {model, "model.plugin=llama"};
+    const char *overrides[2 + DEVICE_CHOICE_MOST] = {model, "model.plugin=llama"};
+    const size_t n = 2 + device_choice_overrides(overrides + 2);
     const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = false};
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
                            WEFT_NEEDS(WEFT_PART_DEVICE);
@@ -163,7 +165,7 @@ START_TEST(logits_of_every_place) {
     golden_batch_open(&batch, models[_i]);
     golden_path(path, sizeof path, models[_i]);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
-    ck_assert_msg(weft_run_open(&run, NULL, overrides, 2, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_run_open(&run, NULL, overrides, n, needs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_generator_create(&generator, run, batch.length, &options, &err) == WEFT_OK, "%s", err.text);
     ck_assert_double_lt(worst_logit(&batch, generator, weft_generator_model(generator)->vocab_size), 1e-4);
     weft_generator_destroy(generator);

@@ -104,6 +104,7 @@ static weft_status check_all(weft_checker *check, weft_coverage *out) {
     weft_status status = WEFT_OK;
     for (int32_t rank = 0; rank < check->world && status == WEFT_OK; rank++) status = weft_check_rank(check, rank);
     if (status == WEFT_OK) status = weft_check_matches(check);
+    if (status == WEFT_OK) status = weft_check_transfers_in_order(check);
     out->covered = true;
     if (status == WEFT_OK && weft_check_trains(check)) status = weft_check_sums_order(check, out);
     return status;

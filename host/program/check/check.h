@@ -5,6 +5,7 @@
  *     check_rank.c      one rank's events in their order: segments, norm and update
  *     check_exchange.c  the same for what travels, as far as the rank itself can show it
  *     check_match.c     which exchanges are one, and that all ranks get to the end
+ *     check_order.c     that messages are taken in the order in which they are sent, where no tags tell them apart
  *     check_sum.c       that the sums are the ones that are defined
  *
  * The first three know one rank at a time and leave behind, for all ranks, who ran which segment for which leaf and how
@@ -119,6 +120,7 @@ weft_status weft_check_sums_complete(weft_checker *check);
 weft_status weft_check_exchanges_closed(weft_checker *check);
 
 weft_status weft_check_matches(weft_checker *check);
+weft_status weft_check_transfers_in_order(weft_checker *check);
 weft_status weft_check_sums_order(weft_checker *check, weft_coverage *out);
 
 #endif

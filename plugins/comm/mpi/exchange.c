@@ -2,16 +2,10 @@
  * then the elements [at, at + count) of each row go to MPI, one piece after the other, mostly in one. */
 #include "ranks.h"
 
-#define NONE 0
-#define ONE  1 /* (n) */
-#define ALL  2 /* (P, n) */
-
 typedef ranks_operands operands;
 
 struct ranks_kind {
-    const char *name;
-    int from, to; /* how many rows each side has */
-    int is_sum, has_root, is_pair;
+    const asked_kind *is;
     int (*start)(weft_comm_handle *handle, const operands *o, int64_t at, int count);
 };
 
@@ -25,11 +19,11 @@ typedef struct part {
 
 static int part_make(part *out, const operands *o, int count) {
     MPI_Datatype bytes = MPI_DATATYPE_NULL;
-    const MPI_Aint row = (MPI_Aint)(o->n * o->size);
+    const MPI_Aint row = (MPI_Aint)(o->asked.n * o->asked.size);
     int code;
     out->type = MPI_BYTE;
-    out->count = count * (int)o->size;
-    if (count == o->n) return MPI_SUCCESS;
+    out->count = count * (int)o->asked.size;
+    if (count == o->asked.n) return MPI_SUCCESS;
     code = MPI_Type_contiguous(out->count, MPI_BYTE, &bytes);
     if (code == MPI_SUCCESS) code = MPI_Type_create_resized(bytes, 0, row, &out->type);
     if (code == MPI_SUCCESS) code = MPI_Type_commit(&out->type);
@@ -45,14 +39,14 @@ static void part_free(part *p) {
 
 static int start_all_gather(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = ranks_request(o->comm, handle);
-    char *to = o->to + at * o->size;
+    char *to = o->to + at * o->asked.size;
     part p;
     int code = request == NULL ? MPI_ERR_NO_MEM : part_make(&p, o, count);
     if (code != MPI_SUCCESS) return code;
     if (o->in_place) {
         code = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_BYTE, to, p.count, p.type, o->group->mpi, request);
     } else {
-        code = MPI_Iallgather(o->from + at * o->size, count * (int)o->size, MPI_BYTE, to, p.count, p.type,
+        code = MPI_Iallgather(o->from + at * o->asked.size, count * (int)o->asked.size, MPI_BYTE, to, p.count, p.type,
                               o->group->mpi, request);
     }
     part_free(&p);
@@ -64,133 +58,90 @@ static int start_all_to_all(weft_comm_handle *handle, const operands *o, int64_t
     part p;
     int code = request == NULL ? MPI_ERR_NO_MEM : part_make(&p, o, count);
     if (code != MPI_SUCCESS) return code;
-    code = MPI_Ialltoall(o->from + at * o->size, p.count, p.type, o->to + at * o->size, p.count, p.type, o->group->mpi,
-                         request);
+    code = MPI_Ialltoall(o->from + at * o->asked.size, p.count, p.type, o->to + at * o->asked.size, p.count, p.type,
+                         o->group->mpi, request);
     part_free(&p);
     return code;
 }
 
 static MPI_Datatype sum_type(const operands *o) {
-    return o->dtype == WEFT_F32 ? MPI_FLOAT : MPI_UINT16_T;
+    return o->asked.dtype == WEFT_F32 ? MPI_FLOAT : MPI_UINT16_T;
 }
 
 static MPI_Op sum_op(const operands *o) {
-    return o->dtype == WEFT_F32 ? MPI_SUM : o->comm->add_bf16;
+    return o->asked.dtype == WEFT_F32 ? MPI_SUM : o->comm->add_bf16;
 }
 
 /* In place only in a group of one: with more, what is in place was given a result of its own. */
 static int start_reduce_scatter(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = ranks_request(o->comm, handle);
-    const void *from = o->in_place && o->group->size == 1 ? MPI_IN_PLACE : o->from + at * o->size;
+    const void *from = o->in_place && o->group->size == 1 ? MPI_IN_PLACE : o->from + at * o->asked.size;
     if (request == NULL) return MPI_ERR_NO_MEM;
-    return MPI_Ireduce_scatter_block(from, o->to + at * o->size, count, sum_type(o), sum_op(o), o->group->mpi, request);
+    return MPI_Ireduce_scatter_block(from, o->to + at * o->asked.size, count, sum_type(o), sum_op(o), o->group->mpi,
+                                     request);
 }
 
 static int start_all_reduce(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = ranks_request(o->comm, handle);
-    char *to = o->to + at * o->size;
+    char *to = o->to + at * o->asked.size;
     if (request == NULL) return MPI_ERR_NO_MEM;
     if (o->in_place) {
         return MPI_Iallreduce(MPI_IN_PLACE, to, count, sum_type(o), sum_op(o), o->group->mpi, request);
     }
-    return MPI_Iallreduce(o->from + at * o->size, to, count, sum_type(o), sum_op(o), o->group->mpi, request);
+    return MPI_Iallreduce(o->from + at * o->asked.size, to, count, sum_type(o), sum_op(o), o->group->mpi, request);
 }
 
 static int start_broadcast(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = ranks_request(o->comm, handle);
     if (request == NULL) return MPI_ERR_NO_MEM;
-    return MPI_Ibcast(o->to + at * o->size, count * (int)o->size, MPI_BYTE, o->peer, o->group->mpi, request);
+    return MPI_Ibcast(o->to + at * o->asked.size, count * (int)o->asked.size, MPI_BYTE, o->asked.peer, o->group->mpi,
+                      request);
 }
 
 static int start_send(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = ranks_request(o->comm, handle);
     if (request == NULL) return MPI_ERR_NO_MEM;
-    return MPI_Isend(o->from + at * o->size, count * (int)o->size, MPI_BYTE, o->peer, o->tag, o->group->mpi, request);
+    return MPI_Isend(o->from + at * o->asked.size, count * (int)o->asked.size, MPI_BYTE, o->asked.peer, o->asked.tag,
+                     o->group->mpi, request);
 }
 
 static int start_recv(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = ranks_request(o->comm, handle);
     if (request == NULL) return MPI_ERR_NO_MEM;
-    handle->expected = o->n * o->size;
-    return MPI_Irecv(o->to + at * o->size, count * (int)o->size, MPI_BYTE, o->peer, o->tag, o->group->mpi, request);
+    handle->expected = o->asked.n * o->asked.size;
+    return MPI_Irecv(o->to + at * o->asked.size, count * (int)o->asked.size, MPI_BYTE, o->asked.peer, o->asked.tag,
+                     o->group->mpi, request);
 }
 
-static const ranks_kind all_gather = {"all_gather", ONE, ALL, 0, 0, 0, start_all_gather};
-static const ranks_kind all_to_all = {"all_to_all", ALL, ALL, 0, 0, 0, start_all_to_all};
-static const ranks_kind reduce_scatter = {"reduce_scatter", ALL, ONE, 1, 0, 0, start_reduce_scatter};
-static const ranks_kind all_reduce = {"all_reduce", ONE, ONE, 1, 0, 0, start_all_reduce};
-static const ranks_kind broadcast = {"broadcast", NONE, ONE, 0, 1, 0, start_broadcast};
-static const ranks_kind send = {"send", ONE, NONE, 0, 0, 1, start_send};
-static const ranks_kind recv = {"recv", NONE, ONE, 0, 0, 1, start_recv};
+static const ranks_kind all_gather = {&asked_all_gather, start_all_gather};
+static const ranks_kind all_to_all = {&asked_all_to_all, start_all_to_all};
+static const ranks_kind reduce_scatter = {&asked_reduce_scatter, start_reduce_scatter};
+static const ranks_kind all_reduce = {&asked_all_reduce, start_all_reduce};
+static const ranks_kind broadcast = {&asked_broadcast, start_broadcast};
+static const ranks_kind send = {&asked_send, start_send};
+static const ranks_kind recv = {&asked_recv, start_recv};
 
 /* --- what is asked for --- */
 
-/* NULL: nothing is wrong with the group, the type and the peer. */
-static weft_status check_call(const operands *o, const weft_exchange *what, const ranks_kind *kind, weft_error *err) {
-    const char *name = kind->name;
-    if (o->comm->kernels == NULL) return weft_error_set(err, WEFT_E_HOST, "%s was started before `attach`.", name);
-    if (!WEFT_WHOLE(what, weft_exchange)) {
-        return weft_error_set(err, WEFT_E_HOST, "%s was started with struct_size %u; at least %u is needed.", name,
-                              (unsigned)what->struct_size, (unsigned)WEFT_SIZE_1_0(weft_exchange));
-    }
-    if (!weft_struct_known(what, sizeof *what)) {
-        return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "%s asks for something behind the %zu bytes that this communicator knows of an exchange.",
-                              name, sizeof *what);
-    }
+static weft_status judge(operands *o, const weft_exchange *what, const ranks_kind *kind, weft_error *err) {
+    weft_status status = WEFT_OK;
+    asked a = {.group_size = o->group->size, .place = o->group->place, .max_tag = o->comm->info.max_tag};
+    if (o->comm->kernels == NULL)
+        return weft_error_set(err, WEFT_E_HOST, "%s was started before `attach`.", kind->is->name);
     if (o->group->comm != o->comm) {
-        return weft_error_set(err, WEFT_E_HOST, "%s was started in a group of another communicator.", name);
+        return weft_error_set(err, WEFT_E_HOST, "%s was started in a group of another communicator.", kind->is->name);
     }
-    if (o->n < 0 || o->size == 0 || o->n > INT64_MAX / 16 / o->group->size) {
-        return weft_error_set(err, WEFT_E_HOST, "%s of %lld elements of type %d has no meaning.", name, (long long)o->n,
-                              (int)o->dtype);
-    }
-    if (kind->is_sum && o->dtype != WEFT_F32 && o->dtype != WEFT_BF16) {
-        return weft_error_set(err, WEFT_E_HOST, "%s sums fp32 or bf16, and was asked to sum %s.", name,
-                              weft_dtype_name(o->dtype));
-    }
-    if ((kind->has_root || kind->is_pair) && (o->peer < 0 || o->peer >= o->group->size)) {
-        return weft_error_set(err, WEFT_E_HOST, "%s names place %d in a group of %d ranks.", name, (int)o->peer,
-                              (int)o->group->size);
-    }
-    if (kind->is_pair && o->peer == o->group->place) {
-        return weft_error_set(err, WEFT_E_HOST, "%s names this rank's own place, %d, as its other side.", name,
-                              (int)o->peer);
-    }
-    if (kind->is_pair && (o->tag < 0 || o->tag > o->comm->info.max_tag)) {
-        return weft_error_set(err, WEFT_E_HOST, "%s has the tag %d; tags go from 0 to %d.", name, (int)what->tag,
-                              (int)o->comm->info.max_tag);
-    }
-    return WEFT_OK;
-}
-
-static int64_t bytes_of(const operands *o, int rows) {
-    return rows == ALL ? o->group->size * o->n * o->size : rows == ONE ? o->n * o->size : 0;
-}
-
-/* Operands are apart, or the smaller one is this rank's row of the larger one. */
-static weft_status check_place(operands *o, const weft_exchange *what, const ranks_kind *kind, weft_error *err) {
-    const int64_t to = what->to.offset, from = what->from.offset, own = o->group->place * o->n * o->size;
-    const int64_t to_bytes = bytes_of(o, kind->to), from_bytes = bytes_of(o, kind->from);
-    const int64_t inside = kind->to == ALL ? to + own - from : kind->from == ALL ? from + own - to : to - from;
-    if ((to_bytes > 0 && what->to.buffer == NULL) || (from_bytes > 0 && what->from.buffer == NULL)) {
-        return weft_error_set(err, WEFT_E_HOST, "%s was started without its operand `%s`.", kind->name,
-                              to_bytes > 0 && what->to.buffer == NULL ? "to" : "from");
-    }
-    if (to_bytes == 0 || from_bytes == 0 || what->to.buffer != what->from.buffer) return WEFT_OK;
-    o->in_place = inside == 0 && !(kind->to == ALL && kind->from == ALL);
-    if (!o->in_place && to < from + from_bytes && from < to + to_bytes) {
-        return weft_error_set(err, WEFT_E_HOST, "%s has operands that overlap, and not in the way that is in place.",
-                              kind->name);
-    }
-    return WEFT_OK;
+    status = asked_judge(&a, what, kind->is, err);
+    o->asked = a;
+    o->in_place = a.in_place;
+    return status;
 }
 
 /* --- operands in the host's memory --- */
 
 static weft_status no_memory(const ranks_kind *kind, int64_t bytes, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "No memory for %lld bytes of %s in the host's memory.", (long long)bytes,
-                          kind->name);
+                          kind->is->name);
 }
 
 /* The host's own view of an operand, or fresh memory in *copy that the handle keeps. */
@@ -208,8 +159,8 @@ static weft_status view(operands *o, char **out, ranks_block **copy, weft_ref re
 
 /* So does what is too large for one call: of a sum MPI knows no rows that are apart. */
 static int goes_by_pairs(const operands *o, const ranks_kind *kind) {
-    const int64_t row = o->n * o->size;
-    if (!kind->is_sum || kind->from != ALL || o->group->size == 1) return 0;
+    const int64_t row = o->asked.n * o->asked.size;
+    if (!kind->is->is_sum || kind->is->from != ASKED_ALL || o->group->size == 1) return 0;
     return row >= RANKS_PAIRS_BYTES || row * o->group->size > RANKS_MOST_BYTES;
 }
 
@@ -218,8 +169,8 @@ static int goes_by_pairs(const operands *o, const ranks_kind *kind) {
 static weft_status bring(weft_comm_handle *handle, operands *o, const weft_exchange *what, const ranks_kind *kind,
                          weft_error *err) {
     const weft_device_plugin *kernels = o->comm->kernels;
-    const int64_t to_bytes = bytes_of(o, kind->to), from_bytes = bytes_of(o, kind->from);
-    const int root = kind->has_root && o->peer == o->group->place;
+    const int64_t to_bytes = asked_bytes(&o->asked, kind->is->to), from_bytes = asked_bytes(&o->asked, kind->is->from);
+    const int root = kind->is->has_root && o->asked.peer == o->group->place;
     weft_status status = WEFT_OK;
     handle->stream = what->stream;
     handle->device_to = what->to;
@@ -232,7 +183,8 @@ static weft_status bring(weft_comm_handle *handle, operands *o, const weft_excha
     if (status == WEFT_OK && handle->to != NULL && root)
         status = ranks_fetch(handle, handle->to, what->to, to_bytes, err);
     if (handle->from != NULL) o->in_place = 0; /* the copies are apart */
-    if (status == WEFT_OK && o->in_place && kind->from == ALL && o->group->size > 1 && !goes_by_pairs(o, kind)) {
+    if (status == WEFT_OK && o->in_place && kind->is->from == ASKED_ALL && o->group->size > 1 &&
+        !goes_by_pairs(o, kind)) {
         handle->result = o->to;
         handle->to = ranks_block_take(o->comm, to_bytes);
         if (handle->to == NULL) return no_memory(kind, to_bytes, err);
@@ -245,8 +197,8 @@ static weft_status bring(weft_comm_handle *handle, operands *o, const weft_excha
 
 /* The most elements of a row in one piece. */
 static int64_t most(const operands *o, const ranks_kind *kind) {
-    const int64_t rows = kind->from == ALL || kind->to == ALL ? o->group->size : 1;
-    const int64_t count = RANKS_MOST_BYTES / (rows * o->size);
+    const int64_t rows = kind->is->from == ASKED_ALL || kind->is->to == ASKED_ALL ? o->group->size : 1;
+    const int64_t count = RANKS_MOST_BYTES / (rows * o->asked.size);
     return count < 1 ? 1 : count;
 }
 
@@ -254,33 +206,29 @@ static weft_status start_pieces(weft_comm_handle *handle, const operands *o, con
     const int64_t piece = most(o, kind);
     int64_t at;
     int code = MPI_SUCCESS;
-    for (at = 0; at < o->n && code == MPI_SUCCESS; at += piece) {
-        code = kind->start(handle, o, at, (int)(o->n - at < piece ? o->n - at : piece));
+    for (at = 0; at < o->asked.n && code == MPI_SUCCESS; at += piece) {
+        code = kind->start(handle, o, at, (int)(o->asked.n - at < piece ? o->asked.n - at : piece));
     }
-    return code == MPI_SUCCESS ? WEFT_OK : ranks_error(err, WEFT_E_PEER, code, kind->name);
+    return code == MPI_SUCCESS ? WEFT_OK : ranks_error(err, WEFT_E_PEER, code, kind->is->name);
 }
 
 weft_status ranks_begin(weft_comm_handle *handle, weft_error *err) {
     const operands *o = &handle->operands;
     handle->phase = RANKS_MOVING;
-    if (goes_by_pairs(o, handle->kind)) return ranks_pairs_start(handle, o->group, o->to, o->from, o->n, o->dtype, err);
+    if (goes_by_pairs(o, handle->kind))
+        return ranks_pairs_start(handle, o->group, o->to, o->from, o->asked.n, o->asked.dtype, err);
     return start_pieces(handle, o, handle->kind, err);
 }
 
 static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, const ranks_kind *kind,
                          weft_error *err) {
-    operands o = {comm,        what->group == NULL ? comm->world : what->group,
-                  NULL,        NULL,
-                  what->n,     weft_dtype_bytes(what->dtype),
-                  what->dtype, what->peer,
-                  what->tag,   0};
+    operands o = {.comm = comm, .group = what->group == NULL ? comm->world : what->group};
     weft_comm_handle *handle = NULL;
-    weft_status status = check_call(&o, what, kind, err);
-    if (status == WEFT_OK) status = check_place(&o, what, kind, err);
+    weft_status status = judge(&o, what, kind, err);
     if (status != WEFT_OK) return status;
     handle = ranks_handle_take(comm);
-    if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of %s.", kind->name);
-    handle->name = kind->name;
+    if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of %s.", kind->is->name);
+    handle->name = kind->is->name;
     handle->kind = kind;
     status = bring(handle, &o, what, kind, err);
     handle->operands = o;

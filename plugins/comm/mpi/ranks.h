@@ -21,6 +21,8 @@
 #include <mpi.h>
 #include <stdbool.h>
 
+#include "../common/asked.h"
+
 /* The most bytes that one call of MPI is given: its counts are int, and so are sums of counts inside of some. What is
  * larger goes in pieces. */
 #ifndef RANKS_MOST_BYTES
@@ -77,9 +79,7 @@ typedef struct ranks_operands {
     weft_comm *comm;
     weft_comm_group *group;
     char *to, *from; /* in the host's memory; NULL: none, or in place */
-    int64_t n;
-    int64_t size; /* bytes of an element */
-    int32_t dtype, peer, tag;
+    asked asked;
     int in_place;
 } ranks_operands;
 

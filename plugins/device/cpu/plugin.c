@@ -93,6 +93,7 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
     const dnnl_version_t *v = dnnl_version();
     const uint32_t size = out->struct_size;
     weft_device_info i = {.struct_size = size,
+                          .flags = WEFT_DEVICE_SHARES_MACHINE,
                           .threads = device->threads,
                           .has_bf16 = cpu_multiplies_bf16(device),
                           .packed = PACKED_TYPES};

@@ -1,11 +1,15 @@
 /* cuda.h: what the rooms of the CUDA device share; host code alone (C11).
  *
  *     plugin.c      keys, create, info, the kernel table      driver.c     is there a driver and a card, and which
- *     memory.c      buffers                                   streams.c    streams, marks, waiting
- *     copies.c      write, read, copy, fill                   transfer.c   pinned memory, copies that nobody waits for
+ *     libraries.c   CUDA's libraries, found when needed       memory.c     buffers
+ *     streams.c     streams, marks, waiting                   copies.c     write, read, copy, fill, convert
+ *     staging.c     pinned memory that `write` goes through   transfer.c   pinned memory, copies that nobody waits for
  *     capture.c     a step as a graph                         failure.c    what a call answered, as a sentence
  *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
+ *     packed.c      products with a packed operand            choices.c    these ways as texts, alike on all ranks
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
+ *     native.c      streams and operands under CUDA's own names
+ *     attention_cudnn.c, attention_graph.c   attention by cuDNN
  *     NAME.c        the slots of operator NAME: operands are looked up, then a launcher of kernels.h is called
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
@@ -21,50 +25,149 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include <weft/capture.h>
+#include <weft/choices.h>
 #include <weft/device.h>
+#include <weft/native.h>
+#include <weft/transfer.h>
 
+#include "../common/matrices.h"
 #include "../common/operands.h"
 #include "kernels.h"
+#include "libraries.h"
+
+#define CUDA_KEYS(K)                                                                                                   \
+    K(BOOL, tf32, "no", "", "", WEFT_SAME,                                                                             \
+      "fp32 products round their operands to TF32 (10 bits of precision): several times faster, and other numbers.")   \
+    K(I64, workspace, "32Mi", "[1Mi,1Gi]", "bytes", WEFT_SAME,                                                         \
+      "What cuBLASLt may use within a product; which of its ways it takes depends on it.")                             \
+    K(ENUM, attention, "auto", "auto,own,cudnn", "", WEFT_SAME,                                                        \
+      "Who makes attention: own kernels, or cuDNN the forward of bf16 rows without a cache (it rounds probabilities "  \
+      "to bf16); auto: own.")                                                                                          \
+    K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
+    K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
+      "Directory in which compiled optimizers are kept; auto: weft/cuda in the user's cache directory; none: they "    \
+      "are compiled anew in each run.")
+WEFT_KEYS_STRUCT(cuda_config, CUDA_KEYS)
+enum { ATTENTION_BY_AUTO, ATTENTION_BY_OWN, ATTENTION_BY_CUDNN }; /* values of the key `attention` */
 
 struct weft_stream {
     cudaStream_t stream;
     weft_device *device;
 };
 
+typedef struct cuda_staging cuda_staging;
+typedef struct cuda_algorithms cuda_algorithms;
+typedef struct cuda_modules cuda_modules;
+typedef struct cuda_cudnn cuda_cudnn;
+
 struct weft_device {
     const weft_host *host;
     int32_t index;            /* the card, as CUDA numbers it */
     struct weft_stream first; /* what NULL stands for */
     struct cudaDeviceProp card;
+    cuda_libraries libraries;
     cublasLtHandle_t lt;
-    bool tf32; /* fp32 products may round their operands so; by a key alone */
+    bool tf32;                        /* fp32 products may round their operands so; by a key alone */
+    int64_t workspace;                /* of a product, for cuBLASLt */
+    int64_t live_bytes, live_buffers; /* of buffers that were not released */
+    int64_t pinned_bytes;             /* of the host's memory, taken and not given back */
+    weft_mark *spare;                 /* marks that were waited for, to be used again */
+    cuda_staging *staging;
+    weft_stream *recording; /* the stream whose work is being recorded; NULL: none */
+    cuda_algorithms *algorithms;
+    cuda_modules *modules;
+    cuda_cudnn *cudnn; /* NULL: attention is made by own kernels alone */
 };
+
+/* ---- driver.c ---- */
+
+/* Whether this machine can run the plugin at all: a driver that is new enough, and CUDA's libraries. */
+weft_status cuda_works(const weft_host *host, weft_error *err);
+/* Picks the card of the rank of that index, makes it the current one and fills device->index and device->card. */
+weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t index, weft_error *err);
 
 /* ---- streams.c ---- */
 
-/* CUDA's stream of one of ours. */
+/* CUDA's stream of one of ours; its card is made the current one of this thread. */
 cudaStream_t cuda_stream(const weft_device *device, const weft_stream *s);
+weft_status cuda_streams_open(weft_device *device, weft_error *err);
+void cuda_streams_close(weft_device *device);
+
+/* ---- staging.c ---- */
+
+weft_status cuda_staging_open(weft_device *device, weft_error *err);
+void cuda_staging_close(weft_device *device);
+/* Queues a copy of the host's bytes, which are free again when it returns. */
+weft_status cuda_staging_send(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
+                              weft_error *err);
+
+/* ---- capture.c ---- */
+
+/* WEFT_E_HOST while a step is recorded, which that ends: what is asked for cannot be part of it. */
+weft_status cuda_not_recording(weft_device *device, const char *what, weft_error *err);
+extern const weft_device_capture cuda_capture;
+
+/* ---- native.c ---- */
+
+extern const weft_device_native cuda_native;
+
+/* ---- transfer.c ---- */
+
+extern const weft_device_transfer cuda_transfer;
 
 /* ---- failure.c ---- */
 
 /* OK, or the sentence: which call of which kernel failed, and CUDA's own word for it. */
 weft_status cuda_judge(cudaError_t code, const char *what, weft_error *err);
+/* The same for cuBLASLt. */
+weft_status cuda_judge_lt(const weft_device *device, cublasStatus_t code, const char *what, weft_error *err);
+/* The same for the driver's own interface. */
+weft_status cuda_judge_driver(const weft_device *device, CUresult code, const char *what, weft_error *err);
+
+/* ---- small things ---- */
+
+/* What workspaces that are cut begin on; what is added for that to be possible is one line. */
+#define CUDA_LINE 256 /* bytes */
+static inline char *cuda_line_up(void *at) {
+    return (char *)(((uintptr_t)at + CUDA_LINE - 1) / CUDA_LINE * CUDA_LINE);
+}
 
 /* ---- product.c ---- */
 
-/* C = op(A) op(B) of device pointers, as weft_matmul describes it, without a bias: what matmul and the head call.
- * workspace: cuda_product_workspace bytes. */
+/* C = op(A) op(B) of device pointers, as weft_matmul describes it: what matmul and the head call. A is as wide as B.
+ * workspace: cuda_product_workspace bytes, which do not depend on where operands lie. */
 typedef struct cuda_product {
     const void *a, *b;
     void *c;
-    const float *bias; /* (N), or NULL */
+    const float *bias; /* (N), with has_bias; not together with accumulate */
     int64_t m, n, k, lda, ldb, ldc;
     int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
     int32_t transpose_a, transpose_b, accumulate;
+    int32_t has_bias;
+    int32_t a_is_part; /* a may begin within the rows of a wider matrix, as the last places of a batch do */
     void *workspace;
 } cuda_product;
+/* Operands are not looked at. Notes that the product will be made: the way that it takes is chosen for all ranks
+ * (weft/choices.h). */
 int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p);
 weft_status cuda_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err);
+
+/* ---- choices.c ---- */
+
+extern const weft_device_choices cuda_choices;
+
+/* ---- packed.c ---- */
+
+/* The same with a b that is packed; p->b is not looked at. */
+int64_t cuda_packed_workspace(const weft_device *device, const cuda_product *p);
+weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p,
+                                 const weft_i8x64 *packed, weft_error *err);
+
+/* ---- update.c, modules.c ---- */
+
+weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft_error *err);
+void cuda_modules_close(weft_device *device);
 
 /* ---- the table's slots, by file ---- */
 
@@ -98,5 +201,21 @@ int64_t cuda_embedding_backward_workspace(const weft_device *device, const weft_
 int64_t cuda_head_loss_workspace(const weft_device *device, const weft_head *args);
 int64_t cuda_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
 int64_t cuda_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
+
+weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
+void cuda_release(weft_device *device, weft_buffer *buffer);
+weft_status cuda_stream_create(weft_device *device, weft_stream **out, weft_error *err);
+void cuda_stream_destroy(weft_device *device, weft_stream *stream);
+weft_status cuda_synchronize(weft_device *device, weft_stream *stream, weft_error *err);
+weft_status cuda_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
+weft_status cuda_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err);
+weft_status cuda_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                       weft_error *err);
+weft_status cuda_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);
+weft_status cuda_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err);
+weft_status cuda_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,
+                      weft_error *err);
+weft_status cuda_convert(weft_device *device, weft_stream *s, weft_ref to, int32_t dtype_to, weft_ref from,
+                         int32_t dtype_from, int64_t n, weft_error *err);
 
 #endif

@@ -43,11 +43,15 @@ extern "C" {
  *     #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH("/usr/bin/mpiexec -n {ranks}") WEFT_NOTE_LAUNCHED("PMI_RANK PMI_SIZE")
  *
  * WEFT_NOTE_LAUNCH is the command that starts {ranks} ranks on this machine; the program of a rank and its arguments
- * are put behind it. It begins with an absolute path, is cut at spaces, and no shell looks at it. WEFT_NOTE_LAUNCHED
- * says how a process knows that it was started so: pairs of environment variables, of this process's rank and of the
- * number of ranks, in capitals. A process that has both of a pair is one; of two pairs the earlier is the surer. */
+ * are put behind it. It begins with an absolute path, is cut at spaces, and no shell looks at it. A communicator that
+ * needs no launcher of its library's gives WEFT_LAUNCH_BY_HOST: the host starts the ranks itself, on this machine, and
+ * offers them WEFT_HOST_EXCHANGE; their variables are WEFT_RANK and WEFT_RANKS.
+ * WEFT_NOTE_LAUNCHED says how a process knows that it was started so: pairs of environment variables, of this process's
+ * rank and of the number of ranks, in capitals. A process that has both of a pair is one; of two pairs the earlier is
+ * the surer. */
 #define WEFT_NOTE_LAUNCH(command)     "launch=" command "\n"
 #define WEFT_NOTE_LAUNCHED(variables) "launched=" variables "\n"
+#define WEFT_LAUNCH_BY_HOST           "weft {ranks}"
 
 typedef struct weft_comm weft_comm;             /* the world */
 typedef struct weft_comm_group weft_comm_group; /* some of its ranks */
@@ -55,9 +59,15 @@ typedef struct weft_comm_handle weft_comm_handle;
 
 typedef enum weft_comm_progress { WEFT_PROGRESS_CALLER = 0, WEFT_PROGRESS_OWN = 1 } weft_comm_progress;
 
+/* Messages of one lane between two ranks come in the order in which they were sent, whatever their tags (NCCL): the
+ * host refuses a program in which a rank takes them in another order. What is of two lanes never waits
+ * for one another. */
+#define WEFT_COMM_IN_ORDER 1u
+#define WEFT_COMM_LANES    4
+
 typedef struct weft_comm_info {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags;                 /* WEFT_COMM_... */
     int32_t rank, size;             /* of this process in the world, and of the world */
     int32_t local_rank, local_size; /* the same among the ranks of this machine */
     int32_t node, nodes;            /* machines, numbered by their lowest ranks, and how many there are */
@@ -84,7 +94,7 @@ typedef struct weft_exchange {
     int32_t dtype; /* weft_dtype; sums: fp32 or bf16 */
     int32_t peer;  /* a place in the group: the root of BROADCAST, of SEND and RECV the other side; else 0 */
     int32_t tag;   /* of SEND and RECV, from 0 to max_tag; else 0 */
-    int32_t reserved;
+    int32_t lane;  /* of SEND and RECV, from 0 to WEFT_COMM_LANES - 1: its sort; the same on both sides; else 0 */
 } weft_exchange;
 
 /* Every exchange has this form. */

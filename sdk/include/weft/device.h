@@ -14,7 +14,13 @@
  * Numbers: a kernel's result depends on its operands and their shapes only: never on the number of threads, on
  * alignment, or on what else runs. Matrix products accumulate in fp32; sums over rows (bias, gain, embedding
  * gradients) have one order fixed by the shape. Matrices are row-major; `ld` is the distance between rows in
- * elements.
+ * elements. What is multiplied, and what products are stored in, begins at a multiple of 16 bytes, or of the distance
+ * of its rows in bytes where that has no factor of 16 (of the length of its rows, too, for a: it may be a part of
+ * longer ones); a device may refuse what does not.
+ *
+ * Ids, positions, targets and tables of extents lie on the device. Where its own code sees them, one that is out of its
+ * range is refused before anything is queued; where only the kernel does, nothing is read or written out of bounds, and
+ * what would have come of it is NaN: the row, the loss and its row's gradient, the sums. An id's gradient goes nowhere.
  *
  * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it.
  * Kernels that need scratch say how much in a function of the same arguments (refs are not looked at); the caller
@@ -54,9 +60,11 @@ typedef struct weft_ref {
     int64_t offset; /* bytes */
 } weft_ref;
 
+#define WEFT_DEVICE_SHARES_MACHINE 1u /* its memory is the machine's own: what all ranks there take comes out of it */
+
 typedef struct weft_device_info {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags;   /* WEFT_DEVICE_SHARES_MACHINE */
     char name[64];    /* "AMD EPYC ...", "NVIDIA H200" */
     char isa[32];     /* "avx2", "avx512", "avx512-bf16", "sm_90": part of the identity that bits are promised for */
     char backend[64]; /* "oneDNN 2.6.3" */
@@ -334,8 +342,8 @@ typedef struct weft_device_plugin {
     void (*destroy)(weft_device *device);                           /* [main] [required] */
     void (*info)(const weft_device *device, weft_device_info *out); /* [any-thread] [required] */
 
-    /* Memory, aligned to 4 KiB or better; its content is undefined. Never called while a step runs; both may wait for
-     * all that is queued. [main] [required] */
+    /* Memory, aligned to 256 bytes or better; its content is undefined. Never called while a step runs; both may wait
+     * for all that is queued. [main] [required] */
     weft_status (*alloc)(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
     void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine. [main] [required] */
     /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there. NULL: the

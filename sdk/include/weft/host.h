@@ -60,9 +60,9 @@ typedef struct weft_host_world {
 } weft_host_world;
 
 /* The extension WEFT_HOST_EXCHANGE: small things that ranks tell one another before they can exchange, such as the id
- * by which NCCL's ranks find each other (128 bytes that rank 0 makes up). For a communicator, in `create` alone; ranks
- * and their number are those of WEFT_HOST_WORLD. NULL in its place: whoever started this process offers no such way,
- * and a communicator that needs one says so.
+ * by which NCCL's ranks find each other (128 bytes that rank 0 makes up). For a communicator of several ranks, from
+ * `create` to the end of `destroy`; ranks and their number are those of WEFT_HOST_WORLD. How ranks reach one another
+ * depends on who started them; where there is no way, `put` and `get` say so.
  *
  *     rank 0:  ncclGetUniqueId(&id); exchange->put(host, "nccl", &id, sizeof id, err)
  *     all:     exchange->get(host, "nccl", &id, sizeof id, err)

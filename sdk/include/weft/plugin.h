@@ -42,6 +42,12 @@ typedef struct weft_plugin {
     weft_status (*validate)(const void *config, weft_error *err);
 
     const void *table; /* of the kind: const weft_optimizer_plugin *, ... */
+
+    /* Whether what the plugin needs is here: a driver, a library that it looks for itself. `weft plugins list` asks, in a
+     * process of its own, and shows the text of err; so a plugin that cannot work here can still be described and its
+     * keys be checked. Starts nothing. What is created where this fails gives the same sentence. [main] [optional: it
+     * works wherever it can be loaded] */
+    weft_status (*works)(const weft_host *host, weft_error *err);
 } weft_plugin;
 
 typedef struct weft_plugin_list {
@@ -82,6 +88,10 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 #endif
 
 #define WEFT_PLUGIN(kind, interface, id, version, help, config, validate, table)                                       \
+    WEFT_PLUGIN_THAT(kind, interface, id, version, help, config, validate, table, NULL)
+
+/* The same with the slot `works`. */
+#define WEFT_PLUGIN_THAT(kind, interface, id, version, help, config, validate, table, works)                           \
     WEFT_C_NAME WEFT_EXPORT const char WEFT_SYMBOL(weft_plugin_note)[];                                                \
     const char WEFT_SYMBOL(weft_plugin_note)[] = WEFT_NOTE WEFT_NOTE_PLUGIN(kind, interface, id, version)              \
         WEFT_NOTE_MORE;                                                                                                \
@@ -102,7 +112,8 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
                                     config##_keys(),                                                                   \
                                     sizeof(config),                                                                    \
                                     validate,                                                                          \
-                                    &(table)};                                                                         \
+                                    &(table),                                                                          \
+                                    works};                                                                            \
         (void)host;                                                                                                    \
         (void)err;                                                                                                     \
         plugin = filled;                                                                                               \

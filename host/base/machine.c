@@ -1,0 +1,101 @@
+/* host/base/machine.c: see machine.h. */
+#include "base/machine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH_SIZE = 4096 };
+
+/* A hierarchy of control groups and its files. A group may take no more than any group above it. */
+typedef struct hierarchy {
+    const char *mount, *line; /* where it is mounted; how its line in /proc/self/cgroup begins behind the number */
+    const char *limit, *used;
+    const char *cache; /* in memory.stat: files that the kernel lets go of when somebody needs the room */
+} hierarchy;
+
+static const hierarchy hierarchies[] = {
+    {"/sys/fs/cgroup", "", "memory.max", "memory.current", "inactive_file"},
+    {"/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
+};
+
+/* The number behind `name` at the begin of a line, or the first one where name is ""; -1: there is none, or "max". */
+static int64_t read_field(const char *root, const char *directory, const char *file, const char *name) {
+    char path[PATH_SIZE], line[256];
+    const size_t n = strlen(name);
+    long long value = -1;
+    FILE *stream = NULL;
+    const int length = snprintf(path, sizeof path, "%s%s/%s", root, directory, file);
+    if (length < 0 || (size_t)length >= sizeof path || (stream = fopen(path, "re")) == NULL) return -1;
+    while (value < 0 && fgets(line, sizeof line, stream) != NULL) {
+        if (strncmp(line, name, n) != 0 || (n > 0 && line[n] != ' ' && line[n] != ':')) continue;
+        if (sscanf(line + n + (line[n] == ':'), "%lld", &value) != 1) value = -1;
+        if (n == 0) break;
+    }
+    (void)fclose(stream);
+    return value;
+}
+
+/* Whether the comma-separated names of n bytes have `name`; nothing has "". */
+static bool has_name(const char *names, size_t n, const char *name) {
+    const size_t length = strlen(name);
+    if (length == 0) return n == 0;
+    for (size_t i = 0; i + length <= n; i++) {
+        const bool begins = i == 0 || names[i - 1] == ',', ends = i + length == n || names[i + length] == ',';
+        if (begins && ends && memcmp(names + i, name, length) == 0) return true;
+    }
+    return false;
+}
+
+/* The group of this process: "4:memory:/batch/job" or "0::/batch/job". False: it is in none. */
+static bool find_group(char group[PATH_SIZE], const char *root, const hierarchy *of) {
+    char path[PATH_SIZE], line[PATH_SIZE];
+    bool found = false;
+    FILE *stream = NULL;
+    const int length = snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    if (length < 0 || (size_t)length >= sizeof path || (stream = fopen(path, "re")) == NULL) return false;
+    while (!found && fgets(line, sizeof line, stream) != NULL) {
+        const char *names = strchr(line, ':'), *at = names == NULL ? NULL : strchr(names + 1, ':');
+        if (at == NULL || !has_name(names + 1, (size_t)(at - names - 1), of->line)) continue;
+        line[strcspn(line, "\n")] = '\0';
+        (void)snprintf(group, PATH_SIZE, "%s", at + 1);
+        found = true;
+    }
+    (void)fclose(stream);
+    return found;
+}
+
+/* directory: of one group. */
+static void hold_to_group(weft_machine_memory *out, const char *root, const char *directory, const hierarchy *of) {
+    const int64_t limit = read_field(root, directory, of->limit, "");
+    const int64_t used = read_field(root, directory, of->used, "");
+    const int64_t cache = read_field(root, directory, "memory.stat", of->cache);
+    const int64_t left = limit - (used > 0 ? used : 0) + (cache > 0 ? cache : 0);
+    if (limit < 0 || limit >= out->total) return;
+    out->total = limit;
+    out->limited = true;
+    if (left < out->free) out->free = left > 0 ? left : 0;
+}
+
+/* The group and all above it. A container may not see its own group's directory but only what is mounted for it: the
+ * top, which then is its group. */
+static void hold_to_groups(weft_machine_memory *out, const char *root, const hierarchy *of) {
+    char group[PATH_SIZE], directory[2 * PATH_SIZE];
+    if (!find_group(group, root, of)) return;
+    for (;;) {
+        char *last = strrchr(group, '/');
+        (void)snprintf(directory, sizeof directory, "%s%s", of->mount, strcmp(group, "/") == 0 ? "" : group);
+        hold_to_group(out, root, directory, of);
+        if (last == NULL || group[0] == '\0') return;
+        *last = '\0';
+    }
+}
+
+void weft_machine_memory_read(weft_machine_memory *out, const char *root) {
+    const int64_t total = read_field(root, "/proc", "meminfo", "MemTotal");
+    const int64_t available = read_field(root, "/proc", "meminfo", "MemAvailable");
+    memset(out, 0, sizeof *out);
+    if (total <= 0) return;
+    out->total = total * 1024;
+    out->free = available >= 0 ? available * 1024 : out->total;
+    for (size_t i = 0; i < sizeof hierarchies / sizeof *hierarchies; i++) hold_to_groups(out, root, &hierarchies[i]);
+}

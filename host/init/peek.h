@@ -1,0 +1,19 @@
+/* host/init/peek.h: a look at the begin of a data file, to say how it is to be read. Whether it can be read at all, and
+ * what is wrong with it, is the data plugin's to say. */
+#ifndef WEFT_HOST_INIT_PEEK_H
+#define WEFT_HOST_INIT_PEEK_H
+
+#include <stdbool.h>
+#include <weft/base.h>
+
+typedef struct weft_peek {
+    bool is_jsonl, is_named_so; /* its lines are objects; its name says so */
+    char field[64];             /* of JSONL: the one with the most text; "": none has any */
+    char fields[160];           /* all that hold text: "question, answer" */
+    int64_t lines, paragraphs;  /* of plain text, in what was looked at */
+    bool is_whole;              /* that is all of the file */
+} weft_peek;
+
+weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *err);
+
+#endif

@@ -1,0 +1,263 @@
+/* host/launch/rendezvous.c: see rendezvous.h. */
+#include "launch/rendezvous.h"
+
+#include "launch/own_launcher.h"
+#include "launch/table_server.h"
+#include "plugin/services.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CLOSED = -1, RETRY_MS = 20, FIRST_PORT = 20000, N_PORTS = 20000 };
+
+/* Where the store is: a machine and a port, or a name on this machine. */
+typedef struct meeting_place {
+    char host[256], port[16];
+    char name[64]; /* "": by host and port */
+    char source[96];
+} meeting_place;
+
+static struct {
+    weft_host_exchange table;
+    int32_t patience;
+    int file; /* this rank's connection */
+    /* of rank 0, where it serves */
+    int listener;
+    weft_store *store;
+    pthread_t thread;
+    bool serves;
+    atomic_bool ends;
+} own = {.file = CLOSED, .listener = CLOSED};
+
+/* ---- where ---- */
+
+bool weft_rendezvous_first_host(char *out, size_t size, const char *list) {
+    const size_t plain = strcspn(list, "[,");
+    size_t digits = 0;
+    if (list[plain] != '[') {
+        (void)snprintf(out, size, "%.*s", (int)plain, list);
+        return plain > 0 && plain < size;
+    }
+    digits = strspn(list + plain + 1, "0123456789");
+    (void)snprintf(out, size, "%.*s%.*s", (int)plain, list, (int)digits, list + plain + 1);
+    return digits > 0 && plain + digits < size;
+}
+
+static bool cut_address(meeting_place *out, const char *text) {
+    const char *colon = strrchr(text, ':');
+    if (colon == NULL || colon == text || colon[1] == '\0' || colon[1 + strspn(colon + 1, "0123456789")] != '\0')
+        return false;
+    (void)snprintf(out->host, sizeof out->host, "%.*s", (int)(colon - text), text);
+    (void)snprintf(out->port, sizeof out->port, "%.15s", colon + 1);
+    return true;
+}
+
+/* The launcher's process on this machine is the parent of all of its ranks here. */
+static void name_by_parent(meeting_place *out) {
+    const int32_t parent = (int32_t)getppid();
+    (void)snprintf(out->name, sizeof out->name, "weft-rendezvous-%d-%d", (int)getuid(), (int)parent);
+    (void)snprintf(out->source, sizeof out->source, "the process %d that started this one", (int)parent);
+}
+
+/* Launchers say how many of their ranks are on this machine. */
+static bool is_one_machine(int32_t ranks) {
+    static const char *const names[] = {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        if (text != NULL) return strtol(text, NULL, 10) == ranks;
+    }
+    return false;
+}
+
+static weft_status find_meeting_place(meeting_place *out, weft_error *err) {
+    const char *given = getenv(WEFT_RENDEZVOUS), *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"),
+               *nodes = getenv("SLURM_STEP_NODELIST"), *job = getenv("SLURM_JOB_ID");
+    memset(out, 0, sizeof *out);
+    if (given != NULL) {
+        (void)snprintf(out->source, sizeof out->source, WEFT_RENDEZVOUS);
+        if (cut_address(out, given)) return WEFT_OK;
+        return weft_error_set(err, WEFT_E_USER, WEFT_RENDEZVOUS "=%.200s is no host:port, such as node1:29400", given);
+    }
+    if (host != NULL && port != NULL) {
+        (void)snprintf(out->source, sizeof out->source, "MASTER_ADDR and the port behind MASTER_PORT");
+        (void)snprintf(out->host, sizeof out->host, "%s", host);
+        (void)snprintf(out->port, sizeof out->port, "%d", (int)strtol(port, NULL, 10) + 1);
+        return WEFT_OK;
+    }
+    if (nodes != NULL && job != NULL && weft_rendezvous_first_host(out->host, sizeof out->host, nodes)) {
+        (void)snprintf(out->source, sizeof out->source, "the first machine of SLURM_STEP_NODELIST");
+        (void)snprintf(out->port, sizeof out->port, "%d", FIRST_PORT + (int)(strtol(job, NULL, 10) % N_PORTS));
+        return WEFT_OK;
+    }
+    if (is_one_machine(weft_services_world()->size)) {
+        name_by_parent(out);
+        return WEFT_OK;
+    }
+    return weft_error_set(err, WEFT_E_USER,
+                          "the launcher does not say where the ranks of several machines meet: set " WEFT_RENDEZVOUS
+                          "=host:port for all of them, the machine of rank 0 and a free port there");
+}
+
+static socklen_t name_address(struct sockaddr_un *out, const char *name) {
+    const size_t n = strlen(name);
+    memset(out, 0, sizeof *out);
+    out->sun_family = AF_UNIX;
+    memcpy(out->sun_path + 1, name, n); /* abstract: it begins with a zero */
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+/* ---- rank 0 serves ---- */
+
+static void *serve_store(void *unused) {
+    (void)unused;
+    while (!weft_store_is_over(own.store) && !atomic_load(&own.ends)) weft_store_serve(own.store, RETRY_MS);
+    return NULL;
+}
+
+static int listen_by_name(const meeting_place *at) {
+    struct sockaddr_un address;
+    const socklen_t size = name_address(&address, at->name);
+    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (file >= 0 && bind(file, (const struct sockaddr *)&address, size) == 0 && listen(file, 128) == 0) return file;
+    if (file >= 0) (void)close(file);
+    return CLOSED;
+}
+
+static int listen_at_port(const meeting_place *at) {
+    const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    const int one = 1;
+    int file = CLOSED;
+    if (getaddrinfo(NULL, at->port, &hints, &found) != 0) return CLOSED;
+    file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (file >= 0) (void)setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (file >= 0 && (bind(file, found->ai_addr, found->ai_addrlen) != 0 || listen(file, 128) != 0)) {
+        (void)close(file);
+        file = CLOSED;
+    }
+    freeaddrinfo(found);
+    return file;
+}
+
+static weft_status start_serving(const meeting_place *at, weft_error *err) {
+    own.listener = at->name[0] != '\0' ? listen_by_name(at) : listen_at_port(at);
+    if (own.listener < 0)
+        return weft_error_set(err, WEFT_E_SYSTEM,
+                              "rank 0 cannot listen at port %s (from %s), where ranks are to meet: %s; set "
+                              "" WEFT_RENDEZVOUS "=host:port to another one",
+                              at->port, at->source, strerror(errno));
+    own.store = weft_store_create(weft_services_world()->size);
+    if (own.store == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks tell one another");
+    weft_store_listen(own.store, own.listener);
+    atomic_store(&own.ends, false);
+    own.serves = pthread_create(&own.thread, NULL, serve_store, NULL) == 0;
+    if (!own.serves) return weft_error_set(err, WEFT_E_SYSTEM, "no thread for what ranks tell one another");
+    return WEFT_OK;
+}
+
+/* ---- a rank connects ---- */
+
+static int connect_by_name(const meeting_place *at) {
+    struct sockaddr_un address;
+    const socklen_t size = name_address(&address, at->name);
+    const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (file >= 0 && connect(file, (const struct sockaddr *)&address, size) == 0) return file;
+    if (file >= 0) (void)close(file);
+    return CLOSED;
+}
+
+static int connect_to_port(const meeting_place *at) {
+    const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+    const char *host = own.serves ? "127.0.0.1" : at->host;
+    struct addrinfo *found = NULL;
+    int file = CLOSED;
+    if (getaddrinfo(host, at->port, &hints, &found) != 0) return CLOSED;
+    for (const struct addrinfo *one = found; one != NULL && file == CLOSED; one = one->ai_next) {
+        file = socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (file < 0 || connect(file, one->ai_addr, one->ai_addrlen) == 0) continue;
+        (void)close(file);
+        file = CLOSED;
+    }
+    freeaddrinfo(found);
+    return file;
+}
+
+static int64_t read_clock_ms(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* Rank 0 may be later than this one. */
+static weft_status reach_store(const meeting_place *at, weft_error *err) {
+    const struct timespec pause = {0, RETRY_MS * 1000000L};
+    const int64_t until = read_clock_ms() + (int64_t)own.patience * 1000;
+    while (own.file == CLOSED) {
+        own.file = at->name[0] != '\0' ? connect_by_name(at) : connect_to_port(at);
+        if (own.file != CLOSED) break;
+        if (read_clock_ms() > until)
+            return weft_error_set(err, WEFT_E_PEER,
+                                  "rank 0 cannot be reached within %d s ([run] patience) at %s%s%s (from %s)",
+                                  (int)own.patience, at->name[0] != '\0' ? at->name : at->host,
+                                  at->name[0] != '\0' ? "" : ":", at->port, at->source);
+        (void)nanosleep(&pause, NULL);
+    }
+    return WEFT_OK;
+}
+
+static weft_status connect_once(weft_error *err) {
+    const char *given = getenv(WEFT_OWN_STORE);
+    meeting_place at;
+    weft_status status = WEFT_OK;
+    if (own.file != CLOSED) return WEFT_OK;
+    if (given != NULL) {
+        own.file = (int)strtol(given, NULL, 10);
+        (void)fcntl(own.file, F_SETFD, FD_CLOEXEC);
+        return WEFT_OK;
+    }
+    status = find_meeting_place(&at, err);
+    if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, err);
+    return status == WEFT_OK ? reach_store(&at, err) : status;
+}
+
+/* ---- what plugins see ---- */
+
+static weft_status put_value(const weft_host *host, const char *key, const void *bytes, size_t n, weft_error *err) {
+    const weft_status status = connect_once(err);
+    (void)host;
+    return status == WEFT_OK ? weft_store_put(own.file, key, bytes, n, err) : status;
+}
+
+static weft_status get_value(const weft_host *host, const char *key, void *bytes, size_t n, weft_error *err) {
+    const weft_status status = connect_once(err);
+    (void)host;
+    return status == WEFT_OK ? weft_store_get(own.file, key, bytes, n, own.patience, err) : status;
+}
+
+void weft_rendezvous_offer(int32_t patience) {
+    own.table = (weft_host_exchange){(uint32_t)sizeof own.table, 0, put_value, get_value};
+    own.patience = patience;
+    weft_services_offer_exchange(&own.table);
+}
+
+void weft_rendezvous_end(bool failed) {
+    weft_services_offer_exchange(NULL);
+    if (own.file != CLOSED) (void)close(own.file);
+    own.file = CLOSED;
+    if (failed) atomic_store(&own.ends, true);
+    if (own.serves) (void)pthread_join(own.thread, NULL);
+    own.serves = false;
+    if (own.listener != CLOSED) (void)close(own.listener);
+    own.listener = CLOSED;
+    weft_store_destroy(own.store);
+    own.store = NULL;
+}

@@ -1,0 +1,287 @@
+/* host/launch/table_server.c: see table_server.h. */
+#include "launch/table_server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { PUT = 1, GET = 2, MAGIC = 0x57656674, GONE = -1 };
+enum { TAKEN = 0, TWICE = 1, FULL = 2 };
+
+/* What a rank says first; the bytes of a PUT follow. Both ends run on machines of one byte order. */
+typedef struct request {
+    uint32_t magic, what, n;
+    char key[WEFT_STORE_KEY];
+} request;
+
+/* What it hears; the bytes of a GET follow. */
+typedef struct answer {
+    uint32_t code, n;
+} answer;
+
+bool weft_store_takes_key(const char *key) {
+    const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
+    return n > 0 && key[n] == '\0' && n < WEFT_STORE_KEY;
+}
+
+/* ---- whole messages ---- */
+
+/* more: something follows at once, which is sent with it. */
+static bool send_part(int file, const void *bytes, size_t n, bool more) {
+    const char *at = bytes;
+    while (n > 0) {
+        const ssize_t sent = send(file, at, n, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        at += sent;
+        n -= (size_t)sent;
+    }
+    return true;
+}
+
+static bool receive_whole(int file, void *bytes, size_t n) {
+    char *at = bytes;
+    while (n > 0) {
+        const ssize_t got = recv(file, at, n, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        at += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+static bool set_patience(int file, int32_t seconds) {
+    const struct timeval time = {seconds, 0};
+    return setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0;
+}
+
+/* ---- a rank's side ---- */
+
+static weft_status lost_store(const char *key, weft_error *err) {
+    return weft_error_set(err, WEFT_E_PEER, "whoever keeps what ranks tell one another is gone (\"%s\"): %s", key,
+                          strerror(errno));
+}
+
+static bool ask(int file, uint32_t what, const char *key, const void *bytes, size_t n) {
+    request r = {.magic = MAGIC, .what = what, .n = (uint32_t)n};
+    (void)snprintf(r.key, sizeof r.key, "%s", key);
+    return send_part(file, &r, sizeof r, bytes != NULL && n > 0) && (bytes == NULL || send_part(file, bytes, n, false));
+}
+
+static weft_status judge_request(const char *key, size_t n, weft_error *err) {
+    if (!weft_store_takes_key(key))
+        return weft_error_set(err, WEFT_E_HOST, "\"%.80s\" is no key of an exchange: 1 to %d of [a-z0-9._-]", key,
+                              WEFT_STORE_KEY - 4);
+    if (n > WEFT_EXCHANGE_MOST)
+        return weft_error_set(err, WEFT_E_HOST, "a value of %zu bytes under \"%s\": an exchange takes %d at most", n,
+                              key, WEFT_EXCHANGE_MOST);
+    return WEFT_OK;
+}
+
+weft_status weft_store_put(int file, const char *key, const void *bytes, size_t n, weft_error *err) {
+    answer a = {0, 0};
+    weft_status status = judge_request(key, n, err);
+    if (status != WEFT_OK) return status;
+    if (!set_patience(file, 0) || !ask(file, PUT, key, bytes, n) || !receive_whole(file, &a, sizeof a))
+        return lost_store(key, err);
+    if (a.code == TWICE)
+        return weft_error_set(err, WEFT_E_HOST, "\"%s\" has been put before, by this rank or another", key);
+    if (a.code == FULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks tell one another");
+    return WEFT_OK;
+}
+
+weft_status weft_store_get(int file, const char *key, void *bytes, size_t n, int32_t patience, weft_error *err) {
+    char value[WEFT_EXCHANGE_MOST];
+    answer a = {0, 0};
+    weft_status status = judge_request(key, n, err);
+    if (status != WEFT_OK) return status;
+    if (!set_patience(file, patience) || !ask(file, GET, key, NULL, n)) return lost_store(key, err);
+    if (!receive_whole(file, &a, sizeof a)) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(key, err);
+        return weft_error_set(
+            err, WEFT_E_PEER,
+            "no rank has said \"%s\" within %d s ([run] patience): one has not started, or has failed "
+            "before",
+            key, (int)patience);
+    }
+    if (a.n > sizeof value || !receive_whole(file, value, a.n)) return lost_store(key, err);
+    if (a.n != n)
+        return weft_error_set(err, WEFT_E_PEER,
+                              "\"%s\" is %u bytes where the rank that put it has another version, and %zu here: start "
+                              "the same program on all ranks",
+                              key, (unsigned)a.n, n);
+    memcpy(bytes, value, n);
+    return WEFT_OK;
+}
+
+/* ---- the server ---- */
+
+typedef struct entry {
+    struct entry *next;
+    char key[WEFT_STORE_KEY];
+    size_t n;
+    char bytes[];
+} entry;
+
+typedef struct client {
+    int file;      /* GONE: it has closed */
+    request first; /* what it asks; whole once got >= sizeof first */
+    size_t got;    /* bytes of its request and what follows */
+    char bytes[WEFT_EXCHANGE_MOST];
+    bool waits; /* for the key of its request */
+} client;
+
+struct weft_store {
+    entry *entries;
+    client *clients;
+    struct pollfd *files; /* [1 + n] */
+    int32_t n, used, listener;
+};
+
+weft_store *weft_store_create(int32_t n) {
+    weft_store *self = calloc(1, sizeof *self);
+    if (self == NULL) return NULL;
+    self->n = n;
+    self->listener = GONE;
+    self->clients = calloc((size_t)n, sizeof *self->clients);
+    self->files = calloc((size_t)n + 1, sizeof *self->files);
+    if (self->clients != NULL && self->files != NULL) return self;
+    weft_store_destroy(self);
+    return NULL;
+}
+
+static void drop_client(client *one) {
+    (void)close(one->file);
+    one->file = GONE;
+    one->waits = false;
+}
+
+void weft_store_destroy(weft_store *self) {
+    if (self == NULL) return;
+    for (int32_t i = 0; i < self->used; i++)
+        if (self->clients[i].file != GONE) drop_client(&self->clients[i]);
+    while (self->entries != NULL) {
+        entry *one = self->entries;
+        self->entries = one->next;
+        free(one);
+    }
+    free(self->clients);
+    free(self->files);
+    free(self);
+}
+
+bool weft_store_admit(weft_store *self, int file) {
+    if (self->used == self->n) {
+        (void)close(file);
+        return false;
+    }
+    self->clients[self->used++].file = file;
+    return true;
+}
+
+void weft_store_listen(weft_store *self, int file) {
+    self->listener = file;
+}
+
+static entry *find_entry(const weft_store *self, const char *key) {
+    entry *one = self->entries;
+    while (one != NULL && strcmp(one->key, key) != 0) one = one->next;
+    return one;
+}
+
+/* Nobody who listens is left without an answer; who does not is dropped. */
+static void tell_client(client *to, uint32_t code, const void *bytes, size_t n) {
+    const answer a = {code, (uint32_t)n};
+    to->waits = false;
+    to->got = 0;
+    if (!send_part(to->file, &a, sizeof a, n > 0) || !send_part(to->file, bytes, n, false)) drop_client(to);
+}
+
+static void tell_those_that_wait(weft_store *self, const entry *of) {
+    for (int32_t i = 0; i < self->used; i++)
+        if (self->clients[i].waits && strcmp(self->clients[i].first.key, of->key) == 0)
+            tell_client(&self->clients[i], TAKEN, of->bytes, of->n);
+}
+
+static void take_entry(weft_store *self, client *from) {
+    entry *one = NULL;
+    if (find_entry(self, from->first.key) != NULL) {
+        tell_client(from, TWICE, NULL, 0);
+        return;
+    }
+    one = malloc(sizeof *one + from->first.n);
+    if (one == NULL) {
+        tell_client(from, FULL, NULL, 0);
+        return;
+    }
+    memcpy(one->key, from->first.key, sizeof one->key);
+    memcpy(one->bytes, from->bytes, from->first.n);
+    one->n = from->first.n;
+    one->next = self->entries;
+    self->entries = one;
+    tell_client(from, TAKEN, NULL, 0);
+    tell_those_that_wait(self, one);
+}
+
+static bool is_request(const request *r) {
+    return r->magic == MAGIC && (r->what == PUT || r->what == GET) && r->n <= WEFT_EXCHANGE_MOST &&
+           memchr(r->key, '\0', sizeof r->key) != NULL && weft_store_takes_key(r->key);
+}
+
+static void answer_request(weft_store *self, client *one) {
+    const entry *found = NULL;
+    if (one->first.what == PUT) {
+        take_entry(self, one);
+        return;
+    }
+    found = find_entry(self, one->first.key);
+    if (found != NULL) tell_client(one, TAKEN, found->bytes, found->n);
+    else one->waits = true;
+}
+
+/* Bytes that are still to come of what a client says. */
+static size_t bytes_missing(const client *one) {
+    const size_t head = sizeof one->first;
+    if (one->got < head) return head - one->got;
+    return head + (one->first.what == PUT ? one->first.n : 0) - one->got;
+}
+
+/* What has come; whoever says something else, or while it waits, is no rank. */
+static void hear_client(weft_store *self, client *one) {
+    const size_t head = sizeof one->first;
+    char *to = one->got < head ? (char *)&one->first + one->got : one->bytes + (one->got - head);
+    const ssize_t n = one->waits ? 0 : recv(one->file, to, bytes_missing(one), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (n <= 0) {
+        drop_client(one);
+        return;
+    }
+    one->got += (size_t)n;
+    if (one->got == head && !is_request(&one->first)) drop_client(one);
+    else if (bytes_missing(one) == 0) answer_request(self, one);
+}
+
+static void admit_next(weft_store *self) {
+    const int file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (file >= 0) (void)weft_store_admit(self, file);
+}
+
+void weft_store_serve(weft_store *self, int ms) {
+    const int32_t n = self->used;
+    self->files[0] = (struct pollfd){self->listener, POLLIN, 0}; /* below zero: passed over */
+    for (int32_t i = 0; i < n; i++) self->files[1 + i] = (struct pollfd){self->clients[i].file, POLLIN, 0};
+    if (poll(self->files, (nfds_t)n + 1, ms) <= 0) return;
+    for (int32_t i = 0; i < n; i++)
+        if (self->clients[i].file != GONE && self->files[1 + i].revents != 0) hear_client(self, &self->clients[i]);
+    if (self->files[0].revents != 0) admit_next(self);
+}
+
+bool weft_store_is_over(const weft_store *self) {
+    int32_t gone = 0;
+    for (int32_t i = 0; i < self->used; i++) gone += self->clients[i].file == GONE;
+    return gone == self->n;
+}

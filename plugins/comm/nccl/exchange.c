@@ -1,0 +1,156 @@
+/* exchange.c: see world.h. */
+#include "world.h"
+
+/* An exchange in the terms of NCCL: all that moves is bytes, and what is added has its type. */
+typedef struct call {
+    const weft_exchange *what;
+    const asked_kind *kind;
+    weft_comm_group *group;
+    asked asked;
+    char *to, *from; /* on the device */
+    size_t row;      /* bytes of n elements */
+    cudaStream_t stream;
+} call;
+
+static ncclDataType_t type_of_sum(const call *c) {
+    return c->asked.dtype == WEFT_F32 ? ncclFloat32 : ncclBfloat16;
+}
+
+static ncclResult_t run_all_gather(const call *c) {
+    return ncclAllGather(c->from, c->to, c->row, ncclInt8, c->group->nccl, c->stream);
+}
+
+/* A row of the own rank goes the same way: a copy. */
+static ncclResult_t run_all_to_all(const call *c) {
+    ncclResult_t code = ncclGroupStart(), ended;
+    for (int32_t r = 0; r < c->asked.group_size && code == ncclSuccess; r++) {
+        code = ncclSend(c->from + (size_t)r * c->row, c->row, ncclInt8, r, c->group->nccl, c->stream);
+        if (code == ncclSuccess)
+            code = ncclRecv(c->to + (size_t)r * c->row, c->row, ncclInt8, r, c->group->nccl, c->stream);
+    }
+    ended = ncclGroupEnd();
+    return code != ncclSuccess ? code : ended;
+}
+
+static ncclResult_t run_reduce_scatter(const call *c) {
+    return ncclReduceScatter(c->from, c->to, (size_t)c->asked.n, type_of_sum(c), ncclSum, c->group->nccl, c->stream);
+}
+
+static ncclResult_t run_all_reduce(const call *c) {
+    return ncclAllReduce(c->from, c->to, (size_t)c->asked.n, type_of_sum(c), ncclSum, c->group->nccl, c->stream);
+}
+
+static ncclResult_t run_broadcast(const call *c) {
+    return ncclBroadcast(c->to, c->to, c->row, ncclInt8, c->asked.peer, c->group->nccl, c->stream);
+}
+
+static weft_status look_up(char **out, const call *c, const weft_comm *comm, weft_ref ref, int rows, weft_error *err) {
+    const int64_t bytes = asked_bytes(&c->asked, rows);
+    *out = bytes == 0 ? NULL : (char *)comm->native->address(comm->device, ref, bytes);
+    if (bytes == 0 || *out != NULL) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_HOST, "%s needs %lld bytes from offset %lld of an operand on, which has fewer.",
+                          c->kind->name, (long long)bytes, (long long)ref.offset);
+}
+
+/* Everything that can be wrong with it is found before NCCL hears of it. */
+static weft_status prepare(call *c, weft_comm *comm, const weft_exchange *what, const asked_kind *kind,
+                           weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (comm->kernels == NULL) return weft_error_set(err, WEFT_E_HOST, "%s was started before `attach`.", kind->name);
+    *c = (call){.what = what, .kind = kind, .group = what->group == NULL ? comm->world : what->group};
+    if (c->group->comm != comm)
+        return weft_error_set(err, WEFT_E_HOST, "%s was started in a group of another communicator.", kind->name);
+    c->asked.group_size = c->group->size;
+    c->asked.place = c->group->place;
+    c->asked.max_tag = comm->info.max_tag;
+    status = asked_judge(&c->asked, what, kind, err);
+    if (status == WEFT_OK) status = look_up(&c->to, c, comm, what->to, kind->to, err);
+    if (status == WEFT_OK) status = look_up(&c->from, c, comm, what->from, kind->from, err);
+    if (status == WEFT_OK) status = nccl_watch_ask(comm, err);
+    c->row = (size_t)(c->asked.n * c->asked.size);
+    return status;
+}
+
+/* The mark behind it in the stream it was queued in. */
+static weft_status leave_handle(weft_comm_handle **out, weft_comm *comm, const char *name, weft_stream *stream,
+                                weft_error *err) {
+    weft_comm_handle *handle = nccl_handle_take(comm);
+    weft_status status = WEFT_OK;
+    if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of %s.", name);
+    handle->name = name;
+    status = comm->kernels->mark(comm->device, stream, &handle->mark, err);
+    if (status == WEFT_OK) *out = handle;
+    else comm->host->release(comm->host, handle);
+    return status;
+}
+
+static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, const asked_kind *kind,
+                         ncclResult_t (*run)(const call *c), weft_error *err) {
+    call c;
+    weft_status status = prepare(&c, comm, what, kind, err);
+    if (status != WEFT_OK) return status;
+    c.stream = (cudaStream_t)comm->native->stream(comm->device, what->stream);
+    if (c.row > 0) status = nccl_judge(run(&c), c.group->nccl, kind->name, err);
+    return status == WEFT_OK ? leave_handle(out, comm, kind->name, what->stream, err) : status;
+}
+
+weft_status nccl_all_gather(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return start(comm, out, what, &asked_all_gather, run_all_gather, err);
+}
+weft_status nccl_all_to_all(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return start(comm, out, what, &asked_all_to_all, run_all_to_all, err);
+}
+weft_status nccl_reduce_scatter(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return start(comm, out, what, &asked_reduce_scatter, run_reduce_scatter, err);
+}
+weft_status nccl_all_reduce(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return start(comm, out, what, &asked_all_reduce, run_all_reduce, err);
+}
+weft_status nccl_broadcast(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return start(comm, out, what, &asked_broadcast, run_broadcast, err);
+}
+
+/* Every rank adds nothing, which ends when all have. */
+weft_status nccl_barrier(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    const weft_exchange nothing = {.struct_size = (uint32_t)sizeof nothing,
+                                   .group = what->group,
+                                   .stream = what->stream,
+                                   .to = {comm->nothing, 0},
+                                   .from = {comm->nothing, 0},
+                                   .n = 1,
+                                   .dtype = WEFT_F32};
+    static const asked_kind barrier = {"barrier", ASKED_ONE, ASKED_ONE, 1, 0, 0};
+    return start(comm, out, &nothing, &barrier, run_all_reduce, err);
+}
+
+/* The direction's own stream goes on behind what the operand's stream holds. */
+static weft_status follow(weft_comm *comm, weft_stream *stream, weft_stream *before, weft_error *err) {
+    weft_mark *mark = NULL;
+    const weft_status status = comm->kernels->mark(comm->device, before, &mark, err);
+    return status == WEFT_OK ? comm->kernels->wait(comm->device, stream, mark, err) : status;
+}
+
+static weft_status start_pair(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what,
+                              const asked_kind *kind, weft_error *err) {
+    const bool sends = kind == &asked_send;
+    cudaStream_t stream = NULL;
+    nccl_way *way = NULL;
+    ncclResult_t code = ncclSuccess;
+    call c;
+    weft_status status = prepare(&c, comm, what, kind, err);
+    if (status == WEFT_OK) status = nccl_way_to(&way, comm, c.group->ranks[c.asked.peer], what->lane, sends, err);
+    if (status == WEFT_OK) status = follow(comm, way->stream, what->stream, err);
+    if (status != WEFT_OK) return status;
+    stream = (cudaStream_t)comm->native->stream(comm->device, way->stream);
+    if (c.row > 0 && sends) code = ncclSend(c.from, c.row, ncclInt8, 1, way->nccl, stream);
+    else if (c.row > 0) code = ncclRecv(c.to, c.row, ncclInt8, 0, way->nccl, stream);
+    status = nccl_judge(code, way->nccl, kind->name, err);
+    return status == WEFT_OK ? leave_handle(out, comm, kind->name, way->stream, err) : status;
+}
+
+weft_status nccl_send(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return start_pair(comm, out, what, &asked_send, err);
+}
+weft_status nccl_recv(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return start_pair(comm, out, what, &asked_recv, err);
+}

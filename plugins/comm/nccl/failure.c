@@ -1,0 +1,21 @@
+/* failure.c: see world.h. */
+#include "world.h"
+
+/* Whose fault it is, as far as NCCL says. */
+static weft_status status_of(ncclResult_t code) {
+    switch (code) {
+    case ncclRemoteError: return WEFT_E_PEER;
+    case ncclInvalidArgument:
+    case ncclInvalidUsage: return WEFT_E_DEVICE; /* also more ranks than cards: "Duplicate GPU detected" */
+    case ncclUnhandledCudaError: return WEFT_E_DEVICE;
+    default: return WEFT_E_SYSTEM;
+    }
+}
+
+weft_status nccl_judge(ncclResult_t code, ncclComm_t comm, const char *what, weft_error *err) {
+    const char *more = NULL;
+    if (code == ncclSuccess) return WEFT_OK;
+    more = ncclGetLastError(comm);
+    return weft_error_set(err, status_of(code), "NCCL, %s: %s%s%.300s", what, ncclGetErrorString(code),
+                          more == NULL || more[0] == '\0' ? "" : ": ", more == NULL ? "" : more);
+}

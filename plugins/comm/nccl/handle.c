@@ -1,0 +1,69 @@
+/* handle.c: see world.h. A handle is a mark of the device behind what NCCL queued. */
+#include "world.h"
+
+#include <time.h>
+
+weft_comm_handle *nccl_handle_take(weft_comm *comm) {
+    weft_comm_handle *handle = comm->pool;
+    if (handle != NULL) {
+        comm->pool = handle->next;
+        return handle;
+    }
+    handle = comm->host->alloc(comm->host, sizeof *handle, _Alignof(max_align_t));
+    if (handle != NULL) memset(handle, 0, sizeof *handle);
+    return handle;
+}
+
+static void give_back(weft_comm *comm, weft_comm_handle *handle) {
+    handle->mark = NULL;
+    handle->next = comm->pool;
+    comm->pool = handle;
+}
+
+void nccl_handles_free(weft_comm *comm) {
+    while (comm->pool != NULL) {
+        weft_comm_handle *handle = comm->pool;
+        comm->pool = handle->next;
+        comm->host->release(comm->host, handle);
+    }
+}
+
+/* The exchange has ended; its mark is gone after this. */
+static weft_status end_handle(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    const weft_status status = comm->transfer->await(comm->device, handle->mark, err);
+    give_back(comm, handle);
+    return status;
+}
+
+int32_t nccl_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    const int32_t reached = comm->transfer->reached(comm->device, handle->mark, err);
+    if (reached == 0) return nccl_watch_ask(comm, err) == WEFT_OK ? 0 : -1;
+    if (reached < 0) {
+        (void)end_handle(comm, handle, NULL);
+        return -1;
+    }
+    return end_handle(comm, handle, err) == WEFT_OK ? 1 : -1;
+}
+
+/* Looks in turn at the stream and at what NCCL says of the others, for an exchange with a rank that is gone does not
+ * end by itself. */
+weft_status nccl_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    const struct timespec pause = {0, 20000};
+    int32_t reached = 0;
+    while ((reached = comm->transfer->reached(comm->device, handle->mark, err)) == 0) {
+        if (nccl_watch_ask(comm, err) != WEFT_OK) return WEFT_E_PEER; /* the handle's mark may never be reached */
+        (void)nanosleep(&pause, NULL);
+    }
+    if (reached < 0) {
+        (void)comm->transfer->await(comm->device, handle->mark, NULL);
+        give_back(comm, handle);
+        return WEFT_E_DEVICE;
+    }
+    return end_handle(comm, handle, err);
+}
+
+weft_status nccl_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
+    const weft_status status = comm->kernels->wait(comm->device, stream, handle->mark, err);
+    give_back(comm, handle);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* pairs.c: see world.h. */
+#include "world.h"
+
+/* The sender makes the name up, the receiver hears of it. */
+static weft_status meet(ncclUniqueId *id, weft_comm *comm, const nccl_way *way, weft_error *err) {
+    const int32_t from = way->sends ? comm->info.rank : way->peer, to = way->sends ? way->peer : comm->info.rank;
+    const weft_host_exchange *exchange =
+        (const weft_host_exchange *)comm->host->extension(comm->host, WEFT_HOST_EXCHANGE);
+    char key[60];
+    weft_status status = WEFT_OK;
+    (void)snprintf(key, sizeof key, "nccl.%d.to.%d.lane.%d", (int)from, (int)to, (int)way->lane);
+    if (exchange == NULL)
+        return weft_error_set(err, WEFT_E_HOST, "The host offers no exchange by which two ranks of NCCL could meet.");
+    if (!way->sends) return exchange->get(comm->host, key, id, sizeof *id, err);
+    status = nccl_judge(ncclGetUniqueId(id), NULL, "a name for two ranks", err);
+    return status == WEFT_OK ? exchange->put(comm->host, key, id, sizeof *id, err) : status;
+}
+
+static weft_status make_way(nccl_way *way, weft_comm *comm, weft_error *err) {
+    ncclUniqueId id;
+    weft_status status = meet(&id, comm, way, err);
+    if (status == WEFT_OK)
+        status = nccl_judge(ncclCommInitRank(&way->nccl, 2, id, way->sends ? 0 : 1), NULL, "two ranks", err);
+    if (status == WEFT_OK) status = comm->kernels->stream_create(comm->device, &way->stream, err);
+    return status;
+}
+
+weft_status nccl_way_to(nccl_way **out, weft_comm *comm, int32_t peer, int32_t lane, bool sends, weft_error *err) {
+    nccl_way *way = comm->ways;
+    weft_status status = WEFT_OK;
+    while (way != NULL && (way->peer != peer || way->lane != lane || way->sends != sends)) way = way->next;
+    *out = way;
+    if (way != NULL) return WEFT_OK;
+    way = comm->host->alloc(comm->host, sizeof *way, _Alignof(max_align_t));
+    if (way == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a way to rank %d.", (int)peer);
+    memset(way, 0, sizeof *way);
+    way->peer = peer;
+    way->lane = lane;
+    way->sends = sends;
+    status = make_way(way, comm, err);
+    (void)pthread_mutex_lock(&comm->lock);
+    way->next = comm->ways;
+    comm->ways = way;
+    (void)pthread_mutex_unlock(&comm->lock);
+    *out = way;
+    return status;
+}
+
+void nccl_ways_free(weft_comm *comm) {
+    while (comm->ways != NULL) {
+        nccl_way *way = comm->ways;
+        comm->ways = way->next;
+        if (way->nccl != NULL) (void)ncclCommDestroy(way->nccl);
+        if (way->stream != NULL) comm->kernels->stream_destroy(comm->device, way->stream);
+        comm->host->release(comm->host, way);
+    }
+}

@@ -1,0 +1,79 @@
+/* common/matrices.c: see matrices.h. */
+#include "matrices.h"
+
+/* A matrix of rows x width at distance ld: what lies beyond the last row's end is not touched. */
+static void *look_up_matrix(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld,
+                            int32_t dtype) {
+    const int64_t bytes = weft_dtype_bytes(dtype);
+    if (c->status == WEFT_OK && ld < size_max(width, 1)) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device %s: rows of operand %s are %lld apart and %lld wide.", c->kernel,
+                                   operands_device, name, (long long)ld, (long long)width);
+    }
+    if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
+    if (size_times(rows, ld) < 0) return operands_need(c, ref, name, rows, ld, bytes);
+    return operands_need(c, ref, name, (rows - 1) * ld + width, 1, bytes);
+}
+
+/* A packed b: rows of whole blocks without a gap, each of which begins with a scale in fp32. */
+static const weft_i8x64 *look_up_packed(operands *c, const weft_matmul *args) {
+    const int64_t rows = args->transpose_b ? args->n : args->k, width = args->transpose_b ? args->k : args->n;
+    const int64_t block = weft_dtype_block(args->dtype_b), words = weft_dtype_span(args->dtype_b, width) / 4;
+    if (c->status == WEFT_OK && (args->ldb != width || width % block != 0)) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device %s: rows of operand b are %lld apart and %lld wide; %s lies without a "
+                                   "gap, in rows of whole blocks of %lld.",
+                                   c->kernel, operands_device, (long long)args->ldb, (long long)width,
+                                   weft_dtype_name(args->dtype_b), (long long)block);
+    }
+    if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
+    return operands_need(c, args->b, "b", rows, words, 4);
+}
+
+/* Both operands in fp32, or both in bf16 and the result in either; b may be packed instead. */
+static void check_types(operands *c, const weft_matmul *args) {
+    const bool is_packed = args->dtype_b == WEFT_I8X64;
+    (void)operands_dtype(c, "a", args->dtype_a);
+    if (!is_packed) (void)operands_dtype(c, "b", args->dtype_b);
+    (void)operands_dtype(c, "c", args->dtype_c);
+    if (c->status != WEFT_OK) return;
+    if ((is_packed || args->dtype_a == args->dtype_b) && (args->dtype_a == WEFT_BF16 || args->dtype_c == WEFT_F32))
+        return;
+    c->status =
+        weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                       "%s on device %s: a is %s, b is %s and c is %s; both operands may be fp32 with c in "
+                       "fp32, or both bf16 with c in fp32 or bf16; b may be int8x64 with either. Convert one first.",
+                       c->kernel, operands_device, weft_dtype_name(args->dtype_a), weft_dtype_name(args->dtype_b),
+                       weft_dtype_name(args->dtype_c));
+}
+
+static void check_bias(operands *c, const weft_matmul *args) {
+    if (c->status != WEFT_OK || !args->has_bias || !args->accumulate) return;
+    c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                               "%s on device %s: a bias cannot be added together with what c held before.", c->kernel,
+                               operands_device);
+}
+
+static void check_sizes(operands *c, const weft_matmul *args) {
+    operands_size(c, "m", args->m, 0);
+    operands_size(c, "n", args->n, 0);
+    operands_size(c, "k", args->k, 0);
+    operands_size(c, "lda", args->lda, 1);
+    operands_size(c, "ldb", args->ldb, 1);
+    operands_size(c, "ldc", args->ldc, 1);
+}
+
+void matrices_look_up(operands *c, matrices *out, const weft_matmul *args) {
+    const int64_t m = args->m, n = args->n, k = args->k;
+    check_types(c, args);
+    check_bias(c, args);
+    check_sizes(c, args);
+    out->a =
+        look_up_matrix(c, args->a, "a", args->transpose_a ? k : m, args->transpose_a ? m : k, args->lda, args->dtype_a);
+    if (weft_dtype_is_packed(args->dtype_b)) out->packed = look_up_packed(c, args);
+    else
+        out->b = look_up_matrix(c, args->b, "b", args->transpose_b ? n : k, args->transpose_b ? k : n, args->ldb,
+                                args->dtype_b);
+    out->c = look_up_matrix(c, args->c, "c", m, n, args->ldc, args->dtype_c);
+    if (args->has_bias) out->bias = operands_need(c, args->bias, "bias", n, 1, 4);
+}

@@ -1,0 +1,21 @@
+/* common/matrices.h: the operands of a product, judged and looked up. */
+#ifndef WEFT_DEVICE_COMMON_MATRICES_H
+#define WEFT_DEVICE_COMMON_MATRICES_H
+
+#include <stdbool.h>
+
+#include <weft/blocks.h>
+
+#include "operands.h"
+
+typedef struct matrices {
+    const void *a, *b; /* NULL where they have no element */
+    void *c;
+    const weft_i8x64 *packed; /* in place of b, where that is stored in blocks */
+    const float *bias;        /* NULL: none */
+} matrices;
+
+/* Sizes, types and all operands but the workspace; what is wrong is in c. */
+void matrices_look_up(operands *c, matrices *out, const weft_matmul *args);
+
+#endif

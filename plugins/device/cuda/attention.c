@@ -1,0 +1,158 @@
+/* attention.c: the slots of attention and of its backward.
+ *
+ * How many places a cache holds lies on the card, so no call here can say that new ones do not fit behind them: the
+ * kernels read and write nothing then, and what they give is NaN.
+ */
+#include "attention_cudnn.h"
+#include "workspace.h"
+
+#define ROWS_LIMIT  (INT32_MAX / 2)    /* a place and a window together are an int */
+#define LEAST_BLOCK ((int64_t)16)      /* rows of a head that a block of threads has at least */
+#define LOG2_E      1.4426950408889634 /* of a score, which the kernels take as an exponent of two */
+
+static int64_t rows_of(const weft_attention *args) {
+    return args->cache_rows > 0 ? args->cache_rows : args->length;
+}
+
+static void check_attention_shape(operands *c, const weft_attention *args) {
+    (void)operands_dtype(c, "dtype", args->dtype);
+    operands_size(c, "batch", args->batch, 0);
+    operands_size(c, "length", args->length, 0);
+    operands_size(c, "heads", args->heads, 1);
+    operands_size(c, "kv_heads", args->kv_heads, 1);
+    operands_size(c, "head_dim", args->head_dim, 1);
+    operands_size(c, "cache_rows", args->cache_rows, 0);
+    operands_size(c, "window", args->window, 0);
+    if (c->status != WEFT_OK) return;
+    if (args->heads % args->kv_heads != 0) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device cuda: %lld heads cannot share %lld key-value heads evenly.", c->kernel,
+                                   (long long)args->heads, (long long)args->kv_heads);
+    } else if (args->length > rows_of(args) || rows_of(args) > ROWS_LIMIT) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device cuda: %lld places do not fit %lld rows of keys (at most 2^30).",
+                                   c->kernel, (long long)args->length, (long long)rows_of(args));
+    }
+}
+
+/* What is sound, but more than the kernels were written for. */
+static void check_attention_limits(operands *c, const weft_attention *args) {
+    const int64_t tiles = size_ceil_div(rows_of(args), LEAST_BLOCK), columns = size_times(args->batch, args->heads);
+    const int64_t blocks = columns < 0 ? -1 : size_times(columns, tiles);
+    if (c->status != WEFT_OK) return;
+    if (args->head_dim > ATTENTION_HEAD_DIM_LIMIT) {
+        c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                                   "%s on device cuda: head_dim is %lld; up to %d is what this device computes with.",
+                                   c->kernel, (long long)args->head_dim, ATTENTION_HEAD_DIM_LIMIT);
+    } else if (blocks < 0 || blocks > INT32_MAX) {
+        c->status =
+            weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                           "%s on device cuda: %lld rows of %lld heads and %lld places are more than one launch "
+                           "takes; take fewer rows at a time.",
+                           c->kernel, (long long)args->batch, (long long)args->heads, (long long)rows_of(args));
+    }
+}
+
+static attention_call call_of(const weft_attention *args) {
+    const int64_t rows = rows_of(args);
+    const double cap = args->cap > 0 ? args->cap : 0;
+    const attention_call call = {.batch = args->batch,
+                                 .length = args->length,
+                                 .rows = rows,
+                                 .heads = args->heads,
+                                 .kv_heads = args->kv_heads,
+                                 .head_dim = (int)size_min(args->head_dim, INT32_MAX),
+                                 .window = args->window < rows ? (int)args->window : 0,
+                                 .scale = (float)args->scale,
+                                 .to_exponent = (float)(args->scale * LOG2_E),
+                                 .to_cap = cap > 0 ? (float)(args->scale / cap) : 0,
+                                 .cap_exponent = (float)(cap * LOG2_E),
+                                 .is_bf16 = args->dtype == WEFT_BF16};
+    return call;
+}
+
+/* Operands of both directions, and those of one. */
+static void look_up_attention(operands *c, const weft_attention *args, attention_call *call, bool backward) {
+    const int64_t queries = size_times(args->batch, args->length), q_width = size_times(args->heads, args->head_dim);
+    const int64_t keys = size_times(args->batch, rows_of(args)), k_width = size_times(args->kv_heads, args->head_dim);
+    const int64_t bytes = call->is_bf16 ? 2 : 4;
+    if (args->cache_rows > 0) call->past = operands_need(c, args->past, "past", 1, 1, 8);
+    call->q = operands_need(c, args->q, "q", queries, q_width, bytes);
+    call->k = operands_need(c, args->k, "k", keys, k_width, bytes);
+    call->v = operands_need(c, args->v, "v", keys, k_width, bytes);
+    call->starts = operands_need(c, args->starts, "starts", queries, 1, 4);
+    call->o = operands_need(c, args->o, "o", queries, q_width, bytes);
+    if (!backward) {
+        if (args->cache_rows > 0) call->new_k = operands_may(c, args->new_k, "new_k", queries, k_width, bytes);
+        if (args->cache_rows > 0) call->new_v = operands_may(c, args->new_v, "new_v", queries, k_width, bytes);
+        call->lse = operands_may(c, args->lse, "lse", queries, args->heads, 4);
+        return;
+    }
+    call->lse = operands_need(c, args->lse, "lse", queries, args->heads, 4);
+    call->d_o = operands_need(c, args->d_o, "d_o", queries, q_width, bytes);
+    call->dq = operands_may(c, args->dq, "dq", queries, q_width, bytes);
+    call->dk = operands_may(c, args->dk, "dk", keys, k_width, bytes);
+    call->dv = operands_may(c, args->dv, "dv", keys, k_width, bytes);
+}
+
+static weft_status prepare(operands *c, const weft_attention *args, attention_call *call, bool backward) {
+    if (c->status != WEFT_OK) return c->status;
+    check_attention_shape(c, args);
+    if (c->status != WEFT_OK) return c->status;
+    *call = call_of(args);
+    look_up_attention(c, args, call, backward);
+    check_attention_limits(c, args);
+    return c->status;
+}
+
+/* cuDNN's part of the workspace, and what that makes of the whole. */
+static int64_t lay_out_cudnn(room r, const weft_device *device, const weft_attention *args, void **part) {
+    *part = room_take(&r, cuda_cudnn_workspace(device, args));
+    return room_bytes(&r);
+}
+
+int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args) {
+    void *part = NULL;
+    return cuda_cudnn_makes(device, args) ? lay_out_cudnn(room_at(NULL), device, args, &part) : 0;
+}
+
+static weft_status by_cudnn(operands *c, weft_device *device, cudaStream_t stream, const weft_attention *args,
+                            const attention_call *call) {
+    void *part = NULL, *all = operands_need_workspace(c, args->workspace, cuda_attention_workspace(device, args));
+    if (c->status != WEFT_OK) return c->status;
+    (void)lay_out_cudnn(room_at(all), device, args, &part);
+    return cuda_cudnn_attention(device, stream, args, call, part, c->err);
+}
+
+CUDA_KERNEL(attention, weft_attention) {
+    operands c = OPERANDS("attention", weft_attention, args, err);
+    const cudaStream_t stream = cuda_stream(device, s);
+    attention_call call;
+    weft_status status = prepare(&c, args, &call, false);
+    if (status == WEFT_OK && cuda_cudnn_makes(device, args)) return by_cudnn(&c, device, stream, args, &call);
+    if (status == WEFT_OK) status = cuda_judge(attention_append_launch(&call, stream), "attention", err);
+    if (status != WEFT_OK) return status;
+    return cuda_judge(call.length == 1 ? attention_decode_launch(&call, stream)
+                                       : attention_forward_launch(&call, stream),
+                      "attention", err);
+}
+
+int64_t cuda_attention_backward_workspace(const weft_device *device, const weft_attention *args) {
+    const int64_t numbers = size_times(args->batch, size_times(args->heads, args->length));
+    (void)device;
+    return numbers < 0 ? 0 : size_max(0, size_times(numbers, (int64_t)sizeof(float)));
+}
+
+CUDA_KERNEL(attention_backward, weft_attention) {
+    operands c = OPERANDS("attention_backward", weft_attention, args, err);
+    const cudaStream_t stream = cuda_stream(device, s);
+    attention_call call;
+    cudaError_t code = cudaSuccess;
+    if (prepare(&c, args, &call, true) != WEFT_OK) return c.status;
+    call.delta = operands_need_workspace(&c, args->workspace, cuda_attention_backward_workspace(device, args));
+    if (c.status != WEFT_OK) return c.status;
+    code = attention_delta_launch(&call, stream);
+    if (code == cudaSuccess) code = attention_backward_queries_launch(&call, stream);
+    if (code == cudaSuccess) code = attention_backward_keys_launch(&call, stream);
+    return cuda_judge(code, "attention_backward", err);
+}

@@ -1,0 +1,48 @@
+/* attention.h: launchers of attention (attention_*.cu); what a call lacks is NULL. */
+#ifndef WEFT_DEVICE_CUDA_ATTENTION_H
+#define WEFT_DEVICE_CUDA_ATTENTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATTENTION_HEAD_DIM_LIMIT 256
+
+typedef struct attention_call {
+    const void *q, *d_o;                          /* (B, T, H, d) */
+    void *o, *dq;                                 /* (B, T, H, d); o is read by the backward */
+    void *k, *v;                                  /* (B, S, Hkv, d); written where there is something new */
+    const void *new_k, *new_v;                    /* (B, T, Hkv, d), or NULL */
+    void *dk, *dv;                                /* (B, S, Hkv, d) */
+    const int32_t *starts;                        /* (B, T) */
+    const int64_t *past;                          /* NULL: 0 */
+    float *lse;                                   /* (B, H, T) */
+    float *delta;                                 /* (B, H, T): scratch of the backward */
+    int64_t batch, length, rows, heads, kv_heads; /* rows: S, at most 2^30 */
+    int head_dim;
+    int window;                              /* 0: none */
+    float scale;                             /* of scores */
+    float to_exponent, to_cap, cap_exponent; /* scale log2(e); with a cap scale / cap, cap log2(e), without one 0 */
+    bool is_bf16;
+} attention_call;
+
+/* New keys and values into a cache. Where `past` places of before leave no room nothing is written. */
+cudaError_t attention_append_launch(const attention_call *call, cudaStream_t stream);
+/* o and lse. Where `past` leaves no room they are NaN. */
+cudaError_t attention_forward_launch(const attention_call *call, cudaStream_t stream);
+/* The same of one query per row and head: a long row of keys is shared by a whole block. */
+cudaError_t attention_decode_launch(const attention_call *call, cudaStream_t stream);
+/* delta = sum(d_o o) per query and head; the other two read it. */
+cudaError_t attention_delta_launch(const attention_call *call, cudaStream_t stream);
+cudaError_t attention_backward_queries_launch(const attention_call *call, cudaStream_t stream);
+cudaError_t attention_backward_keys_launch(const attention_call *call, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

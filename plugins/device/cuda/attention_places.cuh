@@ -1,0 +1,118 @@
+/* attention_places.cuh: which keys a query sees, where rows lie, and what becomes of a score. */
+#ifndef WEFT_DEVICE_CUDA_ATTENTION_PLACES_CUH
+#define WEFT_DEVICE_CUDA_ATTENTION_PLACES_CUH
+
+#include "attention_tiles.cuh"
+
+/* Places of before, or -1 where they leave no room for those of this call: nothing is read or written then. */
+static __device__ __forceinline__ int past_of(const attention_call &c) {
+    const int64_t past = c.past == NULL ? 0 : *c.past;
+    return past < 0 || past > c.rows - c.length ? -1 : static_cast<int>(past);
+}
+
+/* The first key that the query at `place` sees; the last one is its own. */
+static __device__ __forceinline__ int first_seen(const attention_call &c, int place, int32_t start) {
+    const int near = c.window > 0 ? place - c.window + 1 : 0;
+    return max(max(near, 0), start);
+}
+
+/* Elements before a row of q's layout, and of k's. */
+static __device__ __forceinline__ int64_t query_at(const attention_call &c, int64_t batch, int64_t query,
+                                                   int64_t head) {
+    return ((batch * c.length + query) * c.heads + head) * c.head_dim;
+}
+static __device__ __forceinline__ int64_t key_at(const attention_call &c, int64_t batch, int64_t key, int64_t kv_head) {
+    return ((batch * c.rows + key) * c.kv_heads + kv_head) * c.head_dim;
+}
+static __device__ __forceinline__ int64_t number_at(const attention_call &c, int64_t batch, int64_t query,
+                                                    int64_t head) {
+    return (batch * c.heads + head) * c.length + query;
+}
+
+/* A score as the exponent of two that the softmax takes, and the slope that a cap gives it. */
+struct score {
+    float exponent, slope;
+};
+static __device__ __forceinline__ score score_of(const attention_call &c, float product) {
+    if (c.cap_exponent > 0) {
+        const float x = tanhf(product * c.to_cap);
+        return {x * c.cap_exponent, 1 - x * x};
+    }
+    return {product * c.to_exponent, 1};
+}
+
+/* The numbers of the queries that a lane's rows are, from the row's first one on. */
+template <typename T> struct row_places {
+    int first[lanes<T>::ROWS], last[lanes<T>::ROWS]; /* keys that are seen; none in rows beyond n */
+};
+template <typename T>
+static __device__ __forceinline__ row_places<T> places_of(const attention_call &c, int64_t batch, int from, int n,
+                                                          int past) {
+    row_places<T> p;
+#pragma unroll
+    for (int slot = 0; slot < lanes<T>::ROWS; slot++) {
+        const int query = from + lanes<T>::row(slot);
+        const bool there = past >= 0 && lanes<T>::row(slot) < n;
+        p.first[slot] = there ? first_seen(c, past + query, c.starts[batch * c.length + query]) : INT_MAX;
+        p.last[slot] = there ? past + query : -1;
+    }
+    return p;
+}
+/* Whether all rows of this lane see all keys [key, key + keys). */
+template <typename T> static __device__ __forceinline__ bool see_all(const row_places<T> &p, int key, int keys) {
+    bool all = true;
+#pragma unroll
+    for (int slot = 0; slot < lanes<T>::ROWS; slot++) all &= p.first[slot] <= key && p.last[slot] >= key + keys - 1;
+    return all;
+}
+template <typename T> static __device__ __forceinline__ bool sees(const row_places<T> &p, int i, int key) {
+    const int slot = lanes<T>::slot(i), at = key + lanes<T>::column(i);
+    return at >= p.first[slot] && at <= p.last[slot];
+}
+
+/* Tiles of N keys that some of the queries [from, from + n) see: [begin, end). Each warp finds them by itself. */
+struct key_tiles {
+    int begin, end;
+};
+template <int N>
+static __device__ __forceinline__ key_tiles tiles_seen(const attention_call &c, int64_t batch, int from, int n,
+                                                       int past) {
+    int low = INT_MAX;
+    if (past < 0) return {0, 0};
+    for (int i = lane_index(); i < n; i += 32)
+        low = min(low, first_seen(c, past + from + i, c.starts[batch * c.length + from + i]));
+    low = warp_minimum(low);
+    return {low / N, low >= past + from + n ? 0 : (past + from + n + N - 1) / N};
+}
+
+/* ---- of launchers ---- */
+
+/* Whether rows of a head begin at multiples of 16 bytes where operands do. */
+template <typename T> static inline bool rows_are_wide(const attention_call *call) {
+    return call->head_dim % words<T>::CELLS == 0;
+}
+
+template <typename Kernel> static cudaError_t allow_shared(Kernel *kernel, int bytes) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
+/* Returns launch<T, D>(call, stream) of the least D that has room for a head. */
+#define ATTENTION_OF_HEAD(launch, call, stream)                                                                        \
+    do {                                                                                                               \
+        const int d = (call)->head_dim;                                                                                \
+        if (!(call)->is_bf16) {                                                                                        \
+            return d <= 32    ? launch<float, 32>(call, stream)                                                        \
+                   : d <= 64  ? launch<float, 64>(call, stream)                                                        \
+                   : d <= 96  ? launch<float, 96>(call, stream)                                                        \
+                   : d <= 128 ? launch<float, 128>(call, stream)                                                       \
+                              : launch<float, 256>(call, stream);                                                      \
+        }                                                                                                              \
+        return d <= 32    ? launch<bf16, 32>(call, stream)                                                             \
+               : d <= 64  ? launch<bf16, 64>(call, stream)                                                             \
+               : d <= 80  ? launch<bf16, 80>(call, stream)                                                             \
+               : d <= 96  ? launch<bf16, 96>(call, stream)                                                             \
+               : d <= 128 ? launch<bf16, 128>(call, stream)                                                            \
+                          : launch<bf16, 256>(call, stream);                                                           \
+    } while (0)
+
+#endif

@@ -1,0 +1,84 @@
+/* capture.c: the extension weft/capture.h: a step as a CUDA graph. What cannot be part of one ends the recording with a
+ * sentence of ours, before CUDA would do it with one of its own. */
+#include "cuda.h"
+
+struct weft_recording {
+    cudaGraphExec_t graph;
+};
+
+/* Ends what is recorded on the stream, if anything is, and keeps nothing of it. */
+static void give_up(cudaStream_t stream) {
+    cudaGraph_t graph = NULL;
+    (void)cudaStreamEndCapture(stream, &graph);
+    (void)cudaGetLastError();
+    if (graph != NULL) (void)cudaGraphDestroy(graph);
+}
+
+weft_status cuda_not_recording(weft_device *device, const char *what, weft_error *err) {
+    if (device->recording == NULL) return WEFT_OK;
+    give_up(device->recording->stream);
+    device->recording = NULL;
+    return weft_error_set(err, WEFT_E_HOST, "%s on device cuda was called while a step was recorded.", what);
+}
+
+static weft_status begin(weft_device *device, weft_stream *stream, weft_error *err) {
+    weft_stream *s = stream == NULL ? &device->first : stream;
+    weft_status status = cuda_not_recording(device, "begin", err);
+    if (status != WEFT_OK) return status;
+    /* Of this thread alone: a checkpoint's thread may do as it likes meanwhile. */
+    status = cuda_judge(cudaStreamBeginCapture(cuda_stream(device, s), cudaStreamCaptureModeThreadLocal),
+                        "beginning to record a step", err);
+    if (status == WEFT_OK) device->recording = s;
+    return status;
+}
+
+/* A call that was refused while it was recorded, or work of a stream that the first one does not wait for. */
+static bool is_unrecordable(cudaError_t code) {
+    return code >= cudaErrorStreamCaptureUnsupported && code <= cudaErrorStreamCaptureWrongThread;
+}
+
+static weft_status judge_end(cudaError_t code, weft_error *err) {
+    const weft_status status = cuda_judge(code, "recording a step", err);
+    if (status != WEFT_OK && is_unrecordable(code) && err != NULL) err->code = WEFT_E_UNSUPPORTED;
+    return is_unrecordable(code) ? WEFT_E_UNSUPPORTED : status;
+}
+
+static weft_status make_recording(weft_device *device, weft_recording **out, cudaGraph_t graph, weft_error *err) {
+    weft_recording *r = device->host->alloc(device->host, sizeof *r, _Alignof(max_align_t));
+    weft_status status = WEFT_OK;
+    if (r == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a recording.");
+    status = cuda_judge(cudaGraphInstantiate(&r->graph, graph, 0), "making a recorded step ready", err);
+    if (status == WEFT_OK) *out = r;
+    else device->host->release(device->host, r);
+    return status;
+}
+
+static weft_status end(weft_device *device, weft_stream *stream, weft_recording **out, weft_error *err) {
+    weft_stream *s = stream == NULL ? &device->first : stream;
+    const cudaStream_t at = cuda_stream(device, s);
+    cudaGraph_t graph = NULL;
+    weft_status status = WEFT_OK;
+    if (device->recording != s)
+        return weft_error_set(err, WEFT_E_HOST, "end on device cuda: nothing is recorded on that stream.");
+    device->recording = NULL;
+    status = judge_end(cudaStreamEndCapture(at, &graph), err);
+    if (status != WEFT_OK) give_up(at);
+    if (status == WEFT_OK) status = make_recording(device, out, graph, err);
+    if (graph != NULL) (void)cudaGraphDestroy(graph);
+    return status;
+}
+
+static weft_status replay(weft_device *device, weft_stream *stream, weft_recording *recording, weft_error *err) {
+    const weft_status status = cuda_not_recording(device, "replay", err);
+    if (status != WEFT_OK) return status;
+    return cuda_judge(cudaGraphLaunch(recording->graph, cuda_stream(device, stream)), "replaying a step", err);
+}
+
+static void destroy(weft_device *device, weft_recording *recording) {
+    if (recording == NULL) return;
+    (void)cuda_stream(device, NULL);
+    (void)cudaGraphExecDestroy(recording->graph);
+    device->host->release(device->host, recording);
+}
+
+const weft_device_capture cuda_capture = {(uint32_t)sizeof(weft_device_capture), 0, begin, end, replay, destroy};

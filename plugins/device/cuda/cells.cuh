@@ -1,0 +1,140 @@
+/* cells.cuh: activations as kernels read and write them: fp32 or bf16 in memory, fp32 in registers.
+ *
+ * A thread takes a pack of neighbours at a time, 16 bytes of the narrower type. Where all operands and rows begin at
+ * multiples of 16 bytes the pack moves in loads of 128 bits (Wide); where one does not, element by element. Which
+ * thread has which elements, and the order in which it adds them up, is the same in both, so bits do not depend on
+ * where operands begin.
+ */
+#ifndef WEFT_DEVICE_CUDA_CELLS_CUH
+#define WEFT_DEVICE_CUDA_CELLS_CUH
+
+#include <stdint.h>
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include "launch.h"
+
+typedef __nv_bfloat16 bf16;
+
+/* Elements of a pack. */
+template <typename T> struct pack {
+    enum { SIZE = 16 / sizeof(T) };
+};
+
+/* ---- 16 bytes of memory, and the numbers in them ---- */
+
+template <typename T> struct words;
+template <> struct words<float> {
+    enum { CELLS = 4 };
+    static __device__ __forceinline__ void open(float *out, uint4 v) {
+        out[0] = __uint_as_float(v.x), out[1] = __uint_as_float(v.y);
+        out[2] = __uint_as_float(v.z), out[3] = __uint_as_float(v.w);
+    }
+    static __device__ __forceinline__ uint4 close(const float *in) {
+        return make_uint4(__float_as_uint(in[0]), __float_as_uint(in[1]), __float_as_uint(in[2]),
+                          __float_as_uint(in[3]));
+    }
+    static __device__ __forceinline__ float get(float cell) {
+        return cell;
+    }
+    static __device__ __forceinline__ float put(float x) {
+        return x;
+    }
+};
+template <> struct words<bf16> {
+    enum { CELLS = 8 };
+    static __device__ __forceinline__ void open_two(float *out, uint32_t word) {
+        out[0] = __uint_as_float(word << 16), out[1] = __uint_as_float(word & 0xFFFF0000u);
+    }
+    /* To nearest even; one instruction rounds both. */
+    static __device__ __forceinline__ uint32_t close_two(const float *in) {
+        const __nv_bfloat162 two = __floats2bfloat162_rn(in[0], in[1]);
+        uint32_t word;
+        memcpy(&word, &two, sizeof word);
+        return word;
+    }
+    static __device__ __forceinline__ void open(float *out, uint4 v) {
+        open_two(out, v.x), open_two(out + 2, v.y), open_two(out + 4, v.z), open_two(out + 6, v.w);
+    }
+    static __device__ __forceinline__ uint4 close(const float *in) {
+        return make_uint4(close_two(in), close_two(in + 2), close_two(in + 4), close_two(in + 6));
+    }
+    static __device__ __forceinline__ float get(bf16 cell) {
+        return __bfloat162float(cell);
+    }
+    static __device__ __forceinline__ bf16 put(float x) {
+        return __float2bfloat16_rn(x);
+    }
+};
+
+/* x as it is once it has been stored. */
+template <typename T> static __device__ __forceinline__ float rounded(float x) {
+    return words<T>::get(words<T>::put(x));
+}
+
+/* ---- a pack ---- */
+
+/* out = from[at, at + N) as far as n reaches, and zeros. N: a multiple of what 16 bytes hold. */
+template <bool Wide, int N, typename T>
+static __device__ __forceinline__ void load(float (&out)[N], const T *from, int64_t at, int64_t n) {
+    if (Wide && at + N <= n) {
+        const uint4 *words_at = reinterpret_cast<const uint4 *>(from + at);
+#pragma unroll
+        for (int i = 0; i < N / words<T>::CELLS; i++) words<T>::open(out + i * words<T>::CELLS, words_at[i]);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) out[i] = at + i < n ? words<T>::get(from[at + i]) : 0.0f;
+}
+
+/* to[at, at + N) = in, rounded once, as far as n reaches. */
+template <bool Wide, int N, typename T>
+static __device__ __forceinline__ void store(T *to, const float (&in)[N], int64_t at, int64_t n) {
+    if (Wide && at + N <= n) {
+        uint4 *words_at = reinterpret_cast<uint4 *>(to + at);
+#pragma unroll
+        for (int i = 0; i < N / words<T>::CELLS; i++) words_at[i] = words<T>::close(in + i * words<T>::CELLS);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (at + i < n) to[at + i] = words<T>::put(in[i]);
+}
+
+/* to = or += in: added before it is rounded. */
+template <bool Wide, int N, typename T>
+static __device__ __forceinline__ void store_or_add(T *to, float (&in)[N], int64_t at, int64_t n, bool accumulate) {
+    if (accumulate) {
+        float old[N];
+        load<Wide>(old, to, at, n);
+#pragma unroll
+        for (int i = 0; i < N; i++) in[i] += old[i];
+    }
+    store<Wide>(to, in, at, n);
+}
+
+/* ---- of launchers ---- */
+
+/* Whether an operand, and rows that are `bytes` apart, may be read in words of 16 bytes; no operand may. */
+static inline bool is_wide(const void *operand) {
+    return reinterpret_cast<uintptr_t>(operand) % 16 == 0;
+}
+template <typename... More> static inline bool is_wide(const void *operand, More... more) {
+    return is_wide(operand) && is_wide(more...);
+}
+
+static inline int64_t blocks_for(int64_t n, int64_t each) {
+    return (n + each - 1) / each;
+}
+
+/* One of the four forms of `kernel`. */
+#define LAUNCH_CELLS(kernel, is_bf16, wide, grid, block, shared, stream, ...)                                          \
+    do {                                                                                                               \
+        if ((is_bf16) && (wide)) CUDA_LAUNCH((kernel<bf16, true>), grid, block, shared, stream, __VA_ARGS__);          \
+        else if (is_bf16) CUDA_LAUNCH((kernel<bf16, false>), grid, block, shared, stream, __VA_ARGS__);                \
+        else if (wide) CUDA_LAUNCH((kernel<float, true>), grid, block, shared, stream, __VA_ARGS__);                   \
+        else CUDA_LAUNCH((kernel<float, false>), grid, block, shared, stream, __VA_ARGS__);                            \
+    } while (0)
+
+#endif

@@ -1,0 +1,91 @@
+/* libraries.c: see libraries.h. A name is looked up first among what the plugin itself was linked with, which is how a
+ * double of CUDA takes its place; then the library of that major version is loaded, and stays. */
+#include "libraries.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* Of the toolkit's major version. */
+#if CUDA_VERSION >= 13000
+#define RTC_FILE "libnvrtc.so.13"
+#else
+#define RTC_FILE "libnvrtc.so.12"
+#endif
+
+typedef struct library {
+    const char *file;  /* of the major version that the headers are of */
+    const char *comes; /* what brings it */
+} library;
+
+static const library lt = {"libcublasLt.so." WEFT_STRING(CUBLAS_VER_MAJOR),
+                           "It comes with the CUDA Toolkit, and as the Python package nvidia-cublas."};
+static const library rtc = {RTC_FILE, "It comes with the CUDA Toolkit, and as the Python package nvidia-cuda-nvrtc."};
+static const library driver = {"libcuda.so.1", "It comes with NVIDIA's driver."};
+
+/* By what the system finds itself, then in the toolkit that the user's environment names, then in the usual place. */
+void *cuda_library_open(const char *file) {
+    static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
+    char path[4096];
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; handle == NULL && i < sizeof variables / sizeof *variables; i++) {
+        const char *home = getenv(variables[i]);
+        if (home == NULL || home[0] != '/') continue;
+        if (snprintf(path, sizeof path, "%s/lib64/%s", home, file) < (int)sizeof path)
+            handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    (void)snprintf(path, sizeof path, "/usr/local/cuda/lib64/%s", file);
+    return handle != NULL ? handle : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* *handle: of the library, once it was needed. */
+static weft_status look_up(void *out, void **handle, const library *of, const char *name, weft_error *err) {
+    void *symbol = dlsym(RTLD_DEFAULT, name);
+    if (symbol == NULL && *handle == NULL) *handle = cuda_library_open(of->file);
+    if (symbol == NULL && *handle == NULL) {
+        return weft_error_set(err, WEFT_E_DEVICE,
+                              "%s was not found. %s If it lies where the system does not look, name its directory in "
+                              "LD_LIBRARY_PATH, or the toolkit's in CUDA_HOME.",
+                              of->file, of->comes);
+    }
+    if (symbol == NULL) symbol = dlsym(*handle, name);
+    if (symbol == NULL) {
+        return weft_error_set(err, WEFT_E_DEVICE, "%s has no function %s, so it is too old. %s", of->file, name,
+                              of->comes);
+    }
+    memcpy(out, &symbol, sizeof symbol);
+    return WEFT_OK;
+}
+
+#define LOOK_UP(name)                                                                                                  \
+    if (status == WEFT_OK) status = look_up(&out->name, &handle, of, #name, err);
+
+static weft_status open_driver(cuda_libraries *out, weft_error *err) {
+    const library *of = &driver;
+    void *handle = NULL;
+    weft_status status = WEFT_OK;
+    CUDA_DRIVER_CALLS(LOOK_UP)
+    return status;
+}
+
+static weft_status open_lt(cuda_libraries *out, weft_error *err) {
+    const library *of = &lt;
+    void *handle = NULL;
+    weft_status status = WEFT_OK;
+    CUDA_LT_CALLS(LOOK_UP)
+    return status;
+}
+
+static weft_status open_rtc(cuda_libraries *out, weft_error *err) {
+    const library *of = &rtc;
+    void *handle = NULL;
+    weft_status status = WEFT_OK;
+    CUDA_RTC_CALLS(LOOK_UP)
+    return status;
+}
+
+weft_status cuda_libraries_open(cuda_libraries *out, weft_error *err) {
+    weft_status status = open_driver(out, err);
+    if (status == WEFT_OK) status = open_lt(out, err);
+    return status == WEFT_OK ? open_rtc(out, err) : status;
+}

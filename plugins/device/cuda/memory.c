@@ -1,0 +1,51 @@
+/* memory.c: buffers. */
+#include "cuda.h"
+
+/* What was missing, beside what is there. */
+static weft_status tell_full(const weft_device *device, int64_t bytes, weft_error *err) {
+    size_t left = 0, all = 0;
+    (void)cudaGetLastError();
+    (void)cudaMemGetInfo(&left, &all);
+    return weft_error_set(err, WEFT_E_MEMORY,
+                          "Card %d, %s, has no room for a buffer of %lld bytes: %zu of its %zu bytes are left, and "
+                          "%lld in %lld buffers are this rank's already.",
+                          device->index, device->card.name, (long long)bytes, left, all, (long long)device->live_bytes,
+                          (long long)device->live_buffers);
+}
+
+weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
+    weft_buffer *b = NULL;
+    void *base = NULL;
+    cudaError_t code = cudaSuccess;
+    weft_status status = cuda_not_recording(device, "alloc", err);
+    if (status != WEFT_OK) return status;
+    if (bytes < 0)
+        return weft_error_set(err, WEFT_E_HOST, "Device cuda was asked for a buffer of %lld bytes.", (long long)bytes);
+    b = device->host->alloc(device->host, sizeof *b, _Alignof(max_align_t));
+    if (b == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory for the note of a buffer.");
+    (void)cuda_stream(device, NULL);
+    code = cudaMalloc(&base, (size_t)size_max(bytes, 1));
+    if (code != cudaSuccess) {
+        device->host->release(device->host, b);
+        return code == cudaErrorMemoryAllocation ? tell_full(device, bytes, err) : cuda_judge(code, "alloc", err);
+    }
+    b->base = base;
+    b->size = bytes;
+    b->mapped = (size_t)size_max(bytes, 1);
+    device->live_bytes += bytes;
+    device->live_buffers++;
+    *out = b;
+    return WEFT_OK;
+}
+
+/* CUDA's own freeing waits for what is queued. A failure of that is told by the next call that can. */
+void cuda_release(weft_device *device, weft_buffer *buffer) {
+    weft_error unheard = WEFT_ERROR_INIT;
+    if (buffer == NULL) return;
+    (void)cuda_not_recording(device, "release", &unheard);
+    (void)cuda_stream(device, NULL);
+    (void)cudaFree(buffer->base);
+    device->live_bytes -= buffer->size;
+    device->live_buffers--;
+    device->host->release(device->host, buffer);
+}

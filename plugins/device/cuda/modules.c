@@ -1,0 +1,201 @@
+/* modules.c: optimizers' updates, compiled by NVRTC for this card. What was compiled is kept under a hash of its text, the
+ * options, the card's architecture and NVRTC's version: all that it follows from. */
+#include "modules.h"
+
+#include <errno.h>
+
+typedef struct module {
+    struct module *next;
+    const weft_elementwise *kernel;
+    CUmodule code;
+    CUfunction function;
+} module;
+
+struct cuda_modules {
+    module *first;
+    char directory[4096]; /* "": nothing is kept */
+};
+
+typedef struct compiling {
+    weft_device *device;
+    const weft_elementwise *kernel;
+    char *source;
+    char architecture[48]; /* the option that names it */
+    char hash[65];
+    void *cubin;
+    size_t size;
+} compiling;
+
+/* ---- compiling ---- */
+
+static weft_status judge_rtc(const weft_device *device, nvrtcResult code, weft_error *err) {
+    if (code == NVRTC_SUCCESS) return WEFT_OK;
+    return weft_error_set(err, code == NVRTC_ERROR_OUT_OF_MEMORY ? WEFT_E_MEMORY : WEFT_E_DEVICE,
+                          "update on device cuda: NVRTC answered %s (%d).", device->libraries.nvrtcGetErrorString(code),
+                          (int)code);
+}
+
+/* What the compiler says of the author's text. */
+static weft_status tell_log(const compiling *c, nvrtcProgram program, weft_error *err) {
+    size_t size = 0;
+    char *log = NULL;
+    weft_status status = judge_rtc(c->device, c->device->libraries.nvrtcGetProgramLogSize(program, &size), err);
+    if (status != WEFT_OK) return status;
+    log = calloc(1, size + 1);
+    if (log == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for NVRTC's log.");
+    (void)c->device->libraries.nvrtcGetProgramLog(program, log);
+    status = weft_error_set(err, WEFT_E_PLUGIN,
+                            "The optimizer's update %s cannot be compiled for the GPU; its body is held to what "
+                            "weft/optimizer.h allows. NVRTC says:\n%.1500s",
+                            c->kernel->name, log);
+    free(log);
+    return status;
+}
+
+static weft_status take_cubin(compiling *c, nvrtcProgram program, weft_error *err) {
+    weft_status status = judge_rtc(c->device, c->device->libraries.nvrtcGetCUBINSize(program, &c->size), err);
+    if (status != WEFT_OK) return status;
+    c->cubin = malloc(c->size + 1);
+    if (c->cubin == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a compiled update.");
+    return judge_rtc(c->device, c->device->libraries.nvrtcGetCUBIN(program, c->cubin), err);
+}
+
+static weft_status compile(compiling *c, weft_error *err) {
+    const cuda_libraries *of = &c->device->libraries;
+    const char *const options[] = {c->architecture, cuda_update_options[0], cuda_update_options[1]};
+    nvrtcProgram program = NULL;
+    nvrtcResult code = of->nvrtcCreateProgram(&program, c->source, CUDA_UPDATE, 0, NULL, NULL);
+    weft_status status = judge_rtc(c->device, code, err);
+    if (status != WEFT_OK) return status;
+    code = of->nvrtcCompileProgram(program, (int)(sizeof options / sizeof *options), options);
+    status = code == NVRTC_ERROR_COMPILATION ? tell_log(c, program, err) : judge_rtc(c->device, code, err);
+    if (status == WEFT_OK) status = take_cubin(c, program, err);
+    (void)of->nvrtcDestroyProgram(&program);
+    return status;
+}
+
+/* ---- loading ---- */
+
+static weft_status load_cubin(module *out, const compiling *c, weft_error *err) {
+    const cuda_libraries *of = &c->device->libraries;
+    weft_status status =
+        cuda_judge_driver(c->device, of->cuModuleLoadData(&out->code, c->cubin), "loading an update", err);
+    if (status != WEFT_OK) return status;
+    return cuda_judge_driver(c->device, of->cuModuleGetFunction(&out->function, out->code, CUDA_UPDATE),
+                             "loading an update", err);
+}
+
+static void unload(const weft_device *device, module *m) {
+    if (m->code != NULL) (void)device->libraries.cuModuleUnload(m->code);
+    m->code = NULL;
+}
+
+/* True: the cache had it, and it runs here. */
+static bool load_kept(module *out, compiling *c) {
+    weft_error unheard = WEFT_ERROR_INIT;
+    if (c->device->modules->directory[0] == 0) return false;
+    c->cubin = cuda_cache_read(c->device->modules->directory, c->hash, &c->size);
+    if (c->cubin == NULL) return false;
+    if (load_cubin(out, c, &unheard) == WEFT_OK) return true;
+    unload(c->device, out);
+    free(c->cubin);
+    c->cubin = NULL;
+    return false;
+}
+
+static void keep(const compiling *c) {
+    const char *directory = c->device->modules->directory;
+    if (directory[0] == 0 || cuda_cache_write(directory, c->hash, c->cubin, c->size)) return;
+    weft_log(c->device->host, WEFT_LOG_WARN,
+             "Device cuda cannot keep a compiled update in %s; it is made anew each time.", directory);
+}
+
+/* ---- the whole way ---- */
+
+static weft_status hash_all(compiling *c, weft_error *err) {
+    int major = 0, minor = 0;
+    char *all = NULL;
+    bool hashed = false;
+    const weft_status status = judge_rtc(c->device, c->device->libraries.nvrtcVersion(&major, &minor), err);
+    if (status != WEFT_OK) return status;
+    if (asprintf(&all, "NVRTC %d.%d %s %s %s\n%s", major, minor, c->architecture, cuda_update_options[0],
+                 cuda_update_options[1], c->source) < 0)
+        return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update's text.");
+    hashed = cuda_cache_hash(c->hash, all, strlen(all));
+    free(all);
+    return hashed ? WEFT_OK : weft_error_set(err, WEFT_E_SYSTEM, "libcrypto gives no SHA-256.");
+}
+
+static weft_status prepare(compiling *c, weft_error *err) {
+    const struct cudaDeviceProp *card = &c->device->card;
+    (void)snprintf(c->architecture, sizeof c->architecture, "--gpu-architecture=sm_%d%d", card->major, card->minor);
+    c->source = cuda_update_source(c->kernel);
+    if (c->source == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update's text.");
+    return hash_all(c, err);
+}
+
+static weft_status make_module(module *out, weft_device *device, const weft_elementwise *kernel, weft_error *err) {
+    compiling c = {.device = device, .kernel = kernel};
+    weft_status status = prepare(&c, err);
+    if (status == WEFT_OK && !load_kept(out, &c)) {
+        status = compile(&c, err);
+        if (status == WEFT_OK) status = load_cubin(out, &c, err);
+        if (status == WEFT_OK) keep(&c);
+    }
+    free(c.source);
+    free(c.cubin);
+    return status;
+}
+
+weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel, weft_error *err) {
+    module *m = device->modules->first;
+    weft_status status = WEFT_OK;
+    while (m != NULL && m->kernel != kernel) m = m->next;
+    if (m == NULL) {
+        m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
+        if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update.");
+        memset(m, 0, sizeof *m);
+        m->kernel = kernel;
+        status = make_module(m, device, kernel, err);
+        if (status != WEFT_OK) {
+            unload(device, m);
+            device->host->release(device->host, m);
+            return status;
+        }
+        m->next = device->modules->first;
+        device->modules->first = m;
+    }
+    *out = m->function;
+    return WEFT_OK;
+}
+
+weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft_error *err) {
+    cuda_modules *of = device->host->alloc(device->host, sizeof *of, _Alignof(max_align_t));
+    if (of == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for its updates.");
+    memset(of, 0, sizeof *of);
+    device->modules = of;
+    if (strcmp(keys->cache, "auto") == 0) {
+        (void)cuda_cache_find(of->directory, sizeof of->directory);
+    } else if (strcmp(keys->cache, "none") != 0) {
+        (void)snprintf(of->directory, sizeof of->directory, "%s", keys->cache);
+        if (!cuda_cache_make(of->directory))
+            return weft_error_set(err, WEFT_E_USER, "cache = %s in [device] cannot be made a directory: %s.",
+                                  keys->cache, strerror(errno));
+    }
+    return WEFT_OK;
+}
+
+void cuda_modules_close(weft_device *device) {
+    cuda_modules *of = device->modules;
+    if (of == NULL) return;
+    while (of->first != NULL) {
+        module *m = of->first;
+        of->first = m->next;
+        unload(device, m);
+        device->host->release(device->host, m);
+    }
+    device->host->release(device->host, of);
+    device->modules = NULL;
+}

@@ -1,0 +1,38 @@
+/* modules.h: code that is compiled while a run starts; of update.c, modules.c and cache.c. */
+#ifndef WEFT_DEVICE_CUDA_MODULES_H
+#define WEFT_DEVICE_CUDA_MODULES_H
+
+#include "cuda.h"
+
+/* ---- modules.c ---- */
+
+/* The function CUDA_UPDATE of the kernel's module, which is compiled, or found in the cache, at its first use. */
+weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel, weft_error *err);
+
+/* ---- update_source.c ---- */
+
+#define CUDA_UPDATE         "weft_update"
+#define CUDA_UPDATE_THREADS 256
+#define CUDA_UPDATE_BLOCK   1024 /* elements: four of a thread's, in one access where they lie so */
+
+/* How it is compiled, beside for which card: products are not joined with sums, as the CPU's loop does not. */
+#define CUDA_UPDATE_OPTIONS 2
+extern const char *const cuda_update_options[CUDA_UPDATE_OPTIONS];
+
+/* The text that is compiled: the author's body, with a kernel around it. The caller frees it; NULL: no memory. */
+char *cuda_update_source(const weft_elementwise *kernel);
+
+/* ---- cache.c: compiled code, each in a file of its own whose name is the hash of all that it was made from ---- */
+
+/* Bytes that the hash's file holds, which the caller frees, or NULL: none, or a damaged one. */
+void *cuda_cache_read(const char *directory, const char *hash, size_t *size);
+/* The file appears whole or not at all. False: it could not be written. */
+bool cuda_cache_write(const char *directory, const char *hash, const void *bytes, size_t size);
+/* The directory and those above it, if they are not there. */
+bool cuda_cache_make(char *path);
+/* Where the user's cache lies, made if it was not there. False: there is no such place; out is empty. */
+bool cuda_cache_find(char *out, size_t size);
+/* SHA-256 in hexadecimal. False: the library gives none. */
+bool cuda_cache_hash(char out[65], const void *bytes, size_t size);
+
+#endif

@@ -1,0 +1,98 @@
+/* norm.c: the slots of norms and of their backward. */
+#include "norm.h"
+#include "row_sums.h"
+#include "workspace.h"
+
+static void check_norm_form(operands *c, int32_t form) {
+    if (c->status != WEFT_OK || form == WEFT_NORM_RMS || form == WEFT_NORM_LAYER) return;
+    c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                               "%s on device cuda: form %d is not known; RMSNorm (0) and LayerNorm (1) are.", c->kernel,
+                               form);
+}
+
+/* What both directions read. */
+static norm_call look_up_norm(operands *c, const weft_norm *args) {
+    norm_call call = {.rows = args->rows, .width = args->width, .eps = (float)args->eps};
+    const int64_t bytes = operands_dtype(c, "dtype", args->dtype);
+    call.layer = args->form == WEFT_NORM_LAYER;
+    call.from_one = args->gain_from_one != 0;
+    call.is_bf16 = args->dtype == WEFT_BF16;
+    check_norm_form(c, args->form);
+    operands_size(c, "rows", args->rows, 0);
+    operands_size(c, "width", args->width, 1);
+    call.x = operands_need(c, args->x, "x", args->rows, args->width, bytes);
+    call.gain = operands_need(c, args->gain, "gain", args->width, 1, 4);
+    call.rstd = operands_may(c, args->rstd, "rstd", args->rows, 1, 4);
+    if (call.layer) call.mean = operands_may(c, args->mean, "mean", args->rows, 1, 4);
+    return call;
+}
+
+CUDA_KERNEL(norm, weft_norm) {
+    operands c = OPERANDS("norm", weft_norm, args, err);
+    norm_call call;
+    int64_t bytes = 0;
+    if (c.status != WEFT_OK) return c.status;
+    call = look_up_norm(&c, args);
+    bytes = call.is_bf16 ? 2 : 4;
+    if (call.layer) call.bias = operands_need(&c, args->bias, "bias", args->width, 1, 4);
+    call.y = operands_need(&c, args->y, "y", args->rows, args->width, bytes);
+    call.residual = operands_may(&c, args->residual, "residual", args->rows, args->width, bytes);
+    if (call.residual != NULL) call.sum = operands_need(&c, args->sum, "sum", args->rows, args->width, bytes);
+    if (c.status != WEFT_OK) return c.status;
+    return cuda_judge(norm_launch(&call, cuda_stream(device, s)), "norm", err);
+}
+
+/* ---- backward ---- */
+
+static int64_t runs_of(const weft_norm *args) {
+    return norm_runs(size_max(args->rows, 0), size_max(args->width, 1), args->dtype == WEFT_BF16);
+}
+
+/* Lays the workspace out, or counts it: refs are not looked at. */
+static int64_t lay_out_norm(room r, const weft_norm *args, norm_call *call) {
+    const int64_t bytes = runs_of(args) * RUNS_DISTANCE(size_max(args->width, 0)) * 4;
+    call->gain_runs = room_take(&r, bytes);
+    call->bias_runs = room_take(&r, args->form == WEFT_NORM_LAYER ? bytes : 0);
+    return room_bytes(&r);
+}
+
+int64_t cuda_norm_backward_workspace(const weft_device *device, const weft_norm *args) {
+    norm_call call = {0};
+    (void)device;
+    return lay_out_norm(room_at(NULL), args, &call);
+}
+
+static cudaError_t norm_backward_all(norm_call *call, float *dgain, float *dbias, const weft_norm *args,
+                                     cudaStream_t stream) {
+    const runs_call gain = {dgain, call->gain_runs, runs_of(args), args->width, args->accumulate_dgain != 0};
+    const runs_call bias = {dbias, call->bias_runs, runs_of(args), args->width, args->accumulate_dbias != 0};
+    cudaError_t code = cudaSuccess;
+    if (dgain == NULL) call->gain_runs = NULL;
+    if (dbias == NULL) call->bias_runs = NULL;
+    code = norm_backward_launch(call, stream);
+    if (code == cudaSuccess && dgain != NULL) code = runs_launch(&gain, stream);
+    if (code == cudaSuccess && dbias != NULL) code = runs_launch(&bias, stream);
+    return code;
+}
+
+CUDA_KERNEL(norm_backward, weft_norm) {
+    operands c = OPERANDS("norm_backward", weft_norm, args, err);
+    float *dgain = NULL, *dbias = NULL;
+    void *workspace = NULL;
+    norm_call call;
+    int64_t bytes = 0;
+    if (c.status != WEFT_OK) return c.status;
+    call = look_up_norm(&c, args);
+    bytes = call.is_bf16 ? 2 : 4;
+    call.dy = operands_need(&c, args->dy, "dy", args->rows, args->width, bytes);
+    call.dx = operands_may(&c, args->dx, "dx", args->rows, args->width, bytes);
+    dgain = operands_may(&c, args->dgain, "dgain", args->width, 1, 4);
+    if (call.layer) dbias = operands_may(&c, args->dbias, "dbias", args->width, 1, 4);
+    if (call.layer && call.mean == NULL) call.rstd = NULL;
+    call.accumulate_dx = args->accumulate_dx != 0;
+    if (c.status != WEFT_OK) return c.status;
+    workspace = operands_need_workspace(&c, args->workspace, cuda_norm_backward_workspace(device, args));
+    if (c.status != WEFT_OK) return c.status;
+    (void)lay_out_norm(room_at(workspace), args, &call);
+    return cuda_judge(norm_backward_all(&call, dgain, dbias, args, cuda_stream(device, s)), "norm_backward", err);
+}

@@ -1,0 +1,105 @@
+/* product.c: matrix products by cuBLASLt: fp32 or bf16 operands, sums in fp32. What cuBLASLt does not take, an inner
+ * dimension of nothing, is made here. */
+#include "algorithm.h"
+#include "convert.h"
+
+/* A bias of C's type is what an epilogue takes, and what it is defined to be. */
+static int64_t bias_bytes(const cuda_product *p) {
+    return p->has_bias && p->dtype_c == WEFT_BF16 ? size_round_up(p->n * 2, CUDA_LINE) : 0;
+}
+
+static bool is_empty(const cuda_product *p) {
+    return p->m <= 0 || p->n <= 0;
+}
+
+/* Where an operand lies worse than its rows, another way would have to be taken, with other bits. */
+static weft_status check_alignment(const char *name, const void *at, int64_t ld, uint32_t least, weft_error *err) {
+    if ((uintptr_t)at % least == 0) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_HOST,
+        "matmul on device cuda: operand %s, whose rows lie %lld apart, should begin at a multiple of %u "
+        "bytes.",
+        name, (long long)ld, least);
+}
+
+/* Of a's rows as they lie. */
+static int64_t a_width(const cuda_product *p) {
+    return p->transpose_a ? p->m : p->k;
+}
+
+static weft_status check_alignments(const cuda_product *p, weft_error *err) {
+    weft_status status =
+        check_alignment("a", p->a, p->lda, cuda_a_alignment(p->lda, a_width(p), p->a_is_part != 0, p->dtype_a), err);
+    if (status == WEFT_OK) status = check_alignment("b", p->b, p->ldb, cuda_row_alignment(p->ldb, p->dtype_a), err);
+    return status == WEFT_OK ? check_alignment("c", p->c, p->ldc, cuda_row_alignment(p->ldc, p->dtype_c), err) : status;
+}
+
+static cuda_shape shape_of(const weft_device *device, const cuda_product *p) {
+    const cuda_shape s = {.m = p->m,
+                          .n = p->n,
+                          .k = p->k,
+                          .lda = p->lda,
+                          .ldb = p->ldb,
+                          .ldc = p->ldc,
+                          .dtype = p->dtype_a,
+                          .dtype_c = p->dtype_c,
+                          .transpose_a = p->transpose_a != 0,
+                          .transpose_b = p->transpose_b != 0,
+                          .accumulate = p->accumulate != 0,
+                          .has_bias = p->has_bias != 0,
+                          .tf32 = device->tf32 && p->dtype_a == WEFT_F32,
+                          .a_is_part = p->a_is_part != 0 && p->lda != a_width(p)};
+    return s;
+}
+
+int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p) {
+    const cuda_shape shape = shape_of(device, p);
+    if (is_empty(p) || p->k <= 0) return 0;
+    cuda_algorithm_note(device, &shape);
+    return device->workspace + CUDA_LINE + bias_bytes(p);
+}
+
+/* Where the bias lies in C's type, at the workspace's begin if it had to be made. */
+static weft_status place_bias(const void **out, cudaStream_t stream, const cuda_product *p, void *workspace,
+                              weft_error *err) {
+    *out = p->bias;
+    if (bias_bytes(p) == 0) return WEFT_OK;
+    *out = workspace;
+    return cuda_judge(convert_launch(stream, workspace, WEFT_BF16, p->bias, WEFT_F32, p->n), "matmul", err);
+}
+
+/* A sum of nothing: zero, or the bias, or what was there. */
+static weft_status sum_nothing(cudaStream_t stream, const cuda_product *p, weft_error *err) {
+    if (p->accumulate) return WEFT_OK;
+    return cuda_judge(fill_rows_launch(stream, p->c, p->dtype_c, p->bias, p->m, p->n, p->ldc), "matmul", err);
+}
+
+static weft_status multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, cuda_algorithm *by,
+                            weft_error *err) {
+    const float one = 1, old = p->accumulate ? 1 : 0;
+    char *workspace = cuda_line_up(p->workspace);
+    const void *bias = NULL;
+    weft_status status = place_bias(&bias, stream, p, workspace, err);
+    if (status == WEFT_OK && bias != NULL)
+        status = cuda_judge_lt(device,
+                               device->libraries.cublasLtMatmulDescSetAttribute(
+                                   by->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+                               "matmul", err);
+    if (status != WEFT_OK) return status;
+    return cuda_judge_lt(device,
+                         device->libraries.cublasLtMatmul(device->lt, by->product, &one, p->b, by->b, p->a, by->a, &old,
+                                                          p->c, by->c, p->c, by->c, &by->way, workspace + bias_bytes(p),
+                                                          (size_t)device->workspace, stream),
+                         "matmul", err);
+}
+
+weft_status cuda_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err) {
+    const cuda_shape shape = shape_of(device, p);
+    cuda_algorithm *by = NULL;
+    weft_status status = WEFT_OK;
+    if (is_empty(p)) return WEFT_OK;
+    if (p->k == 0) return sum_nothing(stream, p, err);
+    status = check_alignments(p, err);
+    if (status == WEFT_OK) status = cuda_algorithm_find(&by, device, &shape, err);
+    return status == WEFT_OK ? multiply(device, stream, p, by, err) : status;
+}

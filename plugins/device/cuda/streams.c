@@ -1,0 +1,91 @@
+/* streams.c: streams, and marks in them. A mark is an event; those that were waited for are kept and used again, since
+ * making one costs more than recording it. */
+#include "cuda.h"
+#include "marks.h"
+
+cudaStream_t cuda_stream(const weft_device *device, const weft_stream *s) {
+    (void)cudaSetDevice(device->index);
+    return s == NULL ? device->first.stream : s->stream;
+}
+
+weft_status cuda_streams_open(weft_device *device, weft_error *err) {
+    device->first.device = device;
+    return cuda_judge(cudaStreamCreateWithFlags(&device->first.stream, cudaStreamNonBlocking), "making a stream", err);
+}
+
+void cuda_streams_close(weft_device *device) {
+    (void)cudaSetDevice(device->index);
+    while (device->spare != NULL) {
+        weft_mark *m = device->spare;
+        device->spare = m->next;
+        (void)cudaEventDestroy(m->event);
+        device->host->release(device->host, m);
+    }
+    if (device->first.stream != NULL) (void)cudaStreamDestroy(device->first.stream);
+    device->first.stream = NULL;
+}
+
+weft_status cuda_stream_create(weft_device *device, weft_stream **out, weft_error *err) {
+    weft_stream *s = device->host->alloc(device->host, sizeof *s, _Alignof(max_align_t));
+    weft_status status = WEFT_OK;
+    if (s == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a stream.");
+    s->device = device;
+    (void)cudaSetDevice(device->index);
+    status = cuda_judge(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "making a stream", err);
+    if (status == WEFT_OK) *out = s;
+    else device->host->release(device->host, s);
+    return status;
+}
+
+void cuda_stream_destroy(weft_device *device, weft_stream *stream) {
+    if (stream == NULL) return;
+    (void)cudaStreamSynchronize(cuda_stream(device, stream));
+    (void)cudaStreamDestroy(stream->stream);
+    device->host->release(device->host, stream);
+}
+
+weft_status cuda_synchronize(weft_device *device, weft_stream *stream, weft_error *err) {
+    const weft_status status = cuda_not_recording(device, "synchronize", err);
+    if (status != WEFT_OK) return status;
+    return cuda_judge(cudaStreamSynchronize(cuda_stream(device, stream)), "synchronize", err);
+}
+
+/* ---- marks ---- */
+
+static weft_status take_mark(weft_device *device, weft_mark **out, weft_error *err) {
+    weft_mark *m = device->spare;
+    weft_status status = WEFT_OK;
+    if (m != NULL) {
+        device->spare = m->next;
+    } else {
+        m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
+        if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a mark.");
+        status = cuda_judge(cudaEventCreateWithFlags(&m->event, cudaEventDisableTiming), "making a mark", err);
+        if (status != WEFT_OK) device->host->release(device->host, m);
+    }
+    if (status == WEFT_OK) *out = m;
+    return status;
+}
+
+void cuda_mark_put_back(weft_device *device, weft_mark *mark) {
+    mark->next = device->spare;
+    device->spare = mark;
+}
+
+weft_status cuda_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
+    const cudaStream_t at = cuda_stream(device, stream);
+    weft_mark *m = NULL;
+    weft_status status = take_mark(device, &m, err);
+    if (status != WEFT_OK) return status;
+    status = cuda_judge(cudaEventRecord(m->event, at), "mark", err);
+    if (status == WEFT_OK) *out = m;
+    else cuda_mark_put_back(device, m);
+    return status;
+}
+
+weft_status cuda_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
+    const weft_status status =
+        cuda_judge(cudaStreamWaitEvent(cuda_stream(device, stream), mark->event, 0), "wait", err);
+    cuda_mark_put_back(device, mark);
+    return status;
+}

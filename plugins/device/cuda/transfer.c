@@ -1,0 +1,74 @@
+/* transfer.c: the extension weft/transfer.h: pinned memory, and copies that nobody waits for. */
+#include "marks.h"
+
+static weft_status take(weft_device *device, void **out, int64_t bytes, weft_error *err) {
+    void *memory = NULL;
+    cudaError_t code = cudaSuccess;
+    weft_status status = cuda_not_recording(device, "take", err);
+    if (status != WEFT_OK) return status;
+    if (bytes < 0)
+        return weft_error_set(err, WEFT_E_HOST, "Device cuda was asked for %lld bytes of the host's memory.",
+                              (long long)bytes);
+    (void)cuda_stream(device, NULL);
+    code = cudaHostAlloc(&memory, (size_t)size_max(bytes, 1), cudaHostAllocDefault);
+    if (code == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return weft_error_set(err, WEFT_E_MEMORY,
+                              "The system gave no %lld bytes that stay in memory, which copies to the card need.",
+                              (long long)bytes);
+    }
+    status = cuda_judge(code, "take", err);
+    if (status == WEFT_OK) *out = memory;
+    return status;
+}
+
+static void give_back(weft_device *device, void *memory) {
+    weft_error unheard = WEFT_ERROR_INIT;
+    if (memory == NULL) return;
+    (void)cuda_not_recording(device, "give_back", &unheard);
+    (void)cuda_stream(device, NULL);
+    (void)cudaFreeHost(memory);
+}
+
+static weft_status upload(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                          weft_error *err) {
+    operands c = operands_plain("upload", err);
+    void *at = operands_need(&c, to, "to", bytes, 1, 1);
+    if (c.status != WEFT_OK || bytes == 0) return c.status;
+    return cuda_judge(cudaMemcpyAsync(at, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda_stream(device, s)),
+                      "upload", err);
+}
+
+static weft_status download(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes,
+                            weft_error *err) {
+    operands c = operands_plain("download", err);
+    const void *at = operands_need(&c, from, "from", bytes, 1, 1);
+    if (c.status != WEFT_OK || bytes == 0) return c.status;
+    return cuda_judge(cudaMemcpyAsync(to, at, (size_t)bytes, cudaMemcpyDeviceToHost, cuda_stream(device, s)),
+                      "download", err);
+}
+
+static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {
+    weft_status status = cuda_not_recording(device, "reached", err);
+    cudaError_t code = cudaSuccess;
+    if (status != WEFT_OK) return -1;
+    (void)cuda_stream(device, NULL);
+    code = cudaEventQuery(mark->event);
+    if (code == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* it counts as one, and the next launch would be told of it */
+        return 0;
+    }
+    status = cuda_judge(code, "reached", err);
+    return status == WEFT_OK ? 1 : -1;
+}
+
+static weft_status await_mark(weft_device *device, weft_mark *mark, weft_error *err) {
+    weft_status status = cuda_not_recording(device, "await", err);
+    (void)cuda_stream(device, NULL);
+    if (status == WEFT_OK) status = cuda_judge(cudaEventSynchronize(mark->event), "await", err);
+    cuda_mark_put_back(device, mark);
+    return status;
+}
+
+const weft_device_transfer cuda_transfer = {
+    (uint32_t)sizeof(weft_device_transfer), 0, take, give_back, upload, download, reached, await_mark};

@@ -1,0 +1,116 @@
+/* update_source.c: the text of an optimizer's update as a kernel: what weft/optimizer.h makes into a loop for the CPU,
+ * with the same statements for each element.
+ *
+ * A block takes CUDA_UPDATE_BLOCK neighbours of the flat region. It looks for the first range that ends behind its
+ * begin, and goes on to those that reach into it: however many ranges there are, all of them are one launch. The ranges
+ * lie on the device, so nobody has judged them; whatever they say, no element outside of [0, n) is touched.
+ */
+#include "modules.h"
+
+const char *const cuda_update_options[CUDA_UPDATE_OPTIONS] = {"--fmad=false", "--std=c++17"};
+
+static const char declarations[] = "typedef int int32_t;\n"
+                                   "typedef unsigned int uint32_t;\n"
+                                   "typedef long long weft_long;\n"
+                                   "struct weft_range {\n"
+                                   "    uint32_t struct_size, flags;\n"
+                                   "    weft_long offset, length;\n"
+                                   "    float lr_scale, decay;\n"
+                                   "};\n";
+
+static const char element_begin[] =
+    "static __device__ __forceinline__ void weft_element(float &w, const float g, float &s0, float &s1, float &s2,\n"
+    "                                                    float &s3, const weft_range *const range,\n"
+    "                                                    const weft_hp *const hp) {\n";
+
+static const char kernel_text[] =
+    "struct alignas(16) weft_four { float at[4]; };\n"
+    "struct weft_region { float *w; const float *g; float *s0, *s1, *s2, *s3; };\n"
+    "static __device__ __forceinline__ bool weft_is_wide(const weft_region &r) {\n"
+    "    return (((size_t)r.w | (size_t)r.g | (size_t)r.s0 | (size_t)r.s1 | (size_t)r.s2 | (size_t)r.s3) & 15) == 0;\n"
+    "}\n"
+    "#define WEFT_GET(state, i) (WEFT_STATES > state ? r.s##state[i] : 0.0f)\n"
+    "#define WEFT_GET_FOUR(state, i) if (WEFT_STATES > state) s##state = *(const weft_four *)(r.s##state + i);\n"
+    "#define WEFT_PUT(state, i, x) if (WEFT_STATES > state) r.s##state[i] = x;\n"
+    "#define WEFT_PUT_FOUR(state, i, x) if (WEFT_STATES > state) *(weft_four *)(r.s##state + i) = x;\n"
+    "static __device__ __forceinline__ void weft_one(const weft_region &r, weft_long i, float coefficient,\n"
+    "                                                const weft_range *range, const weft_hp *hp) {\n"
+    "    float w = r.w[i], s0 = WEFT_GET(0, i), s1 = WEFT_GET(1, i), s2 = WEFT_GET(2, i), s3 = WEFT_GET(3, i);\n"
+    "    weft_element(w, r.g[i] * coefficient, s0, s1, s2, s3, range, hp);\n"
+    "    r.w[i] = w;\n"
+    "    WEFT_PUT(0, i, s0) WEFT_PUT(1, i, s1) WEFT_PUT(2, i, s2) WEFT_PUT(3, i, s3)\n"
+    "}\n"
+    "static __device__ __forceinline__ void weft_neighbours(const weft_region &r, weft_long i, float coefficient,\n"
+    "                                                       const weft_range *range, const weft_hp *hp) {\n"
+    "    weft_four w = *(const weft_four *)(r.w + i), g = *(const weft_four *)(r.g + i);\n"
+    "    weft_four s0 = {}, s1 = {}, s2 = {}, s3 = {};\n"
+    "    WEFT_GET_FOUR(0, i) WEFT_GET_FOUR(1, i) WEFT_GET_FOUR(2, i) WEFT_GET_FOUR(3, i)\n"
+    "    for (int k = 0; k < 4; k++)\n"
+    "        weft_element(w.at[k], g.at[k] * coefficient, s0.at[k], s1.at[k], s2.at[k], s3.at[k], range, hp);\n"
+    "    *(weft_four *)(r.w + i) = w;\n"
+    "    WEFT_PUT_FOUR(0, i, s0) WEFT_PUT_FOUR(1, i, s1) WEFT_PUT_FOUR(2, i, s2) WEFT_PUT_FOUR(3, i, s3)\n"
+    "}\n"
+    "extern \"C\" __global__ void __launch_bounds__(WEFT_THREADS)\n"
+    "weft_update(const weft_region r, const weft_hp *hp_at, const char *ranges, weft_long stride, weft_long n_ranges,\n"
+    "            weft_long n, const float *coefficient_at, const int *skip) {\n"
+    "    const weft_long begin = (weft_long)blockIdx.x * WEFT_BLOCK;\n"
+    "    const weft_long end = begin + WEFT_BLOCK < n ? begin + WEFT_BLOCK : n;\n"
+    "    weft_long low = 0, high = n_ranges;\n"
+    "    if (*skip != 0) return;\n"
+    "    const weft_hp hp = *hp_at;\n"
+    "    const float coefficient = *coefficient_at;\n"
+    "    while (low < high) {\n"
+    "        const weft_long middle = low + (high - low) / 2;\n"
+    "        const weft_range *at = (const weft_range *)(ranges + middle * stride);\n"
+    "        if (at->offset + at->length > begin) high = middle;\n"
+    "        else low = middle + 1;\n"
+    "    }\n"
+    "    for (; low < n_ranges; low++) {\n"
+    "        const weft_range range = *(const weft_range *)(ranges + low * stride);\n"
+    "        const weft_long from = range.offset > begin ? range.offset : begin;\n"
+    "        const weft_long last = range.offset + range.length, to = last < end ? last : end;\n"
+    "        if (range.offset >= end) break;\n"
+    "        if (from == begin && to == begin + WEFT_BLOCK && weft_is_wide(r)) {\n"
+    "            weft_neighbours(r, begin + 4 * (weft_long)threadIdx.x, coefficient, &range, &hp);\n"
+    "            continue;\n"
+    "        }\n"
+    "        for (weft_long i = from + threadIdx.x; i < to; i += WEFT_THREADS) weft_one(r, i, coefficient, &range, "
+    "&hp);\n"
+    "    }\n"
+    "}\n";
+
+/* The preprocessor has put the author's body into one line. Cut behind its statements, it is read by people again, and a
+ * message about one shows that one. */
+static void write_body(FILE *to, const char *body) {
+    int depth = 0; /* of parentheses: those of a `for` hold semicolons */
+    for (const char *at = body; *at != 0; at++) {
+        (void)fputc(*at, to);
+        if (*at == '(') depth++;
+        if (*at == ')') depth--;
+        if (depth <= 0 && (*at == ';' || *at == '{' || *at == '}')) {
+            (void)fputc('\n', to);
+            while (at[1] == ' ') at++;
+        }
+    }
+}
+
+static void write_source(FILE *to, const weft_elementwise *kernel) {
+    (void)fprintf(to, "#define WEFT_STATES %d\n#define WEFT_THREADS %d\n#define WEFT_BLOCK %d\n%s",
+                  (int)kernel->n_states, CUDA_UPDATE_THREADS, CUDA_UPDATE_BLOCK, declarations);
+    (void)fprintf(to, "struct %s {\n#line 1 \"%s\"\n%s\n};\ntypedef %s weft_hp;\n", kernel->hp_name, kernel->hp_name,
+                  kernel->hp_fields, kernel->hp_name);
+    (void)fprintf(to, "%s#line 1 \"%s\"\n", element_begin, kernel->name);
+    write_body(to, kernel->body);
+    (void)fprintf(to, "\n}\n#line 1 \"weft_update\"\n%s", kernel_text);
+}
+
+char *cuda_update_source(const weft_elementwise *kernel) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to == NULL) return NULL;
+    write_source(to, kernel);
+    if (fclose(to) == 0) return text;
+    free(text);
+    return NULL;
+}

@@ -1,0 +1,108 @@
+#!/bin/sh
+# What `weft init` writes runs and fits as it is: for text and JSONL, without weights and with a run's, read by config
+# check, plan and train. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+
+says() { # says FILE TEXT: a line of it is that text
+    grep -qxF -- "$2" "$1" || failed "$1 does not say $2" "$1"
+}
+runs() { # runs FILE: taken by those who take configurations; every key has a reason above it
+    prints "$weft" config check "$1"
+    grep -qF "fine for weft train" printed || failed "$1 is not for train" printed
+    awk '/^[a-z_]+ = / && before !~ /^#/ { bad = 1 } { before = $0 } END { exit bad }' "$1" || failed "$1: a line without its reason" "$1"
+    prints "$weft" plan "$1"
+    grep -q '^fits ' printed || failed "$1 does not fit" printed
+    # a step gives its loss, and the end a model; the last of the file's own steps is the last of its schedule
+    prints "$weft" train "$1" train.steps=2
+    grep -q '^step 2/2 ' printed || failed "$1 does not train" printed
+    out=$(sed -n 's/^out = //p' "$1")
+    [ -e "$(dirname "$1")/$out/model/config.json" ] || failed "$1 leaves no model in $out" printed
+}
+
+make_model scratch 32 8 56 2 512
+make_text 90
+mkdir data
+mv games.txt data
+prints "$weft" init scratch data/games.txt --fresh
+grep -q "^run.ini: 8[0-9] documents in " printed || failed "what was written is not told" printed
+runs run.ini
+says run.ini "document = line"
+says run.ini "validation = 0.05"
+says run.ini "start = fresh"
+says run.ini "plugin = llama"
+
+# a run's directory stands for its model; a second run goes beside the first
+prints "$weft" init runs/scratch data/games.txt --out two.ini
+says two.ini "path = $(pwd -P)/runs/scratch/model"
+says two.ini "out = runs/model"
+prints "$weft" init scratch data/games.txt --fresh -o three.ini
+says three.ini "out = runs/scratch-2"
+
+# a file that is there is replaced only when that is asked for
+cp run.ini kept.ini
+refused "run.ini is there: --overwrite replaces it, -o FILE takes another name" "$weft" init scratch data/games.txt --fresh
+cmp -s run.ini kept.ini || failed "run.ini was changed"
+echo "# mine" >run.ini
+prints "$weft" init scratch data/games.txt --fresh --overwrite
+says run.ini "document = line"
+prints "$weft" init scratch data/games.txt --fresh -o -
+sed 1,4d printed >a && sed 1,4d three.ini >b
+cmp -s a b || failed "- prints another file" a b
+
+# paragraphs; one line; JSONL by its name and by its look; the field with the text
+awk '{ print; if (NR % 3 == 0) print "" }' data/games.txt >data/paragraphs.txt
+prints "$weft" init runs/scratch data/paragraphs.txt -o sub.ini
+says sub.ini "document = paragraph"
+runs sub.ini
+tr '\n' ' ' <data/games.txt >data/one.txt
+prints "$weft" init runs/scratch data/one.txt -o one.ini
+says one.ini "document = file"
+says one.ini "validation = none"
+says one.ini "context = 128" # the model's
+grep -q '^\[eval\]' one.ini && failed "an evaluation of nothing" one.ini
+runs one.ini
+awk '{ printf "{\"id\": \"g\", \"moves\": \"%s\", \"n\": %d}\n", $0, NR }' data/games.txt >data/games.jsonl
+prints "$weft" init runs/scratch data/games.jsonl -o lines.ini
+says lines.ini "field = moves"
+grep -q '^format' lines.ini && failed "the name says what it is" lines.ini
+runs lines.ini
+sed 's/"moves"/"text"/' data/games.jsonl >data/games.json
+prints "$weft" init runs/scratch data/games.json -o json.ini
+says json.ini "format = jsonl"
+says json.ini "field = text"
+runs json.ini
+
+# what fits is found by planning: of a room for half, less goes through the model at once
+prints "$weft" init scratch data/games.txt --fresh -o whole.ini
+bytes=$("$weft" plan whole.ini --json | sed -n '/"fit": {/,/}/s/.*"planned": \([0-9]*\).*/\1/p' | head -n 1)
+prints "$weft" init scratch data/games.txt --fresh -o half.ini --fit "$((bytes / 2))B"
+prints "$weft" plan half.ini --fit "$((bytes / 2))B"
+grep -q '^fits ' printed || failed "half.ini does not fit in half" half.ini printed
+cmp -s whole.ini half.ini && failed "nothing was made smaller" half.ini
+refused "does not fit" "$weft" init scratch data/games.txt --fresh -o none.ini --fit 100kB
+[ ! -e none.ini ] || failed "what does not fit was written"
+
+# what is refused elsewhere is refused here, and leaves no file
+printf '[{"text": "a"}, {"text": "b"}]' >data/array.json
+refused "is an array of JSON" "$weft" init runs/scratch data/array.json -o bad.ini
+iconv -f UTF-8 -t UTF-16 data/games.txt >data/wide.txt
+refused "is UTF-16" "$weft" init runs/scratch data/wide.txt -o bad.ini
+head -c 20000 "$weft" >data/bytes.txt
+refused "is no text" "$weft" init runs/scratch data/bytes.txt -o bad.ini
+: >data/empty.txt
+refused "is an empty file" "$weft" init runs/scratch data/empty.txt -o bad.ini
+refused "No such file" "$weft" init runs/scratch data/none.txt -o bad.ini
+refused "is neither a model's directory" "$weft" init data data/games.txt -o bad.ini
+refused "holds neither model.safetensors nor" "$weft" init scratch data/games.txt -o bad.ini
+sed 's/"model_type"/"type_of_model"/' scratch/config.json >strange && mkdir stranger && mv strange stranger/config.json
+refused "says no model_type" "$weft" init stranger data/games.txt -o bad.ini
+[ ! -e bad.ini ] || failed "what was refused was written"
+
+# a path with what INI files take for comments
+mkdir "a # b"
+cp data/games.txt "a # b/x ; y.txt"
+prints "$weft" init runs/scratch "a # b/x ; y.txt" -o quoted.ini
+runs quoted.ini
+exit "$failures"

@@ -1,0 +1,162 @@
+/* cuda/cases_blocks.cu: see cases.h. */
+#include "launches.h"
+
+namespace {
+
+/* The sum of x's 128 numbers, by a tree in shared memory. */
+template <bool BARRIER> __global__ void block_sum(float *out, const float *x) {
+    CUDA_SHARED(float, part, [128]);
+    part[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    for (unsigned half = 64; half > 0; half /= 2) {
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        if (BARRIER) __syncthreads();
+    }
+    if (threadIdx.x == 0) out[blockIdx.x] = part[0];
+}
+
+template <bool BARRIER> int sum_is_right() {
+    float *x = device_array<float>(128, std::vector<float>(128, 2.0f)), *y = device_array<float>(4);
+    CUDA_LAUNCH((block_sum<BARRIER>), 4, 128, 0, nullptr, y, x);
+    FINE(cudaGetLastError());
+    for (float sum : host_copy(y, 4)) MUST(sum == 256.0f);
+    FINE(cudaFree(x));
+    FINE(cudaFree(y));
+    return 0;
+}
+
+/* Two values through one place; a barrier is missing between the reads of the first and the second. */
+__global__ void twice(float *y) {
+    CUDA_SHARED(float, value, [1]);
+    for (int i = 0; i < 2; i++) {
+        if (threadIdx.x == 0) value[0] = static_cast<float>(i);
+        __syncthreads();
+        y[2 * threadIdx.x + static_cast<unsigned>(i)] = value[0];
+    }
+}
+
+__global__ void one_leaves() {
+    if (threadIdx.x == 5) return;
+    __syncthreads();
+}
+__global__ void two_places() {
+    if (threadIdx.x < 32) __syncthreads();
+    else __syncthreads_or(1);
+}
+__global__ void reads_unwritten(float *y) {
+    CUDA_SHARED(float, value, [64]);
+    if (threadIdx.x > 0) value[threadIdx.x] = 1.0f;
+    __syncthreads();
+    y[threadIdx.x] = value[threadIdx.x];
+}
+__global__ void writes_too_far(int n) {
+    CUDA_SHARED(float, value, [64]);
+    for (int i = 0; i < n; i++) value[i] = 0.0f;
+}
+__global__ void writes_dynamic(int n) {
+    CUDA_SHARED_DYNAMIC(float, value);
+    for (int i = 0; i < n; i++) value[i] = 0.0f;
+}
+__global__ void vote(int *y) {
+    y[3 * threadIdx.x] = __syncthreads_or(threadIdx.x == 7);
+    y[3 * threadIdx.x + 1] = __syncthreads_and(threadIdx.x == 7);
+    y[3 * threadIdx.x + 2] = __syncthreads_count(threadIdx.x < 7);
+}
+template <bool WAIT> __global__ void copies(float *y, const float *x) {
+    CUDA_SHARED(float, tile, [64][4]);
+    const unsigned i = threadIdx.x;
+    double_copy_async(tile[i], x + 4 * i, 16, i == 3 ? 8 : 16);
+    double_copy_commit();
+    if (WAIT) double_copy_wait(0);
+    __syncthreads();
+    for (int j = 0; j < 4; j++) y[4 * i + static_cast<unsigned>(j)] = tile[63 - i][j];
+}
+__global__ void deep(int *y, int n) {
+    volatile char much[4096];
+    much[n % 4096] = 1;
+    if (n > 0) deep(y, n - 1);
+    y[0] = much[n % 4096];
+}
+
+template <bool WAIT> int late_copies() {
+    std::vector<float> from(256);
+    for (size_t i = 0; i < 256; i++) from[i] = static_cast<float>(i);
+    float *x = device_array(256, from), *y = device_array<float>(256);
+    CUDA_LAUNCH((copies<WAIT>), 1, 64, 0, nullptr, y, x);
+    FINE(cudaGetLastError());
+    const std::vector<float> got = host_copy(y, 256);
+    for (size_t i = 0; i < 256; i++) {
+        const size_t j = (63 - i / 4) * 4 + i % 4;
+        MUST(got[i] == (j / 4 == 3 && j % 4 >= 2 ? 0.0f : from[j]));
+    }
+    return 0;
+}
+
+int run_only(cudaError_t launched) {
+    FINE(launched);
+    FINE(cudaDeviceSynchronize());
+    return 0;
+}
+
+} // namespace
+
+int case_block_sum(void) {
+    return sum_is_right<true>();
+}
+int case_block_sum_without_barrier(void) {
+    return sum_is_right<false>();
+}
+int case_block_sum_reused(void) {
+    float *y = device_array<float>(128);
+    CUDA_LAUNCH(twice, 1, 64, 0, nullptr, y);
+    const std::vector<float> got = host_copy(y, 128);
+    for (size_t i = 0; i < 128; i++) MUST(got[i] == static_cast<float>(i % 2));
+    return 0;
+}
+int case_barrier_left_out_by_one(void) {
+    double_start("one_leaves", __FILE__, __LINE__, one_leaves, 1, 64, 0, nullptr);
+    return run_only(cudaGetLastError());
+}
+int case_two_barriers(void) {
+    double_start("two_places", __FILE__, __LINE__, two_places, 1, 64, 0, nullptr);
+    return run_only(cudaGetLastError());
+}
+int case_shared_not_written(void) {
+    float *y = device_array<float>(64);
+    CUDA_LAUNCH(reads_unwritten, 1, 64, 0, nullptr, y);
+    for (float got : host_copy(y, 64)) MUST(got == 1.0f);
+    return 0;
+}
+int case_shared_too_far(void) {
+    CUDA_LAUNCH(writes_too_far, 1, 1, 0, nullptr, 65);
+    return run_only(cudaGetLastError());
+}
+int case_dynamic_too_far(void) {
+    CUDA_LAUNCH(writes_dynamic, 1, 1, 64 * sizeof(float), nullptr, 65);
+    return run_only(cudaGetLastError());
+}
+int case_votes(void) {
+    int *y = device_array<int>(3 * 96);
+    CUDA_LAUNCH(vote, 1, 96, 0, nullptr, y);
+    const std::vector<int> got = host_copy(y, 3 * 96);
+    for (size_t i = 0; i < 96; i++) MUST(got[3 * i] == 1 && got[3 * i + 1] == 0 && got[3 * i + 2] == 7);
+    return 0;
+}
+int case_late_copy(void) {
+    return late_copies<true>();
+}
+int case_late_copy_without_wait(void) {
+    return late_copies<false>();
+}
+int case_too_much_shared(void) {
+    CUDA_LAUNCH(writes_dynamic, 1, 1, 64 << 10, nullptr, 1);
+    MUST(cudaGetLastError() == cudaErrorInvalidValue);
+    FINE(cudaFuncSetAttribute(writes_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10));
+    CUDA_LAUNCH(writes_dynamic, 1, 1, 64 << 10, nullptr, 16 << 10);
+    return run_only(cudaGetLastError());
+}
+int case_stack_full(void) {
+    int *y = device_array<int>(1);
+    CUDA_LAUNCH(deep, 1, 1, 0, nullptr, y, 1000);
+    return run_only(cudaGetLastError());
+}

@@ -1,0 +1,194 @@
+/* cuda/cases_ranks.cu: programs of several processes that exchange by NCCL; see ranks.h. */
+#include <cmath>
+#include <unistd.h>
+
+#include <cuda_bf16.h>
+
+#include "launches.h"
+#include "ranks.h"
+
+namespace {
+
+constexpr int N = 20000; /* more than goes through at once */
+
+#define WORKS(call) MUST((call) == ncclSuccess)
+
+struct place {
+    int rank, ranks;
+    ncclComm_t comm;
+    cudaStream_t stream;
+};
+
+place come(int rank, int ranks, const ncclUniqueId *id) {
+    place p = {rank, ranks, nullptr, new_stream()};
+    if (ncclCommInitRank(&p.comm, ranks, *id, rank) != ncclSuccess) std::abort();
+    return p;
+}
+
+float number(int rank, int i) {
+    return static_cast<float>((rank + 1) * 1000 + i % 97);
+}
+std::vector<float> numbers(int rank, int n) {
+    std::vector<float> out;
+    for (int i = 0; i < n; i++) out.push_back(number(rank, i));
+    return out;
+}
+float sum_of(int ranks, int i) {
+    float sum = 0;
+    for (int r = 0; r < ranks; r++) sum += number(r, i);
+    return sum;
+}
+
+} // namespace
+
+int ranks_collectives(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    const auto all_n = static_cast<size_t>(ranks) * N;
+    float *mine = device_array(N, numbers(rank, N)), *all = device_array<float>(all_n), *sum = device_array<float>(N);
+    float *rows = device_array(all_n, numbers(rank, ranks * N));
+    WORKS(ncclAllGather(mine, all, N, ncclFloat, p.comm, p.stream));
+    WORKS(ncclAllReduce(mine, sum, N, ncclFloat, ncclSum, p.comm, p.stream));
+    WORKS(ncclReduceScatter(rows, rows + rank * N, N, ncclFloat, ncclSum, p.comm, p.stream)); /* in place */
+    WORKS(ncclBroadcast(mine, mine, N, ncclFloat, ranks - 1, p.comm, p.stream));
+    FINE(cudaStreamSynchronize(p.stream));
+    const std::vector<float> a = host_copy(all, all_n), s = host_copy(sum, N), m = host_copy(mine, N),
+                             r = host_copy(rows, all_n);
+    for (int i = 0; i < N; i++) {
+        for (int from = 0; from < ranks; from++) MUST(a[static_cast<size_t>(from * N + i)] == number(from, i));
+        MUST(s[static_cast<size_t>(i)] == sum_of(ranks, i) && m[static_cast<size_t>(i)] == number(ranks - 1, i));
+        MUST(r[static_cast<size_t>(rank * N + i)] == sum_of(ranks, rank * N + i));
+    }
+    WORKS(ncclCommDestroy(p.comm));
+    return 0;
+}
+
+/* Rows among all, by pairs in one group, the own one among them; and bf16. */
+int ranks_groups(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    const auto all_n = static_cast<size_t>(ranks) * N;
+    float *from = device_array(all_n, numbers(rank, ranks * N)), *to = device_array<float>(all_n);
+    WORKS(ncclGroupStart());
+    for (int r = 0; r < ranks; r++) {
+        WORKS(ncclSend(from + r * N, N, ncclFloat, r, p.comm, p.stream));
+        WORKS(ncclRecv(to + r * N, N, ncclFloat, r, p.comm, p.stream));
+    }
+    WORKS(ncclGroupEnd());
+    FINE(cudaStreamSynchronize(p.stream));
+    const std::vector<float> got = host_copy(to, all_n);
+    for (int r = 0; r < ranks; r++)
+        for (int i = 0; i < N; i++) MUST(got[static_cast<size_t>(r * N + i)] == number(r, rank * N + i));
+    const std::vector<__nv_bfloat16> ones(8, __float2bfloat16(1.0f));
+    __nv_bfloat16 *half = device_array(8, ones);
+    WORKS(ncclAllReduce(half, half, 8, ncclBfloat16, ncclSum, p.comm, p.stream));
+    FINE(cudaStreamSynchronize(p.stream));
+    for (__nv_bfloat16 x : host_copy(half, 8)) MUST(__bfloat162float(x) == static_cast<float>(ranks));
+    WORKS(ncclCommDestroy(p.comm));
+    return 0;
+}
+
+/* Two streams of one communicator, in another order of waiting on each rank; the host waits for none of them at first. */
+int ranks_streams(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    const cudaStream_t other = new_stream();
+    float *a = device_array(N, numbers(rank, N)), *b = device_array(N, numbers(rank, N));
+    for (int i = 0; i < 3; i++) {
+        WORKS(ncclAllReduce(a, a, N, ncclFloat, ncclMax, p.comm, p.stream));
+        WORKS(ncclAllReduce(b, b, N, ncclFloat, ncclMax, p.comm, other));
+    }
+    if (rank % 2 == 0) (void)usleep(100000);
+    FINE(cudaStreamSynchronize(rank % 2 == 0 ? p.stream : other));
+    FINE(cudaDeviceSynchronize());
+    for (float *at : {a, b}) {
+        const std::vector<float> got = host_copy(at, N);
+        for (int i = 0; i < N; i++) MUST(got[static_cast<size_t>(i)] == number(ranks - 1, i));
+    }
+    WORKS(ncclCommDestroy(p.comm));
+    return 0;
+}
+
+/* The even and the odd ranks, backwards. */
+int ranks_split(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    ncclComm_t half = nullptr, none = nullptr;
+    int place = -1, size = -1;
+    WORKS(ncclCommSplit(p.comm, rank % 2, -rank, &half, nullptr));
+    WORKS(ncclCommSplit(p.comm, NCCL_SPLIT_NOCOLOR, 0, &none, nullptr));
+    WORKS(ncclCommUserRank(half, &place));
+    WORKS(ncclCommCount(half, &size));
+    MUST(none == nullptr && size == (ranks + 1 - rank % 2) / 2 && place == size - 1 - rank / 2);
+    float *a = device_array(1, numbers(rank, 1)), *all = device_array<float>(static_cast<size_t>(size));
+    WORKS(ncclAllGather(a, all, 1, ncclFloat, half, p.stream));
+    FINE(cudaStreamSynchronize(p.stream));
+    const std::vector<float> got = host_copy(all, static_cast<size_t>(size));
+    for (int i = 0; i < size; i++) MUST(got[static_cast<size_t>(i)] == number(rank % 2 + 2 * (size - 1 - i), 0));
+    WORKS(ncclCommDestroy(half));
+    WORKS(ncclCommDestroy(p.comm));
+    return 0;
+}
+
+int ranks_graph(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    float *a = device_array(N, std::vector<float>(N, 1.0f));
+    FINE(cudaStreamBeginCapture(p.stream, cudaStreamCaptureModeThreadLocal));
+    WORKS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, p.comm, p.stream));
+    FINE(add_to(a, a, N, 1.0f, p.stream));
+    FINE(cudaStreamEndCapture(p.stream, &graph));
+    FINE(cudaGraphInstantiate(&exec, graph, 0));
+    float wanted = 1;
+    for (int i = 0; i < 3; i++) {
+        FINE(cudaGraphLaunch(exec, p.stream));
+        wanted = wanted * static_cast<float>(ranks) + 1;
+    }
+    FINE(cudaStreamSynchronize(p.stream));
+    for (float got : host_copy(a, N)) MUST(got == wanted);
+    WORKS(ncclCommDestroy(p.comm));
+    return 0;
+}
+
+/* The last rank ends; the others hear of it, and their streams come to an end once they give up. */
+int ranks_one_ends(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    ncclResult_t code = ncclSuccess;
+    float *a = device_array<float>(N);
+    if (rank == ranks - 1) _exit(0);
+    WORKS(ncclAllReduce(a, a, N, ncclFloat, ncclSum, p.comm, p.stream));
+    while (code == ncclSuccess) {
+        MUST(cudaStreamQuery(p.stream) == cudaErrorNotReady);
+        WORKS(ncclCommGetAsyncError(p.comm, &code));
+    }
+    MUST(code == ncclRemoteError);
+    WORKS(ncclCommAbort(p.comm));
+    FINE(cudaStreamSynchronize(p.stream));
+    return 0;
+}
+
+int ranks_differ(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    float *a = device_array<float>(N);
+    WORKS(ncclAllReduce(a, a, rank == 0 ? N : N - 1, ncclFloat, ncclSum, p.comm, p.stream));
+    while (cudaStreamQuery(p.stream) == cudaErrorNotReady) {
+        ncclResult_t code = ncclSuccess;
+        WORKS(ncclCommGetAsyncError(p.comm, &code));
+        WORKS(code);
+    }
+    return 0;
+}
+
+/* The host looks before it has waited. */
+int ranks_look_early(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    float *a = device_array(N, numbers(rank, N)), *b = device_array(N, numbers(rank, N));
+    WORKS(ncclAllReduce(a, b, N, ncclFloat, ncclSum, p.comm, p.stream));
+    const std::vector<float> got = host_copy(b, N);
+    for (int i = 0; i < N; i++) MUST(got[static_cast<size_t>(i)] == sum_of(ranks, i));
+    return 0;
+}
+
+int ranks_host_memory(int rank, int ranks, const ncclUniqueId *id) {
+    const place p = come(rank, ranks, id);
+    std::vector<float> a(N);
+    MUST(ncclAllReduce(a.data(), a.data(), N, ncclFloat, ncclSum, p.comm, p.stream) == ncclInvalidUsage);
+    return 0;
+}

@@ -1,0 +1,20 @@
+# What other tests hold of the CPU device, held of the CUDA device on its double: the same programs, told by the environment
+# which device it is. Included by tests/CMakeLists.txt.
+set(on_double "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda:${CMAKE_BINARY_DIR}/plugins;WEFT_BUILD=${CMAKE_BINARY_DIR}"
+    "WEFT_SOURCE=${CMAKE_SOURCE_DIR};OMP_WAIT_POLICY=passive;CK_TIMEOUT_MULTIPLIER=${slower};${sanitizers}"
+    "WEFT_TEST_DEVICE=cuda;WEFT_TEST_KEYS=share=yes workspace=1Mi cache=${CMAKE_BINARY_DIR}/tests/cuda/compiled")
+foreach(name attention elementwise head kernels packed products rows)
+  add_test(NAME cuda.device_${name} COMMAND test_device_${name})
+  set_tests_properties(cuda.device_${name} PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_double}")
+  add_dependencies(test_device_${name} weft-device-cuda-double)
+endforeach()
+
+# The device's own ways.
+target_link_libraries(test_cuda_device PRIVATE weft-cuda-double)
+add_dependencies(test_cuda_device weft-device-cuda-double)
+set_tests_properties(cuda.device PROPERTIES ENVIRONMENT "${on_double}")
+
+# Whole models.
+add_test(NAME cuda.golden COMMAND test_train_golden)
+set_tests_properties(cuda.golden PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_double}")
+add_dependencies(test_train_golden weft-device-cuda-double)

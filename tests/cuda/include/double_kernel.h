@@ -1,0 +1,100 @@
+/* double_kernel.h: where a thread of a kernel is, its shared memory, barriers, and copies that complete late (C++). */
+#ifndef WEFT_DOUBLE_KERNEL_H
+#define WEFT_DOUBLE_KERNEL_H
+
+#include "double_vectors.h"
+
+/* Of the thread that runs. Threads take turns, and only where they wait for each other. */
+struct double_place {
+    uint3 thread, block;
+    dim3 block_dim, grid_dim;
+};
+
+extern "C" {
+extern struct double_place double_here;
+
+/* Barrier of the block. what: the call's name; vote: what this thread says. Gives how many said 1. */
+int double_barrier(const char *what, int vote, const char *file, int line);
+/* The block's array of that name: `site` tells arrays apart. Poisoned when the block begins. */
+void *double_shared(const void *site, const char *name, size_t bytes, size_t align);
+void *double_shared_dynamic(const char *name);
+
+/* cp.async: `bytes` (4, 8, 16) of which `valid` come from global memory and the rest is zero. Nothing arrives before the
+ * wait that needs it. */
+void double_copy_async(void *shared, const void *global, size_t bytes, size_t valid);
+void double_copy_commit(void);
+void double_copy_wait(int groups_left); /* all but the newest groups_left groups have arrived */
+
+[[noreturn]] void double_trap(const char *file, int line);
+}
+
+#define threadIdx (double_here.thread)
+#define blockIdx  (double_here.block)
+#define blockDim  (double_here.block_dim)
+#define gridDim   (double_here.grid_dim)
+static const int warpSize = 32;
+
+#define DOUBLE_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+
+static inline void __syncthreads(DOUBLE_SITE) {
+    (void)double_barrier("__syncthreads", 0, file, line);
+}
+static inline int __syncthreads_or(int vote, DOUBLE_SITE) {
+    return double_barrier("__syncthreads_or", vote != 0, file, line) > 0;
+}
+static inline int __syncthreads_count(int vote, DOUBLE_SITE) {
+    return double_barrier("__syncthreads_count", vote != 0, file, line);
+}
+static inline int __syncthreads_and(int vote, DOUBLE_SITE) {
+    return double_barrier("__syncthreads_and", vote == 0, file, line) == 0;
+}
+static inline void __threadfence(void) {}
+static inline void __threadfence_block(void) {}
+static inline void __trap(DOUBLE_SITE) {
+    double_trap(file, line);
+}
+
+#define CUDA_SHARED(type, name, extents)                                                                               \
+    static const char name##_site = 0;                                                                                 \
+    typedef type name##_type extents;                                                                                  \
+    name##_type &name =                                                                                                \
+        *static_cast<name##_type *>(double_shared(&name##_site, #name, sizeof(name##_type), alignof(name##_type)))
+#define CUDA_SHARED_DYNAMIC(type, name) type *const name = static_cast<type *>(double_shared_dynamic(#name))
+
+template <typename T> static inline T __ldg(const T *p) {
+    return *p;
+}
+template <typename T> static inline T __ldcs(const T *p) {
+    return *p;
+}
+template <typename T> static inline T __ldcg(const T *p) {
+    return *p;
+}
+template <typename T> static inline void __stcs(T *p, T value) {
+    *p = value;
+}
+template <typename T> static inline void __stcg(T *p, T value) {
+    *p = value;
+}
+
+/* Threads take turns between barriers, so a plain update is atomic. Integers alone: no atomic adds a float. */
+#define DOUBLE_ATOMIC(name, expression)                                                                                \
+    template <typename T> static inline T name(T *at, T value) {                                                       \
+        static_assert(T(1) / T(2) == T(0), "atomics are of integers alone");                                           \
+        const T old = *at;                                                                                             \
+        *at = (expression);                                                                                            \
+        return old;                                                                                                    \
+    }
+DOUBLE_ATOMIC(atomicAdd, old + value)
+DOUBLE_ATOMIC(atomicMax, old > value ? old : value)
+DOUBLE_ATOMIC(atomicMin, old < value ? old : value)
+DOUBLE_ATOMIC(atomicOr, old | value)
+DOUBLE_ATOMIC(atomicAnd, old &value)
+DOUBLE_ATOMIC(atomicExch, value)
+template <typename T> static inline T atomicCAS(T *at, T expected, T value) {
+    const T old = *at;
+    if (old == expected) *at = value;
+    return old;
+}
+
+#endif

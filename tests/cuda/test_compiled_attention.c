@@ -1,0 +1,92 @@
+/* Attention through cuDNN: for cards that are described to it rather than there, cuDNN has a plan of the graph, and
+ * compiles it. A stand-in is loaded where there is no driver. Nothing is run. */
+#include <check.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../../plugins/device/cuda/attention_graph.h"
+#include "suite.h"
+
+static cudnn_calls calls;
+
+/* The driver, or what stands in for it, is found by cuDNN since it is loaded already. */
+static void load_libraries(void) {
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL), *cudnn = NULL;
+    if (driver == NULL) driver = dlopen(WEFT_DRIVER_STAND_IN, RTLD_NOW | RTLD_GLOBAL);
+    ck_assert_msg(driver != NULL, "%s", dlerror());
+    cudnn = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
+    ck_assert_msg(cudnn != NULL, "%s", dlerror());
+#define LOOK_UP(name)                                                                                                  \
+    *(void **)&calls.name = dlsym(RTLD_DEFAULT, #name);                                                                \
+    ck_assert_msg(calls.name != NULL, "cuDNN has no " #name);
+    CUDNN_CALLS(LOOK_UP)
+}
+
+typedef struct card {
+    const char *name;
+    int version, units;
+    int64_t shared; /* bytes of shared memory that a block may have */
+} card;
+static const card cards[] = {
+    {"NVIDIA A100-SXM4-80GB", 800, 108, 166912},
+    {"NVIDIA L40S", 890, 142, 101376},
+    {"NVIDIA H100 80GB HBM3", 900, 132, 232448},
+};
+
+static char *description(const card *c) {
+    static char json[2048];
+    (void)snprintf(json, sizeof json,
+                   "{\"deviceName\":\"%s\",\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,\"isTccDriver\":0,"
+                   "\"maxCtasPerSM\":24,\"maxRegistersPerSM\":65536,\"maxSharedMemoryPerBlock\":49152,"
+                   "\"maxSharedMemoryPerBlockOptin\":%lld,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":1536,"
+                   "\"memClockRateKHz\":2000000,\"multiProcessorCount\":%d,\"pciDeviceId\":0,\"regsPerBlock\":65536,"
+                   "\"reservedSharedMemoryPerBlock\":1024,\"smClockRateKHz\":1500000,\"supportCoopLaunch\":1,"
+                   "\"l2CacheSize\":41943040,\"totalGlobalMem\":42949672960,\"warpSize\":32,"
+                   "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64]}",
+                   c->name, c->version, (long long)c->shared, c->units);
+    return json;
+}
+
+START_TEST(a_plan_is_there_for_each_card_and_size_of_heads) {
+    static const int64_t sizes[] = {64, 80, 96, 128};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const attention_shape shape = {2, i % 2 == 0 ? 1024 : 777, 8, i % 2 == 0 ? 2 : 8, sizes[i]};
+        attention_plan plan;
+        weft_error err = WEFT_ERROR_INIT;
+        const weft_status status = attention_plan_open(&plan, &calls, NULL, description(&cards[_i]), &shape, &err);
+        ck_assert_msg(status == WEFT_OK, "%s, heads of %d: %s", cards[_i].name, (int)sizes[i], err.text);
+        ck_assert_int_ge(plan.workspace, 0);
+        ck_assert_int_le(plan.workspace, 1 << 20);
+        attention_plan_close(&plan, &calls);
+        ck_assert_int_eq(plan.n, 0);
+    }
+}
+END_TEST
+
+START_TEST(what_cudnn_does_not_take_is_a_sentence) {
+    const attention_shape shape = {2, 1024, 8, 2, 7};
+    attention_plan plan;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(attention_plan_open(&plan, &calls, NULL, description(&cards[2]), &shape, &err),
+                     WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "has no plan for 2 rows of 1024 places, 8 heads, 2 of keys, of 7 numbers") != NULL &&
+                      strstr(err.text, "attention = own") != NULL,
+                  "%s", err.text);
+    attention_plan_close(&plan, &calls);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("cuda.compiled_attention");
+    TCase *tests = tcase_create("attention");
+    SRunner *runner = NULL;
+    tcase_add_unchecked_fixture(tests, load_libraries, NULL);
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, a_plan_is_there_for_each_card_and_size_of_heads, 0, 3);
+    tcase_add_test(tests, what_cudnn_does_not_take_is_a_sentence);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK); /* cuDNN keeps threads */
+    return run_runner(runner, CK_NORMAL);
+}

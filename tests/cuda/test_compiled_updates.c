@@ -1,0 +1,114 @@
+/* Optimizers' updates as NVRTC compiles them for cards: for each that the device knows, without joining a product with
+ * a sum, and with a mistake shown as its author wrote it. No card is needed for that. */
+#include "cuda/optimizer_kernels.h"
+
+#include "../../plugins/device/cuda/modules.h"
+
+WEFT_HP(toy_hp, float lr; int32_t times; uint32_t more;)
+WEFT_ELEMENTWISE(
+    toy_update, toy_hp, 4, for (int32_t i = 0; i < hp->times; i++) { s3 = s3 * g + s0; } if (w > 0.0f) {
+        w -= fmaxf(fminf(hp->lr, s1), fabsf(s2)) * expf(g) + sqrtf(g) * range->decay;
+    } else { w = range->lr_scale / (w + 1.0f); })
+WEFT_HP(wrong_hp, float lr;)
+static const weft_elementwise wrong_update = {
+    (uint32_t)sizeof(weft_elementwise),
+    0,
+    "wrong_update",
+    "wrong_hp",
+    wrong_hp_fields,
+    "float d = g - s0; for (int i = 0; i < 3; i++) d += 1.0f; w -= hp->lr * momentum; s0 = d;",
+    1,
+    NULL};
+
+static const char *const architectures[] = {"sm_80", "sm_89", "sm_90"};
+
+static nvrtcResult compile(nvrtcProgram *out, const weft_elementwise *kernel, const char *architecture) {
+    char card[64];
+    char *source = cuda_update_source(kernel);
+    const char *options[1 + CUDA_UPDATE_OPTIONS] = {card, cuda_update_options[0], cuda_update_options[1]};
+    nvrtcResult code;
+    ck_assert_ptr_nonnull(source);
+    (void)snprintf(card, sizeof card, "--gpu-architecture=%s", architecture);
+    ck_assert_int_eq(nvrtcCreateProgram(out, source, CUDA_UPDATE, 0, NULL, NULL), NVRTC_SUCCESS);
+    code = nvrtcCompileProgram(*out, 1 + CUDA_UPDATE_OPTIONS, options);
+    free(source);
+    return code;
+}
+
+static char *log_of(nvrtcProgram program) {
+    size_t size = 0;
+    char *text;
+    ck_assert_int_eq(nvrtcGetProgramLogSize(program, &size), NVRTC_SUCCESS);
+    text = calloc(1, size + 1);
+    ck_assert_int_eq(nvrtcGetProgramLog(program, text), NVRTC_SUCCESS);
+    return text;
+}
+
+static void compile_for_cards(const weft_elementwise *kernel) {
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        nvrtcProgram program = NULL;
+        size_t size = 0;
+        const nvrtcResult code = compile(&program, kernel, architectures[i]);
+        char *log = log_of(program);
+        ck_assert_msg(code == NVRTC_SUCCESS, "%s for %s: %s", kernel->name, architectures[i], log);
+        ck_assert_msg(strlen(log) < 2, "%s for %s: %s", kernel->name, architectures[i], log); /* no warning either */
+        ck_assert_int_eq(nvrtcGetCUBINSize(program, &size), NVRTC_SUCCESS);
+        ck_assert_uint_gt(size, 1000);
+        free(log);
+        ck_assert_int_eq(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
+    }
+}
+
+START_TEST(every_update_compiles_for_every_card) {
+    compile_for_cards(optimizer_kernel("adamw"));
+    compile_for_cards(optimizer_kernel("sgd"));
+    compile_for_cards(&toy_update);
+}
+END_TEST
+
+START_TEST(no_product_is_joined_with_a_sum) {
+    const weft_elementwise *kernels[] = {optimizer_kernel("adamw"), optimizer_kernel("sgd")};
+    for (size_t i = 0; i < 2; i++) {
+        nvrtcProgram program = NULL;
+        size_t size = 0;
+        char *text;
+        ck_assert_int_eq(compile(&program, kernels[i], "compute_90"), NVRTC_SUCCESS);
+        ck_assert_int_eq(nvrtcGetPTXSize(program, &size), NVRTC_SUCCESS);
+        text = calloc(1, size + 1);
+        ck_assert_int_eq(nvrtcGetPTX(program, text), NVRTC_SUCCESS);
+        ck_assert_ptr_nonnull(strstr(text, "mul.rn.f32"));
+        ck_assert_ptr_null(strstr(text, "fma."));
+        free(text);
+        ck_assert_int_eq(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
+    }
+}
+END_TEST
+
+START_TEST(a_mistake_is_shown_as_its_author_wrote_it) {
+    nvrtcProgram program = NULL;
+    char *log;
+    ck_assert_int_eq(compile(&program, &wrong_update, "sm_90"), NVRTC_ERROR_COMPILATION);
+    log = log_of(program);
+    ck_assert_msg(strstr(log, "wrong_update(3): error") != NULL, "%s", log); /* the third statement */
+    ck_assert_msg(strstr(log, "momentum") != NULL, "%s", log);
+    ck_assert_msg(strstr(log, "w -= hp->lr * momentum;\n") != NULL, "%s", log);
+    free(log);
+    ck_assert_int_eq(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("compiled updates");
+    TCase *t = tcase_create("nvrtc");
+    SRunner *r = srunner_create(s);
+    int failed;
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, every_update_compiles_for_every_card);
+    tcase_add_test(t, no_product_is_joined_with_a_sum);
+    tcase_add_test(t, a_mistake_is_shown_as_its_author_wrote_it);
+    suite_add_tcase(s, t);
+    srunner_run_all(r, CK_ENV);
+    failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,573 @@
+/* The CUDA device's own ways on the double: what its streams, marks, recordings and pinned memory do, that every call
+ * which fails is told with its name and leaves nothing behind, and what a machine must have. The operators are held
+ * against plain C by the tests of tests/device. */
+#include <weft/capture.h>
+#include <weft/transfer.h>
+#include <weft_double.h>
+
+#include "device/fixture.h"
+
+static const weft_device_transfer *transfer;
+static const weft_device_capture *capture;
+
+/* ---- a host that counts ---- */
+
+static int64_t held; /* pieces of the host's memory */
+
+static void *counted_alloc(const weft_host *h, size_t bytes, size_t alignment) {
+    held++;
+    return host_alloc(h, bytes, alignment);
+}
+static void counted_release(const weft_host *h, void *memory) {
+    if (memory != NULL) held--;
+    host_release(h, memory);
+}
+static void quiet_log(const weft_host *h, int32_t level, const char *text) {
+    (void)h, (void)level, (void)text;
+}
+
+/* ---- one of everything ---- */
+
+/* Where compiled updates are kept, so that each is compiled once; calls that compile are looked at without. */
+static char kept_in[4200], cache[4300];
+
+static void use_cache(bool use) {
+    (void)snprintf(kept_in, sizeof kept_in, "%s/tests/cuda/compiled", getenv("WEFT_BUILD"));
+    (void)snprintf(cache, sizeof cache, "device.cache=%s", use ? kept_in : "none");
+}
+
+WEFT_HP(toy_hp, float lr;)
+WEFT_ELEMENTWISE(toy_update, toy_hp, 1, s0 += g; w -= hp->lr * range->lr_scale * s0;)
+
+enum { SIDE = 24, N = SIDE * SIDE };
+
+/* What a step consists of. Each is NULL until it was made. */
+typedef struct everything {
+    weft_device *device;
+    weft_buffer *memory, *work;
+    weft_stream *side;
+    weft_recording *recording;
+    float *pinned;
+    float got[N];
+} everything;
+
+static weft_status make_device_for(everything *e, weft_host *counting, int32_t index, const char *more,
+                                   weft_error *err) {
+    char keys[200];
+    const char *overrides[3] = {"device.workspace=1Mi", cache, keys};
+    weft_config *config = NULL;
+    void *filled = calloc(1, plugin->config_size);
+    weft_status status;
+    (void)snprintf(keys, sizeof keys, "device.%s", more);
+    ck_assert_int_eq(weft_config_load(&config, NULL, overrides, 3, err), WEFT_OK);
+    ck_assert_int_eq(weft_config_fill(config, filled, "device", plugin->keys, plugin->n_keys, plugin->key_stride, err),
+                     WEFT_OK);
+    status = table->create(&e->device, counting, filled, index, err);
+    weft_config_free(config);
+    free(filled);
+    return status;
+}
+
+static weft_ref at(const everything *e, int64_t part) {
+    return (weft_ref){e->memory, part * N * 4};
+}
+
+static weft_status multiply(everything *e, int32_t dtype_c, weft_error *err) {
+    weft_matmul m = {
+        .struct_size = sizeof m, .a = at(e, 0), .b = at(e, 1), .c = at(e, 2), .m = SIDE, .n = SIDE, .k = SIDE};
+    m.lda = m.ldb = m.ldc = SIDE;
+    m.dtype_a = m.dtype_b = dtype_c;
+    m.dtype_c = dtype_c;
+    m.has_bias = 1;
+    m.bias = at(e, 0);
+    m.workspace = (weft_ref){e->work, 0};
+    return table->matmul(e->device, NULL, &m, err);
+}
+
+static weft_status update(everything *e, weft_error *err) {
+    const weft_range range = {sizeof range, 0, 0, N, 1.0f, 1.0f};
+    const float numbers_of_step[2] = {0.5f, 1.0f}; /* hp, coefficient */
+    const int32_t skip = 0;
+    weft_update u = {.struct_size = sizeof u, .kernel = &toy_update, .weight = at(e, 0), .gradient = at(e, 1), .n = N};
+    weft_status status;
+    u.states[0] = at(e, 3);
+    u.ranges = at(e, 4);
+    u.hp = (weft_ref){e->memory, 4 * N * 4 + 64};
+    u.coefficient = (weft_ref){e->memory, 4 * N * 4 + 68};
+    u.skip = (weft_ref){e->memory, 4 * N * 4 + 72};
+    u.n_ranges = 1;
+    u.range_stride = sizeof range;
+    status = table->write(e->device, NULL, u.ranges, &range, sizeof range, err);
+    if (status == WEFT_OK) status = table->write(e->device, NULL, u.hp, numbers_of_step, 8, err);
+    if (status == WEFT_OK) status = table->write(e->device, NULL, u.skip, &skip, 4, err);
+    return status == WEFT_OK ? table->update(e->device, NULL, &u, err) : status;
+}
+
+static weft_status go_between_streams(everything *e, weft_error *err) {
+    weft_mark *m = NULL;
+    weft_status status = table->mark(e->device, NULL, &m, err);
+    if (status == WEFT_OK) status = table->wait(e->device, e->side, m, err);
+    if (status == WEFT_OK) status = transfer->upload(e->device, e->side, at(e, 1), e->pinned, N * 4, err);
+    if (status == WEFT_OK) status = transfer->download(e->device, e->side, e->pinned, at(e, 0), N * 4, err);
+    if (status == WEFT_OK) status = table->mark(e->device, e->side, &m, err);
+    if (status != WEFT_OK) return status;
+    if (transfer->reached(e->device, m, err) < 0) {
+        weft_error unheard = WEFT_ERROR_INIT;
+        (void)transfer->await(e->device, m, &unheard);
+        return (weft_status)err->code;
+    }
+    return transfer->await(e->device, m, err);
+}
+
+static weft_status record(everything *e, weft_error *err) {
+    weft_status status = table->synchronize(e->device, NULL, err);
+    if (status == WEFT_OK) status = table->synchronize(e->device, e->side, err);
+    if (status == WEFT_OK) status = capture->begin(e->device, NULL, err);
+    if (status != WEFT_OK) return status;
+    status = table->copy(e->device, NULL, at(e, 2), at(e, 0), N * 4, err);
+    if (status == WEFT_OK) {
+        status = capture->end(e->device, NULL, &e->recording, err);
+    } else {
+        weft_error unheard = WEFT_ERROR_INIT;
+        (void)capture->end(e->device, NULL, &e->recording, &unheard);
+    }
+    if (status == WEFT_OK) status = capture->replay(e->device, NULL, e->recording, err);
+    return status;
+}
+
+static weft_status make(everything *e, weft_host *counting, weft_error *err) {
+    weft_status status = make_device_for(e, counting, 0, "share=yes", err);
+    if (status == WEFT_OK) status = table->alloc(e->device, &e->memory, 6 * N * 4, err);
+    if (status == WEFT_OK) status = table->alloc(e->device, &e->work, (int64_t)2 << 20, err);
+    if (status == WEFT_OK) status = table->stream_create(e->device, &e->side, err);
+    if (status == WEFT_OK) status = transfer->take(e->device, (void **)&e->pinned, N * 4, err);
+    return status;
+}
+
+static weft_status play(everything *e, weft_error *err) {
+    float numbers_in[N];
+    weft_status status;
+    for (int i = 0; i < N; i++) numbers_in[i] = e->pinned[i] = (float)(i % 7);
+    status = table->write(e->device, NULL, at(e, 0), numbers_in, sizeof numbers_in, err);
+    if (status == WEFT_OK) status = table->fill(e->device, NULL, at(e, 1), 0x3F800000u, 3 * N, err);
+    if (status == WEFT_OK) status = multiply(e, WEFT_F32, err);
+    if (status == WEFT_OK) status = table->convert(e->device, NULL, at(e, 5), WEFT_BF16, at(e, 2), WEFT_F32, N, err);
+    if (status == WEFT_OK) status = multiply(e, WEFT_BF16, err);
+    if (status == WEFT_OK) status = update(e, err);
+    if (status == WEFT_OK) status = go_between_streams(e, err);
+    if (status == WEFT_OK) status = record(e, err);
+    return status == WEFT_OK ? table->read(e->device, NULL, e->got, at(e, 2), N * 4, err) : status;
+}
+
+static void unmake(everything *e) {
+    if (e->device == NULL) return;
+    if (e->recording != NULL) capture->destroy(e->device, e->recording);
+    if (e->pinned != NULL) transfer->give_back(e->device, e->pinned);
+    if (e->side != NULL) table->stream_destroy(e->device, e->side);
+    if (e->work != NULL) table->release(e->device, e->work);
+    if (e->memory != NULL) table->release(e->device, e->memory);
+    table->destroy(e->device);
+}
+
+static weft_host counting_host(void) {
+    weft_host counting = host;
+    counting.alloc = counted_alloc;
+    counting.release = counted_release;
+    counting.log = quiet_log;
+    held = 0;
+    return counting;
+}
+
+static void setup(void) {
+    load_plugin();
+    use_cache(false);
+    transfer = table->extension(devices[0], WEFT_DEVICE_TRANSFER);
+    capture = table->extension(devices[0], WEFT_DEVICE_CAPTURE);
+    ck_assert(transfer != NULL && capture != NULL);
+}
+
+START_TEST(one_of_everything_works) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(make(&e, &counting, &err) == WEFT_OK && play(&e, &err) == WEFT_OK, "%s", err.text);
+    /* w -= 0.5 (s + g) with s of ones and g of ones; copied by the recording. */
+    for (int i = 0; i < N; i++) ck_assert_float_eq(e.got[i], (float)(i % 7) - 1.0f);
+    for (int i = 0; i < N; i++) ck_assert_float_eq(e.pinned[i], (float)(i % 7) - 1.0f);
+    unmake(&e);
+    ck_assert_int_eq(held, 0);
+}
+END_TEST
+
+/* ---- every call fails once ---- */
+
+/* The call, the code that it answers, and a part of the sentence: what the library says of it. */
+typedef struct failing {
+    const char *call;
+    int code;
+    const char *says;
+    const char *made, *unmade; /* counted: what one makes the other must have ended; NULL: nothing */
+} failing;
+
+static const failing calls[] = {
+    {"cudaDriverGetVersion", 999, "cudaDriverGetVersion on device cuda", NULL, NULL},
+    {"cudaRuntimeGetVersion", 999, "cudaRuntimeGetVersion on device cuda", NULL, NULL},
+    {"cudaGetDeviceCount", 999, "cudaGetDeviceCount on device cuda", NULL, NULL},
+    {"cudaGetDeviceProperties", 999, "cudaGetDeviceProperties on device cuda", NULL, NULL},
+    {"cudaStreamCreateWithFlags", 46, "making a stream on device cuda", "cudaStreamCreateWithFlags",
+     "cudaStreamDestroy"},
+    {"cudaEventCreateWithFlags", 46, "making a mark on device cuda", "cudaEventCreateWithFlags", "cudaEventDestroy"},
+    {"cudaHostAlloc", 2, "", "cudaHostAlloc", "cudaFreeHost"},
+    {"cudaMalloc", 2, "has no room for a buffer of", "cudaMalloc", "cudaFree"},
+    {"cudaMalloc", 46, "alloc on device cuda", "cudaMalloc", "cudaFree"},
+    {"cudaMemcpyAsync", 1, "on device cuda: invalid argument (cudaErrorInvalidValue, 1)", NULL, NULL},
+    {"cudaEventRecord", 400, "on device cuda: invalid resource handle", NULL, NULL},
+    {"cudaEventQuery", 400, "reached on device cuda", NULL, NULL},
+    {"cudaEventSynchronize", 400, "on device cuda", NULL, NULL},
+    {"cudaStreamWaitEvent", 400, "wait on device cuda", NULL, NULL},
+    {"cudaStreamSynchronize", 719, "on device cuda", NULL, NULL},
+    {"cudaStreamBeginCapture", 1, "beginning to record a step on device cuda", NULL, NULL},
+    {"cudaStreamEndCapture", 904, "recording a step on device cuda", NULL, NULL},
+    {"cudaGraphInstantiate", 1, "making a recorded step ready on device cuda", "cudaGraphInstantiate",
+     "cudaGraphExecDestroy"},
+    {"cudaGraphLaunch", 1, "replaying a step on device cuda", NULL, NULL},
+    {"cublasLtCreate", 3, "starting cuBLASLt on device cuda: cuBLASLt answered", "cublasLtCreate", "cublasLtDestroy"},
+    {"cublasLtMatmulPreferenceCreate", 3, "starting cuBLASLt", "cublasLtMatmulPreferenceCreate",
+     "cublasLtMatmulPreferenceDestroy"},
+    {"cublasLtMatmulPreferenceSetAttribute", 7, "cuBLASLt answered", NULL, NULL},
+    {"cublasLtMatmulDescCreate", 3, "describing a product", "cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy"},
+    {"cublasLtMatmulDescSetAttribute", 7, "cuBLASLt answered", NULL, NULL},
+    {"cublasLtMatrixLayoutCreate", 3, "describing a matrix", "cublasLtMatrixLayoutCreate",
+     "cublasLtMatrixLayoutDestroy"},
+    {"cublasLtMatmulAlgoGetHeuristic", 15, "cuBLASLt has no way for", NULL, NULL},
+    {"cublasLtMatmulAlgoGetHeuristic", 14, "choosing a product's way", NULL, NULL},
+    {"cublasLtMatmul", 13, "matmul on device cuda: cuBLASLt answered", NULL, NULL},
+    {"nvrtcVersion", 11, "NVRTC answered", NULL, NULL},
+    {"nvrtcCreateProgram", 2, "NVRTC answered", "nvrtcCreateProgram", "nvrtcDestroyProgram"},
+    {"nvrtcCompileProgram", 11, "NVRTC answered", NULL, NULL},
+    {"nvrtcGetCUBINSize", 11, "NVRTC answered", NULL, NULL},
+    {"nvrtcGetCUBIN", 11, "NVRTC answered", NULL, NULL},
+    {"cuModuleLoadData", 209, "loading an update on device cuda", "cuModuleLoadData", "cuModuleUnload"},
+    {"cuModuleGetFunction", 500, "loading an update on device cuda", NULL, NULL},
+    {"cuLaunchKernel", 701, "update on device cuda", NULL, NULL},
+};
+
+static long long made_and_left(const failing *f) {
+    return f->made == NULL ? 0 : double_calls(f->made) - double_calls(f->unmade);
+}
+
+/* How often a step calls it. */
+static long long count_calls(const char *call) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    const long long before = double_calls(call);
+    ck_assert_msg(make(&e, &counting, &err) == WEFT_OK && play(&e, &err) == WEFT_OK, "%s", err.text);
+    unmake(&e);
+    return double_calls(call) - before;
+}
+
+static void fail_once(const failing *f, long long which) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    char plant[128];
+    weft_status status;
+    (void)snprintf(plant, sizeof plant, "%s:%lld=%d", f->call, which, f->code);
+    double_plant(plant);
+    status = make(&e, &counting, &err);
+    if (status == WEFT_OK) status = play(&e, &err);
+    unmake(&e);
+    ck_assert_msg(status != WEFT_OK, "%s, call %lld: is not told", f->call, which);
+    ck_assert_int_eq(err.code, status);
+    ck_assert_msg(strstr(err.text, f->says) != NULL && strlen(err.text) > 20, "%s, call %lld: %s", f->call, which,
+                  err.text);
+    ck_assert_msg(held == 0, "%s, call %lld: %lld pieces of memory are left", f->call, which, (long long)held);
+    /* The one that failed made nothing. */
+    ck_assert_msg(made_and_left(f) == (f->made != NULL && strcmp(f->made, f->call) == 0),
+                  "%s, call %lld: %lld are left", f->call, which, made_and_left(f));
+    double_plant(NULL);
+}
+
+START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
+    const failing *f = &calls[_i];
+    /* What is kept is compiled anew where it cannot be loaded. */
+    use_cache(strncmp(f->call, "nvrtc", 5) != 0 && strncmp(f->call, "cuModule", 8) != 0);
+    const long long all = count_calls(f->call);
+    ck_assert_msg(all > 0, "%s is never called", f->call);
+    for (long long which = 1; which <= all; which++) {
+        /* What ending waits for cannot be told any more: the streams' and staging's last words. */
+        const bool is_at_end = (strcmp(f->call, "cudaStreamSynchronize") == 0 && which == all) ||
+                               (strcmp(f->call, "cudaEventSynchronize") == 0 && which > all - 4);
+        if (!is_at_end) fail_once(f, which);
+    }
+}
+END_TEST
+
+/* ---- what is compiled ---- */
+
+/* A step on a device of its own; how often something was compiled in it. */
+static long long count_compiled(void) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    const long long before = double_calls("nvrtcCompileProgram");
+    ck_assert_msg(make(&e, &counting, &err) == WEFT_OK && play(&e, &err) == WEFT_OK, "%s", err.text);
+    for (int i = 0; i < N; i++) ck_assert_float_eq(e.got[i], (float)(i % 7) - 1.0f);
+    unmake(&e);
+    return double_calls("nvrtcCompileProgram") - before;
+}
+
+static void run_in(const char *directory, const char *command) {
+    char text[4400];
+    (void)snprintf(text, sizeof text, "cd %s && %s", directory, command);
+    ck_assert_msg(system(text) == 0, "%s", text);
+}
+
+START_TEST(an_update_is_compiled_once_and_kept) {
+    char directory[] = "/tmp/weft-compiled-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    (void)snprintf(cache, sizeof cache, "device.cache=%s/a/b", directory);
+    ck_assert_int_eq(count_compiled(), 1);
+    ck_assert_int_eq(count_compiled(), 0);
+    run_in(directory, "test $(ls a/b | wc -l) = 1 && test $(stat -c %a a/b) = 700");
+    /* Damaged, cut short, or empty: made again, and whole after that. */
+    run_in(directory, "printf x | dd of=$(ls -d a/b/*) bs=1 seek=100 conv=notrunc status=none");
+    ck_assert_int_eq(count_compiled(), 1);
+    run_in(directory, "truncate -s 200 a/b/*");
+    ck_assert_int_eq(count_compiled(), 1);
+    run_in(directory, "truncate -s 0 a/b/*");
+    ck_assert_int_eq(count_compiled(), 1);
+    ck_assert_int_eq(count_compiled(), 0);
+    run_in(directory, "rm -r a");
+    /* A cache that cannot be written is no reason to stop, and one that cannot be made is. */
+    run_in(directory, "mkdir -p a/b && ln -s nowhere/else a/c");
+    (void)snprintf(cache, sizeof cache, "device.cache=%s/a/c", directory);
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK); /* it is there, if not a directory */
+    ck_assert_int_eq(play(&e, &err), WEFT_OK);
+    unmake(&e);
+    run_in(directory, "rm -r a && touch a");
+    memset(&e, 0, sizeof e);
+    ck_assert_int_eq(make(&e, &counting, &err), WEFT_E_USER);
+    ck_assert_msg(strstr(err.text, "/a/c in [device] cannot be made a directory") != NULL, "%s", err.text);
+    ck_assert_int_eq(held, 0);
+    run_in(directory, "rm a && rmdir ../$(basename $(pwd))");
+    use_cache(false);
+}
+END_TEST
+
+WEFT_HP(wrong_hp, float lr;)
+static const weft_elementwise wrong_update = {(uint32_t)sizeof(weft_elementwise),
+                                              0,
+                                              "wrong_update",
+                                              "wrong_hp",
+                                              wrong_hp_fields,
+                                              "s0 += g; w -= hp->lr * momentum;",
+                                              1,
+                                              NULL};
+
+START_TEST(an_authors_mistake_is_shown) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK);
+    weft_update u = {
+        .struct_size = sizeof u, .kernel = &wrong_update, .weight = at(&e, 0), .gradient = at(&e, 1), .n = 0};
+    u.states[0] = u.hp = u.coefficient = u.skip = at(&e, 3);
+    ck_assert_int_eq(table->update(e.device, NULL, &u, &err), WEFT_E_PLUGIN);
+    ck_assert_msg(strstr(err.text, "update wrong_update cannot be compiled for the GPU") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "wrong_update:2") != NULL && strstr(err.text, "momentum") != NULL, "%s", err.text);
+    unmake(&e);
+    ck_assert_int_eq(held, 0);
+}
+END_TEST
+
+/* ---- what cannot be recorded ---- */
+
+static void refuse_in_recording(const char *what, weft_status status, const weft_error *err) {
+    weft_recording *none = NULL;
+    weft_error second = WEFT_ERROR_INIT;
+    ck_assert_msg(status == WEFT_E_HOST, "%s: %d", what, status);
+    ck_assert_msg(strstr(err->text, what) != NULL && strstr(err->text, "while a step was recorded") != NULL, "%s",
+                  err->text);
+    ck_assert_int_eq(capture->end(devices[0], NULL, &none, &second), WEFT_E_HOST); /* that ended it */
+    ck_assert_ptr_null(none);
+}
+
+START_TEST(what_cannot_be_recorded_ends_the_recording) {
+    weft_device *d = devices[0];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_buffer *b = NULL, *other = NULL;
+    weft_mark *m = NULL;
+    void *pinned = NULL;
+    char bytes[8] = {0};
+    ck_assert_int_eq(table->alloc(d, &b, 64, &err), WEFT_OK);
+    ck_assert_int_eq(transfer->take(d, &pinned, 64, &err), WEFT_OK);
+    const weft_ref ref = {b, 0};
+    ck_assert_int_eq(table->mark(d, NULL, &m, &err), WEFT_OK);
+#define RECORDING ck_assert_msg(capture->begin(d, NULL, &err) == WEFT_OK, "%s", err.text)
+    RECORDING;
+    refuse_in_recording("alloc", table->alloc(d, &other, 64, &err), &err);
+    RECORDING;
+    refuse_in_recording("read", table->read(d, NULL, bytes, ref, 8, &err), &err);
+    RECORDING;
+    refuse_in_recording("write", table->write(d, NULL, ref, bytes, 8, &err), &err);
+    RECORDING;
+    refuse_in_recording("synchronize", table->synchronize(d, NULL, &err), &err);
+    RECORDING;
+    refuse_in_recording("take", transfer->take(d, &pinned, 64, &err), &err);
+    RECORDING;
+    refuse_in_recording("begin", capture->begin(d, NULL, &err), &err);
+    RECORDING;
+    ck_assert_int_lt(transfer->reached(d, m, &err), 0);
+    refuse_in_recording("reached", (weft_status)err.code, &err);
+    RECORDING;
+    refuse_in_recording("await", transfer->await(d, m, &err), &err);
+    transfer->give_back(d, pinned);
+    table->release(d, b);
+}
+END_TEST
+
+/* A recording reads what is there when it is replayed, in the order of its streams. */
+START_TEST(a_recording_reads_anew) {
+    weft_device *d = devices[0];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_buffer *b = NULL;
+    weft_stream *side = NULL;
+    weft_recording *recording = NULL;
+    weft_mark *m = NULL;
+    uint32_t *pinned = NULL, got[2] = {0};
+    ck_assert_int_eq(table->alloc(d, &b, 64, &err), WEFT_OK);
+    ck_assert_int_eq(table->stream_create(d, &side, &err), WEFT_OK);
+    ck_assert_int_eq(transfer->take(d, (void **)&pinned, 64, &err), WEFT_OK);
+    const weft_ref first = {b, 0}, second = {b, 4};
+    ck_assert_int_eq(capture->begin(d, NULL, &err), WEFT_OK);
+    ck_assert_int_eq(transfer->upload(d, NULL, first, pinned, 4, &err), WEFT_OK);
+    ck_assert_int_eq(table->mark(d, NULL, &m, &err), WEFT_OK);
+    ck_assert_int_eq(table->wait(d, side, m, &err), WEFT_OK);
+    ck_assert_int_eq(table->copy(d, side, second, first, 4, &err), WEFT_OK);
+    ck_assert_int_eq(table->mark(d, side, &m, &err), WEFT_OK);
+    ck_assert_int_eq(table->wait(d, NULL, m, &err), WEFT_OK);
+    ck_assert_msg(capture->end(d, NULL, &recording, &err) == WEFT_OK, "%s", err.text);
+    for (uint32_t i = 1; i < 4; i++) {
+        pinned[0] = i * 1000;
+        ck_assert_int_eq(capture->replay(d, NULL, recording, &err), WEFT_OK);
+        ck_assert_int_eq(table->read(d, NULL, got, first, 8, &err), WEFT_OK);
+        ck_assert_uint_eq(got[0], i * 1000);
+        ck_assert_uint_eq(got[1], i * 1000);
+    }
+    /* A stream that is not joined cannot be recorded: told, and the next one can be. */
+    recording = NULL;
+    ck_assert_int_eq(capture->begin(d, NULL, &err), WEFT_OK);
+    ck_assert_int_eq(table->mark(d, NULL, &m, &err), WEFT_OK);
+    ck_assert_int_eq(table->wait(d, side, m, &err), WEFT_OK);
+    ck_assert_int_eq(table->copy(d, side, second, first, 4, &err), WEFT_OK);
+    ck_assert_int_eq(capture->end(d, NULL, &recording, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(err.code, WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(capture->begin(d, NULL, &err), WEFT_OK);
+    ck_assert_int_eq(capture->end(d, NULL, &recording, &err), WEFT_OK);
+    capture->destroy(d, recording);
+    transfer->give_back(d, pinned);
+    table->stream_destroy(d, side);
+    table->release(d, b);
+}
+END_TEST
+
+/* ---- writes ---- */
+
+/* More than the pinned pieces hold, from memory that is gone at once. */
+START_TEST(what_is_written_is_free_again) {
+    weft_device *d = devices[0];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_buffer *b = NULL;
+    const int64_t n = 7 * (1 << 20) + 13;
+    unsigned char *from = malloc((size_t)n), *to = malloc((size_t)n);
+    ck_assert_int_eq(table->alloc(d, &b, n + 3, &err), WEFT_OK);
+    const weft_ref ref = {b, 3};
+    for (int64_t i = 0; i < n; i++) from[i] = (unsigned char)(i * 31 + i / 65536);
+    ck_assert_int_eq(table->write(d, NULL, ref, from, n, &err), WEFT_OK);
+    memset(from, 0, (size_t)n);
+    ck_assert_int_eq(table->read(d, NULL, to, ref, n, &err), WEFT_OK);
+    for (int64_t i = 0; i < n; i++) HOLDS(to[i] == (unsigned char)(i * 31 + i / 65536));
+    table->release(d, b);
+    free(from), free(to);
+}
+END_TEST
+
+/* ---- what a machine must have ---- */
+
+static void expect_no_device(const char *variable, const char *value, int32_t index, const char *keys,
+                             const char *says) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    (void)setenv(variable, value, 1);
+    ck_assert_msg(make_device_for(&e, &counting, index, keys, &err) != WEFT_OK, "%s=%s", variable, value);
+    ck_assert_msg(strstr(err.text, says) != NULL, "%s=%s: %s", variable, value, err.text);
+    ck_assert_int_eq(held, 0);
+    (void)unsetenv(variable);
+}
+
+START_TEST(what_is_missing_is_named) {
+    weft_error err = WEFT_ERROR_INIT;
+    expect_no_device("WEFT_DOUBLE_DEVICES", "-1", 0, "share=no", "there is no NVIDIA driver on this machine");
+    expect_no_device("WEFT_DOUBLE_DEVICES", "0", 0, "share=no", "no NVIDIA card that this process may use");
+    expect_no_device("WEFT_DOUBLE_DRIVER", "12040", 0, "share=no",
+                     "the NVIDIA driver is too old: it runs CUDA up to 12.4");
+    expect_no_device("WEFT_DOUBLE_CAPABILITY", "75", 0, "share=no",
+                     "has compute capability 7.5; 8.0 (Ampere) is the least");
+    expect_no_device("WEFT_DOUBLE_DEVICES", "2", 2, "share=no", "This machine has 2 cards for 3 ranks.");
+    expect_no_device("WEFT_DOUBLE_DEVICES", "1", 0, "attention=cudnn",
+                     "attention = cudnn: this plugin was built without the headers of cuDNN 9");
+    (void)setenv("WEFT_DOUBLE_DEVICES", "-1", 1); /* and before anything is made */
+    ck_assert_int_eq(plugin->works(&host, &err), WEFT_E_DEVICE);
+    ck_assert_ptr_nonnull(strstr(err.text, "there is no NVIDIA driver"));
+    (void)unsetenv("WEFT_DOUBLE_DEVICES");
+    ck_assert_int_eq(plugin->works(&host, &err), WEFT_OK);
+}
+END_TEST
+
+START_TEST(ranks_may_share_a_card) {
+    weft_host counting = counting_host();
+    weft_error err = WEFT_ERROR_INIT;
+    everything one = {0}, two = {0};
+    weft_device_info info = {.struct_size = sizeof info};
+    ck_assert_msg(make_device_for(&one, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(make_device_for(&two, &counting, 1, "share=yes", &err) == WEFT_OK, "%s", err.text);
+    table->info(two.device, &info);
+    ck_assert_str_eq(info.isa, "sm_90");
+    ck_assert_int_gt(info.memory, 0);
+    ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64);
+    table->destroy(two.device);
+    table->destroy(one.device);
+    ck_assert_int_eq(held, 0);
+}
+END_TEST
+
+static void fill(TCase *tests) {
+    tcase_add_test(tests, one_of_everything_works);
+    tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, (int)(sizeof calls / sizeof *calls));
+    tcase_add_test(tests, an_update_is_compiled_once_and_kept);
+    tcase_add_test(tests, an_authors_mistake_is_shown);
+    tcase_add_test(tests, what_cannot_be_recorded_ends_the_recording);
+    tcase_add_test(tests, a_recording_reads_anew);
+    tcase_add_test(tests, what_is_written_is_free_again);
+    tcase_add_test(tests, what_is_missing_is_named);
+    tcase_add_test(tests, ranks_may_share_a_card);
+}
+
+int main(void) {
+    Suite *suite = suite_create("cuda.device");
+    TCase *tests = tcase_create("cuda.device");
+    SRunner *runner = NULL;
+    tcase_add_unchecked_fixture(tests, setup, unload_plugin);
+    tcase_set_timeout(tests, 600);
+    fill(tests);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    return run_runner(runner, CK_NORMAL);
+}

@@ -1,0 +1,60 @@
+#!/bin/sh
+# A machine without a driver: the CUDA device is listed with that reason, its keys can be described and checked, and a run
+# that asks for it stops with the same sentence. The double plays such a machine; this one is one, if it has no driver.
+set -u
+. "$WEFT_SOURCE/tests/common/shell.sh"
+why="there is no NVIDIA driver on this machine"
+
+cat >run.ini <<TEXT
+[model]
+plugin = llama
+path   = $WEFT_SOURCE/configs/chess/base
+start  = fresh
+[tokenizer]
+plugin = bpe
+[data]
+plugin  = text
+path    = text.txt
+context = 16
+[train]
+steps        = 1
+global_batch = 1
+micro_batch  = 1
+[optimizer]
+plugin = sgd
+[device]
+plugin = cuda
+tf32   = yes
+[run]
+out = out
+TEXT
+i=0
+while [ $i -lt 40 ]; do echo "1. e4 e5 2. f4 exf4 3. Nf3 g5"; i=$((i + 1)); done >text.txt
+
+without_driver() { # without_driver DIRECTORY: of the plugin
+    WEFT_PLUGIN_PATH=$1
+    export WEFT_PLUGIN_PATH
+    prints "$weft" plugins list
+    grep -A1 "^device  *cuda  *[0-9.]*  *unusable  *$1/weft-device-cuda.so$" printed | grep -qF "$why" ||
+        failed "the list does not say why device:cuda is of no use" printed
+    prints "$weft" plugins describe device:cuda
+    grep -q "^  tf32 *no " printed || failed "its keys are not described" printed
+    prints "$weft" config check run.ini
+    refused "$why" "$weft" train run.ini
+    refused "$why" "$weft" plan run.ini
+    [ ! -e out/model ] || failed "a run without its device has left a model"
+}
+
+done=
+if [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
+    WEFT_DOUBLE_DEVICES=-1
+    export WEFT_DOUBLE_DEVICES
+    without_driver "$WEFT_BUILD/tests/cuda"
+    done=yes
+fi
+if [ -e "$WEFT_BUILD/plugins/weft-device-cuda.so" ] && [ ! -e /proc/driver/nvidia ]; then
+    without_driver "$WEFT_BUILD/plugins"
+    done=yes
+fi
+[ -n "$done" ] || { echo "skipped: there is no CUDA device that has no driver"; exit 77; }
+exit "$failures"

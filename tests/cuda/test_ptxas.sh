@@ -1,0 +1,19 @@
+#!/bin/sh
+# Device code as it was compiled for cards: for every architecture, and no kernel keeps registers in memory.
+set -u
+. "$WEFT_SOURCE/tests/common/shell.sh"
+logs=$WEFT_BUILD/cuda-objects
+[ -d "$logs" ] || { echo "no device code was compiled for cards here"; exit 77; }
+
+for source in "$WEFT_SOURCE"/plugins/device/cuda/*.cu; do
+    name=$(basename "$source" .cu)
+    log=$logs/$name.ptxas
+    [ -s "$log" ] || { echo "$log is not there"; exit 1; }
+    for card in sm_80 sm_89 sm_90; do
+        grep -q "Compiling entry function .* for '$card'" "$log" || { echo "$name.cu has no kernel for $card"; exit 1; }
+    done
+done
+awk '
+/Compiling entry function/ { kernel = $0; n++ }
+/spill/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print FILENAME ": " kernel "\n" $0; failed = 1 }
+END { print n " kernels"; exit failed || n == 0 }' "$logs"/*.ptxas

@@ -1,0 +1,102 @@
+/* The double of NCCL: processes exchange what they should, in every mode; one that ends, and ranks that ask for different
+ * things, are noticed. */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <weft_double.h>
+
+#include "cuda/ranks.h"
+
+enum { MOST_RANKS = 4 };
+static const char *const modes[] = {"last", "any", "soon"};
+
+typedef struct row {
+    const char *name;
+    ranks_case *run;
+    const char *says; /* NULL: it is right; "": some rank ends otherwise; else what one of them says */
+} row;
+
+static const row rows[] = {
+    {"collectives", ranks_collectives, NULL},
+    {"groups", ranks_groups, NULL},
+    {"streams", ranks_streams, NULL},
+    {"split", ranks_split, NULL},
+    {"graph", ranks_graph, NULL},
+    {"host memory", ranks_host_memory, NULL},
+    {"ranks that differ", ranks_differ, "ncclAllReduce of 80000 bytes"},
+};
+
+static void child(const row *r, int rank, int ranks, const ncclUniqueId *id, const char *mode, int to) {
+    (void)dup2(to, STDERR_FILENO);
+    double_seed((uint64_t)rank + 1);
+    (void)double_mode(mode);
+    _exit(r->run(rank, ranks, id));
+}
+
+/* How many ranks ended with another status than 0; what they said. */
+static int run_ranks(const row *r, int ranks, const char *mode, char *text, size_t room) {
+    ncclUniqueId id;
+    int ends[2] = {0, 0}, status = 0, failed = 0;
+    size_t n = 0;
+    ck_assert(pipe(ends) == 0 && ncclGetUniqueId(&id) == ncclSuccess);
+    for (int rank = 0; rank < ranks; rank++)
+        if (fork() == 0) child(r, rank, ranks, &id, mode, ends[1]);
+    (void)close(ends[1]);
+    for (ssize_t got = 1; got > 0 && n<room - 1; n += got> 0 ? (size_t)got : 0)
+        got = read(ends[0], text + n, room - 1 - n);
+    text[n] = 0;
+    (void)close(ends[0]);
+    for (int rank = 0; rank < ranks; rank++) {
+        ck_assert(wait(&status) > 0);
+        failed += status != 0;
+    }
+    return failed;
+}
+
+START_TEST(ranks_exchange) {
+    const row *r = &rows[_i];
+    char text[8192];
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        for (size_t m = 0; m < sizeof modes / sizeof modes[0]; m++) {
+            const int failed = run_ranks(r, ranks, modes[m], text, sizeof text);
+            if (r->says == NULL || ranks == 1)
+                ck_assert_msg(failed == 0, "%s, %d ranks, %s:\n%s", r->name, ranks, modes[m], text);
+            else ck_assert_msg(failed > 0 && strstr(text, r->says) != NULL, "%s: %d failed\n%s", r->name, failed, text);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_rank_that_ends_is_told) {
+    const row ends = {"one ends", ranks_one_ends, NULL};
+    char text[8192];
+    for (int ranks = 2; ranks <= 3; ranks++)
+        ck_assert_msg(run_ranks(&ends, ranks, "last", text, sizeof text) == 0, "%s", text);
+}
+END_TEST
+
+START_TEST(nothing_comes_before_it_is_waited_for) {
+    const row early = {"looks early", ranks_look_early, ""};
+    char text[8192];
+    ck_assert_int_gt(run_ranks(&early, 2, "last", text, sizeof text), 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("nccl double");
+    TCase *cases = tcase_create("cases");
+    SRunner *runner = srunner_create(suite);
+    int failed = 0;
+    tcase_add_loop_test(cases, ranks_exchange, 0, (int)(sizeof rows / sizeof rows[0]));
+    tcase_add_test(cases, a_rank_that_ends_is_told);
+    tcase_add_test(cases, nothing_comes_before_it_is_waited_for);
+    suite_add_tcase(suite, cases);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,254 @@
+/* Ranks that tell one another small things before their communicator can: ranks that the host starts itself, ranks that
+ * meet by their parent's name, and ranks that meet at a port. This program is its own ranks. */
+#include "suite.h"
+
+#include "launch/own_launcher.h"
+#include "launch/rendezvous.h"
+#include "launch/table_server.h"
+#include "launch/world.h"
+#include "plugin/services.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS = 5, ROUNDS = 20 };
+
+static char *program;
+
+/* ---- a rank: "act WHAT" ---- */
+
+static const weft_host_exchange *begin_rank(int32_t patience) {
+    weft_world world = {.rank = atoi(getenv(WEFT_OWN_RANK)), .size = atoi(getenv(WEFT_OWN_SIZE))};
+    world.local_rank = world.rank;
+    world.local_size = world.size;
+    weft_world_set(&world);
+    weft_rendezvous_offer(patience);
+    return weft_services()->extension(weft_services(), WEFT_HOST_EXCHANGE);
+}
+
+/* Each rank puts its values one by one and hears those of all others; a value says who put it and when. */
+static int act_all_tell(const weft_host_exchange *exchange) {
+    const weft_host *host = weft_services();
+    const int32_t rank = weft_world_get()->rank, size = weft_world_get()->size;
+    weft_error err = WEFT_ERROR_INIT;
+    for (int32_t round = 0; round < ROUNDS; round++) {
+        int32_t value[256] = {[0] = rank, [1] = round, [255] = rank * 1000 + round};
+        char key[40];
+        (void)snprintf(key, sizeof key, "round-%d.%d", (int)round, (int)rank);
+        if (exchange->put(host, key, value, sizeof value, &err) != WEFT_OK) return 10;
+        for (int32_t other = 0; other < size; other++) {
+            (void)snprintf(key, sizeof key, "round-%d.%d", (int)round, (int)other);
+            if (exchange->get(host, key, value, sizeof value, &err) != WEFT_OK) return 11;
+            if (value[0] != other || value[1] != round || value[255] != other * 1000 + round) return 12;
+        }
+    }
+    weft_rendezvous_end(false);
+    return exchange == weft_services()->extension(host, WEFT_HOST_EXCHANGE) ? 13 : 0;
+}
+
+/* What the last rank does wrong, each with its sentence. */
+static int act_mistakes(const weft_host_exchange *exchange) {
+    const weft_host *host = weft_services();
+    weft_error err = WEFT_ERROR_INIT;
+    static const char large[WEFT_EXCHANGE_MOST + 1];
+    int32_t value = 7;
+    int64_t longer = 0;
+    if (weft_world_get()->rank == 0 && exchange->put(host, "one", &value, sizeof value, &err) != WEFT_OK) return 20;
+    if (exchange->get(host, "one", &value, sizeof value, &err) != WEFT_OK || value != 7) return 21;
+    if (exchange->put(host, "one", &value, sizeof value, &err) != WEFT_E_HOST || !strstr(err.text, "put before"))
+        return 22;
+    if (exchange->put(host, "A key", &value, sizeof value, &err) != WEFT_E_HOST || !strstr(err.text, "is no key"))
+        return 23;
+    if (exchange->put(host, "large", large, sizeof large, &err) != WEFT_E_HOST || !strstr(err.text, "4096 at most"))
+        return 24;
+    if (exchange->get(host, "one", &longer, sizeof longer, &err) != WEFT_E_PEER || !strstr(err.text, "4 bytes"))
+        return 25;
+    if (exchange->get(host, "never", &value, sizeof value, &err) != WEFT_E_PEER ||
+        !strstr(err.text, "no rank has said \"never\" within 1 s"))
+        return 26;
+    return 0;
+}
+
+static int act(const char *what) {
+    const int32_t rank = atoi(getenv(WEFT_OWN_RANK));
+    if (strcmp(what, "all tell") == 0) return act_all_tell(begin_rank(60));
+    if (strcmp(what, "mistakes") == 0) return act_mistakes(begin_rank(1));
+    if (strcmp(what, "one fails") == 0 && rank == 3) return 3;
+    if (strcmp(what, "one is killed") == 0 && rank == 2) (void)raise(SIGKILL);
+    return 0;
+}
+
+/* ---- how they are started ---- */
+
+static int run_own(const char *what) {
+    char *words[] = {program, (char *)(uintptr_t) "act", (char *)(uintptr_t)what, NULL};
+    const pid_t pid = fork();
+    int ended = 0;
+    if (pid == 0) _exit(weft_own_launcher_run(RANKS, program, words));
+    ck_assert_int_eq(waitpid(pid, &ended, 0), pid);
+    ck_assert(WIFEXITED(ended));
+    return WEXITSTATUS(ended);
+}
+
+/* By another launcher, which gives places alone: this process. The last rank comes first, and waits for rank 0. */
+static void run_others(const char *what) {
+    pid_t ranks[RANKS];
+    int ended = 0;
+    for (int r = RANKS - 1; r >= 0; r--) {
+        ranks[r] = fork();
+        if (ranks[r] != 0) continue;
+        char place[16];
+        (void)snprintf(place, sizeof place, "%d", r);
+        (void)setenv(WEFT_OWN_RANK, place, 1);
+        (void)execl(program, program, "act", what, (char *)NULL);
+        _exit(99);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_int_eq(waitpid(ranks[r], &ended, 0), ranks[r]);
+        ck_assert_msg(WIFEXITED(ended) && WEXITSTATUS(ended) == 0, "rank %d ends with %d", r, ended);
+    }
+}
+
+static void clear_environment(void) {
+    static const char *const names[] = {WEFT_RENDEZVOUS,
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        "SLURM_STEP_NODELIST",
+                                        "SLURM_JOB_ID",
+                                        "MPI_LOCALNRANKS",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "LOCAL_WORLD_SIZE",
+                                        WEFT_OWN_STORE};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
+    (void)setenv(WEFT_OWN_SIZE, "5", 1);
+}
+
+/* A port that was free a moment ago. */
+static int find_port(void) {
+    struct sockaddr_storage any = {.ss_family = AF_INET};
+    socklen_t size = sizeof any;
+    unsigned char bytes[4];
+    const int file = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(bind(file, (struct sockaddr *)&any, 16), 0);
+    ck_assert_int_eq(getsockname(file, (struct sockaddr *)&any, &size), 0);
+    memcpy(bytes, &any, sizeof bytes);
+    (void)close(file);
+    return bytes[2] * 256 + bytes[3];
+}
+
+START_TEST(ranks_of_the_host_tell_one_another) {
+    clear_environment();
+    ck_assert_int_eq(run_own("all tell"), 0);
+    ck_assert_int_eq(run_own("mistakes"), 0);
+}
+END_TEST
+
+START_TEST(their_end_is_the_first_that_failed) {
+    clear_environment();
+    ck_assert_int_eq(run_own("none"), 0);
+    ck_assert_int_eq(run_own("one fails"), 3);
+    ck_assert_int_eq(run_own("one is killed"), 128 + SIGKILL);
+}
+END_TEST
+
+START_TEST(ranks_of_one_launcher_meet_by_its_process) {
+    clear_environment();
+    (void)setenv("MPI_LOCALNRANKS", "5", 1);
+    run_others("all tell");
+}
+END_TEST
+
+START_TEST(ranks_meet_at_a_port) {
+    char place[40];
+    clear_environment();
+    (void)snprintf(place, sizeof place, "localhost:%d", find_port());
+    (void)setenv(WEFT_RENDEZVOUS, place, 1);
+    run_others("all tell");
+    clear_environment();
+    (void)setenv("MASTER_ADDR", "127.0.0.1", 1);
+    (void)snprintf(place, sizeof place, "%d", find_port() - 1);
+    (void)setenv("MASTER_PORT", place, 1);
+    run_others("all tell");
+}
+END_TEST
+
+static void meeting_says(const char *expected) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_world world = {.rank = 1, .size = RANKS, .local_size = RANKS};
+    const weft_host_exchange *exchange = NULL;
+    int value = 0;
+    weft_world_set(&world);
+    weft_rendezvous_offer(1);
+    exchange = weft_services()->extension(weft_services(), WEFT_HOST_EXCHANGE);
+    ck_assert_int_ne(exchange->put(weft_services(), "key", &value, sizeof value, &err), WEFT_OK);
+    ck_assert_msg(strstr(err.text, expected) != NULL, "%s", err.text);
+    weft_rendezvous_end(true);
+}
+
+START_TEST(without_a_place_a_rank_says_what_to_set) {
+    clear_environment();
+    meeting_says("set WEFT_RENDEZVOUS=host:port for all of them");
+    (void)setenv(WEFT_RENDEZVOUS, "somewhere", 1);
+    meeting_says("WEFT_RENDEZVOUS=somewhere is no host:port, such as node1:29400");
+    (void)setenv(WEFT_RENDEZVOUS, "127.0.0.1:1", 1);
+    meeting_says("rank 0 cannot be reached within 1 s ([run] patience) at 127.0.0.1:1 (from WEFT_RENDEZVOUS)");
+}
+END_TEST
+
+START_TEST(the_first_machine_of_a_list) {
+    static const struct {
+        const char *list, *first;
+    } rows[] = {{"node7", "node7"},  {"gpu[03-07,11],login1", "gpu03"}, {"a,b[1-2]", "a"},
+                {"n[1,3]-ib", "n1"}, {"rack1-[008-010]", "rack1-008"},  {"", NULL},
+                {"gpu[x]", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[32];
+        const bool read = weft_rendezvous_first_host(out, sizeof out, rows[i].list);
+        ck_assert_msg(read == (rows[i].first != NULL), "%s", rows[i].list);
+        if (read) ck_assert_str_eq(out, rows[i].first);
+    }
+}
+END_TEST
+
+/* Who does not speak as ranks do is let go, and the others are served. */
+START_TEST(a_stranger_is_let_go) {
+    weft_store *store = weft_store_create(2);
+    char garbage[200];
+    int stranger[2], rank[2];
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, stranger), 0);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, rank), 0);
+    ck_assert(weft_store_admit(store, stranger[0]) && weft_store_admit(store, rank[0]));
+    memset(garbage, 0x41, sizeof garbage);
+    ck_assert_int_eq(write(stranger[1], garbage, sizeof garbage), sizeof garbage);
+    weft_store_serve(store, 1000);
+    ck_assert_int_eq(recv(stranger[1], garbage, sizeof garbage, 0) <= 0, 1);
+    ck_assert(!weft_store_is_over(store));
+    (void)close(rank[1]);
+    weft_store_serve(store, 1000);
+    ck_assert(weft_store_is_over(store));
+    weft_store_destroy(store);
+    (void)close(stranger[1]);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+    Suite *suite = suite_create("rendezvous");
+    TCase *tests = tcase_create("rendezvous");
+    if (argc == 3 && strcmp(argv[1], "act") == 0) return act(argv[2]);
+    program = realpath("/proc/self/exe", NULL);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, ranks_of_the_host_tell_one_another);
+    tcase_add_test(tests, their_end_is_the_first_that_failed);
+    tcase_add_test(tests, ranks_of_one_launcher_meet_by_its_process);
+    tcase_add_test(tests, ranks_meet_at_a_port);
+    tcase_add_test(tests, without_a_place_a_rank_says_what_to_set);
+    tcase_add_test(tests, the_first_machine_of_a_list);
+    tcase_add_test(tests, a_stranger_is_let_go);
+    suite_add_tcase(suite, tests);
+    const int failed = run_runner(srunner_create(suite), CK_NORMAL);
+    free(program);
+    return failed;
+}
