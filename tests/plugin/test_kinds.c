@@ -8,6 +8,7 @@
 
 #include "plugin/kinds.h"
 #include <weft/capture.h>
+#include <weft/choices.h>
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/model.h>
