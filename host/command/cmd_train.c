@@ -17,6 +17,7 @@ static const weft_flag flags[] = {
     {"print-wrapping", NULL, false, "Print every module with the unit that it travels in, before the first step."},
     {"print-sharding", NULL, false, "Print how much of the first and last 15 units and parameters the rank keeps."},
     {"print-batches", NULL, false, "Print which rows of the first step each rank takes, and how they begin."},
+    {"print-values", "N", false, "Print what each event of the first N steps computes; for one rank."},
     {NULL, NULL, false, NULL},
 };
 
@@ -24,6 +25,26 @@ static uint32_t tables_of(const weft_args *args) {
     return (weft_args_has(args, "print-wrapping") ? (uint32_t)WEFT_SHOWN_WRAPPING : 0) |
            (weft_args_has(args, "print-sharding") ? (uint32_t)WEFT_SHOWN_SHARDING : 0) |
            (weft_args_has(args, "print-batches") ? (uint32_t)WEFT_SHOWN_SAMPLES : 0);
+}
+
+/* Flags that do not go together. */
+static weft_status judge_flags(const weft_args *args, const weft_train_options *options, int64_t asked,
+                               weft_error *err) {
+    const char *kind = weft_args_value(args, "resume");
+    if (weft_args_has(args, "resume") && weft_args_has(args, "overwrite"))
+        return weft_error_set(err, WEFT_E_USER,
+                              "--resume goes on with a run and --overwrite removes it: give one of them");
+    if (kind != NULL && strcmp(kind, "inexact") != 0)
+        return weft_error_set(err, WEFT_E_USER, "--resume=%s: only --resume and --resume=inexact exist", kind);
+    if (options->quiet && (options->tables != 0 || options->values != 0))
+        return weft_error_set(err, WEFT_E_USER, "--quiet prints no tables: leave it or the --print-... out");
+    if (options->quiet && options->verbose)
+        return weft_error_set(err, WEFT_E_USER, "--quiet and --verbose ask for opposites: give one of them");
+    if (options->values != 0 && asked > 1)
+        return weft_error_set(err, WEFT_E_USER,
+                              "--print-values follows one rank, and --ranks asks for %lld: leave one of the two out",
+                              (long long)asked);
+    return WEFT_OK;
 }
 
 static weft_exit run_train(const weft_args *args, weft_error *err) {
@@ -35,25 +56,10 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
                                   .tables = tables_of(args)};
     weft_exit status = WEFT_EXIT_DONE;
     int64_t asked = 0;
-    if (weft_args_has(args, "resume") && weft_args_has(args, "overwrite")) {
-        (void)weft_error_set(err, WEFT_E_USER,
-                             "--resume goes on with a run and --overwrite removes it: give one of them");
-        return WEFT_EXIT_USAGE;
-    }
-    if (kind != NULL && strcmp(kind, "inexact") != 0) {
-        (void)weft_error_set(err, WEFT_E_USER, "--resume=%s: only --resume and --resume=inexact exist", kind);
-        return WEFT_EXIT_USAGE;
-    }
-    if (options.quiet && options.tables != 0) {
-        (void)weft_error_set(err, WEFT_E_USER, "--quiet prints no tables: leave it or the --print-... out");
-        return WEFT_EXIT_USAGE;
-    }
-    if (options.quiet && options.verbose) {
-        (void)weft_error_set(err, WEFT_E_USER, "--quiet and --verbose ask for opposites: give one of them");
-        return WEFT_EXIT_USAGE;
-    }
     if (!weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) || !weft_command_room(args, &options.room, err))
         return WEFT_EXIT_USAGE;
+    if (!weft_args_i64(args, &options.values, "print-values", "[1,inf)", 0, err)) return WEFT_EXIT_USAGE;
+    if (judge_flags(args, &options, asked, err) != WEFT_OK) return WEFT_EXIT_USAGE;
     options.any_room = weft_args_has(args, "no-fit");
     if (weft_args_has(args, "resume")) options.mode = WEFT_OUTPUT_RESUME;
     if (weft_args_has(args, "overwrite")) options.mode = WEFT_OUTPUT_OVERWRITE;

@@ -16,7 +16,8 @@ typedef struct weft_chooser {
     const weft_peers *peers; /* NULL: alone */
 } weft_chooser;
 
-/* All that any rank has asked its device for so far: a value for each, the same on all ranks. Replaces what is in self; a
+/* All that any rank has asked its device for so far: a value for each, the same on all ranks. Replaces what is in
+ * self; a
  * device without the extension has none. [collective] */
 weft_status weft_choices_settle(weft_choices *self, const weft_chooser *by, weft_error *err);
 /* Takes from `kept` what self has a key of. WEFT_E_UNSUPPORTED: a value cannot be taken by this device; self keeps its

@@ -275,7 +275,8 @@ weft_status weft_recorder_queue(weft_stepper *stepper, weft_queue_pass *queue, w
     weft_recorder *self = stepper->recorder;
     known_pass *pass = NULL;
     weft_status status = WEFT_OK;
-    if (self == NULL || stepper->sink != NULL || stepper->count == 0) return queue(stepper, err);
+    if (self == NULL || stepper->sink != NULL || stepper->values != NULL || stepper->count == 0)
+        return queue(stepper, err);
     status = recall_pass(self, &pass, stepper, err);
     if (status != WEFT_OK) return status;
     if (pass == NULL || (pass->made == NULL && self->stopped)) return queue(stepper, err);

@@ -6,8 +6,8 @@
  * it is replayed. All that changes from pass to pass lies in that memory, or is told apart by it: clipping, and
  * whether there is a target at all.
  *
- * A pass that somebody listens to (weft profile), and one that looks for a number that is not finite, is never a
- * replay. */
+ * A pass that somebody listens to (weft profile, --print-values), and one that looks for a number that is not finite,
+ * is never a replay. */
 #ifndef WEFT_HOST_STEP_RECORDER_H
 #define WEFT_HOST_STEP_RECORDER_H
 

@@ -11,6 +11,7 @@
 #include "step/leaf.h"
 #include "step/norm.h"
 #include "step/travel.h"
+#include "step/values.h"
 
 /* For the next update, with the step's learning rate. */
 static weft_status prepare_update(weft_stepper *self, weft_error *err) {
@@ -56,6 +57,7 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     if (status == WEFT_OK && self->find_culprit) status = weft_blame_look(self, event, &binding, err);
     if (status == WEFT_OK && self->hidden != NULL && self->step == 0)
         status = weft_hidden_add(self->hidden, self, event, graph, &binding, err);
+    if (status == WEFT_OK) status = weft_values_forward(self, event, &binding, err);
     return status;
 }
 
@@ -78,13 +80,14 @@ static weft_status on_backward(void *context, const weft_event *event, const wef
     if (status == WEFT_OK) status = weft_graph_backward(graph, &binding, err);
     weft_step_claim_gradients(self, slots);
     weft_step_report(self, slots);
+    if (status == WEFT_OK) status = weft_values_backward(self, event, &binding, err);
     return status;
 }
 
 static weft_status on_norm(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_stepper *self = context;
-    (void)event;
-    return weft_norm_run(self, weft_step_slot(self, slots->work), slots->work, err);
+    const weft_status status = weft_norm_run(self, weft_step_slot(self, slots->work), slots->work, err);
+    return status == WEFT_OK ? weft_values_norm(self, event, err) : status;
 }
 
 static weft_status update_group(weft_stepper *self, int32_t index, weft_error *err) {
@@ -114,7 +117,6 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     weft_stepper *self = context;
     const weft_engine *engine = self->engine;
     weft_status status = WEFT_OK;
-    (void)event;
     (void)slots;
     if (self->count == 0) return WEFT_OK;
     status = prepare_update(self, err);
@@ -123,7 +125,7 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups && status == WEFT_OK; g++)
         status = update_group(self, g, err);
     if (status == WEFT_OK && engine->ranks.world == 1) status = weft_compute_copy_refresh(engine, true, err);
-    return status;
+    return status == WEFT_OK ? weft_values_step(self, event, err) : status;
 }
 
 /* For the watcher; of a WAIT it is told what is waited for. */

@@ -23,8 +23,9 @@ typedef struct weft_step_result {
     bool replayed;       /* by one call: the trace holds no times of its events */
 } weft_step_result;
 
-typedef struct weft_flights weft_flights;   /* host/step/flight.h */
-typedef struct weft_recorder weft_recorder; /* host/step/recorder.h */
+typedef struct weft_flights weft_flights;       /* host/step/flight.h */
+typedef struct weft_recorder weft_recorder;     /* host/step/recorder.h */
+typedef struct weft_value_sink weft_value_sink; /* host/step/values.h */
 
 typedef struct weft_stepper {
     weft_engine *engine;
@@ -57,9 +58,10 @@ typedef struct weft_stepper {
     weft_error culprit;       /* what this rank has found then, where there are others: they wait for its exchanges */
     double data_seconds;
     weft_flights *flights;
-    struct weft_hidden *hidden; /* collects the last hidden states of evaluations (hidden.h); NULL: nobody does */
-    weft_recorder *recorder;    /* NULL: passes are not recorded */
-    const weft_call_sink *sink; /* is told of each device call of the segments; NULL: nothing is timed */
+    struct weft_hidden *hidden;    /* collects the last hidden states of evaluations (hidden.h); NULL: nobody does */
+    weft_recorder *recorder;       /* NULL: passes are not recorded */
+    const weft_call_sink *sink;    /* is told of each device call of the segments; NULL: nothing is timed */
+    const weft_value_sink *values; /* is told what the events of a training step leave; NULL: nothing is read back */
     weft_step_result result;
 } weft_stepper;
 

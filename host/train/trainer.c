@@ -12,6 +12,7 @@
 #include "report/per_rank.h"
 #include "report/progress.h"
 #include "report/summary.h"
+#include "report/value_rows.h"
 #include "report/world_line.h"
 #include "session/coherence.h"
 #include "train/journal.h"
@@ -294,13 +295,22 @@ static weft_status agree_at_end(trainer *self, weft_status status, weft_error *e
     return WEFT_OK;
 }
 
+/* What the next step computes is printed as it runs, where that was asked for. */
+static void follow_values(trainer *self) {
+    const bool told = self->summary.result.steps < self->options->values;
+    if (told) weft_progress_end(self->progress);
+    self->session->stepper->values = told ? weft_value_rows_to_stdout() : NULL;
+}
+
 static weft_status one_step(trainer *self, weft_error *err) {
     const double begin = weft_clock_seconds();
     const int64_t step = (int64_t)self->state.step + 1;
     weft_step_result result = {0};
     double seconds = 0.0;
-    weft_status status = weft_stepper_train(self->session->stepper, &result, (uint64_t)step,
-                                            weft_session_lr(self->session, step), self->session->clip, err);
+    weft_status status = WEFT_OK;
+    follow_values(self);
+    status = weft_stepper_train(self->session->stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
+                                self->session->clip, err);
     if (status == WEFT_E_NUMERIC) status = agree(self, status, err); /* all have met it, and one tells */
     if (status != WEFT_OK) return status;
     if (!result.replayed)
@@ -426,6 +436,14 @@ static weft_status open_output(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
+/* What is cut among several ranks lies nowhere whole. */
+static weft_status judge_values(const trainer *self, weft_error *err) {
+    const int world = (int)self->session->engine->ranks.world;
+    if (self->options->values == 0 || world == 1) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "--print-values follows one rank, and this run has %d: leave one of the two out", world);
+}
+
 /* Before any memory is taken. */
 static weft_status judge_room(trainer *self, weft_error *err) {
     const weft_train_options *options = self->options;
@@ -483,7 +501,8 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     self->quiet = self->options->quiet || !(weft_peers_first(peers_of(self)) || weft_world_get()->speaks);
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
-    status = judge_room(self, err);
+    status = judge_values(self, err);
+    if (status == WEFT_OK) status = judge_room(self, err);
     if (status == WEFT_OK) status = open_output(self, err);
     if (status == WEFT_OK) status = begin_run(self, err);
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);

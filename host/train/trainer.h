@@ -12,6 +12,7 @@ typedef struct weft_train_options {
     bool quiet;
     bool verbose;    /* all that can be said of the run before its first loss and after its last */
     uint32_t tables; /* mask of weft_shown */
+    int64_t values;  /* steps whose values are printed; one rank alone */
     int64_t room;    /* bytes of a rank's device, as somebody says; 0: it is asked */
     bool any_room;   /* start although it does not fit */
 } weft_train_options;

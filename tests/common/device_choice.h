@@ -1,4 +1,5 @@
-/* tests/common/device_choice.h: the device that the environment chooses for tests that run on any: WEFT_TEST_DEVICE has its
+/* tests/common/device_choice.h: the device that the environment chooses for tests that run on any: WEFT_TEST_DEVICE
+ * has its
  * name, cpu if it is not set, and WEFT_TEST_KEYS keys of it, "share=yes workspace=1Mi". */
 #ifndef WEFT_TEST_DEVICE_CHOICE_H
 #define WEFT_TEST_DEVICE_CHOICE_H

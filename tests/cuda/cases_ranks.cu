@@ -86,7 +86,8 @@ int ranks_groups(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* Two streams of one communicator, in another order of waiting on each rank; the host waits for none of them at first. */
+/* Two streams of one communicator, in another order of waiting on each rank; the host waits for none of them at
+ * first. */
 int ranks_streams(int rank, int ranks, const ncclUniqueId *id) {
     const place p = come(rank, ranks, id);
     const cudaStream_t other = new_stream();

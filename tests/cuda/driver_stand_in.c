@@ -1,4 +1,5 @@
-/* cuda/driver_stand_in.c: as much of NVIDIA's driver as cuDNN 9 looks for when it makes a plan on a machine that has none.
+/* cuda/driver_stand_in.c: as much of NVIDIA's driver as cuDNN 9 looks for when it makes a plan on a machine that has
+ * none.
  * It compiles kernels then and has them loaded. Nothing runs here: every function says yes. */
 #include <stddef.h>
 

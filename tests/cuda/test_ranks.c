@@ -1,4 +1,5 @@
-/* The double of NCCL: processes exchange what they should, in every mode; one that ends, and ranks that ask for different
+/* The double of NCCL: processes exchange what they should, in every mode; one that ends, and ranks that ask for
+ * different
  * things, are noticed. */
 #include <check.h>
 #include <stdio.h>

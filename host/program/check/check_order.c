@@ -1,4 +1,5 @@
-/* host/program/check/check_order.c: for a communicator without tags (WEFT_COMM_IN_ORDER), that a rank takes what another
+/* host/program/check/check_order.c: for a communicator without tags (WEFT_COMM_IN_ORDER), that a rank takes what
+ * another
  * sends it in the order in which it is sent. */
 #include "program/check/check.h"
 

@@ -1,4 +1,5 @@
-/* algorithm.c: see algorithm.h. The first of the ways that cuBLASLt's own estimate lists is taken: all of them add in an
+/* algorithm.c: see algorithm.h. The first of the ways that cuBLASLt's own estimate lists is taken: all of them add
+ * in an
  * order that the way alone decides. */
 #include "algorithm.h"
 

@@ -1,4 +1,5 @@
-/* cache.c: see modules.h. A file ends in the hash of what stands before, since a run that is killed, or a full disk, may
+/* cache.c: see modules.h. A file ends in the hash of what stands before, since a run that is killed, or a full disk,
+ * may
  * leave anything behind. */
 #include "modules.h"
 

@@ -1,4 +1,5 @@
-/* choices.c: the extension weft/choices.h: products' ways as texts. A way is the 64 bytes that cuBLASLt made it, which it
+/* choices.c: the extension weft/choices.h: products' ways as texts. A way is the 64 bytes that cuBLASLt made it,
+ * which it
  * takes again in the same version; they are written as hexadecimal. */
 #include "algorithm.h"
 
@@ -7,7 +8,8 @@ _Static_assert(sizeof(cublasLtMatmulAlgo_t) == WORDS * sizeof(uint64_t), "a way 
 
 /* ---- keys ---- */
 
-/* "bf16 to fp32, nt 2048x4096x1024, rows 1024 1024 4096 apart, added": n and t for the operands as they lie or transposed. */
+/* "bf16 to fp32, nt 2048x4096x1024, rows 1024 1024 4096 apart, added": n and t for the operands as they lie or
+ * transposed. */
 static void print_key(char *out, size_t size, const cuda_shape *s) {
     (void)snprintf(out, size, "%s to %s, %c%c %lldx%lldx%lld, rows %lld %lld %lld apart%s%s%s%s",
                    weft_dtype_name(s->dtype), weft_dtype_name(s->dtype_c), s->transpose_a ? 't' : 'n',

@@ -1,4 +1,5 @@
-/* convert.cu: a pattern, bytes moved over themselves, and fp32, bf16 and fp16 into each other, to the nearest, ties to even, by whole numbers, so
+/* convert.cu: a pattern, bytes moved over themselves, and fp32, bf16 and fp16 into each other, to the nearest, ties
+ * to even, by whole numbers, so
  * that a NaN keeps the bits that the CPU device gives it. Two 16-bit types meet in fp32, which holds both exactly. */
 #include "convert.h"
 

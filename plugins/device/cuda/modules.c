@@ -1,4 +1,5 @@
-/* modules.c: optimizers' updates, compiled by NVRTC for this card. What was compiled is kept under a hash of its text, the
+/* modules.c: optimizers' updates, compiled by NVRTC for this card. What was compiled is kept under a hash of its
+ * text, the
  * options, the card's architecture and NVRTC's version: all that it follows from. */
 #include "modules.h"
 

@@ -79,7 +79,8 @@ static const char kernel_text[] =
     "    }\n"
     "}\n";
 
-/* The preprocessor has put the author's body into one line. Cut behind its statements, it is read by people again, and a
+/* The preprocessor has put the author's body into one line. Cut behind its statements, it is read by people again,
+ * and a
  * message about one shows that one. */
 static void write_body(FILE *to, const char *body) {
     int depth = 0; /* of parentheses: those of a `for` hold semicolons */

@@ -42,9 +42,11 @@ typedef struct weft_device_choices {
     /* What was asked for so far, in that order. [main] [required] */
     int64_t (*count)(const weft_device *device);
     void (*get)(const weft_device *device, int64_t i, weft_device_choice *out);
-    /* Fills value and note of a key, chosen here if it was not yet. Nothing that was chosen changes. [main] [required] */
+    /* Fills value and note of a key, chosen here if it was not yet. Nothing that was chosen changes. [main]
+     * [required] */
     weft_status (*choose)(weft_device *device, weft_device_choice *choice, weft_error *err);
-    /* Takes a value for a key; one that this device was never asked for is let be. WEFT_E_UNSUPPORTED: it cannot be taken
+    /* Takes a value for a key; one that this device was never asked for is let be. WEFT_E_UNSUPPORTED: it cannot be
+     * taken
      * here, as where it is of another library's version; then what was chosen stays. [main] [required] */
     weft_status (*take)(weft_device *device, const weft_device_choice *choice, weft_error *err);
 } weft_device_choices;

@@ -1,4 +1,5 @@
-/* collective.cpp: see collective.h. Whatever is asked, ranks send each other what is needed and add up by themselves; sums
+/* collective.cpp: see collective.h. Whatever is asked, ranks send each other what is needed and add up by
+ * themselves; sums
  * begin at another rank for each piece, as rings do. Each message begins with what it belongs to: ranks that do
  * different things notice. Nothing is written before all has come. */
 #include <cstring>

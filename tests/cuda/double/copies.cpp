@@ -1,4 +1,5 @@
-/* copies.cpp: copies and fills. What an asynchronous copy reads is read when the copy runs, also from pageable memory, and
+/* copies.cpp: copies and fills. What an asynchronous copy reads is read when the copy runs, also from pageable
+ * memory, and
  * where it writes to host memory there is NaN until then. What CUDA says of the others holds to the letter: cudaMemcpy
  * from pageable memory returns once the source is staged, and the bytes are not there yet for a stream that does not
  * wait for the first one; cudaMemset and copies on the device only queue. */

@@ -143,7 +143,8 @@ cudaError_t run_all();
 bool asked_for(const Point &point, int &asked); /* the host asks whether it is reached; it may be moved on */
 bool kernels_wait();
 struct Graph;
-/* The same behind another operation, of a stream or of the capture that the stream is in; the new one takes its place. */
+/* The same behind another operation, of a stream or of the capture that the stream is in; the new one takes its
+ * place. */
 cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::shared_ptr<Graph> &graph,
                          size_t &node);
 void run_for_others();  /* one operation, if any can run */

@@ -1,4 +1,5 @@
-/* fault.cpp: what is wrong becomes a sentence. An address that may not be touched comes as a signal: this handler stands
+/* fault.cpp: what is wrong becomes a sentence. An address that may not be touched comes as a signal: this handler
+ * stands
  * before the one that there was, says what it knows, and lets that one go on. */
 #include <csignal>
 #include <cstdarg>

@@ -1,4 +1,5 @@
-/* fibres.cpp: threads of a block run on stacks of their own and hand over to each other without the kernel's help: what a
+/* fibres.cpp: threads of a block run on stacks of their own and hand over to each other without the kernel's help:
+ * what a
  * function call keeps is pushed, and the stack pointers are exchanged. Stacks are kept for the next block. */
 #include <pthread.h>
 #include <sys/mman.h>

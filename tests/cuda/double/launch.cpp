@@ -1,4 +1,5 @@
-/* launch.cpp: a launch is judged as the driver judges it, its arguments are copied, and it is queued. Blocks run one after
+/* launch.cpp: a launch is judged as the driver judges it, its arguments are copied, and it is queued. Blocks run one
+ * after
  * another, in a drawn order. */
 #include <cstring>
 #include <numeric>

@@ -1,5 +1,6 @@
 /* lt.cpp: cuBLASLt, as far as Weft calls it. There are several ways for a product, which differ in bits: the inner
- * dimension is summed at once or in 2, 4 or 8 parts. Which of them the heuristic lists first depends on the shape, on the
+ * dimension is summed at once or in 2, 4 or 8 parts. Which of them the heuristic lists first depends on the shape,
+ * on the
  * room for partial sums, and on how operands are aligned, as on a card; a way is refused for operands that lie worse
  * than those that it was chosen for. The workspace is overwritten by every product, whatever its way. */
 #include <algorithm>

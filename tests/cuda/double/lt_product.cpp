@@ -1,4 +1,5 @@
-/* lt_product.cpp: the arithmetic of a product. Each element is a sum over the inner dimension in order, or of parts of it
+/* lt_product.cpp: the arithmetic of a product. Each element is a sum over the inner dimension in order, or of parts
+ * of it
  * in order, in fp32 and without contraction; so a way decides the bits and nothing else does. */
 #include "double.h"
 #include "lt.h"

@@ -1,4 +1,5 @@
-/* meeting.cpp: see meeting.h. A process holds a lock on a byte of the file as long as it lives, by which the others know. */
+/* meeting.cpp: see meeting.h. A process holds a lock on a byte of the file as long as it lives, by which the others
+ * know. */
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>

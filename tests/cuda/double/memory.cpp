@@ -1,8 +1,10 @@
 /* memory.cpp: device memory, pinned memory, and which is which.
  *
  * Device memory lies in one stretch of addresses, each allocation in pages of its own that end in pages without access;
- * an address is used once. None of it can be touched but while queued work runs: what that touches is opened by the fault
- * that it gives, and closed again behind it. What lies between an allocation and the ends of its pages has a pattern that
+ * an address is used once. None of it can be touched but while queued work runs: what that touches is opened by the
+ * fault
+ * that it gives, and closed again behind it. What lies between an allocation and the ends of its pages has a pattern
+ * that
  * has to stay. New memory is full of NaN. */
 #include <algorithm>
 #include <cstring>

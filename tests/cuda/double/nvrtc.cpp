@@ -1,4 +1,5 @@
-/* nvrtc.cpp: device code compiled at run time, by the host's compiler against the double's headers. What takes a cubin's
+/* nvrtc.cpp: device code compiled at run time, by the host's compiler against the double's headers. What takes a
+ * cubin's
  * place is a shared object behind a few bytes that say so; modules.cpp loads it. */
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,7 @@
-/* shared.cpp: shared memory of the block that runs, and copies into it that complete late. Arrays of a fixed size follow
- * one another with edges between them, which are looked at when the block ends; what the launch gave bytes for ends at a
+/* shared.cpp: shared memory of the block that runs, and copies into it that complete late. Arrays of a fixed size
+ * follow
+ * one another with edges between them, which are looked at when the block ends; what the launch gave bytes for ends
+ * at a
  * page without access. All of it is NaN when a block begins. */
 #include <cstring>
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-/* cuda_runtime_api.h of the double (../README.md): CUDA's runtime as a host compiler sees it, as far as Weft calls it. Names and
+/* cuda_runtime_api.h of the double (../README.md): CUDA's runtime as a host compiler sees it, as far as Weft calls
+ * it. Names and
  * numbers are CUDA's, so that a plugin's sources compile unchanged; what they do here is in ../double. C and C++. */
 #ifndef WEFT_DOUBLE_CUDA_RUNTIME_API_H
 #define WEFT_DOUBLE_CUDA_RUNTIME_API_H

@@ -19,7 +19,8 @@ int double_barrier(const char *what, int vote, const char *file, int line);
 void *double_shared(const void *site, const char *name, size_t bytes, size_t align);
 void *double_shared_dynamic(const char *name);
 
-/* cp.async: `bytes` (4, 8, 16) of which `valid` come from global memory and the rest is zero. Nothing arrives before the
+/* cp.async: `bytes` (4, 8, 16) of which `valid` come from global memory and the rest is zero. Nothing arrives before
+ * the
  * wait that needs it. */
 void double_copy_async(void *shared, const void *global, size_t bytes, size_t valid);
 void double_copy_commit(void);

@@ -1,0 +1,140 @@
+/* host/step/values.c: see values.h. */
+#include "step/values.h"
+
+#include "model/convert.h"
+#include "plugin/enter.h"
+
+/* What is told of the event that has run; each value fills in its own part. */
+static weft_value_row row_of(const weft_stepper *self, const weft_event *event, char text[256]) {
+    const weft_value_row row = {.step = self->step, .event = text, .name = "", .part = ""};
+    weft_event_describe(text, 256, event, &self->stage->job->spec);
+    return row;
+}
+
+static bool is_silent(const weft_stepper *self) {
+    return self->values == NULL || self->step == 0 || self->find_culprit;
+}
+
+/* row->n numbers of dtype begin at ref. */
+static weft_status tell(const weft_stepper *self, weft_value_row *row, weft_ref ref, int32_t dtype, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const int64_t n = row->n < WEFT_VALUES_TOLD ? row->n : WEFT_VALUES_TOLD;
+    double stored[WEFT_VALUES_TOLD] = {0}; /* as the device has them, of whatever type */
+    float numbers[WEFT_VALUES_TOLD] = {0};
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, stored, ref,
+                     n * weft_dtype_bytes(dtype));
+    if (status != WEFT_OK) return status;
+    if (dtype != WEFT_F64 && !weft_convert(numbers, WEFT_F32, stored, dtype, n)) return WEFT_OK; /* a packed type */
+    for (int64_t i = 0; i < n; i++) row->numbers[i] = dtype == WEFT_F64 ? stored[i] : (double)numbers[i];
+    self->values->tell(self->values->context, row);
+    return WEFT_OK;
+}
+
+static weft_status tell_carry(const weft_stepper *self, weft_value_row *row, weft_ref ref, weft_error *err) {
+    const weft_plan *plan = &self->engine->plan;
+    if (ref.buffer == NULL) return WEFT_OK;
+    row->name = "carry";
+    row->n = (int64_t)self->leaf.rows * self->leaf.length * plan->declared->carry_width;
+    return tell(self, row, ref, plan->dtype, err);
+}
+
+weft_status weft_values_forward(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                                weft_error *err) {
+    const weft_declared *declared = self->engine->plan.declared;
+    char text[256];
+    weft_value_row row;
+    int32_t n = 0;
+    const weft_graph_read *reads = NULL;
+    weft_status status = WEFT_OK;
+    if (is_silent(self)) return WEFT_OK;
+    row = row_of(self, event, text);
+    reads = weft_graph_set_reads(self->stage->graphs, event->segment, &n);
+    row.part = "weight";
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
+        const int32_t p = reads[i].parameter;
+        row.name = declared->parameters[p].name;
+        row.n = declared->parameters[p].numel;
+        status = tell(self, &row, binding->parameters[p], binding->dtypes[p], err);
+    }
+    row.part = "";
+    return status == WEFT_OK ? tell_carry(self, &row, binding->carry_out.ref, err) : status;
+}
+
+weft_status weft_values_backward(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                                 weft_error *err) {
+    const weft_declared *declared = self->engine->plan.declared;
+    char text[256];
+    weft_value_row row;
+    int32_t n = 0;
+    const weft_graph_read *reads = NULL;
+    weft_status status = WEFT_OK;
+    if (is_silent(self)) return WEFT_OK;
+    row = row_of(self, event, text);
+    reads = weft_graph_set_reads(self->stage->graphs, event->segment, &n);
+    if (event->segment == declared->n_segments - 1) {
+        row.name = "loss";
+        row.n = 1;
+        status = tell(self, &row, binding->loss, WEFT_F64, err);
+    }
+    row.part = "gradient";
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
+        const int32_t p = reads[i].parameter;
+        if (binding->gradients[p].ref.buffer == NULL) continue;
+        row.name = declared->parameters[p].name;
+        row.n = declared->parameters[p].numel;
+        status = tell(self, &row, binding->gradients[p].ref, WEFT_F32, err);
+    }
+    return status == WEFT_OK ? tell_carry(self, &row, binding->d_carry_in.ref, err) : status;
+}
+
+weft_status weft_values_norm(const weft_stepper *self, const weft_event *event, weft_error *err) {
+    const weft_scalars *scalars = &self->engine->scalars;
+    char text[256];
+    weft_value_row row;
+    weft_status status = WEFT_OK;
+    if (is_silent(self)) return WEFT_OK;
+    row = row_of(self, event, text);
+    row.n = 1;
+    row.name = "targets";
+    status = tell(self, &row, scalars->count, WEFT_F64, err);
+    row.name = "norm";
+    if (status == WEFT_OK) status = tell(self, &row, scalars->norm, WEFT_F64, err);
+    row.name = "coefficient";
+    return status == WEFT_OK ? tell(self, &row, scalars->coefficient, WEFT_F32, err) : status;
+}
+
+/* What the update has read and left of one parameter. */
+static weft_status tell_update(const weft_stepper *self, weft_value_row *row, int32_t parameter, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
+    const weft_span *gradients = &engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[p->group];
+    const weft_span *states = &engine->plan.holds[WEFT_HOLD_STATES]->spans[p->group];
+    weft_status status = WEFT_OK;
+    row->part = "sum of gradients";
+    status = tell(self, row, weft_ref_at(engine->gradients.ref, weft_span_at(gradients, p->offset)), WEFT_F32, err);
+    for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
+        row->part = engine->plan.states[i].name;
+        status = tell(self, row, weft_ref_at(engine->state[i].ref, weft_span_at(states, p->offset)), WEFT_F32, err);
+    }
+    row->part = "weight";
+    return status == WEFT_OK ? tell(self, row, engine->parameter_refs[parameter], WEFT_F32, err) : status;
+}
+
+weft_status weft_values_step(const weft_stepper *self, const weft_event *event, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_declared *declared = engine->plan.declared;
+    char text[256];
+    weft_value_row row;
+    weft_status status = WEFT_OK;
+    if (is_silent(self) || self->count == 0) return WEFT_OK;
+    row = row_of(self, event, text);
+    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
+        const weft_parameter *p = &declared->parameters[i];
+        if (!p->trainable) continue;
+        row.name = p->name;
+        row.n = p->numel;
+        status = tell_update(self, &row, i, err);
+    }
+    return status;
+}

@@ -1,0 +1,34 @@
+# Every relative link of README.md, of docs/ and of configs/ leads to a file that is there, and every #anchor to a heading
+# of it.
+. "$WEFT_SOURCE/tests/common/shell.sh"
+cd "$WEFT_SOURCE"
+
+anchors() { # anchors FILE: of its headings, as web pages of Markdown have them
+    sed -n 's/^##* //p' "$1" | awk '{
+        line = tolower($0)
+        gsub(/`/, "", line)
+        gsub(/[^a-z0-9 _-]/, "", line)
+        gsub(/ /, "-", line)
+        if (n[line]++) line = line "-" (n[line] - 1)
+        print line
+    }'
+}
+links() { # links FILE: all that is in parentheses behind brackets, but what lies in indented blocks and on the web
+    grep -v '^    ' "$1" | grep -o '\](\([^)]*\))' | sed 's/^](//; s/)$//' | grep -v '^[a-z]*://' || :
+}
+
+n=0
+for page in README.md docs/*.md docs/*/*.md configs/*/*.md; do
+    for link in $(links "$page"); do
+        n=$((n + 1))
+        file=${link%%#*}
+        target=$(dirname "$page")/$file
+        [ -n "$file" ] || target=$page
+        [ -e "$target" ] || { failed "$page: $link leads nowhere"; continue; }
+        case $link in
+        *'#'*) anchors "$target" | grep -qxF -- "${link#*#}" || failed "$page: $link has no such heading" ;;
+        esac
+    done
+done
+[ "$n" -gt 20 ] || failed "only $n links were found"
+[ "$failures" = 0 ]
