@@ -45,41 +45,62 @@ static weft_status add_unit(weft_layout *self, const char *name, bool is_root, w
     return unit->name != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
 }
 
-/* Units in the order of their first parameters; `sources` holds which element of `of` each is. */
+/* Units in the order of their first parameters; unit_of has room for each element that `of` names, and one more. */
 static weft_status make_units(weft_layout *self, weft_declared *declared, const int32_t *of,
                               const weft_wrapping *wrapping, const weft_layout_piece *pieces, const weft_layout *from,
-                              int32_t *sources, weft_error *err) {
+                              int32_t *unit_of, weft_error *err) {
     weft_status status = WEFT_OK;
     self->units = calloc((size_t)declared->n_parameters, sizeof *self->units);
     if (self->units == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
         const int32_t source = of[p];
-        int32_t u = 0;
-        while (u < self->n_units && sources[u] != source) u++;
-        declared->parameters[p].unit = u;
-        if (u < self->n_units) continue;
-        sources[u] = source;
-        if (pieces != NULL) status = add_unit(self, pieces[source].name, from->units[pieces[source].unit].is_root, err);
-        else
-            status = add_unit(self, source == WEFT_UNIT_ROOT ? "root" : wrapping->names[source],
-                              source == WEFT_UNIT_ROOT, err);
+        int32_t *unit = &unit_of[source + 1]; /* WEFT_UNIT_ROOT is -1 */
+        if (*unit < 0) {
+            *unit = self->n_units;
+            if (pieces != NULL)
+                status = add_unit(self, pieces[source].name, from->units[pieces[source].unit].is_root, err);
+            else
+                status = add_unit(self, source == WEFT_UNIT_ROOT ? "root" : wrapping->names[source],
+                                  source == WEFT_UNIT_ROOT, err);
+        }
+        declared->parameters[p].unit = *unit;
     }
     return status;
 }
 
 /* ---- groups ---- */
 
+/* Parameters by their units, in declaration order within each; those of unit u begin at begins[u]. */
+typedef struct by_unit {
+    int32_t *parameters, *begins;
+} by_unit;
+
+static weft_status order_by_unit(by_unit *out, const weft_layout *layout, const weft_declared *declared,
+                                 weft_error *err) {
+    int32_t *begins = calloc((size_t)layout->n_units + 2, sizeof *begins);
+    out->begins = begins;
+    out->parameters = calloc((size_t)declared->n_parameters + 1, sizeof *out->parameters);
+    if (begins == NULL || out->parameters == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
+    for (int32_t p = 0; p < declared->n_parameters; p++) begins[declared->parameters[p].unit + 2]++;
+    for (int32_t u = 2; u <= layout->n_units + 1; u++) begins[u] += begins[u - 1];
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        out->parameters[begins[declared->parameters[p].unit + 1]++] = p;
+    return WEFT_OK;
+}
+
 /* Adds a group of what is of one storage type and trained or not, if there is any. */
-static weft_status make_group(weft_layout *self, weft_declared *declared, int32_t unit, bool trainable, int32_t dtype,
-                              weft_error *err) {
-    const int32_t index = self->n_groups;
+static weft_status make_group(weft_layout *self, weft_declared *declared, const by_unit *in, int32_t unit,
+                              bool trainable, int32_t dtype, weft_error *err) {
+    const int32_t index = self->n_groups, first = in->begins[unit], end = in->begins[unit + 1];
     weft_unit *of = &self->units[unit];
     weft_group *group = &self->groups[index];
-    group->members = calloc((size_t)declared->n_parameters, sizeof *group->members);
+    group->members = calloc((size_t)(end - first) + 1, sizeof *group->members);
     if (group->members == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
-    for (int32_t p = 0; p < declared->n_parameters; p++) {
+    for (int32_t i = first; i < end; i++) {
+        const int32_t p = in->parameters[i];
         weft_parameter *parameter = &declared->parameters[p];
-        if (parameter->unit != unit || parameter->trainable != trainable || parameter->dtype != dtype) continue;
+        if (parameter->trainable != trainable || parameter->dtype != dtype) continue;
         parameter->group = index;
         parameter->offset = group->numel;
         group->members[group->n_members++] = p;
@@ -104,23 +125,28 @@ static weft_status make_group(weft_layout *self, weft_declared *declared, int32_
 }
 
 /* What is frozen, by its storage types. */
-static weft_status make_frozen_groups(weft_layout *self, weft_declared *declared, int32_t unit, weft_error *err) {
+static weft_status make_frozen_groups(weft_layout *self, weft_declared *declared, const by_unit *in, int32_t unit,
+                                      weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST && status == WEFT_OK; dtype++)
-        status = make_group(self, declared, unit, false, dtype, err);
+        status = make_group(self, declared, in, unit, false, dtype, err);
     return status;
 }
 
 static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_error *err) {
-    weft_status status = WEFT_OK;
+    by_unit in = {0};
+    weft_status status = order_by_unit(&in, self, declared, err);
     self->groups = calloc(WEFT_UNIT_GROUPS * (size_t)self->n_units, sizeof *self->groups);
-    if (self->groups == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
+    if (status == WEFT_OK && self->groups == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
     for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
-        status = make_group(self, declared, u, true, WEFT_F32, err);
+        status = make_group(self, declared, &in, u, true, WEFT_F32, err);
     self->n_trainable_groups = self->n_groups;
     self->trainable_numel = self->numel;
     for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
-        status = make_frozen_groups(self, declared, u, err);
+        status = make_frozen_groups(self, declared, &in, u, err);
+    free(in.parameters);
+    free(in.begins);
     return status;
 }
 
@@ -132,16 +158,19 @@ static weft_status make_layout(weft_layout **out, weft_declared *declared, const
                                weft_error *err) {
     weft_status status = WEFT_OK;
     weft_layout *self = calloc(1, sizeof *self);
-    int32_t *sources = calloc((size_t)declared->n_parameters, sizeof *sources);
-    if (self == NULL || sources == NULL) {
+    int32_t most = 0, *unit_of = NULL;
+    for (int32_t p = 0; p < declared->n_parameters; p++) most = of[p] > most ? of[p] : most;
+    unit_of = malloc(((size_t)most + 2) * sizeof *unit_of);
+    if (self == NULL || unit_of == NULL) {
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the layout");
         goto done;
     }
+    for (int32_t i = 0; i < most + 2; i++) unit_of[i] = -1;
     self->grid = choose_grid(declared);
-    status = make_units(self, declared, of, wrapping, pieces, from, sources, err);
+    status = make_units(self, declared, of, wrapping, pieces, from, unit_of, err);
     if (status == WEFT_OK) status = make_groups(self, declared, err);
 done:
-    free(sources);
+    free(unit_of);
     if (status == WEFT_OK) *out = self;
     else weft_layout_destroy(self);
     return status;

@@ -9,15 +9,17 @@ void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, c
     const weft_doing now = {loaded->plugin->kind, loaded->plugin->id, loaded->sha256, what};
     call->loaded = loaded;
     call->what = what;
+    weft_slow_begin(&call->slow, loaded, what);
     weft_process_save(&call->saved);
     call->before = weft_crash_doing(now);
 }
 
-weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status status, weft_error *err) {
+weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, weft_error *err) {
     const weft_plugin *plugin = call->loaded->plugin;
     const bool failed = status != WEFT_OK; /* then that is the news, and what it changed is put back silently */
     char when[64];
     weft_status changed = WEFT_OK;
+    weft_slow_end(&call->slow);
     (void)weft_crash_doing(call->before);
     (void)snprintf(when, sizeof when, "its %s ran", call->what);
     changed = weft_process_restore(&call->saved, when, failed ? NULL : err);
@@ -30,7 +32,7 @@ weft_status weft_plugin_call_end(const weft_plugin_call *call, weft_status statu
     return changed;
 }
 
-weft_status weft_plugin_call_made(const weft_plugin_call *call, weft_status status, const void *made, weft_error *err) {
+weft_status weft_plugin_call_made(weft_plugin_call *call, weft_status status, const void *made, weft_error *err) {
     if (status == WEFT_OK && made == NULL)
         status = weft_error_set(err, WEFT_E_PLUGIN, "it answers WEFT_OK in its %s and has made nothing", call->what);
     return weft_plugin_call_end(call, status, err);

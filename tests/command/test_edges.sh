@@ -135,11 +135,42 @@ build strategy leaver "${CC:-cc}" -O2 leaver.c
 WEFT_PLUGIN_PATH="$PWD/plugins" refused 'calls _exit, which would end the process without a word' \
     "$weft" train run.ini run.out=none strategy.plugin=leaver
 
+# ---- nor one that does not come back
+sed 's/"adamw"/"sleeper"/; s/^    optimizer->host = host;/    (void)sleep(12);/' \
+    "$WEFT_SOURCE/plugins/optimizer/adamw/adamw.c" >sleeper.c
+grep -q 'sleep(12)' sleeper.c || failed "no sleeper"
+sed -i 's/(void)sleep(12);/(void)sleep(12);\n    optimizer->host = host;/' sleeper.c
+build optimizer sleeper "${CC:-cc}" -O2 -include unistd.h sleeper.c -lm
+WEFT_PLUGIN_PATH="$PWD/plugins" "$weft" train run.ini run.out=slept optimizer.plugin=sleeper --quiet >slept.log 2>&1 &
+sleeper=$!
+
+# ---- weights that are missing are told before anything is planned for them, of a model with very many layers soon
+sed 's/"single"/"early"/; s/return weft_emit_end(&e, err);/return weft_error_set(err, WEFT_E_PLUGIN, "asked too early.");/' \
+    "$WEFT_SOURCE/plugins/strategy/single/single.c" >early.c
+build strategy early "${CC:-cc}" -O2 early.c
+export WEFT_PLUGIN_PATH="$PWD/plugins"
+refused 'asked too early.' "$weft" train run.ini run.out=none strategy.plugin=early
+refused "$PWD/model: " "$weft" train run.ini run.out=none strategy.plugin=early model.start=weights
+! grep -q 'asked too early' log || failed "the strategy is asked first" log
+unset WEFT_PLUGIN_PATH
+cp -r one/model tall
+sed -i 's/"num_hidden_layers": *1,/"num_hidden_layers": 65535,/' tall/config.json
+(
+    failures=0
+    [ "$WEFT_SANITIZED" = ON ] || ulimit -t 20 # seconds of computing: planning it would take minutes, declaring it takes two
+    refused "missing (model.layers.1.self_attn.q_proj.weight," "$weft" train run.ini run.out=none model.path=tall model.start=weights
+    [ "$failures" = 0 ]
+) || failed "65,535 layers"
+
 # ---- ranks that cannot be are refused before any is started
 for ranks in 3 1e3; do
     refused "weft train: strategy single runs on one rank, and this job has $(printf '%.0f' $ranks)" "$weft" train run.ini run.out=none --ranks $ranks
     ! grep -q '^\[0\]' log || failed "--ranks $ranks starts some" log
 done
 [ ! -e none ] || failed "what is refused leaves a directory"
+
+wait $sleeper || failed "a create that takes long" slept.log
+[ "$(cat slept.log)" = "weft: warning: optimizer:sleeper ($PWD/plugins/weft-optimizer-sleeper.so) has been in its create for 10 s and goes on" ] ||
+    failed "a create that takes long is told" slept.log
 
 [ "$failures" = 0 ]

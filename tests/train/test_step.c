@@ -247,6 +247,7 @@ START_TEST(an_evaluation_that_is_not_finite_says_where) {
     ck_assert_int_eq(weft_stepper_evaluate(rig.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err), WEFT_E_NUMERIC);
     ck_assert_msg(strncmp(err.text, "evaluation: ", 12) == 0 && strstr(err.text, "layers.1.mlp") != NULL, "%s",
                   err.text);
+    ck_assert_msg(strstr(err.text, "; the weights are as update 2 by optimizer:adamw (/") != NULL, "%s", err.text);
     train_rig_close(&rig);
     row_data_free(&data);
 }

@@ -1,0 +1,58 @@
+/* host/plugin/slow.c: see slow.h. */
+#include "plugin/slow.h"
+
+#include "plugin/services.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+static void *watch_call(void *context) {
+    weft_slow *self = context;
+    const weft_plugin *plugin = self->loaded->plugin;
+    struct timespec until;
+    int waited = 0;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += WEFT_SLOW_SECONDS;
+    (void)pthread_mutex_lock(&self->lock);
+    while (!self->is_over && waited != ETIMEDOUT) waited = pthread_cond_timedwait(&self->ended, &self->lock, &until);
+    if (!self->is_over)
+        weft_log(weft_services(), WEFT_LOG_WARN, "%s:%s (%s) has been in its %s for %d s and goes on", plugin->kind,
+                 plugin->id, self->loaded->path, self->what, (int)WEFT_SLOW_SECONDS);
+    (void)pthread_mutex_unlock(&self->lock);
+    return NULL;
+}
+
+/* Signals are for the threads that there were. */
+static bool start_watcher(weft_slow *self) {
+    sigset_t all, before;
+    bool started = false;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    started = pthread_create(&self->watcher, NULL, watch_call, self) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+void weft_slow_begin(weft_slow *self, const weft_loaded *loaded, const char *what) {
+    pthread_condattr_t by_clock;
+    self->loaded = loaded;
+    self->what = what;
+    self->is_over = false;
+    (void)pthread_mutex_init(&self->lock, NULL);
+    (void)pthread_condattr_init(&by_clock);
+    (void)pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&self->ended, &by_clock);
+    (void)pthread_condattr_destroy(&by_clock);
+    self->watched = start_watcher(self);
+}
+
+void weft_slow_end(weft_slow *self) {
+    (void)pthread_mutex_lock(&self->lock);
+    self->is_over = true;
+    (void)pthread_cond_signal(&self->ended);
+    (void)pthread_mutex_unlock(&self->lock);
+    if (self->watched) (void)pthread_join(self->watcher, NULL);
+    (void)pthread_cond_destroy(&self->ended);
+    (void)pthread_mutex_destroy(&self->lock);
+}

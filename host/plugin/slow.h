@@ -1,0 +1,27 @@
+/* host/plugin/slow.h: a call that takes long says so, once, while it lasts: one that never ends would end a run in
+ * silence. */
+#ifndef WEFT_HOST_PLUGIN_SLOW_H
+#define WEFT_HOST_PLUGIN_SLOW_H
+
+#include "plugin/plugin.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+enum { WEFT_SLOW_SECONDS = 10 }; /* after which it is told */
+
+typedef struct weft_slow {
+    const weft_loaded *loaded;
+    const char *what;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    pthread_t watcher;
+    bool watched; /* there is a watcher */
+    bool is_over;
+} weft_slow;
+
+/* what: the slot's name. Stays where it is until the end. Without a thread for it nothing is told. [main] */
+void weft_slow_begin(weft_slow *self, const weft_loaded *loaded, const char *what);
+void weft_slow_end(weft_slow *self);
+
+#endif

@@ -1,0 +1,41 @@
+/* Numbers by name: what was put is found, whatever else is there; the first of equal names stays. */
+#include "base/lookup.h"
+#include "suite.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MANY = 5000, LENGTH = 24 };
+
+START_TEST(what_was_put_is_found) {
+    char(*names)[LENGTH] = calloc(MANY, LENGTH), unknown[LENGTH];
+    weft_lookup lookup = {0};
+    ck_assert_int_eq(weft_lookup_find(&lookup, "layers.0"), -1);
+    for (int32_t i = 0; i < MANY; i++) {
+        (void)snprintf(names[i], LENGTH, "layers.%d", (int)i);
+        must(weft_lookup_put(&lookup, names[i], i));
+    }
+    for (int32_t i = 0; i < MANY; i++) {
+        (void)snprintf(unknown, LENGTH, "layer.%d", (int)i);
+        must(weft_lookup_find(&lookup, names[i]) == i && weft_lookup_find(&lookup, unknown) == -1);
+    }
+    must(weft_lookup_put(&lookup, "layers.7", 1));
+    ck_assert_int_eq(weft_lookup_find(&lookup, "layers.7"), 7);
+    ck_assert_int_eq(weft_lookup_find(&lookup, ""), -1);
+    must(weft_lookup_put(&lookup, "", 3));
+    ck_assert_int_eq(weft_lookup_find(&lookup, ""), 3);
+    weft_lookup_free(&lookup);
+    weft_lookup_free(&lookup);
+    free(names);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("lookup");
+    TCase *tests = tcase_create("lookup");
+    tcase_add_test(tests, what_was_put_is_found);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

@@ -1,0 +1,54 @@
+/* The graphs of several leaf lengths: a segment reads the same parameters, in the same order, for each of them, or is
+ * refused by its name. */
+#include "graph_models.h"
+#include "plan/graphs.h"
+#include "suite.h"
+
+#include <check.h>
+
+static int64_t long_from; /* leaves of so many places or more are treated otherwise */
+
+static weft_value forward(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value none = {0};
+    weft_graph_info info = {.struct_size = (uint32_t)sizeof info};
+    ops->info(g, &info);
+    if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[0]);
+    if (s == 1) return ops->rms_norm(g, carry, r->weights[info.length < long_from ? 1 : 6], 1e-5);
+    ops->lm_head(g, carry, r->weights[0], NULL);
+    return none;
+}
+
+static weft_status make(weft_graph_set **out, weft_error *err) {
+    static const rig_model model = {"forked", .weights = rig_language_weights, .carry_width = RIG_D, .n_segments = 3,
+                                    .forward = forward};
+    weft_graph_set_spec spec = {
+        .mode = WEFT_MODE_TRAIN, .dtype = WEFT_F32, .rows = 2, .n_lengths = 3, .lengths = {3, 5, 9}};
+    rig r;
+    weft_status status = WEFT_OK;
+    rig_open(&r, RIG_REFERENCE, &model, 2, 9);
+    status = weft_graph_set_create(out, &r.declared, r.kernels, r.device, &spec, err);
+    weft_graph_set_destroy(*out);
+    rig_close(&r);
+    return status;
+}
+
+START_TEST(what_is_read_may_not_depend_on_the_length) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_graph_set *set = NULL;
+    long_from = 100;
+    ck_assert_msg(make(&set, &err) == WEFT_OK, "%s", err.text);
+    set = NULL;
+    long_from = 9; /* not the second, but the last */
+    ck_assert_int_eq(make(&set, &err), WEFT_E_PLUGIN);
+    ck_assert_ptr_nonnull(strstr(err.text, "the model reads other parameters in segment "));
+    ck_assert_ptr_nonnull(strstr(err.text, "for leaves of 9 places than for leaves of 3"));
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("graphs");
+    TCase *tests = tcase_create("graphs");
+    tcase_add_test(tests, what_is_read_may_not_depend_on_the_length);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
