@@ -14,9 +14,18 @@ weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const we
     return status;
 }
 
-weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
+static weft_status settle_choices(weft_engine *engine, weft_error *err) {
     const weft_chooser by = weft_engine_chooser(engine);
+    return weft_choices_settle(&engine->choices, &by, err);
+}
+
+weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
     const weft_status status =
         weft_coherence_programs(weft_coherence_peers(engine), engine, weft_engine_prepare(engine, spec, err), err);
-    return status == WEFT_OK ? weft_choices_settle(&engine->choices, &by, err) : status;
+    return status == WEFT_OK && engine->own_platform != NULL ? settle_choices(engine, err) : status;
+}
+
+weft_status weft_opening_allocate(weft_engine *engine, weft_error *err) {
+    const weft_status status = weft_engine_allocate(engine, err);
+    return status == WEFT_OK && engine->own_platform == NULL ? settle_choices(engine, err) : status;
 }

@@ -194,7 +194,7 @@ static void advise_memory(const weft_session *session, weft_error *err) {
 }
 
 weft_status weft_session_start(weft_session *session, weft_error *err) {
-    weft_status status = weft_engine_allocate(session->engine, err);
+    weft_status status = weft_opening_allocate(session->engine, err);
     if (status == WEFT_E_MEMORY) advise_memory(session, err);
     if (status == WEFT_OK)
         status = weft_stepper_create(&session->stepper, session->engine, session->data_plugin, session->data, err);
