@@ -135,7 +135,7 @@ static void flush_output(void) {
 }
 
 static void print_error(const weft_command *command, weft_exit status, weft_error *err) {
-    if (status == WEFT_EXIT_DONE) return;
+    if (status == WEFT_EXIT_DONE || weft_exit_answers(status)) return;
     if (status == WEFT_EXIT_STOPPED && weft_world_get()->rank > 0) return; /* no error, and rank 0 says it */
     if (*err->text == '\0' && err->code == WEFT_E_PEER) return;            /* rank 0 says it (model/peers.h) */
     if (*err->text == '\0') {

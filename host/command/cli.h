@@ -21,8 +21,14 @@ typedef enum weft_exit {
     WEFT_EXIT_DONE = 0,
     WEFT_EXIT_FAILED = 1,  /* err says why */
     WEFT_EXIT_USAGE = 2,   /* the command line itself was wrong; err says how */
+    WEFT_EXIT_ANSWER = 10, /* up to WEFT_EXIT_LAST_ANSWER: a command's own answers (`weft ab`) */
+    WEFT_EXIT_LAST_ANSWER = 73,
     WEFT_EXIT_STOPPED = 75 /* by a signal, after saving */
 } weft_exit;
+
+static inline bool weft_exit_answers(int status) {
+    return status >= WEFT_EXIT_ANSWER && status <= WEFT_EXIT_LAST_ANSWER;
+}
 
 /* DONE for WEFT_OK, STOPPED for WEFT_E_STOPPED, FAILED otherwise. */
 weft_exit weft_exit_from(weft_status status);

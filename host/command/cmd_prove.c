@@ -21,7 +21,7 @@ enum { OFFERED = 4 }; /* ranks, where nobody says how many */
 static weft_status report(const weft_proof *proof, bool json, weft_error *err) {
     FILE *to = weft_voice_plain();
     weft_status status = WEFT_OK;
-    if (weft_platform_rank(proof->platform) != 0) return WEFT_OK; /* rank 0 says it for all */
+    if (weft_platform_rank(proof->meeting.platform) != 0) return WEFT_OK; /* rank 0 says it for all */
     if (json) status = weft_proof_print_json(proof, to, err);
     else weft_proof_print(proof, to);
     if (status == WEFT_OK && (fflush(to) != 0 || ferror(to)))

@@ -15,6 +15,10 @@ typedef enum weft_ranks_purpose {
 bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_ranks_purpose purpose,
                           weft_error *err);
 
+/* The same with other overrides than those of the command line, of which the ranks are told by the line itself. */
+bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const char *const *overrides, size_t n_overrides,
+                             int32_t asked, weft_ranks_purpose purpose, weft_error *err);
+
 /* The same, to run many, where nobody says how many: n ranks, if they can be started and no launcher has started any.
  * why: else, why this process is alone; "": it is not. */
 bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,

@@ -4,53 +4,32 @@
 #include "base/clock.h"
 #include "prove/marks.h"
 #include "prove/spec.h"
-#include "ranks/guard.h"
 #include "session/coherence.h"
 #include "session/facts.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- the ranks and what they share ---- */
-
-static weft_status open_platform(weft_proof *self, weft_error *err) {
-    weft_status status =
-        weft_run_open(&self->run, self->spec.path, self->spec.overrides, self->spec.n_overrides, WEFT_NEEDS_ALL, err);
-    return status == WEFT_OK ? weft_platform_open(&self->platform, self->run, err) : status;
-}
-
-/* The ranks are watched from here on, and know of one another that they are alike. */
-static weft_status meet_ranks(weft_proof *self, weft_error *err) {
-    weft_platform *platform = self->platform;
-    const weft_seat all = weft_platform_seat(platform);
-    weft_status status = WEFT_OK;
-    weft_ranks_take(&self->ranks, &all);
-    status = weft_post_open(&self->post, &self->peers, &self->ranks, platform->kernels, platform->device, err);
-    if (status == WEFT_OK && platform->comm != NULL)
-        status = weft_guard_arrange(&self->peers, &platform->comm_info, err);
-    self->failed = status != WEFT_OK;
-    return status == WEFT_OK ? weft_coherence_run(&self->peers, self->run, &platform->device_info, status, err)
-                             : status;
-}
+/* ---- what the ranks share ---- */
 
 /* One rank's seat for a cell that is only compiled, or that every rank runs by itself. */
 static weft_seat seat_of(const weft_proof *self, int32_t base, int32_t world) {
-    const int32_t rank = weft_platform_rank(self->platform);
-    const weft_seat seat = {self->platform, base, rank >= base && rank < base + world ? rank - base : 0, world};
+    const int32_t rank = weft_platform_rank(self->meeting.platform);
+    const weft_seat seat = {self->meeting.platform, base, rank >= base && rank < base + world ? rank - base : 0, world};
     return seat;
 }
 
 /* A session whose text and data all cells use; it takes no memory of the device. */
 static weft_status open_lender(weft_proof *self, const weft_prove_options *options, weft_error *err) {
     weft_cell single = {.ranks = 1};
-    const weft_seat seat = seat_of(self, weft_platform_rank(self->platform), 1);
+    const weft_seat seat = seat_of(self, weft_platform_rank(self->meeting.platform), 1);
     weft_status status = WEFT_OK;
     weft_grid_say(&single.keys, "!strategy");
     weft_grid_say(&single.keys, "strategy.plugin=single");
     status = weft_course_open(&self->lender, &self->spec, &single, &seat, err);
-    status = weft_coherence_data(&self->peers, status == WEFT_OK ? self->lender->engine->plan.declared : NULL,
+    status = weft_coherence_data(&self->meeting.peers, status == WEFT_OK ? self->lender->engine->plan.declared : NULL,
                                  status == WEFT_OK ? self->lender->data_info.fingerprint : 0, status, err);
-    status = weft_coherence_weights(&self->peers, self->run, status, err);
+    status = weft_coherence_weights(&self->meeting.peers, self->meeting.run, status, err);
     if (status != WEFT_OK) return status;
     self->spec.lender = self->lender;
     self->spec.steps = options->steps > 0 ? options->steps : WEFT_PROVE_STEPS;
@@ -71,7 +50,7 @@ typedef struct compiled {
 } compiled;
 
 static weft_status compile_cell(compiled *out, const weft_proof *self, const weft_cell *cell, weft_error *err) {
-    const weft_seat seat = {self->platform, 0, 0, cell->ranks};
+    const weft_seat seat = {self->meeting.platform, 0, 0, cell->ranks};
     weft_session *session = NULL;
     char text[400];
     weft_status status = weft_course_open(&session, &self->spec, cell, &seat, err);
@@ -89,16 +68,9 @@ static weft_status compile_cell(compiled *out, const weft_proof *self, const wef
     return weft_error_prefix(err, "%s: ", text);
 }
 
-/* weft_platform_share, of which this rank may drop out alone. */
-static weft_status share_results(weft_proof *self, void *all, const void *mine, int64_t bytes, weft_error *err) {
-    const weft_status status = weft_platform_share(self->platform, all, mine, bytes, err);
-    self->failed = self->failed || status != WEFT_OK;
-    return status;
-}
-
 /* The ranks share the work: cell i is compiled by rank i % size. */
 static weft_status compile_all(weft_proof *self, weft_error *err) {
-    const int32_t size = weft_platform_size(self->platform), rank = weft_platform_rank(self->platform);
+    const int32_t size = weft_platform_size(self->meeting.platform), rank = weft_platform_rank(self->meeting.platform);
     const int32_t rows = (self->grid.n + size - 1) / size;
     compiled *mine = calloc((size_t)rows + 1, sizeof *mine);
     compiled *all = calloc((size_t)(rows * size) + 1, sizeof *all);
@@ -106,8 +78,8 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
     if (mine == NULL || all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells");
     for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
         status = compile_cell(&mine[i / size], self, &self->grid.cells[i], err);
-    status = weft_peers_agree(&self->peers, status, err);
-    if (status == WEFT_OK) status = share_results(self, all, mine, rows * (int64_t)sizeof *mine, err);
+    status = weft_peers_agree(&self->meeting.peers, status, err);
+    if (status == WEFT_OK) status = weft_meeting_share(&self->meeting, all, mine, rows * (int64_t)sizeof *mine, err);
     for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) {
         const compiled *from = &all[i % size * rows + i / size];
         self->grid.cells[i].identity = from->identity;
@@ -137,8 +109,9 @@ static weft_status compare_grids(const weft_proof *self, weft_status status, wef
         if (count_cells(grid, grid->cells[i].strategy, i) == 0)
             weft_facts_add(&facts, name, "%d", (int)count_cells(grid, grid->cells[i].strategy, grid->n));
     }
-    status = weft_peers_agree(&self->peers, status, err);
-    if (status == WEFT_OK) status = weft_facts_compare(&facts, &self->peers, "their strategies or policies", err);
+    status = weft_peers_agree(&self->meeting.peers, status, err);
+    if (status == WEFT_OK)
+        status = weft_facts_compare(&facts, &self->meeting.peers, "their strategies or policies", err);
     weft_facts_drop(&facts);
     return status;
 }
@@ -148,17 +121,18 @@ static weft_status make_grid(weft_proof *self, const weft_prove_options *options
     weft_status status = WEFT_OK;
     if (spec == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the grid");
     if (status == WEFT_OK) {
-        weft_prove_spec(spec, self->missing, sizeof self->missing, self->run, self->lender,
-                        weft_platform_size(self->platform));
-        weft_omitted_find(&self->omitted, spec, self->missing, options->alone, self->run->settings.train.micro_batch);
+        weft_prove_spec(spec, self->missing, sizeof self->missing, self->meeting.run, self->lender,
+                        weft_platform_size(self->meeting.platform));
+        weft_omitted_find(&self->omitted, spec, self->missing, options->alone,
+                          self->meeting.run->settings.train.micro_batch);
         status = weft_grid_create(&self->grid, spec, err);
     }
-    (void)snprintf(self->reduce, sizeof self->reduce, "%s", weft_prove_reduce(self->run));
+    (void)snprintf(self->reduce, sizeof self->reduce, "%s", weft_prove_reduce(self->meeting.run));
     status = compare_grids(self, status, err);
     if (status == WEFT_OK) status = compile_all(self, err);
     if (status != WEFT_OK) goto done;
     self->left_out = weft_grid_drop_twins(&self->grid);
-    if (!options->full) status = weft_peers_agree(&self->peers, weft_grid_cover(&self->grid, err), err);
+    if (!options->full) status = weft_peers_agree(&self->meeting.peers, weft_grid_cover(&self->grid, err), err);
 done:
     free(spec);
     return status;
@@ -181,11 +155,11 @@ static weft_status run_cell(weft_proof *self, weft_course_end *end, double *loss
 /* Brings what ranks have ended to all. mine: an end and its losses; the lowest rank of a cell speaks for it. */
 static weft_status share_ends(weft_proof *self, const char *mine, weft_error *err) {
     const size_t losses = (size_t)self->spec.steps * sizeof(double), bytes = sizeof(weft_course_end) + losses;
-    const int32_t size = weft_platform_size(self->platform);
+    const int32_t size = weft_platform_size(self->meeting.platform);
     char *all = malloc(bytes * (size_t)size);
     weft_status status = WEFT_OK;
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what cells came to");
-    status = share_results(self, all, mine, (int64_t)bytes, err);
+    status = weft_meeting_share(&self->meeting, all, mine, (int64_t)bytes, err);
     for (int32_t rank = 0; rank < size && status == WEFT_OK; rank++) {
         weft_course_end end;
         memcpy(&end, all + bytes * (size_t)rank, sizeof end);
@@ -200,15 +174,16 @@ static weft_status share_ends(weft_proof *self, const char *mine, weft_error *er
 
 /* Every rank by itself, so that each has what to compare with; and all must come to the same. */
 static weft_status run_reference(weft_proof *self, weft_error *err) {
-    const int32_t size = weft_platform_size(self->platform);
+    const int32_t size = weft_platform_size(self->meeting.platform);
     char(*hashes)[72] = calloc((size_t)size, sizeof *hashes);
     weft_status status = WEFT_OK;
     if (hashes == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %d hashes", (int)size);
     if (status == WEFT_OK) status = weft_course_create(&self->course, self->lender, self->spec.steps, err);
     if (status == WEFT_OK)
-        status = run_cell(self, &self->ends[0], self->losses, 0, weft_platform_rank(self->platform), err);
-    status = weft_peers_agree(&self->peers, status, err);
-    if (status == WEFT_OK) status = share_results(self, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
+        status = run_cell(self, &self->ends[0], self->losses, 0, weft_platform_rank(self->meeting.platform), err);
+    status = weft_peers_agree(&self->meeting.peers, status, err);
+    if (status == WEFT_OK)
+        status = weft_meeting_share(&self->meeting, hashes, self->ends[0].hash, (int64_t)sizeof *hashes, err);
     if (status != WEFT_OK) goto done;
     for (int32_t rank = 1; rank < size && status == WEFT_OK; rank++)
         if (strcmp(hashes[rank], hashes[0]) != 0)
@@ -217,7 +192,7 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
                                     "%.12s...: the two compute differently (another processor, library or file), so "
                                     "nothing that they do together can be the same",
                                     (int)rank, hashes[rank], hashes[0]);
-    status = weft_peers_agree(&self->peers, status, err);
+    status = weft_peers_agree(&self->meeting.peers, status, err);
 done:
     free(hashes);
     return status;
@@ -228,7 +203,7 @@ enum { PLAIN_SECONDS = 10 };
 static void show_progress(const weft_proof *self, const weft_prove_options *options, int32_t done, bool last) {
     static double shown; /* when */
     const double now = weft_clock_seconds();
-    if (!options->progress || weft_platform_rank(self->platform) != 0) return;
+    if (!options->progress || weft_platform_rank(self->meeting.platform) != 0) return;
     if (isatty(STDERR_FILENO) != 0) {
         (void)fprintf(stderr, "\r%d of %d cells%s", (int)done, (int)self->grid.n, last ? "\r\033[K" : "");
         (void)fflush(stderr);
@@ -242,7 +217,7 @@ static void show_progress(const weft_proof *self, const weft_prove_options *opti
 
 /* The cell of this rank in a wave, -1: none; and how many there are up to this wave. */
 static int32_t find_cell(const weft_proof *self, const int32_t *wave, const int32_t *base, int32_t now, int32_t *done) {
-    const int32_t rank = weft_platform_rank(self->platform);
+    const int32_t rank = weft_platform_rank(self->meeting.platform);
     int32_t mine = -1;
     for (int32_t i = 1; i < self->grid.n; i++) {
         if (wave[i] != now) continue;
@@ -254,7 +229,7 @@ static int32_t find_cell(const weft_proof *self, const int32_t *wave, const int3
 
 static weft_status run_waves(weft_proof *self, int32_t *wave, int32_t *base, const weft_prove_options *options,
                              weft_error *err) {
-    const int32_t waves = weft_grid_schedule(wave, base, &self->grid, weft_platform_size(self->platform));
+    const int32_t waves = weft_grid_schedule(wave, base, &self->grid, weft_platform_size(self->meeting.platform));
     char *mine = malloc(sizeof(weft_course_end) + (size_t)self->spec.steps * sizeof(double));
     double *losses = calloc((size_t)self->spec.steps, sizeof *losses);
     weft_status status = WEFT_OK;
@@ -266,7 +241,7 @@ static weft_status run_waves(weft_proof *self, int32_t *wave, int32_t *base, con
         show_progress(self, options, done, false);
         cell = find_cell(self, wave, base, w, &done);
         if (cell >= 0) status = run_cell(self, &end, losses, cell, base[cell], err);
-        if (cell >= 0 && weft_platform_rank(self->platform) != base[cell]) end.cell = -1;
+        if (cell >= 0 && weft_platform_rank(self->meeting.platform) != base[cell]) end.cell = -1;
         memcpy(mine, &end, sizeof end);
         memcpy(mine + sizeof end, losses, (size_t)self->spec.steps * sizeof *losses);
         if (status == WEFT_OK) status = share_ends(self, mine, err);
@@ -286,11 +261,11 @@ static weft_status run_cells(weft_proof *self, const weft_prove_options *options
     if (wave == NULL || self->ends == NULL || self->losses == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what %zu cells come to", n);
     show_progress(self, options, 0, false);
-    status = weft_peers_agree(&self->peers, status, err);
+    status = weft_peers_agree(&self->meeting.peers, status, err);
     if (status == WEFT_OK) status = run_reference(self, err);
     if (status == WEFT_OK) {
         status = run_waves(self, wave, wave + n, options, err);
-        self->failed = status != WEFT_OK;
+        self->meeting.failed = status != WEFT_OK;
     }
     for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) self->count[weft_proof_verdict(self, i)]++;
     free(wave);
@@ -305,8 +280,7 @@ weft_status weft_prove(weft_proof *out, const char *path, const char *const *ove
     out->spec.path = path;
     out->spec.overrides = overrides;
     out->spec.n_overrides = n_overrides;
-    status = open_platform(out, err);
-    if (status == WEFT_OK) status = meet_ranks(out, err);
+    status = weft_meeting_open(&out->meeting, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = open_lender(out, options, err);
     if (status == WEFT_OK) status = make_grid(out, options, err);
     if (status == WEFT_OK) status = run_cells(out, options, err);
@@ -320,9 +294,7 @@ void weft_proof_close(weft_proof *self) {
     free(self->ends);
     free(self->losses);
     weft_session_close(self->lender);
-    weft_post_close(&self->post, &self->peers);
-    weft_platform_close(self->platform, self->failed || self->post.broken);
-    weft_run_close(self->run);
+    weft_meeting_close(&self->meeting);
     memset(self, 0, sizeof *self);
 }
 

@@ -7,6 +7,7 @@
 
 #include "prove/course.h"
 #include "prove/omitted.h"
+#include "session/meeting.h"
 
 typedef enum weft_verdict {
     WEFT_VERDICT_EQUAL = 0,
@@ -27,11 +28,7 @@ enum { WEFT_PROVE_STEPS = 50 };
 
 typedef struct weft_proof {
     weft_course_spec spec;
-    weft_run *run;
-    weft_platform *platform;
-    weft_ranks ranks; /* all of them, who compare what they are about to do */
-    weft_post post;
-    weft_peers peers;
+    weft_meeting meeting; /* of all ranks, who compare what they are about to do */
     weft_session *lender;
     weft_grid grid;
     int32_t left_out; /* cells whose programs are those of another */
@@ -43,7 +40,6 @@ typedef struct weft_proof {
     double *losses;        /* [grid.n][steps] */
     int32_t count[WEFT_N_VERDICTS];
     double seconds;
-    bool failed; /* something went wrong while ranks may have waited for one another */
 } weft_proof;
 
 /* Runs it; the result is the same on all ranks. To be closed also after a failure. [collective] */

@@ -1,0 +1,163 @@
+/* What weft ab says of times whose truth is known: drifts, spikes and chance, and differences or none. */
+#include "suite.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "ab/verdict.h"
+
+enum { TRIALS = 1000, ROUNDS = 92 };
+
+static uint64_t state;
+
+static double uniform(void) { /* in (0, 1) */
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(state >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(void) {
+    const double u = uniform(), v = uniform();
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+/* A machine: each block takes 1, times what these do to it. */
+typedef struct machine {
+    const char *name;
+    double jitter; /* of a block, as a share */
+    double drift;  /* from the first block to the last, as a share */
+    double spikes; /* of so many blocks the time doubles or more */
+    double walk;   /* each block's speed is the last one's, but for so much */
+    double skew;   /* a long tail: jitter that only makes slower */
+    double place;  /* what stands last in a round takes longer by so much: the machine has warmed up */
+} machine;
+
+static const machine machines[] = {
+    {"quiet", 0.002, 0, 0, 0, 0, 0},    {"jitter", 0.05, 0, 0, 0, 0, 0},           {"drift", 0.01, 0.5, 0, 0, 0, 0},
+    {"spikes", 0.01, 0, 0.15, 0, 0, 0}, {"walk", 0.01, 0, 0, 0.03, 0, 0},          {"tail", 0.01, 0, 0, 0, 0.1, 0},
+    {"warm", 0.01, 0, 0, 0, 0, 0.1},    {"loud", 0.08, 0.3, 0.2, 0.03, 0.1, 0.05},
+};
+
+static double block(const machine *m, double truth, double part, double *speed, double place) {
+    double t = truth * (1 + m->drift * part) * exp(m->jitter * normal()) * (1 + m->place * place);
+    *speed *= exp(m->walk * normal());
+    if (m->skew > 0) t *= 1 - m->skew * log(uniform());
+    if (uniform() < m->spikes) t *= 2 + 3 * uniform();
+    return t * *speed;
+}
+
+/* Rounds until it is decided or there are no more. truth: the true ratio of B to A. */
+static weft_ab_verdict trial(const machine *m, double truth, uint64_t seed) {
+    static double times[3][WEFT_AB_MOST_ROUNDS];
+    weft_ab_times all = {2, 0, times};
+    weft_ab_verdict verdict = {0};
+    double speed = 1;
+    while (all.rounds < ROUNDS) {
+        int32_t order[3], look = 0;
+        weft_ab_order(order, 2, all.rounds, seed);
+        for (int i = 0; i < 3; i++)
+            times[order[i]][all.rounds] =
+                block(m, order[i] == 1 ? truth : 1, (all.rounds + i / 3.0) / ROUNDS, &speed, i / 2.0);
+        all.rounds++;
+        look = weft_ab_look(all.rounds);
+        if (look == 0) continue;
+        verdict = weft_ab_judge(&all, 1, look);
+        if (verdict.answer == WEFT_AB_FASTER || verdict.answer == WEFT_AB_SLOWER) break;
+    }
+    return verdict;
+}
+
+/* A winner who is none, or a bound on the difference that is below the true one. */
+static bool is_wrong(const weft_ab_verdict *verdict, double truth) {
+    switch (verdict->answer) {
+    case WEFT_AB_FASTER: return truth >= 1;
+    case WEFT_AB_SLOWER: return truth <= 1;
+    case WEFT_AB_NO_DIFFERENCE: return fabs(log(truth)) > verdict->bound;
+    default: return false;
+    }
+}
+
+START_TEST(few_are_wrong) {
+    static const double truths[] = {1, 1, 0.99, 1.02, 0.9, 1.3};
+    const machine *m = &machines[_i];
+    int wrong[6] = {0}, winners = 0;
+    state = 1 + (uint64_t)_i;
+    for (int t = 0; t < 6; t++)
+        for (int i = 0; i < TRIALS; i++) {
+            const weft_ab_verdict verdict = trial(m, truths[t], (uint64_t)(t * TRIALS + i));
+            ck_assert_int_ne(verdict.answer, WEFT_AB_UNDECIDED);
+            wrong[t] += is_wrong(&verdict, truths[t]);
+            if (t < 2) winners += verdict.answer != WEFT_AB_NO_DIFFERENCE;
+        }
+    for (int t = 0; t < 6; t++)
+        ck_assert_msg(wrong[t] <= TRIALS / 20, "%s, truth %g: %d of %d are wrong", m->name, truths[t], wrong[t],
+                      (int)TRIALS);
+    ck_assert_msg(winners <= TRIALS / 20, "%s: %d winners where nothing differs", m->name, winners);
+}
+END_TEST
+
+/* What is plain is seen, and soon. */
+START_TEST(large_differences_are_found) {
+    int found = 0, rounds = 0;
+    state = 77;
+    for (int i = 0; i < TRIALS; i++) {
+        const weft_ab_verdict verdict = trial(&machines[3], i % 2 == 0 ? 0.9 : 1.1, (uint64_t)i);
+        found += verdict.answer == (i % 2 == 0 ? WEFT_AB_FASTER : WEFT_AB_SLOWER);
+        rounds += verdict.rounds;
+    }
+    ck_assert_int_ge(found, TRIALS * 96 / 100);
+    ck_assert_int_le(rounds, TRIALS * 40);
+}
+END_TEST
+
+START_TEST(the_interval_is_that_of_the_sign_test) {
+    double values[] = {9, 1, 8, 2, 7, 3, 6, 4}; /* of 8, the ends miss with 2 / 256 */
+    weft_median_interval at = weft_median_interval_of(values, 8, 0.01);
+    ck_assert(at.bounded && at.low == 1 && at.high == 9 && at.median == 5);
+    at = weft_median_interval_of(values, 8, 0.0078);
+    ck_assert(!at.bounded && isinf(at.low) && isinf(at.high));
+    at = weft_median_interval_of(values, 8, 0.0704); /* the second ones: 2 * 9 / 256 = 0.0703 */
+    ck_assert(at.low == 2 && at.high == 8);
+    at = weft_median_interval_of(values, 8, 0.0702);
+    ck_assert(at.low == 1 && at.high == 9);
+}
+END_TEST
+
+START_TEST(each_place_in_a_round_is_everybodys) {
+    enum { ARMS = 3, N = 20000 };
+    int at[ARMS + 1][ARMS + 1] = {{0}};
+    for (int round = 0; round < N; round++) {
+        int32_t order[ARMS + 1], seen = 0;
+        weft_ab_order(order, ARMS, round, 5);
+        for (int i = 0; i <= ARMS; i++) {
+            at[i][order[i]]++;
+            seen |= 1 << order[i];
+        }
+        ck_assert_int_eq(seen, (1 << (ARMS + 1)) - 1);
+    }
+    for (int i = 0; i <= ARMS; i++)
+        for (int arm = 0; arm <= ARMS; arm++) ck_assert_int_lt(abs(at[i][arm] - N / (ARMS + 1)), N / 50);
+}
+END_TEST
+
+START_TEST(looks_come_less_and_less) {
+    int looks = 0;
+    for (int rounds = 1; rounds <= WEFT_AB_MOST_ROUNDS; rounds++)
+        if (weft_ab_look(rounds) > 0) ck_assert_int_eq(weft_ab_look(rounds), ++looks);
+    ck_assert_int_eq(weft_ab_look(8), 1);
+    ck_assert_int_eq(weft_ab_look(12), 2);
+    ck_assert_int_eq(weft_ab_look(13), 0);
+    ck_assert_int_ge(looks, 12);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("verdict");
+    TCase *tcase = tcase_create("verdict");
+    tcase_add_loop_test(tcase, few_are_wrong, 0, sizeof machines / sizeof *machines);
+    tcase_add_test(tcase, large_differences_are_found);
+    tcase_add_test(tcase, the_interval_is_that_of_the_sign_test);
+    tcase_add_test(tcase, each_place_in_a_round_is_everybodys);
+    tcase_add_test(tcase, looks_come_less_and_less);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
