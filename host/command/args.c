@@ -61,6 +61,11 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
         weft_nearest_offer(&near, command->flags[i].name, strlen(command->flags[i].name));
     }
     weft_nearest_offer(&near, "help", 4);
+    if (command->takes != WEFT_TAKES_ARGUMENTS && weft_foreign_home(name, n) != NULL) {
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; it is a key: %s.%s=VALUE", word,
+                             weft_foreign_home(name, n), word);
+        return false;
+    }
     (void)snprintf(meant, sizeof meant, "%s%s%s", *near.best != '\0' ? "; did you mean --" : "", near.best,
                    *near.best != '\0' ? "?" : "");
     (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s%s", word, meant);
@@ -149,10 +154,12 @@ static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) 
 static void advise_override(char *out, size_t size, const char *word) {
     const size_t n = strcspn(word, "=");
     const weft_foreign *foreign = weft_foreign_find(word, n);
+    const char *home = weft_foreign_home(word, n);
     if (word[n] != '=') return;
     if (foreign != NULL && *foreign->section != '\0')
         (void)snprintf(out, size, "; an override is section.key=value: %s.%s%.60s", foreign->section, foreign->key,
                        word + n);
+    else if (home != NULL) (void)snprintf(out, size, "; an override is section.key=value: %s.%.100s", home, word);
     else (void)snprintf(out, size, "; an override is section.key=value");
 }
 
@@ -182,16 +189,21 @@ static bool overrides_have(const weft_args *self, const char *begin) {
 }
 
 /* A directory becomes the INI file that is in it, or none, and what it says, before what the user says. */
-static bool read_directory(weft_args *self, weft_error *err) {
+weft_status weft_args_locate(weft_args *self, weft_error *err) {
     const weft_directory *directory = &self->directory;
-    if (self->command->takes != WEFT_TAKES_DIRECTORY || !weft_is_directory(self->config)) return true;
+    const bool takes = self->command->takes == WEFT_TAKES_DIRECTORY;
+    weft_status status = WEFT_OK;
+    if (self->config == NULL) return WEFT_OK;
+    if (!takes || !weft_is_directory(self->config))
+        return weft_directory_judge(self->config, self->command->name, takes, err);
     const bool has_length = overrides_have(self, "train.steps=") || overrides_have(self, "train.epochs=");
-    if (weft_directory_read(&self->directory, self->config, has_length, err) != WEFT_OK) return false;
+    status = weft_directory_read(&self->directory, self->config, has_length, err);
+    if (status != WEFT_OK) return status;
     memmove(self->overrides + directory->n, self->overrides, self->n_overrides * sizeof *self->overrides);
     for (size_t i = 0; i < directory->n; i++) self->overrides[i] = directory->says[i];
     self->n_overrides += directory->n;
     self->config = directory->ini;
-    return true;
+    return WEFT_OK;
 }
 
 bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
@@ -210,7 +222,7 @@ bool weft_args_parse(weft_args **out, const weft_command *command, int argc, cha
         (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
         return false;
     }
-    return take_words(self, argc, argv, err) && check_counts(self, err) && read_directory(self, err);
+    return take_words(self, argc, argv, err) && check_counts(self, err);
 }
 
 void weft_args_free(weft_args *self) {

@@ -164,7 +164,8 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
         print_command_help(stdout, command);
         return WEFT_EXIT_DONE;
     }
-    if (weft_args_parse(&args, command, argc, argv, &err)) status = command->run(args, &err);
+    if (weft_args_parse(&args, command, argc, argv, &err))
+        status = weft_args_locate(args, &err) == WEFT_OK ? command->run(args, &err) : WEFT_EXIT_FAILED;
     weft_args_free(args);
     flush_output();
     print_error(command, status, &err);
