@@ -113,8 +113,8 @@ static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, w
         void *value = NULL;
         if (struct_size < s->offset + sizeof value) {
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "gives a table of %u bytes for %s:%s, which ends before its slot %s" REBUILD, struct_size,
-                                  plugin->kind, plugin->id, s->name);
+                                  "gives a table of %u bytes for %s:%s, which ends before its slot %s" REBUILD,
+                                  struct_size, plugin->kind, plugin->id, s->name);
         }
         memcpy(&value, (const char *)plugin->table + s->offset, sizeof value);
         if (value == NULL) {
@@ -123,8 +123,8 @@ static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, w
         }
     }
     if (struct_size < row->least)
-        return weft_error_set(err, WEFT_E_PLUGIN, "gives a table of %u bytes for %s:%s; SDK 1.0 has %u" REBUILD, struct_size,
-                              plugin->kind, plugin->id, row->least);
+        return weft_error_set(err, WEFT_E_PLUGIN, "gives a table of %u bytes for %s:%s; SDK 1.0 has %u" REBUILD,
+                              struct_size, plugin->kind, plugin->id, row->least);
     return WEFT_OK;
 }
 
@@ -136,8 +136,8 @@ static int same_text(const char *given, const char *noted) {
 static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugin *note, weft_error *err) {
     weft_status status;
     if (!WEFT_WHOLE(plugin, weft_plugin)) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "describes %s:%s in %u bytes, fewer than SDK 1.0 has" REBUILD, note->kind,
-                              note->id, plugin->struct_size);
+        return weft_error_set(err, WEFT_E_PLUGIN, "describes %s:%s in %u bytes, fewer than SDK 1.0 has" REBUILD,
+                              note->kind, note->id, plugin->struct_size);
     }
     if (!same_text(plugin->kind, note->kind) || !same_text(plugin->id, note->id) ||
         !same_text(plugin->version, note->version) || plugin->interface_major != note->interface_major) {
