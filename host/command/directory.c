@@ -53,6 +53,9 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
 weft_status weft_directory_read(weft_directory *out, const char *path, bool has_length, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
+    if (access(path, F_OK) != 0) return weft_error_set(err, WEFT_E_USER, "%s: %s", path, strerror(errno));
+    if (!weft_is_directory(path))
+        return weft_error_set(err, WEFT_E_USER, "%s is a file, and not the directory of a model or of a run", path);
     if (directory_has(path, "config.ini")) return read_run(out, path, err);
     if (!directory_has(path, "config.json"))
         return weft_error_set(err, WEFT_E_USER,

@@ -118,6 +118,15 @@ same "--prompt counts more" printed one.json
 head -c 17000000 /dev/zero >much
 if "$weft" generate one <much >log 2>&1 || ! grep -q "more than 16 MiB" log; then failed "a prompt without end" log; fi
 
+# ---- a text that has no room, and how much of it would have
+prints "$weft" generate one/model --prompt "1. e4" --tokens 64 --temperature 0 --fit 1GB
+refused "nothing was started. It would fit with --tokens " "$weft" generate one/model --prompt "1. e4" --tokens 120 --fit 260KB
+fewer=$(grep -o -- '--tokens [0-9]*' log)
+# shellcheck disable=SC2086 # two words
+prints "$weft" generate one/model --prompt "1. e4" $fewer --fit 260KB
+refused "No change that was tried is enough" "$weft" generate one/model --prompt "1. e4" --fit 1KB
+prints "$weft" generate one/model --prompt "1. e4" --tokens 120 --no-fit
+
 # ---- a vocabulary that is padded, and one that is another model's
 for size in 520 600 510; do
     mkdir "of-$size" && cp model/tokenizer* "of-$size" && sed "s/\"vocab_size\": 512/\"vocab_size\": $size/" model/config.json >"of-$size/config.json"
