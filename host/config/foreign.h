@@ -13,7 +13,7 @@ typedef struct weft_foreign {
 /* The name's row, n letters; `-` and `_` are the same, and so are large and small letters. NULL: no row has it. */
 const weft_foreign *weft_foreign_find(const char *name, size_t n);
 
-/* The only section that has a key of Weft's of that name in the table or among the host's own; NULL: none or several. */
+/* The only section that has a key of Weft's of that name, in the table or among the host's; NULL: none or several. */
 const char *weft_foreign_home(const char *key, size_t n);
 
 /* "lr in [optimizer]", "warmup in [train] (below 1: a ratio of all steps)", "the flag --resume" */
