@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static const weft_foreign rows[] = {
 #define FOREIGN(theirs, section, key, value) {theirs, section, key, value},
@@ -26,6 +27,17 @@ const weft_foreign *weft_foreign_find(const char *name, size_t n) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (is_name(rows[i].theirs, name, n)) return &rows[i];
     }
+    return NULL;
+}
+
+const weft_foreign_id *weft_foreign_id_find(const char *kind, const char *name) {
+    static const weft_foreign_id ids[] = {
+#define FOREIGN_ID(kind, theirs, id, with) {kind, theirs, id, with},
+#include "config/foreign_ids.def"
+#undef FOREIGN_ID
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (strcmp(ids[i].kind, kind) == 0 && strcasecmp(ids[i].theirs, name) == 0) return &ids[i];
     return NULL;
 }
 

@@ -1,6 +1,7 @@
 /* host/setup/sections.c: see sections.h. */
 #include "setup/sections.h"
 
+#include "config/foreign.h"
 #include "config/number.h"
 #include "launch/speakers.h"
 #include "setup/family.h"
@@ -40,7 +41,21 @@ static weft_status create_registry(weft_run *run, weft_error *err) {
     return status;
 }
 
-/* A plugin that cannot be used is the fault of the line that asks for it. */
+/* Why a plugin that is asked for by name cannot be used, at the line that asks for it. */
+static void refuse_plugin(const weft_run *run, int32_t index, const char *name, weft_status status, const char *why,
+                          weft_error *err) {
+    const char *kind = weft_part_name(index);
+    const weft_foreign_id *foreign = weft_foreign_id_find(kind, name);
+    if (index == WEFT_PART_MODEL && run->family != NULL)
+        (void)weft_config_reject(run->config, kind, "plugin", err,
+                                 "is model_type of the model's config.json and cannot be used: %s", why);
+    else if (foreign != NULL && status == WEFT_E_USER)
+        (void)weft_config_reject(run->config, kind, "plugin", err, "is no %s plugin; Weft has it as %s%s%s%s", kind,
+                                 foreign->id, foreign->with[0] != '\0' ? " (" : "", foreign->with,
+                                 foreign->with[0] != '\0' ? ")" : "");
+    else (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used: %s", why);
+}
+
 static weft_status get_plugin(weft_run *run, int32_t index, const char *name, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     const char *kind = weft_part_name(index);
@@ -49,10 +64,7 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
     const weft_status status =
         weft_plugins_get(run->plugins, &run->parts[index].loaded, kind, family ? member : name, &why);
     if (status == WEFT_OK) return WEFT_OK;
-    if (index == WEFT_PART_MODEL && run->family != NULL)
-        (void)weft_config_reject(run->config, kind, "plugin", err,
-                                 "is model_type of the model's config.json and cannot be used: %s", why.text);
-    else (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used: %s", why.text);
+    refuse_plugin(run, index, name, status, why.text, err);
     if (err != NULL) err->code = (int32_t)status;
     return status;
 }

@@ -171,6 +171,14 @@ refused "[train] warmup = 5% is not a number: give a number of 0 or more; 5% is 
 refused "did you mean *q_proj*, which is 2 of them?" "$weft" plan run.ini train.trainable=q_proj
 prints "$weft" config explain run.ini --optimizer.lr=3e-4
 grep -Eq "^ *lr *= *0?.0003 .*command line|lr.*3e-0?4.*command line|lr.*0\.0003.*command line" printed || failed "--optimizer.lr=3e-4" printed
+refused "[strategy] plugin = zero2 is no strategy plugin; Weft has it as fsdp (shard = gradients)" \
+    "$weft" plan run.ini strategy.plugin=zero2
+refused "[device] plugin = GPU is no device plugin; Weft has it as cuda" "$weft" plan run.ini device.plugin=GPU
+sed -n 's/^FOREIGN_ID("\([^"]*\)", "[^"]*", "\([^"]*\)".*/\1 \2/p' "$WEFT_SOURCE/host/config/foreign_ids.def" | sort -u >ids
+while read -r kind id; do
+    [ -d "$WEFT_SOURCE/plugins/$kind/$id" ] || failed "$kind:$id is no plugin"
+done <ids
+[ "$(wc -l <ids)" -gt 6 ] || failed "the table of ids" ids
 "$weft" config describe >keys # what the table says is there
 for plugin in optimizer:adamw data:text tokenizer:bpe model:llama; do
     prints "$weft" plugins describe $plugin
