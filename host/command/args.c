@@ -1,7 +1,9 @@
 /* host/command/args.c: the words behind a command become its INI file, overrides, flags and plain arguments. */
 #include <ctype.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
+#include "base/words.h"
 #include "command/cli.h"
 #include "command/directory.h"
 #include "config/foreign.h"
@@ -48,6 +50,11 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
     (void)snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
     if (strcmp(word, "ranks") == 0) {
         (void)weft_error_set(err, WEFT_E_USER, "%s runs on one rank; train and plan take --ranks", command->name);
+        return false;
+    }
+    if (strcmp(word, "config") == 0 && command->takes != WEFT_TAKES_ARGUMENTS) {
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --config: the file stands by itself, weft %s run.ini",
+                             command->name);
         return false;
     }
     if (foreign != NULL) {
@@ -150,12 +157,31 @@ static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) 
     return true;
 }
 
+static bool is_file(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/* What a word without an equals sign was meant for, where that can be known. */
+static void advise_word(char *out, size_t size, const weft_args *self, const char *word) {
+    const size_t n = strcspn(word, ".");
+    if (is_file(word) && !weft_words_end(word, ".ini"))
+        (void)snprintf(out, size, "; data.path=%.100s makes it the data", word);
+    else if (weft_args_declares(self, "prompt"))
+        (void)snprintf(out, size, "; a text to continue stands behind --prompt");
+    else if (word[n] == '.' && weft_foreign_home(word + n + 1, strlen(word + n + 1)) != NULL)
+        (void)snprintf(out, size, "; an override has no blanks: %.100s=VALUE", word);
+}
+
 /* "; an override is section.key=value", with section and key where the name is known. */
-static void advise_override(char *out, size_t size, const char *word) {
+static void advise_override(char *out, size_t size, const weft_args *self, const char *word) {
     const size_t n = strcspn(word, "=");
     const weft_foreign *foreign = weft_foreign_find(word, n);
     const char *home = weft_foreign_home(word, n);
-    if (word[n] != '=') return;
+    if (word[n] != '=') {
+        advise_word(out, size, self, word);
+        return;
+    }
     if (foreign != NULL && *foreign->section != '\0')
         (void)snprintf(out, size, "; an override is section.key=value: %s.%s%.60s", foreign->section, foreign->key,
                        word + n);
@@ -173,7 +199,7 @@ static bool check_counts(const weft_args *self, weft_error *err) {
     } else if (command->max_extra >= 0 && self->n_extra > (size_t)command->max_extra) {
         const char *first = self->extra[command->max_extra];
         char advice[200] = "";
-        if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, first);
+        if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, self, first);
         (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first, advice);
     } else {
         return true;

@@ -118,6 +118,13 @@ same "--prompt counts more" printed one.json
 head -c 17000000 /dev/zero >much
 if "$weft" generate one <much >log 2>&1 || ! grep -q "more than 16 MiB" log; then failed "a prompt without end" log; fi
 
+refused "'1. e4' is one argument too many; a text to continue stands behind --prompt" "$weft" generate one "1. e4"
+refused "'games.txt' is one argument too many; data.path=games.txt makes it the data" "$weft" eval one/model games.txt
+for word in --version -V version; do
+    prints "$weft" $word
+    told "(SDK "
+done
+
 # ---- a text that has no room, and how much of it would have
 prints "$weft" generate one/model --prompt "1. e4" --tokens 64 --temperature 0 --fit 1GB
 refused "nothing was started. It would fit with --tokens " "$weft" generate one/model --prompt "1. e4" --tokens 120 --fit 260KB
