@@ -89,7 +89,7 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
     }
     if (status == WEFT_OK)
         status = weft_account_cut(&engine->account, &engine->ranges, weft_budget_ranges(&engine->plan),
-                                   WEFT_ACCOUNT_FIXED, err);
+                                  WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->ranges.ref, rows,
                          weft_budget_ranges(&engine->plan));
@@ -116,10 +116,10 @@ static weft_status take_parameters(weft_engine *engine, weft_error *err) {
 static weft_status take_training(weft_engine *engine, weft_error *err) {
     const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES]->bytes;
     weft_status status = weft_account_cut(&engine->account, &engine->gradients,
-                                           engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
+                                          engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
     if (status == WEFT_OK)
         status = weft_account_cut(&engine->account, &engine->partials, weft_sums_partials(&engine->plan),
-                                   WEFT_ACCOUNT_GRADIENTS, err);
+                                  WEFT_ACCOUNT_GRADIENTS, err);
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++)
         status = weft_account_cut(&engine->account, &engine->state[i], bytes, WEFT_ACCOUNT_OPTIMIZER, err);
     if (status == WEFT_OK) status = take_ranges(engine, err);
@@ -155,13 +155,13 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
     if (status == WEFT_OK) status = take_tables(engine, err);
     if (status == WEFT_OK)
         status = weft_account_cut(&engine->account, &engine->key_values, weft_budget_key_values(&engine->plan),
-                                   WEFT_ACCOUNT_FIXED, err);
+                                  WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
         status = weft_account_cut(&engine->account, &engine->logits, weft_budget_logits(&engine->plan),
-                                   WEFT_ACCOUNT_FIXED, err);
+                                  WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
         status = weft_account_cut(&engine->account, &engine->arena, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA],
-                                   WEFT_ACCOUNT_ARENA, err);
+                                  WEFT_ACCOUNT_ARENA, err);
     if (status == WEFT_OK) status = weft_account_judge(&engine->account, err);
     if (status == WEFT_OK) note_regions(engine);
     return status;

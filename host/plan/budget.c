@@ -87,11 +87,11 @@ void weft_plan_budget(weft_plan *plan) {
     weft_plan_bytes *b = &plan->bytes;
     const weft_stage *stage = highest_stage(plan);
     memset(b, 0, sizeof *b);
-    b->line[WEFT_ACCOUNT_PARAMETERS] =
-        weft_buffer_part(plan->holds[WEFT_HOLD_PARAMETERS]->bytes) + weft_buffer_part(weft_copies_bytes(plan));
+    b->line[WEFT_ACCOUNT_PARAMETERS] = weft_buffer_part(plan->holds[WEFT_HOLD_PARAMETERS]->bytes) +
+                                       weft_buffer_part(weft_copies_bytes(plan));
     if (plan->spec.training) {
-        b->line[WEFT_ACCOUNT_GRADIENTS] =
-            weft_buffer_part(plan->holds[WEFT_HOLD_GRADIENTS]->bytes) + weft_buffer_part(weft_sums_partials(plan));
+        b->line[WEFT_ACCOUNT_GRADIENTS] = weft_buffer_part(plan->holds[WEFT_HOLD_GRADIENTS]->bytes) +
+                                          weft_buffer_part(weft_sums_partials(plan));
         b->line[WEFT_ACCOUNT_OPTIMIZER] = weft_buffer_part(plan->holds[WEFT_HOLD_STATES]->bytes) * plan->n_states;
     }
     b->line[WEFT_ACCOUNT_FIXED] = fixed_bytes(plan);

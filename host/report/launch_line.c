@@ -9,8 +9,7 @@ void weft_launches_print(const weft_launches *launches, int indent, FILE *to) {
     (void)fprintf(to, "%-*s%s a step: %s and %s of a library; copies: %s\n", indent, "launches",
                   weft_unit_count(all, launches->kernels + launches->products),
                   weft_unit_counted(kernels, launches->kernels, "kernel"),
-                  weft_unit_counted(products, launches->products, "call"),
-                  weft_unit_count(copies, launches->copies));
+                  weft_unit_counted(products, launches->products, "call"), weft_unit_count(copies, launches->copies));
 }
 
 json_t *weft_launches_object(const weft_launches *launches) {

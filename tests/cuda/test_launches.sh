@@ -64,6 +64,15 @@ same() { # same COLUMNS RANKS argument...: the first of the three numbers
 same 1-3 1 train.precision=bf16
 cmp memory.1 memory.2 >err && grep -q '^call cudaMalloc 5$' memory.1 || failed "allocations" memory.1 memory.2
 same 1-3 1 strategy.reduce=tree
+# Weights come and go, checkpoints too, through pinned memory alone: of a whole run, and of one that takes it up.
+for steps in 2 4; do
+    rm -f counts
+    resume=$([ $steps = 2 ] || echo --resume)
+    # shellcheck disable=SC2086
+    WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/saved" checkpoint.every=2 \
+        train.schedule=constant train.precision=bf16 train.steps=$steps $resume >out 2>err || fail "train and save"
+    grep -q '^call cudaMemcpyAsync' counts && ! grep pageable counts || failed "copies of pageable memory" counts
+done
 limit "$weft" plan configs/run.ini >out 2>err || fail "plan"
 grep -q '^launches    1,[0-9]* a step: [0-9]* kernels and [0-9]* calls of a library; copies: [0-9]*$' out || fail "the line"
 limit "$weft" plan configs/cpu.ini >out 2>err || fail "plan on processors"

@@ -22,16 +22,10 @@ weft_status cuda_write(weft_device *device, weft_stream *s, weft_ref to, const v
 weft_status cuda_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err) {
     operands c = operands_plain("read", err);
     const void *at = operands_need(&c, from, "from", bytes, 1, 1);
-    cudaStream_t stream = NULL;
     if (c.status == WEFT_OK) c.status = cuda_not_recording(device, "read", err);
     if (c.status != WEFT_OK) return c.status;
-    stream = cuda_stream(device, s);
-    if (bytes > 0)
-        c.status = cuda_judge(cuda_move(to, at, bytes, cudaMemcpyDeviceToHost, stream), "read", err);
-    /* Also after a failure: what was queued may still write to the caller's memory. */
-    if (c.status == WEFT_OK) return cuda_judge(cudaStreamSynchronize(stream), "read", err);
-    (void)cudaStreamSynchronize(stream);
-    return c.status;
+    if (bytes == 0) return cuda_judge(cudaStreamSynchronize(cuda_stream(device, s)), "read", err);
+    return cuda_staging_bring(device, cuda_stream(device, s), to, at, bytes, err);
 }
 
 weft_status cuda_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err) {

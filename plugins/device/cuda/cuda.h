@@ -3,7 +3,7 @@
  *     plugin.c      keys, create, info, the kernel table      driver.c     is there a driver and a card, and which
  *     libraries.c   CUDA's libraries, found when needed       memory.c     buffers
  *     streams.c     streams, marks, waiting                   copies.c     write, read, copy, fill, convert
- *     staging.c     pinned memory that `write` goes through   transfer.c   pinned memory, copies that nobody waits for
+ *     staging.c     pinned memory of `write` and `read`       transfer.c   pinned memory, copies that nobody waits for
  *     capture.c     a step as a graph                         failure.c    what a call answered, as a sentence
  *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
  *     packed.c      products with a packed operand            choices.c    these ways as texts, alike on all ranks
@@ -104,6 +104,10 @@ void cuda_staging_close(weft_device *device);
 /* Queues a copy of the host's bytes, which are free again when it returns. */
 weft_status cuda_staging_send(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
                               weft_error *err);
+
+/* Brings bytes to the host's memory, with all that the stream held before: they are there when it returns. */
+weft_status cuda_staging_bring(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
+                               weft_error *err);
 
 /* ---- capture.c ---- */
 
