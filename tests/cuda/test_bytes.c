@@ -124,9 +124,10 @@ START_TEST(norms) {
     check_norm(512, 2048, true, "512 rows of 2,048, added to a residual");
     check_norm(8192, 64, false, "8,192 rows of 64, as of heads");
     check_norm(128, 8192, false, "128 rows of 8,192");
+    check_norm_backward(256, 8192, 1.2, "256 rows of 8,192");
+    if (!is_full()) return;
     check_norm_backward(8192, 1024, LIMIT, "8,192 rows of 1,024");
     check_norm_backward(2048, 2048, 1.2, "2,048 rows of 2,048");
-    check_norm_backward(256, 8192, 1.2, "256 rows of 8,192");
 }
 END_TEST
 
@@ -287,7 +288,7 @@ static void check_losses(int64_t vocab, double most, const char *shape) {
 }
 START_TEST(losses) {
     check_losses(32000, LIMIT, "32 rows of 32,000 logits");
-    check_losses(128256, 1.7, "32 rows of 128,256 logits");
+    if (is_full()) check_losses(128256, 1.7, "32 rows of 128,256 logits");
 }
 END_TEST
 

@@ -9,7 +9,7 @@ run() { # run argument...
     limit sh "$WEFT_SOURCE/tests/gpu/run" --double "$WEFT_BUILD" "$@" report.md >out 2>err
 }
 has_row() { # has_row TEXT
-    grep -qF "$1" report.md || failed "the report has no $1" report.md out err
+    grep -qF -- "$1" report.md || failed "the report has no $1" report.md out err
 }
 run --minutes 60 --only machine,same-bits,bench || failed "a part has failed" report.md out err
 has_row '| machine | passed |'

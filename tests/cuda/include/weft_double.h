@@ -18,7 +18,7 @@ void double_count_bytes(int count);
 /* Bytes that memory moves for a kernel and all its forms, NULL: for all; those that its loads and stores ask for are
  * added to *asked, which may be NULL. */
 long long double_bytes(const char *kernel, long long *asked);
-void double_plant(const char *what);           /* as WEFT_DOUBLE_FAIL; NULL: nothing any more */
+void double_plant(const char *what); /* as WEFT_DOUBLE_FAIL; NULL: nothing any more */
 
 #ifdef __cplusplus
 }
