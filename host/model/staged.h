@@ -1,9 +1,9 @@
-/* host/model/staged.h: two pieces of memory between host and device, in turn: while one is on its way, the host works on
- * the other one. On a device that offers weft/transfer.h they are memory that it reads and writes by itself; elsewhere
- * plain memory, and the host waits.
+/* host/model/staged.h: two pieces of memory between host and device, in turn: while one is on its way, the host works
+ * on the other one. On a device that offers weft/transfer.h they are memory that it reads and writes by itself;
+ * elsewhere plain memory, and the host waits.
  *
- *     to the device:  room(&piece), fill piece, send; room(&other), fill other while the first one goes, send; ...
- *     to the host:    ask(first); ask(second), take(&piece) of the first, use it while the second comes; ask(third), ...
+ *     to the device:  room(&piece), fill it, send; room(&other), fill that while the first one goes, send; ...
+ *     to the host:    ask(first); ask(second), take(&piece) of the first, use it while the second comes; ...
  *
  * Not both at a time. */
 #ifndef WEFT_HOST_MODEL_STAGED_H

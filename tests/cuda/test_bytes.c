@@ -1,6 +1,7 @@
 /* The bytes that each kernel of the CUDA device must move, and those that it does move, counted on the double (see
- * double/bytes.cpp): at most 1.1 times as many, over shapes as models have them, or as many as the table in docs/cuda.md
- * gives a reason for. The table is this test's: a row that is not there, or says something else, is a failure. */
+ * double/bytes.cpp): at most 1.1 times as many, over shapes as models have them, or as many as the table in
+ * docs/cuda.md gives a reason for. The table is this test's: a row that is not there, or says something else, is a
+ * failure. */
 #include <weft/blocks.h>
 #include <weft_double.h>
 

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* This thread's launches are counted into it from now on; NULL: they start. */
+/* This thread's launches are counted into it from now on; NULL: they start (convert.cu). */
 void cuda_count_launches_into(int64_t *counter);
 
 /* True: a dry run is under way, has counted it, and the caller does nothing. */

@@ -19,7 +19,7 @@
 
 #include <cuda_runtime.h>
 
-/* Where this thread's launches are counted instead of started; NULL: they start (dry_run.cu). */
+/* Where this thread's launches are counted instead of started; NULL: they start (convert.cu). */
 inline thread_local int64_t *cuda_counted_launches = nullptr;
 
 #ifdef __CUDACC__

@@ -1,6 +1,6 @@
-/* staging.c: pinned memory that `write` and `read` go through. A copy from memory that is not pinned may read it late or
- * stop the host until all of the stream is done; so the bytes are put into pieces of pinned memory, used in turn, and
- * the host waits only where a piece is still on its way. */
+/* staging.c: pinned memory that `write` and `read` go through. A copy from memory that is not pinned may read it late
+ * or stop the host until all of the stream is done; so the bytes are put into pieces of pinned memory, used in turn,
+ * and the host waits only where a piece is still on its way. */
 #include "cuda.h"
 
 enum { PIECES = 4 };
