@@ -11,9 +11,9 @@
 #include <weft/blocks.h>
 #include <weft/capture.h>
 #include <weft/choices.h>
-#include <weft/dry_run.h>
 #include <weft/comm.h>
 #include <weft/data.h>
+#include <weft/dry_run.h>
 #include <weft/emit.h>
 #include <weft/model.h>
 #include <weft/native.h>
