@@ -24,4 +24,9 @@ static inline int64_t weft_cache_lines(int64_t bytes) {
     return weft_round_up(bytes, 64);
 }
 
+/* Bytes up to where the next part of a buffer may begin: what devices align buffers to (weft/device.h). */
+static inline int64_t weft_buffer_part(int64_t bytes) {
+    return weft_round_up(bytes, 256);
+}
+
 #endif

@@ -45,15 +45,16 @@ static bool numbers_survive(const char *values, int32_t held, int64_t n, int32_t
     return true;
 }
 
-/* Elements [first, end) of a parameter, which this rank keeps. staging: a piece. */
+/* Elements [first, end) of a parameter, which this rank keeps. */
 static weft_status range_survives(const weft_region *region, int32_t parameter, int64_t first, int64_t end,
-                                  int32_t dtype, void *staging, bool *out, weft_error *err) {
+                                  int32_t dtype, weft_staged *staged, bool *out, weft_error *err) {
     const int32_t held = weft_region_dtype(region, parameter);
     weft_status status = WEFT_OK;
     for (; first < end && *out && status == WEFT_OK; first += WEFT_REGION_PIECE) {
         const int64_t n = end - first < WEFT_REGION_PIECE ? end - first : WEFT_REGION_PIECE;
         const void *values = NULL;
-        status = weft_region_kept(region, parameter, first, n, staging, &values, err);
+        status = weft_region_ask(region, staged, parameter, first, n, err);
+        if (status == WEFT_OK) status = weft_region_take(region, staged, 0, parameter, first, &values, err);
         if (status == WEFT_OK) *out = numbers_survive(values, held, n, dtype);
     }
     return status;
@@ -63,18 +64,18 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
  * and what is packed is saved as it is. Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
-    void *staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
+    weft_staged staged;
     bool mine = true;
-    weft_status status = WEFT_OK;
-    if (staging == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a piece of the weights");
+    weft_status status =
+        weft_staged_open(&staged, engine->kernels, engine->device, weft_f32_bytes(WEFT_REGION_PIECE), err);
     for (int32_t i = 0; i < engine->plan.declared->n_parameters && mine && status == WEFT_OK; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
         const bool may_lose = !p->trainable && !weft_parameter_is_packed(p);
         for (int64_t first = 0, end = 0; may_lose && first < p->numel && status == WEFT_OK; first = end)
             if (weft_region_written_by(&region, i, first, &end) == engine->peers.rank)
-                status = range_survives(&region, i, first, end, dtype, staging, &mine, err);
+                status = range_survives(&region, i, first, end, dtype, &staged, &mine, err);
     }
-    free(staging);
+    (void)weft_staged_close(&staged, NULL);
     status = weft_peers_agree(&engine->peers, status, err);
     return status == WEFT_OK ? weft_peers_all(&engine->peers, out, mine, err) : status;
 }

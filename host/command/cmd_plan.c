@@ -9,6 +9,7 @@
 #include "report/chosen.h"
 #include "report/contrast.h"
 #include "report/forecast.h"
+#include "report/launch_line.h"
 #include "report/rate_table.h"
 #include "report/stages.h"
 #include "report/stored.h"
@@ -157,6 +158,7 @@ typedef struct planned {
     weft_forecast forecast; /* world 0: not asked for */
     int64_t room;           /* bytes of --fit; 0: not given */
     weft_fit fit;
+    weft_launches launches;
 } planned;
 
 /* Of the mode that is asked for. */
@@ -220,6 +222,7 @@ static weft_status print_plan_json(const planned *self, weft_error *err) {
     (void)json_object_set_new(object, "fit", weft_fit_object(&self->fit));
     if (self->session->engine->choices.n > 0)
         (void)json_object_set_new(object, "chosen", weft_chosen_array(&self->session->engine->choices));
+    if (self->launches.known) (void)json_object_set_new(object, "launches", weft_launches_object(&self->launches));
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
@@ -246,6 +249,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     else weft_survey_print(self->survey, to);
     weft_fit_print(&self->fit, 12, to);
     weft_fit_warn(&self->fit, self->session->run->host);
+    weft_launches_print(&self->launches, 12, to);
     weft_chosen_print(&e->choices, 12, to);
     weft_stages_print(&self->stages, to);
     if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
@@ -297,7 +301,8 @@ static weft_status judge_room(planned *self, weft_error *err) {
 
 /* By rank 0, which says it for all. */
 static weft_status print_planned(planned *self, weft_error *err) {
-    const weft_status status = judge_room(self, err);
+    weft_status status = judge_room(self, err);
+    if (status == WEFT_OK) status = weft_launches_count(&self->launches, self->session->engine, err);
     if (status != WEFT_OK) return status;
     return weft_args_has(self->args, "json") ? print_plan_json(self, err) : print_text(self, err);
 }

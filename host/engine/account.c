@@ -1,6 +1,8 @@
 /* host/engine/account.c: see account.h. */
 #include "engine/account.h"
 
+#include "base/sizes.h"
+#include "plan/budget.h"
 #include "plugin/enter.h"
 
 int64_t weft_account_total(const weft_account *account) {
@@ -31,4 +33,49 @@ void weft_account_give(weft_account *account, weft_slot_ref *slot, weft_account_
         account->taken[line] -= slot->bytes;
     }
     *slot = empty;
+}
+
+weft_status weft_account_open(weft_account *account, const int64_t *bytes, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES && status == WEFT_OK; i++) {
+        status = weft_account_take(account, &account->lines[i].whole, bytes[i], (weft_account_line)i, err);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "memory for %s: ", weft_account_name(i));
+        account->lines[i].cut = 0;
+    }
+    return status;
+}
+
+weft_status weft_account_cut(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
+                             weft_error *err) {
+    const weft_slot_ref *whole = &account->lines[line].whole, empty = {0};
+    int64_t *cut = &account->lines[line].cut;
+    *out = empty;
+    if (bytes == 0) return WEFT_OK;
+    if (weft_buffer_part(bytes) > whole->bytes - *cut)
+        return weft_error_set(err, WEFT_E_HOST,
+                              "the plan has %lld bytes of %s, and a part of %lld needs more than the %lld that are "
+                              "left",
+                              (long long)whole->bytes, weft_account_name(line), (long long)bytes,
+                              (long long)(whole->bytes - *cut));
+    out->ref = whole->ref;
+    out->ref.offset += *cut;
+    out->bytes = bytes;
+    *cut += weft_buffer_part(bytes);
+    return WEFT_OK;
+}
+
+weft_status weft_account_judge(const weft_account *account, weft_error *err) {
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
+        if (account->lines[i].cut != account->lines[i].whole.bytes)
+            return weft_error_set(err, WEFT_E_HOST, "the plan has %lld bytes of %s, of which %lld have a use",
+                                  (long long)account->lines[i].whole.bytes, weft_account_name(i),
+                                  (long long)account->lines[i].cut);
+    return WEFT_OK;
+}
+
+void weft_account_close(weft_account *account) {
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) {
+        weft_account_give(account, &account->lines[i].whole, (weft_account_line)i);
+        account->lines[i].cut = 0;
+    }
 }

@@ -1,8 +1,9 @@
 /* host/engine/account.h: device memory that the host takes, counted by category.
  *
  * Every byte that the host takes from a device goes through here, so that the plan's figure and the run's can be
- * compared to the byte. What libraries and plugins take behind the host's back is a category of its own, measured
- * elsewhere. */
+ * compared to the byte. A run takes one buffer for each line of the plan and cuts it into what the plan named: a device
+ * may round each buffer up to megabytes. What libraries and plugins take behind the host's back is a category of its
+ * own, measured elsewhere. */
 #ifndef WEFT_HOST_ENGINE_ACCOUNT_H
 #define WEFT_HOST_ENGINE_ACCOUNT_H
 
@@ -13,9 +14,23 @@ typedef struct weft_account {
     weft_device *device;
     int64_t taken[WEFT_N_ACCOUNT_LINES]; /* bytes, now */
     int64_t most;                        /* bytes of all lines together, at the highest moment */
+    struct {
+        weft_slot_ref whole;
+        int64_t cut; /* bytes of it that have been given away */
+    } lines[WEFT_N_ACCOUNT_LINES];
 } weft_account;
 
-/* bytes 0 gives an empty ref. */
+/* One buffer for each line: bytes[WEFT_N_ACCOUNT_LINES]. */
+weft_status weft_account_open(weft_account *account, const int64_t *bytes, weft_error *err);
+/* The next part of a line's buffer, which begins where devices align buffers to; bytes 0 gives an empty ref. */
+weft_status weft_account_cut(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
+                             weft_error *err);
+/* A failure if a line holds more than its parts, which the plan would then have counted twice. */
+weft_status weft_account_judge(const weft_account *account, weft_error *err);
+/* Gives all buffers back that open took. */
+void weft_account_close(weft_account *account);
+
+/* A buffer by itself, beside what open took; bytes 0 gives an empty ref. */
 weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
                               weft_error *err);
 /* Releases and empties the ref; an empty one is fine. */

@@ -19,7 +19,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count, &s->coefficient, &s->skip,
                                            &s->hp,    &s->past,        &s->norm,  &s->losses,      &s->all_losses};
     weft_status status = WEFT_OK;
-    status = weft_account_take(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
+    status = weft_account_cut(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS && status == WEFT_OK; i++) {
         *refs[i] = weft_ref_at(s->buffer.ref, at);
         at += sizes[i];
@@ -41,7 +41,7 @@ static weft_status fill_table(weft_engine *engine, int32_t index, weft_error *er
     before = weft_plugin_enter(engine->plan.declared->plugin, "position table");
     status = weft_plugin_leave(before, table->fill(engine->plan.declared->model, table->name, rows, values, err), err);
     if (status == WEFT_OK)
-        status = weft_account_take(&engine->account, &engine->tables[index], bytes, WEFT_ACCOUNT_FIXED, err);
+        status = weft_account_cut(&engine->account, &engine->tables[index], bytes, WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->tables[index].ref, values,
                          bytes);
@@ -88,8 +88,8 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
         engine->group_ranges[g + 1] = at;
     }
     if (status == WEFT_OK)
-        status = weft_account_take(&engine->account, &engine->ranges, weft_budget_ranges(&engine->plan),
-                                   WEFT_ACCOUNT_FIXED, err);
+        status = weft_account_cut(&engine->account, &engine->ranges, weft_budget_ranges(&engine->plan),
+                                  WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->ranges.ref, rows,
                          weft_budget_ranges(&engine->plan));
@@ -100,7 +100,7 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
 static weft_status take_parameters(weft_engine *engine, weft_error *err) {
     const weft_hold *hold = engine->plan.holds[WEFT_HOLD_PARAMETERS];
     weft_status status =
-        weft_account_take(&engine->account, &engine->parameters, hold->bytes, WEFT_ACCOUNT_PARAMETERS, err);
+        weft_account_cut(&engine->account, &engine->parameters, hold->bytes, WEFT_ACCOUNT_PARAMETERS, err);
     engine->parameter_refs = calloc((size_t)engine->plan.declared->n_parameters + 1, sizeof *engine->parameter_refs);
     if (status == WEFT_OK && engine->parameter_refs == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
@@ -115,13 +115,13 @@ static weft_status take_parameters(weft_engine *engine, weft_error *err) {
 
 static weft_status take_training(weft_engine *engine, weft_error *err) {
     const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES]->bytes;
-    weft_status status = weft_account_take(&engine->account, &engine->gradients,
-                                           engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
+    weft_status status = weft_account_cut(&engine->account, &engine->gradients,
+                                          engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
     if (status == WEFT_OK)
-        status = weft_account_take(&engine->account, &engine->partials, weft_sums_partials(&engine->plan),
-                                   WEFT_ACCOUNT_GRADIENTS, err);
+        status = weft_account_cut(&engine->account, &engine->partials, weft_sums_partials(&engine->plan),
+                                  WEFT_ACCOUNT_GRADIENTS, err);
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++)
-        status = weft_account_take(&engine->account, &engine->state[i], bytes, WEFT_ACCOUNT_OPTIMIZER, err);
+        status = weft_account_cut(&engine->account, &engine->state[i], bytes, WEFT_ACCOUNT_OPTIMIZER, err);
     if (status == WEFT_OK) status = take_ranges(engine, err);
     return status == WEFT_OK ? weft_norm_extents_take(engine, err) : status;
 }
@@ -147,41 +147,34 @@ static weft_status take_groups(weft_engine *engine, weft_error *err) {
     return status;
 }
 
-weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
-    weft_status status = take_groups(engine, err);
+weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
+    weft_status status = weft_account_open(&engine->account, engine->plan.bytes.line, err);
     if (status == WEFT_OK) status = take_parameters(engine, err);
     if (status == WEFT_OK && engine->plan.spec.training) status = take_training(engine, err);
     if (status == WEFT_OK) status = take_scalars(engine, err);
     if (status == WEFT_OK) status = take_tables(engine, err);
     if (status == WEFT_OK)
-        status = weft_account_take(&engine->account, &engine->key_values, weft_budget_key_values(&engine->plan),
-                                   WEFT_ACCOUNT_FIXED, err);
+        status = weft_account_cut(&engine->account, &engine->key_values, weft_budget_key_values(&engine->plan),
+                                  WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
-        status = weft_account_take(&engine->account, &engine->logits, weft_budget_logits(&engine->plan),
-                                   WEFT_ACCOUNT_FIXED, err);
+        status = weft_account_cut(&engine->account, &engine->logits, weft_budget_logits(&engine->plan),
+                                  WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
-        status = weft_account_take(&engine->account, &engine->arena, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA],
-                                   WEFT_ACCOUNT_ARENA, err);
+        status = weft_account_cut(&engine->account, &engine->arena, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA],
+                                  WEFT_ACCOUNT_ARENA, err);
+    if (status == WEFT_OK) status = weft_account_judge(&engine->account, err);
     if (status == WEFT_OK) note_regions(engine);
     return status;
 }
 
+weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
+    const weft_status status = take_groups(engine, err);
+    return status == WEFT_OK ? weft_engine_take_memory(engine, err) : status;
+}
+
 void weft_engine_release(weft_engine *engine) {
-    weft_account *account = &engine->account;
     if (engine->device == NULL) return;
-    weft_account_give(account, &engine->parameters, WEFT_ACCOUNT_PARAMETERS);
-    weft_account_give(account, &engine->compute, WEFT_ACCOUNT_PARAMETERS);
-    weft_account_give(account, &engine->gradients, WEFT_ACCOUNT_GRADIENTS);
-    weft_account_give(account, &engine->partials, WEFT_ACCOUNT_GRADIENTS);
-    for (int i = 0; i < WEFT_MAX_STATES; i++) weft_account_give(account, &engine->state[i], WEFT_ACCOUNT_OPTIMIZER);
-    for (int32_t i = 0; engine->tables != NULL && i < engine->plan.declared->n_tables; i++)
-        weft_account_give(account, &engine->tables[i], WEFT_ACCOUNT_FIXED);
-    weft_account_give(account, &engine->ranges, WEFT_ACCOUNT_FIXED);
-    weft_account_give(account, &engine->extents, WEFT_ACCOUNT_FIXED);
-    weft_account_give(account, &engine->key_values, WEFT_ACCOUNT_FIXED);
-    weft_account_give(account, &engine->logits, WEFT_ACCOUNT_FIXED);
-    weft_account_give(account, &engine->scalars.buffer, WEFT_ACCOUNT_FIXED);
-    weft_account_give(account, &engine->arena, WEFT_ACCOUNT_ARENA);
+    weft_account_close(&engine->account);
     free(engine->tables);
     free(engine->group_ranges);
     free(engine->parameter_refs);

@@ -4,8 +4,11 @@
 
 #include "engine/state.h"
 
-/* Takes the planned memory and fills the fixed part of it. */
+/* Takes the planned memory, a buffer for each line of the plan, and fills the fixed part of it. The ranks make their
+ * groups. [collective] */
 weft_status weft_engine_allocate(weft_engine *engine, weft_error *err);
+/* The same without the groups. */
+weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err);
 /* Parameters from [model] path, or freshly initialised, as the configuration says, the compute copy of them, and
  * optimizer states of zeros. */
 weft_status weft_engine_load(weft_engine *engine, weft_error *err);

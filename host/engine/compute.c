@@ -9,8 +9,8 @@
 
 weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
     const weft_declared *declared = engine->plan.declared;
-    weft_status status = weft_account_take(&engine->account, &engine->compute, weft_copies_bytes(&engine->plan),
-                                           WEFT_ACCOUNT_PARAMETERS, err);
+    weft_status status = weft_account_cut(&engine->account, &engine->compute, weft_copies_bytes(&engine->plan),
+                                          WEFT_ACCOUNT_PARAMETERS, err);
     int64_t at = 0;
     if (status != WEFT_OK) return status;
     engine->compute_refs = calloc((size_t)declared->n_parameters + 1, sizeof *engine->compute_refs);

@@ -126,7 +126,7 @@ weft_status weft_norm_extents_take(weft_engine *engine, weft_error *err) {
     if (rows == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the tables of the gradient's norm");
     status = fill_tables(engine, rows, err);
     if (status == WEFT_OK)
-        status = weft_account_take(&engine->account, &engine->extents, bytes, WEFT_ACCOUNT_FIXED, err);
+        status = weft_account_cut(&engine->account, &engine->extents, bytes, WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK && bytes > 0)
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->extents.ref, rows, bytes);
     free(rows);

@@ -90,25 +90,29 @@ static void fill_visible(int64_t i, void *context) {
     if (job->err != NULL) *job->err = err;
 }
 
+/* One piece is filled while the one before is on its way. */
+static weft_status fill_piece(fill_job *job, const piece *p, weft_staged *staged) {
+    const weft_region *self = job->region;
+    const int32_t dtype = weft_region_dtype(self, p->parameter);
+    void *staging = NULL;
+    weft_status status = weft_staged_room(staged, &staging, job->err);
+    if (status == WEFT_OK) status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
+    if (status != WEFT_OK) return status;
+    clear_padding(staging, p, dtype);
+    if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
+    return weft_staged_send(staged, ref_of_element(self, p->parameter, p->first),
+                            weft_dtype_span(dtype, p->n + p->padding), job->err);
+}
+
 static weft_status fill_through_staging(fill_job *job) {
     const weft_region *self = job->region;
-    weft_status status = WEFT_OK;
-    char *staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid));
-    if (staging == NULL) return weft_error_set(job->err, WEFT_E_MEMORY, "no memory for a piece of the weights");
-    for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) {
-        const piece *p = &job->pieces[i];
-        const int32_t dtype = weft_region_dtype(self, p->parameter);
-        status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
-        if (status != WEFT_OK) break;
-        clear_padding(staging, p, dtype);
-        WEFT_PLUGIN_CALL(status, self->kernels, write, job->err, self->device, NULL,
-                         ref_of_element(self, p->parameter, p->first), staging,
-                         weft_dtype_span(dtype, p->n + p->padding));
-        if (status == WEFT_OK && self->filled != NULL)
-            self->filled(self->context, p->parameter, p->first, p->n, staging);
-    }
-    free(staging);
-    return status;
+    weft_staged staged;
+    weft_status status = weft_staged_open(&staged, self->kernels, self->device,
+                                          weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err),
+                closed = WEFT_OK;
+    for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) status = fill_piece(job, &job->pieces[i], &staged);
+    closed = weft_staged_close(&staged, status == WEFT_OK ? job->err : NULL);
+    return status == WEFT_OK ? closed : status;
 }
 
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
@@ -138,6 +142,19 @@ weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t
                          weft_dtype_span(weft_region_dtype(self, parameter), n));
     if (status == WEFT_OK) *out = view == NULL ? staging : view;
     return status;
+}
+
+weft_status weft_region_ask(const weft_region *self, weft_staged *staged, int32_t parameter, int64_t first, int64_t n,
+                            weft_error *err) {
+    if (view_of_element(self, parameter, first) != NULL) return WEFT_OK;
+    return weft_staged_ask(staged, ref_of_element(self, parameter, first),
+                           weft_dtype_span(weft_region_dtype(self, parameter), n), err);
+}
+
+weft_status weft_region_take(const weft_region *self, weft_staged *staged, int ago, int32_t parameter, int64_t first,
+                             const void **out, weft_error *err) {
+    *out = view_of_element(self, parameter, first);
+    return *out != NULL ? WEFT_OK : weft_staged_take(staged, ago, out, err);
 }
 
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,

@@ -7,6 +7,7 @@
 #include "model/hold.h"
 #include "model/peers.h"
 #include "model/safetensors.h"
+#include "model/staged.h"
 
 enum {
     WEFT_REGION_PIECE = 1 << 20
@@ -62,6 +63,13 @@ weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t
 
 /* The same of elements that this rank keeps. */
 weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
+                             const void **out, weft_error *err);
+
+/* The same in two steps, so that a piece is brought while the one before is worked on: `ask` begins, `take` has it
+ * there. ago: how many have been asked for since, 0 or 1. */
+weft_status weft_region_ask(const weft_region *self, weft_staged *staged, int32_t parameter, int64_t first, int64_t n,
+                            weft_error *err);
+weft_status weft_region_take(const weft_region *self, weft_staged *staged, int ago, int32_t parameter, int64_t first,
                              const void **out, weft_error *err);
 
 /* Parameters of a region as one safetensors file. */

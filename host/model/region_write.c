@@ -26,7 +26,11 @@ typedef struct writing {
     weft_tensor_writer *writer;
     weft_stretches stretches;
     int64_t grid;
-    void *staging, *converted; /* WEFT_REGION_PIECE elements: as they are kept, and as the file has them */
+    weft_staged staged; /* WEFT_REGION_PIECE elements, as they are kept */
+    void *converted;    /* the same as the file has them */
+    int32_t ask_from;   /* stretch and element from which on pieces of this rank have not been asked for */
+    int64_t ask_first;
+    int ahead; /* pieces that were asked for and not taken */
     weft_seams seams;
 
     unsigned char *digests; /* [CELLS + MORE] of this rank's cells */
@@ -128,13 +132,34 @@ static weft_status exchange_with_peers(writing *self) {
     return status;
 }
 
-/* n elements of a stretch as the file has them. */
+static int64_t piece_at(const weft_stretch *s, int64_t first) {
+    return s->n - first < WEFT_REGION_PIECE ? s->n - first : WEFT_REGION_PIECE;
+}
+
+/* Begins to bring the next piece that this rank keeps. */
+static void ask_ahead(writing *self) {
+    const weft_stretch *s = NULL;
+    for (; self->ask_from < self->stretches.n; self->ask_from++, self->ask_first = 0) {
+        s = &self->stretches.items[self->ask_from];
+        if (s->keeper == self->peers->rank && self->ask_first < s->n) break;
+    }
+    if (self->ask_from >= self->stretches.n || !is_writing_well(self)) return;
+    self->status = weft_region_ask(self->file->region, &self->staged, self->file->parameters[s->tensor],
+                                   s->first + self->ask_first, piece_at(s, self->ask_first), &self->err);
+    self->ask_first += WEFT_REGION_PIECE;
+    self->ahead++;
+}
+
+/* n elements of a stretch as the file has them, while the next ones are brought. */
 static const char *read_piece(writing *self, const weft_stretch *s, int64_t first, int64_t n) {
     const int32_t parameter = self->file->parameters[s->tensor], dtype = weft_region_file_dtype(self->file, s->tensor);
     const int32_t kept = weft_region_dtype(self->file->region, parameter);
-    const void *values = self->staging;
+    const void *values = self->converted;
+    ask_ahead(self);
+    self->ahead--;
     if (is_writing_well(self))
-        self->status = weft_region_kept(self->file->region, parameter, first, n, self->staging, &values, &self->err);
+        self->status =
+            weft_region_take(self->file->region, &self->staged, self->ahead, parameter, first, &values, &self->err);
     if (dtype == kept) return values;
     if (is_writing_well(self)) (void)weft_convert(self->converted, dtype, values, kept, n);
     return self->converted;
@@ -165,10 +190,12 @@ static bool is_round_full(const writing *self) {
 }
 
 static void write_stretches(writing *self) {
+    self->ask_from = 1; /* behind the header */
+    ask_ahead(self);
     for (int32_t i = 1; i < self->stretches.n; i++) {
         const weft_stretch *s = &self->stretches.items[i];
         for (int64_t first = 0; first < s->n; first += WEFT_REGION_PIECE) {
-            write_piece(self, i, s->first + first, s->n - first < WEFT_REGION_PIECE ? s->n - first : WEFT_REGION_PIECE);
+            write_piece(self, i, s->first + first, piece_at(s, first));
             if (is_round_full(self) && exchange_with_peers(self) != WEFT_OK) return;
         }
     }
@@ -179,17 +206,19 @@ static void write_stretches(writing *self) {
 
 static weft_status take_memory(writing *self) {
     const size_t world = (size_t)self->peers->world, digests = (size_t)(CELLS + MORE) * WEFT_HASH_BYTES;
-    self->staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
     self->converted = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
     self->turns = calloc(PIECES, sizeof *self->turns);
     self->in = calloc(world, sizeof *self->in);
     self->out = calloc(world, sizeof *self->out);
     self->digests = self->roots == NULL ? NULL : malloc(digests);
     if (self->roots != NULL && world > 1 && weft_peers_first(self->peers)) self->arrived = malloc(digests);
-    if (self->staging == NULL || self->converted == NULL || self->turns == NULL || self->in == NULL ||
-        self->out == NULL || (self->roots != NULL && self->digests == NULL) ||
+    if (self->converted == NULL || self->turns == NULL || self->in == NULL || self->out == NULL ||
+        (self->roots != NULL && self->digests == NULL) ||
         (self->roots != NULL && world > 1 && weft_peers_first(self->peers) && self->arrived == NULL))
         return weft_error_set(&self->err, WEFT_E_MEMORY, "%s: no memory left to write the weights", self->file->path);
+    if (weft_staged_open(&self->staged, self->file->region->kernels, self->file->region->device,
+                         weft_f32_bytes(WEFT_REGION_PIECE), &self->err) != WEFT_OK)
+        return (weft_status)self->err.code;
     return world == 1 ? WEFT_OK : weft_seams_open(&self->seams, self->peers, &self->err);
 }
 
@@ -219,7 +248,7 @@ static void release_writing(writing *self) {
     free(self->in);
     free(self->turns);
     free(self->converted);
-    free(self->staging);
+    (void)weft_staged_close(&self->staged, NULL);
 }
 
 weft_status weft_region_write(const weft_region_file *file, const weft_roots *roots, weft_error *err) {

@@ -76,10 +76,10 @@ static const weft_stage *highest_stage(const weft_plan *plan) {
 
 static int64_t fixed_bytes(const weft_plan *plan) {
     int64_t sizes[WEFT_N_SCALAR_PARTS];
-    int64_t bytes = weft_budget_scalars(plan, sizes);
-    bytes += weft_budget_ranges(plan) + weft_budget_extents(plan) + weft_budget_key_values(plan) +
-             weft_budget_logits(plan);
-    for (int32_t i = 0; i < plan->declared->n_tables; i++) bytes += weft_budget_table(plan, i);
+    int64_t bytes = weft_buffer_part(weft_budget_scalars(plan, sizes));
+    bytes += weft_buffer_part(weft_budget_ranges(plan)) + weft_buffer_part(weft_budget_extents(plan)) +
+             weft_buffer_part(weft_budget_key_values(plan)) + weft_buffer_part(weft_budget_logits(plan));
+    for (int32_t i = 0; i < plan->declared->n_tables; i++) bytes += weft_buffer_part(weft_budget_table(plan, i));
     return bytes;
 }
 
@@ -87,16 +87,18 @@ void weft_plan_budget(weft_plan *plan) {
     weft_plan_bytes *b = &plan->bytes;
     const weft_stage *stage = highest_stage(plan);
     memset(b, 0, sizeof *b);
-    b->line[WEFT_ACCOUNT_PARAMETERS] = plan->holds[WEFT_HOLD_PARAMETERS]->bytes + weft_copies_bytes(plan);
+    b->line[WEFT_ACCOUNT_PARAMETERS] = weft_buffer_part(plan->holds[WEFT_HOLD_PARAMETERS]->bytes) +
+                                       weft_buffer_part(weft_copies_bytes(plan));
     if (plan->spec.training) {
-        b->line[WEFT_ACCOUNT_GRADIENTS] = plan->holds[WEFT_HOLD_GRADIENTS]->bytes + weft_sums_partials(plan);
-        b->line[WEFT_ACCOUNT_OPTIMIZER] = plan->holds[WEFT_HOLD_STATES]->bytes * plan->n_states;
+        b->line[WEFT_ACCOUNT_GRADIENTS] = weft_buffer_part(plan->holds[WEFT_HOLD_GRADIENTS]->bytes) +
+                                          weft_buffer_part(weft_sums_partials(plan));
+        b->line[WEFT_ACCOUNT_OPTIMIZER] = weft_buffer_part(plan->holds[WEFT_HOLD_STATES]->bytes) * plan->n_states;
     }
     b->line[WEFT_ACCOUNT_FIXED] = fixed_bytes(plan);
-    b->line[WEFT_ACCOUNT_ARENA] = stage->price.arena;
+    b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(stage->price.arena);
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];
     memcpy(b->category, stage->price.category, sizeof b->category);
-    b->spare = stage->price.arena - stage->price.peak;
+    b->spare = b->line[WEFT_ACCOUNT_ARENA] - stage->price.peak;
     b->category[WEFT_MEMORY_PARAMETERS] += b->line[WEFT_ACCOUNT_PARAMETERS];
     b->category[WEFT_MEMORY_GRADIENTS] += b->line[WEFT_ACCOUNT_GRADIENTS];
     b->category[WEFT_MEMORY_OPTIMIZER] += b->line[WEFT_ACCOUNT_OPTIMIZER];

@@ -14,6 +14,10 @@ void weft_stepper_destroy(weft_stepper *stepper); /* NULL is fine */
 weft_status weft_stepper_train(weft_stepper *stepper, weft_step_result *out, uint64_t step, double lr, double clip,
                                weft_error *err);
 
+/* What a training step does, with leaves of the largest length that nobody has asked for: of a device in a dry run
+ * (weft/dry_run.h), which does nothing of it. */
+weft_status weft_stepper_rehearse(weft_stepper *stepper, weft_error *err);
+
 /* One leaf per replica, from first_row of a split on: their targets, and their losses, added to out->loss_sum in their
  * order, so that the sum over many passes is the same for any number of replicas. [collective] */
 weft_status weft_stepper_evaluate(weft_stepper *stepper, weft_step_result *out, int32_t split, uint64_t first_row,

@@ -41,16 +41,27 @@ function(weft_double_sources target)
   target_link_libraries(${target} PRIVATE weft-cuda-double)
 endfunction()
 
-#   weft_add_double(<kind> <id> source...)
-# The plugin's own sources, unchanged, against the double: build/tests/cuda/weft-<kind>-<id>.so, target
-# weft-<kind>-<id>-double.
-function(weft_add_double kind id)
-  set(target weft-${kind}-${id}-double)
-  weft_add_plugin(${kind} ${id}-double SOURCES ${ARGN} LIBRARIES weft_flags_c)
+# The plugin's own sources, unchanged, against the double: <directory>/weft-<kind>-<id>.so, target weft-<kind>-<id>-<form>.
+function(weft_add_form kind id form directory)
+  set(target weft-${kind}-${id}-${form})
+  weft_add_plugin(${kind} ${id}-${form} SOURCES ${ARGN} LIBRARIES weft_flags_c)
   weft_double_sources(${target} ${ARGN})
   target_include_directories(${target} BEFORE PRIVATE ${WEFT_DOUBLE_INCLUDE})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME weft-${kind}-${id} LINKER_LANGUAGE CXX
-    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/cuda)
+    LIBRARY_OUTPUT_DIRECTORY ${directory})
+endfunction()
+
+#   weft_add_double(<kind> <id> source...)      into build/tests/cuda
+function(weft_add_double kind id)
+  weft_add_form(${kind} ${id} double ${CMAKE_BINARY_DIR}/tests/cuda ${ARGN})
+endfunction()
+
+#   weft_add_counted(<kind> <id> source...)     into build/tests/cuda/counted
+# The same with a call at each load and store of device code, which double/bytes.cpp counts.
+function(weft_add_counted kind id)
+  weft_add_form(${kind} ${id} counted ${CMAKE_BINARY_DIR}/tests/cuda/counted ${ARGN})
+  target_compile_options(weft-${kind}-${id}-counted PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread;--param=tsan-instrument-func-entry-exit=0>")
 endfunction()
 
 # The host's flags, for C alone: device code has its own.

@@ -14,6 +14,15 @@ target_link_libraries(test_cuda_device PRIVATE weft-cuda-double)
 add_dependencies(test_cuda_device weft-device-cuda-double)
 set_tests_properties(cuda.device PROPERTIES ENVIRONMENT "${on_double}")
 
+# The bytes that kernels move; not under the sanitizers, whose calls stand where those that count would.
+if(TARGET weft-device-cuda-counted)
+  target_link_libraries(test_cuda_bytes PRIVATE weft-cuda-double)
+  add_dependencies(test_cuda_bytes weft-device-cuda-counted)
+  string(REPLACE "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda:" "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda/counted:"
+         on_counted "${on_double}")
+  set_tests_properties(cuda.bytes PROPERTIES ENVIRONMENT "${on_counted}")
+endif()
+
 # Whole models.
 add_test(NAME cuda.golden COMMAND test_train_golden)
 set_tests_properties(cuda.golden PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_double}")

@@ -6,6 +6,7 @@
 #include <weft_double.h>
 
 #include "device/fixture.h"
+#include "model/staged.h"
 
 static const weft_device_transfer *transfer;
 static const weft_device_capture *capture;
@@ -511,6 +512,77 @@ static void expect_no_device(const char *variable, const char *value, int32_t in
     (void)unsetenv(variable);
 }
 
+/* Pieces that go to the card and come back by two pieces of pinned memory (model/staged.h): the host waits for none but
+ * the one that it needs, and each holds what it should, though nothing is copied before somebody waits. */
+START_TEST(pieces_travel_while_the_next_is_worked_on) {
+    enum { PIECES = 7, WORDS = 3000 };
+    const int64_t bytes = WORDS * 4;
+    everything e = {0};
+    weft_host counting = counting_host();
+    weft_error err = WEFT_ERROR_INIT;
+    weft_staged staged;
+    long long waits = 0, pageable = 0;
+    ck_assert_msg(make_device_for(&e, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(table->alloc(e.device, &e.memory, PIECES * bytes, &err), WEFT_OK);
+    ck_assert_int_eq(weft_staged_open(&staged, table, e.device, bytes, &err), WEFT_OK);
+    waits = double_calls("cudaEventSynchronize");
+    pageable = double_calls("pageableCopy");
+    for (int i = 0; i < PIECES; i++) {
+        void *room = NULL;
+        ck_assert_int_eq(weft_staged_room(&staged, &room, &err), WEFT_OK);
+        ck_assert_int_eq(double_calls("cudaEventSynchronize") - waits, i < 2 ? 0 : i - 1);
+        for (int j = 0; j < WORDS; j++) ((int32_t *)room)[j] = i * WORDS + j;
+        ck_assert_int_eq(weft_staged_send(&staged, (weft_ref){e.memory, i * bytes}, bytes, &err), WEFT_OK);
+    }
+    ck_assert_int_eq(weft_staged_close(&staged, &err), WEFT_OK);
+    ck_assert_int_eq(weft_staged_open(&staged, table, e.device, bytes, &err), WEFT_OK);
+    ck_assert_int_eq(weft_staged_ask(&staged, (weft_ref){e.memory, 0}, bytes, &err), WEFT_OK);
+    for (int i = 0; i < PIECES; i++) {
+        const bool more = i + 1 < PIECES;
+        const void *there = NULL;
+        waits = double_calls("cudaEventSynchronize");
+        if (more)
+            ck_assert_int_eq(weft_staged_ask(&staged, (weft_ref){e.memory, (i + 1) * bytes}, bytes, &err), WEFT_OK);
+        ck_assert_int_eq(double_calls("cudaEventSynchronize"), waits);
+        ck_assert_int_eq(weft_staged_take(&staged, more ? 1 : 0, &there, &err), WEFT_OK);
+        for (int j = 0; j < WORDS; j++) HOLDS(((const int32_t *)there)[j] == i * WORDS + j);
+    }
+    ck_assert_int_eq(weft_staged_close(&staged, &err), WEFT_OK);
+    ck_assert_int_eq(double_calls("pageableCopy"), pageable);
+    table->release(e.device, e.memory);
+    table->destroy(e.device);
+    ck_assert_int_eq(held, 0);
+}
+END_TEST
+
+/* More than all pieces of the device's own, by `write` and `read`, which take any memory of the host. */
+START_TEST(what_is_read_comes_through_pinned_memory) {
+    enum { N_WORDS = (9 << 20) / 4 + 3 };
+    everything e = {0};
+    weft_host counting = counting_host();
+    weft_error err = WEFT_ERROR_INIT;
+    int32_t *sent = malloc(N_WORDS * 4), *got = malloc(N_WORDS * 4);
+    const long long pageable = double_calls("pageableCopy");
+    ck_assert_msg(make_device_for(&e, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(table->alloc(e.device, &e.memory, (int64_t)N_WORDS * 4, &err), WEFT_OK);
+    for (int32_t i = 0; i < N_WORDS; i++) sent[i] = i * 7;
+    for (int again = 0; again < 2; again++) {
+        ck_assert_int_eq(table->write(e.device, NULL, (weft_ref){e.memory, 0}, sent, (int64_t)N_WORDS * 4, &err),
+                         WEFT_OK);
+        memset(got, 0, N_WORDS * 4);
+        ck_assert_int_eq(table->read(e.device, NULL, got, (weft_ref){e.memory, 0}, (int64_t)N_WORDS * 4, &err),
+                         WEFT_OK);
+        ck_assert(memcmp(sent, got, N_WORDS * 4) == 0);
+    }
+    ck_assert_int_eq(double_calls("pageableCopy"), pageable);
+    table->release(e.device, e.memory);
+    table->destroy(e.device);
+    ck_assert_int_eq(held, 0);
+    free(got);
+    free(sent);
+}
+END_TEST
+
 START_TEST(what_is_missing_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     expect_no_device("WEFT_DOUBLE_DEVICES", "-1", 0, "share=no", "there is no NVIDIA driver on this machine");
@@ -555,6 +627,8 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, what_cannot_be_recorded_ends_the_recording);
     tcase_add_test(tests, a_recording_reads_anew);
     tcase_add_test(tests, what_is_written_is_free_again);
+    tcase_add_test(tests, pieces_travel_while_the_next_is_worked_on);
+    tcase_add_test(tests, what_is_read_comes_through_pinned_memory);
     tcase_add_test(tests, what_is_missing_is_named);
     tcase_add_test(tests, ranks_may_share_a_card);
 }

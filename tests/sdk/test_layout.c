@@ -13,6 +13,7 @@
 #include <weft/choices.h>
 #include <weft/comm.h>
 #include <weft/data.h>
+#include <weft/dry_run.h>
 #include <weft/emit.h>
 #include <weft/model.h>
 #include <weft/native.h>

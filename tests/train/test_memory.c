@@ -5,6 +5,7 @@
  * live slots adds up. A slot that is one row too small is caught; what is taken behind the host's back is measured from
  * outside the process' own books. */
 #include "golden.h"
+#include "base/sizes.h"
 #include "plan/copies.h"
 #include "suite.h"
 #include "measure/arrival.h"
@@ -25,11 +26,12 @@ static struct {
     const weft_device_plugin *inner;
     weft_buffer *buffers[MAX_BUFFERS];
     int64_t bytes[MAX_BUFFERS];
-    int64_t now, most;
+    int64_t now, most, calls;
 } counted;
 
 static weft_status counting_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {
     const weft_status status = counted.inner->alloc(device, out, bytes, err);
+    counted.calls++;
     for (int i = 0; i < MAX_BUFFERS && status == WEFT_OK; i++) {
         if (counted.buffers[i] != NULL) continue;
         counted.buffers[i] = *out;
@@ -142,7 +144,8 @@ static void check_plan(const weft_engine *engine, int32_t states, bool narrow) {
     const int64_t copy = engine->plan.dtype == WEFT_BF16 ? 2 * on_grid(engine, is_copied) : 0;
     const int64_t saved = 2 * on_grid(engine, is_stored_narrow);
     int64_t lines = 0, categories = plan->spare;
-    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS], 4 * on_grid(engine, is_any) - saved + copy);
+    ck_assert_int_eq(plan->line[WEFT_ACCOUNT_PARAMETERS],
+                     weft_buffer_part(4 * on_grid(engine, is_any) - saved) + weft_buffer_part(copy));
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
         ck_assert(is_stored_narrow(p) == (narrow && !p->trainable && p->rank == 2));
@@ -155,7 +158,11 @@ static void check_plan(const weft_engine *engine, int32_t states, bool narrow) {
     ck_assert_int_eq(categories, plan->total);
 }
 
+/* A buffer for each line, and no other. */
 static void check_account(const weft_engine *engine) {
+    int64_t buffers = 0;
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) buffers += engine->plan.bytes.line[i] > 0;
+    ck_assert_int_eq(counted.calls, buffers);
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
         ck_assert_msg(engine->account.taken[i] == engine->plan.bytes.line[i], "line %d: planned %lld, taken %lld", i,
                       (long long)engine->plan.bytes.line[i], (long long)engine->account.taken[i]);

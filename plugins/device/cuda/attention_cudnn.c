@@ -125,7 +125,7 @@ weft_status cuda_cudnn_attention(weft_device *device, cudaStream_t stream, const
             "bytes, and lse; attention = own does not.");
     }
     status = plan_of(c, args, &plan, err);
-    if (status != WEFT_OK) return status;
+    if (status != WEFT_OK || cuda_dry_product()) return status;
     if (c->calls.cudnnSetStream(c->handle, stream) != CUDNN_STATUS_SUCCESS) {
         return weft_error_set(err, WEFT_E_DEVICE, "attention on device cuda: cuDNN does not take the stream.");
     }

@@ -2,6 +2,14 @@
 #include "convert.h"
 #include "cuda.h"
 
+cudaError_t cuda_move(void *to, const void *from, int64_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+    return cuda_dry_copy() ? cudaSuccess : cudaMemcpyAsync(to, from, (size_t)bytes, kind, stream);
+}
+
+cudaError_t cuda_clear(void *to, int64_t bytes, cudaStream_t stream) {
+    return cuda_dry_copy() ? cudaSuccess : cudaMemsetAsync(to, 0, (size_t)bytes, stream);
+}
+
 weft_status cuda_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                        weft_error *err) {
     operands c = operands_plain("write", err);
@@ -14,16 +22,10 @@ weft_status cuda_write(weft_device *device, weft_stream *s, weft_ref to, const v
 weft_status cuda_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err) {
     operands c = operands_plain("read", err);
     const void *at = operands_need(&c, from, "from", bytes, 1, 1);
-    cudaStream_t stream = NULL;
     if (c.status == WEFT_OK) c.status = cuda_not_recording(device, "read", err);
     if (c.status != WEFT_OK) return c.status;
-    stream = cuda_stream(device, s);
-    if (bytes > 0)
-        c.status = cuda_judge(cudaMemcpyAsync(to, at, (size_t)bytes, cudaMemcpyDeviceToHost, stream), "read", err);
-    /* Also after a failure: what was queued may still write to the caller's memory. */
-    if (c.status == WEFT_OK) return cuda_judge(cudaStreamSynchronize(stream), "read", err);
-    (void)cudaStreamSynchronize(stream);
-    return c.status;
+    if (bytes == 0) return cuda_judge(cudaStreamSynchronize(cuda_stream(device, s)), "read", err);
+    return cuda_staging_bring(device, cuda_stream(device, s), to, at, bytes, err);
 }
 
 weft_status cuda_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes, weft_error *err) {
@@ -33,8 +35,7 @@ weft_status cuda_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref
     if (c.status != WEFT_OK || dst == src || bytes == 0) return c.status;
     if (dst < src + bytes && src < dst + bytes) /* CUDA's own copy leaves open what comes of that */
         return cuda_judge(move_launch(cuda_stream(device, s), dst, src, bytes), "copy", err);
-    return cuda_judge(cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyDeviceToDevice, cuda_stream(device, s)),
-                      "copy", err);
+    return cuda_judge(cuda_move(dst, src, bytes, cudaMemcpyDeviceToDevice, cuda_stream(device, s)), "copy", err);
 }
 
 weft_status cuda_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t pattern, int64_t words,

@@ -3,12 +3,13 @@
  *     plugin.c      keys, create, info, the kernel table      driver.c     is there a driver and a card, and which
  *     libraries.c   CUDA's libraries, found when needed       memory.c     buffers
  *     streams.c     streams, marks, waiting                   copies.c     write, read, copy, fill, convert
- *     staging.c     pinned memory that `write` goes through   transfer.c   pinned memory, copies that nobody waits for
+ *     staging.c     pinned memory of `write` and `read`       transfer.c   pinned memory, copies that nobody waits for
  *     capture.c     a step as a graph                         failure.c    what a call answered, as a sentence
  *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
  *     packed.c      products with a packed operand            choices.c    these ways as texts, alike on all ranks
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
  *     native.c      streams and operands under CUDA's own names
+ *     dry_run.c     what a step would ask of CUDA, counted
  *     attention_cudnn.c, attention_graph.c   attention by cuDNN
  *     NAME.c        the slots of operator NAME: operands are looked up, then a launcher of kernels.h is called
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
@@ -28,11 +29,13 @@
 #include <weft/capture.h>
 #include <weft/choices.h>
 #include <weft/device.h>
+#include <weft/dry_run.h>
 #include <weft/native.h>
 #include <weft/transfer.h>
 
 #include "../common/matrices.h"
 #include "../common/operands.h"
+#include "dry_run.h"
 #include "kernels.h"
 #include "libraries.h"
 
@@ -102,6 +105,10 @@ void cuda_staging_close(weft_device *device);
 weft_status cuda_staging_send(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
                               weft_error *err);
 
+/* Brings bytes to the host's memory, with all that the stream held before: they are there when it returns. */
+weft_status cuda_staging_bring(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
+                               weft_error *err);
+
 /* ---- capture.c ---- */
 
 /* WEFT_E_HOST while a step is recorded, which that ends: what is asked for cannot be part of it. */
@@ -115,6 +122,16 @@ extern const weft_device_native cuda_native;
 /* ---- transfer.c ---- */
 
 extern const weft_device_transfer cuda_transfer;
+
+/* ---- dry_run.c ---- */
+
+extern const weft_device_dry_run cuda_dry_run;
+
+/* ---- copies.c ---- */
+
+/* cudaMemcpyAsync and cudaMemsetAsync, which a dry run counts. */
+cudaError_t cuda_move(void *to, const void *from, int64_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cuda_clear(void *to, int64_t bytes, cudaStream_t stream);
 
 /* ---- failure.c ---- */
 

@@ -248,11 +248,11 @@ static weft_status chunk_run(const head *h, int64_t r0, int64_t n, weft_error *e
 static weft_status finish_sums(const head *h, float *out, const float *sums, int64_t n, bool accumulate,
                                weft_error *err) {
     const add_call added = {.y = out, .a = out, .b = sums, .n = n};
-    const size_t bytes = (size_t)n * sizeof *out;
+    const int64_t bytes = n * (int64_t)sizeof *out;
     if (out == NULL || out == sums || (h->args->rows == 0 && accumulate)) return WEFT_OK;
-    if (h->args->rows == 0) return cuda_judge(cudaMemsetAsync(out, 0, bytes, h->stream), h->kernel, err);
+    if (h->args->rows == 0) return cuda_judge(cuda_clear(out, bytes, h->stream), h->kernel, err);
     if (accumulate) return cuda_judge(add_launch(&added, h->stream), h->kernel, err);
-    return cuda_judge(cudaMemcpyAsync(out, sums, bytes, cudaMemcpyDeviceToDevice, h->stream), h->kernel, err);
+    return cuda_judge(cuda_move(out, sums, bytes, cudaMemcpyDeviceToDevice, h->stream), h->kernel, err);
 }
 
 static weft_status head_run(head *h, weft_error *err) {

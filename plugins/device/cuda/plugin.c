@@ -66,6 +66,7 @@ static const void *find_extension(const weft_device *device, const char *id) {
     if (strcmp(id, WEFT_DEVICE_CAPTURE) == 0) return &cuda_capture;
     if (strcmp(id, WEFT_DEVICE_NATIVE) == 0) return &cuda_native;
     if (strcmp(id, WEFT_DEVICE_CHOICES) == 0) return &cuda_choices;
+    if (strcmp(id, WEFT_DEVICE_DRY_RUN) == 0) return &cuda_dry_run;
     return NULL;
 }
 

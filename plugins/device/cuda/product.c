@@ -82,6 +82,7 @@ static weft_status multiply(weft_device *device, cudaStream_t stream, const cuda
     char *workspace = cuda_line_up(p->workspace);
     const void *bias = NULL;
     weft_status status = place_bias(&bias, stream, p, workspace, err);
+    if (status == WEFT_OK && cuda_dry_product()) return WEFT_OK;
     if (status == WEFT_OK && bias != NULL)
         status = cuda_judge_lt(device,
                                device->libraries.cublasLtMatmulDescSetAttribute(
@@ -102,6 +103,6 @@ weft_status cuda_multiply(weft_device *device, cudaStream_t stream, const cuda_p
     if (is_empty(p)) return WEFT_OK;
     if (p->k == 0) return sum_nothing(stream, p, err);
     status = check_alignments(p, err);
-    if (status == WEFT_OK) status = cuda_algorithm_find(&by, device, &shape, err);
+    if (status == WEFT_OK && !cuda_is_dry()) status = cuda_algorithm_find(&by, device, &shape, err);
     return status == WEFT_OK ? multiply(device, stream, p, by, err) : status;
 }

@@ -1,14 +1,14 @@
-/* staging.c: pinned memory that `write` goes through. A copy from memory that is not pinned may read it late or stop
- * the host until all of the stream is done; so the bytes are put into pieces of pinned memory, used in turn, and the
- * host waits only where a piece is still on its way. */
+/* staging.c: pinned memory that `write` and `read` go through. A copy from memory that is not pinned may read it late
+ * or stop the host until all of the stream is done; so the bytes are put into pieces of pinned memory, used in turn,
+ * and the host waits only where a piece is still on its way. */
 #include "cuda.h"
 
 enum { PIECES = 4 };
 #define PIECE_BYTES ((int64_t)1 << 20)
 
 struct cuda_staging {
-    char *memory; /* PIECES of PIECE_BYTES */
-    cudaEvent_t sent[PIECES];
+    char *memory;             /* PIECES of PIECE_BYTES */
+    cudaEvent_t sent[PIECES]; /* or come */
     int next;
 };
 
@@ -44,7 +44,9 @@ static weft_status send_piece(cuda_staging *s, cudaStream_t stream, char *to, co
                               weft_error *err) {
     const cudaEvent_t sent = s->sent[s->next];
     char *piece = s->memory + s->next * PIECE_BYTES;
-    weft_status status = cuda_judge(cudaEventSynchronize(sent), "write", err);
+    weft_status status = WEFT_OK;
+    if (cuda_dry_copy()) return WEFT_OK;
+    status = cuda_judge(cudaEventSynchronize(sent), "write", err);
     if (status != WEFT_OK) return status;
     memcpy(piece, from, (size_t)bytes);
     status = cuda_judge(cudaMemcpyAsync(to, piece, (size_t)bytes, cudaMemcpyHostToDevice, stream), "write", err);
@@ -59,5 +61,44 @@ weft_status cuda_staging_send(weft_device *device, cudaStream_t stream, void *to
     for (int64_t at = 0; at < bytes && status == WEFT_OK; at += PIECE_BYTES)
         status = send_piece(device->staging, stream, (char *)to + at, (const char *)from + at,
                             size_min(PIECE_BYTES, bytes - at), err);
+    return status;
+}
+
+/* Begins to bring up to a piece of bytes; what the piece held has gone. */
+static weft_status ask_piece(cuda_staging *s, int piece, cudaStream_t stream, const char *from, int64_t bytes,
+                             weft_error *err) {
+    weft_status status = cuda_judge(cudaEventSynchronize(s->sent[piece]), "read", err);
+    if (status != WEFT_OK) return status;
+    status = cuda_judge(cuda_move(s->memory + piece * PIECE_BYTES, from, bytes, cudaMemcpyDeviceToHost, stream), "read",
+                        err);
+    return status == WEFT_OK ? cuda_judge(cudaEventRecord(s->sent[piece], stream), "read", err) : status;
+}
+
+static weft_status take_piece(cuda_staging *s, int piece, char *to, int64_t bytes, weft_error *err) {
+    const weft_status status = cuda_judge(cudaEventSynchronize(s->sent[piece]), "read", err);
+    if (status == WEFT_OK) memcpy(to, s->memory + piece * PIECE_BYTES, (size_t)bytes);
+    return status;
+}
+
+/* All but one of the pieces are on their way while one is put where it belongs. */
+weft_status cuda_staging_bring(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
+                               weft_error *err) {
+    cuda_staging *s = device->staging;
+    const int64_t n = size_ceil_div(bytes, PIECE_BYTES);
+    const int first = s->next;
+    weft_status status = WEFT_OK;
+    if (cuda_dry_copy()) return WEFT_OK;
+    s->next = (int)((first + n) % PIECES);
+    for (int64_t asked = 0, taken = 0; taken < n && status == WEFT_OK;) {
+        if (asked < n && asked - taken < PIECES) {
+            const int64_t at = asked * PIECE_BYTES;
+            status = ask_piece(s, (int)((first + asked++) % PIECES), stream, (const char *)from + at,
+                               size_min(PIECE_BYTES, bytes - at), err);
+        } else {
+            const int64_t at = taken * PIECE_BYTES;
+            status = take_piece(s, (int)((first + taken++) % PIECES), (char *)to + at,
+                                size_min(PIECE_BYTES, bytes - at), err);
+        }
+    }
     return status;
 }

@@ -35,8 +35,7 @@ static weft_status upload(weft_device *device, weft_stream *s, weft_ref to, cons
     operands c = operands_plain("upload", err);
     void *at = operands_need(&c, to, "to", bytes, 1, 1);
     if (c.status != WEFT_OK || bytes == 0) return c.status;
-    return cuda_judge(cudaMemcpyAsync(at, from, (size_t)bytes, cudaMemcpyHostToDevice, cuda_stream(device, s)),
-                      "upload", err);
+    return cuda_judge(cuda_move(at, from, bytes, cudaMemcpyHostToDevice, cuda_stream(device, s)), "upload", err);
 }
 
 static weft_status download(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes,
@@ -44,8 +43,7 @@ static weft_status download(weft_device *device, weft_stream *s, void *to, weft_
     operands c = operands_plain("download", err);
     const void *at = operands_need(&c, from, "from", bytes, 1, 1);
     if (c.status != WEFT_OK || bytes == 0) return c.status;
-    return cuda_judge(cudaMemcpyAsync(to, at, (size_t)bytes, cudaMemcpyDeviceToHost, cuda_stream(device, s)),
-                      "download", err);
+    return cuda_judge(cuda_move(to, at, bytes, cudaMemcpyDeviceToHost, cuda_stream(device, s)), "download", err);
 }
 
 static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {

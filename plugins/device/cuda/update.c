@@ -54,6 +54,7 @@ CUDA_KERNEL(update, weft_update) {
     look_up_operands(&c, &o, args);
     if (c.status != WEFT_OK) return c.status;
     stream = cuda_stream(device, s);
+    if (args->n > 0 && args->n_ranges > 0 && cuda_dry_kernel()) return WEFT_OK;
     c.status = cuda_module_find(&function, device, args->kernel, err);
     if (c.status != WEFT_OK || args->n == 0 || args->n_ranges == 0) return c.status;
     stride = args->range_stride;

@@ -33,7 +33,8 @@
  * A device may lack a form (a window, LayerNorm, GELU, ...): its kernel answers WEFT_E_UNSUPPORTED and names it.
  *
  * Extensions: weft/transfer.h (copies that the host does not wait for), weft/capture.h (a step recorded and replayed),
- * weft/roof.h (what the machine could give at most), weft/team.h (how many threads kernels use).
+ * weft/dry_run.h (a step counted), weft/roof.h (what the machine could give at most), weft/team.h (how many threads
+ * kernels use).
  *
  * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
  * weights (a dtype of B in matmul; where their scales lie apart, one more ref behind `bias`), several documents in a

@@ -41,6 +41,8 @@ enum {
     WEFT_SIZE_1_0_weft_device_transfer         =   56,
     WEFT_SIZE_1_0_weft_device_native           =   40,
     WEFT_SIZE_1_0_weft_device_capture          =   40,
+    WEFT_SIZE_1_0_weft_dry_counts              =   32,
+    WEFT_SIZE_1_0_weft_device_dry_run          =   32,
     WEFT_SIZE_1_0_weft_device_choice           =  360,
     WEFT_SIZE_1_0_weft_device_choices          =   40,
     WEFT_SIZE_1_0_weft_graph_info              =   24,

@@ -45,6 +45,7 @@ cudaError_t move_later(const char *function, const Move &m, cudaMemcpyKind kind,
     if (code != cudaSuccess || m.width == 0 || m.height == 0) return code;
     code = judge(function, m, kind);
     if (code != cudaSuccess) return code;
+    if (sort_of(m.to) == Sort::PAGEABLE || sort_of(m.from) == Sort::PAGEABLE) (void)planted("pageableCopy");
     if (s->capture != nullptr && (sort_of(m.to) == Sort::PAGEABLE || sort_of(m.from) == Sort::PAGEABLE))
         return refuse(capture_breaks(s, cudaErrorStreamCaptureUnsupported), "%s: pageable memory in a capture",
                       function);

@@ -210,6 +210,14 @@ bool in_kernel();
 unsigned thread_now();
 const double_launch *launch_now();
 
+/* ---- bytes.cpp ---- */
+
+bool bytes_are_counted();
+void bytes_begin_launch(const char *kernel);
+void bytes_begin_block(size_t threads);
+void bytes_end_launch();
+void bytes_read(const void *at, size_t bytes); /* by a copy that the kernel has begun */
+
 /* ---- launch.cpp ---- */
 
 size_t dynamic_shared_most(const void *kernel);

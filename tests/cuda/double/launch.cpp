@@ -53,12 +53,15 @@ void run_grid(const double_launch &l, const void *arguments) {
         stick(static_cast<cudaError_t>(code));
         return;
     }
+    bytes_begin_launch(l.name);
     for (uint64_t i = 0, at = start; i < n; i++, at = (at + stride) % n) {
+        bytes_begin_block(static_cast<size_t>(l.block.x) * l.block.y * l.block.z);
         const uint64_t plane = static_cast<uint64_t>(l.grid.x) * l.grid.y;
         run_block(l, arguments,
                   {static_cast<unsigned>(at % l.grid.x), static_cast<unsigned>(at % plane / l.grid.x),
                    static_cast<unsigned>(at / plane)});
     }
+    bytes_end_launch();
 }
 
 } // namespace weft_double

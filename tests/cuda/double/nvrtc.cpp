@@ -36,7 +36,8 @@ struct Scratch {
         if (mkdtemp(path) == nullptr) fault("no directory in /tmp for code that is compiled");
     }
     ~Scratch() {
-        for (const char *name : {"/code.cpp", "/code.so", "/log"}) (void)unlink((path + std::string(name)).c_str());
+        for (const char *name : {"/code.cpp", "/code.o", "/code.so", "/log"})
+            (void)unlink((path + std::string(name)).c_str());
         (void)rmdir(path);
     }
     std::string at(const char *name) const {
@@ -148,7 +149,7 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int n_options, cons
     std::vector<std::string> words = {DOUBLE_CXX,
                                       "-std=c++17",
                                       "-O2",
-                                      "-shared",
+                                      "-c",
                                       "-fPIC",
                                       "-ffp-contract=off",
                                       "-fno-math-errno",
@@ -156,15 +157,18 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int n_options, cons
                                       "-fvisibility=hidden",
                                       "-I" DOUBLE_INCLUDE,
                                       "-o",
-                                      scratch.at("code.so"),
-                                      scratch.at("code.cpp"),
-                                      own_path()};
+                                      scratch.at("code.o"),
+                                      scratch.at("code.cpp")};
+    if (bytes_are_counted())
+        words.insert(words.end(), {"-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"});
     for (int i = 0; i < n_options; i++) {
         if (!takes(options[i])) return NVRTC_ERROR_INVALID_OPTION;
         if (strncmp(options[i], "-D", 2) == 0) words.push_back(options[i]);
     }
     write_source(scratch.at("code.cpp"), *program);
-    const bool compiled = compile(scratch, words);
+    const bool compiled =
+        compile(scratch, words) &&
+        compile(scratch, {DOUBLE_CXX, "-shared", "-o", scratch.at("code.so"), scratch.at("code.o"), own_path()});
     const std::vector<char> log = read_file(scratch.at("log"));
     program->log.assign(log.begin(), log.end());
     if (!compiled) return NVRTC_ERROR_COMPILATION;

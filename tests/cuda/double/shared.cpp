@@ -123,6 +123,7 @@ EXPORT void double_copy_async(void *shared, const void *global, size_t bytes, si
     if (reinterpret_cast<uintptr_t>(shared) % bytes != 0 || reinterpret_cast<uintptr_t>(global) % bytes != 0)
         fault("an asynchronous copy of %zu bytes from %p to %p: both are to be aligned to its size", bytes, global,
               shared);
+    if (valid > 0) bytes_read(global, valid);
     any_copies = true;
     if (copies.size() <= thread_now()) copies.resize(thread_now() + 1);
     copies[thread_now()].copies.push_back({shared, global, bytes, valid});

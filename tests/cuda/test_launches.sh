@@ -1,0 +1,84 @@
+#!/bin/sh
+# What `weft plan` says of a step's launches is what a step starts on the CUDA double: kernels, products and copies, of
+# one rank and of several, in both precisions, with and without what a step can leave out. A step's own are what a run
+# of one step more has more of. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
+cp -r "$WEFT_SOURCE/configs" configs
+sed '/^\[device\]/,$d' configs/prove.ini >configs/cpu.ini
+{
+    cat configs/cpu.ini
+    cat <<INI
+[device]
+plugin = cuda
+[device.cuda]
+share     = yes
+workspace = 1Mi
+cache     = $WEFT_BUILD/tests/cuda/compiled
+INI
+} >configs/run.ini
+fail() {
+    failed "$1" out err
+    exit 1
+}
+
+count() { # count FILE: "kernels products copies" of all processes that wrote to it
+    awk '$1 == "kernel" && $2 == "cublasLtMatmul" { products += $NF; next }
+         $1 == "kernel" { kernels += $NF }
+         $2 == "cudaMemcpyAsync" || $2 == "cudaMemsetAsync" { copies += $NF }
+         END { print kernels + 0, products + 0, copies + 0 }' "$1"
+}
+ran() { # ran RANKS argument...: of one step of one rank
+    n=$1
+    shift
+    if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin=mpi-mpich "$@"; fi
+    for steps in 1 2; do
+        rm -rf counts run
+        WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/run" run.replay=no \
+            train.schedule=constant train.steps=$steps "$@" >out 2>err || fail "train $*"
+        count counts >"counts.$steps"
+        awk '$2 == "cudaMalloc" || $2 == "cudaHostAlloc"' counts >"memory.$steps"
+    done
+    paste counts.1 counts.2 | awk -v n="$n" '{ print ($4 - $1) / n, ($5 - $2) / n, ($6 - $3) / n }'
+}
+planned() { # planned RANKS argument...
+    n=$1
+    shift
+    limit "$weft" plan configs/run.ini --json --ranks "$n" train.schedule=constant "$@" >out 2>err || fail "plan $*"
+    tr -d ' ,"' <out | awk -F: '$1 == "launches" { on = 1 }
+        on && $1 == "kernels" { k = $2 } on && $1 == "products" { p = $2 } on && $1 == "copies" { print k, p, $2; exit }'
+}
+same() { # same COLUMNS RANKS argument...: the first of the three numbers
+    columns=$1
+    shift
+    planned "$@" | cut -d' ' -f"$columns" >planned
+    ran "$@" | cut -d' ' -f"$columns" >ran
+    echo "$*: planned $(cat planned), started $(cat ran)"
+    [ -s planned ] && ! grep -q '^0' planned && cmp planned ran >err || fail "launches of a step"
+}
+# Five lines of the plan, a buffer each; a step takes nothing.
+same 1-3 1 train.precision=bf16
+cmp memory.1 memory.2 >err && grep -q '^call cudaMalloc 5$' memory.1 || failed "allocations" memory.1 memory.2
+same 1-3 1 strategy.reduce=tree
+# Weights come and go, checkpoints too, through pinned memory alone: of a whole run, and of one that takes it up.
+for steps in 2 4; do
+    rm -f counts
+    resume=$([ $steps = 2 ] || echo --resume)
+    # shellcheck disable=SC2086
+    WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/saved" checkpoint.every=2 \
+        train.schedule=constant train.precision=bf16 train.steps=$steps $resume >out 2>err || fail "train and save"
+    grep -q '^call cudaMemcpyAsync' counts && ! grep pageable counts || failed "copies of pageable memory" counts
+done
+limit "$weft" plan configs/run.ini >out 2>err || fail "plan"
+grep -q '^launches    1,[0-9]* a step: [0-9]* kernels and [0-9]* calls of a library; copies: [0-9]*$' out || fail "the line"
+limit "$weft" plan configs/cpu.ini >out 2>err || fail "plan on processors"
+! grep -q '^launches' out || fail "launches of processors"
+has mpich || exit $((failures > 0))
+# What comes and goes between ranks passes through copies of MPI's own.
+same 1-2 2 strategy.plugin=ddp
+same 1-2 2 strategy.plugin=fsdp train.precision=bf16
+exit $((failures > 0))
