@@ -99,6 +99,7 @@ static weft_status warm_up_all(weft_ab_contest *self, weft_error *err) {
 
 enum { BLOCK_MOST = 1000 };
 #define BLOCK_SECONDS 0.5
+#define NOTHING       0.01 /* a difference below that is none that is worth more rounds */
 
 /* A block of one arm: the median of its steps' times. */
 static weft_status run_block(weft_ab_contest *self, int32_t place, weft_error *err) {
@@ -152,8 +153,9 @@ static void judge_arms(weft_ab_contest *self, int32_t look) {
 
 static bool all_are_decided(const weft_ab_contest *self) {
     for (int32_t i = 1; i < self->n; i++) {
-        const weft_ab_answer answer = self->arms[i].verdict.answer;
-        if (answer != WEFT_AB_FASTER && answer != WEFT_AB_SLOWER) return false;
+        const weft_ab_verdict *verdict = &self->arms[i].verdict;
+        const bool differs = verdict->answer == WEFT_AB_FASTER || verdict->answer == WEFT_AB_SLOWER;
+        if (!differs && verdict->bound > NOTHING) return false;
     }
     return true;
 }

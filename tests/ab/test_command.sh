@@ -45,7 +45,7 @@ if is_full; then
     grep -q '"verdict": "faster"' said || fail "the verdict"
 
     # Of three, the fastest.
-    ab 12 large.ini large.ini run.ini --minutes 10 --steps 3
+    ab 12 large.ini large.ini run.ini --rounds 40 --steps 3
     says said "verdict  C is faster than A"
 fi
 
