@@ -25,6 +25,7 @@ struct weft_generator {
     float *row;     /* logits */
     float *scratch; /* for sampling */
     weft_trace *trace;
+    weft_slot_ref more_work; /* scratch of a piece that needs more than the longest one, for which the plan has room */
 };
 
 const weft_model_info *weft_generator_model(const weft_generator *self) {
@@ -39,11 +40,31 @@ static weft_status on_nothing(void *context, const weft_event *event, const weft
     return WEFT_OK;
 }
 
+/* A shorter piece may need more scratch than a longer one: kernels divide it otherwise, and what lives together is placed
+ * in another order. It is little, and taken when it shows. */
+static weft_status find_work(weft_generator *self, weft_slot_ref *out, weft_slot_ref planned, const weft_graph *graph,
+                             weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const int64_t needed = weft_graph_size(graph)->forward_work_untaped;
+    weft_status status = WEFT_OK;
+    *out = planned;
+    if (needed <= planned.bytes) return WEFT_OK;
+    if (needed > self->more_work.bytes) {
+        engine->kernels->release(engine->device, self->more_work.ref.buffer);
+        memset(&self->more_work, 0, sizeof self->more_work);
+        status = engine->kernels->alloc(engine->device, &self->more_work.ref.buffer, needed, err);
+        if (status == WEFT_OK) self->more_work.bytes = needed;
+    }
+    *out = self->more_work;
+    return status;
+}
+
 static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     weft_generator *self = context;
     const weft_engine *engine = self->engine;
     const weft_program *program = engine->plan.generate.program;
     const weft_slot_ref leaf = weft_engine_slot(engine, program, slots->leaf);
+    const weft_graph *graph = weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment);
     weft_graph_binding b = {.parameters = engine->compute_refs,
                             .dtypes = engine->compute_dtypes,
                             .tables = engine->tables,
@@ -52,15 +73,13 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     weft_leaf_bind(&b, leaf, 1, (int32_t)self->length);
     b.carry_in = weft_engine_slot(engine, program, slots->carry_in);
     b.carry_out = weft_engine_slot(engine, program, slots->carry_out);
-    b.work = weft_engine_slot(engine, program, slots->work);
     b.state = self->states[event->segment];
     b.logits = engine->logits;
-    if (event->segment == 0)
+    status = find_work(self, &b.work, weft_engine_slot(engine, program, slots->work), graph, err);
+    if (status == WEFT_OK && event->segment == 0)
         status =
             weft_order_send(&self->order, leaf.ref, self->leaf, weft_leaf_bytes(1, (int32_t)self->length), NULL, err);
-    if (status == WEFT_OK)
-        status =
-            weft_graph_forward(weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment), &b, false, err);
+    if (status == WEFT_OK) status = weft_graph_forward(graph, &b, false, err);
     return status;
 }
 
@@ -242,6 +261,8 @@ void weft_generator_destroy(weft_generator *self) {
     weft_order_close(&self->order);
     weft_trace_destroy(self->trace);
     weft_graph_set_destroy(self->graphs);
+    if (self->more_work.ref.buffer != NULL)
+        self->engine->kernels->release(self->engine->device, self->more_work.ref.buffer);
     weft_engine_close(self->engine);
     free(self->states);
     free(self->scratch);

@@ -91,12 +91,14 @@ static void mean_logits(double *out, const golden_batch *batch, int64_t vocabula
             out[v] += (double)logits[i * vocabulary + v] / (double)batch->count;
 }
 
-/* Logits are a product with them, and so are their means. A pass counts as often as it is made. */
+/* Logits are a product with them, and so are their means, where no cap bends them. A pass counts as often as it is
+ * made. */
 START_TEST(last_hidden_states_are_what_makes_the_logits) {
     golden_batch batch;
     golden_engine g;
     weft_error err = WEFT_ERROR_INIT;
     weft_hidden *hidden = NULL;
+    if (strcmp(models[_i], "family-gemma2") == 0) return;
     golden_batch_open(&batch, models[_i]);
     golden_engine_open(&g, &batch, models[_i], 1, adamw, 3);
     ck_assert_msg(weft_hidden_create(&hidden, g.engine, &err) == WEFT_OK, "%s", err.text);
