@@ -25,16 +25,18 @@ static void refuse_type(reader *r, const family *of, const json_t *type) {
     char text[96], list[256];
     (void)reader_shown(type, text);
     if (name != NULL && family_find(name) != NULL)
-        reader_complain(r, "model_type is %s; the plugin %s does not compute it, the plugin %s does: [model] plugin = %s",
+        reader_complain(r,
+                        "model_type is %s; the plugin %s does not compute it, the plugin %s does: [model] plugin = %s",
                         text, of->name, name, name);
     else if (why != NULL)
         reader_complain(r, "model_type is %s, and no plugin computes it: %s. There are plugins for %s", text, why,
                         family_list(list, sizeof list));
     else
-        reader_complain(r,
-                        "model_type is %s; allowed is \"%s\", and there are plugins for %s; other families need a plugin "
-                        "of their own",
-                        text, of->name, family_list(list, sizeof list));
+        reader_complain(
+            r,
+            "model_type is %s; allowed is \"%s\", and there are plugins for %s; other families need a plugin "
+            "of their own",
+            text, of->name, family_list(list, sizeof list));
 }
 
 static void read_kind(reader *r, const family *of) {
@@ -58,7 +60,8 @@ static void read_kind(reader *r, const family *of) {
 static void read_pad(reader *r, decoder_config *c) {
     json_t *value = reader_get(r, "pad_token_id");
     const int by_default = !reader_says(r, "pad_token_id") && c->family->absent.has_pad;
-    const int64_t id = by_default ? c->family->absent.pad : json_integer_value(value), row = id < 0 ? c->vocab + id : id;
+    const int64_t id = by_default ? c->family->absent.pad : json_integer_value(value),
+                  row = id < 0 ? c->vocab + id : id;
     char allowed[128];
     (void)snprintf(allowed, sizeof allowed, "null, or a row of the embedding, from %lld to %lld", -(long long)c->vocab,
                    (long long)c->vocab - 1);

@@ -71,11 +71,11 @@ typedef struct family {
         int64_t original_context; /* 0: none */
         int64_t window;           /* 0: none */
         double theta, eps;
-        double query_scale;             /* query_pre_attn_scalar; 0: head_dim */
-        double score_cap, logit_cap;    /* 0: none */
-        const char *activation;         /* value of hidden_act or hidden_activation */
-        int32_t has_pad, pad;           /* pad_token_id */
-        int32_t tied;                   /* tie_word_embeddings */
+        double query_scale;          /* query_pre_attn_scalar; 0: head_dim */
+        double score_cap, logit_cap; /* 0: none */
+        const char *activation;      /* value of hidden_act or hidden_activation */
+        int32_t has_pad, pad;        /* pad_token_id */
+        int32_t tied;                /* tie_word_embeddings */
     } absent;
 } family;
 

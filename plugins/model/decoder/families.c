@@ -6,10 +6,12 @@
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Before each part, as LLaMA has it; after it, as OLMo 2; or both, as Gemma 2. */
-#define NORMS_BEFORE {"input_layernorm", NULL, "post_attention_layernorm", NULL}
-#define NORMS_AFTER {NULL, "post_attention_layernorm", NULL, "post_feedforward_layernorm"}
+#define NORMS_BEFORE                                                                                                   \
+    { "input_layernorm", NULL, "post_attention_layernorm", NULL }
+#define NORMS_AFTER                                                                                                    \
+    { NULL, "post_attention_layernorm", NULL, "post_feedforward_layernorm" }
 #define NORMS_AROUND                                                                                                   \
-    {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}
+    { "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm" }
 
 /* clang-format off */
 static const family families[] = {

@@ -78,7 +78,8 @@ static void read_windows(reader *r, decoder_config *c, int64_t window) {
     json_t *types = reader_get(r, "layer_types");
     const json_t *late = reader_get(r, "max_window_layers");
     const int64_t first = late == NULL ? 28 : json_integer_value(late);
-    const int64_t every = reader_size(r, "sliding_window_pattern", MAX_COUNT, c->family->every > 0 ? c->family->every : 1);
+    const int64_t every =
+        reader_size(r, "sliding_window_pattern", MAX_COUNT, c->family->every > 0 ? c->family->every : 1);
     if (types != NULL && (!json_is_array(types) || json_array_size(types) != (size_t)c->layers)) {
         reader_refuse(r, "layer_types", types, "a list with one type for each of num_hidden_layers");
         return;
@@ -88,8 +89,9 @@ static void read_windows(reader *r, decoder_config *c, int64_t window) {
         const int said = types == NULL ? ruled : windowed_by_type(json_array_get(types, (size_t)i));
         if (types != NULL) judge_type(r, c, types, window, said, ruled);
         if (types == NULL && said == 1 && window == 0)
-            reader_complain(r, "sliding_window is null; allowed is a whole number from 1, since layer %lld looks back "
-                               "through it",
+            reader_complain(r,
+                            "sliding_window is null; allowed is a whole number from 1, since layer %lld looks back "
+                            "through it",
                             (long long)i);
         c->layer[i].window = said == 1 ? window : 0;
         c->layer[i].local = said == 1 && (c->family->traits & LOCAL_ROPE) != 0;
@@ -99,7 +101,8 @@ static void read_windows(reader *r, decoder_config *c, int64_t window) {
 
 static void judge_first(reader *r, const decoder_config *c) {
     const json_t *value = reader_get(r, "max_window_layers");
-    if (c->family->windows == WINDOW_LATE && value != NULL && (!json_is_integer(value) || json_integer_value(value) < 0))
+    if (c->family->windows == WINDOW_LATE && value != NULL &&
+        (!json_is_integer(value) || json_integer_value(value) < 0))
         reader_refuse(r, "max_window_layers", value, "a whole number from 0");
 }
 

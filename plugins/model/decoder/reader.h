@@ -25,7 +25,7 @@ void reader_refuse(reader *r, const char *key, const json_t *value, const char *
 
 /* NULL: absent or null. */
 json_t *reader_get(const reader *r, const char *key);
-json_t *reader_need(reader *r, const char *key); /* one that must be there */
+json_t *reader_need(reader *r, const char *key);   /* one that must be there */
 int reader_says(const reader *r, const char *key); /* it is there, if only as null */
 
 /* From 1 to max; fallback 0: the key must be there. */

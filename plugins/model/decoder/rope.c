@@ -65,8 +65,9 @@ static void judge_members(reader *r, rope_kind kind) {
         size_t i = 0;
         while (i < LENGTH(members) && strcmp(members[i].name, key) != 0) i++;
         if (json_is_null(value) || (i < LENGTH(members) && members[i].kinds & (uint32_t)kind)) continue;
-        reader_complain(r, "%s%s is %s, which rotary positions of the type \"%s\" do not read; take it out, or name the "
-                           "type that does",
+        reader_complain(r,
+                        "%s%s is %s, which rotary positions of the type \"%s\" do not read; take it out, or name the "
+                        "type that does",
                         r->of, key, reader_shown(value, text), kind_name(kind));
     }
 }
@@ -100,8 +101,8 @@ static void read_llama3(reader *r, decoder_rope *rope) {
     rope->low = need_number(r, "low_freq_factor");
     rope->high = need_number(r, "high_freq_factor");
     if (rope->high <= rope->low)
-        reader_complain(r, "%shigh_freq_factor is %g and low_freq_factor %g; the first one must be the larger one", r->of,
-                        rope->high, rope->low);
+        reader_complain(r, "%shigh_freq_factor is %g and low_freq_factor %g; the first one must be the larger one",
+                        r->of, rope->high, rope->low);
 }
 
 /* factor where the kind has one. longrope's and yarn's follows from the two contexts where it is not said. */
@@ -148,8 +149,9 @@ static int64_t read_turned(reader *r, const decoder_config *c, double inside, do
     if (part != 1 && !(c->family->traits & PARTIAL_ROPE))
         reader_complain(r, "%spartial_rotary_factor is %g; allowed is 1", of, part);
     if (dim < 2 || dim % 2 != 0 || dim > c->head_dim)
-        reader_complain(r, "%spartial_rotary_factor is %g; allowed is what turns an even number of the %lld elements of "
-                           "a head",
+        reader_complain(r,
+                        "%spartial_rotary_factor is %g; allowed is what turns an even number of the %lld elements of "
+                        "a head",
                         of, part, (long long)c->head_dim);
     return dim;
 }
@@ -172,8 +174,8 @@ static void read_object(reader *r, decoder_config *c, decoder_rope *rope, const 
     if (r->status != WEFT_OK) return;
     rope->kind = read_kind(&inner, c->family);
     judge_members(&inner, rope->kind);
-    rope->theta = said_once(&inner, "rope_theta", reader_number(&inner, "rope_theta", 0, 0, 0), outside->theta,
-                            outside->absent);
+    rope->theta =
+        said_once(&inner, "rope_theta", reader_number(&inner, "rope_theta", 0, 0, 0), outside->theta, outside->absent);
     rope->dim = read_turned(&inner, c, reader_number(&inner, "partial_rotary_factor", 0, 0, 0), outside->part);
     rope->context = c->context;
     rope->original = reader_size(&inner, "original_max_position_embeddings", INT32_MAX, c->context);
@@ -205,8 +207,9 @@ static void read_pair(reader *r, decoder_config *c, const around *outside) {
     }
     json_object_foreach(pair, key, value) {
         if (strcmp(key, sorts[0]) != 0 && strcmp(key, sorts[1]) != 0)
-            reader_complain(r, "rope_parameters.%s is %s; allowed are full_attention and sliding_attention, an object each",
-                            key, reader_shown(value, text));
+            reader_complain(
+                r, "rope_parameters.%s is %s; allowed are full_attention and sliding_attention, an object each", key,
+                reader_shown(value, text));
     }
     if (reader_get(r, "rope_scaling") != NULL && json_object_get(pair, sorts[0]) != NULL)
         reader_complain(r, "rope_scaling and rope_parameters.full_attention are both there; keep the right one");
