@@ -112,7 +112,7 @@ KEYS = {
                     "tie_word_embeddings": [True], "use_bidirectional_attention": [False, no(True)]},
     "phi3": {**SILU, "rope_parameters": [PLAIN, LONG, dict(LONG, factor=5.0), dict(LONG, attention_factor=1.7),
                                          dict(PLAIN, partial_rotary_factor=0.5), no(dict(LLAMA3))],
-             "rope_scaling": [dict(bare(LONG), rope_type="su")], "partial_rotary_factor": [1.0, 0.5],
+             "rope_scaling": [bare(LONG)], "partial_rotary_factor": [1.0, 0.5],
              "original_max_position_embeddings": [8], "sliding_window": [4], "resid_pdrop": [no(0.1)],
              "embd_pdrop": [no(0.1)], "num_key_value_heads": [1, 4, None, ABSENT],
              "tie_word_embeddings": [True, ABSENT]},

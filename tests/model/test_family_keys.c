@@ -134,7 +134,8 @@ START_TEST(each_key_is_computed_or_refused_by_name) {
     const json_t *base = json_object_get(json_array_get(cases, 0), "config");
     const size_t n = json_array_size(cases);
     ck_assert_uint_ge(n, 50);
-    for (size_t i = 0; i < n; i++) check_case(families[_i], base, json_object_get(all, "text"), json_array_get(cases, i));
+    for (size_t i = 0; i < n; i++)
+        check_case(families[_i], base, json_object_get(all, "text"), json_array_get(cases, i));
     json_decref(all);
 }
 END_TEST

@@ -37,7 +37,7 @@ typedef enum family_trait {
     PARTIAL_ROPE = 1 << 6,   /* a part of each head may pass unturned */
     FUSED = 1 << 7,          /* q, k, v are one matrix, gate and up another */
     GELU_IS_TANH = 1 << 8,   /* "gelu" means the tanh form */
-    SU_IS_LONGROPE = 1 << 9, /* so do the old names of that scaling */
+    LONGROPE_ALONE = 1 << 9, /* positions are plain or LongRoPE, which has older names there */
     OWN_CODE = 1 << 10       /* auto_map names code that transformers has as its own since */
 } family_trait;
 

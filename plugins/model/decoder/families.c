@@ -48,7 +48,7 @@ static const family families[] = {
      {.kv_heads = 4, .head_dim = 256, .context = 131072, .window = 4096, .theta = 1e6, .eps = 1e-6, .query_scale = 256,
       .activation = "gelu_pytorch_tanh", .has_pad = 1, .pad = 0, .tied = 1}},
 
-    {"phi3", PHI3, "Phi3", FUSED | PARTIAL_ROPE | SU_IS_LONGROPE | OWN_CODE, NORMS_BEFORE, WINDOW_EVERYWHERE, 0,
+    {"phi3", PHI3, "Phi3", FUSED | PARTIAL_ROPE | LONGROPE_ALONE | OWN_CODE, NORMS_BEFORE, WINDOW_EVERYWHERE, 0,
      {.context = 4096, .original_context = 4096, .theta = 1e4, .eps = 1e-5, .activation = "silu", .has_pad = 1,
       .pad = 32000}},
 };

@@ -42,8 +42,11 @@ static rope_kind read_kind(reader *r, const family *of) {
     const json_t *value = reader_get(r, key);
     const char *name = json_string_value(value);
     if (value == NULL) return ROPE_PLAIN;
-    if (name != NULL && of->traits & SU_IS_LONGROPE && (strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0))
-        return ROPE_LONG;
+    if (name != NULL && of->traits & LONGROPE_ALONE) {
+        if (strcmp(name, "longrope") == 0 || strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0) return ROPE_LONG;
+        if (strcmp(name, "default") != 0) reader_refuse(r, key, value, "\"default\" or \"longrope\"");
+        return ROPE_PLAIN;
+    }
     for (size_t i = 0; name != NULL && i < LENGTH(kinds); i++)
         if (strcmp(kinds[i].name, name) == 0) return kinds[i].kind;
     reader_refuse(r, key, value, "\"default\", \"linear\", \"dynamic\", \"yarn\", \"llama3\" or \"longrope\"");
