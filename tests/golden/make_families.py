@@ -77,9 +77,9 @@ def make_config(spec):
     return AutoConfig.for_model(asked.pop("model_type"), dtype="float32", **asked)
 
 
-def write_model(name, spec, where):
+def write_model(name, spec, where, attempt):
     model = AutoModelForCausalLM.from_config(make_config(spec))
-    rng = torch.Generator().manual_seed(sum(name.encode()))
+    rng = torch.Generator().manual_seed(sum(name.encode()) + 1000 * attempt)
     with torch.no_grad():
         for key, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=rng)
@@ -144,9 +144,16 @@ def greedy(model, vocabulary):
 
 
 def make(name, spec, where):
+    """With the first weights whose ten steps are no matter of rounding: AdamW divides by gradients that may be small."""
+    attempt = 0
+    while not try_to_make(name, spec, where, attempt):
+        attempt += 1
+
+
+def try_to_make(name, spec, where, attempt):
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)
-    write_model(name, spec, where)
+    write_model(name, spec, where, attempt)
     batch, documents = make_batch(dict(config=dict(SIZES, **spec["config"]), rows=ROWS, context=18,
                                        seed=sum(name.encode())) | {"config": {"vocab_size": SIZES["vocab_size"]}})
     original = make_config(spec).to_dict()
@@ -159,6 +166,9 @@ def make(name, spec, where):
     model = load(where).double()
     at_start = {k: v.detach().clone() for k, v in model.named_parameters()}
     expected, count, apart64 = run(model, batch, documents, logits_packed)
+    norms = plain["adamw10.norm"] / expected["adamw10.norm"] - 1
+    if compare(plain, expected)["adamw10_rel"] > 3e-5 or norms.abs().max() > 1e-5:
+        return False
     assert apart64 < 1e-5 and apart32 < 2e-5, (apart64, apart32)
     moved = min(relative(expected["adamw10." + k], v) for k, v in at_start.items())
     assert moved > 1e-4, moved
@@ -181,6 +191,7 @@ def make(name, spec, where):
     print(f"{name}: {size} bytes, packed against separate {apart64:.1e} (float32 {apart32:.1e}); greedy choices clear by "
           f"{clear:.1e}; loss {tensors['adamw10.loss'][0]:.4f} to {tensors['adamw10.loss'][-1]:.4f}; float32 is off by "
           + ", ".join(f"{k} {v:.1e}" for k, v in compare(plain, expected).items()))
+    return True
 
 
 def main():

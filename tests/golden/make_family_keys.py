@@ -20,6 +20,8 @@ import numpy
 import torch
 import transformers
 from transformers import AutoModelForCausalLM
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -117,6 +119,14 @@ KEYS = {
              "embd_pdrop": [no(0.1)], "num_key_value_heads": [1, 4, None, ABSENT],
              "tie_word_embeddings": [True, ABSENT]},
 }
+# Rotary positions of 8192 places and heads of 16 elements, and places to look at.
+LATE = dict(rope_theta=500000.0, original_max_position_embeddings=1024, factor=8.0)
+ANGLES = [{"rope_type": "default", "rope_theta": 500000.0}, dict(LLAMA3, **LATE), dict(YARN, **LATE),
+          dict(YARN, **LATE, truncate=False), {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.5},
+          {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.5},
+          {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 1024,
+           "short_factor": [1.0] * 8, "long_factor": [1.1, 1.3, 1.9, 2.6, 4.0, 7.0, 12.0, 20.0]}]
+PLACES = [0, 1, 100, 2047, 4096, 8191]
 # Further keys that are set first, so that the one under test is read.
 WITH = {
     ("qwen2", "sliding_window"): dict(use_sliding_window=True), ("qwen2", "max_window_layers"): dict(use_sliding_window=True),
@@ -188,6 +198,15 @@ def cases_of(family):
     return out
 
 
+def angles(rope):
+    """Cosines and sines of late places, in float32 as transformers makes them."""
+    cls = LlamaConfig
+    config = cls(hidden_size=32, num_attention_heads=2, max_position_embeddings=8192, rope_parameters=dict(rope))
+    cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.tensor([PLACES]))
+    rows = [[[float(f"{x:.9g}") for x in half[0, i, :8].tolist()] for half in (cos, sin)] for i in range(len(PLACES))]
+    return dict(rope=rope, rows=rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "family_keys.json")
@@ -197,7 +216,9 @@ def main():
     cases = {family: cases_of(family) for family in FAMILIES}
     lines = ",\n".join(f'  "{family}": [\n' + ",\n".join("    " + json.dumps(c) for c in cs) + "\n  ]"
                        for family, cs in cases.items())
-    args.out.write_text('{\n  "text": ' + json.dumps(TEXT) + ',\n  "families": {\n' + lines + "\n  }\n}\n")
+    turned = ",\n".join("    " + json.dumps(angles(rope)) for rope in ANGLES)
+    args.out.write_text('{\n  "text": ' + json.dumps(TEXT) + ',\n  "families": {\n' + lines + '\n  },\n  "places": '
+                        + json.dumps(PLACES) + ',\n  "angles": [\n' + turned + "\n  ]\n}\n")
     args.out.chmod(0o644)
 
 

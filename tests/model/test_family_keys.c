@@ -140,12 +140,45 @@ START_TEST(each_key_is_computed_or_refused_by_name) {
 }
 END_TEST
 
+/* Rotary positions of every kind at late places, where an angle that is rounded otherwise would show. */
+START_TEST(late_places_turn_as_in_transformers) {
+    json_t *all = json_load_file(llama_golden("family_keys.json"), 0, NULL);
+    const json_t *one = json_array_get(json_object_get(all, "angles"), (size_t)_i),
+                 *places = json_object_get(all, "places");
+    json_t *config = json_pack("{s:s s:i s:i s:i s:i s:i s:i s:O}", "model_type", "llama", "vocab_size", 11,
+                               "hidden_size", 32, "intermediate_size", 8, "num_hidden_layers", 1, "num_attention_heads",
+                               2, "max_position_embeddings", 8192, "rope_parameters", json_object_get(one, "rope"));
+    float *table = calloc(8192 * 16, sizeof *table);
+    char *text = json_dumps(config, 0);
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    write_text(scratch_path("config.json"), text);
+    ck_assert_ok(llama_declare(&d, scratch_path("config.json"), "", &err), err);
+    ck_assert_int_eq(d->tables[0]->width, 16);
+    ck_assert_ok(d->tables[0]->fill(d->model, "rope", 8192, table, &err), err);
+    ck_assert_uint_eq(json_array_size(places), 6);
+    for (size_t p = 0; p < json_array_size(places); p++)
+        for (size_t half = 0; half < 2; half++)
+            for (size_t i = 0; i < 8; i++) {
+                const json_t *row = json_array_get(json_array_get(json_object_get(one, "rows"), p), half);
+                const float found = table[(size_t)json_integer_value(json_array_get(places, p)) * 16 + half * 8 + i];
+                ck_assert_double_eq_tol((double)found, json_number_value(json_array_get(row, i)), 2e-6);
+            }
+    weft_declared_destroy(d);
+    json_decref(config);
+    json_decref(all);
+    free(table);
+    free(text);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("model.family_keys");
     TCase *tcase = tcase_create("config.json");
     tcase_set_timeout(tcase, 300);
     tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
     tcase_add_loop_test(tcase, each_key_is_computed_or_refused_by_name, 0, N_FAMILIES);
+    tcase_add_loop_test(tcase, late_places_turn_as_in_transformers, 0, 7);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

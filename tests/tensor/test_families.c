@@ -295,8 +295,9 @@ static const rig_weight parts[] = {{"w", WEFT_WEIGHT_LINEAR, WIDE, WIDE},
                                    {0}};
 
 static const rig_weight two[] = {{"w", WEFT_WEIGHT_LINEAR, 2 * D, D}, {0}};
-static const rig_weight two_and_table[] = {
-    {"w", WEFT_WEIGHT_LINEAR, 2 * D, D}, {"table", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
+static const rig_weight two_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, 2 * D, D},
+                                           {"table", WEFT_WEIGHT_EMBEDDING, V, D},
+                                           {0}};
 static const rig_weight two_wide[] = {{"w", WEFT_WEIGHT_LINEAR, 2 * WIDE, WIDE}, {0}};
 
 #define END  .carry_width = D, .n_segments = 2

@@ -1,6 +1,6 @@
 /* Training and generation held against transformers and PyTorch (tests/golden/README.md): logits, loss, every
- * gradient, and ten clipped AdamW steps, on small models of LLaMA and of the families beside it; of those also what follows
- * a prompt, token by token on the key-value cache. */
+ * gradient, and ten clipped AdamW steps, on small models of LLaMA and of the families beside it; of those also what
+ * follows a prompt, token by token on the key-value cache. */
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"

@@ -73,7 +73,8 @@ static const struct {
     {"bias",                         "false"}, {"qk_norm",              "false"}, {"per_layer_config",      "null"},
     {"rope_interleaved",             "false"}, {"use_mrope",            "false"}, {"clip_qkv",              "null"},
     {"is_encoder_decoder",           "false"}, {"add_cross_attention",  "false"}, {"vision_config",         "null"},
-    {"use_bidirectional_attention",  "false"}, {"pruned_heads",         "{}"},    {"dual_chunk_attention_config", "null"},
+    {"use_bidirectional_attention",  "false"}, {"pruned_heads",         "{}"},
+    {"dual_chunk_attention_config",  "null"},
 };
 
 /* clang-format on */
