@@ -254,7 +254,7 @@ static const struct {
     {"{\"model_type\": \"-\"}", {"config.json: model_type is missing"}},
     {"{\"model_type\": \"gemma2\"}", {"model_type is \"gemma2\"", "[model] plugin = gemma2"}},
     {"{\"model_type\": \"mixtral\"}", {"no plugin computes it: its layers hold experts", "llama, mistral, qwen2"}},
-    {"{\"model_type\": \"gemma3\"}", {"it sees pictures; gemma3_text is its language model"}},
+    {"{\"model_type\": \"gemma3\"}", {"it sees pictures; its language model is gemma3_text"}},
     {"{\"model_type\": \"mamba\"}", {"a state space in place of attention"}},
     {"{\"model_type\": \"mistrel\"}", {"model_type is \"mistrel\"; allowed is \"llama\"", "a plugin of their own"}},
     {"{\"architectures\": [\"LlamaForSequenceClassification\"]}", {"architectures is", "LlamaForCausalLM"}},

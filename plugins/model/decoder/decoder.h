@@ -1,6 +1,6 @@
-/* decoder.h: what config.json says of a model, as numbers. config.c reads it with layers.c and rope.c, decoder.c computes
- * with it, angles.c fills its rotary tables; families.c holds what sets one family apart from another, keys.c the keys
- * that are known. */
+/* decoder.h: what config.json says of a model, as numbers. config.c reads it with layers.c and rope.c, decoder.c
+ * computes with it, angles.c fills its rotary tables; families.c holds what sets one family apart from another, keys.c
+ * the keys that are known. */
 #ifndef WEFT_MODEL_DECODER_H
 #define WEFT_MODEL_DECODER_H
 

@@ -50,7 +50,7 @@ static const struct {
     {"use_sliding_window",      QWEN2 | QWEN3 | SMOLLM3,   "false"},
     {"max_window_layers",       QWEN2 | QWEN3,             NULL},
     {"sliding_window_pattern",  GEMMA3,                    "null"},
-    {"_sliding_window_pattern", 0,                         NULL}, /* layer_types follows from it, and stands beside it */
+    {"_sliding_window_pattern", 0,                         NULL}, /* layer_types, beside it, says the same */
     {"no_rope_layers",          SMOLLM3,                   "null"},
     {"no_rope_layer_interval",  SMOLLM3,                   "null"},
     {"rope_local_base_freq",    GEMMA3,                    "null"},
