@@ -98,8 +98,11 @@ def spell_old(path):
     config["rope_theta"] = rope.pop("rope_theta")
     if "partial_rotary_factor" in rope:
         config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
-    rope.pop("original_max_position_embeddings", None) if "original_max_position_embeddings" in config else None
-    config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    if "original_max_position_embeddings" in config:
+        rope.pop("original_max_position_embeddings", None)
+    if config["model_type"] == "phi3":
+        rope["type"] = rope.pop("rope_type")
+    config["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
     for later in ("transformers_version", "_sliding_window_pattern"):
         config.pop(later, None)
@@ -158,6 +161,8 @@ def try_to_make(name, spec, where, attempt):
                                        seed=sum(name.encode())) | {"config": {"vocab_size": SIZES["vocab_size"]}})
     original = make_config(spec).to_dict()
     for key, value in load(where).config.to_dict().items():  # in whichever spelling, it says what was asked for
+        if key == "rope_parameters":
+            value.pop("type", None)  # the older name of rope_type, which stays beside it
         assert key not in original or key in ("architectures", "_name_or_path") or value == original[key], (name, key)
 
     plain, _, apart32 = run(load(where), batch, documents, logits_packed)
