@@ -17,6 +17,7 @@ extern fuzz_entry weft_plugin_entry_llama;
 #define DEEP 100000
 
 /* What stands behind a NUL within a text counts: n, or 0 for all up to the end. */
+/* clang-format off */
 static const struct {
     const char *text;
     size_t n;
@@ -40,6 +41,7 @@ static const struct {
     {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", 0},
     /* JSON, but no object */
     {"[]", 0}, {"1", 0}, {"\"a\"", 0}, {"null", 0}, {"true", 0}, {"[{}]", 0}};
+/* clang-format on */
 
 static const char *reads; /* what the reader at work reads */
 
