@@ -1,5 +1,5 @@
-/* config_json.c: a model's config.json, through create and declare of the first plugin whose name it holds, and as it is
- * saved in another type. */
+/* config_json.c: a model's config.json, through create and declare of the first plugin whose name it holds, and as it
+ * is saved in another type. */
 #include "fuzz.h"
 
 #include <stdlib.h>
