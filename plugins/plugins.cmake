@@ -17,7 +17,6 @@ target_link_libraries(weft_dnnl INTERFACE "${DNNL_LIBRARY}")
 target_include_directories(weft_dnnl SYSTEM INTERFACE "${DNNL_INCLUDE_DIR}")
 
 foreach(row
-    "model;llama;PkgConfig::JANSSON"
     "policy;block"
     "policy;class"
     "policy;size"
@@ -39,6 +38,11 @@ foreach(row
   if(found)
     weft_add_builtin(${kind} ${id} ${row})
   endif()
+endforeach()
+# A plugin for each family of models that the decoder computes; the rows are in families.c.
+foreach(family llama mistral qwen2 qwen3 smollm3 olmo2 gemma gemma2 gemma3_text phi3)
+  weft_add_builtin(model ${family} FROM decoder PkgConfig::JANSSON)
+  target_compile_definitions(weft-model-${family} PRIVATE DECODER_FAMILY="${family}")
 endforeach()
 # What devices share.
 file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)

@@ -253,6 +253,12 @@ static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, cons
 
 /* ---- low-rank parts ---- */
 
+static bool is_sliced(const weft_declared *declared, const weft_weight *weight) {
+    for (int32_t i = 0; i < declared->n_weights; i++)
+        if (declared->weights[i]->is_slice && declared->weights[i]->parameter == weight->parameter) return true;
+    return false;
+}
+
 static bool low_rank_good(weft_builder_ctx *ctx, const weft_weight *weight, const weft_low_rank_spec *spec) {
     const char *name = NULL;
     if (weight == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_low_rank_spec)) {
@@ -266,9 +272,11 @@ static bool low_rank_good(weft_builder_ctx *ctx, const weft_weight *weight, cons
                           "the model plugin says something of the low-rank part of '%s' behind the %zu bytes that this "
                           "host knows of one; build the plugin with this host's headers, or use a later host",
                           name, sizeof *spec);
-    else if (weight->role != WEFT_WEIGHT_LINEAR || weight->down != NULL)
+    else if (weight->role != WEFT_WEIGHT_LINEAR || weight->down != NULL || is_sliced(ctx->declared, weight))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin gives '%s' a low-rank part, and it %s", name,
-                          weight->down != NULL ? "has one" : "is no linear");
+                          weight->role != WEFT_WEIGHT_LINEAR ? "is no linear"
+                          : weight->down != NULL             ? "has one"
+                                                             : "is read in slices");
     else if (spec->rank < 1 || !(spec->factor - spec->factor == 0))
         weft_mistake_keep(
             &ctx->first, WEFT_E_PLUGIN,
@@ -295,6 +303,45 @@ static void builder_low_rank(weft_builder_ctx *ctx, weft_weight *weight, const w
     small.init_std = 0;
     weight->up = builder_weight(ctx, own, &small);
     weight->factor = spec->factor;
+}
+
+/* ---- slices ---- */
+
+static bool is_slice_good(weft_builder_ctx *ctx, const weft_weight *weight, int64_t first, int64_t rows) {
+    const char *name = NULL;
+    if (weight == NULL) {
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin takes a slice of no weight");
+        return false;
+    }
+    name = ctx->declared->parameters[weight->parameter].name;
+    if (weight->role != WEFT_WEIGHT_LINEAR || weight->is_slice || weight->down != NULL)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin takes a slice of '%s', which %s", name,
+                          weight->role != WEFT_WEIGHT_LINEAR ? "is no linear"
+                          : weight->is_slice                 ? "is a slice itself"
+                                                             : "has a low-rank part");
+    else if (first < 0 || rows < 1 || first > weight->out - rows)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the model plugin takes %lld rows from row %lld on of '%s', which has %lld", (long long)rows,
+                          (long long)first, name, (long long)weight->out);
+    return !weft_mistake_made(&ctx->first);
+}
+
+static weft_weight *builder_slice(weft_builder_ctx *ctx, weft_weight *weight, int64_t first, int64_t rows) {
+    weft_declared *self = ctx->declared;
+    weft_weight *slice = NULL;
+    void *array = NULL;
+    if (weft_mistake_made(&ctx->first) || !is_slice_good(ctx, weight, first, rows)) return NULL;
+    array = grow_array(ctx, self->weights, self->n_weights, sizeof(weft_weight *));
+    if (array == NULL) return NULL;
+    self->weights = array;
+    slice = allocate_zeroed(ctx, sizeof *slice);
+    if (slice == NULL) return NULL;
+    self->weights[self->n_weights++] = slice;
+    *slice = *weight;
+    slice->is_slice = true;
+    slice->first = first;
+    slice->out = rows;
+    return slice;
 }
 
 /* ---- tables, segments, carry ---- */
@@ -375,7 +422,8 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
                                   builder_table,
                                   builder_segment,
                                   builder_carry,
-                                  builder_low_rank};
+                                  builder_low_rank,
+                                  builder_slice};
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, declared->plugin, declare, err, declared->model, &builder);
     return weft_mistake_tell(&ctx.first, status, err);

@@ -48,6 +48,8 @@ struct weft_weight {
     int32_t gain_from_one;
     weft_weight *down, *up; /* its low-rank part (weft_low_rank_spec); NULL: none */
     double factor;
+    bool is_slice; /* rows first, ..., first + out - 1 of a parameter that has more */
+    int64_t first;
 };
 
 enum { WEFT_WEIGHT_PARAMETERS = 2 };

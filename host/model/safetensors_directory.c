@@ -100,6 +100,29 @@ static weft_status open_index(weft_safetensors **out, const char *directory, con
     return status;
 }
 
+/* Files of torch.save hold a program that makes the weights, so they are not read. */
+static bool has_pickles(const char *directory) {
+    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+    bool has = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = NULL;
+        if (asprintf(&path, "%s/%s", directory, names[i]) < 0) continue;
+        has = has || access(path, F_OK) == 0;
+        free(path);
+    }
+    return has;
+}
+
+static weft_status refuse_pickles(const char *directory, weft_error *err) {
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s: its weights are in pytorch_model.bin, which to read is to run what it holds; this makes "
+                          "model.safetensors of "
+                          "it, where transformers is installed: python3 -c 'import sys; from transformers import "
+                          "AutoModelForCausalLM as m; "
+                          "m.from_pretrained(sys.argv[1], torch_dtype=\"auto\").save_pretrained(sys.argv[1])' %s",
+                          directory, directory);
+}
+
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     char *single = NULL, *index = NULL;
@@ -108,6 +131,7 @@ weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *
     if (single == NULL || index == NULL) status = weft_safetensors_no_memory(directory, err);
     else if (access(single, F_OK) == 0) status = weft_safetensors_open(out, single, err);
     else if (access(index, F_OK) == 0) status = open_index(out, directory, index, err);
+    else if (has_pickles(directory)) status = refuse_pickles(directory, err);
     else
         status = weft_error_set(
             err, WEFT_E_USER,

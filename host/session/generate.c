@@ -25,6 +25,7 @@ struct weft_generator {
     float *row;     /* logits */
     float *scratch; /* for sampling */
     weft_trace *trace;
+    weft_slot_ref more_work; /* scratch of a piece that needs more than the longest one, for which the plan has room */
 };
 
 const weft_model_info *weft_generator_model(const weft_generator *self) {
@@ -44,6 +45,7 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     const weft_engine *engine = self->engine;
     const weft_program *program = engine->plan.generate.program;
     const weft_slot_ref leaf = weft_engine_slot(engine, program, slots->leaf);
+    const weft_graph *graph = weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment);
     weft_graph_binding b = {.parameters = engine->compute_refs,
                             .dtypes = engine->compute_dtypes,
                             .tables = engine->tables,
@@ -52,15 +54,33 @@ static weft_status on_forward(void *context, const weft_event *event, const weft
     weft_leaf_bind(&b, leaf, 1, (int32_t)self->length);
     b.carry_in = weft_engine_slot(engine, program, slots->carry_in);
     b.carry_out = weft_engine_slot(engine, program, slots->carry_out);
-    b.work = weft_engine_slot(engine, program, slots->work);
     b.state = self->states[event->segment];
     b.logits = engine->logits;
+    b.work = weft_engine_slot(engine, program, slots->work);
+    if (b.work.bytes < weft_graph_size(graph)->forward_work_untaped) b.work = self->more_work;
     if (event->segment == 0)
         status =
             weft_order_send(&self->order, leaf.ref, self->leaf, weft_leaf_bytes(1, (int32_t)self->length), NULL, err);
-    if (status == WEFT_OK)
-        status =
-            weft_graph_forward(weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment), &b, false, err);
+    if (status == WEFT_OK) status = weft_graph_forward(graph, &b, false, err);
+    return status;
+}
+
+/* A shorter piece may need more scratch than the longest one, for which the plan has room: kernels divide it otherwise,
+ * and what lives together is placed in another order. It is little, and taken when it shows. */
+static weft_status take_more_work(weft_generator *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_graph_set *planned = engine->plan.generate.graphs;
+    int64_t needed = 0;
+    weft_status status = WEFT_OK;
+    for (int32_t s = 0; s < planned->n_segments; s++) {
+        const int64_t bytes = weft_graph_size(self->graphs->graphs[s])->forward_work_untaped;
+        if (bytes > weft_graph_size(planned->graphs[s])->forward_work_untaped) needed = weft_larger(needed, bytes);
+    }
+    if (needed <= self->more_work.bytes) return WEFT_OK;
+    if (self->more_work.ref.buffer != NULL) engine->kernels->release(engine->device, self->more_work.ref.buffer);
+    memset(&self->more_work, 0, sizeof self->more_work);
+    status = engine->kernels->alloc(engine->device, &self->more_work.ref.buffer, needed, err);
+    if (status == WEFT_OK) self->more_work.bytes = needed;
     return status;
 }
 
@@ -72,11 +92,13 @@ static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *
                                       .cache_rows = self->engine->plan.spec.cache_rows,
                                       .n_lengths = 1,
                                       .lengths = {(int32_t)length}};
+    weft_status status = WEFT_OK;
     if (self->graphs != NULL && self->graphs->lengths[0] == (int32_t)length) return WEFT_OK;
     weft_graph_set_destroy(self->graphs);
     self->graphs = NULL;
-    return weft_graph_set_create(&self->graphs, self->engine->plan.declared, self->engine->kernels,
-                                 self->engine->device, &spec, err);
+    status = weft_graph_set_create(&self->graphs, self->engine->plan.declared, self->engine->kernels,
+                                   self->engine->device, &spec, err);
+    return status == WEFT_OK ? take_more_work(self, err) : status;
 }
 
 static int32_t *part_of(const weft_generator *self, int part) {
@@ -243,6 +265,8 @@ void weft_generator_destroy(weft_generator *self) {
     weft_order_close(&self->order);
     weft_trace_destroy(self->trace);
     weft_graph_set_destroy(self->graphs);
+    if (self->more_work.ref.buffer != NULL)
+        self->engine->kernels->release(self->engine->device, self->more_work.ref.buffer);
     weft_engine_close(self->engine);
     free(self->states);
     free(self->scratch);

@@ -21,15 +21,31 @@ bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight) {
     return trains;
 }
 
-static int32_t uses_of_parameter(const weft_graph *graph, int32_t parameter) {
-    int32_t n = 0;
+static bool reads_parameter(const weft_node *node, int32_t parameter) {
+    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+    const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
+    for (int32_t k = 0; k < n; k++)
+        if (parameters[k] == parameter) return true;
+    return false;
+}
+
+static bool is_apart(const weft_weight *a, const weft_weight *b) {
+    return a->is_slice && b->is_slice && (a->first + a->out <= b->first || b->first + b->out <= a->first);
+}
+
+/* Is each row of the parameter read by one node here? So it is where one reads the whole, or slices that are apart and
+ * leave nothing out. Then each gradient is written where it stays. */
+static bool is_read_once(const weft_graph *graph, int32_t parameter) {
+    const int64_t all = graph->declared->parameters[parameter].dims[0];
+    int64_t rows = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
-        int32_t parameters[WEFT_WEIGHT_PARAMETERS];
-        const int32_t read =
-            graph->nodes[i].weight == NULL ? 0 : weft_weight_parameters(graph->nodes[i].weight, parameters);
-        for (int32_t k = 0; k < read; k++) n += parameters[k] == parameter;
+        const weft_weight *weight = graph->nodes[i].weight;
+        if (!reads_parameter(&graph->nodes[i], parameter)) continue;
+        for (int32_t k = 0; k < i; k++)
+            if (reads_parameter(&graph->nodes[k], parameter) && !is_apart(weight, graph->nodes[k].weight)) return false;
+        rows += weight->is_slice ? weight->out : all;
     }
-    return n;
+    return rows == all;
 }
 
 static int32_t gradient_storage(weft_lowering *l, int32_t home, int32_t parameter) {
@@ -37,29 +53,41 @@ static int32_t gradient_storage(weft_lowering *l, int32_t home, int32_t paramete
     return weft_lower_storage(l, home, parameter, 0, p->numel * weft_dtype_bytes(WEFT_F32));
 }
 
-/* A segment's gradient is added to what an earlier segment wrote as one finished sum. So where a parameter is used
- * several times here and there is something to add to, the sum is formed apart. */
-static int32_t parameter_gradient(weft_lowering *l, int32_t parameter, int32_t *accumulate) {
+/* A segment's gradient is added to what an earlier segment wrote as one finished sum. So where a row of a parameter is
+ * used several times here and there is something to add to, the sum is formed apart. Where slices are used so, or leave
+ * rows out, it begins at zero. */
+static int32_t parameter_gradient(weft_lowering *l, const weft_weight *weight, int32_t parameter, int32_t *accumulate) {
     const weft_graph *graph = l->graph;
     int32_t index = 0, *storage = NULL;
-    bool adds = false, apart = false;
+    bool adds = false, once = false;
     *accumulate = 0;
     if (!is_trained(graph, parameter)) return 0;
     index = weft_graph_read_index(graph, parameter);
     adds = graph->reads[index].adds;
-    apart = adds && uses_of_parameter(graph, parameter) > 1;
+    once = is_read_once(graph, parameter);
     storage = &l->weight_gradient_of[index];
-    *accumulate = *storage != 0 || (adds && !apart);
-    if (*storage == 0) *storage = gradient_storage(l, apart ? WEFT_HOME_WORK : WEFT_HOME_GRADIENT, parameter);
+    *accumulate = once ? adds : *storage != 0 || weight->is_slice;
+    if (*storage != 0) return *storage;
+    *storage = gradient_storage(l, adds && !once ? WEFT_HOME_WORK : WEFT_HOME_GRADIENT, parameter);
+    if (!once && weight->is_slice) weft_lower_zero(l, *storage);
     return *storage;
 }
 
 int32_t weft_weight_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
-    return parameter_gradient(l, weight->parameter, accumulate);
+    return parameter_gradient(l, weight, weight->parameter, accumulate);
 }
 
 int32_t weft_weight_bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
-    return parameter_gradient(l, weight->bias, accumulate);
+    return parameter_gradient(l, weight, weight->bias, accumulate);
+}
+
+/* The weight's rows in what holds all rows of its parameter, each of them `width` elements of dtype. */
+static void bind_rows(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
+                      int64_t width, int32_t dtype) {
+    if (weight->is_slice)
+        weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first * width),
+                             weft_dtype_span(dtype, weight->out * width));
+    else weft_lower_bind(l, name, field, storage);
 }
 
 void weft_weight_finish_gradients(weft_lowering *l) {
@@ -102,9 +130,9 @@ void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y,
     args.has_bias = weight->bias >= 0;
     weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
     weft_lower_bind_part(l, "x", offsetof(weft_matmul, a), x, offset * size, ((m - 1) * stride + weight->in) * size);
-    weft_lower_bind(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight));
+    bind_rows(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, weight->in, args.dtype_b);
     weft_lower_bind(l, "y", offsetof(weft_matmul, c), y);
-    weft_lower_bind(l, "bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight));
+    bind_rows(l, "bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight), weight, 1, WEFT_F32);
     weft_lower_end(l);
 }
 
@@ -115,7 +143,7 @@ void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t
     args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
     weft_lower_begin(l, &weft_kernel_matmul_dx, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
-    weft_lower_bind(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight));
+    bind_rows(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, weight->in, args.dtype_b);
     weft_lower_bind(l, "dx", offsetof(weft_matmul, c), dx);
     weft_lower_end(l);
 }
@@ -130,7 +158,7 @@ static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t
     weft_lower_begin(l, &weft_kernel_matmul_dw, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
     weft_lower_bind(l, "x", offsetof(weft_matmul, b), weft_lower_value(l, x));
-    weft_lower_bind(l, "dweight", offsetof(weft_matmul, c), dw);
+    bind_rows(l, "dweight", offsetof(weft_matmul, c), dw, weight, weight->in, WEFT_F32);
     weft_lower_end(l);
 }
 
@@ -141,7 +169,7 @@ static void bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t d
     if (dbias == 0) return;
     weft_lower_begin(l, &weft_kernel_sum_rows, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_sum_rows, x), dy);
-    weft_lower_bind(l, "dbias", offsetof(weft_sum_rows, out), dbias);
+    bind_rows(l, "dbias", offsetof(weft_sum_rows, out), dbias, weight, 1, WEFT_F32);
     weft_lower_end(l);
 }
 

@@ -96,6 +96,9 @@ refused "is an empty file" "$weft" init runs/scratch data/empty.txt -o bad.ini
 refused "No such file" "$weft" init runs/scratch data/none.txt -o bad.ini
 refused "is neither a model's directory" "$weft" init data data/games.txt -o bad.ini
 refused "holds neither model.safetensors nor" "$weft" init scratch data/games.txt -o bad.ini
+: >scratch/pytorch_model.bin
+refused "m.from_pretrained(sys.argv[1], torch_dtype=\"auto\").save_pretrained(sys.argv[1])' " "$weft" init scratch data/games.txt -o bad.ini
+rm scratch/pytorch_model.bin
 sed 's/"model_type"/"type_of_model"/' scratch/config.json >strange && mkdir stranger && mv strange stranger/config.json
 refused "says no model_type" "$weft" init stranger data/games.txt -o bad.ini
 [ ! -e bad.ini ] || failed "what was refused was written"

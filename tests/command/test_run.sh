@@ -339,7 +339,7 @@ check "no model" says "train: command line: [model] path = \"\" names no directo
 mkdir small && cp model/tokenizer*.json small && sed 's/"vocab_size": 512/"vocab_size": 500/' model/config.json >small/config.json
 check "vocabularies that differ" says "has 512 ids and the model in $dir/small has a vocabulary of 500" "$weft" train run.ini \
     run.out=bad model.path=small
-sed 's/"silu"/"gelu"/' model/config.json >config.bad && mkdir -p odd && cp model/tokenizer*.json odd && cp config.bad odd/config.json
+sed 's/"silu"/"relu"/' model/config.json >config.bad && mkdir -p odd && cp model/tokenizer*.json odd && cp config.bad odd/config.json
 check "an activation that it does not know" says "hidden_act" "$weft" train run.ini model.path=odd run.out=bad
 check "nothing is left of failed starts" [ ! -e bad/metrics.jsonl ]
 

@@ -183,7 +183,8 @@ refused "[strategy] plugin = zero2 is no strategy plugin; Weft has it as fsdp (s
 refused "[device] plugin = GPU is no device plugin; Weft has it as cuda" "$weft" plan run.ini device.plugin=GPU
 sed -n 's/^FOREIGN_ID("\([^"]*\)", "[^"]*", "\([^"]*\)".*/\1 \2/p' "$WEFT_SOURCE/host/config/foreign_ids.def" | sort -u >ids
 while read -r kind id; do
-    [ -d "$WEFT_SOURCE/plugins/$kind/$id" ] || failed "$kind:$id is no plugin"
+    [ -d "$WEFT_SOURCE/plugins/$kind/$id" ] || "$weft" plugins describe "$kind:$id" >printed 2>&1 ||
+        failed "$kind:$id is no plugin" printed
 done <ids
 [ "$(wc -l <ids)" -gt 6 ] || failed "the table of ids" ids
 "$weft" config describe >keys # what the table says is there

@@ -4,6 +4,7 @@
 #include "session/opening.h"
 
 #include <check.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,6 +12,17 @@ void golden_path(char *path, size_t size, const char *name) {
     const char *source = getenv("WEFT_SOURCE");
     ck_assert_msg(source != NULL, "WEFT_SOURCE must name the source tree");
     (void)snprintf(path, size, "%s/tests/golden/%s", source, name);
+}
+
+void golden_plugin(char *override, size_t size, const char *name) {
+    char path[4096], file[64];
+    json_t *config = NULL;
+    (void)snprintf(file, sizeof file, "%s/config.json", name);
+    golden_path(path, sizeof path, file);
+    config = json_load_file(path, 0, NULL);
+    ck_assert_msg(config != NULL, "%s cannot be read", path);
+    (void)snprintf(override, size, "model.plugin=%s", json_string_value(json_object_get(config, "model_type")));
+    json_decref(config);
 }
 
 static const weft_tensor *tensor(const golden_batch *batch, const char *name, int32_t dtype) {
@@ -92,14 +104,15 @@ const weft_data_plugin golden_data_plugin = {.struct_size = (uint32_t)sizeof(wef
 
 void golden_engine_open(golden_engine *out, golden_batch *batch, const char *name, int32_t leaves,
                         const char *const *overrides, size_t n) {
-    char path[4096], model[4200];
-    const char *all[32] = {model, "model.plugin=llama"};
+    char path[4096], model[4200], plugin[64];
+    const char *all[32] = {model, plugin};
     const size_t own = 2 + device_choice_overrides(all + 2);
     weft_error err = WEFT_ERROR_INIT;
     weft_plan_spec spec = {.training = true, .leaves = leaves, .rows = batch->rows / leaves, .n_lengths = 1};
     const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA) & ~WEFT_NEEDS(WEFT_PART_TOKENIZER);
     golden_path(path, sizeof path, name);
     (void)snprintf(model, sizeof model, "model.path=%s", path);
+    golden_plugin(plugin, sizeof plugin, name);
     ck_assert_uint_le(n + own, 32);
     for (size_t i = 0; i < n; i++) all[i + own] = overrides[i];
     spec.lengths[0] = batch->length;

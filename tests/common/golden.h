@@ -33,6 +33,9 @@ void golden_engine_close(golden_engine *engine);
 /* "$WEFT_SOURCE/tests/golden/NAME" into path. */
 void golden_path(char *path, size_t size, const char *name);
 
+/* "model.plugin=llama": the plugin of a golden model's family, which its config.json names. */
+void golden_plugin(char *override, size_t size, const char *name);
+
 /* ||a - b|| / ||b|| of n floats. */
 double relative_error(const float *a, const float *b, int64_t n);
 /* n floats of a device ref on the host; the caller frees. */

@@ -1,4 +1,5 @@
-/* config_json.c: a model's config.json, through the plugin's create and declare, and as it is saved in another type. */
+/* config_json.c: a model's config.json, through create and declare of the first plugin whose name it holds, and as it
+ * is saved in another type. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -8,10 +9,23 @@
 #include "plugin/services.h"
 #include <weft/plugin.h>
 
-extern fuzz_entry weft_plugin_entry_llama;
+#define FAMILIES(F) F(llama) F(mistral) F(qwen2) F(qwen3) F(smollm3) F(olmo2) F(gemma) F(gemma2) F(gemma3_text) F(phi3)
+#define ENTRY(name) extern fuzz_entry weft_plugin_entry_##name;
+FAMILIES(ENTRY)
+
+static fuzz_entry *entry_for(const uint8_t *data, size_t size) {
+#define ROW(name) {"\"" #name "\"", weft_plugin_entry_##name},
+    static const struct {
+        const char *name;
+        fuzz_entry *entry;
+    } families[] = {FAMILIES(ROW)};
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        if (memmem(data, size, families[i].name, strlen(families[i].name)) != NULL) return families[i].entry;
+    return families[0].entry;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const weft_plugin *plugin = fuzz_plugin(weft_plugin_entry_llama);
+    const weft_plugin *plugin = fuzz_plugin(entry_for(data, size));
     struct weft_config *config = NULL;
     void *keys = fuzz_config(&config, plugin, NULL, 0);
     weft_declared *declared = NULL;

@@ -193,10 +193,10 @@ def check_separate(model, batch, documents, logits):
     return worst
 
 
-def run(model, batch, documents):
+def run(model, batch, documents, forward=logits_packed):
     """Everything expected of `model` on `batch`, in the model's dtype; changes the model (ten steps)."""
     out = {}
-    logits = logits_packed(model, batch)
+    logits = forward(model, batch)
     each, total = losses(logits, batch)
     out["logits"], out["token_loss"], out["loss_sum"] = logits.detach(), each.detach(), total.detach().reshape(1)
     with torch.no_grad():
@@ -210,7 +210,7 @@ def run(model, batch, documents):
     kept = {"loss": [], "norm": []}
     for _ in range(STEPS):
         optimizer.zero_grad()
-        mean = losses(logits_packed(model, batch), batch)[1] / count
+        mean = losses(forward(model, batch), batch)[1] / count
         mean.backward()
         kept["norm"].append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP, foreach=False).item())
         kept["loss"].append(mean.item())

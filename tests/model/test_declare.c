@@ -190,6 +190,39 @@ END_TEST
 
 /* ---- parts of a weight ---- */
 
+static weft_weight *sliced[2];
+
+static void with_slices(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 5, 3);
+    weft_weight *weight = NULL;
+    s.has_bias = 1;
+    weight = b->weight(b->ctx, b->module(b->ctx, NULL, "", "Toy"), &s);
+    sliced[0] = b->slice(b->ctx, weight, 0, 2);
+    sliced[1] = b->slice(b->ctx, weight, 2, 3);
+    b->segment(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), "all");
+    b->carry(b->ctx, 3);
+}
+
+/* Slices are views: the model has the parameters of the whole and no more. */
+START_TEST(a_weight_may_be_read_in_slices) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *d = NULL;
+    the_script = with_slices;
+    the_info.layer_path = the_info.head_path = NULL;
+    the_info.n_layers = 0;
+    ck_assert_ok(declare(&d, &err), err);
+    ck_assert_int_eq(d->n_parameters, 2);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(sliced[i]->parameter, 0);
+        ck_assert_int_eq(sliced[i]->bias, 1);
+        ck_assert_int_eq(sliced[i]->first, 2 * i);
+        ck_assert_int_eq(sliced[i]->out, 2 + i);
+        ck_assert_int_eq(sliced[i]->in, 3);
+    }
+    weft_declared_destroy(d);
+}
+END_TEST
+
 static void packed_with_a_part(const weft_builder *b) {
     weft_module *root = b->module(b->ctx, NULL, "", "Toy");
     const weft_low_rank_spec part = {.struct_size = (uint32_t)sizeof part,
@@ -384,6 +417,34 @@ static void low_rank_of_one_name(const weft_builder *b) {
     s.up = s.down;
     one_low_rank(b, WEFT_WEIGHT_LINEAR, s);
 }
+static weft_weight *four_rows(const weft_builder *b, int32_t role) {
+    const weft_weight_spec w = spec("w", role, 4, 4);
+    return b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &w);
+}
+static void slice_of_nothing(const weft_builder *b) {
+    b->slice(b->ctx, NULL, 0, 1);
+}
+static void slice_of_a_table(const weft_builder *b) {
+    b->slice(b->ctx, four_rows(b, WEFT_WEIGHT_EMBEDDING), 0, 1);
+}
+static void slice_of_a_slice(const weft_builder *b) {
+    b->slice(b->ctx, b->slice(b->ctx, four_rows(b, WEFT_WEIGHT_LINEAR), 0, 2), 0, 1);
+}
+static void slice_of_low_rank(const weft_builder *b) {
+    const weft_low_rank_spec s = low_rank_spec();
+    weft_weight *weight = four_rows(b, WEFT_WEIGHT_LINEAR);
+    b->low_rank(b->ctx, weight, &s);
+    b->slice(b->ctx, weight, 0, 1);
+}
+static void slice_beyond(const weft_builder *b) {
+    b->slice(b->ctx, four_rows(b, WEFT_WEIGHT_LINEAR), 2, 3);
+}
+static void low_rank_of_slices(const weft_builder *b) {
+    const weft_low_rank_spec s = low_rank_spec();
+    weft_weight *weight = four_rows(b, WEFT_WEIGHT_LINEAR);
+    b->slice(b->ctx, weight, 0, 1);
+    b->low_rank(b->ctx, weight, &s);
+}
 static void weight_nowhere(const weft_builder *b) {
     const weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
     b->weight(b->ctx, NULL, &s);
@@ -465,6 +526,12 @@ static const struct {
     {low_rank_of_rank_zero, "'m.w.weight' a part of rank 0", WEFT_OK},
     {low_rank_times_infinity, "with the factor inf", WEFT_OK},
     {low_rank_of_one_name, "two modules with the path 'm.w.d'", WEFT_OK},
+    {slice_of_nothing, "takes a slice of no weight", WEFT_OK},
+    {slice_of_a_table, "takes a slice of 'm.w.weight', which is no linear", WEFT_OK},
+    {slice_of_a_slice, "takes a slice of 'm.w.weight', which is a slice itself", WEFT_OK},
+    {slice_of_low_rank, "takes a slice of 'm.w.weight', which has a low-rank part", WEFT_OK},
+    {slice_beyond, "takes 3 rows from row 2 on of 'm.w.weight', which has 4", WEFT_OK},
+    {low_rank_of_slices, "gives 'm.w.weight' a low-rank part, and it is read in slices", WEFT_OK},
     {weight_nowhere, "a weight without a module", WEFT_OK},
     {tie_to_nothing, "ties 'head' to no weight", WEFT_OK},
     {same_segment, "two segments named 's'", WEFT_OK},
@@ -617,6 +684,7 @@ int main(void) {
     tcase_add_test(tcase, names_shapes_and_order_are_kept);
     tcase_add_test(tcase, a_weight_object_is_a_leaf_of_the_tree);
     tcase_add_test(tcase, a_tie_is_a_second_name_of_one_storage);
+    tcase_add_test(tcase, a_weight_may_be_read_in_slices);
     tcase_add_test(tcase, a_weight_may_be_packed_and_have_a_low_rank_part);
     tcase_add_loop_test(tcase, the_first_mistake_is_reported_and_nothing_is_left, 0, LENGTH(mistakes));
     tcase_add_test(tcase, a_plugin_that_fails_is_quoted_or_blamed);

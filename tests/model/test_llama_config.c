@@ -241,7 +241,7 @@ START_TEST(an_unknown_key_passes_only_where_the_user_says_so) {
     ck_assert_int_eq(read_with(&d, keys, "attention_sink,training_notes", &err), WEFT_E_USER);
     ck_assert_ok(read_with(&d, keys, "training_note,attention_sinks", &err), err);
     weft_declared_destroy(d);
-    ck_assert_int_eq(read_with(&d, "{\"attention_bias\": true}", "attention_bias", &err), WEFT_E_USER);
+    ck_assert_int_eq(read_with(&d, "{\"sliding_window\": 4}", "sliding_window", &err), WEFT_E_USER);
 }
 END_TEST
 
@@ -252,7 +252,11 @@ static const struct {
     const char *texts[3];
 } refused[] = {
     {"{\"model_type\": \"-\"}", {"config.json: model_type is missing"}},
-    {"{\"model_type\": \"gemma2\"}", {"model_type is \"gemma2\"", "allowed is \"llama\""}},
+    {"{\"model_type\": \"gemma2\"}", {"model_type is \"gemma2\"", "[model] plugin = gemma2"}},
+    {"{\"model_type\": \"mixtral\"}", {"no plugin computes it: its layers hold experts", "llama, mistral, qwen2"}},
+    {"{\"model_type\": \"gemma3\"}", {"it sees pictures; its language model is gemma3_text"}},
+    {"{\"model_type\": \"mamba\"}", {"a state space in place of attention"}},
+    {"{\"model_type\": \"mistrel\"}", {"model_type is \"mistrel\"; allowed is \"llama\"", "a plugin of their own"}},
     {"{\"architectures\": [\"LlamaForSequenceClassification\"]}", {"architectures is", "LlamaForCausalLM"}},
     {"{\"hidden_size\": \"-\"}", {"hidden_size is missing"}},
     {"{\"intermediate_size\": null}", {"intermediate_size is missing"}},
@@ -273,9 +277,12 @@ static const struct {
     {"{\"rms_norm_eps\": \"1e-5\"}", {"rms_norm_eps is \"1e-5\""}},
     {"{\"initializer_range\": -0.1}", {"initializer_range is -0.1"}},
     {"{\"tie_word_embeddings\": \"yes\"}", {"tie_word_embeddings is \"yes\"; allowed is true or false"}},
-    {"{\"hidden_act\": \"gelu\"}", {"hidden_act is \"gelu\"; allowed is \"silu\""}},
-    {"{\"attention_bias\": true}", {"attention_bias is true; allowed is false"}},
-    {"{\"mlp_bias\": true}", {"mlp_bias is true; allowed is false"}},
+    {"{\"hidden_act\": \"relu\"}", {"hidden_act is \"relu\"; allowed is \"silu\""}},
+    {"{\"attention_bias\": 1}", {"attention_bias is 1; allowed is true or false"}},
+    {"{\"mlp_bias\": \"no\"}", {"mlp_bias is \"no\"; allowed is true or false"}},
+    {"{\"no_rope_layers\": [1, 0]}", {"no_rope_layers is [1,0]; allowed is null"}},
+    {"{\"query_pre_attn_scalar\": 256}", {"query_pre_attn_scalar is 256"}},
+    {"{\"rope_local_base_freq\": 1e4}", {"rope_local_base_freq is 10000.0"}},
     {"{\"qkv_bias\": true}", {"qkv_bias"}},
     {"{\"attention_dropout\": 0.1}", {"attention_dropout is 0.1; allowed is 0"}},
     {"{\"embd_pdrop\": 0.1}", {"embd_pdrop"}},
@@ -298,11 +305,24 @@ static const struct {
     {"{\"rope_parameters\": {\"rope_theta\": 5e5}, \"rope_theta\": 1e4}",
      {"rope_theta is said twice", "500000", "10000"}},
     {"{\"rope_parameters\": []}", {"rope_parameters is []"}},
-    {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}", {"rope_scaling.type is \"linear\"", "\"default\""}},
-    {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}}", {"rope_scaling.type is \"dynamic\""}},
-    {"{\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\"}}", {"rope_scaling.rope_type is \"llama3\""}},
-    {"{\"rope_parameters\": {\"factor\": 8.0, \"rope_type\": \"yarn\"}}", {"rope_parameters.rope_type is \"yarn\""}},
-    {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"long_factor\": [1]}}", {"rope_type is \"longrope\""}},
+    {"{\"rope_scaling\": {\"type\": \"linear\"}}", {"rope_scaling.factor is missing"}},
+    {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 0}}",
+     {"rope_scaling.factor is 0; allowed is a number above 0"}},
+    {"{\"rope_scaling\": {\"type\": \"axial\", \"factor\": 2.0}}", {"rope_scaling.type is \"axial\"", "\"llama3\""}},
+    {"{\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\"}}", {"rope_scaling.low_freq_factor is missing"}},
+    {"{\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\", \"low_freq_factor\": 4, \"high_freq_factor\": "
+     "4}}",
+     {"rope_scaling.high_freq_factor is 4 and low_freq_factor 4"}},
+    {"{\"rope_parameters\": {\"factor\": 8.0, \"rope_type\": \"yarn\", \"high_freq_factor\": 2}}",
+     {"rope_parameters.high_freq_factor is 2", "the type \"yarn\""}},
+    {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"long_factor\": [1]}}",
+     {"rope_parameters.short_factor is missing"}},
+    {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"long_factor\": [1], \"short_factor\": [1, 1]}}",
+     {"rope_parameters.long_factor is [1]; allowed is a list of 2 numbers above 0"}},
+    {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"long_factor\": [1, -1], \"short_factor\": [1, 1]}}",
+     {"rope_parameters.long_factor is [1,-1]"}},
+    {"{\"rope_parameters\": {\"rope_theta\": 1e4}, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+     {"rope_parameters and rope_scaling are both there and differ"}},
     {"{\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 2.0}}", {"rope_scaling.factor is 2.0"}},
     {"{\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}}", {"rope_parameters.full_attention is {"}},
     {"{\"bos_token_id\": 11}", {"bos_token_id is 11; allowed is an id below vocab_size 11"}},

@@ -66,6 +66,44 @@ FORWARD(low_rank) {
     return ops->linear(g, ops->swiglu(g, y, carry), r->weights[0]);
 }
 
+/* ---- slices ---- */
+
+/* Rows of the first weight as a weight of their own; each name of a slice has its place, as a model's would. */
+static weft_weight *slice(const rig *r, int name, int64_t first, int64_t rows) {
+    static weft_weight slices[4];
+    slices[name] = *r->weights[0];
+    slices[name].is_slice = true;
+    slices[name].first = first;
+    slices[name].out = rows;
+    return &slices[name];
+}
+
+/* All rows of a fused gate and up. */
+FORWARD(fused) {
+    const int64_t half = r->weights[0]->out / 2;
+    const weft_value gate = ops->linear(g, carry, slice(r, 0, 0, half));
+    (void)s;
+    return ops->swiglu(g, gate, ops->linear(g, carry, slice(r, 1, half, half)));
+}
+
+/* Some rows are read by nobody: their gradient is zero. */
+FORWARD(some_rows) {
+    (void)s;
+    return ops->linear(g, carry, slice(r, 0, 3, D));
+}
+
+/* Rows that two slices share, in two segments: their sums are formed apart and added once. */
+FORWARD(shared_rows) {
+    const weft_value none = {0};
+    weft_value x = carry, y = {0};
+    if (s == 0) return ops->embedding(g, ops->ids(g), r->weights[1]);
+    y = ops->linear(g, x, slice(r, 0, 0, D));
+    x = ops->swiglu(g, ops->linear(g, x, slice(r, 1, D / 2, D)), y);
+    if (s == 1) return x;
+    ops->lm_head(g, x, r->weights[1], NULL);
+    return none;
+}
+
 /* ---- rotation and attention ---- */
 
 static weft_value rotate_half(const rig *r, weft_graph *g, const weft_ops *ops, weft_value x) {
@@ -256,6 +294,12 @@ static const rig_weight parts[] = {{"w", WEFT_WEIGHT_LINEAR, WIDE, WIDE},
                                    {"u", WEFT_WEIGHT_LINEAR, WIDE, RANK},
                                    {0}};
 
+static const rig_weight two[] = {{"w", WEFT_WEIGHT_LINEAR, 2 * D, D}, {0}};
+static const rig_weight two_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, 2 * D, D},
+                                           {"table", WEFT_WEIGHT_EMBEDDING, V, D},
+                                           {0}};
+static const rig_weight two_wide[] = {{"w", WEFT_WEIGHT_LINEAR, 2 * WIDE, WIDE}, {0}};
+
 #define END  .carry_width = D, .n_segments = 2
 #define BASE .carry_width = WIDE, .n_segments = 3
 
@@ -268,6 +312,12 @@ static const graph_case cases[] = {
     {{"packed linears", wide, .packed = 7u, BASE, .forward = packed}, 1, 1},
     {{"packed linears with biases", wide, .packed = 7u, .biased = 7u, BASE, .forward = packed}, 1, 1},
     {{"a packed linear beside others", wide, .packed = 2u, BASE, .forward = packed}, 1, 1},
+    {{"two slices", two, MIDDLE, .forward = fused}, 1, 1},
+    {{"two slices with biases", two, .biased = 1u, MIDDLE, .forward = fused}, 1, 1},
+    {{"two frozen slices with biases", two, .biased = 1u, .frozen = 1u, MIDDLE, .forward = fused}, 1, 1},
+    {{"two packed slices with biases", two_wide, .packed = 1u, .biased = 1u, BASE, .forward = fused}, 1, 1},
+    {{"a slice alone", two, .biased = 1u, MIDDLE, .forward = some_rows}, 1, 1},
+    {{"slices that share rows", two_and_table, .biased = 1u, MIDDLE, .forward = shared_rows}, 0, 2},
     {{"low rank", parts, .low_rank = 1u, BASE, .forward = low_rank}, 1, 1},
     {{"low rank on what is frozen", parts, .low_rank = 1u, .frozen = 1u, BASE, .forward = low_rank}, 1, 1},
     {{"low rank on what is packed", parts, .low_rank = 1u, .packed = 1u, .biased = 1u, BASE, .forward = low_rank},

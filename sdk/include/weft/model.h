@@ -95,6 +95,11 @@ typedef struct weft_builder {
     void (*carry)(weft_builder_ctx *ctx, int64_t width); /* the hidden state between segments is (B,T,width) */
     /* Gives a linear its low-rank part; one each. `forward` says linear(x, weight) as before. */
     void (*low_rank)(weft_builder_ctx *ctx, weft_weight *weight, const weft_low_rank_spec *spec);
+    /* Rows first, ..., first + rows - 1 of a linear's matrix, and of its bias, as a weight object that `linear` reads:
+     * for families that store several matrices as one (Phi-3's qkv_proj). It is a view: names, storage, gathers and
+     * saving are those of the whole, and gradients go to its rows. Neither has a low-rank part, and no slice has
+     * slices. */
+    weft_weight *(*slice)(weft_builder_ctx *ctx, weft_weight *weight, int64_t first, int64_t rows);
 } weft_builder;
 
 typedef struct weft_model_info {

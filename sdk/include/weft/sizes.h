@@ -54,7 +54,7 @@ enum {
     WEFT_SIZE_1_0_weft_ops                     =  168,
     WEFT_SIZE_1_0_weft_weight_spec             =   72,
     WEFT_SIZE_1_0_weft_low_rank_spec           =   56,
-    WEFT_SIZE_1_0_weft_builder                 =   72,
+    WEFT_SIZE_1_0_weft_builder                 =   80,
     WEFT_SIZE_1_0_weft_model_info              =   56,
     WEFT_SIZE_1_0_weft_model_source            =   32,
     WEFT_SIZE_1_0_weft_model_plugin            =   56,

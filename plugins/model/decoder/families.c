@@ -1,0 +1,107 @@
+/* families.c: the facts that set one family apart from another, a row each. Whatever is not said here is alike. */
+#include "decoder.h"
+
+#include <stdio.h>
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Before each part, as LLaMA has it; after it, as OLMo 2; or both, as Gemma 2. */
+#define NORMS_BEFORE                                                                                                   \
+    { "input_layernorm", NULL, "post_attention_layernorm", NULL }
+#define NORMS_AFTER                                                                                                    \
+    { NULL, "post_attention_layernorm", NULL, "post_feedforward_layernorm" }
+#define NORMS_AROUND                                                                                                   \
+    { "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm" }
+
+/* clang-format off */
+static const family families[] = {
+    {"llama", LLAMA, "Llama", 0, NORMS_BEFORE, WINDOW_NOWHERE, 0,
+     {.context = 2048, .theta = 1e4, .eps = 1e-6, .activation = "silu"}},
+
+    {"mistral", MISTRAL, "Mistral", 0, NORMS_BEFORE, WINDOW_EVERYWHERE, 0,
+     {.kv_heads = 8, .context = 131072, .window = 4096, .theta = 1e4, .eps = 1e-6, .activation = "silu"}},
+
+    {"qwen2", QWEN2, "Qwen2", QKV_BIASES, NORMS_BEFORE, WINDOW_LATE, 0,
+     {.kv_heads = 32, .context = 32768, .window = 4096, .theta = 1e4, .eps = 1e-6, .activation = "silu"}},
+
+    {"qwen3", QWEN3, "Qwen3", HEAD_NORMS, NORMS_BEFORE, WINDOW_LATE, 0,
+     {.kv_heads = 32, .head_dim = 128, .context = 32768, .window = 4096, .theta = 1e4, .eps = 1e-6,
+      .activation = "silu"}},
+
+    {"smollm3", SMOLLM3, "SmolLM3", 0, NORMS_BEFORE, WINDOW_WITHOUT_ROPE, 0,
+     {.kv_heads = 4, .context = 32768, .theta = 2e6, .eps = 1e-6, .activation = "silu", .has_pad = 1, .pad = 128004,
+      .tied = 1}},
+
+    {"olmo2", OLMO2, "Olmo2", WHOLE_NORMS, NORMS_AFTER, WINDOW_NOWHERE, 0,
+     {.context = 2048, .theta = 1e4, .eps = 1e-5, .activation = "silu", .has_pad = 1, .pad = 1}},
+
+    {"gemma", GEMMA, "Gemma", GAIN_FROM_ONE | SCALED_EMBED | GELU_IS_TANH, NORMS_BEFORE, WINDOW_NOWHERE, 0,
+     {.kv_heads = 16, .head_dim = 256, .context = 8192, .theta = 1e4, .eps = 1e-6, .activation = "gelu_pytorch_tanh",
+      .has_pad = 1, .pad = 0, .tied = 1}},
+
+    {"gemma2", GEMMA2, "Gemma2", GAIN_FROM_ONE | SCALED_EMBED, NORMS_AROUND, WINDOW_ALTERNATES, 2,
+     {.kv_heads = 4, .head_dim = 256, .context = 8192, .window = 4096, .theta = 1e4, .eps = 1e-6, .query_scale = 256,
+      .score_cap = 50, .logit_cap = 30, .activation = "gelu_pytorch_tanh", .has_pad = 1, .pad = 0, .tied = 1}},
+
+    {"gemma3_text", GEMMA3, "Gemma3", GAIN_FROM_ONE | SCALED_EMBED | HEAD_NORMS | LOCAL_ROPE, NORMS_AROUND,
+     WINDOW_ALTERNATES, 6,
+     {.kv_heads = 4, .head_dim = 256, .context = 131072, .window = 4096, .theta = 1e6, .eps = 1e-6, .query_scale = 256,
+      .activation = "gelu_pytorch_tanh", .has_pad = 1, .pad = 0, .tied = 1}},
+
+    {"phi3", PHI3, "Phi3", FUSED | PARTIAL_ROPE | LONGROPE_ALONE | OWN_CODE, NORMS_BEFORE, WINDOW_EVERYWHERE, 0,
+     {.context = 4096, .original_context = 4096, .theta = 1e4, .eps = 1e-5, .activation = "silu", .has_pad = 1,
+      .pad = 32000}},
+};
+
+/* What people try, and what none of the rows above computes. */
+static const struct {
+    const char *name, *why;
+} others[] = {
+    {"mixtral",         "its layers hold experts"},
+    {"qwen2_moe",       "its layers hold experts"},
+    {"qwen3_moe",       "its layers hold experts"},
+    {"qwen3_next",      "its layers hold experts"},
+    {"olmoe",           "its layers hold experts"},
+    {"phimoe",          "its layers hold experts"},
+    {"gpt_oss",         "its layers hold experts"},
+    {"deepseek_v2",     "its layers hold experts"},
+    {"deepseek_v3",     "its layers hold experts"},
+    {"granitemoe",      "its layers hold experts"},
+    {"llama4",          "its layers hold experts"},
+    {"llama4_text",     "its layers hold experts"},
+    {"gemma3",          "it sees pictures; its language model is gemma3_text"},
+    {"qwen2_vl",        "it sees pictures"},
+    {"qwen2_5_vl",      "it sees pictures"},
+    {"qwen3_vl",        "it sees pictures"},
+    {"mllama",          "it sees pictures"},
+    {"llava",           "it sees pictures"},
+    {"paligemma",       "it sees pictures"},
+    {"mistral3",        "it sees pictures"},
+    {"phi4_multimodal", "it sees pictures and hears"},
+    {"gemma3n",         "it sees pictures and hears"},
+    {"mamba",           "it keeps a state space in place of attention"},
+    {"mamba2",          "it keeps a state space in place of attention"},
+    {"falcon_mamba",    "it keeps a state space in place of attention"},
+    {"jamba",           "it keeps a state space beside attention"},
+    {"rwkv",            "it keeps a state in place of attention"},
+};
+/* clang-format on */
+
+const family *family_find(const char *model_type) {
+    for (size_t i = 0; i < LENGTH(families); i++)
+        if (strcmp(families[i].name, model_type) == 0) return &families[i];
+    return NULL;
+}
+
+const char *family_list(char *out, size_t size) {
+    size_t n = 0;
+    for (size_t i = 0; i < LENGTH(families) && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%s", i == 0 ? "" : ", ", families[i].name);
+    return out;
+}
+
+const char *family_why_not(const char *model_type) {
+    for (size_t i = 0; i < LENGTH(others); i++)
+        if (strcmp(others[i].name, model_type) == 0) return others[i].why;
+    return NULL;
+}

@@ -1,0 +1,36 @@
+#!/bin/sh
+# `weft prove` on a model of each family: what sets it apart from LLaMA (slices of fused weights, norms after, windows,
+# caps, biases) changes no bit between strategies and numbers of ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+if [ ! -e "$WEFT_BUILD/tests/faults/weft-comm-ring.so" ]; then
+    echo "skipped: there is no MPI, so no ranks to prove anything on"
+    exit 77
+fi
+fail() { # fail NAME: what the last run said
+    failed "$1" out err
+}
+
+# The golden model's configuration with as many ids as the tokenizer of configs/prove.ini.
+cp -r "$WEFT_SOURCE/configs" configs
+prove() { # prove FAMILY arguments...
+    golden=$WEFT_SOURCE/tests/golden/family-$1
+    plugin=$(sed -n 's/.*"model_type": "\(.*\)".*/\1/p' "$golden/config.json")
+    sed 's/"vocab_size": 19/"vocab_size": 521/' "$golden/config.json" >configs/prove/config.json
+    shift
+    "$weft" prove configs/prove.ini model.plugin="$plugin" "$@" \
+        train.trainable="model.embed_tokens.weight, model.layers.0.mlp.*, last:1, model.norm.weight" >out 2>err ||
+        fail "weft prove $plugin $*"
+    grep -qF " equal, 0 not covered, 0 different" out || fail "$plugin: cells are different, or not covered"
+}
+
+if is_full; then
+    for family in llama3 mistral qwen2 qwen3 smollm3 olmo2 gemma gemma2 gemma3 phi3; do
+        prove "$family" --ranks 4 --steps 3
+        prove "$family" --ranks 3 --steps 2 train.precision=bf16
+    done
+else
+    prove phi3 --ranks 2 --steps 2
+fi
+echo "what is proved of LLaMA holds of the families"
