@@ -40,6 +40,9 @@ foreach(row
     weft_add_builtin(${kind} ${id} ${row})
   endif()
 endforeach()
+# The Jinja of chat templates.
+file(GLOB tokenizer_common CONFIGURE_DEPENDS plugins/tokenizer/common/*.c)
+target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
 # What devices share.
 file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
 target_sources(weft-device-cpu PRIVATE ${device_common})
