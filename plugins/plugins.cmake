@@ -29,6 +29,7 @@ foreach(row
     "optimizer;sgd"
     "optimizer;adamw"
     "data;text;PkgConfig::JANSSON"
+    "data;instruct;PkgConfig::JANSSON"
     "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
     "device;cpu;weft_dnnl;OpenMP::OpenMP_C"
     "comm;self")
@@ -40,6 +41,10 @@ foreach(row
     weft_add_builtin(${kind} ${id} ${row})
   endif()
 endforeach()
+# What the data plugins share.
+file(GLOB data_common CONFIGURE_DEPENDS plugins/data/common/*.c)
+target_sources(weft-data-text PRIVATE ${data_common})
+target_sources(weft-data-instruct PRIVATE ${data_common})
 # The Jinja of chat templates.
 file(GLOB tokenizer_common CONFIGURE_DEPENDS plugins/tokenizer/common/*.c)
 target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
