@@ -83,8 +83,13 @@ static size_t id_bytes(const weft_tokenizer *self, int32_t id) {
     const int32_t number = self->added_by_id[id];
     size_t n = 0, bytes = 0;
     const char *piece = bpe_vocab_piece(&self->model.vocab, id, &n);
-    if (number >= 0) return BPE_AT(&self->added.tokens, bpe_added_token)[number].content.n;
-    if (piece != NULL && n == 6 && self->model.byte_fallback && memcmp(piece, "<0x", 3) == 0) return 1;
+    if (number >= 0) {
+        const bpe_added_token *token = &BPE_AT(&self->added.tokens, bpe_added_token)[number];
+        if (!token->normalized || token->form.bytes == NULL) return token->content.n;
+        piece = token->form.bytes; /* as it is found, with its blank */
+        n = token->form.n;
+    }
+    if (number < 0 && piece != NULL && n == 6 && self->model.byte_fallback && memcmp(piece, "<0x", 3) == 0) return 1;
     for (size_t i = 0, length = 0; piece != NULL && i < n; i += length) {
         int32_t point = 0;
         length = bpe_utf8(piece + i, n - i, &point);
@@ -102,7 +107,7 @@ static bool places_by_bytes(conversation *self, size_t first, size_t begin, size
     lead = sum - (end - begin); /* a blank was put in front */
     for (size_t i = first; i < self->ids.n; i++) {
         const size_t n = id_bytes(self->pass.tokenizer, ids[i]) - (i == first ? lead : 0);
-        const place one = {at, at + n};
+        const place one = {at, at + (n > 0 ? n : 1)}; /* the blank by itself belongs to what it was put in front of */
         bpe_list_add(&self->places, &one, 1);
         at += n;
     }
@@ -207,7 +212,8 @@ static void mark_answers(const conversation *self, int32_t *answers) {
     for (size_t i = 0; i < self->ids.n; i++) {
         const place at = BPE_AT(&self->places, place)[i];
         answers[i] = -1;
-        for (size_t b = at.begin; b < at.end && answers[i] < 0; b++) answers[i] = self->chat->answers[b];
+        for (size_t b = at.begin; b < at.end && b < self->pass.bytes && answers[i] < 0; b++)
+            answers[i] = self->chat->answers[b];
         if (answers[i] > most) most = answers[i];
     }
     for (size_t i = 0, last = 0; i < self->ids.n; i++) {
