@@ -67,8 +67,8 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
     return false;
 }
 
-/* argv[*i] is "--name" or "--name=value", or -o, which is --out, or -n, which is --n; *i moves to the value where that is a word of its
- * own. */
+/* argv[*i] is "--name" or "--name=value", or -o, which is --out, or -n, which is --n; *i moves to the value where
+ * that is a word of its own. */
 static bool take_flag(weft_args *self, int argc, char **argv, int *i, weft_error *err) {
     const char *name = argv[*i][1] == '-' ? argv[*i] + 2 : argv[*i][1] == 'o' ? "out" : "n";
     const size_t n = strcspn(name, "=");

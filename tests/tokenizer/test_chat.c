@@ -1,5 +1,5 @@
-/* Conversations as ids: those of transformers, with its mask of answers; special tokens that a user typed; and answers of
- * templates that have no blocks for them. */
+/* Conversations as ids: those of transformers, with its mask of answers; special tokens that a user typed; and
+ * answers of templates that have no blocks for them. */
 #include "golden.h"
 #include "rig.h"
 

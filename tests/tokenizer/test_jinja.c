@@ -1,5 +1,5 @@
-/* Chat templates: the texts of jinja2 as transformers sets it up, byte for byte, over conversations in golden/chat; what
- * is refused says its line; nothing that a template does is without bound; marks follow their bytes. */
+/* Chat templates: the texts of jinja2 as transformers sets it up, byte for byte, over conversations in golden/chat;
+ * what is refused says its line; nothing that a template does is without bound; marks follow their bytes. */
 #include "golden.h"
 #include "suite.h"
 

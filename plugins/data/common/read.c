@@ -1,5 +1,5 @@
-/* read.c: a file as bytes. It is read and not mapped: a map ends the process with a signal where another program makes the
- * file shorter meanwhile. */
+/* read.c: a file as bytes. It is read and not mapped: a map ends the process with a signal where another program
+ * makes the file shorter meanwhile. */
 #include "rows.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* common/rows.h: what data plugins share. A file becomes bytes; ids of documents become pieces of at most `context` inputs,
- * pieces rows; a split is a set of documents with rows of its own; rows become leaves. */
+/* common/rows.h: what data plugins share. A file becomes bytes; ids of documents become pieces of at most `context`
+ * inputs, pieces rows; a split is a set of documents with rows of its own; rows become leaves. */
 #ifndef WEFT_DATA_COMMON_ROWS_H
 #define WEFT_DATA_COMMON_ROWS_H
 

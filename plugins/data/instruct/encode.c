@@ -87,8 +87,8 @@ static void weigh(int32_t *answers, size_t n, const instruct_config *config, ins
     }
 }
 
-/* The window of at most `most` ids that is kept: it ends behind the last target, or, where that answer alone does not fit,
- * begins right before it. */
+/* The window of at most `most` ids that is kept: it ends behind the last target, or, where that answer alone does not
+ * fit, begins right before it. */
 static void choose_window(const int32_t *weights, size_t n, size_t most, int has_bos, size_t *begin, size_t *end) {
     size_t last = n, first = 0;
     while (last > 0 && weights[last - 1] == 0) last--;

@@ -1,5 +1,5 @@
-/* instruct.c: the data plugin `instruct`: conversations as the model's chat template writes them, of which the answers are
- * learned. See docs/instruct.md. */
+/* instruct.c: the data plugin `instruct`: conversations as the model's chat template writes them, of which the
+ * answers are learned. See docs/instruct.md. */
 #include "instruct.h"
 
 #include <math.h>

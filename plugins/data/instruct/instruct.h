@@ -1,5 +1,5 @@
-/* instruct.h: the parts of the instruct data plugin. Files become records, records conversations, conversations ids with a
- * weight each, cut where they are too long; common/rows.h makes rows of them. */
+/* instruct.h: the parts of the instruct data plugin. Files become records, records conversations, conversations ids
+ * with a weight each, cut where they are too long; common/rows.h makes rows of them. */
 #ifndef WEFT_DATA_INSTRUCT_H
 #define WEFT_DATA_INSTRUCT_H
 
@@ -15,7 +15,7 @@
     K(F64,  weight,     "1",    "(0,1000]", "", WEFT_SAME, "How often an epoch has what path holds.")                  \
     K(ENUM, format,     "auto", "auto,json,jsonl,csv,tsv", "", WEFT_SAME, "auto: by the end of each file's name.")     \
     K(LIST, columns,    "",     "", "", WEFT_SAME,                                                                     \
-      "Two fields, question and answer; without them: messages, conversations, instruction and output, prompt and completion.") \
+      "Two fields, question and answer; without them: messages, conversations, instruction and output, and the like.") \
     K(STR,  template,   "own",  "", "", WEFT_SAME,                                                                     \
       "own: the model's chat template; else alpaca, llama2, llama3, chatml, mistral or gemma.")                        \
     K(STR,  system,     "",     "", "", WEFT_SAME, "A system message for conversations that have none.")               \

@@ -1,5 +1,5 @@
-/* table.c: rows of CSV (RFC 4180: fields in quotes may hold commas, line ends, and quotes that are written twice) and of
- * TSV (no quotes). */
+/* table.c: rows of CSV (RFC 4180: fields in quotes may hold commas, line ends, and quotes that are written twice) and
+ * of TSV (no quotes). */
 #include "instruct.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* text.h: the parts of the text data plugin. Files become documents, documents ids; common/rows.h makes rows of them. */
+/* text.h: the parts of the text data plugin. Files become documents, documents ids; common/rows.h makes their
+ * rows. */
 #ifndef WEFT_DATA_TEXT_H
 #define WEFT_DATA_TEXT_H
 

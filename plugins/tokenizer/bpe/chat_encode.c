@@ -1,8 +1,8 @@
 /* chat_encode.c: a rendered conversation as ids, each with the answer that it belongs to.
  *
- * The text is encoded as any other, but that a special token which was not written by the template is text. Where each id
- * stands in the text follows from how many bytes it stands for; where their sum is not the text's length (a normalizer
- * has changed it), from the ids of the text's beginnings up to where an answer begins or ends.
+ * The text is encoded as any other, but that a special token which was not written by the template is text. Where
+ * each id stands in the text follows from how many bytes it stands for; where their sum is not the text's length (a
+ * normalizer has changed it), from the ids of the text's beginnings up to where an answer begins or ends.
  */
 #include "chat_ids.h"
 #include "pass.h"
@@ -135,8 +135,8 @@ static weft_status ids_before(conversation *self, size_t first, size_t begin, si
     return status;
 }
 
-/* Stretches of the part with one answer; each of its ids stands for all of its stretch, and for the next one's too where
- * one id reaches over the cut. */
+/* Stretches of the part with one answer; each of its ids stands for all of its stretch, and for the next one's too
+ * where one id reaches over the cut. */
 static weft_status places_by_prefix(conversation *self, size_t first, size_t begin, size_t end, weft_error *err) {
     const int32_t *answers = self->chat->answers;
     size_t from = begin, at = first;

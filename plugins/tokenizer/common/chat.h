@@ -1,5 +1,5 @@
-/* chat.h: conversations as text, for a tokenizer of any sort: the template of its files, the named ones, and which bytes
- * of a rendered text are answers. */
+/* chat.h: conversations as text, for a tokenizer of any sort: the template of its files, the named ones, and which
+ * bytes of a rendered text are answers. */
 #ifndef WEFT_TOKENIZER_COMMON_CHAT_H
 #define WEFT_TOKENIZER_COMMON_CHAT_H
 

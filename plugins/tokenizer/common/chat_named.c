@@ -1,5 +1,5 @@
-/* chat_named.c: templates by name, for models whose files have none. What is an answer they say themselves, its end token
- * with it. */
+/* chat_named.c: templates by name, for models whose files have none. What is an answer they say themselves, its end
+ * token with it. */
 #include "chat.h"
 
 static const struct {

@@ -1,7 +1,8 @@
 /* jinja.h: the Jinja that chat templates are written in: what one compiles to, and what rendering it takes and gives.
  *
- * A template means here what it means to `transformers`: jinja2 with trim_blocks, lstrip_blocks, `break` and `continue`,
- * raise_exception, strftime_now, its own tojson, and {% generation %}. What is not known is refused with its line.
+ * A template means here what it means to `transformers`: jinja2 with trim_blocks, lstrip_blocks, `break` and
+ * `continue`, raise_exception, strftime_now, its own tojson, and {% generation %}. What is not known is refused with
+ * its line.
  *
  * Every byte of a rendered text carries a mark that says where it came from: from the template, or from a value that
  * was given to it. Marks travel with the bytes through every operation (a slice, a strip, a join), so what belongs to

@@ -88,7 +88,8 @@ jinja_value jinja_undefined(jinja_render *r, const char *name);
 const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v);
 jinja_value jinja_to_string(jinja_render *r, const jinja_value *v);
 
-/* On texts, as the methods of str. change: 'u' upper, 'l' lower, 'c' capitalize, 't' title, 'T' jinja's filter title. */
+/* On texts, as the methods of str. change: 'u' upper, 'l' lower, 'c' capitalize, 't' title, 'T' jinja's filter title.
+ * */
 jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change);
 jinja_value jinja_replace_text(jinja_render *r, const jinja_text *text, const jinja_text *old, const jinja_text *fresh,
                                int64_t most);

@@ -41,9 +41,9 @@ typedef struct weft_data_job {
     void *context; /* the host's, for encode */
 
     /* The same tokenizer, by its whole contract (weft/tokenizer.h). encode_with: nothing is added unless flags ask for
-     * it. chat: the ids of a conversation, with the answers marked; where the tokenizer renders none, an error that says
-     * so. check_chat: whether the template is there, before any conversation is. All are callable from parallel_for.
-     * [any-thread] */
+     * it. chat: the ids of a conversation, with the answers marked; where the tokenizer renders none, an error that
+     * says so. check_chat: whether the template is there, before any conversation is. All are callable from
+     * parallel_for. [any-thread] */
     weft_status (*encode_with)(const struct weft_data_job *job, const weft_ids_sink *sink, const char *text,
                                size_t bytes, uint32_t flags, weft_error *err);
     weft_status (*decode)(const struct weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,

@@ -5,8 +5,9 @@
  * other, and every byte of the input reaches the ids. Long documents come back through a sink, piece by piece, so
  * that no side guesses a size.
  *
- * What a user typed and what a template wrote are kept apart: WEFT_ENCODE_PLAIN makes special tokens in a text plain text,
- * WEFT_TOKENIZER_SPECIAL gives their ids, and WEFT_TOKENIZER_CHAT renders conversations and says which ids are answers.
+ * What a user typed and what a template wrote are kept apart: WEFT_ENCODE_PLAIN makes special tokens in a text plain
+ * text, WEFT_TOKENIZER_SPECIAL gives their ids, and WEFT_TOKENIZER_CHAT renders conversations and says which ids are
+ * answers.
  */
 #ifndef WEFT_TOKENIZER_H
 #define WEFT_TOKENIZER_H
@@ -99,9 +100,10 @@ typedef struct weft_tokenizer_special {
  *     weft_chat chat = {sizeof chat, 0, messages, 2, sizeof *messages, 0, NULL, NULL, 0, 0};
  *     chat_table->encode(tokenizer, &sink, &chat, err);      ids, and for each the answer that it belongs to
  *
- * Which bytes are an answer comes from the rendering itself: from {% generation %} blocks where the template has them, else
- * from where its bytes came from. Nothing is looked for in the text. An id belongs to an answer if any of its bytes does;
- * so does the special token that the template writes behind the answer, with white space before it: the end token.
+ * Which bytes are an answer comes from the rendering itself: from {% generation %} blocks where the template has
+ * them, else from where its bytes came from. Nothing is looked for in the text. An id belongs to an answer if any of
+ * its bytes does; so does the special token that the template writes behind the answer, with white space before it:
+ * the end token.
  */
 #define WEFT_TOKENIZER_CHAT "weft.tokenizer.chat/1"
 
