@@ -28,6 +28,7 @@ foreach(row
     "optimizer;sgd"
     "optimizer;adamw"
     "data;text;PkgConfig::JANSSON"
+    "data;instruct;PkgConfig::JANSSON"
     "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
     "device;cpu;weft_dnnl;OpenMP::OpenMP_C"
     "comm;self")
@@ -44,6 +45,13 @@ foreach(family llama mistral qwen2 qwen3 smollm3 olmo2 gemma gemma2 gemma3_text 
   weft_add_builtin(model ${family} FROM decoder PkgConfig::JANSSON)
   target_compile_definitions(weft-model-${family} PRIVATE DECODER_FAMILY="${family}")
 endforeach()
+# What the data plugins share.
+file(GLOB data_common CONFIGURE_DEPENDS plugins/data/common/*.c)
+target_sources(weft-data-text PRIVATE ${data_common})
+target_sources(weft-data-instruct PRIVATE ${data_common})
+# The Jinja of chat templates.
+file(GLOB tokenizer_common CONFIGURE_DEPENDS plugins/tokenizer/common/*.c)
+target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
 # What devices share.
 file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
 target_sources(weft-device-cpu PRIVATE ${device_common})

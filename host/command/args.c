@@ -79,10 +79,10 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
     return false;
 }
 
-/* argv[*i] is "--name" or "--name=value", or -o, which is --out; *i moves to the value where that is a word of its
- * own. */
+/* argv[*i] is "--name" or "--name=value", or -o, which is --out, or -n, which is --n; *i moves to the value where
+ * that is a word of its own. */
 static bool take_flag(weft_args *self, int argc, char **argv, int *i, weft_error *err) {
-    const char *name = argv[*i][1] == 'o' ? "out" : argv[*i] + 2;
+    const char *name = argv[*i][1] == '-' ? argv[*i] + 2 : argv[*i][1] == 'o' ? "out" : "n";
     const size_t n = strcspn(name, "=");
     const size_t at = find_flag(self->command, name, n);
     const weft_flag *flag = NULL;
@@ -141,7 +141,8 @@ static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) 
             if (!take_dotted_flag(self, word, err)) return false;
         } else if (!only_words && word[0] == '-' && word[1] == '-') {
             if (!take_flag(self, argc, argv, &i, err)) return false;
-        } else if (!only_words && strcmp(word, "-o") == 0 && weft_args_declares(self, "out")) {
+        } else if (!only_words && ((strcmp(word, "-o") == 0 && weft_args_declares(self, "out")) ||
+                                   (strcmp(word, "-n") == 0 && weft_args_declares(self, "n")))) {
             if (!take_flag(self, argc, argv, &i, err)) return false;
         } else if (!only_words && word[0] == '-' && word[1] != '\0') {
             (void)weft_error_set(err, WEFT_E_USER, "there is no flag %s; flags begin with two dashes", word);

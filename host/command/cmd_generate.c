@@ -2,6 +2,7 @@
 #include "command/generate_fit.h"
 
 #include "base/bytes.h"
+#include "command/chat_turns.h"
 #include "plugin/enter.h"
 
 #include <errno.h>
@@ -17,6 +18,11 @@ static const weft_flag flags[] = {
     {"top-p", "P", false, "Sample among the likeliest ids that hold this probability (1)."},
     {"ignore-eos", NULL, false, "Go on after the model ends its text."},
     {"no-cache", NULL, false, "Compute the whole text again for each id: slow, for comparison."},
+    {"chat", NULL, false,
+     "Answer by the chat template: --prompt, or each line of standard input, is what the user says."},
+    {"template", "NAME", false,
+     "With --chat: a template by name, as [data] template has them; without it the model's own."},
+    {"system", "TEXT", false, "With --chat: a system message that comes first."},
     {"json", NULL, false, "Print ids and text of the continuation as an object."},
     WEFT_FIT_FLAG,
     WEFT_NO_FIT_FLAG,
@@ -177,16 +183,41 @@ static bool read_options(weft_generate_options *out, const weft_args *args, weft
            weft_args_f64(args, &out->top_p, "top-p", "(0,1]", 1.0, err);
 }
 
+static weft_status converse(const generation *self, weft_generate_options *options, weft_error *err) {
+    weft_generate_fit fit = {self->args, self->run, options, 1, self->room};
+    const char *named = weft_args_value(self->args, "template");
+    const weft_chat_options chat = {named != NULL && strcmp(named, "own") == 0 ? NULL : named,
+                                    weft_args_value(self->args, "system"), weft_args_value(self->args, "prompt")};
+    options->judge = weft_generate_fit_judge;
+    options->judge_context = &fit;
+    return weft_chat_turns(self->run, &self->text, options, &chat, err);
+}
+
+static bool flags_fit(const weft_args *args, weft_error *err) {
+    const bool chat = weft_args_has(args, "chat");
+    const char *idle = weft_args_has(args, "template") ? "template" : weft_args_has(args, "system") ? "system" : NULL;
+    if (chat && weft_args_has(args, "json"))
+        (void)weft_error_set(err, WEFT_E_USER, "--chat and --json exclude each other");
+    else if (!chat && idle != NULL) (void)weft_error_set(err, WEFT_E_USER, "--%s goes with --chat", idle);
+    else return true;
+    return false;
+}
+
 static weft_exit run_generate(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     generation self = {.args = args, .json = weft_args_has(args, "json")};
     weft_generate_options options = {0};
     weft_status status = WEFT_OK;
-    if (!read_options(&options, args, err) || !weft_command_room(args, &self.room, err)) return WEFT_EXIT_USAGE;
+    if (!flags_fit(args, err) || !read_options(&options, args, err) || !weft_command_room(args, &self.room, err))
+        return WEFT_EXIT_USAGE;
     status = weft_run_open(&self.run, weft_args_config(args), overrides, n, WEFT_NEEDS_TEXT, err);
     if (status == WEFT_OK) status = weft_text_open(&self.text, self.run, err);
     if (status == WEFT_OK) options.seed = (uint64_t)self.run->settings.run.seed;
+    if (status == WEFT_OK && weft_args_has(args, "chat")) {
+        status = converse(&self, &options, err);
+        goto done;
+    }
     if (status == WEFT_OK) status = encode_prompt(&self, err);
     if (status == WEFT_OK) status = generate(&self, &options, err);
     if (status == WEFT_OK && self.json) print_generation_json(&self);
@@ -194,6 +225,7 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
         status = print_until(&self, self.after.n, err);
         if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* elsewhere the text alone, byte for byte */
     }
+done:
     weft_bytes_free(&self.ids);
     weft_bytes_free(&self.before);
     weft_bytes_free(&self.after);

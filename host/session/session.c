@@ -10,19 +10,12 @@
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "session/coherence.h"
+#include "session/data_job.h"
 #include "session/judge_data.h"
 #include "step/hidden.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
-                                   weft_error *err) {
-    const weft_text *with = job->context;
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, with->plugin, encode, err, with->tokenizer, sink, text, bytes, with->document_flags);
-    return status;
-}
 
 weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
                                   weft_error *err) {
@@ -53,12 +46,8 @@ static weft_status open_data(weft_session *session, bool training, weft_error *e
     weft_plugin_call call;
     weft_status status = WEFT_OK;
     session->data_plugin = weft_loaded_table(part->loaded, data);
-    job->struct_size = (uint32_t)sizeof *job;
-    job->seed = (uint64_t)session->run->settings.run.seed;
-    job->vocab_size = session->engine->plan.declared->info.vocab_size;
-    job->max_context = session->engine->plan.declared->info.max_context;
-    job->encode = encode_document;
-    job->context = &session->text;
+    weft_data_job_fill(job, &session->text, (uint64_t)session->run->settings.run.seed,
+                       &session->engine->plan.declared->info);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
     status =

@@ -7,7 +7,8 @@ set(WEFT_FUZZ_TARGETS ini safetensors safetensors_index config_json tokenizer_js
 
 # A plugin as a library of the program: its entry is weft_plugin_entry_<id>.
 function(weft_fuzz_plugin kind id)
-  file(GLOB sources CONFIGURE_DEPENDS ${WEFT_FUZZ_HERE}/../../plugins/${kind}/${id}/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${WEFT_FUZZ_HERE}/../../plugins/${kind}/${id}/*.c
+       ${WEFT_FUZZ_HERE}/../../plugins/${kind}/common/*.c)
   add_library(fuzz_plugin_${id} STATIC ${sources})
   target_compile_definitions(fuzz_plugin_${id} PRIVATE WEFT_STATIC=${id})
   target_compile_options(fuzz_plugin_${id} PRIVATE -fvisibility=hidden)

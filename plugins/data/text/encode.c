@@ -6,8 +6,8 @@
 /* Documents that one thread takes in one go. */
 typedef struct task {
     size_t first, n;
-    text_array ids;     /* int32_t */
-    text_array lengths; /* int64_t, one per document */
+    data_array ids;     /* int32_t */
+    data_array lengths; /* int64_t, one per document */
     weft_status status;
     weft_error err;
 } task;
@@ -30,8 +30,8 @@ typedef struct document_sink {
 
 static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
     document_sink *sink = context;
-    text_array *to = &sink->task->ids;
-    if (text_array_reserve(to, sink->all->host, n, sizeof *ids) != WEFT_OK) return WEFT_E_MEMORY;
+    data_array *to = &sink->task->ids;
+    if (data_array_reserve(to, sink->all->host, n, sizeof *ids) != WEFT_OK) return WEFT_E_MEMORY;
     memcpy((int32_t *)to->data + to->n, ids, n * sizeof *ids);
     to->n += n;
     for (size_t i = 0; i < n && !sink->has_bad; i++)
@@ -78,7 +78,7 @@ static void run_task(int64_t index, void *context) {
     task *t = &all->tasks[index];
     const text_span *spans = all->source->spans.data;
     t->err.struct_size = (uint32_t)sizeof t->err;
-    t->status = text_array_reserve(&t->lengths, all->host, t->n, sizeof(int64_t));
+    t->status = data_array_reserve(&t->lengths, all->host, t->n, sizeof(int64_t));
     if (t->status != WEFT_OK) (void)weft_error_set(&t->err, WEFT_E_MEMORY, "no memory for %zu documents", t->n);
     for (size_t i = 0; i < t->n && t->status == WEFT_OK; i++) {
         const size_t before = t->ids.n;
@@ -103,7 +103,7 @@ static size_t cut_tasks(const text_source *source, task *tasks) {
     return n;
 }
 
-static weft_status join(text_corpus *out, const encoding *all, weft_error *err) {
+static weft_status join(data_corpus *out, const encoding *all, weft_error *err) {
     size_t total = 0, document = 0;
     int64_t at = 0;
     for (size_t i = 0; i < all->n_tasks; i++) total += all->tasks[i].ids.n;
@@ -150,10 +150,10 @@ static weft_status run_tasks(encoding *all, weft_error *err) {
     return status;
 }
 
-weft_status text_corpus_encode(text_corpus *out, const weft_host *host, const text_config *config,
+weft_status text_corpus_encode(data_corpus *out, const weft_host *host, const text_config *config,
                                const weft_data_job *job, const text_source *source, weft_error *err) {
     encoding all = {.host = host, .config = config, .job = job, .source = source, .n_tasks = cut_tasks(source, NULL)};
-    text_corpus corpus = {0};
+    data_corpus corpus = {0};
     weft_status status = WEFT_OK;
     all.tasks = host->alloc(host, all.n_tasks * sizeof *all.tasks, 64);
     if (all.tasks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to encode %s", source->path);
@@ -162,17 +162,11 @@ weft_status text_corpus_encode(text_corpus *out, const weft_host *host, const te
     status = run_tasks(&all, err);
     if (status == WEFT_OK) status = join(&corpus, &all, err);
     for (size_t i = 0; i < all.n_tasks; i++) {
-        text_array_free(&all.tasks[i].ids, host);
-        text_array_free(&all.tasks[i].lengths, host);
+        data_array_free(&all.tasks[i].ids, host);
+        data_array_free(&all.tasks[i].lengths, host);
     }
     host->release(host, all.tasks);
     if (status == WEFT_OK) *out = corpus;
-    else text_corpus_free(&corpus, host);
+    else data_corpus_free(&corpus, host);
     return status;
-}
-
-void text_corpus_free(text_corpus *corpus, const weft_host *host) {
-    host->release(host, corpus->ids);
-    host->release(host, corpus->starts);
-    memset(corpus, 0, sizeof *corpus);
 }

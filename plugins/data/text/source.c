@@ -1,58 +1,5 @@
-/* source.c: a file becomes documents, as spans of its bytes. It is read and not mapped: a map ends the process with a
- * signal where another program makes the file shorter meanwhile. */
+/* source.c: a file becomes documents, as spans of its bytes. */
 #include "text.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* Opens the file and says how long it is. */
-static weft_status open_file(int *file, text_source *source, weft_error *err) {
-    struct stat info;
-    *file = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused too */
-    if (*file < 0)
-        return weft_error_set(err, WEFT_E_USER, "[data] %s = %s cannot be read: %s", source->key, source->path,
-                              strerror(errno));
-    if (fstat(*file, &info) != 0 || !S_ISREG(info.st_mode))
-        return weft_error_set(err, WEFT_E_USER, "[data] %s = %s is not a file: give one file of text or JSONL",
-                              source->key, source->path);
-    if (info.st_size == 0)
-        return weft_error_set(err, WEFT_E_DATA, "[data] %s = %s is an empty file", source->key, source->path);
-    source->n = (size_t)info.st_size;
-    return WEFT_OK;
-}
-
-static weft_status fill(char *bytes, const text_source *source, int file, weft_error *err) {
-    for (size_t done = 0; done < source->n;) {
-        const ssize_t n = pread(file, bytes + done, source->n - done, (off_t)done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0)
-            return weft_error_set(err, WEFT_E_SYSTEM, "[data] %s = %s cannot be read at byte %zu: %s", source->key,
-                                  source->path, done, strerror(errno));
-        if (n == 0)
-            return weft_error_set(err, WEFT_E_DATA,
-                                  "[data] %s = %s ends at byte %zu, though it had %zu when it was opened; another "
-                                  "program has changed it: start again when it is whole",
-                                  source->key, source->path, done, source->n);
-        done += (size_t)n;
-    }
-    return WEFT_OK;
-}
-
-static weft_status read_file(text_source *source, const weft_host *host, weft_error *err) {
-    char *bytes = NULL;
-    int file = -1;
-    weft_status status = open_file(&file, source, err);
-    if (status != WEFT_OK) goto done;
-    bytes = host->alloc(host, source->n, 64);
-    source->bytes = bytes;
-    if (bytes != NULL) status = fill(bytes, source, file, err);
-    else status = weft_error_set(err, WEFT_E_MEMORY, "no memory to read the %zu bytes of %s", source->n, source->path);
-done:
-    if (file >= 0) (void)close(file);
-    return status;
-}
 
 /* A byte order mark at the very start says how the file is encoded; it is no part of the text. */
 static weft_status skip_mark(text_source *source, weft_error *err) {
@@ -102,7 +49,7 @@ static weft_status judge_text(const text_source *source, weft_error *err) {
 
 static weft_status add_span(text_source *source, const weft_host *host, size_t begin, size_t end, uint64_t line) {
     const text_span span = {begin, end - begin, line};
-    if (text_array_reserve(&source->spans, host, 1, sizeof span) != WEFT_OK) return WEFT_E_MEMORY;
+    if (data_array_reserve(&source->spans, host, 1, sizeof span) != WEFT_OK) return WEFT_E_MEMORY;
     ((text_span *)source->spans.data)[source->spans.n++] = span;
     return WEFT_OK;
 }
@@ -191,7 +138,7 @@ static weft_status judge_format(const text_source *source, const text_config *co
 weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *key,
                              const char *path, weft_error *err) {
     text_source source = {.key = key, .path = path};
-    weft_status status = read_file(&source, host, err);
+    weft_status status = data_file_read(&source.bytes, &source.n, host, key, path, "one file of text or JSONL", err);
     source.jsonl = config->format == FORMAT_JSONL || (config->format == FORMAT_AUTO && ends_in(path, ".jsonl"));
     if (status == WEFT_OK) status = judge_text(&source, err);
     if (status == WEFT_OK) status = skip_mark(&source, err);
@@ -207,6 +154,6 @@ weft_status text_source_open(text_source *out, const weft_host *host, const text
 
 void text_source_close(text_source *source, const weft_host *host) {
     host->release(host, source->bytes);
-    text_array_free(&source->spans, host);
+    data_array_free(&source->spans, host);
     source->bytes = NULL;
 }

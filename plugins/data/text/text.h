@@ -1,10 +1,9 @@
-/* text.h: the parts of the text data plugin. Files become documents, documents ids, ids pieces of at most `context`
- * inputs, pieces rows; a split is a set of documents with rows of its own. */
+/* text.h: the parts of the text data plugin. Files become documents, documents ids; common/rows.h makes their
+ * rows. */
 #ifndef WEFT_DATA_TEXT_H
 #define WEFT_DATA_TEXT_H
 
-#include <weft/data.h>
-#include <weft/random.h>
+#include "../common/rows.h"
 
 /* clang-format off */
 #define TEXT_KEYS(K)                                                                                                   \
@@ -24,15 +23,6 @@ WEFT_KEYS_STRUCT(text_config, TEXT_KEYS)
 enum { FORMAT_AUTO, FORMAT_TEXT, FORMAT_JSONL };
 enum { DOCUMENT_FILE, DOCUMENT_LINE, DOCUMENT_PARAGRAPH };
 
-/* An array that grows, in the host's memory. */
-typedef struct text_array {
-    void *data;
-    size_t n, capacity; /* elements */
-} text_array;
-
-weft_status text_array_reserve(text_array *array, const weft_host *host, size_t n, size_t element_bytes);
-void text_array_free(text_array *array, const weft_host *host);
-
 /* A file in memory and the documents in it. */
 typedef struct text_span {
     size_t offset, bytes;
@@ -45,7 +35,7 @@ typedef struct text_source {
     char *bytes;
     size_t n, begin; /* begin: of the text, behind a byte order mark */
     int jsonl;
-    text_array spans; /* text_span */
+    data_array spans; /* text_span */
 } text_source;
 
 weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *key,
@@ -57,40 +47,7 @@ struct json_t;
 weft_status text_json_document(const char **text, size_t *n, struct json_t **holder, const text_source *source,
                                const text_span *span, const char *field, weft_error *err);
 
-/* The ids of all documents, one after the other. Document d is ids[starts[d] .. starts[d + 1]). */
-typedef struct text_corpus {
-    int32_t *ids;
-    int64_t *starts; /* [n_documents + 1] */
-    size_t n_documents;
-} text_corpus;
-
-weft_status text_corpus_encode(text_corpus *out, const weft_host *host, const text_config *config,
+weft_status text_corpus_encode(data_corpus *out, const weft_host *host, const text_config *config,
                                const weft_data_job *job, const text_source *source, weft_error *err);
-void text_corpus_free(text_corpus *corpus, const weft_host *host);
-
-/* A window of a document: its inputs are ids[start .. start + n), its targets one further. */
-typedef struct text_piece {
-    int64_t start;
-    int32_t n;
-    int32_t row;
-} text_piece;
-
-/* Rows of one set of documents. */
-typedef struct text_rows {
-    const text_corpus *corpus;
-    text_piece *pieces; /* sorted by row */
-    int64_t *first;     /* [n_rows + 1]: first piece of each row */
-    size_t n_rows, n_pieces;
-    weft_split_info info;
-} text_rows;
-
-/* documents: n indices into the corpus. */
-weft_status text_rows_pack(text_rows *out, const weft_host *host, const text_corpus *corpus, const size_t *documents,
-                           size_t n, int64_t context, weft_error *err);
-void text_rows_free(text_rows *rows, const weft_host *host);
-
-/* Which of the n documents are for validation: marks[d] = 1, where d is the document's index in the corpus. */
-weft_status text_split_choose(uint8_t *marks, const weft_host *host, const size_t *documents, size_t n, double wanted,
-                              uint64_t seed, weft_error *err);
 
 #endif

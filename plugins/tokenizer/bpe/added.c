@@ -81,8 +81,8 @@ static weft_status found(finding *self, const bpe_added_token *token, size_t beg
     return status;
 }
 
-weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const char *text, size_t n, bool plain,
-                           bpe_part_fn *give, void *context, weft_error *err) {
+weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const char *text, size_t n,
+                           bpe_is_text_fn *is_text, bpe_part_fn *give, void *context, weft_error *err) {
     const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
     finding work = {text, n, 0, give, context, err};
     weft_status status = WEFT_OK;
@@ -95,7 +95,7 @@ weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const ch
         number = bpe_trie_longest(trie, text + i, n - i, &length);
         if (number < 0) continue;
         token = &tokens[number];
-        if (plain && token->special) continue;
+        if (token->special && is_text != NULL && is_text(context, i, i + length)) continue;
         if (token->single_word && (word_before(&work, i) || word_at(&work, i + length))) continue;
         status = found(&work, token, i, i + length);
     }

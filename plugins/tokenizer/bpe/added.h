@@ -40,8 +40,11 @@ const bpe_added_token *bpe_added_by_content(const bpe_added *self, const char *c
 /* Receives the text in order: token NULL for what lies between tokens. */
 typedef weft_status bpe_part_fn(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err);
 
-/* plain: special tokens are text. */
-weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const char *text, size_t n, bool plain,
-                           bpe_part_fn *give, void *context, weft_error *err);
+/* Whether a special token that stands at begin..end is text all the same. */
+typedef bool bpe_is_text_fn(void *context, size_t begin, size_t end);
+
+/* is_text NULL: none is. Both get the context. */
+weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const char *text, size_t n,
+                           bpe_is_text_fn *is_text, bpe_part_fn *give, void *context, weft_error *err);
 
 #endif

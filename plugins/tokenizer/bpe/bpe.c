@@ -4,6 +4,7 @@
  * of the `tokenizers` library. What a file asks for and this plugin does not know is refused by name. A text need not
  * be UTF-8: stray bytes are pieces of their own and come back as they were.
  */
+#include "chat_ids.h"
 #include "tokenizer.h"
 
 WEFT_NO_KEYS(bpe_config)
@@ -15,6 +16,7 @@ static void destroy(weft_tokenizer *tokenizer) {
     bpe_split_free(&tokenizer->split);
     bpe_added_free(&tokenizer->added);
     bpe_decode_free(&tokenizer->decode);
+    chat_close(&tokenizer->chat);
     tokenizer->host->release(tokenizer->host, tokenizer->added_by_id);
     for (bpe_scratch *at = tokenizer->pool, *next = NULL; at != NULL; at = next) {
         next = at->next;
@@ -55,8 +57,17 @@ static const char *file(const weft_tokenizer *tokenizer, uint32_t i) {
     return i < BPE_MOST_FILES ? tokenizer->files[i] : NULL;
 }
 
+static const void *extension(const weft_tokenizer *tokenizer, const char *id) {
+    static const weft_tokenizer_chat chat = {(uint32_t)sizeof chat, 0,         bpe_chat_check, bpe_chat_render,
+                                             bpe_chat_encode,       chat_named};
+    static const weft_tokenizer_special special = {(uint32_t)sizeof special, 0, bpe_special_id, bpe_is_special};
+    (void)tokenizer;
+    if (strcmp(id, WEFT_TOKENIZER_CHAT) == 0) return &chat;
+    return strcmp(id, WEFT_TOKENIZER_SPECIAL) == 0 ? &special : NULL;
+}
+
 static const weft_tokenizer_plugin bpe_table = {
-    (uint32_t)sizeof(weft_tokenizer_plugin), 0, create, destroy, info, bpe_encode, bpe_decode_ids, file, NULL};
+    (uint32_t)sizeof(weft_tokenizer_plugin), 0, create, destroy, info, bpe_encode, bpe_decode_ids, file, extension};
 
 WEFT_PLUGIN(tokenizer, 1, "bpe", "0.1.0", "Byte-pair encoding from a Hugging Face tokenizer.json", bpe_config, NULL,
             bpe_table)

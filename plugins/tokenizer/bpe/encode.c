@@ -1,22 +1,11 @@
 /* encode.c: one call, from bytes to ids: added tokens are found, what lies between is normalized, cut and merged. */
+#include "pass.h"
 #include "tokenizer.h"
 #include "unicode.h"
 
 #define CHUNK 4096 /* ids that are collected before the sink gets them */
 
-typedef struct pass {
-    const weft_tokenizer *tokenizer;
-    const weft_ids_sink *sink;
-    bpe_scratch *scratch;
-    const char *text; /* of the whole call */
-    size_t bytes;
-    bool plain;
-    size_t part;        /* where the part at work begins in the text */
-    const char *normal; /* that part, normalized */
-    size_t normal_bytes;
-} pass;
-
-static weft_status drain(const pass *self, weft_error *err) {
+weft_status bpe_pass_drain(const bpe_pass *self, weft_error *err) {
     bpe_list *ids = &self->scratch->work.ids;
     weft_status status = WEFT_OK;
     if (ids->failed) return bpe_no_memory(err);
@@ -27,15 +16,15 @@ static weft_status drain(const pass *self, weft_error *err) {
     return status;
 }
 
-static weft_status add_id(const pass *self, int32_t id, weft_error *err) {
+static weft_status add_id(const bpe_pass *self, int32_t id, weft_error *err) {
     bpe_list *ids = &self->scratch->work.ids;
     bpe_list_add(ids, &id, 1);
-    return ids->n >= CHUNK || ids->failed ? drain(self, err) : WEFT_OK;
+    return ids->n >= CHUNK || ids->failed ? bpe_pass_drain(self, err) : WEFT_OK;
 }
 
 /* The character that the model could not write, as it stands in the text: every one of its kind fails, so the first one
  * after the beginning of this part is it, unless normalizing made it. */
-static weft_status no_piece(const pass *self, weft_error *err) {
+static weft_status no_piece(const bpe_pass *self, weft_error *err) {
     const bpe_workspace *work = &self->scratch->work;
     const char *bytes = work->fault;
     size_t n = work->fault_bytes;
@@ -60,26 +49,33 @@ static weft_status no_piece(const pass *self, weft_error *err) {
 }
 
 static weft_status give_piece(void *context, const char *piece, size_t n, weft_error *err) {
-    const pass *self = context;
+    const bpe_pass *self = context;
     bpe_workspace *work = &self->scratch->work;
     weft_status status = WEFT_OK;
     work->fault = NULL;
     status = bpe_model_encode(&self->tokenizer->model, work, piece, n, err);
     if (status != WEFT_OK) return work->fault == NULL ? status : no_piece(self, err);
-    return work->ids.n >= CHUNK || work->ids.failed ? drain(self, err) : WEFT_OK;
+    return work->ids.n >= CHUNK || work->ids.failed ? bpe_pass_drain(self, err) : WEFT_OK;
 }
 
 /* A part of the normalized text: an added token, or what is cut and merged. */
 static weft_status give_normal(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err) {
-    pass *self = context;
+    bpe_pass *self = context;
     if (token != NULL) return add_id(self, token->id, err);
     return bpe_split_run(&self->tokenizer->split, &self->scratch->matcher, self->scratch->split, self->normal + begin,
                          end - begin, self->part == 0 && begin == 0, give_piece, self, err);
 }
 
+static bool always(void *context, size_t begin, size_t end) {
+    (void)context;
+    (void)begin;
+    (void)end;
+    return true;
+}
+
 /* A part of the text as it is. */
-static weft_status give_part(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err) {
-    pass *self = context;
+weft_status bpe_pass_part(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err) {
+    bpe_pass *self = context;
     const weft_tokenizer *tokenizer = self->tokenizer;
     weft_status status = WEFT_OK;
     if (token != NULL) return add_id(self, token->id, err);
@@ -90,10 +86,10 @@ static weft_status give_part(void *context, const bpe_added_token *token, size_t
                             &self->normal_bytes, err);
     if (status != WEFT_OK) return status;
     return bpe_added_each(&tokenizer->added, &tokenizer->added.normalized, self->normal, self->normal_bytes,
-                          self->plain, give_normal, self, err);
+                          self->plain ? always : self->is_text, give_normal, self, err);
 }
 
-static weft_status add_special(const pass *self, int32_t id, const char *name, weft_error *err) {
+static weft_status add_special(const bpe_pass *self, int32_t id, const char *name, weft_error *err) {
     if (id >= 0) return add_id(self, id, err);
     return weft_error_set(err, WEFT_E_USER,
                           "This tokenizer has no %s token; its tokenizer_config.json would name it as "
@@ -103,17 +99,18 @@ static weft_status add_special(const pass *self, int32_t id, const char *name, w
 
 weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sink, const char *text, size_t bytes,
                        uint32_t flags, weft_error *err) {
-    pass work = {tokenizer, sink, NULL, text, bytes, (flags & WEFT_ENCODE_PLAIN) != 0, 0, NULL, 0};
+    bpe_pass work = {.tokenizer = tokenizer, .sink = sink, .text = text, .bytes = bytes};
     weft_status status = WEFT_OK;
+    work.plain = (flags & WEFT_ENCODE_PLAIN) != 0;
     work.scratch = bpe_scratch_take(tokenizer, err);
     if (work.scratch == NULL) return WEFT_E_MEMORY;
     if ((flags & WEFT_ENCODE_BOS) != 0) status = add_special(&work, tokenizer->special.bos, "bos", err);
     if (status == WEFT_OK && bytes > 0)
-        status =
-            bpe_added_each(&tokenizer->added, &tokenizer->added.as_is, text, bytes, work.plain, give_part, &work, err);
+        status = bpe_added_each(&tokenizer->added, &tokenizer->added.as_is, text, bytes, work.plain ? always : NULL,
+                                bpe_pass_part, &work, err);
     if (status == WEFT_OK && (flags & WEFT_ENCODE_EOS) != 0)
         status = add_special(&work, tokenizer->special.eos, "eos", err);
-    if (status == WEFT_OK) status = drain(&work, err);
+    if (status == WEFT_OK) status = bpe_pass_drain(&work, err);
     bpe_scratch_give(tokenizer, work.scratch);
     return status;
 }

@@ -6,6 +6,7 @@
 #ifndef BPE_TOKENIZER_H
 #define BPE_TOKENIZER_H
 
+#include "../common/chat.h"
 #include "added.h"
 #include "decode.h"
 #include "model.h"
@@ -35,6 +36,7 @@ struct weft_tokenizer {
     bpe_added added;
     bpe_decode decode;
     bpe_special special;
+    chat_templates chat;
     int32_t n_ids;        /* highest id + 1 */
     int32_t *added_by_id; /* index of the added token with this id, or -1 */
     const char *files[BPE_MOST_FILES + 1];

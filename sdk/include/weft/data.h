@@ -39,7 +39,30 @@ typedef struct weft_data_job {
     weft_status (*encode)(const struct weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                           weft_error *err);
     void *context; /* the host's, for encode */
+
+    /* The same tokenizer, by its whole contract (weft/tokenizer.h). encode_with: nothing is added unless flags ask for
+     * it. chat: the ids of a conversation, with the answers marked; where the tokenizer renders none, an error that
+     * says so. check_chat: whether the template is there, before any conversation is. All are callable from
+     * parallel_for. [any-thread] */
+    weft_status (*encode_with)(const struct weft_data_job *job, const weft_ids_sink *sink, const char *text,
+                               size_t bytes, uint32_t flags, weft_error *err);
+    weft_status (*decode)(const struct weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,
+                          uint32_t flags, weft_error *err);
+    weft_status (*chat)(const struct weft_data_job *job, const weft_chat_sink *sink, const weft_chat *chat,
+                        weft_error *err);
+    weft_status (*check_chat)(const struct weft_data_job *job, const char *named, weft_error *err);
+    int32_t (*special_id)(const struct weft_data_job *job, const char *name, size_t bytes); /* -1: none */
+    const weft_tokenizer_info *tokenizer; /* ids of BOS, EOS and the like */
 } weft_data_job;
+
+/* The extension WEFT_DATA_COUNTS: what became of the data, for `weft data stats`: "answers cut short", 3. */
+#define WEFT_DATA_COUNTS "weft.data.counts/1"
+typedef struct weft_data_counts {
+    uint32_t struct_size;
+    uint32_t flags;
+    /* Count i: what is counted, and how many; NULL ends the list. [any-thread] [required] */
+    const char *(*get)(const weft_data *data, uint32_t i, uint64_t *out);
+} weft_data_counts;
 
 typedef struct weft_split_info {
     uint32_t struct_size;

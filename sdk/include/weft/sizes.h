@@ -74,14 +74,19 @@ enum {
     WEFT_SIZE_1_0_weft_comm_job                =   16,
     WEFT_SIZE_1_0_weft_exchange                =   80,
     WEFT_SIZE_1_0_weft_comm_plugin             =  160,
-    WEFT_SIZE_1_0_weft_data_job                =   48,
+    WEFT_SIZE_1_0_weft_data_job                =   96,
+    WEFT_SIZE_1_0_weft_data_counts             =   16,
     WEFT_SIZE_1_0_weft_split_info              =   40,
     WEFT_SIZE_1_0_weft_data_info               =   40,
     WEFT_SIZE_1_0_weft_leaf_request            =   24,
     WEFT_SIZE_1_0_weft_leaf                    =   64,
     WEFT_SIZE_1_0_weft_data_plugin             =   64,
     WEFT_SIZE_1_0_weft_tokenizer_info          =   40,
-    WEFT_SIZE_1_0_weft_tokenizer_plugin        =   64
+    WEFT_SIZE_1_0_weft_tokenizer_plugin        =   64,
+    WEFT_SIZE_1_0_weft_tokenizer_special       =   24,
+    WEFT_SIZE_1_0_weft_chat_message            =   48,
+    WEFT_SIZE_1_0_weft_chat                    =   64,
+    WEFT_SIZE_1_0_weft_tokenizer_chat          =   40
 };
 /* clang-format on */
 

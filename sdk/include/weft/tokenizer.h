@@ -5,7 +5,9 @@
  * other, and every byte of the input reaches the ids. Long documents come back through a sink, piece by piece, so
  * that no side guesses a size.
  *
- * Later users this serves: chat templates (an extension "weft.tokenizer.chat/1"), other formats than tokenizer.json.
+ * What a user typed and what a template wrote are kept apart: WEFT_ENCODE_PLAIN makes special tokens in a text plain
+ * text, WEFT_TOKENIZER_SPECIAL gives their ids, and WEFT_TOKENIZER_CHAT renders conversations and says which ids are
+ * answers.
  */
 #ifndef WEFT_TOKENIZER_H
 #define WEFT_TOKENIZER_H
@@ -76,6 +78,90 @@ typedef struct weft_tokenizer_plugin {
 
     const void *(*extension)(const weft_tokenizer *tokenizer, const char *id); /* [any-thread] [optional: none] */
 } weft_tokenizer_plugin;
+
+/* The extension WEFT_TOKENIZER_SPECIAL: special tokens by name. */
+#define WEFT_TOKENIZER_SPECIAL "weft.tokenizer.special/1"
+typedef struct weft_tokenizer_special {
+    uint32_t struct_size;
+    uint32_t flags;
+
+    /* Id of the token that is written so ("<|im_end|>"), whether it is special or only added; -1: there is none.
+     * [any-thread] [required] */
+    int32_t (*id)(const weft_tokenizer *tokenizer, const char *name, size_t bytes);
+
+    /* 1: the id is a special token's, which decoding leaves out. [any-thread] [required] */
+    int32_t (*is_special)(const weft_tokenizer *tokenizer, int32_t id);
+} weft_tokenizer_special;
+
+/* The extension WEFT_TOKENIZER_CHAT: conversations as the model's own template writes them.
+ *
+ *     weft_chat_message messages[] = {{sizeof *messages, 0, "user", "Hello", 5, NULL, 0},
+ *                                     {sizeof *messages, 0, "assistant", "Hi!", 3, NULL, 0}};
+ *     weft_chat chat = {sizeof chat, 0, messages, 2, sizeof *messages, 0, NULL, NULL, 0, 0};
+ *     chat_table->encode(tokenizer, &sink, &chat, err);      ids, and for each the answer that it belongs to
+ *
+ * Which bytes are an answer comes from the rendering itself: from {% generation %} blocks where the template has
+ * them, else from where its bytes came from. Nothing is looked for in the text. An id belongs to an answer if any of
+ * its bytes does; so does the special token that the template writes behind the answer, with white space before it:
+ * the end token.
+ */
+#define WEFT_TOKENIZER_CHAT "weft.tokenizer.chat/1"
+
+typedef struct weft_chat_message {
+    uint32_t struct_size;
+    uint32_t flags;
+    const char *role;    /* "system", "user", "assistant", "tool", ... UTF-8 */
+    const char *content; /* UTF-8; NULL: null */
+    uint64_t content_bytes;
+    const char *more; /* further fields, one JSON object; they win over role and content; NULL: none */
+    uint64_t more_bytes;
+} weft_chat_message;
+
+/* flags of a chat */
+#define WEFT_CHAT_PROMPT  1u /* end where the model's next answer begins (add_generation_prompt) */
+#define WEFT_CHAT_SPECIAL 2u /* special tokens written in messages are special tokens; without it they are text */
+
+typedef struct weft_chat {
+    uint32_t struct_size;
+    uint32_t flags;
+    const weft_chat_message *messages;
+    uint64_t n_messages;
+    uint32_t stride; /* of messages */
+    uint32_t reserved;
+    const char *named;     /* a template by name; NULL: the one in the tokenizer's files */
+    const char *variables; /* further ones (tools, documents, enable_thinking), one JSON object; NULL: none */
+    uint64_t variables_bytes;
+    int64_t now; /* of strftime_now, in seconds since 1970; 0: the clock's */
+} weft_chat;
+
+#define WEFT_CHAT_END 0x40000000 /* in an answer's number: this id is its end token */
+
+/* Receives n ids, and for each the number of its answer, from 0 in the order of the text; -1: it belongs to none. */
+typedef struct weft_chat_sink {
+    void *context;
+    weft_status (*put)(void *context, const int32_t *ids, const int32_t *answers,
+                       size_t n); /* [any-thread]: of the call that it is given to */
+} weft_chat_sink;
+
+typedef struct weft_tokenizer_chat {
+    uint32_t struct_size;
+    uint32_t flags;
+
+    /* Whether there is such a template, and it can be read. [any-thread] [required] */
+    weft_status (*check)(const weft_tokenizer *tokenizer, const char *named, weft_error *err);
+
+    /* The text. [any-thread] [required] */
+    weft_status (*render)(const weft_tokenizer *tokenizer, const weft_text_sink *sink, const weft_chat *chat,
+                          weft_error *err);
+
+    /* The ids of the text, to which nothing is added: BOS is there if the template writes it. WEFT_E_DATA: the template
+     * refuses the conversation. [any-thread] [required] */
+    weft_status (*encode)(const weft_tokenizer *tokenizer, const weft_chat_sink *sink, const weft_chat *chat,
+                          weft_error *err);
+
+    /* Name i of the named templates; NULL ends the list. [any-thread] [required] */
+    const char *(*named)(uint32_t i);
+} weft_tokenizer_chat;
 
 #ifdef __cplusplus
 }

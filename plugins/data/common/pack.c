@@ -1,6 +1,6 @@
 /* pack.c: documents become windows of at most `context` inputs, and windows become rows: best fit, longest first. What
  * is packed depends on the documents and the context alone. */
-#include "text.h"
+#include "rows.h"
 
 /* Rows that still have room, by how much: a stack of rows per number of free places, and a bit per stack that is not
  * empty, so that the tightest fit is found by looking at a few words. */
@@ -32,7 +32,7 @@ static int64_t room_pop(rooms *r, int64_t n, int64_t *space) {
 }
 
 /* How many windows the documents have; writes them where pieces is not NULL. */
-static size_t cut(text_piece *pieces, const text_corpus *corpus, const size_t *documents, size_t n, int64_t context) {
+static size_t cut(data_piece *pieces, const data_corpus *corpus, const size_t *documents, size_t n, int64_t context) {
     size_t out = 0;
     for (size_t i = 0; i < n; i++) {
         const int64_t begin = corpus->starts[documents[i]], targets = corpus->starts[documents[i] + 1] - begin - 1;
@@ -47,7 +47,7 @@ static size_t cut(text_piece *pieces, const text_corpus *corpus, const size_t *d
 }
 
 /* order: windows by length, longest first, equal ones as they came (a counting sort). */
-static void sort_by_length(int64_t *order, int64_t *counts, const text_piece *pieces, size_t n, int64_t context) {
+static void sort_by_length(int64_t *order, int64_t *counts, const data_piece *pieces, size_t n, int64_t context) {
     int64_t at = 0;
     memset(counts, 0, (size_t)(context + 1) * sizeof *counts);
     for (size_t i = 0; i < n; i++) counts[pieces[i].n]++;
@@ -59,10 +59,10 @@ static void sort_by_length(int64_t *order, int64_t *counts, const text_piece *pi
     for (size_t i = 0; i < n; i++) order[counts[pieces[i].n]++] = (int64_t)i;
 }
 
-static size_t assign_rows(text_piece *pieces, const int64_t *order, size_t n, rooms *r) {
+static size_t assign_rows(data_piece *pieces, const int64_t *order, size_t n, rooms *r) {
     size_t rows = 0;
     for (size_t i = 0; i < n; i++) {
-        text_piece *piece = &pieces[order[i]];
+        data_piece *piece = &pieces[order[i]];
         int64_t space = r->context, row = room_pop(r, piece->n, &space);
         if (row < 0) row = (int64_t)rows++;
         piece->row = (int32_t)row;
@@ -72,7 +72,7 @@ static size_t assign_rows(text_piece *pieces, const int64_t *order, size_t n, ro
 }
 
 /* pieces in the order of their rows, inside a row as they came. */
-static void group_by_row(text_rows *out, const text_piece *pieces, size_t n) {
+static void group_by_row(data_rows *out, const data_piece *pieces, size_t n) {
     memset(out->first, 0, (out->n_rows + 1) * sizeof *out->first);
     for (size_t i = 0; i < n; i++) out->first[pieces[i].row + 1]++;
     for (size_t r = 0; r < out->n_rows; r++) out->first[r + 1] += out->first[r];
@@ -81,20 +81,22 @@ static void group_by_row(text_rows *out, const text_piece *pieces, size_t n) {
     out->first[0] = 0;
 }
 
-static void count(text_rows *out, const text_corpus *corpus, const size_t *documents, size_t n) {
+static void count(data_rows *out, const data_corpus *corpus, const size_t *documents, size_t n) {
     out->info.documents = n;
     out->info.rows = out->n_rows;
     for (size_t i = 0; i < n; i++) {
         const int64_t ids = corpus->starts[documents[i] + 1] - corpus->starts[documents[i]];
         out->info.tokens += (uint64_t)ids;
-        out->info.targets += ids > 0 ? (uint64_t)(ids - 1) : 0;
+        if (corpus->weights == NULL) out->info.targets += ids > 0 ? (uint64_t)(ids - 1) : 0;
+        else
+            for (int64_t k = 1; k < ids; k++) out->info.targets += corpus->weights[corpus->starts[documents[i]] + k];
     }
 }
 
 /* Scratch of one packing, in one piece of memory. */
 typedef struct scratch {
     void *memory;
-    text_piece *pieces;
+    data_piece *pieces;
     int64_t *order, *counts;
     rooms rooms;
 } scratch;
@@ -106,7 +108,7 @@ static weft_status scratch_take(scratch *out, const weft_host *host, size_t n, i
     if (at == NULL) return WEFT_E_MEMORY;
     memset(at, 0, bytes);
     out->memory = at;
-    out->pieces = (text_piece *)(void *)at;
+    out->pieces = (data_piece *)(void *)at;
     out->order = (int64_t *)(void *)(at + n * sizeof *out->pieces);
     out->rooms.below = out->order + n;
     out->counts = out->rooms.below + n;
@@ -117,15 +119,21 @@ static weft_status scratch_take(scratch *out, const weft_host *host, size_t n, i
     return WEFT_OK;
 }
 
-static weft_status rows_take(text_rows *out, const weft_host *host) {
+static weft_status rows_take(data_rows *out, const weft_host *host) {
     out->pieces = host->alloc(host, (out->n_pieces + 1) * sizeof *out->pieces, 64);
     out->first = host->alloc(host, (out->n_rows + 2) * sizeof *out->first, 64);
     return out->pieces != NULL && out->first != NULL ? WEFT_OK : WEFT_E_MEMORY;
 }
 
-weft_status text_rows_pack(text_rows *out, const weft_host *host, const text_corpus *corpus, const size_t *documents,
-                           size_t n, int64_t context, weft_error *err) {
-    text_rows rows = {.corpus = corpus, .n_pieces = cut(NULL, corpus, documents, n, context)};
+/* A row each, shortest first where they are to be in groups of like length. */
+static size_t assign_alone(data_piece *pieces, const int64_t *order, size_t n, int sorted) {
+    for (size_t i = 0; i < n; i++) pieces[sorted ? order[n - 1 - i] : (int64_t)i].row = (int32_t)i;
+    return n;
+}
+
+weft_status data_rows_pack(data_rows *out, const weft_host *host, const data_corpus *corpus, const size_t *documents,
+                           size_t n, int64_t context, data_packing packing, weft_error *err) {
+    data_rows rows = {.corpus = corpus, .n_pieces = cut(NULL, corpus, documents, n, context)};
     scratch s = {0};
     weft_status status = WEFT_OK;
     if (rows.n_pieces > INT32_MAX)
@@ -137,7 +145,8 @@ weft_status text_rows_pack(text_rows *out, const weft_host *host, const text_cor
     if (status == WEFT_OK) {
         (void)cut(s.pieces, corpus, documents, n, context);
         sort_by_length(s.order, s.counts, s.pieces, rows.n_pieces, context);
-        rows.n_rows = assign_rows(s.pieces, s.order, rows.n_pieces, &s.rooms);
+        if (packing == DATA_BEST_FIT) rows.n_rows = assign_rows(s.pieces, s.order, rows.n_pieces, &s.rooms);
+        else rows.n_rows = assign_alone(s.pieces, s.order, rows.n_pieces, packing == DATA_BY_LENGTH);
         status = rows_take(&rows, host);
     }
     if (status == WEFT_OK) {
@@ -145,14 +154,14 @@ weft_status text_rows_pack(text_rows *out, const weft_host *host, const text_cor
         count(&rows, corpus, documents, n);
         *out = rows;
     } else {
-        text_rows_free(&rows, host);
+        data_rows_free(&rows, host);
         (void)weft_error_set(err, status, "no memory to pack %zu windows", rows.n_pieces);
     }
     host->release(host, s.memory);
     return status;
 }
 
-void text_rows_free(text_rows *rows, const weft_host *host) {
+void data_rows_free(data_rows *rows, const weft_host *host) {
     host->release(host, rows->pieces);
     host->release(host, rows->first);
     memset(rows, 0, sizeof *rows);

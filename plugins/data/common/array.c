@@ -1,7 +1,7 @@
 /* array.c: arrays that grow, in memory that the host counts. */
-#include "text.h"
+#include "rows.h"
 
-weft_status text_array_reserve(text_array *array, const weft_host *host, size_t n, size_t element_bytes) {
+weft_status data_array_reserve(data_array *array, const weft_host *host, size_t n, size_t element_bytes) {
     size_t capacity = array->capacity * 2 > 64 ? array->capacity * 2 : 64;
     void *data = NULL;
     if (array->n + n <= array->capacity) return WEFT_OK;
@@ -15,7 +15,14 @@ weft_status text_array_reserve(text_array *array, const weft_host *host, size_t 
     return WEFT_OK;
 }
 
-void text_array_free(text_array *array, const weft_host *host) {
+void data_array_free(data_array *array, const weft_host *host) {
     host->release(host, array->data);
     memset(array, 0, sizeof *array);
+}
+
+void data_corpus_free(data_corpus *corpus, const weft_host *host) {
+    host->release(host, corpus->ids);
+    host->release(host, corpus->starts);
+    host->release(host, corpus->weights);
+    memset(corpus, 0, sizeof *corpus);
 }

@@ -1,6 +1,6 @@
 /* split.c: which documents are kept for validation: those with the lowest random numbers, a function of seed and
  * document alone. */
-#include "text.h"
+#include "rows.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static weft_status how_many(size_t *out, size_t n, double wanted, weft_error *er
     return WEFT_OK;
 }
 
-weft_status text_split_choose(uint8_t *marks, const weft_host *host, const size_t *documents, size_t n, double wanted,
+weft_status data_split_choose(uint8_t *marks, const weft_host *host, const size_t *documents, size_t n, double wanted,
                               uint64_t seed, weft_error *err) {
     size_t k = 0;
     ticket *tickets = NULL;

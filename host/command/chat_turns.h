@@ -1,0 +1,18 @@
+/* host/command/chat_turns.h: a conversation on standard input and output: a line is what the user says, and the model
+ * answers by the chat template. */
+#ifndef WEFT_HOST_COMMAND_CHAT_TURNS_H
+#define WEFT_HOST_COMMAND_CHAT_TURNS_H
+
+#include "session/generate.h"
+#include "setup/run.h"
+
+typedef struct weft_chat_options {
+    const char *named;  /* a template by name; NULL: the model's own */
+    const char *system; /* its first message; NULL: none */
+    const char *prompt; /* what the user says, once; NULL: lines of standard input */
+} weft_chat_options;
+
+weft_status weft_chat_turns(const weft_run *run, const weft_text *text, const weft_generate_options *options,
+                            const weft_chat_options *chat, weft_error *err);
+
+#endif

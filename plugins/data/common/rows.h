@@ -1,0 +1,92 @@
+/* common/rows.h: what data plugins share. A file becomes bytes; ids of documents become pieces of at most `context`
+ * inputs, pieces rows; a split is a set of documents with rows of its own; rows become leaves. */
+#ifndef WEFT_DATA_COMMON_ROWS_H
+#define WEFT_DATA_COMMON_ROWS_H
+
+#include <weft/data.h>
+#include <weft/random.h>
+
+/* An array that grows, in the host's memory. */
+typedef struct data_array {
+    void *data;
+    size_t n, capacity; /* elements */
+} data_array;
+
+weft_status data_array_reserve(data_array *array, const weft_host *host, size_t n, size_t element_bytes);
+void data_array_free(data_array *array, const weft_host *host);
+
+/* A whole regular file; key: of [data] that names it. *bytes is the host's memory. want: "a file of text or JSONL". */
+weft_status data_file_read(char **bytes, size_t *n, const weft_host *host, const char *key, const char *path,
+                           const char *want, weft_error *err);
+
+/* The ids of all documents, one after the other. Document d is ids[starts[d] .. starts[d + 1]). */
+typedef struct data_corpus {
+    int32_t *ids;
+    int64_t *starts;  /* [n_documents + 1] */
+    uint8_t *weights; /* per id: 1 where it is a target; NULL: all are */
+    size_t n_documents;
+} data_corpus;
+
+void data_corpus_free(data_corpus *corpus, const weft_host *host);
+
+/* A window of a document: its inputs are ids[start .. start + n), its targets one further. */
+typedef struct data_piece {
+    int64_t start;
+    int32_t n;
+    int32_t row;
+} data_piece;
+
+/* Rows of one set of documents. */
+typedef struct data_rows {
+    const data_corpus *corpus;
+    data_piece *pieces; /* sorted by row */
+    int64_t *first;     /* [n_rows + 1]: first piece of each row */
+    size_t n_rows, n_pieces;
+    weft_split_info info;
+} data_rows;
+
+typedef enum data_packing {
+    DATA_BEST_FIT,
+    DATA_ALONE,    /* a piece a row */
+    DATA_BY_LENGTH /* the same, shortest first */
+} data_packing;
+
+/* documents: n indices into the corpus. */
+weft_status data_rows_pack(data_rows *out, const weft_host *host, const data_corpus *corpus, const size_t *documents,
+                           size_t n, int64_t context, data_packing packing, weft_error *err);
+void data_rows_free(data_rows *rows, const weft_host *host);
+
+/* Which of the n documents are for validation: marks[d] = 1, where d is the document's index in the corpus. */
+weft_status data_split_choose(uint8_t *marks, const weft_host *host, const size_t *documents, size_t n, double wanted,
+                              uint64_t seed, weft_error *err);
+
+enum { DATA_N_SPLITS = 3 };
+
+/* The rows of a run: an endless stream of the training rows, and the others once. */
+typedef struct data_stream {
+    uint64_t seed;
+    int32_t lengths[WEFT_MAX_LENGTHS]; /* of leaves, ascending; the last is context */
+    int32_t n_lengths;
+    int64_t group;                 /* rows of like length that follow one another; 0: none do */
+    data_rows rows[DATA_N_SPLITS]; /* by weft_split; ALL is empty where TRAIN is the same */
+} data_stream;
+
+/* A LIST of shorter lengths as a key has it. 0: it cannot be used. */
+int32_t data_lengths_read(int32_t lengths[WEFT_MAX_LENGTHS], const char *list, int64_t context);
+const data_rows *data_stream_rows(const data_stream *self, int32_t split);
+weft_status data_stream_shape(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
+                              weft_error *err);
+weft_status data_stream_leaf(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
+                             weft_error *err);
+void data_stream_free(data_stream *self, const weft_host *host);
+
+/* "none": NAN; a number: itself; else -1, as for a path. data_validation_holds: it is one of the three. */
+double data_validation_number(const char *text);
+int data_validation_holds(const char *text);
+
+/* One to one in hash and in word, so that a single difference is never lost. */
+uint64_t data_mix(uint64_t hash, uint64_t word);
+uint64_t data_mix_corpus(uint64_t hash, const data_corpus *corpus);
+uint64_t data_mix_rows(uint64_t hash, const data_rows *rows);
+
+#endif

@@ -1,0 +1,146 @@
+/* corpus.c: all conversations, several at once; the result does not depend on which thread did what. */
+#include "instruct.h"
+
+typedef struct task {
+    size_t first, n; /* records */
+    instruct_ids out;
+    data_array lengths; /* int64_t, one per record */
+    instruct_counts counts;
+    weft_status status;
+    weft_error err;
+} task;
+
+typedef struct encoding {
+    const instruct_encoder *with;
+    const instruct_record **records;
+    size_t n_records;
+    task *tasks;
+    size_t n_tasks;
+} encoding;
+
+static void run_task(int64_t index, void *context) {
+    const encoding *all = context;
+    task *t = &all->tasks[index];
+    t->err.struct_size = (uint32_t)sizeof t->err;
+    t->status = data_array_reserve(&t->lengths, all->with->host, t->n, sizeof(int64_t));
+    if (t->status != WEFT_OK) (void)weft_error_set(&t->err, WEFT_E_MEMORY, "no memory for %zu conversations", t->n);
+    for (size_t i = 0; i < t->n && t->status == WEFT_OK; i++) {
+        const size_t before = t->out.ids.n;
+        t->status = instruct_encode(&t->out, &t->counts, all->with, all->records[t->first + i], &t->err);
+        ((int64_t *)t->lengths.data)[t->lengths.n++] = (int64_t)(t->out.ids.n - before);
+    }
+}
+
+/* About 64 KiB of a file each: cut by the records alone, never by the number of threads. */
+static size_t cut_tasks(const encoding *all, task *tasks) {
+    size_t n = 0, bytes = 0;
+    for (size_t i = 0; i < all->n_records; i++) {
+        if (i == 0 || bytes >= 65536) {
+            if (tasks != NULL) tasks[n].first = i;
+            n++;
+            bytes = 0;
+        }
+        bytes += all->records[i]->n;
+        if (tasks != NULL) tasks[n - 1].n = i + 1 - tasks[n - 1].first;
+    }
+    return n;
+}
+
+static void add_counts(instruct_counts *to, const instruct_counts *from) {
+    if (to->first_idle == 0 && from->first_idle != 0) to->first_idle = to->records + from->first_idle;
+    to->records += from->records;
+    to->answers += from->answers;
+    to->ended += from->ended;
+    to->cut += from->cut;
+    to->cut_tokens += from->cut_tokens;
+    to->shortened += from->shortened;
+    to->shortened_tokens += from->shortened_tokens;
+    to->dropped += from->dropped;
+    to->idle += from->idle;
+    if (from->ended > 0) to->end_id = from->end_id;
+}
+
+static weft_status join(data_corpus *out, instruct_counts *counts, const encoding *all, weft_error *err) {
+    const weft_host *host = all->with->host;
+    size_t total = 0, document = 0;
+    int64_t at = 0;
+    for (size_t i = 0; i < all->n_tasks; i++) total += all->tasks[i].out.ids.n;
+    out->n_documents = all->n_records;
+    out->ids = host->alloc(host, (total + 1) * sizeof *out->ids, 64);
+    out->weights = host->alloc(host, total + 1, 64);
+    out->starts = host->alloc(host, (out->n_documents + 1) * sizeof *out->starts, 64);
+    if (out->ids == NULL || out->starts == NULL || out->weights == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu ids", total);
+    for (size_t i = 0; i < all->n_tasks; i++) {
+        const task *t = &all->tasks[i];
+        int64_t inside = 0;
+        if (t->out.ids.n > 0) memcpy(out->ids + at, t->out.ids.data, t->out.ids.n * sizeof *out->ids);
+        if (t->out.ids.n > 0) memcpy(out->weights + at, t->out.weights.data, t->out.ids.n);
+        for (size_t d = 0; d < t->n; d++) {
+            out->starts[document++] = at + inside;
+            inside += ((const int64_t *)t->lengths.data)[d];
+        }
+        at += inside;
+        add_counts(counts, &t->counts);
+    }
+    out->starts[document] = at;
+    return WEFT_OK;
+}
+
+/* Tasks run in groups, so that the user sees how far it is, and a bad record ends it soon. */
+static weft_status run_tasks(const encoding *all, weft_error *err) {
+    enum { GROUP = 64 };
+    const weft_host *host = all->with->host;
+    weft_status status = WEFT_OK;
+    for (size_t at = 0; at < all->n_tasks && status == WEFT_OK; at += GROUP) {
+        encoding part = *all;
+        part.tasks += at;
+        part.n_tasks = all->n_tasks - at < GROUP ? all->n_tasks - at : GROUP;
+        host->parallel_for(host, (int64_t)part.n_tasks, run_task, &part);
+        for (size_t i = 0; i < part.n_tasks && status == WEFT_OK; i++)
+            if (part.tasks[i].status != WEFT_OK)
+                status = weft_error_set(err, part.tasks[i].status, "%s", part.tasks[i].err.text);
+        if (all->n_tasks > GROUP)
+            host->progress(host, "encoding", status == WEFT_OK ? (double)(at + part.n_tasks) : (double)all->n_tasks,
+                           (double)all->n_tasks);
+    }
+    return status;
+}
+
+static weft_status list_records(encoding *all, const instruct_file *files, size_t n_files, weft_error *err) {
+    const weft_host *host = all->with->host;
+    for (size_t f = 0; f < n_files; f++) all->n_records += files[f].records.n;
+    all->records = host->alloc(host, all->n_records * sizeof *all->records, 64);
+    if (all->records == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu records", all->n_records);
+    for (size_t f = 0, at = 0; f < n_files; f++)
+        for (size_t i = 0; i < files[f].records.n; i++)
+            all->records[at++] = &((const instruct_record *)files[f].records.data)[i];
+    all->n_tasks = cut_tasks(all, NULL);
+    all->tasks = host->alloc(host, all->n_tasks * sizeof *all->tasks, 64);
+    if (all->tasks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu records", all->n_records);
+    memset(all->tasks, 0, all->n_tasks * sizeof *all->tasks);
+    (void)cut_tasks(all, all->tasks);
+    return WEFT_OK;
+}
+
+weft_status instruct_corpus_encode(data_corpus *out, instruct_counts *counts, const instruct_encoder *with,
+                                   const instruct_file *files, size_t n_files, weft_error *err) {
+    encoding all = {.with = with};
+    data_corpus corpus = {0};
+    const weft_host *host = with->host;
+    weft_status status = list_records(&all, files, n_files, err);
+    memset(counts, 0, sizeof *counts);
+    counts->end_id = -1;
+    if (status == WEFT_OK) status = run_tasks(&all, err);
+    if (status == WEFT_OK) status = join(&corpus, counts, &all, err);
+    for (size_t i = 0; all.tasks != NULL && i < all.n_tasks; i++) {
+        data_array_free(&all.tasks[i].out.ids, host);
+        data_array_free(&all.tasks[i].out.weights, host);
+        data_array_free(&all.tasks[i].lengths, host);
+    }
+    host->release(host, all.tasks);
+    host->release(host, (void *)(uintptr_t)all.records);
+    if (status == WEFT_OK) *out = corpus;
+    else data_corpus_free(&corpus, host);
+    return status;
+}

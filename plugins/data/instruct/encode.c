@@ -1,0 +1,185 @@
+/* encode.c: a conversation becomes ids, each with its weight as a target, and is cut where it is too long. */
+#include "instruct.h"
+
+#include <stdlib.h>
+
+/* What the tokenizer gave for one conversation. */
+typedef struct rendered {
+    const weft_host *host;
+    data_array ids, answers; /* int32_t each */
+} rendered;
+
+static weft_status take(void *context, const int32_t *ids, const int32_t *answers, size_t n) {
+    rendered *to = context;
+    if (data_array_reserve(&to->ids, to->host, n, sizeof *ids) != WEFT_OK) return WEFT_E_MEMORY;
+    if (data_array_reserve(&to->answers, to->host, n, sizeof *answers) != WEFT_OK) return WEFT_E_MEMORY;
+    memcpy((int32_t *)to->ids.data + to->ids.n, ids, n * sizeof *ids);
+    memcpy((int32_t *)to->answers.data + to->answers.n, answers, n * sizeof *answers);
+    to->ids.n += n;
+    to->answers.n += n;
+    return WEFT_OK;
+}
+
+/* Role and content by themselves, everything as `more`: what a message has, the template sees. */
+static weft_status call_tokenizer(rendered *out, const instruct_encoder *with, const instruct_record *record,
+                                  const instruct_sample *sample, weft_error *err) {
+    const size_t n = json_array_size(sample->messages);
+    weft_chat_message *messages = calloc(n, sizeof *messages);
+    char *variables = sample->variables == NULL ? NULL : json_dumps(sample->variables, JSON_COMPACT);
+    const weft_chat_sink sink = {out, take};
+    weft_chat chat = {.struct_size = (uint32_t)sizeof chat};
+    weft_status status = messages == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a conversation")
+                                          : WEFT_OK;
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
+        const json_t *message = json_array_get(sample->messages, i), *content = json_object_get(message, "content");
+        messages[i].struct_size = (uint32_t)sizeof *messages;
+        messages[i].role = json_string_value(json_object_get(message, "role"));
+        messages[i].content = json_string_value(content);
+        messages[i].content_bytes = json_string_length(content);
+        if (json_object_size(message) > 2 || !json_is_string(content)) {
+            messages[i].more = json_dumps(message, JSON_COMPACT);
+            messages[i].more_bytes = messages[i].more == NULL ? 0 : strlen(messages[i].more);
+        }
+    }
+    chat.flags = with->config->special_tokens ? WEFT_CHAT_SPECIAL : 0;
+    chat.messages = messages;
+    chat.n_messages = n;
+    chat.stride = (uint32_t)sizeof *messages;
+    chat.named = strcmp(with->config->template, "own") == 0 ? NULL : with->config->template;
+    chat.variables = variables;
+    chat.variables_bytes = variables == NULL ? 0 : strlen(variables);
+    chat.now = with->now;
+    if (status == WEFT_OK) {
+        status = with->job->chat(with->job, &sink, &chat, err);
+        if (status != WEFT_OK)
+            (void)weft_error_prefix(err, "%s:%llu: ", record->file->path, (unsigned long long)record->line);
+    }
+    for (size_t i = 0; messages != NULL && i < n; i++) free((char *)(uintptr_t)messages[i].more);
+    free(messages);
+    free(variables);
+    return status;
+}
+
+static int32_t answer_of(int32_t answer) {
+    return answer < 0 ? -1 : answer & ~WEFT_CHAT_END;
+}
+
+/* Answers become weights in place; *last: number of the last answer. */
+static void weigh(int32_t *answers, size_t n, const instruct_config *config, instruct_counts *counts,
+                  const int32_t *ids, int32_t *last) {
+    int32_t before = -1;
+    *last = -1;
+    for (size_t i = 0; i < n; i++) {
+        const int32_t answer = answer_of(answers[i]);
+        if (answer > *last) *last = answer;
+        if (answer >= 0 && answer != before) counts->answers++;
+        if (answers[i] >= 0 && (answers[i] & WEFT_CHAT_END) != 0) {
+            counts->ended++;
+            counts->end_id = ids[i];
+        }
+        before = answer;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const int is_end = answers[i] >= 0 && (answers[i] & WEFT_CHAT_END) != 0;
+        const int learned = config->loss_on == LOSS_TEXT ||
+                            (answers[i] >= 0 && (config->loss_on == LOSS_ANSWERS || answer_of(answers[i]) == *last));
+        answers[i] = learned && !(is_end && !config->train_end);
+    }
+}
+
+/* The window of at most `most` ids that is kept: it ends behind the last target, or, where that answer alone does not
+ * fit, begins right before it. */
+static void choose_window(const int32_t *weights, size_t n, size_t most, int has_bos, size_t *begin, size_t *end) {
+    size_t last = n, first = 0;
+    while (last > 0 && weights[last - 1] == 0) last--;
+    *end = last == 0 ? n : last;
+    *begin = *end > most ? *end - most : 0;
+    if (*begin == 0) return;
+    for (first = last; first > 0 && weights[first - 1] != 0;) first--; /* of the last stretch of targets */
+    if (has_bos) ++*begin;                                             /* the first id stays as well */
+    if (last > 0 && first > 0 && *begin >= first) {
+        *begin = first - 1;
+        *end = *begin + most - (has_bos && *begin > 0 ? 1 : 0);
+        if (*end > last) *end = last;
+    }
+}
+
+static weft_status append(instruct_ids *out, const weft_host *host, const int32_t *ids, const int32_t *weights,
+                          size_t n) {
+    if (data_array_reserve(&out->ids, host, n, sizeof *ids) != WEFT_OK) return WEFT_E_MEMORY;
+    if (data_array_reserve(&out->weights, host, n, 1) != WEFT_OK) return WEFT_E_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        ((int32_t *)out->ids.data)[out->ids.n++] = ids[i];
+        ((uint8_t *)out->weights.data)[out->weights.n++] = (uint8_t)weights[i];
+    }
+    return WEFT_OK;
+}
+
+static weft_status keep(instruct_ids *out, instruct_counts *counts, const instruct_encoder *with, const int32_t *ids,
+                        const int32_t *weights, size_t n) {
+    const size_t most = (size_t)with->config->context + 1;
+    const int has_bos = n > 0 && with->job->tokenizer->bos >= 0 && ids[0] == with->job->tokenizer->bos;
+    size_t begin = 0, end = n, last = n;
+    weft_status status = WEFT_OK;
+    if (n > most && with->config->too_long == LONG_DROP) {
+        counts->dropped++;
+        return WEFT_OK;
+    }
+    if (n > most) choose_window(weights, n, most, has_bos, &begin, &end);
+    while (last > 0 && weights[last - 1] == 0) last--;
+    if (begin > 0) {
+        counts->cut++;
+        counts->cut_tokens += begin - (size_t)(has_bos && begin > 0);
+    }
+    if (end < last) {
+        counts->shortened++;
+        counts->shortened_tokens += last - end;
+    }
+    if (begin > 0 && has_bos) status = append(out, with->host, ids, (const int32_t[]){0}, 1);
+    return status == WEFT_OK ? append(out, with->host, ids + begin, weights + begin, end - begin) : status;
+}
+
+static weft_status judge_ids(const instruct_encoder *with, const instruct_record *record, const int32_t *ids, size_t n,
+                             weft_error *err) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= with->job->vocab_size)
+            return instruct_fail(
+                err, record,
+                "the tokenizer gives the id %d, but the model's vocabulary has %lld ids: tokenizer and "
+                "model do not belong together",
+                ids[i], (long long)with->job->vocab_size);
+    return WEFT_OK;
+}
+
+/* A target has something before it. */
+static int has_target(const instruct_ids *out, size_t first) {
+    for (size_t i = first + 1; i < out->weights.n; i++)
+        if (((const uint8_t *)out->weights.data)[i] != 0) return 1;
+    return 0;
+}
+
+weft_status instruct_encode(instruct_ids *out, instruct_counts *counts, const instruct_encoder *with,
+                            const instruct_record *record, weft_error *err) {
+    const size_t first = out->ids.n;
+    rendered text = {.host = with->host};
+    instruct_sample sample;
+    int32_t last = -1;
+    weft_status status = instruct_sample_read(&sample, record, with->config, err);
+    if (status != WEFT_OK) return status;
+    counts->records++;
+    status = call_tokenizer(&text, with, record, &sample, err);
+    if (status == WEFT_OK) status = judge_ids(with, record, text.ids.data, text.ids.n, err);
+    if (status == WEFT_OK) {
+        weigh(text.answers.data, text.ids.n, with->config, counts, text.ids.data, &last);
+        if (keep(out, counts, with, text.ids.data, text.answers.data, text.ids.n) != WEFT_OK)
+            status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the ids");
+    }
+    if (status == WEFT_OK && out->ids.n > first && !has_target(out, first)) {
+        counts->idle++;
+        if (counts->first_idle == 0) counts->first_idle = counts->records;
+    }
+    instruct_sample_free(&sample);
+    data_array_free(&text.ids, with->host);
+    data_array_free(&text.answers, with->host);
+    return status;
+}

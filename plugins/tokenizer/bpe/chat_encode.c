@@ -1,0 +1,302 @@
+/* chat_encode.c: a rendered conversation as ids, each with the answer that it belongs to.
+ *
+ * The text is encoded as any other, but that a special token which was not written by the template is text. Where
+ * each id stands in the text follows from how many bytes it stands for; where their sum is not the text's length (a
+ * normalizer has changed it), from the ids of the text's beginnings up to where an answer begins or ends.
+ */
+#include "chat_ids.h"
+#include "pass.h"
+#include "unicode.h"
+
+typedef struct place {
+    size_t begin, end; /* of an id in the text */
+} place;
+
+typedef struct conversation {
+    bpe_pass pass; /* first: what the callbacks of a part get */
+    const chat_text *chat;
+    bool special;    /* those in messages count */
+    bpe_list ids;    /* int32_t */
+    bpe_list places; /* place */
+    bpe_list prefix; /* int32_t: ids of a beginning */
+    bpe_list marks;  /* uint32_t: of the normalized part at work */
+    const char *marked;
+} conversation;
+
+static weft_status collect(void *context, const int32_t *ids, size_t n) {
+    bpe_list *list = context;
+    bpe_list_add(list, ids, n);
+    return list->failed ? WEFT_E_MEMORY : WEFT_OK;
+}
+
+static bool any_given(const uint32_t *marks, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; i++)
+        if (JINJA_ORIGIN(marks[i]) != JINJA_TEMPLATE) return true;
+    return false;
+}
+
+static bool given_in_text(void *context, size_t begin, size_t end) {
+    const conversation *self = context;
+    return !self->special && any_given(self->chat->text.marks, begin, end);
+}
+
+/* Bytes of the normalized text that the first n of the part become. */
+static size_t normal_length(conversation *self, size_t n) {
+    bpe_list buffers[2];
+    weft_error err = WEFT_ERROR_INIT;
+    const char *text = self->pass.text + self->pass.part;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 2; i++) bpe_list_init(&buffers[i], self->pass.tokenizer->host, 1);
+    status = bpe_normal_run(&self->pass.tokenizer->normal, &self->pass.scratch->matcher, buffers, &text, &n, &err);
+    for (int i = 0; i < 2; i++) bpe_list_free(&buffers[i]);
+    if (status != WEFT_OK) self->marks.failed = true;
+    return n;
+}
+
+/* Marks of the normalized part: each run of equal ones ends where its beginning of the part ends when normalized. */
+static void mark_normal(conversation *self) {
+    const uint32_t *marks = self->chat->text.marks + self->pass.part;
+    const size_t n = self->pass.bytes;
+    size_t begin = 0, done = 0;
+    bpe_list_clear(&self->marks);
+    if (!bpe_list_reserve(&self->marks, self->pass.normal_bytes)) return;
+    for (size_t i = 1; self->pass.part + i <= n && done < self->pass.normal_bytes; i++) {
+        const bool last = self->pass.part + i == n;
+        size_t to = self->pass.normal_bytes;
+        if (!last && JINJA_ORIGIN(marks[i]) == JINJA_ORIGIN(marks[begin])) continue;
+        if (!last) to = normal_length(self, i);
+        for (; done < to && done < self->pass.normal_bytes; done++) bpe_list_add(&self->marks, &marks[begin], 1);
+        begin = i;
+    }
+    self->marked = self->pass.normal;
+}
+
+static bool given_in_normal(void *context, size_t begin, size_t end) {
+    conversation *self = context;
+    if (self->special) return false;
+    if (self->marked != self->pass.normal) mark_normal(self);
+    return end > self->marks.n || any_given(BPE_AT(&self->marks, uint32_t), begin, end);
+}
+
+/* Bytes of a text without normalizing that an id stands for. */
+static size_t id_bytes(const weft_tokenizer *self, int32_t id) {
+    const int32_t number = self->added_by_id[id];
+    size_t n = 0, bytes = 0;
+    const char *piece = bpe_vocab_piece(&self->model.vocab, id, &n);
+    if (number >= 0) {
+        const bpe_added_token *token = &BPE_AT(&self->added.tokens, bpe_added_token)[number];
+        if (!token->normalized || token->form.bytes == NULL) return token->content.n;
+        piece = token->form.bytes; /* as it is found, with its blank */
+        n = token->form.n;
+    }
+    if (number < 0 && piece != NULL && n == 6 && self->model.byte_fallback && memcmp(piece, "<0x", 3) == 0) return 1;
+    for (size_t i = 0, length = 0; piece != NULL && i < n; i += length) {
+        int32_t point = 0;
+        length = bpe_utf8(piece + i, n - i, &point);
+        bytes += self->split.bytes || point == 0x2581 ? 1 : length;
+    }
+    return bytes;
+}
+
+/* False: the sum says that they do not stand for the text as it is. */
+static bool places_by_bytes(conversation *self, size_t first, size_t begin, size_t end) {
+    const int32_t *ids = BPE_AT(&self->ids, int32_t);
+    size_t sum = 0, at = begin, lead = 0;
+    for (size_t i = first; i < self->ids.n; i++) sum += id_bytes(self->pass.tokenizer, ids[i]);
+    if (sum < end - begin || sum > end - begin + 1) return false;
+    lead = sum - (end - begin); /* a blank was put in front */
+    for (size_t i = first; i < self->ids.n; i++) {
+        const size_t n = id_bytes(self->pass.tokenizer, ids[i]) - (i == first ? lead : 0);
+        const place one = {at, at + (n > 0 ? n : 1)}; /* the blank by itself belongs to what it was put in front of */
+        bpe_list_add(&self->places, &one, 1);
+        at += n;
+    }
+    return true;
+}
+
+/* How many ids of the part come before `to`; *exact: the next one begins there. */
+static weft_status ids_before(conversation *self, size_t first, size_t begin, size_t to, size_t *count, bool *exact,
+                              weft_error *err) {
+    const weft_ids_sink sink = {&self->prefix, collect};
+    bpe_pass pass = self->pass;
+    size_t k = 0;
+    weft_status status = WEFT_OK;
+    bpe_list_clear(&self->prefix);
+    pass.sink = &sink;
+    pass.is_text = NULL;
+    pass.plain = false;
+    status = bpe_pass_part(&pass, NULL, begin, to, err);
+    if (status == WEFT_OK) status = bpe_pass_drain(&pass, err);
+    while (k < self->prefix.n && first + k < self->ids.n &&
+           BPE_AT(&self->prefix, int32_t)[k] == BPE_AT(&self->ids, int32_t)[first + k])
+        k++;
+    *exact = k == self->prefix.n;
+    *count = k;
+    return status;
+}
+
+/* Stretches of the part with one answer; each of its ids stands for all of its stretch, and for the next one's too
+ * where one id reaches over the cut. */
+static weft_status places_by_prefix(conversation *self, size_t first, size_t begin, size_t end, weft_error *err) {
+    const int32_t *answers = self->chat->answers;
+    size_t from = begin, at = first;
+    for (size_t i = begin + 1; i <= end; i++) {
+        size_t count = self->ids.n - first;
+        bool exact = true;
+        if (i < end && answers[i] == answers[from]) continue;
+        if (i < end) {
+            const weft_status status = ids_before(self, first, begin, i, &count, &exact, err);
+            if (status != WEFT_OK) return status;
+        }
+        if (at > first && self->places.n > at) BPE_AT(&self->places, place)[at].end = i;
+        for (size_t k = self->places.n; k < first + count + !exact && k < self->ids.n; k++) {
+            const place one = {from, i};
+            bpe_list_add(&self->places, &one, 1);
+        }
+        at = first + count;
+        from = i;
+    }
+    while (self->places.n < self->ids.n && !self->places.failed) {
+        const place one = {from, end};
+        bpe_list_add(&self->places, &one, 1);
+    }
+    return WEFT_OK;
+}
+
+static weft_status give_part(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err) {
+    conversation *self = context;
+    const size_t first = self->ids.n, bytes = self->pass.bytes;
+    weft_status status = WEFT_OK;
+    self->marked = NULL;
+    self->pass.bytes = end;
+    status = bpe_pass_part(&self->pass, token, begin, end, err);
+    if (status == WEFT_OK) status = bpe_pass_drain(&self->pass, err);
+    self->pass.bytes = bytes;
+    if (status != WEFT_OK) return status;
+    if (token != NULL) {
+        const place one = {begin, end};
+        bpe_list_add(&self->places, &one, 1);
+    } else if (!places_by_bytes(self, first, begin, end)) status = places_by_prefix(self, first, begin, end, err);
+    return self->ids.failed || self->places.failed || self->marks.failed ? bpe_no_memory(err) : status;
+}
+
+static bool is_template_space(const conversation *self, place at) {
+    if (any_given(self->chat->text.marks, at.begin, at.end)) return false;
+    for (size_t i = at.begin; i < at.end; i++)
+        if (memchr(" \t\r\n", self->chat->text.bytes[i], 4) == NULL) return false;
+    return true;
+}
+
+static bool is_end(const conversation *self, size_t i) {
+    const place at = BPE_AT(&self->places, place)[i];
+    return bpe_is_special(self->pass.tokenizer, BPE_AT(&self->ids, int32_t)[i]) &&
+           !any_given(self->chat->text.marks, at.begin, at.end);
+}
+
+/* The special token behind the last id of an answer, which may be followed by white space of the template. */
+static void mark_end(const conversation *self, int32_t *answers, size_t last) {
+    const int32_t answer = answers[last];
+    size_t to = last + 1;
+    if (self->chat->blocks) {
+        if (is_end(self, last)) answers[last] |= WEFT_CHAT_END;
+        return;
+    }
+    while (to < self->ids.n && !is_end(self, to) && is_template_space(self, BPE_AT(&self->places, place)[to])) to++;
+    if (to == self->ids.n || !is_end(self, to)) return;
+    for (size_t i = last + 1; i < to; i++) answers[i] = answer;
+    answers[to] = answer | WEFT_CHAT_END;
+}
+
+static void mark_answers(const conversation *self, int32_t *answers) {
+    int32_t most = -1;
+    for (size_t i = 0; i < self->ids.n; i++) {
+        const place at = BPE_AT(&self->places, place)[i];
+        answers[i] = -1;
+        for (size_t b = at.begin; b < at.end && b < self->pass.bytes && answers[i] < 0; b++)
+            answers[i] = self->chat->answers[b];
+        if (answers[i] > most) most = answers[i];
+    }
+    for (size_t i = 0, last = 0; i < self->ids.n; i++) {
+        if (answers[i] < 0 || (answers[i] & WEFT_CHAT_END) != 0) continue;
+        for (last = i; last + 1 < self->ids.n && answers[last + 1] == answers[i];) last++;
+        mark_end(self, answers, last);
+        i = last;
+    }
+}
+
+static weft_status give(const conversation *self, const weft_chat_sink *sink, weft_error *err) {
+    const weft_host *host = self->pass.tokenizer->host;
+    int32_t *answers = host->alloc(host, (self->ids.n + 1) * sizeof *answers, 16);
+    weft_status status = WEFT_OK;
+    if (answers == NULL) return bpe_no_memory(err);
+    mark_answers(self, answers);
+    if (self->ids.n > 0) status = sink->put(sink->context, BPE_AT(&self->ids, int32_t), answers, self->ids.n);
+    if (status != WEFT_OK && err != NULL && err->text[0] == 0)
+        (void)weft_error_set(err, status, "The ids of a conversation could not be taken.");
+    host->release(host, answers);
+    return status;
+}
+
+static weft_status encode_text(const weft_tokenizer *tokenizer, const weft_chat_sink *sink, const chat_text *chat,
+                               bool special, weft_error *err) {
+    conversation self = {.chat = chat, .special = special};
+    const weft_ids_sink ids = {&self.ids, collect};
+    weft_status status = WEFT_OK;
+    bpe_list_init(&self.ids, tokenizer->host, sizeof(int32_t));
+    bpe_list_init(&self.places, tokenizer->host, sizeof(place));
+    bpe_list_init(&self.prefix, tokenizer->host, sizeof(int32_t));
+    bpe_list_init(&self.marks, tokenizer->host, sizeof(uint32_t));
+    self.pass.tokenizer = tokenizer;
+    self.pass.sink = &ids;
+    self.pass.text = chat->text.bytes;
+    self.pass.bytes = chat->text.n;
+    self.pass.is_text = given_in_normal;
+    self.pass.scratch = bpe_scratch_take(tokenizer, err);
+    if (self.pass.scratch == NULL) return WEFT_E_MEMORY;
+    if (chat->text.n > 0)
+        status = bpe_added_each(&tokenizer->added, &tokenizer->added.as_is, chat->text.bytes, chat->text.n,
+                                given_in_text, give_part, &self, err);
+    if (status == WEFT_OK) status = give(&self, sink, err);
+    bpe_scratch_give(tokenizer, self.pass.scratch);
+    bpe_list_free(&self.ids);
+    bpe_list_free(&self.places);
+    bpe_list_free(&self.prefix);
+    bpe_list_free(&self.marks);
+    return status;
+}
+
+weft_status bpe_chat_encode(const weft_tokenizer *tokenizer, const weft_chat_sink *sink, const weft_chat *chat,
+                            weft_error *err) {
+    chat_text text;
+    weft_status status = chat_render(&text, &tokenizer->chat, chat, err);
+    if (status != WEFT_OK) return status;
+    status = encode_text(tokenizer, sink, &text, (chat->flags & WEFT_CHAT_SPECIAL) != 0, err);
+    chat_text_free(&text, tokenizer->host);
+    return status;
+}
+
+weft_status bpe_chat_render(const weft_tokenizer *tokenizer, const weft_text_sink *sink, const weft_chat *chat,
+                            weft_error *err) {
+    chat_text text;
+    weft_status status = chat_render(&text, &tokenizer->chat, chat, err);
+    if (status != WEFT_OK) return status;
+    if (text.text.n > 0) status = sink->put(sink->context, text.text.bytes, text.text.n);
+    if (status != WEFT_OK && err != NULL && err->text[0] == 0)
+        (void)weft_error_set(err, status, "The text of a conversation could not be taken.");
+    chat_text_free(&text, tokenizer->host);
+    return status;
+}
+
+weft_status bpe_chat_check(const weft_tokenizer *tokenizer, const char *named, weft_error *err) {
+    return chat_check(&tokenizer->chat, named, err);
+}
+
+int32_t bpe_special_id(const weft_tokenizer *self, const char *name, size_t n) {
+    const bpe_added_token *token = bpe_added_by_content(&self->added, name, n);
+    return token == NULL ? -1 : token->id;
+}
+
+int32_t bpe_is_special(const weft_tokenizer *self, int32_t id) {
+    const int32_t number = id >= 0 && id < self->n_ids ? self->added_by_id[id] : -1;
+    return number >= 0 && BPE_AT(&self->added.tokens, bpe_added_token)[number].special;
+}

@@ -1,0 +1,155 @@
+/* jinja.c: templates and renderings, from the outside; and JSON as values. */
+#include "jinja_run.h"
+
+bool jinja_fail(weft_error *err, const jinja_template *self, int line, const char *format, ...) {
+    char text[700];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)weft_error_set(err, WEFT_E_DATA, "%s, line %d: %s", self->name, line, text);
+    return false;
+}
+
+weft_status jinja_compile(jinja_template **out, const weft_host *host, const char *name, const char *source, size_t n,
+                          weft_error *err) {
+    jinja_template *self = host->alloc(host, sizeof *self, 16);
+    jinja_token *tokens = NULL;
+    char *copy = NULL;
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a chat template");
+    memset(self, 0, sizeof *self);
+    self->host = host;
+    self->arena.host = host;
+    self->arena.limit = JINJA_MOST_MEMORY;
+    copy = jinja_take(&self->arena, strlen(name) + 1);
+    if (copy != NULL) memcpy(copy, name, strlen(name) + 1);
+    self->name = copy == NULL ? "" : copy;
+    if (err != NULL) err->text[0] = '\0';
+    tokens = jinja_lex(self, source, n, err);
+    if (tokens != NULL && jinja_parse(self, tokens, err) && !self->arena.failed) {
+        *out = self;
+        return WEFT_OK;
+    }
+    jinja_free(self);
+    if (err != NULL && err->text[0] != '\0') return WEFT_E_DATA;
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for a chat template");
+}
+
+void jinja_free(jinja_template *self) {
+    if (self == NULL) return;
+    jinja_arena_free(&self->arena);
+    self->host->release(self->host, self);
+}
+
+weft_status jinja_begin(jinja_render **out, const jinja_template *self, weft_error *err) {
+    jinja_render *r = self->host->alloc(self->host, sizeof *r, 16);
+    if (r == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to render a chat template");
+    memset(r, 0, sizeof *r);
+    r->self = self;
+    r->arena.host = self->host;
+    r->arena.limit = JINJA_MOST_MEMORY;
+    r->scope = &r->globals;
+    *out = r;
+    return WEFT_OK;
+}
+
+void jinja_end(jinja_render *self) {
+    const weft_host *host = self == NULL ? NULL : self->self->host;
+    if (self == NULL) return;
+    jinja_arena_free(&self->arena);
+    host->release(host, self);
+}
+
+/* A copy, every byte with the mark. */
+static jinja_value marked(jinja_arena *arena, const char *bytes, size_t n, uint32_t origin) {
+    char *copy = jinja_take(arena, n + 1);
+    uint32_t *marks = origin == 0 ? NULL : jinja_take(arena, n * sizeof *marks);
+    if (arena->failed) return jinja_none();
+    if (n > 0) memcpy(copy, bytes, n);
+    for (size_t i = 0; marks != NULL && i < n; i++) marks[i] = origin;
+    return jinja_text_new(arena, copy, marks, n);
+}
+
+static jinja_value from_json(jinja_arena *arena, const json_t *json, uint32_t origin) {
+    jinja_value out = jinja_none();
+    const char *key = NULL;
+    json_t *value = NULL;
+    switch (json_typeof(json)) {
+    case JSON_TRUE: return jinja_bool(true);
+    case JSON_FALSE: return jinja_bool(false);
+    case JSON_INTEGER: return jinja_int(json_integer_value(json));
+    case JSON_REAL: return jinja_float(json_real_value(json));
+    case JSON_STRING: return marked(arena, json_string_value(json), json_string_length(json), origin);
+    case JSON_ARRAY:
+        out = jinja_list_new(arena, JINJA_LIST, json_array_size(json));
+        for (size_t i = 0; i < json_array_size(json) && !arena->failed; i++)
+            jinja_push(arena, out.as.list, from_json(arena, json_array_get(json, i), origin));
+        return out;
+    case JSON_OBJECT:
+        out = jinja_dict_new(arena, JINJA_DICT);
+        json_object_foreach((json_t *)(uintptr_t)json, key, value) {
+            if (arena->failed) break;
+            jinja_put(arena, out.as.dict, marked(arena, key, strlen(key), origin), from_json(arena, value, origin));
+        }
+        return out;
+    default: return out;
+    }
+}
+
+static bool set(jinja_render *self, const char *name, jinja_value value) {
+    char *copy = jinja_take(&self->arena, strlen(name) + 1);
+    if (copy == NULL) return false;
+    memcpy(copy, name, strlen(name) + 1);
+    jinja_assign(self, copy, value);
+    return !self->arena.failed;
+}
+
+bool jinja_set_json(jinja_render *self, const char *name, const json_t *value, uint32_t origin) {
+    return set(self, name, from_json(&self->arena, value, origin));
+}
+
+bool jinja_set_text(jinja_render *self, const char *name, const char *text, size_t n) {
+    return set(self, name, marked(&self->arena, text, n, JINJA_TEMPLATE));
+}
+
+bool jinja_set_bool(jinja_render *self, const char *name, bool value) {
+    return set(self, name, jinja_bool(value));
+}
+
+bool jinja_set_time(jinja_render *self, int64_t seconds) {
+    self->time = seconds;
+    self->has_time = true;
+    return true;
+}
+
+bool jinja_set_objects(jinja_render *self, const char *name, const json_t *array, jinja_origin_of *origin,
+                       void *context) {
+    jinja_arena *arena = &self->arena;
+    jinja_value list = jinja_list_new(arena, JINJA_LIST, json_array_size(array));
+    const char *key = NULL;
+    json_t *value = NULL;
+    for (size_t i = 0; i < json_array_size(array) && !arena->failed; i++) {
+        const jinja_value object = jinja_dict_new(arena, JINJA_DICT);
+        json_object_foreach(json_array_get(array, i), key, value) {
+            if (arena->failed) return false;
+            jinja_put(arena, object.as.dict, marked(arena, key, strlen(key), JINJA_TEMPLATE),
+                      from_json(arena, value, origin(context, i, key)));
+        }
+        if (!arena->failed) jinja_push(arena, list.as.list, object);
+    }
+    return !arena->failed && set(self, name, list);
+}
+
+weft_status jinja_run(jinja_render *self, jinja_output *out, weft_error *err) {
+    jinja_builder text = {.arena = &self->arena, .most = JINJA_MOST_TEXT};
+    self->err = err;
+    self->out = &text;
+    if (self->arena.failed) return weft_error_set(err, WEFT_E_MEMORY, "no memory to render a chat template");
+    jinja_exec(self, self->self->body);
+    if (!self->failed && self->arena.failed) (void)jinja_step(self); /* says so */
+    if (self->failed) return WEFT_E_DATA;
+    out->bytes = text.bytes == NULL ? "" : text.bytes;
+    out->marks = text.marks;
+    out->n = text.n;
+    return WEFT_OK;
+}

@@ -1,0 +1,61 @@
+/* jinja.h: the Jinja that chat templates are written in: what one compiles to, and what rendering it takes and gives.
+ *
+ * A template means here what it means to `transformers`: jinja2 with trim_blocks, lstrip_blocks, `break` and
+ * `continue`, raise_exception, strftime_now, its own tojson, and {% generation %}. What is not known is refused with
+ * its line.
+ *
+ * Every byte of a rendered text carries a mark that says where it came from: from the template, or from a value that
+ * was given to it. Marks travel with the bytes through every operation (a slice, a strip, a join), so what belongs to
+ * whom is known without looking for anything in the text. Templates are other people's: steps, depth, memory and the
+ * length of the text are bounded.
+ */
+#ifndef JINJA_H
+#define JINJA_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <weft/host.h>
+
+/* A mark: where a byte came from in the low half, and in the high half the {% generation %} block that it was written
+ * in, from 1; 0: in none. */
+#define JINJA_TEMPLATE     0u
+#define JINJA_ORIGIN(mark) ((mark)&0xffffu)
+#define JINJA_BLOCK(mark)  ((mark) >> 16)
+#define JINJA_MOST_ORIGINS 0xffffu
+
+typedef struct jinja_template jinja_template; /* read-only once it is made: several threads may render at once */
+
+/* name: of messages ("FILE: chat_template"); copied, as the source is. [main] */
+weft_status jinja_compile(jinja_template **out, const weft_host *host, const char *name, const char *source, size_t n,
+                          weft_error *err);
+void jinja_free(jinja_template *self); /* NULL is fine */
+
+/* One rendering: variables first, then the text. Its memory lives until jinja_end. [any-thread] */
+typedef struct jinja_render jinja_render;
+weft_status jinja_begin(jinja_render **out, const jinja_template *self, weft_error *err);
+void jinja_end(jinja_render *self); /* NULL is fine */
+
+/* Values to fill variables with; NULL where memory ran out. origin: the mark of the bytes of its texts. Their texts are
+ * UTF-8. */
+typedef struct jinja_value jinja_value;
+typedef struct jinja_list jinja_list;
+bool jinja_set_json(jinja_render *self, const char *name, const json_t *value, uint32_t origin);
+bool jinja_set_text(jinja_render *self, const char *name, const char *text, size_t n);
+bool jinja_set_bool(jinja_render *self, const char *name, bool value);
+bool jinja_set_time(jinja_render *self, int64_t seconds); /* of strftime_now; without it, the clock's */
+
+/* A list that is filled element by element: an object from JSON each, with origins by key. */
+typedef uint32_t jinja_origin_of(void *context, size_t element, const char *key);
+bool jinja_set_objects(jinja_render *self, const char *name, const json_t *array, jinja_origin_of *origin,
+                       void *context);
+
+typedef struct jinja_output {
+    const char *bytes;
+    const uint32_t *marks; /* one per byte */
+    size_t n;
+} jinja_output;
+
+/* Once per rendering. WEFT_E_DATA: the template refuses, or asks for what is not known; err says the line. */
+weft_status jinja_run(jinja_render *self, jinja_output *out, weft_error *err);
+
+#endif

@@ -1,0 +1,477 @@
+/* jinja_filters.c: the filters of jinja2 that templates of text have a use for, and tojson of transformers. */
+#include "jinja_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef jinja_value filter_fn(jinja_render *r, jinja_value v, const jinja_args *args);
+
+/* "a.b.0" of a value, as map(attribute=...) has it. */
+static jinja_value attribute_path(jinja_render *r, jinja_value v, const jinja_value *path) {
+    const char *at = NULL;
+    if (jinja_is_whole(path)) return jinja_item(r, &v, path);
+    if (path->kind != JINJA_STRING) return jinja_stop(r, "an attribute has a name, and not %s", jinja_kind_name(path));
+    at = path->as.text->bytes;
+    for (;;) {
+        const char *dot = strchr(at, '.');
+        const size_t n = dot == NULL ? strlen(at) : (size_t)(dot - at);
+        char *end = NULL, *name = jinja_take(&r->arena, n + 1);
+        jinja_value key = jinja_none();
+        if (name == NULL) return key;
+        memcpy(name, at, n);
+        key = jinja_int(strtoll(name, &end, 10));
+        if (n == 0 || *end != '\0') key = jinja_text_new(&r->arena, name, NULL, n);
+        v = jinja_item(r, &v, &key);
+        if (dot == NULL || r->failed) return v;
+        at = dot + 1;
+    }
+}
+
+static jinja_value strings_only(jinja_render *r, const jinja_value *v, const char *name) {
+    if (v->kind == JINJA_STRING) return *v;
+    (void)name;
+    return jinja_to_string(r, v);
+}
+
+static jinja_value f_trim(jinja_render *r, jinja_value v, const jinja_args *args) {
+    jinja_text *set = NULL;
+    const jinja_value text = strings_only(r, &v, "trim");
+    if (!jinja_arg_text(r, &set, args, 0, "chars") || r->arena.failed) return v;
+    return jinja_strip(&r->arena, text.as.text, set, 3);
+}
+
+static jinja_value f_length(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    if (v.kind == JINJA_STRING) return jinja_int((int64_t)jinja_points(v.as.text));
+    if (jinja_is_list(&v)) return jinja_int((int64_t)v.as.list->n);
+    if (v.kind == JINJA_DICT) return jinja_int((int64_t)v.as.dict->n);
+    if (v.kind == JINJA_UNDEFINED) return jinja_int(0);
+    return jinja_stop(r, "%s has no length", jinja_kind_name(&v));
+}
+
+static jinja_value f_tojson(jinja_render *r, jinja_value v, const jinja_args *args) {
+    jinja_json_style style = {.indent = -1};
+    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    const jinja_value *ascii = jinja_arg(args, 0, "ensure_ascii"), *separators = jinja_arg(args, 2, "separators");
+    const jinja_value *sort = jinja_arg(args, 3, "sort_keys");
+    if (!jinja_arg_int(r, &style.indent, args, 1, "indent")) return v;
+    style.ascii = ascii != NULL && jinja_truth(ascii);
+    style.sort = sort != NULL && jinja_truth(sort);
+    if (separators != NULL && separators->kind != JINJA_NONE) {
+        const jinja_list *pair = jinja_is_list(separators) ? separators->as.list : NULL;
+        if (pair == NULL || pair->n != 2 || pair->items[0].kind != JINJA_STRING || pair->items[1].kind != JINJA_STRING)
+            return jinja_stop(r, "separators of tojson are two strings");
+        style.item = pair->items[0].as.text;
+        style.key = pair->items[1].as.text;
+    }
+    if (!jinja_add_json(&out, &v, &style, 0)) return jinja_stop(r, "a value has no JSON: %s", jinja_kind_name(&v));
+    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(&out);
+}
+
+static jinja_value f_default(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value *fallback = jinja_arg(args, 0, "default_value"), *boolean = jinja_arg(args, 1, "boolean");
+    if (v.kind != JINJA_UNDEFINED && !(boolean != NULL && jinja_truth(boolean) && !jinja_truth(&v))) return v;
+    return fallback != NULL ? *fallback : jinja_literal(&r->arena, "");
+}
+
+static jinja_value ends(jinja_render *r, const jinja_value *v, bool last) {
+    const jinja_list *list = jinja_walk(r, v);
+    if (list == NULL) return jinja_none();
+    return list->n == 0 ? jinja_undefined(r, last ? "the last element" : "the first element")
+                        : list->items[last ? list->n - 1 : 0];
+}
+
+static jinja_value f_first(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    return ends(r, &v, false);
+}
+
+static jinja_value f_last(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    return ends(r, &v, true);
+}
+
+static jinja_value f_list(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    (void)args;
+    for (size_t i = 0; list != NULL && i < list->n && !r->arena.failed; i++)
+        jinja_push(&r->arena, out.as.list, list->items[i]);
+    return out;
+}
+
+static jinja_value f_string(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    return jinja_to_string(r, &v);
+}
+
+static jinja_value f_int(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value *fallback = jinja_arg(args, 0, "default");
+    jinja_value text = v;
+    char *end = NULL;
+    long long i = 0;
+    if (jinja_is_whole(&v)) return jinja_int(v.as.i);
+    if (v.kind == JINJA_FLOAT && fabs(v.as.f) < 9e18) return jinja_int((int64_t)v.as.f);
+    if (v.kind == JINJA_STRING) {
+        text = jinja_strip(&r->arena, v.as.text, NULL, 3);
+        text = r->arena.failed ? text : jinja_join(r, text.as.text, &(jinja_list){&text, 1, 1}); /* NUL-terminated */
+        if (r->failed || r->arena.failed || text.as.text->n == 0) return fallback != NULL ? *fallback : jinja_int(0);
+        i = strtoll(text.as.text->bytes, &end, 10);
+        if (*end == '\0') return jinja_int(i);
+        const double f = strtod(text.as.text->bytes, &end);
+        if (*end == '\0' && fabs(f) < 9e18) return jinja_int((int64_t)f);
+    }
+    return fallback != NULL ? *fallback : jinja_int(0);
+}
+
+static jinja_value f_float(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value *fallback = jinja_arg(args, 0, "default");
+    (void)r;
+    if (jinja_is_number(&v)) return jinja_float(jinja_number(&v));
+    if (v.kind == JINJA_STRING && v.as.text->n > 0) {
+        char text[64], *end = NULL;
+        if (v.as.text->n < sizeof text) {
+            memcpy(text, v.as.text->bytes, v.as.text->n);
+            text[v.as.text->n] = '\0';
+            const double f = strtod(text, &end);
+            if (*end == '\0') return jinja_float(f);
+        }
+    }
+    return fallback != NULL ? *fallback : jinja_float(0.0);
+}
+
+static jinja_value f_abs(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    if (jinja_is_whole(&v) && v.as.i != INT64_MIN) return jinja_int(v.as.i < 0 ? -v.as.i : v.as.i);
+    if (v.kind == JINJA_FLOAT) return jinja_float(fabs(v.as.f));
+    return jinja_stop(r, "abs needs a number");
+}
+
+static jinja_value change_case(jinja_render *r, const jinja_value *v, char change) {
+    const jinja_value text = jinja_to_string(r, v);
+    return r->failed || r->arena.failed ? text : jinja_case(r, text.as.text, change);
+}
+
+static jinja_value f_upper(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    return change_case(r, &v, 'u');
+}
+
+static jinja_value f_lower(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    return change_case(r, &v, 'l');
+}
+
+static jinja_value f_capitalize(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    return change_case(r, &v, 'c');
+}
+
+static jinja_value f_title(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    return change_case(r, &v, 'T');
+}
+
+static jinja_value f_replace(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value text = jinja_to_string(r, &v);
+    jinja_text *old = NULL, *fresh = NULL;
+    int64_t most = -1;
+    if (!jinja_arg_text(r, &old, args, 0, "old") || !jinja_arg_text(r, &fresh, args, 1, "new") ||
+        !jinja_arg_int(r, &most, args, 2, "count"))
+        return v;
+    if (old == NULL || fresh == NULL) return jinja_stop(r, "replace needs two strings");
+    return r->failed ? v : jinja_replace_text(r, text.as.text, old, fresh, most);
+}
+
+static jinja_value f_join(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_value *path = jinja_arg(args, 1, "attribute");
+    jinja_value parts = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    jinja_text *between = jinja_literal(&r->arena, "").as.text;
+    if (list == NULL || r->arena.failed || !jinja_arg_text(r, &between, args, 0, "d")) return v;
+    if (path == NULL || path->kind == JINJA_NONE) return jinja_join(r, between, list);
+    for (size_t i = 0; i < list->n && jinja_step(r); i++)
+        jinja_push(&r->arena, parts.as.list, attribute_path(r, list->items[i], path));
+    return r->failed ? v : jinja_join(r, between, parts.as.list);
+}
+
+static jinja_value f_items(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_args none = {NULL, NULL, 0};
+    const jinja_method method = {v, "items"};
+    (void)args;
+    if (v.kind == JINJA_UNDEFINED) return jinja_list_new(&r->arena, JINJA_LIST, 0);
+    if (v.kind != JINJA_DICT) return jinja_stop(r, "items needs an object, and there is %s", jinja_kind_name(&v));
+    return jinja_method_call(r, &method, &none);
+}
+
+static jinja_value f_reverse(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value step[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
+    const jinja_list *list = NULL;
+    (void)args;
+    if (v.kind == JINJA_STRING || jinja_is_list(&v)) return jinja_slice(r, &v, step);
+    list = jinja_walk(r, &v);
+    if (list == NULL) return v;
+    return jinja_slice(r, &(jinja_value){.kind = JINJA_LIST, .as = {.list = (jinja_list *)(uintptr_t)list}}, step);
+}
+
+/* What sort, unique, min and max compare: texts without regard to case unless that is asked for. */
+static jinja_value sort_key(jinja_render *r, const jinja_value *v, const jinja_value *path, bool exact) {
+    const jinja_value key = path == NULL || path->kind == JINJA_NONE ? *v : attribute_path(r, *v, path);
+    return key.kind == JINJA_STRING && !exact && !r->failed ? jinja_case(r, key.as.text, 'l') : key;
+}
+
+/* Stable, by insertion of equal ones behind: a merge of halves. */
+static void merge_sort(jinja_render *r, jinja_entry *at, jinja_entry *spare, size_t n, bool reverse) {
+    const size_t half = n / 2;
+    size_t i = 0, k = half, to = 0;
+    if (n < 2 || !jinja_step(r)) return;
+    merge_sort(r, at, spare, half, reverse);
+    merge_sort(r, at + half, spare, n - half, reverse);
+    while (i < half || k < n) {
+        int order = i < half && k < n ? jinja_order(&at[i].key, &at[k].key) : 0;
+        if (order == 2) (void)jinja_stop(r, "values that have no order are sorted");
+        if (reverse) order = -order;
+        spare[to++] = k == n || (i < half && order <= 0) ? at[i++] : at[k++];
+    }
+    memcpy(at, spare, n * sizeof *at);
+}
+
+static jinja_value f_sort(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_value *reverse = jinja_arg(args, 0, "reverse"), *exact = jinja_arg(args, 1, "case_sensitive");
+    const jinja_value *path = jinja_arg(args, 2, "attribute");
+    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    jinja_entry *pairs = list == NULL ? NULL : jinja_take(&r->arena, (2 * list->n + 1) * sizeof *pairs);
+    if (pairs == NULL) return v;
+    for (size_t i = 0; i < list->n && !r->failed; i++) {
+        pairs[i].key = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
+        pairs[i].value = list->items[i];
+    }
+    if (r->failed || r->arena.failed) return v;
+    merge_sort(r, pairs, pairs + list->n, list->n, reverse != NULL && jinja_truth(reverse));
+    for (size_t i = 0; i < list->n; i++) jinja_push(&r->arena, out.as.list, pairs[i].value);
+    return out;
+}
+
+static jinja_value f_unique(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_value *exact = jinja_arg(args, 0, "case_sensitive"), *path = jinja_arg(args, 1, "attribute");
+    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0), seen = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
+        const jinja_value key = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
+        size_t k = 0;
+        if (r->failed || r->arena.failed) break;
+        while (k < seen.as.list->n && jinja_step(r) && !jinja_equal(&seen.as.list->items[k], &key)) k++;
+        if (k < seen.as.list->n) continue;
+        jinja_push(&r->arena, seen.as.list, key);
+        jinja_push(&r->arena, out.as.list, list->items[i]);
+    }
+    return out;
+}
+
+static jinja_value extreme(jinja_render *r, const jinja_value *v, const jinja_args *args, int want) {
+    const jinja_list *list = jinja_walk(r, v);
+    const jinja_value *exact = jinja_arg(args, 0, "case_sensitive"), *path = jinja_arg(args, 1, "attribute");
+    size_t best = 0;
+    if (list == NULL) return *v;
+    if (list->n == 0) return jinja_undefined(r, "the least of nothing");
+    for (size_t i = 1; i < list->n && !r->failed; i++) {
+        const jinja_value a = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
+        const jinja_value b = sort_key(r, &list->items[best], path, exact != NULL && jinja_truth(exact));
+        const int order = r->failed ? 0 : jinja_order(&a, &b);
+        if (order == 2) (void)jinja_stop(r, "values that have no order are compared");
+        if (order == want) best = i;
+    }
+    return list->items[best];
+}
+
+static jinja_value f_min(jinja_render *r, jinja_value v, const jinja_args *args) {
+    return extreme(r, &v, args, -1);
+}
+
+static jinja_value f_max(jinja_render *r, jinja_value v, const jinja_args *args) {
+    return extreme(r, &v, args, 1);
+}
+
+static jinja_value f_sum(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_value *path = jinja_arg(args, 0, "attribute"), *start = jinja_arg(args, 1, "start");
+    jinja_value out = start != NULL ? *start : jinja_int(0);
+    for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
+        const bool plain = path == NULL || path->kind == JINJA_NONE;
+        const jinja_value one = plain ? list->items[i] : attribute_path(r, list->items[i], path);
+        if (!r->failed) out = jinja_binary(r, '+', &out, &one);
+    }
+    return out;
+}
+
+static jinja_value f_round(jinja_render *r, jinja_value v, const jinja_args *args) {
+    int64_t digits = 0;
+    jinja_text *method = NULL;
+    double scale = 1.0, f = 0.0;
+    char text[64];
+    if (!jinja_is_number(&v)) return jinja_stop(r, "round needs a number");
+    if (!jinja_arg_int(r, &digits, args, 0, "precision") || !jinja_arg_text(r, &method, args, 1, "method")) return v;
+    if (digits < 0 || digits > 15) return jinja_stop(r, "round is known here for 0 to 15 digits");
+    scale = pow(10.0, (double)digits);
+    f = jinja_number(&v);
+    if (method != NULL && strcmp(method->bytes, "common") != 0)
+        return jinja_float((method->bytes[0] == 'c' ? ceil(f * scale) : floor(f * scale)) / scale);
+    if (fabs(f) > 1e30) return jinja_float(f);
+    (void)snprintf(text, sizeof text, "%.*f", (int)digits, f); /* the nearest, ties to even, as Python's round */
+    return jinja_float(strtod(text, NULL));
+}
+
+static jinja_value f_dictsort(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value *exact = jinja_arg(args, 0, "case_sensitive"), *reverse = jinja_arg(args, 2, "reverse");
+    const jinja_value *by = jinja_arg(args, 1, "by");
+    const jinja_args none = {NULL, NULL, 0};
+    const char *names[] = {"attribute", "case_sensitive", "reverse"};
+    jinja_value values[3], items = f_items(r, v, &none);
+    const jinja_args sort = {values, names, 3};
+    values[0] = jinja_int(by != NULL && by->kind == JINJA_STRING && strcmp(by->as.text->bytes, "value") == 0);
+    values[1] = exact != NULL ? *exact : jinja_bool(false);
+    values[2] = reverse != NULL ? *reverse : jinja_bool(false);
+    return r->failed ? v : f_sort(r, items, &sort);
+}
+
+/* The arguments behind the first n. */
+static jinja_args behind(const jinja_args *args, size_t n) {
+    jinja_args out = *args;
+    out.n = args->n > n ? args->n - n : 0;
+    out.values += args->n > n ? n : 0;
+    out.names += args->n > n ? n : 0;
+    return out;
+}
+
+static jinja_value f_map(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_value *path = jinja_arg(args, SIZE_MAX, "attribute"), *fallback = jinja_arg(args, SIZE_MAX, "default");
+    const jinja_value *filter = jinja_arg(args, 0, NULL);
+    const jinja_args more = behind(args, 1);
+    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    if (path == NULL && (filter == NULL || filter->kind != JINJA_STRING)) return jinja_stop(r, "map needs a filter");
+    for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
+        jinja_value one = path != NULL ? attribute_path(r, list->items[i], path)
+                                       : jinja_filter(r, filter->as.text->bytes, list->items[i], &more);
+        if (path != NULL && fallback != NULL && one.kind == JINJA_UNDEFINED) one = *fallback;
+        if (!r->failed) jinja_push(&r->arena, out.as.list, one);
+    }
+    return out;
+}
+
+static jinja_value choose(jinja_render *r, const jinja_value *v, const jinja_args *args, bool by_attribute, bool keep) {
+    const jinja_list *list = jinja_walk(r, v);
+    const size_t skip = by_attribute ? 1 : 0;
+    const jinja_value *path = by_attribute ? jinja_arg(args, 0, NULL) : NULL, *test = jinja_arg(args, skip, NULL);
+    const jinja_args more = behind(args, skip + 1);
+    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    if (by_attribute && path == NULL) return jinja_stop(r, "selectattr needs an attribute");
+    if (test != NULL && test->kind != JINJA_STRING) return jinja_stop(r, "a test has a name");
+    for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
+        const jinja_value one = by_attribute ? attribute_path(r, list->items[i], path) : list->items[i];
+        bool holds = false;
+        if (r->failed) break;
+        holds = test == NULL ? jinja_truth(&one) : jinja_test(r, test->as.text->bytes, &one, &more);
+        if (!r->failed && holds == keep) jinja_push(&r->arena, out.as.list, list->items[i]);
+    }
+    return out;
+}
+
+static jinja_value f_select(jinja_render *r, jinja_value v, const jinja_args *args) {
+    return choose(r, &v, args, false, true);
+}
+
+static jinja_value f_reject(jinja_render *r, jinja_value v, const jinja_args *args) {
+    return choose(r, &v, args, false, false);
+}
+
+static jinja_value f_selectattr(jinja_render *r, jinja_value v, const jinja_args *args) {
+    return choose(r, &v, args, true, true);
+}
+
+static jinja_value f_rejectattr(jinja_render *r, jinja_value v, const jinja_args *args) {
+    return choose(r, &v, args, true, false);
+}
+
+static void add_blanks(jinja_builder *out, int64_t n) {
+    for (int64_t i = 0; i < n && !out->overflow && !out->arena->failed; i++) jinja_add_plain(out, " ");
+}
+
+static jinja_value f_indent(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value *first = jinja_arg(args, 1, "first"), *blank = jinja_arg(args, 2, "blank");
+    const jinja_value text = jinja_to_string(r, &v);
+    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    jinja_value lines = jinja_none();
+    int64_t width = 4;
+    if (r->failed || r->arena.failed || !jinja_arg_int(r, &width, args, 0, "width")) return v;
+    lines = jinja_split_lines(r, text.as.text, false);
+    if (r->failed || r->arena.failed) return v;
+    if (first != NULL && jinja_truth(first)) add_blanks(&out, width);
+    for (size_t i = 0; i < lines.as.list->n && jinja_step(r); i++) {
+        const jinja_text *line = lines.as.list->items[i].as.text;
+        if (i > 0) jinja_add_plain(&out, "\n");
+        if (i > 0 && (line->n > 0 || (blank != NULL && jinja_truth(blank)))) add_blanks(&out, width);
+        jinja_add_text(&out, line);
+    }
+    if (text.as.text->n > 0 && text.as.text->bytes[text.as.text->n - 1] == '\n') jinja_add_plain(&out, "\n");
+    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(&out);
+}
+
+static jinja_value f_safe(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)args;
+    return jinja_to_string(r, &v);
+}
+
+static const struct {
+    const char *name;
+    filter_fn *filter;
+} filters[] = {{"trim", f_trim},
+               {"length", f_length},
+               {"count", f_length},
+               {"tojson", f_tojson},
+               {"default", f_default},
+               {"d", f_default},
+               {"first", f_first},
+               {"last", f_last},
+               {"list", f_list},
+               {"string", f_string},
+               {"int", f_int},
+               {"float", f_float},
+               {"abs", f_abs},
+               {"upper", f_upper},
+               {"lower", f_lower},
+               {"title", f_title},
+               {"replace", f_replace},
+               {"join", f_join},
+               {"items", f_items},
+               {"reverse", f_reverse},
+               {"sort", f_sort},
+               {"unique", f_unique},
+               {"min", f_min},
+               {"max", f_max},
+               {"sum", f_sum},
+               {"round", f_round},
+               {"dictsort", f_dictsort},
+               {"map", f_map},
+               {"select", f_select},
+               {"reject", f_reject},
+               {"selectattr", f_selectattr},
+               {"rejectattr", f_rejectattr},
+               {"indent", f_indent},
+               {"safe", f_safe},
+               {"capitalize", f_capitalize}};
+
+bool jinja_knows_filter(const char *name) {
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++)
+        if (strcmp(filters[i].name, name) == 0) return true;
+    return false;
+}
+
+jinja_value jinja_filter(jinja_render *r, const char *name, jinja_value v, const jinja_args *args) {
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++)
+        if (strcmp(filters[i].name, name) == 0) return filters[i].filter(r, v, args);
+    return jinja_stop(r, "the filter %.60s is not known here", name);
+}

@@ -1,0 +1,256 @@
+/* jinja_operate.c: operators, attributes and subscripts. */
+#include "jinja_run.h"
+
+#include <math.h>
+
+jinja_value jinja_undefined(jinja_render *r, const char *name) {
+    jinja_value v = {.kind = JINJA_UNDEFINED};
+    if (name != NULL) v.as.text = jinja_literal(&r->arena, name).as.text;
+    return v;
+}
+
+static jinja_value refuse_operands(jinja_render *r, const char *sign, const jinja_value *a, const jinja_value *b) {
+    const jinja_value *missing = a->kind == JINJA_UNDEFINED ? a : b->kind == JINJA_UNDEFINED ? b : NULL;
+    if (missing != NULL && missing->as.text != NULL)
+        return jinja_stop(r, "%s is undefined, and so has no %s", missing->as.text->bytes, sign);
+    return jinja_stop(r, "%s %s %s is not possible", jinja_kind_name(a), sign, jinja_kind_name(b));
+}
+
+static jinja_value concatenate(jinja_render *r, const jinja_text *a, const jinja_text *b) {
+    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    jinja_add_text(&out, a);
+    jinja_add_text(&out, b);
+    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(&out);
+}
+
+static jinja_value add_lists(jinja_render *r, const jinja_value *a, const jinja_value *b) {
+    jinja_value out = jinja_list_new(&r->arena, a->kind, a->as.list->n + b->as.list->n);
+    for (size_t i = 0; i < a->as.list->n && !r->arena.failed; i++)
+        jinja_push(&r->arena, out.as.list, a->as.list->items[i]);
+    for (size_t i = 0; i < b->as.list->n && !r->arena.failed; i++)
+        jinja_push(&r->arena, out.as.list, b->as.list->items[i]);
+    return out;
+}
+
+static jinja_value repeat(jinja_render *r, const jinja_value *v, int64_t times) {
+    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    jinja_value list = jinja_list_new(&r->arena, v->kind, 0);
+    for (int64_t i = 0; i < times && jinja_step(r) && !out.overflow; i++) {
+        if (v->kind == JINJA_STRING) jinja_add_text(&out, v->as.text);
+        else list = add_lists(r, &list, v);
+    }
+    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return v->kind == JINJA_STRING ? jinja_built(&out) : list;
+}
+
+static jinja_value whole(jinja_render *r, int32_t op, int64_t a, int64_t b) {
+    int64_t out = 0;
+    bool over = false;
+    if ((op == 'd' || op == '%') && b == 0) return jinja_stop(r, "a division by zero");
+    switch (op) {
+    case '+': over = __builtin_add_overflow(a, b, &out); break;
+    case '-': over = __builtin_sub_overflow(a, b, &out); break;
+    case '*': over = __builtin_mul_overflow(a, b, &out); break;
+    case 'd':
+        over = a == INT64_MIN && b == -1;
+        if (!over) out = a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+        break;
+    case '%': out = b == -1 ? 0 : a % b + ((a % b != 0 && (a % b < 0) != (b < 0)) ? b : 0); break;
+    default:
+        out = 1;
+        for (int64_t i = 0; i < b && !over && jinja_step(r); i++) over = __builtin_mul_overflow(out, a, &out);
+        break;
+    }
+    if (over) return jinja_stop(r, "a whole number has more than 64 bits");
+    return jinja_int(out);
+}
+
+static jinja_value real(jinja_render *r, int32_t op, double a, double b) {
+    if ((op == '/' || op == 'd' || op == '%') && !(b < 0.0) && !(b > 0.0)) return jinja_stop(r, "a division by zero");
+    switch (op) {
+    case '+': return jinja_float(a + b);
+    case '-': return jinja_float(a - b);
+    case '*': return jinja_float(a * b);
+    case '/': return jinja_float(a / b);
+    case 'd': return jinja_float(floor(a / b));
+    case '%': return jinja_float(a - b * floor(a / b));
+    default: return jinja_float(pow(a, b));
+    }
+}
+
+jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, const jinja_value *b) {
+    const char sign[3] = {op == 'p' ? '*' : op == 'd' ? '/' : (char)op, op == 'p' ? '*' : op == 'd' ? '/' : '\0', '\0'};
+    if (op == '~') {
+        const jinja_value x = jinja_to_string(r, a), y = jinja_to_string(r, b);
+        return r->arena.failed ? jinja_none() : concatenate(r, x.as.text, y.as.text);
+    }
+    if (jinja_is_whole(a) && jinja_is_whole(b) && op != '/' && !(op == 'p' && b->as.i < 0))
+        return whole(r, op, a->as.i, b->as.i);
+    if (jinja_is_number(a) && jinja_is_number(b)) return real(r, op, jinja_number(a), jinja_number(b));
+    if (op == '+' && a->kind == JINJA_STRING && b->kind == JINJA_STRING) return concatenate(r, a->as.text, b->as.text);
+    if (op == '+' && jinja_is_list(a) && a->kind == b->kind) return add_lists(r, a, b);
+    if (op == '*' && (a->kind == JINJA_STRING || jinja_is_list(a)) && jinja_is_whole(b)) return repeat(r, a, b->as.i);
+    if (op == '*' && (b->kind == JINJA_STRING || jinja_is_list(b)) && jinja_is_whole(a)) return repeat(r, b, a->as.i);
+    if (op == '%' && a->kind == JINJA_STRING) return jinja_stop(r, "formatting a string by %% is not known here");
+    return refuse_operands(r, sign, a, b);
+}
+
+static bool contains(jinja_render *r, const jinja_value *within, const jinja_value *what) {
+    const jinja_list *list = NULL;
+    if (within->kind == JINJA_STRING && what->kind == JINJA_STRING)
+        return jinja_find(within->as.text, what->as.text, 0) >= 0;
+    if (within->kind == JINJA_STRING) {
+        (void)refuse_operands(r, "in", what, within);
+        return false;
+    }
+    if (within->kind == JINJA_DICT || within->kind == JINJA_NAMESPACE)
+        return jinja_get_value(within->as.dict, what) != NULL;
+    list = jinja_walk(r, within);
+    for (size_t i = 0; list != NULL && i < list->n; i++)
+        if (jinja_equal(&list->items[i], what)) return true;
+    return false;
+}
+
+bool jinja_compare(jinja_render *r, const char *sign, const jinja_value *a, const jinja_value *b) {
+    int order = 0;
+    if (strcmp(sign, "==") == 0) return jinja_equal(a, b);
+    if (strcmp(sign, "!=") == 0) return !jinja_equal(a, b);
+    if (strcmp(sign, "in") == 0) return contains(r, b, a);
+    if (strcmp(sign, "not in") == 0) return !contains(r, b, a);
+    order = jinja_order(a, b);
+    if (order == 2) (void)refuse_operands(r, sign, a, b);
+    if (order == 2) return false;
+    return sign[1] == '=' ? (sign[0] == '<' ? order <= 0 : order >= 0) : (sign[0] == '<' ? order < 0 : order > 0);
+}
+
+static jinja_value loop_attribute(jinja_render *r, jinja_loop *loop, const char *name) {
+    const int64_t i = (int64_t)loop->index, n = (int64_t)loop->items->n;
+    if (strcmp(name, "index") == 0) return jinja_int(i + 1);
+    if (strcmp(name, "index0") == 0) return jinja_int(i);
+    if (strcmp(name, "revindex") == 0) return jinja_int(n - i);
+    if (strcmp(name, "revindex0") == 0) return jinja_int(n - i - 1);
+    if (strcmp(name, "first") == 0) return jinja_bool(i == 0);
+    if (strcmp(name, "last") == 0) return jinja_bool(i == n - 1);
+    if (strcmp(name, "length") == 0) return jinja_int(n);
+    if (strcmp(name, "depth") == 0) return jinja_int(1);
+    if (strcmp(name, "depth0") == 0) return jinja_int(0);
+    if (strcmp(name, "previtem") == 0) return i > 0 ? loop->items->items[i - 1] : jinja_undefined(r, "loop.previtem");
+    if (strcmp(name, "nextitem") == 0)
+        return i + 1 < n ? loop->items->items[i + 1] : jinja_undefined(r, "loop.nextitem");
+    return jinja_undefined(r, name);
+}
+
+static jinja_value method_of(jinja_render *r, const jinja_value *v, const char *name) {
+    jinja_method *method = JINJA_NEW(&r->arena, jinja_method);
+    if (method == NULL) return jinja_none();
+    method->self = *v;
+    method->name = name;
+    return (jinja_value){.kind = JINJA_METHOD, .as = {.method = method}};
+}
+
+jinja_value jinja_attribute(jinja_render *r, const jinja_value *v, const char *name) {
+    const jinja_value *found = NULL;
+    if (v->kind == JINJA_UNDEFINED)
+        return jinja_stop(r, "%s is undefined, and so has no .%s", v->as.text == NULL ? "a value" : v->as.text->bytes,
+                          name);
+    if (jinja_has_method(v, name)) return method_of(r, v, name);
+    if (v->kind == JINJA_LOOP) return loop_attribute(r, v->as.loop, name);
+    if (v->kind == JINJA_DICT || v->kind == JINJA_NAMESPACE) found = jinja_get(v->as.dict, name, strlen(name));
+    return found != NULL ? *found : jinja_undefined(r, name);
+}
+
+static jinja_value character(jinja_render *r, jinja_text *text, int64_t i) {
+    const int64_t n = (int64_t)jinja_points(text), at = i < 0 ? i + n : i;
+    if (at < 0 || at >= n) return jinja_undefined(r, "a character past the end");
+    return jinja_slice_bytes(&r->arena, text, jinja_byte_at(text, (size_t)at), jinja_byte_at(text, (size_t)at + 1));
+}
+
+jinja_value jinja_item(jinja_render *r, const jinja_value *v, const jinja_value *key) {
+    const jinja_value *found = NULL;
+    if (v->kind == JINJA_STRING && jinja_is_whole(key)) return character(r, v->as.text, key->as.i);
+    if (jinja_is_list(v) && jinja_is_whole(key)) {
+        const int64_t n = (int64_t)v->as.list->n, at = key->as.i < 0 ? key->as.i + n : key->as.i;
+        return at >= 0 && at < n ? v->as.list->items[at] : jinja_undefined(r, "an element past the end");
+    }
+    if (v->kind == JINJA_DICT) found = jinja_get_value(v->as.dict, key);
+    if (found != NULL) return *found;
+    if (v->kind == JINJA_UNDEFINED || key->kind == JINJA_STRING)
+        return jinja_attribute(r, v, key->kind == JINJA_STRING ? key->as.text->bytes : "an element");
+    return jinja_undefined(r, "an element");
+}
+
+/* Python's slice.indices: where a slice begins and ends in n elements. */
+static bool slice_bounds(jinja_render *r, const jinja_value bounds[3], int64_t n, int64_t out[3]) {
+    for (int i = 0; i < 3; i++)
+        if (bounds[i].kind != JINJA_NONE && !jinja_is_whole(&bounds[i]))
+            return jinja_stop(r, "a slice by %s is not possible", jinja_kind_name(&bounds[i])), false;
+    out[2] = bounds[2].kind == JINJA_NONE ? 1 : bounds[2].as.i;
+    if (out[2] == 0) return jinja_stop(r, "a slice has step 0"), false;
+    for (int i = 0; i < 2; i++) {
+        const int64_t least = out[2] < 0 ? -1 : 0, most = out[2] < 0 ? n - 1 : n;
+        int64_t at = bounds[i].as.i;
+        if (bounds[i].kind == JINJA_NONE) at = (i == 0) == (out[2] > 0) ? least : most;
+        else {
+            if (at < 0) at += n;
+            at = at < least ? least : at > most ? most : at;
+        }
+        out[i] = at;
+    }
+    return true;
+}
+
+static jinja_value slice_text(jinja_render *r, jinja_text *text, const int64_t at[3]) {
+    jinja_builder out = {.arena = &r->arena};
+    if (at[2] == 1)
+        return jinja_slice_bytes(&r->arena, text, jinja_byte_at(text, (size_t)at[0]),
+                                 at[1] > at[0] ? jinja_byte_at(text, (size_t)at[1])
+                                               : jinja_byte_at(text, (size_t)at[0]));
+    for (int64_t i = at[0]; (at[2] > 0 ? i < at[1] : i > at[1]) && jinja_step(r); i += at[2]) {
+        const jinja_value one = character(r, text, i);
+        if (!r->arena.failed) jinja_add_text(&out, one.as.text);
+    }
+    return jinja_built(&out);
+}
+
+jinja_value jinja_slice(jinja_render *r, const jinja_value *v, const jinja_value bounds[3]) {
+    const bool text = v->kind == JINJA_STRING;
+    const int64_t n = text ? (int64_t)jinja_points(v->as.text) : jinja_is_list(v) ? (int64_t)v->as.list->n : -1;
+    int64_t at[3] = {0, 0, 1};
+    jinja_value out = jinja_none();
+    if (n < 0) return jinja_undefined(r, "a slice"); /* as jinja2 has it for what has no elements */
+    if (!slice_bounds(r, bounds, n, at)) return out;
+    if (text) return slice_text(r, v->as.text, at);
+    out = jinja_list_new(&r->arena, v->kind, 0);
+    for (int64_t i = at[0]; (at[2] > 0 ? i < at[1] : i > at[1]) && jinja_step(r); i += at[2])
+        jinja_push(&r->arena, out.as.list, v->as.list->items[i]);
+    return out;
+}
+
+const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v) {
+    jinja_value out = jinja_none();
+    if (jinja_is_list(v)) return v->as.list;
+    out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    if (r->arena.failed) return NULL;
+    if (v->kind == JINJA_DICT)
+        for (size_t i = 0; i < v->as.dict->n; i++) jinja_push(&r->arena, out.as.list, v->as.dict->entries[i].key);
+    else if (v->kind == JINJA_STRING) {
+        for (size_t at = 0, n = 0; at < v->as.text->n && jinja_step(r); at += n) {
+            int32_t point = 0;
+            n = jinja_next(v->as.text->bytes + at, v->as.text->n - at, &point);
+            jinja_push(&r->arena, out.as.list, jinja_slice_bytes(&r->arena, v->as.text, at, at + n));
+        }
+    } else if (v->kind != JINJA_UNDEFINED) {
+        (void)jinja_stop(r, "%s cannot be walked through", jinja_kind_name(v));
+        return NULL;
+    }
+    return out.as.list;
+}
+
+jinja_value jinja_to_string(jinja_render *r, const jinja_value *v) {
+    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    if (v->kind == JINJA_STRING) return *v;
+    jinja_add_str(&out, v);
+    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(&out);
+}

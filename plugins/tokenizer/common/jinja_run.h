@@ -1,0 +1,100 @@
+/* jinja_run.h: what runs a template: variables, calls, and the failure that ends it. */
+#ifndef JINJA_RUN_H
+#define JINJA_RUN_H
+
+#include "jinja_syntax.h"
+
+typedef struct jinja_variable {
+    struct jinja_variable *next;
+    const char *name;
+    jinja_value value;
+} jinja_variable;
+
+typedef struct jinja_scope {
+    struct jinja_scope *parent;
+    jinja_variable *first;
+} jinja_scope;
+
+struct jinja_loop {
+    const jinja_list *items;
+    size_t index;
+    int depth;
+    jinja_value changed; /* what loop.changed was told last */
+    bool has_changed;
+};
+
+struct jinja_macro {
+    const jinja_node *parameters, *body;
+    const char *name;
+    jinja_scope *scope; /* where it was defined */
+};
+
+struct jinja_render {
+    const jinja_template *self;
+    jinja_arena arena;
+    weft_error *err;
+    jinja_scope globals, *scope;
+    jinja_builder *out;
+    int64_t time, steps;
+    int depth, loops;
+    int line;     /* of the node at work */
+    int32_t jump; /* NODE_BREAK or NODE_CONTINUE on its way to its loop */
+    uint32_t n_generations;
+    bool failed, has_time;
+};
+
+/* Arguments of a call. */
+typedef struct jinja_args {
+    jinja_value *values;
+    const char **names; /* NULL: by position */
+    size_t n;
+} jinja_args;
+
+enum { JINJA_MOST_STEPS = 20000000, JINJA_MOST_TEXT = 16 << 20 };
+#define JINJA_MOST_MEMORY ((size_t)512 << 20)
+
+enum { FUNCTION_RANGE, FUNCTION_NAMESPACE, FUNCTION_DICT, FUNCTION_RAISE, FUNCTION_TIME };
+
+/* Ends the rendering with a sentence; none. */
+jinja_value jinja_stop(jinja_render *r, const char *format, ...) WEFT_PRINTF(2, 3);
+bool jinja_step(jinja_render *r); /* false: it has failed, or must now */
+
+jinja_value jinja_eval(jinja_render *r, const jinja_node *node);
+void jinja_exec(jinja_render *r, const jinja_node *node); /* it and all behind it */
+
+const jinja_value *jinja_lookup(const jinja_render *r, const char *name);
+void jinja_assign(jinja_render *r, const char *name, jinja_value value); /* in the scope at work */
+bool jinja_unpack(jinja_render *r, const jinja_node *target, jinja_value value);
+
+/* Nth positional argument, or the one of that name; NULL: not given. */
+const jinja_value *jinja_arg(const jinja_args *args, size_t n, const char *name);
+bool jinja_arg_text(jinja_render *r, jinja_text **out, const jinja_args *args, size_t n, const char *name);
+bool jinja_arg_int(jinja_render *r, int64_t *out, const jinja_args *args, size_t n, const char *name);
+
+jinja_value jinja_call(jinja_render *r, const jinja_value *called, const jinja_args *args);
+jinja_value jinja_call_macro(jinja_render *r, const jinja_macro *macro, const jinja_args *args);
+jinja_value jinja_method_call(jinja_render *r, const jinja_method *method, const jinja_args *args);
+bool jinja_has_method(const jinja_value *v, const char *name);
+jinja_value jinja_filter(jinja_render *r, const char *name, jinja_value v, const jinja_args *args);
+bool jinja_test(jinja_render *r, const char *name, const jinja_value *v, const jinja_args *args);
+jinja_value jinja_attribute(jinja_render *r, const jinja_value *v, const char *name);
+jinja_value jinja_item(jinja_render *r, const jinja_value *v, const jinja_value *key);
+jinja_value jinja_slice(jinja_render *r, const jinja_value *v, const jinja_value bounds[3]);
+jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, const jinja_value *b);
+bool jinja_compare(jinja_render *r, const char *sign, const jinja_value *a, const jinja_value *b);
+jinja_value jinja_undefined(jinja_render *r, const char *name);
+
+/* The elements of what can be walked; NULL: it cannot, and that has failed. */
+const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v);
+jinja_value jinja_to_string(jinja_render *r, const jinja_value *v);
+
+/* On texts, as the methods of str. change: 'u' upper, 'l' lower, 'c' capitalize, 't' title, 'T' jinja's filter title.
+ * */
+jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change);
+jinja_value jinja_replace_text(jinja_render *r, const jinja_text *text, const jinja_text *old, const jinja_text *fresh,
+                               int64_t most);
+int64_t jinja_find(const jinja_text *text, const jinja_text *what, size_t from); /* byte; -1: not there */
+jinja_value jinja_join(jinja_render *r, const jinja_text *between, const jinja_list *list);
+jinja_value jinja_split_lines(jinja_render *r, const jinja_text *text, bool keep_ends);
+
+#endif

@@ -1,0 +1,101 @@
+/* jinja_str.c: what Python's str does, on texts with marks. */
+#include "jinja_run.h"
+
+#include <utf8proc.h>
+
+int64_t jinja_find(const jinja_text *text, const jinja_text *what, size_t from) {
+    const char *at = NULL;
+    if (from > text->n || what->n > text->n - from) return -1;
+    at = memmem(text->bytes + from, text->n - from, what->bytes, what->n);
+    return at == NULL ? -1 : at - text->bytes;
+}
+
+static void add_case(jinja_builder *out, int32_t c, bool upper, const uint32_t *marks) {
+    char bytes[4];
+    const int32_t changed = upper ? utf8proc_toupper(c) : utf8proc_tolower(c);
+    const size_t n = (size_t)utf8proc_encode_char(changed, (utf8proc_uint8_t *)bytes);
+    if (upper && c == 0xDF) { /* the one letter of use whose capital is two */
+        jinja_add(out, "S", marks, 1);
+        jinja_add(out, "S", marks, 1);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) jinja_add(out, bytes + i, marks, 1);
+}
+
+static bool is_letter(int32_t c) {
+    const utf8proc_category_t category = utf8proc_category(c);
+    return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+}
+
+jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change) {
+    jinja_builder out = {.arena = &r->arena};
+    bool begins = true;
+    for (size_t i = 0; i < text->n;) {
+        int32_t c = 0;
+        const size_t n = jinja_next(text->bytes + i, text->n - i, &c);
+        const bool upper = change == 'u' || (change != 'l' && begins);
+        add_case(&out, c, upper, text->marks == NULL ? NULL : text->marks + i);
+        if (change == 'c') begins = false;
+        if (change == 't') begins = !is_letter(c);
+        if (change == 'T')
+            begins = c < 0x80 ? strchr("-({[<", (char)c) != NULL || jinja_is_space(c) : jinja_is_space(c);
+        i += n;
+    }
+    return jinja_built(&out);
+}
+
+jinja_value jinja_replace_text(jinja_render *r, const jinja_text *text, const jinja_text *old, const jinja_text *fresh,
+                               int64_t most) {
+    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    size_t at = 0;
+    for (int64_t i = 0; (most < 0 || i < most) && jinja_step(r); i++) {
+        const int64_t found = jinja_find(text, old, at);
+        size_t end = 0;
+        if (found < 0) break;
+        end = (size_t)found + old->n;
+        if (old->n == 0) { /* between all characters */
+            int32_t c = 0;
+            jinja_add_text(&out, fresh);
+            if (at >= text->n) break;
+            end = at + jinja_next(text->bytes + at, text->n - at, &c);
+            jinja_add(&out, text->bytes + at, text->marks == NULL ? NULL : text->marks + at, end - at);
+        } else {
+            jinja_add(&out, text->bytes + at, text->marks == NULL ? NULL : text->marks + at, (size_t)found - at);
+            jinja_add_text(&out, fresh);
+        }
+        at = end;
+    }
+    if (at < text->n) jinja_add(&out, text->bytes + at, text->marks == NULL ? NULL : text->marks + at, text->n - at);
+    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(&out);
+}
+
+jinja_value jinja_join(jinja_render *r, const jinja_text *between, const jinja_list *list) {
+    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    for (size_t i = 0; i < list->n && jinja_step(r); i++) {
+        if (i > 0) jinja_add_text(&out, between);
+        jinja_add_str(&out, &list->items[i]);
+    }
+    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(&out);
+}
+
+static bool is_line_end(int32_t c) {
+    return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+jinja_value jinja_split_lines(jinja_render *r, const jinja_text *text, bool keep_ends) {
+    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    size_t begin = 0;
+    for (size_t i = 0, n = 0; i < text->n && jinja_step(r); i += n) {
+        int32_t c = 0;
+        n = jinja_next(text->bytes + i, text->n - i, &c);
+        if (!is_line_end(c)) continue;
+        if (c == '\r' && i + 1 < text->n && text->bytes[i + 1] == '\n') n = 2;
+        jinja_push(&r->arena, out.as.list, jinja_slice_bytes(&r->arena, text, begin, keep_ends ? i + n : i));
+        begin = i + n;
+    }
+    if (begin < text->n && !r->arena.failed)
+        jinja_push(&r->arena, out.as.list, jinja_slice_bytes(&r->arena, text, begin, text->n));
+    return out;
+}

@@ -1,0 +1,188 @@
+/* jinja_value.c: making, comparing and looking up values. */
+#include "jinja_value.h"
+
+static void *grown(jinja_arena *arena, const void *old, size_t n, size_t *capacity, size_t more, size_t element) {
+    size_t capacity_now = *capacity * 2 > 8 ? *capacity * 2 : 8;
+    void *fresh = NULL;
+    if (capacity_now < n + more) capacity_now = n + more;
+    fresh = jinja_take(arena, capacity_now * element);
+    if (fresh == NULL) return NULL;
+    if (n > 0) memcpy(fresh, old, n * element);
+    *capacity = capacity_now;
+    return fresh;
+}
+
+void jinja_add(jinja_builder *self, const char *bytes, const uint32_t *marks, size_t n) {
+    if (n == 0 || self->overflow) return;
+    if (self->most > 0 && self->n + n > self->most) {
+        self->overflow = true;
+        return;
+    }
+    if (self->n + n > self->capacity) {
+        size_t capacity = self->capacity < 64 ? 64 : self->capacity;
+        char *fresh = grown(self->arena, self->bytes, self->n, &capacity, n, 1);
+        uint32_t *fresh_marks = jinja_take(self->arena, fresh == NULL ? 0 : capacity * sizeof *fresh_marks);
+        if (fresh == NULL || fresh_marks == NULL) return;
+        if (self->n > 0) memcpy(fresh_marks, self->marks, self->n * sizeof *fresh_marks);
+        self->bytes = fresh;
+        self->marks = fresh_marks;
+        self->capacity = capacity;
+    }
+    memcpy(self->bytes + self->n, bytes, n);
+    for (size_t i = 0; i < n; i++) self->marks[self->n + i] = (marks == NULL ? 0 : marks[i]) | self->or_mark;
+    self->n += n;
+}
+
+void jinja_add_text(jinja_builder *self, const jinja_text *text) {
+    jinja_add(self, text->bytes, text->marks, text->n);
+}
+
+void jinja_add_plain(jinja_builder *self, const char *text) {
+    jinja_add(self, text, NULL, strlen(text));
+}
+
+jinja_value jinja_built(jinja_builder *self) {
+    return jinja_text_new(self->arena, self->bytes, self->marks, self->n);
+}
+
+jinja_value jinja_text_new(jinja_arena *arena, const char *bytes, const uint32_t *marks, size_t n) {
+    jinja_text *text = JINJA_NEW(arena, jinja_text);
+    if (text == NULL) return jinja_none();
+    text->bytes = n == 0 ? "" : bytes;
+    text->marks = marks;
+    text->n = n;
+    return jinja_string(text);
+}
+
+jinja_value jinja_literal(jinja_arena *arena, const char *text) {
+    return jinja_text_new(arena, text, NULL, strlen(text));
+}
+
+jinja_value jinja_list_new(jinja_arena *arena, int32_t kind, size_t capacity) {
+    jinja_list *list = JINJA_NEW(arena, jinja_list);
+    if (list == NULL) return jinja_none();
+    if (capacity > 0) list->items = jinja_take(arena, capacity * sizeof *list->items);
+    list->capacity = list->items == NULL ? 0 : capacity;
+    return (jinja_value){.kind = kind, .as = {.list = list}};
+}
+
+void jinja_push(jinja_arena *arena, jinja_list *list, jinja_value value) {
+    if (list->n == list->capacity) {
+        jinja_value *items = grown(arena, list->items, list->n, &list->capacity, 1, sizeof *items);
+        if (items == NULL) return;
+        list->items = items;
+    }
+    list->items[list->n++] = value;
+}
+
+jinja_value jinja_dict_new(jinja_arena *arena, int32_t kind) {
+    jinja_dict *dict = JINJA_NEW(arena, jinja_dict);
+    if (dict == NULL) return jinja_none();
+    return (jinja_value){.kind = kind, .as = {.dict = dict}};
+}
+
+void jinja_put(jinja_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value) {
+    for (size_t i = 0; i < dict->n; i++) {
+        if (!jinja_equal(&dict->entries[i].key, &key)) continue;
+        dict->entries[i].value = value;
+        return;
+    }
+    if (dict->n == dict->capacity) {
+        jinja_entry *entries = grown(arena, dict->entries, dict->n, &dict->capacity, 1, sizeof *entries);
+        if (entries == NULL) return;
+        dict->entries = entries;
+    }
+    dict->entries[dict->n].key = key;
+    dict->entries[dict->n++].value = value;
+}
+
+const jinja_value *jinja_get(const jinja_dict *dict, const char *key, size_t n) {
+    for (size_t i = 0; i < dict->n; i++) {
+        const jinja_value *at = &dict->entries[i].key;
+        if (at->kind == JINJA_STRING && at->as.text->n == n && memcmp(at->as.text->bytes, key, n) == 0)
+            return &dict->entries[i].value;
+    }
+    return NULL;
+}
+
+const jinja_value *jinja_get_value(const jinja_dict *dict, const jinja_value *key) {
+    for (size_t i = 0; i < dict->n; i++)
+        if (jinja_equal(&dict->entries[i].key, key)) return &dict->entries[i].value;
+    return NULL;
+}
+
+bool jinja_truth(const jinja_value *v) {
+    switch (v->kind) {
+    case JINJA_UNDEFINED:
+    case JINJA_NONE: return false;
+    case JINJA_BOOL:
+    case JINJA_INT: return v->as.i != 0;
+    case JINJA_FLOAT: return v->as.f != 0.0;
+    case JINJA_STRING: return v->as.text->n > 0;
+    case JINJA_LIST:
+    case JINJA_TUPLE: return v->as.list->n > 0;
+    case JINJA_DICT: return v->as.dict->n > 0;
+    default: return true;
+    }
+}
+
+static bool equal_lists(const jinja_list *a, const jinja_list *b) {
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!jinja_equal(&a->items[i], &b->items[i])) return false;
+    return true;
+}
+
+static bool equal_dicts(const jinja_dict *a, const jinja_dict *b) {
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const jinja_value *other = jinja_get_value(b, &a->entries[i].key);
+        if (other == NULL || !jinja_equal(&a->entries[i].value, other)) return false;
+    }
+    return true;
+}
+
+bool jinja_equal(const jinja_value *a, const jinja_value *b) {
+    if (jinja_is_whole(a) && jinja_is_whole(b)) return a->as.i == b->as.i;
+    if (jinja_is_number(a) && jinja_is_number(b))
+        return !(jinja_number(a) < jinja_number(b)) && !(jinja_number(a) > jinja_number(b));
+    if (a->kind != b->kind) return false;
+    switch (a->kind) {
+    case JINJA_UNDEFINED:
+    case JINJA_NONE: return true;
+    case JINJA_STRING:
+        return a->as.text->n == b->as.text->n && memcmp(a->as.text->bytes, b->as.text->bytes, a->as.text->n) == 0;
+    case JINJA_LIST:
+    case JINJA_TUPLE: return equal_lists(a->as.list, b->as.list);
+    case JINJA_DICT: return equal_dicts(a->as.dict, b->as.dict);
+    case JINJA_FUNCTION: return a->function == b->function;
+    default: return a->as.dict == b->as.dict;
+    }
+}
+
+/* UTF-8 in the order of its bytes is in the order of its characters. */
+static int order_texts(const jinja_text *a, const jinja_text *b) {
+    const int c = memcmp(a->bytes, b->bytes, a->n < b->n ? a->n : b->n);
+    return c != 0 ? (c > 0) - (c < 0) : (a->n > b->n) - (a->n < b->n);
+}
+
+int jinja_order(const jinja_value *a, const jinja_value *b) {
+    if (jinja_is_number(a) && jinja_is_number(b)) {
+        const double x = jinja_number(a), y = jinja_number(b);
+        if (jinja_is_whole(a) && jinja_is_whole(b)) return (a->as.i > b->as.i) - (a->as.i < b->as.i);
+        return (x > y) - (x < y);
+    }
+    if (a->kind == JINJA_STRING && b->kind == JINJA_STRING) return order_texts(a->as.text, b->as.text);
+    if (!jinja_is_list(a) || a->kind != b->kind) return 2;
+    for (size_t i = 0; i < a->as.list->n && i < b->as.list->n; i++)
+        if (!jinja_equal(&a->as.list->items[i], &b->as.list->items[i]))
+            return jinja_order(&a->as.list->items[i], &b->as.list->items[i]);
+    return (a->as.list->n > b->as.list->n) - (a->as.list->n < b->as.list->n);
+}
+
+const char *jinja_kind_name(const jinja_value *v) {
+    static const char *const names[] = {"undefined", "none",    "a boolean",  "a whole number", "a number",
+                                        "a string",  "a list",  "a tuple",    "an object",      "a namespace",
+                                        "loop",      "a macro", "a function", "a method"};
+    return names[v->kind];
+}

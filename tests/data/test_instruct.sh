@@ -1,0 +1,187 @@
+#!/bin/sh
+# The data plugin `instruct` from outside: what it learns is what transformers would, to the token; every form of data is
+# the same conversation; what cannot be used is refused with file, line and value. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+golden=$WEFT_SOURCE/tests/golden/instruct
+mkdir model
+cp "$WEFT_SOURCE"/configs/chess/base/* "$golden/chat_template.jinja" model/
+cat >run.ini <<INI
+[run]
+out = out
+[model]
+plugin = llama
+path   = model
+[tokenizer]
+plugin = bpe
+[data]
+plugin  = instruct
+path    = $golden/conversations.jsonl
+context = 256
+[train]
+steps        = 2
+global_batch = 4
+micro_batch  = 4
+[optimizer]
+plugin = adamw
+[device]
+plugin = cpu
+INI
+show() { # show FILE argument...: what the rows of a file hold, in printed
+    file=$1
+    shift
+    prints "$weft" data show run.ini --n=99 data.path="$file" "$@"
+}
+holds() { # holds NAME TEXT: printed has it
+    grep -qF -- "$2" printed || failed "$1: \"$2\" is not shown" printed printed.err
+}
+lacks() { # lacks NAME TEXT
+    ! grep -qF -- "$2" printed || failed "$1: \"$2\" is shown" printed
+}
+says() { # says NAME TEXT: among what is logged
+    grep -qF -- "$2" printed.err || failed "$1: does not say \"$2\"" printed.err
+}
+near() { # near NAME EXPECTED FOUND: within 1e-5 of it
+    awk -v a="$2" -v b="$3" 'BEGIN { d = a > b ? a - b : b - a; exit !(a > 0 && d <= 1e-5 * a) }' ||
+        failed "$1: expected $2, found $3"
+}
+
+# Loss on all answers and on the last ones, packed and not, is that of transformers with the same ids and masks.
+for on in answers last; do
+    expected=$(sed -n "s/^$on //p" "$golden/expected.txt")
+    for packing in yes no; do
+        prints "$weft" eval run.ini data.special_tokens=yes data.loss_on=$on data.packing=$packing --json
+        near "loss on $on, packing $packing" "${expected% *}" "$(sed 's/.*"loss": \([0-9.]*\).*/\1/' printed)"
+        grep -q "\"tokens\": ${expected#* }," printed || failed "targets of $on are not ${expected#* }" printed
+        says "the end token" "the end token </s> (id 2) stands behind 84 of 84 answers and is learned"
+    done
+done
+prints "$weft" data show run.ini -n 99 data.train_end=no
+lacks "train_end = no" "</s>]]"
+says "train_end = no" "is not learned (train_end = no)"
+
+# One conversation in every form.
+wanted='<user> 1. "e4", e5
+<s>[[d4</s>]]'
+forms() {
+    printf '[{"messages": [{"role":"user","content":"1. \\"e4\\", e5"},{"role":"assistant","content":"d4"}]}]\n' >messages.json
+    printf '{"conversations":[{"from":"human","value":"1. \\"e4\\", e5"},{"from":"gpt","value":"d4"}]}\n' >turns.jsonl
+    printf '{"instruction":"1. \\"e4\\", e5","input":"","output":"d4"}\n' >alpaca.jsonl
+    printf '{"prompt":"1. \\"e4\\", e5","completion":"d4","big":123456789012345678901234567890}\n' >pair.jsonl
+    printf 'question,answer\r\n"1. ""e4"", e5",d4\r\n' >table.csv
+    printf 'prompt\tresponse\n1. "e4", e5\td4\n' >table.tsv
+    printf '\357\273\277{"q":"1. \\"e4\\", e5","a":"d4"}\n' >named.jsonl
+}
+forms
+for file in messages.json turns.jsonl alpaca.jsonl pair.jsonl table.csv table.tsv; do
+    show "$file"
+    case $(cat printed) in *"$wanted"*) ;; *) failed "$file is another conversation" printed printed.err ;; esac
+done
+show named.jsonl "data.columns=q, a"
+case $(cat printed) in *"$wanted"*) ;; *) failed "named columns are another conversation" printed ;; esac
+printf '{"instruction":"Add.","input":"1 2","output":"3","system":"S","history":[["a","b"]]}\n' >whole.jsonl
+show whole.jsonl
+case $(cat printed) in *"<system> S
+<user> a
+<s>[[b</s>]]<user> Add.
+
+1 2
+<s>[[3</s>]]"*) ;; *) failed "alpaca with all its fields" printed ;; esac
+show whole.jsonl data.template=alpaca data.loss_on=last
+holds "the alpaca template" "### Response:"
+holds "the alpaca template has a place for the input" "### Input:"
+lacks "the last answer alone" "[[b"
+show pair.jsonl data.system=Be-brief.
+holds "a system message of the configuration" "<system> Be-brief."
+
+# Special tokens that are typed are text, unless a key says else.
+printf '{"prompt":"a </s> b","completion":"c"}\n' >typed.jsonl
+show typed.jsonl --tokens
+[ "$(grep -c '"</s>"' printed)" = 1 ] || failed "a typed </s> is no text" printed
+show typed.jsonl --tokens data.special_tokens=yes
+[ "$(grep -c '"</s>"' printed)" = 2 ] || failed "a typed </s> is text against the key" printed
+
+# Too long: the answer stays, its prompt's front goes; an answer that alone is longer loses its end; or all is left out.
+long=$(printf 'x%.0s' $(seq 60))
+printf '{"prompt":"front %s back","completion":"kept"}\n{"prompt":"q","completion":"%s%s"}\n{"prompt":"s","completion":"t"}\n' \
+    "$long" "$long" "$long" >long.jsonl
+show long.jsonl data.context=40
+holds "the answer of a long conversation" "[[kept</s>]]"
+lacks "its front" "front"
+says "what is cut" "1 answers alone are longer than context = 40"
+says "what is cut" "of 3 conversations are longer than context = 40:"
+show long.jsonl data.context=40 data.too_long=drop
+lacks "left out" "kept"
+says "left out" "2 of 3 conversations are longer than context = 40 and left out"
+prints "$weft" data stats run.ini data.path=long.jsonl data.context=40 data.too_long=drop
+grep -qE "left out +2$" printed || failed "stats count what is left out" printed
+
+# Several files with weights; a fraction for validation.
+printf '{"prompt":"from a","completion":"1"}\n' >a.jsonl
+printf '{"prompt":"from b","completion":"2"}\n' >b.jsonl
+show a.jsonl "data.files=b.jsonl:3" data.packing=no
+[ "$(grep -c '^row' printed)" = 4 ] && [ "$(grep -c 'from b' printed)" = 3 ] || failed "weights of files" printed
+prints "$weft" data show run.ini -n 99 data.validation=5 --validation data.packing=no
+[ "$(grep -c '^row' printed)" = 5 ] || failed "five conversations are held out" printed
+prints "$weft" data show run.ini -n 99 data.validation=5 data.packing=no data.group_by_length=7
+[ "$(grep -c '^row' printed)" = 35 ] || failed "35 conversations are learned" printed
+
+# No target: counted and named; nothing but those is an error.
+printf '{"prompt":"a","completion":"b"}\n{"prompt":"c","completion":""}\n' >some.jsonl
+printf '{"messages":[{"role":"user","content":"a"}]}\n' >none.jsonl
+show some.jsonl data.template=chatml
+printf '{"messages":[{"role":"user","content":"a"}]}\n' >>some.jsonl
+show some.jsonl
+says "without a target" "1 of 3 conversations have no target and are left out, the first at $dir/some.jsonl:3"
+refused "gives nothing to learn: none of its 1 conversations has an answer" "$weft" data show run.ini data.path=none.jsonl
+
+# What cannot be used, with file, line and value.
+bad() { # bad FILE CONTENT SENTENCE argument...
+    file=$1 sentence=$3
+    printf "$2" >"$file"
+    shift 3
+    refused "$sentence" "$weft" data show run.ini data.path="$file" "$@"
+}
+bad x.jsonl '{"prompt":"a","completion":"b"}\n{"prompt":1,"completion":"b"}\n' 'x.jsonl:2: the field "prompt" is a number and must be a string'
+bad x.jsonl '{"prompt":"a","completion":"b"}\n\n' 'x.jsonl:2: the line is empty'
+bad x.jsonl '{"prompt":"a"\n' 'x.jsonl:1: not a JSON object:'
+bad x.jsonl '[1]\n' 'x.jsonl:1: the record is JSON but not an object'
+bad x.jsonl '{"text":"a"}\n' "x.jsonl:1: no known form: messages, conversations, instruction and output, prompt and completion, or question and answer; the record's fields: text"
+bad x.jsonl '{"text":"a"}\n' 'x.jsonl:1: there is no field "q"; the record' "data.columns=q, a"
+bad x.jsonl '{"conversations":[{"from":"dog","value":"a"}]}\n' 'x.jsonl:1: turn 1 of "conversations" is from "dog"; known are human, gpt, system and tool'
+bad x.jsonl '{"messages":[{"content":"a"}]}\n' 'x.jsonl:1: message 1 of "messages" needs "role", a string'
+bad x.json '[\n{"prompt":"a","completion":"b"},\n{"prompt":\n' 'x.json:3: the array ends in the middle of this element'
+bad x.json '{"prompt":"a"}' 'x.json:1: the file is no array of JSON'
+bad x.json '[{"prompt":"a","completion":"b"}] 1' 'x.json:1: something stands behind the array'
+bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields and the first row names 2'
+bad x.csv 'question,answer\n"1,2\n' 'x.csv:2: a field in quotes is not closed'
+bad x.csv 'question,answer\n"1"x,2\n' 'x.csv:2: something stands behind the quotes of a field'
+bad x.txt 'a' 'the name ends in none of .json, .jsonl, .csv and .tsv'
+bad x.jsonl '{"prompt":"a","completion":"b"}\n' 'there is no chat template named nonsuch; there are: alpaca' data.template=nonsuch
+rm model/chat_template.jinja
+refused 'have no chat template' "$weft" data show run.ini
+refused "group_by_length = 4 goes with packing = no" "$weft" data show run.ini data.group_by_length=4
+refused "columns = a is not possible" "$weft" data show run.ini data.columns=a
+refused "date = soon is not possible" "$weft" data show run.ini data.date=soon
+printf '{{ raise_exception("never") }}' >model/chat_template.jinja
+refused 'conversations.jsonl:1: ' "$weft" data show run.ini
+grep -qF 'the template refuses this conversation: never' log || failed "a template that refuses" log
+
+# weft generate --chat: a line is a turn, and the template is the same.
+cp "$golden/chat_template.jinja" model/
+printf 'e4\nd4\n' >input
+prints "$weft" generate run.ini --chat --template chatml --tokens 4 --temperature 0 <input
+[ "$(wc -l <printed)" -ge 2 ] || failed "two turns have two answers" printed
+prints "$weft" generate run.ini --chat --prompt e4 --tokens 4 --temperature 0
+refused "--system goes with --chat" "$weft" generate run.ini --system x --prompt y
+refused "there is no chat template named x" "$weft" generate run.ini --chat --template x --prompt y
+
+# All of gsm8k, where the assets are at hand.
+assets=${WEFT_ASSETS:-$WEFT_SOURCE/../shared/assets}
+if [ -e "$assets/data/gsm8k_train_alpaca_format.json" ]; then
+    show "$assets/data/gsm8k_train_alpaca_format.json" data.template=alpaca data.context=512
+else
+    echo "skipped: gsm8k, which is not among the assets"
+fi
+[ "$failures" = 0 ]

@@ -1,0 +1,236 @@
+/* Chat templates: the texts of jinja2 as transformers sets it up, byte for byte, over conversations in golden/chat;
+ * what is refused says its line; nothing that a template does is without bound; marks follow their bytes. */
+#include "golden.h"
+#include "suite.h"
+
+#include "base/text.h"
+#include "jinja.h"
+#include "plugin/services.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+enum { MOST_TEMPLATES = 32 };
+
+static uint32_t fnv(const char *bytes, size_t n) {
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)bytes[i]) * 1099511628211u;
+    return (uint32_t)(h >> 32);
+}
+
+static uint32_t by_message(void *context, size_t i, const char *key) {
+    (void)context;
+    return strcmp(key, "role") == 0 ? 1u : (uint32_t)i + 2u;
+}
+
+static jinja_template *compiled(const char *source) {
+    jinja_template *out = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(jinja_compile(&out, weft_services(), "T", source, strlen(source), &err) == WEFT_OK, "%s", err.text);
+    return out;
+}
+
+static weft_status render(jinja_render **out, jinja_output *text, const jinja_template *self, const json_t *given,
+                          weft_error *err) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    ck_assert_int_eq(jinja_begin(out, self, err), WEFT_OK);
+    json_object_foreach((json_t *)(uintptr_t)given, key, value) {
+        if (strcmp(key, "messages") == 0) ck_assert(jinja_set_objects(*out, key, value, by_message, NULL));
+        else ck_assert(jinja_set_json(*out, key, value, 1));
+    }
+    return jinja_run(*out, text, err);
+}
+
+static void file_text(char **text, size_t *n, const char *name) {
+    char path[1024], inside[128];
+    weft_error err = WEFT_ERROR_INIT;
+    (void)snprintf(inside, sizeof inside, "chat/%s", name);
+    golden_path(path, sizeof path, inside);
+    ck_assert_msg(weft_text_read(text, n, path, 1 << 24, &err) == WEFT_OK, "%s", err.text);
+}
+
+/* What jinja2 made of a conversation: "refused" or the text's hash. */
+static void hold_one(const char *name, const jinja_template *self, const json_t *given, const char *expected,
+                     int line) {
+    weft_error err = WEFT_ERROR_INIT;
+    jinja_render *r = NULL;
+    jinja_output text;
+    char hash[16] = "refused";
+    if (render(&r, &text, self, given, &err) == WEFT_OK)
+        (void)snprintf(hash, sizeof hash, "%08x", fnv(text.bytes, text.n));
+    ck_assert_msg(strcmp(hash, expected) == 0, "%s, conversation %d: %s, not %s %s", name, line, hash, expected,
+                  err.text);
+    jinja_end(r);
+}
+
+START_TEST(texts_are_those_of_jinja2) {
+    jinja_template *templates[MOST_TEMPLATES];
+    char names[MOST_TEMPLATES][16], file[32], *text = NULL, *expected = NULL, *conversations = NULL;
+    size_t n = 0, bytes = 0;
+    int count = 0, line = 0;
+    char *row = NULL, *next = NULL, *save = NULL;
+    file_text(&expected, &bytes, "expected.txt");
+    file_text(&conversations, &bytes, "conversations.jsonl");
+    row = strtok_r(expected, "\n", &next);
+    for (char *name = strtok_r(row, " ", &save); name != NULL; name = strtok_r(NULL, " ", &save)) {
+        ck_assert_int_lt(count, MOST_TEMPLATES);
+        (void)snprintf(names[count], sizeof names[count], "%s", name);
+        (void)snprintf(file, sizeof file, "%s.jinja", name);
+        file_text(&text, &n, file);
+        templates[count++] = compiled(text);
+        free(text);
+    }
+    ck_assert_int_ge(count, 12);
+    for (char *at = conversations; *at != '\0'; line++) {
+        char *end = strchr(at, '\n');
+        json_t *given = json_loadb(at, (size_t)(end - at), 0, NULL);
+        ck_assert_ptr_nonnull(given);
+        row = strtok_r(NULL, "\n", &next);
+        save = row;
+        for (int i = 0; i < count; i++)
+            hold_one(names[i], templates[i], given, strtok_r(i == 0 ? row : NULL, " ", &save), line + 1);
+        json_decref(given);
+        at = end + 1;
+    }
+    ck_assert_int_eq(line, 500);
+    for (int i = 0; i < count; i++) jinja_free(templates[i]);
+    free(expected);
+    free(conversations);
+}
+END_TEST
+
+static const struct {
+    const char *source, *sentence; /* NULL: "T, line 1: " does; refused when compiled, or else when rendered */
+} refused[] = {
+    {"a\nb\n{% if x %}", "T, line 3: {% endif %} is missing at the end"},
+    {"\n{{ 1 + }}", "T, line 2: a value is needed where }} stands"},
+    {"{% include 'x' %}", "T, line 1: the statement include is not known here; known are: if, for, set, macro, call, "
+                          "filter, with, generation, break, continue, raw"},
+    {"{{ x|wordwrap }}", "T, line 1: the filter wordwrap is not known here"},
+    {"{{ x is prime }}", "T, line 1: the test prime is not known here"},
+    {"{{ 'abc }}", "T, line 1: a string is not closed"},
+    {"{# abc", "T, line 1: a comment {# is not closed by #}"},
+    {"{% break %}", "T, line 1: break and continue belong into a loop"},
+    {"\n\n{{ a.b }}", "T, line 3: a is undefined, and so has no .b"},
+    {"{{ 1 + 'x' }}", "T, line 1: a whole number + a string is not possible"},
+    {"{{ raise_exception('no system here') }}", "T, line 1: the template refuses this conversation: no system here"},
+    {"{{ [].append(1) }}", "T, line 1: append would change a list, which a template may not"},
+    {"{{ 'a'.center(3) }}", "T, line 1: the method center of a string is not known here"},
+    {"{{ 1 // 0 }}", "T, line 1: a division by zero"},
+    {"{% set x.y = 1 %}", "T, line 1: only a namespace's attributes can be set, and x is undefined"},
+    /* without end or bound */
+    {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "T, line 1: calls and values lie more than 200 deep in each "
+                                                        "other"},
+    {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", NULL},
+    {"{% set ns = namespace(s='abcdefgh') %}{% for i in range(90) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+     "T, line 1: a text grows past 16777216 bytes"},
+    {"{% set ns = namespace(s=[1]) %}{% for i in range(90) %}{% set ns.s = ns.s + ns.s %}{% endfor %}", NULL},
+    {"{% for i in range(99999) %}{{ 'abcdefghijklmnopqrstuvwxyz' * 999 }}{% endfor %}",
+     "T, line 1: the text grows past 16777216 bytes"},
+    {"{{ range(999999999) }}", "T, line 1: a range has more than 100000 numbers"},
+    {"{{ 9223372036854775807 + 1 }}", NULL},
+    {"{{ 'x' * 99999999999 }}", "T, line 1: a text grows past 16777216 bytes"},
+    {"{{ [1,2]|tojson(indent=99999999) }}", NULL},
+};
+
+START_TEST(what_cannot_be_is_refused_with_its_line) {
+    weft_error err = WEFT_ERROR_INIT;
+    jinja_template *self = NULL;
+    jinja_render *r = NULL;
+    jinja_output text;
+    json_t *none = json_object();
+    const char *source = refused[_i].source, *sentence = refused[_i].sentence;
+    weft_status status = jinja_compile(&self, weft_services(), "T", source, strlen(source), &err);
+    if (status == WEFT_OK) status = render(&r, &text, self, none, &err);
+    ck_assert_msg(status == WEFT_E_DATA, "%s", source);
+    if (sentence != NULL) ck_assert_str_eq(err.text, sentence);
+    else ck_assert_msg(strncmp(err.text, "T, line 1: ", 11) == 0, "%s", err.text);
+    jinja_end(r);
+    jinja_free(self);
+    json_decref(none);
+}
+END_TEST
+
+START_TEST(deep_nesting_is_refused_and_no_crash) {
+    enum { N = 100000 };
+    static const char *const opens[] = {"(", "[", "not ", "-", "{% if x %}", "x.", "{'a':"};
+    char *source = malloc((size_t)N * 12 + 16);
+    const size_t n = strlen(opens[_i]);
+    weft_error err = WEFT_ERROR_INIT;
+    jinja_template *self = NULL;
+    size_t at = opens[_i][0] == '{' && opens[_i][1] == '%' ? 0 : 3;
+    memcpy(source, "{{ ", 3);
+    for (int i = 0; i < N; i++, at += n) memcpy(source + at, opens[_i], n);
+    ck_assert_int_eq(jinja_compile(&self, weft_services(), "T", source, at, &err), WEFT_E_DATA);
+    free(source);
+}
+END_TEST
+
+/* The marks of the bytes, a character each: '.' template, 'd' data, digits a message's. */
+START_TEST(marks_follow_their_bytes) {
+    static const struct {
+        const char *source, *text, *marks;
+    } rows[] = {
+        {"<{{ messages[0].role }}>{{ messages[0].content }}|", "<user> Hi |", ".dddd.0000."},
+        {"{{ messages[0].content|trim ~ '!' }}{{ messages[1].content[1:3]|upper }}", "Hi!NS", "00.11"},
+        {"{{ messages[1].content.replace('s', '-') }}", "an-wer", "11.111"},
+        {"{{ messages[1].content.split('w')|join('+') }}", "ans+er", "111.11"},
+        {"{% set x %}[{{ messages[1].content }}]{% endset %}{{ x[::-1] }}", "]rewsna[", ".111111."},
+        {"{{ messages[1]|tojson }}", "{\"role\": \"assistant\", \"content\": \"answer\"}",
+         "..........ddddddddd...............111111.."},
+        {"{% for m in messages %}{{ m.content }}{% endfor %}", " Hi answer", "0000111111"},
+    };
+    static const char given[] = "{\"messages\":[{\"role\":\"user\",\"content\":\" Hi \"},"
+                                "{\"role\":\"assistant\",\"content\":\"answer\"}]}";
+    jinja_template *self = compiled(rows[_i].source);
+    json_t *object = json_loads(given, 0, NULL);
+    weft_error err = WEFT_ERROR_INIT;
+    jinja_render *r = NULL;
+    jinja_output text;
+    ck_assert_msg(render(&r, &text, self, object, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_uint_eq(text.n, strlen(rows[_i].text));
+    ck_assert(memcmp(text.bytes, rows[_i].text, text.n) == 0);
+    for (size_t i = 0; i < text.n; i++) {
+        const uint32_t mark = text.marks[i];
+        const char shown = mark == 0 ? '.' : mark == 1 ? 'd' : (char)('0' + mark - 2);
+        ck_assert_msg(shown == rows[_i].marks[i], "byte %zu of %s: %c", i, rows[_i].text, shown);
+    }
+    jinja_end(r);
+    jinja_free(self);
+    json_decref(object);
+}
+END_TEST
+
+START_TEST(generation_blocks_are_counted) {
+    jinja_template *self = compiled("a{% for i in [1,2] %}{% generation %}b{{ i }}{% endgeneration %}c{% endfor %}");
+    json_t *none = json_object();
+    weft_error err = WEFT_ERROR_INIT;
+    jinja_render *r = NULL;
+    jinja_output text;
+    static const uint32_t blocks[] = {0, 1, 1, 0, 2, 2, 0};
+    ck_assert_int_eq(render(&r, &text, self, none, &err), WEFT_OK);
+    ck_assert_uint_eq(text.n, 7);
+    for (size_t i = 0; i < 7; i++) ck_assert_uint_eq(JINJA_BLOCK(text.marks[i]), blocks[i]);
+    jinja_end(r);
+    jinja_free(self);
+    json_decref(none);
+}
+END_TEST
+
+static Suite *suite(void) {
+    Suite *s = suite_create("jinja");
+    TCase *t = tcase_create("jinja");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, texts_are_those_of_jinja2);
+    tcase_add_loop_test(t, what_cannot_be_is_refused_with_its_line, 0, (int)(sizeof refused / sizeof refused[0]));
+    tcase_add_loop_test(t, deep_nesting_is_refused_and_no_crash, 0, 7);
+    tcase_add_loop_test(t, marks_follow_their_bytes, 0, 7);
+    tcase_add_test(t, generation_blocks_are_counted);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void) {
+    return run_suite(suite());
+}
