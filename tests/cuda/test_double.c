@@ -26,6 +26,7 @@ typedef struct row {
 
 static const row rows[] = {
     RIGHT(block_sum),
+    RIGHT(sums),
     RIGHT(votes),
     RIGHT(late_copy),
     RIGHT(too_much_shared),
@@ -53,6 +54,7 @@ static const row rows[] = {
     RIGHT(no_driver),
     WRONG(block_sum_without_barrier, ""),
     WRONG(block_sum_reused, ""),
+    WRONG(sums_run_ahead, ""),
     WRONG(barrier_left_out_by_one, "waits at __syncthreads"),
     WRONG(two_barriers, "meet at __syncthreads"),
     WRONG(shared_not_written, ""),

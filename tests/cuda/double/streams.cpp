@@ -262,10 +262,22 @@ bool kernels_wait() {
     return false;
 }
 
+/* The process ends while other threads go on: each stands still where it next asks for the lock, which the thread that
+ * ends the process keeps from here on, for what they would look at is being taken apart. */
+struct Standstill {
+    ~Standstill() {
+        lock_of_all().lock();
+    }
+};
+
 void queue_is_shared() {
     static bool started = false;
-    if (!started) std::thread(nudge).detach();
+    if (started) return;
     started = true;
+    (void)draw(1); /* what is made later than this is taken apart before it */
+    (void)all_streams();
+    static const Standstill end;
+    std::thread(nudge).detach();
 }
 
 Maker once(std::function<void()> run) {
