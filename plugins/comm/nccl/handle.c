@@ -33,11 +33,11 @@ void nccl_handles_free(weft_comm *comm) {
     comm->pool = NULL;
 }
 
-/* The exchange has ended; its mark is gone after this. */
+/* The exchange has ended; its mark is gone after this. What was given up has ended too, and has brought nothing. */
 static weft_status end_handle(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     const weft_status status = comm->transfer->await(comm->device, handle->mark, err);
     nccl_handle_give_back(comm, handle);
-    return status;
+    return status == WEFT_OK ? nccl_watch_ask(comm, err) : status;
 }
 
 int32_t nccl_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
