@@ -126,13 +126,20 @@ struct Run {
         if (m.done < sizeof(Header))
             m.done +=
                 party->meeting.send(to, reinterpret_cast<const char *>(&m.header) + m.done, sizeof(Header) - m.done);
-        if (m.done >= sizeof(Header) && m.done < m.size()) {
-            char piece[4096]; /* the device's memory is touched here, and not by what the system does for us */
-            const uint64_t at = m.done - sizeof(Header), n = std::min<uint64_t>(sizeof piece, m.header.bytes - at);
-            std::memcpy(piece, m.from + at, n);
-            m.done += party->meeting.send(to, piece, n);
-        }
+        if (m.done >= sizeof(Header)) push_bytes(m, to);
         return m.done != before;
+    }
+    /* Until no more goes through. */
+    void push_bytes(Message &m, int to) {
+        char piece[4096]; /* the device's memory is touched here, and not by what the system does for us */
+        uint64_t n = sizeof piece, sent = n;
+        while (sent == n && m.done < m.size()) {
+            const uint64_t at = m.done - sizeof(Header);
+            n = std::min<uint64_t>(sizeof piece, m.header.bytes - at);
+            std::memcpy(piece, m.from + at, n);
+            sent = party->meeting.send(to, piece, n);
+            m.done += sent;
+        }
     }
 
     bool pull(Message &m, int from, const Asked &asked) {
