@@ -97,7 +97,9 @@ weft_chooser weft_engine_chooser(const weft_engine *engine) {
 }
 
 void weft_engine_give_up(weft_engine *engine) {
-    if (engine != NULL && (engine->failed || engine->post.broken)) weft_platform_abandon(engine->ranks.platform);
+    weft_platform *platform = engine == NULL ? NULL : engine->ranks.platform;
+    if (platform != NULL && (engine->failed || engine->post.broken || platform->broken))
+        weft_platform_abandon(platform);
 }
 
 void weft_engine_close(weft_engine *engine) {

@@ -97,6 +97,7 @@ void weft_platform_abandon(weft_platform *self) {
 
 void weft_platform_close(weft_platform *self, bool failed) {
     if (self == NULL) return;
+    failed = failed || self->broken;
     if (failed) weft_platform_abandon(self);
     weft_pulse_wait();
     if (self->comm != NULL && (!failed || self->abandoned || self->comm_info.size == 1))
@@ -149,6 +150,7 @@ static weft_status make_group(weft_platform *self, weft_comm_group **out, const 
     weft_pulse_wait();
     WEFT_PLUGIN_CALL(status, self->comm_plugin, group, err, self->comm, &group->made, ranks, n);
     weft_pulse_go();
+    self->broken = self->broken || status != WEFT_OK;
     *out = group->made;
     return status;
 }

@@ -20,6 +20,7 @@ typedef struct weft_platform {
     int32_t *nodes; /* [size of the world] each rank's machine */
     weft_platform_group *groups;
     int32_t n_groups;
+    bool broken;    /* ranks that were to meet have not, for this one: others may wait in that for ever */
     bool abandoned; /* `destroy` of the communicator waits for nobody */
 } weft_platform;
 
