@@ -46,8 +46,7 @@ static void connect_ring(ranks *r) {
     const int32_t before = (r->rank + r->size - 1) % r->size;
     weft_error err = WEFT_ERROR_INIT;
     for (int32_t sender = 0; sender < r->size && r->table->connect != NULL; sender++) {
-        if (sender == r->rank)
-            must_be_ok(r->table->connect(r->comm, NULL, (r->rank + 1) % r->size, 0, 1, &err), err);
+        if (sender == r->rank) must_be_ok(r->table->connect(r->comm, NULL, (r->rank + 1) % r->size, 0, 1, &err), err);
         if (sender == before) must_be_ok(r->table->connect(r->comm, NULL, before, 0, 0, &err), err);
     }
 }

@@ -65,8 +65,8 @@ bool is_meant() {
 }
 
 Counts::Counts()
-    : plants(read_plants(is_meant() ? getenv("WEFT_DOUBLE_FAIL") : nullptr)), state(static_cast<uint64_t>(number("WEFT_DOUBLE_SEED", 1))),
-      mode(mode_of(setting("WEFT_DOUBLE_MODE", "last"))) {}
+    : plants(read_plants(is_meant() ? getenv("WEFT_DOUBLE_FAIL") : nullptr)),
+      state(static_cast<uint64_t>(number("WEFT_DOUBLE_SEED", 1))), mode(mode_of(setting("WEFT_DOUBLE_MODE", "last"))) {}
 
 Counts::~Counts() {
     const char *path = getenv("WEFT_DOUBLE_COUNTS");

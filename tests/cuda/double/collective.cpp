@@ -208,8 +208,8 @@ struct Run {
     void tell_gone(int rank) {
         if (party->state != ncclSuccess) return;
         party->state = ncclRemoteError;
-        party->said =
-            "rank " + std::to_string(rank) + " has ended while rank " + std::to_string(me()) + " waits for it";
+        party->said = "rank " + std::to_string(rank) + " has ended while rank " + std::to_string(me()) +
+                      " waits for it";
     }
 
     Step go_on() {
