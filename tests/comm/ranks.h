@@ -30,7 +30,8 @@ typedef struct ranks {
     int n_groups; /* 0: not made yet */
 } ranks;
 
-/* Exchanges move by themselves, in the streams of a device: those of a lane come in the order in which they were sent. */
+/* Exchanges move by themselves, in the streams of a device; messages of a lane come in the order in which they were
+ * sent. */
 static inline int moves_itself(const ranks *r) {
     return (r->info.flags & WEFT_COMM_IN_ORDER) != 0;
 }
@@ -48,8 +49,8 @@ _Noreturn void fail(int line, const char *format, ...) WEFT_PRINTF(2, 3);
         if ((status) != WEFT_OK) fail(__LINE__, "%s", (err).text);                                                     \
     } while (0)
 
-/* device.c: the device of the plugin that WEFT_TEST_DEVICE_FILE names, with the keys of WEFT_TEST_KEYS. NULL: the variable
- * is not set. */
+/* device.c: the device of the plugin that WEFT_TEST_DEVICE_FILE names, with the keys of WEFT_TEST_KEYS. NULL: the
+ * variable is not set. */
 const weft_device_plugin *device_of_environment(weft_device **out);
 
 /* The cases; each returns when it holds. */

@@ -35,8 +35,8 @@ __global__ void twice(float *y) {
     }
 }
 
-/* Sums of all threads' numbers, one after another: of each warp by shuffles, of the warps through shared memory. With the
- * second barrier left out, a warp that is ahead writes its next part over one that another has yet to read. */
+/* Sums of all threads' numbers, one after another: of each warp by shuffles, of the warps through shared memory. With
+ * the second barrier left out, a warp that is ahead writes its next part over one that another has yet to read. */
 template <bool BARRIER> __global__ void sums(float *y, int n) {
     CUDA_SHARED(float, part, [4]);
     for (int i = 0; i < n; i++) {

@@ -459,6 +459,7 @@ START_TEST(a_recording_reads_anew) {
         ck_assert_uint_eq(got[0], i * 1000);
         ck_assert_uint_eq(got[1], i * 1000);
     }
+    capture->destroy(d, recording);
     /* A stream that is not joined cannot be recorded: told, and the next one can be. */
     recording = NULL;
     ck_assert_int_eq(capture->begin(d, NULL, &err), WEFT_OK);

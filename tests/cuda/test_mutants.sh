@@ -20,12 +20,12 @@ in_build() { # in_build COMMAND: as ninja runs it
     (cd "$WEFT_BUILD" && sh -c "$1") >log 2>&1
 }
 compile() { # compile PLUGIN FILE: the copy of it in plugins, to mutant.o
-    command=$(grep -F -- "-c $WEFT_SOURCE/plugins/$2" "commands.$1" | sed "s|-c $WEFT_SOURCE/plugins/|-c $dir/plugins/|
+    command=$(grep -E -- "-c $WEFT_SOURCE/plugins/$2( |\$)" "commands.$1" | sed "s|-c $WEFT_SOURCE/plugins/|-c $dir/plugins/|
         s|-o [^ ]*\\.o |-o $dir/mutant.o |; s|-MF [^ ]*|-MF $dir/mutant.d|")
     in_build "$command -Wno-error" || failed "$2 with its mistake is not compiled" log
 }
 link() { # link PLUGIN FILE
-    object=$(grep -F -- "-c $WEFT_SOURCE/plugins/$2" "commands.$1" | sed 's/.*-o \([^ ]*\.o\) .*/\1/')
+    object=$(grep -E -- "-c $WEFT_SOURCE/plugins/$2( |\$)" "commands.$1" | sed 's/.*-o \([^ ]*\.o\) .*/\1/')
     command=$(tail -n 1 "commands.$1" | sed "s|$object|$dir/mutant.o|; s|-o [^ ]*weft-$1\\.so|-o $dir/build/tests/cuda/weft-$1.so|")
     rm -f "build/tests/cuda/weft-$1.so"
     in_build "$command" || failed "$2 with its mistake is not linked" log

@@ -163,9 +163,9 @@ typedef struct weft_comm_plugin {
     weft_status (*connect)(weft_comm *comm, weft_comm_group *group, int32_t peer, int32_t lane, int32_t sends,
                            weft_error *err);
 
-    /* This rank has failed, and the others may be gone or wait for it: what is under way is given up, so that nothing of
-     * the device waits for it any longer. Every later exchange is refused, and `destroy` is this rank's alone. [main]
-     * [optional: a rank that fails ends without `destroy`] */
+    /* This rank has failed, and the others may be gone or wait for it: what is under way is given up, so that nothing
+     * of the device waits for it any longer. Every later exchange is refused, and `destroy` is this rank's alone.
+     * [main] [optional: a rank that fails ends without `destroy`] */
     void (*abandon)(weft_comm *comm);
 } weft_comm_plugin;
 
