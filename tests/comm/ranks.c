@@ -92,8 +92,8 @@ static void run_cases(ranks *r, const char *names) {
     must(ran > 0);
 }
 
-/* Twice in one process where the communicator can be (ranks that meet through the host meet once), the second time (with
- * few ranks) with a device whose memory is not the host's; then MPI has ended. */
+/* Twice in one process where the communicator can be (ranks that meet through the host meet once), the second time
+ * (with few ranks) with a device whose memory is not the host's; then MPI has ended. */
 static int main_cases(const char *names, const char *path) {
     const weft_comm_plugin *table = table_of(path);
     static weft_device_plugin apart;

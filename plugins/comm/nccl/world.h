@@ -4,7 +4,8 @@
  *   pairs.c     a communicator of two for each direction in which a rank sends
  *   exchange.c  one call each: judged, then handed to NCCL in the stream of its operands
  *   handle.c    what is under way: test, wait, join
- *   watch.c     a thread that asks NCCL what went wrong behind the calls, and ends what hangs of it; a rank that gives up
+ *   watch.c     a thread that asks NCCL what went wrong behind the calls, and ends what hangs of it; and a rank that
+ *               gives up
  *   failure.c   NCCL's answers as sentences
  *   plugin.c    the note and the table
  *
