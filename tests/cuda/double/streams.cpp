@@ -194,13 +194,13 @@ cudaError_t queue(cudaStream_t stream, const char *name, Maker maker, bool kerne
     return cudaSuccess;
 }
 
-cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::shared_ptr<Graph> &graph,
+cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::weak_ptr<Graph> &graph,
                          size_t &node) {
     const StreamRef s = stream_of(stream);
     const cudaError_t code = may_queue(s, name);
     if (code != cudaSuccess) return code;
     if (s->capture != nullptr) {
-        if (graph == s->capture->graph) s->tips.push_back(node);
+        if (graph.lock() == s->capture->graph) s->tips.push_back(node);
         capture_add(s, name, false, std::move(maker));
         graph = s->capture->graph;
         node = s->tips[0];
