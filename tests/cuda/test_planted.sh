@@ -69,7 +69,7 @@ wrong=
 case $status in
 0)
     case $call in
-    cudaFree* | *Destroy | cuModuleUnload | ncclCommAbort) ;;  # nothing needs what they give back
+    cudaFree* | *Destroy | nvrtcDestroyProgram | cuModuleUnload | ncclCommAbort) ;;  # nothing needs what they give back
     cublasLtMatmulAlgoConfigGetAttribute | cu*GetError*) ;;    # for a text
     cudaStreamSynchronize | cudaEventSynchronize | cudaEventQuery) ;; # of what ends
     ncclCommGetAsyncError) ;;                                  # as the run was over

@@ -38,11 +38,11 @@ void forget_destroyed() {
         if (all[i]->destroyed && all[i]->queue.empty()) all.erase(all.begin() + static_cast<long>(i));
 }
 
-/* One try of a stream's first operation. */
+/* One try of a stream's first operation. After an error that sticks the card does nothing any more. */
 Step run_head(const StreamRef &s) {
     Op &op = s->queue.front();
     running(op.name.c_str());
-    const Step step = op.work();
+    const Step step = sticking() == cudaSuccess ? op.work() : Step::DONE;
     running("");
     if (step == Step::DONE) {
         s->queue.pop_front();
