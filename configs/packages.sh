@@ -3,6 +3,7 @@
 #   configs/packages.sh            to build and run
 #   configs/packages.sh tests      and to test
 #   configs/packages.sh format     to lay out the sources
+#   configs/packages.sh fuzz       to draw inputs for the parsers
 #   configs/packages.sh python     to fetch what Python's index has
 #   configs/packages.sh cuda       to build the CUDA device, from Python's index into build/cuda (or $WEFT_BUILD_DIR/cuda);
 #                                  not needed where the CUDA Toolkit, cuDNN and NCCL are installed
@@ -13,6 +14,7 @@ wanted=$build
 case ${1:-} in
 tests) wanted="$build $tests" ;;
 format) wanted="git clang-format-14" ;;
+fuzz) wanted="$build clang" ;;
 python) python3 -m pip --version >/dev/null 2>&1 && exit 0; wanted="python3 python3-pip" ;;
 cuda)
     sh "$0" python

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tests, from nothing: installs what is needed, builds, runs.
 #   tests/run.sh           the quick suite, which every change has to pass
-#   tests/run.sh --full    all of it: the long grids and random draws, every instruction set, and the device on oneDNN 3
+#   tests/run.sh --full    all of it: the long grids and random draws, every instruction set, the device on oneDNN 3, and fuzzing
 # More arguments go to ctest. tests/CMakeLists.txt says which test is in which suite. In $WEFT_BUILD_DIR, or build/.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -53,6 +53,8 @@ fi
 if [ $suite = full ] && ! sanitized; then # the device's plugin is the same there
     echo "once more on oneDNN 3:"
     sh tests/onednn3.sh || status=$?
+    echo "drawn inputs for the parsers:"
+    sh tests/fuzz.sh || status=$?
 fi
 echo "the $suite suite took $(($(now) - began)) s: $((built - began)) to build, $((tested - built)) for ctest's tests, $(($(now) - tested)) for what came behind"
 exit "$status"

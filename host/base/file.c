@@ -20,7 +20,7 @@ FILE *weft_file_begin(weft_file *self, const char *path, weft_error *err) {
     descriptor = open(self->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor >= 0) self->stream = fdopen(descriptor, "wb");
     if (self->stream == NULL) {
-        (void)weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s", self->temporary, strerror(errno));
+        (void)weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s", path, strerror(errno));
     }
 done:
     if (self->stream == NULL) {

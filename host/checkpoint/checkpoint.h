@@ -68,6 +68,10 @@ weft_status weft_model_save(const weft_engine *engine, const char *directory, co
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
                                    const weft_peers *peers, const weft_host *host, weft_error *err);
 
+/* What weft_checkpoint_restore would refuse for its model or its facts, before any memory is taken. [collective] */
+weft_status weft_checkpoint_judge(const weft_engine *engine, const char *path, const weft_identities *identities,
+                                  bool inexact, weft_error *err);
+
 /* Parameters and optimizer state of a checkpoint into an allocated engine. Facts that differ are refused by name, all
  * at once, or, with inexact, printed; each change, and those that the checkpoint tells of, are added to
  * identities->changes. Each rank reads what it keeps. [collective] */

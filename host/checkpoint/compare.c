@@ -79,6 +79,16 @@ static void keep_change(weft_identities *now, const difference *d, uint64_t step
     (void)snprintf(change->to, sizeof change->to, "%s", value_of(d->now));
 }
 
+weft_status weft_record_judge(const weft_record *record, const weft_identities *now, const char *path,
+                              weft_error *err) {
+    const weft_identities *before = &record->identities;
+    difference *list = calloc((size_t)(before->n + now->n) + 1, sizeof *list);
+    weft_status status = list == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory to compare facts") : WEFT_OK;
+    if (status == WEFT_OK) status = refuse_differences(list, list_differences(list, before, now), path, err);
+    free(list);
+    return status;
+}
+
 weft_status weft_record_compare(const weft_record *record, weft_identities *now, bool inexact, const weft_host *host,
                                 const char *path, weft_error *err) {
     const weft_identities *before = &record->identities;

@@ -138,6 +138,18 @@ static weft_status restore_choices(weft_engine *engine, const weft_record *recor
     return WEFT_OK;
 }
 
+weft_status weft_checkpoint_judge(const weft_engine *engine, const char *path, const weft_identities *identities,
+                                  bool inexact, weft_error *err) {
+    char file[WEFT_PATH_BYTES];
+    weft_record record = {0};
+    weft_status status = weft_path_join(file, path, "state/run.json", err);
+    if (status == WEFT_OK) status = weft_record_load(&record, file, err);
+    if (status == WEFT_OK) status = check_model(engine, path, err);
+    if (status == WEFT_OK && !inexact) status = weft_record_judge(&record, identities, path, err);
+    weft_record_clear(&record);
+    return weft_peers_agree(&engine->peers, status, err);
+}
+
 /* What this rank keeps. */
 static weft_status restore_own(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                weft_error *err) {

@@ -23,6 +23,9 @@ weft_status weft_record_load(weft_record *out, const char *path, weft_error *err
 
 void weft_record_clear(weft_record *record); /* of one that was loaded */
 
+/* Refuses the facts of now that differ from a checkpoint's, all at once. */
+weft_status weft_record_judge(const weft_record *record, const weft_identities *now, const char *path, weft_error *err);
+
 /* Compares the facts of a checkpoint with those of now: refuses those that differ, or, with inexact, prints them. Noted
  * ones are printed. What changed, and the changes in the record, are added to now->changes. path: the checkpoint's, for
  * the text. */

@@ -1,7 +1,9 @@
 /* host/command/args.c: the words behind a command become its INI file, overrides, flags and plain arguments. */
 #include <ctype.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
+#include "base/words.h"
 #include "command/cli.h"
 #include "command/directory.h"
 #include "config/foreign.h"
@@ -50,6 +52,11 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
         (void)weft_error_set(err, WEFT_E_USER, "%s runs on one rank; train and plan take --ranks", command->name);
         return false;
     }
+    if (strcmp(word, "config") == 0 && command->takes != WEFT_TAKES_ARGUMENTS) {
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --config: the file stands by itself, weft %s run.ini",
+                             command->name);
+        return false;
+    }
     if (foreign != NULL) {
         weft_foreign_print(foreign, meant, sizeof meant);
         (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; Weft has it as %s%s%s%s%s", word, meant,
@@ -61,6 +68,11 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
         weft_nearest_offer(&near, command->flags[i].name, strlen(command->flags[i].name));
     }
     weft_nearest_offer(&near, "help", 4);
+    if (command->takes != WEFT_TAKES_ARGUMENTS && weft_foreign_home(name, n) != NULL) {
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; it is a key: %s.%s=VALUE", word,
+                             weft_foreign_home(name, n), word);
+        return false;
+    }
     (void)snprintf(meant, sizeof meant, "%s%s%s", *near.best != '\0' ? "; did you mean --" : "", near.best,
                    *near.best != '\0' ? "?" : "");
     (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s%s", word, meant);
@@ -145,14 +157,35 @@ static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) 
     return true;
 }
 
+static bool is_file(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/* What a word without an equals sign was meant for, where that can be known. */
+static void advise_word(char *out, size_t size, const weft_args *self, const char *word) {
+    const size_t n = strcspn(word, ".");
+    if (is_file(word) && !weft_words_end(word, ".ini"))
+        (void)snprintf(out, size, "; data.path=%.100s makes it the data", word);
+    else if (weft_args_declares(self, "prompt"))
+        (void)snprintf(out, size, "; a text to continue stands behind --prompt");
+    else if (word[n] == '.' && weft_foreign_home(word + n + 1, strlen(word + n + 1)) != NULL)
+        (void)snprintf(out, size, "; an override has no blanks: %.100s=VALUE", word);
+}
+
 /* "; an override is section.key=value", with section and key where the name is known. */
-static void advise_override(char *out, size_t size, const char *word) {
+static void advise_override(char *out, size_t size, const weft_args *self, const char *word) {
     const size_t n = strcspn(word, "=");
     const weft_foreign *foreign = weft_foreign_find(word, n);
-    if (word[n] != '=') return;
+    const char *home = weft_foreign_home(word, n);
+    if (word[n] != '=') {
+        advise_word(out, size, self, word);
+        return;
+    }
     if (foreign != NULL && *foreign->section != '\0')
         (void)snprintf(out, size, "; an override is section.key=value: %s.%s%.60s", foreign->section, foreign->key,
                        word + n);
+    else if (home != NULL) (void)snprintf(out, size, "; an override is section.key=value: %s.%.100s", home, word);
     else (void)snprintf(out, size, "; an override is section.key=value");
 }
 
@@ -166,7 +199,7 @@ static bool check_counts(const weft_args *self, weft_error *err) {
     } else if (command->max_extra >= 0 && self->n_extra > (size_t)command->max_extra) {
         const char *first = self->extra[command->max_extra];
         char advice[200] = "";
-        if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, first);
+        if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, self, first);
         (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first, advice);
     } else {
         return true;
@@ -182,16 +215,21 @@ static bool overrides_have(const weft_args *self, const char *begin) {
 }
 
 /* A directory becomes the INI file that is in it, or none, and what it says, before what the user says. */
-static bool read_directory(weft_args *self, weft_error *err) {
+weft_status weft_args_locate(weft_args *self, weft_error *err) {
     const weft_directory *directory = &self->directory;
-    if (self->command->takes != WEFT_TAKES_DIRECTORY || !weft_is_directory(self->config)) return true;
+    const bool takes = self->command->takes == WEFT_TAKES_DIRECTORY;
+    weft_status status = WEFT_OK;
+    if (self->config == NULL) return WEFT_OK;
+    if (!takes || !weft_is_directory(self->config))
+        return weft_directory_judge(self->config, self->command->name, takes, err);
     const bool has_length = overrides_have(self, "train.steps=") || overrides_have(self, "train.epochs=");
-    if (weft_directory_read(&self->directory, self->config, has_length, err) != WEFT_OK) return false;
+    status = weft_directory_read(&self->directory, self->config, has_length, err);
+    if (status != WEFT_OK) return status;
     memmove(self->overrides + directory->n, self->overrides, self->n_overrides * sizeof *self->overrides);
     for (size_t i = 0; i < directory->n; i++) self->overrides[i] = directory->says[i];
     self->n_overrides += directory->n;
     self->config = directory->ini;
-    return true;
+    return WEFT_OK;
 }
 
 bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
@@ -210,7 +248,7 @@ bool weft_args_parse(weft_args **out, const weft_command *command, int argc, cha
         (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
         return false;
     }
-    return take_words(self, argc, argv, err) && check_counts(self, err) && read_directory(self, err);
+    return take_words(self, argc, argv, err) && check_counts(self, err);
 }
 
 void weft_args_free(weft_args *self) {

@@ -104,6 +104,10 @@ static bool is_help(const char *word) {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
 }
 
+static bool is_version(const char *word) {
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0;
+}
+
 /* `weft GROUP [word]` where no command of the group was named. */
 static weft_exit unknown_in_group(const char *group, const char *word) {
     if (word != NULL && is_help(word)) {
@@ -164,7 +168,8 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
         print_command_help(stdout, command);
         return WEFT_EXIT_DONE;
     }
-    if (weft_args_parse(&args, command, argc, argv, &err)) status = command->run(args, &err);
+    if (weft_args_parse(&args, command, argc, argv, &err))
+        status = weft_args_locate(args, &err) == WEFT_OK ? command->run(args, &err) : WEFT_EXIT_FAILED;
     weft_args_free(args);
     flush_output();
     print_error(command, status, &err);
@@ -183,7 +188,7 @@ static weft_exit dispatch(int argc, char **argv) {
         print_help(stdout);
         return WEFT_EXIT_DONE;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (is_version(argv[1])) {
         (void)printf("weft %s (SDK %d.%d)\n", WEFT_VERSION, WEFT_SDK_HEADERS / 1000, WEFT_SDK_HEADERS % 1000);
         return WEFT_EXIT_DONE;
     }

@@ -75,6 +75,8 @@ bool weft_args_f64(const weft_args *self, double *out, const char *flag, const c
 /* Arguments of a command, without the program's and the command's names; they stay argv's. False: err says what is
  * wrong. weft_args_free also after a failure. */
 bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err);
+/* What stands where an INI file could: a directory becomes its INI file and what it says (directory.h). */
+weft_status weft_args_locate(weft_args *self, weft_error *err);
 void weft_args_free(weft_args *self);
 
 /* The i-th command of commands.def, in its order; NULL past the end. */

@@ -1,12 +1,15 @@
 /* host/command/cmd_eval.c: `weft eval`. */
 #include "command/fit_flags.h"
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "engine/engine.h"
+#include "report/bar_line.h"
 #include "session/session.h"
 
 #include <jansson.h>
 #include <math.h>
+#include <unistd.h>
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of lines for people."},
@@ -38,6 +41,40 @@ static void print_lines(const weft_evaluation *e, const weft_session *session, i
     (void)printf("perplexity   %.4f\n", e->perplexity);
 }
 
+/* ---- how far it is, on a terminal ---- */
+
+typedef struct watcher {
+    double begin, shown;
+    bool open;
+} watcher;
+
+static void show_part(void *context, uint64_t done, uint64_t rows, double loss, int64_t targets) {
+    watcher *self = context;
+    const double now = weft_clock_seconds(), took = now - self->begin;
+    const weft_terminal terminal = weft_terminal_of(STDOUT_FILENO);
+    weft_bar_line line = {.step = (int64_t)done, .steps = (int64_t)rows, .loss = loss, .what = "row"};
+    char text[WEFT_BAR_LINE_SIZE];
+    if (now - self->shown < 0.1 || took <= 0.0) return;
+    line.rate = (double)targets / took;
+    line.left = took * (double)(rows - done) / (double)done;
+    weft_bar_line_write(text, &line, &terminal);
+    (void)printf("\r%s\033[K", text);
+    (void)fflush(stdout);
+    self->shown = now;
+    self->open = true;
+}
+
+static weft_status evaluate(weft_session *session, weft_evaluation *out, int32_t split, bool json, weft_error *err) {
+    watcher self = {.begin = weft_clock_seconds()};
+    weft_status status = WEFT_OK;
+    session->watch_context = &self;
+    if (!json && weft_terminal_of(STDOUT_FILENO).renews) session->watch = show_part;
+    status = weft_session_evaluate(session, out, split, err);
+    if (self.open) (void)fputs("\r\033[K", stdout); /* the result takes its place */
+    (void)fflush(stdout);
+    return status;
+}
+
 static weft_exit run_eval(const weft_args *args, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
@@ -52,7 +89,7 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) status = weft_command_judge_room(args, session, room, err);
     if (status == WEFT_OK) status = weft_session_start(session, err);
     if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
-    if (status == WEFT_OK) status = weft_session_evaluate(session, &evaluation, split, err);
+    if (status == WEFT_OK) status = evaluate(session, &evaluation, split, weft_args_has(args, "json"), err);
     if (status == WEFT_OK && weft_args_has(args, "json")) print_evaluation_json(&evaluation);
     else if (status == WEFT_OK) print_lines(&evaluation, session, split);
     weft_session_close(session);

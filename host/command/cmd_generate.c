@@ -1,10 +1,8 @@
 /* host/command/cmd_generate.c: `weft generate`. */
-#include "command/cli.h"
+#include "command/generate_fit.h"
 
 #include "base/bytes.h"
 #include "plugin/enter.h"
-#include "session/generate.h"
-#include "session/session.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -20,6 +18,8 @@ static const weft_flag flags[] = {
     {"ignore-eos", NULL, false, "Go on after the model ends its text."},
     {"no-cache", NULL, false, "Compute the whole text again for each id: slow, for comparison."},
     {"json", NULL, false, "Print ids and text of the continuation as an object."},
+    WEFT_FIT_FLAG,
+    WEFT_NO_FIT_FLAG,
     {NULL, NULL, false, NULL},
 };
 
@@ -30,6 +30,7 @@ typedef struct generation {
     weft_bytes ids;           /* int32_t: prompt, then continuation */
     weft_bytes before, after; /* decoded: the prompt alone; everything so far */
     size_t n_prompt, printed;
+    int64_t room; /* bytes of --fit; 0: not given */
     bool json;
 } generation;
 
@@ -151,10 +152,14 @@ static weft_status encode_prompt(generation *self, weft_error *err) {
     return status;
 }
 
-static weft_status generate(generation *self, const weft_generate_options *options, weft_error *err) {
+static weft_status generate(generation *self, weft_generate_options *options, weft_error *err) {
+    weft_generate_fit fit = {self->args, self->run, options, (int64_t)self->n_prompt, self->room};
     weft_generator *generator = NULL;
     weft_stop_ids stop = {.n = 0};
-    weft_status status = weft_generator_create(&generator, self->run, (int64_t)self->n_prompt, options, err);
+    weft_status status = WEFT_OK;
+    options->judge = weft_generate_fit_judge;
+    options->judge_context = &fit;
+    status = weft_generator_create(&generator, self->run, (int64_t)self->n_prompt, options, err);
     if (status == WEFT_OK) status = weft_stop_ids_read(&stop, self->run->settings.model.path, self->text.info.eos, err);
     if (status == WEFT_OK)
         status = weft_generator_run(generator, (const int32_t *)self->ids.data, (int64_t)self->n_prompt, &stop, on_id,
@@ -178,7 +183,7 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
     generation self = {.args = args, .json = weft_args_has(args, "json")};
     weft_generate_options options = {0};
     weft_status status = WEFT_OK;
-    if (!read_options(&options, args, err)) return WEFT_EXIT_USAGE;
+    if (!read_options(&options, args, err) || !weft_command_room(args, &self.room, err)) return WEFT_EXIT_USAGE;
     status = weft_run_open(&self.run, weft_args_config(args), overrides, n, WEFT_NEEDS_TEXT, err);
     if (status == WEFT_OK) status = weft_text_open(&self.text, self.run, err);
     if (status == WEFT_OK) options.seed = (uint64_t)self.run->settings.run.seed;

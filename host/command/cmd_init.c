@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "command/directory.h"
 #include "init/compose.h"
+#include "setup/family.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static const weft_flag flags[] = {
 
 typedef struct places {
     weft_directory directory;
-    char *model, *data;
+    char *model, *data, *family;
     char out[300]; /* [run] out */
 } places;
 
@@ -43,14 +44,10 @@ static weft_status find_model(places *self, const char *path, weft_error *err) {
     return status;
 }
 
-/* What the directory says of the model's family: "model.plugin=llama". */
-static weft_status find_family(const places *self, const char **out, weft_error *err) {
-    static const char key[] = "model.plugin=";
-    for (size_t i = 0; i < self->directory.n; i++) {
-        if (strncmp(self->directory.says[i], key, sizeof key - 1) != 0) continue;
-        *out = self->directory.says[i] + sizeof key - 1;
-        return WEFT_OK;
-    }
+/* Which model plugin that is. */
+static weft_status find_family(places *self, const char **out, weft_error *err) {
+    *out = self->family = weft_family_read(self->model);
+    if (self->family != NULL) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
                           "%s/config.json says no model_type, and so not which model plugin computes it: weft plugins "
                           "list has those that there are",
@@ -74,6 +71,7 @@ static void forget(places *self) {
     weft_directory_clear(&self->directory);
     free(self->model);
     free(self->data);
+    free(self->family);
 }
 
 /* ---- the file ---- */
@@ -97,8 +95,7 @@ static weft_status write_file(const weft_draft *draft, const char *file, const c
     return weft_file_commit(&out, err);
 }
 
-static weft_status make_file(const weft_args *args, const places *self, const char *file, int64_t room,
-                             weft_error *err) {
+static weft_status make_file(const weft_args *args, places *self, const char *file, int64_t room, weft_error *err) {
     weft_init_wish wish = {.model = self->model,
                            .data = self->data,
                            .out = self->out,
@@ -124,7 +121,7 @@ static weft_status make_file(const weft_args *args, const places *self, const ch
 static weft_exit run_init(const weft_args *args, weft_error *err) {
     const char *file = weft_args_value(args, "out") != NULL ? weft_args_value(args, "out") : "run.ini";
     const char *data = weft_args_extra(args, 1);
-    places self = {{0}, NULL, NULL, ""};
+    places self = {{0}, NULL, NULL, NULL, ""};
     int64_t room = 0;
     weft_status status = WEFT_OK;
     if (!weft_command_room(args, &room, err)) return WEFT_EXIT_USAGE;

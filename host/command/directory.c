@@ -1,7 +1,10 @@
 /* host/command/directory.c: see directory.h. */
 #include "command/directory.h"
 
-#include <jansson.h>
+#include "config/nearest.h"
+
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,22 +35,6 @@ static weft_status say(weft_directory *self, const char *key, const char *value,
     return WEFT_OK;
 }
 
-/* A model plugin has the name of the family that it computes. A file that names none is left to be judged by who reads
- * it: then [model] plugin is missed. */
-static weft_status say_family(weft_directory *self, const char *directory, weft_error *err) {
-    char *path = NULL;
-    json_t *config = NULL;
-    const char *family = NULL;
-    weft_status status = WEFT_OK;
-    if (asprintf(&path, "%s/config.json", directory) < 0) return no_memory(err);
-    config = json_load_file(path, 0, NULL);
-    family = json_string_value(json_object_get(config, "model_type"));
-    if (family != NULL) status = say(self, "model.plugin", family, "", err);
-    json_decref(config);
-    free(path);
-    return status;
-}
-
 /* Its configuration with what it has made in the place of what it began with. */
 static weft_status read_run(weft_directory *out, const char *path, weft_error *err) {
     if (!directory_has(path, "model/config.json"))
@@ -66,6 +53,9 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
 weft_status weft_directory_read(weft_directory *out, const char *path, bool has_length, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
+    if (access(path, F_OK) != 0) return weft_error_set(err, WEFT_E_USER, "%s: %s", path, strerror(errno));
+    if (!weft_is_directory(path))
+        return weft_error_set(err, WEFT_E_USER, "%s is a file, and not the directory of a model or of a run", path);
     if (directory_has(path, "config.ini")) return read_run(out, path, err);
     if (!directory_has(path, "config.json"))
         return weft_error_set(err, WEFT_E_USER,
@@ -73,8 +63,48 @@ weft_status weft_directory_read(weft_directory *out, const char *path, bool has_
                               "config.ini",
                               path);
     status = say(out, "model.path", path, "", err);
-    if (status == WEFT_OK && !has_length) status = say(out, "train.epochs", "1", "", err);
-    return status == WEFT_OK ? say_family(out, path, err) : status;
+    return status == WEFT_OK && !has_length ? say(out, "train.epochs", "1", "", err) : status;
+}
+
+/* "; did you mean runs/one?", where the directory of the path has something of nearly its name; else "". */
+static void name_nearest(char *out, size_t size, const char *path) {
+    const char *slash = strrchr(path, '/');
+    const int n = slash == NULL ? 0 : (int)(slash + 1 - path);
+    weft_nearest near = {path + n, "", 0};
+    char *home = n == 0 ? strdup("./") : strndup(path, (size_t)n);
+    DIR *directory = home != NULL ? opendir(home) : NULL;
+    const struct dirent *entry = NULL;
+    while (directory != NULL && (entry = readdir(directory)) != NULL)
+        if (entry->d_name[0] != '.') weft_nearest_offer(&near, entry->d_name, strlen(entry->d_name));
+    if (*near.best == '\0') out[0] = '\0';
+    else (void)snprintf(out, size, "; did you mean %.*s%s?", n > 200 ? 200 : n, path, near.best);
+    if (directory != NULL) (void)closedir(directory);
+    free(home);
+}
+
+static weft_status judge_missing(const char *path, const char *command, bool takes_directory, weft_error *err) {
+    char near[300];
+    name_nearest(near, sizeof near, path);
+    if (near[0] == '\0')
+        (void)snprintf(near, sizeof near, "; weft %s takes an INI file%s", command,
+                       takes_directory ? ", a model's directory or a run's, [run] out" : ", which weft init writes");
+    return weft_error_set(err, WEFT_E_USER, "%s: cannot be opened: %s%s", path, strerror(ENOENT), near);
+}
+
+weft_status weft_directory_judge(const char *path, const char *command, bool takes_directory, weft_error *err) {
+    const bool trains = strcmp(command, "train") == 0;
+    if (access(path, F_OK) != 0 && errno == ENOENT) return judge_missing(path, command, takes_directory, err);
+    if (!weft_is_directory(path)) return WEFT_OK;
+    if (directory_has(path, "config.ini"))
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s is the directory of a run, and weft %s takes an INI file: %s/config.ini%s", path,
+                              command, path, trains ? ", with --resume to go on" : "");
+    if (directory_has(path, "config.json"))
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s is the directory of a model, and weft %s takes an INI file: weft init %s "
+                              "DATA writes one",
+                              path, command, path);
+    return weft_error_set(err, WEFT_E_USER, "%s is a directory, and weft %s takes an INI file", path, command);
 }
 
 void weft_directory_clear(weft_directory *self) {

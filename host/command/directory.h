@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-enum { WEFT_DIRECTORY_SAYS = 3 };
+enum { WEFT_DIRECTORY_SAYS = 2 };
 
 /* What a directory says of the run that a command then opens. */
 typedef struct weft_directory {
@@ -20,6 +20,11 @@ bool weft_is_directory(const char *path);
 /* has_length: the user says how long a run is to be; else a model is planned for one epoch. WEFT_E_USER: neither a
  * model's directory nor a run's. out is to be cleared, also after a failure. */
 weft_status weft_directory_read(weft_directory *out, const char *path, bool has_length, weft_error *err);
+
+/* path, which is to be an INI file for the command, or also a directory that weft_directory_read takes: what it is
+ * instead, and what is meant. */
+weft_status weft_directory_judge(const char *path, const char *command, bool takes_directory, weft_error *err);
+
 void weft_directory_clear(weft_directory *self);
 
 #endif

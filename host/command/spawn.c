@@ -61,7 +61,7 @@ static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, we
                              weft_error *err) {
     const int32_t n = ranks->world.size;
     int ended = 0;
-    if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_INFO, "%s", ranks->why);
+    if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_DEBUG, "%s", ranks->why);
     if (judge_run(args, n, purpose, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
     if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;

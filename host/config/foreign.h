@@ -13,6 +13,17 @@ typedef struct weft_foreign {
 /* The name's row, n letters; `-` and `_` are the same, and so are large and small letters. NULL: no row has it. */
 const weft_foreign *weft_foreign_find(const char *name, size_t n);
 
+typedef struct weft_foreign_id {
+    const char *kind, *theirs;
+    const char *id, *with; /* with: what goes with it; "": nothing */
+} weft_foreign_id;
+
+/* What somebody calls a plugin of the kind; NULL: no row has it. */
+const weft_foreign_id *weft_foreign_id_find(const char *kind, const char *name);
+
+/* The only section that has a key of Weft's of that name, in the table or among the host's; NULL: none or several. */
+const char *weft_foreign_home(const char *key, size_t n);
+
 /* "lr in [optimizer]", "warmup in [train] (below 1: a ratio of all steps)", "the flag --resume" */
 void weft_foreign_print(const weft_foreign *self, char *out, size_t size);
 

@@ -140,6 +140,12 @@ weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, 
     return weft_config_fill(config, out, "run", keys, n, (uint32_t)sizeof(weft_key), err);
 }
 
+weft_status weft_settings_load_model(weft_model_settings *out, weft_config *config, weft_error *err) {
+    uint64_t n = 0;
+    const weft_key *keys = model_rows(&n);
+    return weft_config_fill(config, out, "model", keys, n, (uint32_t)sizeof(weft_key), err);
+}
+
 weft_status weft_settings_declare(weft_config *config, weft_error *err) {
     weft_settings_section table;
     weft_status status = WEFT_OK;

@@ -166,6 +166,9 @@ weft_status weft_settings_declare(weft_config *config, weft_error *err);
 /* Fills [plugins] alone: where plugins are, which can be asked before the other keys are judged. */
 weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err);
 
+/* Fills [model] alone: its directory says which plugin it needs, where nobody does. */
+weft_status weft_settings_load_model(weft_model_settings *out, weft_config *config, weft_error *err);
+
 /* Fills [run] alone: which ranks print their lines is asked before the first line. */
 weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, weft_error *err);
 

@@ -9,6 +9,9 @@
 #include <weft/strategy.h>
 #include <weft/tokenizer.h>
 
+/* What is smaller than SDK 1.0 has it was built before 1.0 was what it is. */
+#define REBUILD ": it was built against other headers than those of this weft; build it again against these."
+
 typedef struct slot {
     const char *name;
     size_t offset;
@@ -110,8 +113,8 @@ static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, w
         void *value = NULL;
         if (struct_size < s->offset + sizeof value) {
             return weft_error_set(err, WEFT_E_PLUGIN,
-                                  "gives a table of %u bytes for %s:%s, which ends before its slot %s.", struct_size,
-                                  plugin->kind, plugin->id, s->name);
+                                  "gives a table of %u bytes for %s:%s, which ends before its slot %s" REBUILD,
+                                  struct_size, plugin->kind, plugin->id, s->name);
         }
         memcpy(&value, (const char *)plugin->table + s->offset, sizeof value);
         if (value == NULL) {
@@ -120,8 +123,8 @@ static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, w
         }
     }
     if (struct_size < row->least)
-        return weft_error_set(err, WEFT_E_PLUGIN, "gives a table of %u bytes for %s:%s; SDK 1.0 has %u.", struct_size,
-                              plugin->kind, plugin->id, row->least);
+        return weft_error_set(err, WEFT_E_PLUGIN, "gives a table of %u bytes for %s:%s; SDK 1.0 has %u" REBUILD,
+                              struct_size, plugin->kind, plugin->id, row->least);
     return WEFT_OK;
 }
 
@@ -133,8 +136,8 @@ static int same_text(const char *given, const char *noted) {
 static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugin *note, weft_error *err) {
     weft_status status;
     if (!WEFT_WHOLE(plugin, weft_plugin)) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "describes %s:%s in %u bytes, fewer than SDK 1.0 has.", note->kind,
-                              note->id, plugin->struct_size);
+        return weft_error_set(err, WEFT_E_PLUGIN, "describes %s:%s in %u bytes, fewer than SDK 1.0 has" REBUILD,
+                              note->kind, note->id, plugin->struct_size);
     }
     if (!same_text(plugin->kind, note->kind) || !same_text(plugin->id, note->id) ||
         !same_text(plugin->version, note->version) || plugin->interface_major != note->interface_major) {
@@ -162,7 +165,7 @@ weft_status weft_list_check(const weft_plugin_list *list, const weft_preflight *
     if (!WEFT_WHOLE(list, weft_plugin_list) || list->plugins == NULL || list->stride % 8 != 0 ||
         list->stride < WEFT_SIZE_1_0(weft_plugin)) {
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "gives a list of plugins that cannot be read (%u bytes, %u bytes per plugin).",
+                              "gives a list of plugins that cannot be read (%u bytes, %u bytes per plugin)" REBUILD,
                               list->struct_size, list->stride);
     }
     if (list->n_plugins != note->n_plugins) {

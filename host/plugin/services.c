@@ -18,10 +18,14 @@ static int32_t chosen_threads;
 static _Atomic int64_t bytes_now, bytes_most;
 
 static void services_log(const weft_host *host, int32_t level, const char *text) {
+    (void)host;
+    if (level <= most_verbose) weft_services_say(level, text);
+}
+
+void weft_services_say(int32_t level, const char *text) {
     static const char *const names[] = {"error: ", "warning: ", "", ""};
     char *tame = NULL;
-    (void)host;
-    if (level > most_verbose || level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) return;
+    if (level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) return;
     tame = strdup(text);
     if (tame == NULL) return;
     weft_words_tame(tame);

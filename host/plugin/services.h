@@ -16,6 +16,9 @@ void weft_services_offer_exchange(const weft_host_exchange *offered);
 /* Lines above this level are not printed; WEFT_LOG_INFO at first. Returns what was so before. [main] */
 int32_t weft_services_log_level(int32_t level);
 
+/* A line that is printed at any level. [any-thread] */
+void weft_services_say(int32_t level, const char *text);
+
 /* Threads of parallel_for; 0: as many as OpenMP takes by itself, which is also the start. [main] */
 void weft_services_threads(int32_t threads);
 

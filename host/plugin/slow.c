@@ -11,14 +11,17 @@ static void *watch_call(void *context) {
     weft_slow *self = context;
     const weft_plugin *plugin = self->loaded->plugin;
     struct timespec until;
+    char line[1200];
     int waited = 0;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += WEFT_SLOW_SECONDS;
     (void)pthread_mutex_lock(&self->lock);
     while (!self->is_over && waited != ETIMEDOUT) waited = pthread_cond_timedwait(&self->ended, &self->lock, &until);
-    if (!self->is_over)
-        weft_log(weft_services(), WEFT_LOG_WARN, "%s:%s (%s) has been in its %s for %d s and goes on", plugin->kind,
-                 plugin->id, self->loaded->path, self->what, (int)WEFT_SLOW_SECONDS);
+    if (!self->is_over) {
+        (void)snprintf(line, sizeof line, "%s:%s (%.900s) has been in its %s for %d s and goes on", plugin->kind,
+                       plugin->id, self->loaded->path, self->what, (int)WEFT_SLOW_SECONDS);
+        weft_services_say(WEFT_LOG_WARN, line); /* also where a run is only tried, which tells nothing else */
+    }
     (void)pthread_mutex_unlock(&self->lock);
     return NULL;
 }

@@ -34,8 +34,8 @@ static void write_short_time(char out[24], double seconds) {
 /* Fields are as wide from step to step, so that the bar stays where it is. */
 static void write_long(words *out, const weft_bar_line *line) {
     char at[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE + 8] = "";
-    (void)snprintf(out->before, TEXT, "step %*s/%s", (int)strlen(weft_unit_count(total, line->steps)),
-                   weft_unit_count(at, line->step), total);
+    (void)snprintf(out->before, TEXT, "%s %*s/%s", line->what != NULL ? line->what : "step",
+                   (int)strlen(weft_unit_count(total, line->steps)), weft_unit_count(at, line->step), total);
     if (line->step < line->steps)
         (void)strcat(weft_unit_seconds(left, line->left < most_seconds ? line->left : most_seconds), " left");
     (void)snprintf(out->behind, TEXT, "  loss %.4f  %7s tok/s  %-15s", line->loss,

@@ -9,8 +9,9 @@
 typedef struct weft_bar_line {
     int64_t step, steps;
     double loss;
-    double rate; /* tokens per second */
-    double left; /* seconds */
+    double rate;      /* tokens per second */
+    double left;      /* seconds */
+    const char *what; /* it counts, in words: "row"; NULL: "step" */
 } weft_bar_line;
 
 enum { WEFT_BAR_LINE_SIZE = 1024 };

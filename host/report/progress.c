@@ -5,7 +5,6 @@
 #include "base/terminal.h"
 #include "base/units.h"
 #include "report/bar_line.h"
-#include "report/bar_line.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -83,7 +82,11 @@ static void print_plain(const weft_progress *progress, int64_t step, const weft_
 
 static void print_live(const weft_progress *progress, int64_t step, const weft_progress_row *row) {
     const weft_terminal terminal = weft_terminal_of(STDOUT_FILENO); /* its width may have changed */
-    const weft_bar_line line = {step, progress->steps, row->loss, progress->rate, seconds_left(progress, step)};
+    const weft_bar_line line = {.step = step,
+                                .steps = progress->steps,
+                                .loss = row->loss,
+                                .rate = progress->rate,
+                                .left = seconds_left(progress, step)};
     char text[WEFT_BAR_LINE_SIZE];
     weft_bar_line_write(text, &line, &terminal);
     (void)printf("\r%s\033[K", text);

@@ -150,6 +150,15 @@ static void print_times(const weft_train_summary *s, FILE *to) {
     time_line(to, "start", whole - named, whole);
 }
 
+/* A run that was resumed begins where it goes on, and says where that is. */
+static void print_losses(const weft_train_summary *s, FILE *to) {
+    char at[40] = "";
+    if (s->first_eval_step > 0) (void)snprintf(at, sizeof at, " after step %lld", (long long)s->first_eval_step);
+    if (s->evaluations > 1)
+        (void)fprintf(to, "loss       %.4f%s -> %.4f on validation\n", s->first_eval_loss, at, s->last_eval_loss);
+    else if (s->evaluations == 1) (void)fprintf(to, "loss       %.4f on validation\n", s->last_eval_loss);
+}
+
 void weft_train_summary_print(const weft_train_summary *s, const weft_session *session, bool verbose, FILE *to) {
     const weft_engine *engine = session->engine;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE], e[WEFT_UNIT_SIZE];
@@ -158,9 +167,7 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
     if (engine->ranks.world > 1) (void)snprintf(who, sizeof who, "rank %d: ", (int)engine->ranks.rank);
     (void)fprintf(to, "\n");
     print_times(s, to);
-    if (s->evaluations > 1)
-        (void)fprintf(to, "loss       %.4f -> %.4f on validation\n", s->first_eval_loss, s->last_eval_loss);
-    else if (s->evaluations == 1) (void)fprintf(to, "loss       %.4f on validation\n", s->last_eval_loss);
+    print_losses(s, to);
     if (!isnan(s->similarity))
         (void)fprintf(to, "similarity %.4g, 1 less the cosine of the mean last hidden states before and after\n",
                       s->similarity);

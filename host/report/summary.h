@@ -13,6 +13,7 @@ typedef struct weft_train_summary {
     double compute_seconds, data_seconds, evaluate_seconds, checkpoint_seconds;
     int64_t evaluations;
     double first_eval_loss, last_eval_loss; /* where there are any */
+    int64_t first_eval_step;                /* of a resumed run that from which it goes on, or a later one */
     double similarity;                      /* of the last evaluation; NaN: not measured */
     const char *model_path;
 } weft_train_summary;

@@ -227,6 +227,7 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
     status = weft_opening_engine(&self->engine, run, NULL, err);
     if (status == WEFT_OK) status = check_length(self, n_prompt, err);
     if (status == WEFT_OK) status = weft_opening_prepare(self->engine, &spec, err);
+    if (status == WEFT_OK && options->judge != NULL) status = options->judge(options->judge_context, self->engine, err);
     if (status == WEFT_OK) status = weft_engine_allocate(self->engine, err);
     if (status == WEFT_OK) status = weft_engine_load(self->engine, err);
     if (status == WEFT_OK) status = weft_trace_create(&self->trace, 1024, err);

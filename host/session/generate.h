@@ -5,6 +5,9 @@
 #include "engine/engine.h"
 #include "model/stop_ids.h"
 
+/* Asked once all is planned and before memory is taken: another status than WEFT_OK ends it there. */
+typedef weft_status weft_generate_judge(void *context, const weft_engine *engine, weft_error *err);
+
 typedef struct weft_generate_options {
     int64_t tokens;     /* most that are made */
     double temperature; /* 0: greedy */
@@ -12,7 +15,9 @@ typedef struct weft_generate_options {
     int64_t top_k;      /* 0: all */
     uint64_t seed;
     bool ignore_eos;
-    bool cache; /* false: every token from the whole text again */
+    bool cache;                 /* false: every token from the whole text again */
+    weft_generate_judge *judge; /* (optional) */
+    void *judge_context;
 } weft_generate_options;
 
 /* Called with each new id as it is made. */

@@ -231,6 +231,9 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
         status = weft_peers_agree(&engine->peers, status, err);
         if (status == WEFT_OK) status = weft_stepper_evaluate(session->stepper, &result, split, row, err);
         if (status == WEFT_OK) tokens += result.n_targets;
+        if (status == WEFT_OK && session->watch != NULL && tokens > 0)
+            session->watch(session->watch_context, row + per_pass < rows ? row + per_pass : rows, rows,
+                           result.loss_sum / (double)tokens, tokens);
     }
     if (status == WEFT_OK && tokens == 0)
         status = weft_error_set(err, WEFT_E_USER, "there is nothing to evaluate: no document gives a target");

@@ -23,6 +23,9 @@ typedef struct weft_session_place {
     const weft_session *lender; /* whose text and data it uses, for they are the same; NULL: its own */
 } weft_session_place;
 
+/* Told after each piece of an evaluation: `done` of `rows` rows, and what came of them so far. */
+typedef void weft_session_watch(void *context, uint64_t done, uint64_t rows, double loss, int64_t targets);
+
 struct weft_session {
     weft_session_kind kind;
     weft_run *run;
@@ -37,8 +40,10 @@ struct weft_session {
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the whole run */
     weft_schedule schedule;
-    double base_lr; /* what the optimizer says, 1 where it says none, scaled with the batch */
-    double clip;    /* 0: none */
+    double base_lr;            /* what the optimizer says, 1 where it says none, scaled with the batch */
+    double clip;               /* 0: none */
+    weft_session_watch *watch; /* (optional) */
+    void *watch_context;
 };
 
 /* Everything up to a checked, placed and priced program; takes no device memory. */

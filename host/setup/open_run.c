@@ -5,6 +5,7 @@
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
+#include "setup/family.h"
 #include "setup/kin.h"
 #include "setup/sections.h"
 
@@ -51,7 +52,9 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     const weft_plugin *plugin = NULL;
     weft_plugin_call call;
     weft_part *part = &run->parts[index];
-    weft_status status = weft_config_plugin(run->config, &name, parts[index].kind, weft_part_fallback(index), err);
+    weft_status status = part->loaded == NULL ? weft_family_missing(run, err) : WEFT_OK;
+    if (status == WEFT_OK)
+        status = weft_config_plugin(run->config, &name, parts[index].kind, weft_part_fallback(index), err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
     part->config = calloc(1, (size_t)plugin->config_size + 1);
@@ -94,6 +97,7 @@ void weft_run_close(weft_run *run) {
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
     weft_kin_forget(run);
+    free(run->family);
     free(run);
 }
 
@@ -132,8 +136,7 @@ static weft_status set_text_flags(weft_text *text, const weft_run *run, weft_err
     return WEFT_OK;
 }
 
-/* Before files are missed in it. */
-static weft_status check_directory(const weft_run *run, const char *section, const char *path, weft_error *err) {
+weft_status weft_run_check_directory(const weft_run *run, const char *section, const char *path, weft_error *err) {
     struct stat about;
     if (*path == '\0') return WEFT_OK;
     if (stat(path, &about) != 0)
@@ -149,8 +152,8 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     weft_status status = WEFT_OK;
     text.plugin = weft_loaded_table(part->loaded, tokenizer);
     text.directory = run->settings.tokenizer.path[0] != '\0' ? run->settings.tokenizer.path : run->settings.model.path;
-    status = check_directory(run, "model", run->settings.model.path, err);
-    if (status == WEFT_OK) status = check_directory(run, "tokenizer", run->settings.tokenizer.path, err);
+    status = weft_run_check_directory(run, "model", run->settings.model.path, err);
+    if (status == WEFT_OK) status = weft_run_check_directory(run, "tokenizer", run->settings.tokenizer.path, err);
     if (status != WEFT_OK) return status;
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);

@@ -47,6 +47,7 @@ typedef struct weft_run {
     weft_part parts[WEFT_N_PARTS];
     weft_described **kin; /* plugins of idle sections (setup/kin.h) */
     size_t n_kin;
+    char *family; /* the model plugin that nobody has to name (setup/family.h); NULL: it must be named */
 } weft_run;
 
 const char *weft_part_name(int32_t part);     /* "model" */
@@ -70,6 +71,9 @@ weft_status weft_run_located(const weft_run *run, int32_t part, weft_status stat
 
 /* Value of a plugin's i-th PATH key, in the order of its table; false: it has fewer, or the part is not loaded. */
 bool weft_part_path(const weft_part *part, uint64_t i, const char **out);
+
+/* `path` of the section: a directory that is there, or an empty one. Asked before files are missed in it. */
+weft_status weft_run_check_directory(const weft_run *run, const char *section, const char *path, weft_error *err);
 
 /* The tokenizer that the configuration asks for, and what it adds to documents and prompts. */
 typedef struct weft_text {

@@ -1,8 +1,10 @@
 /* host/setup/sections.c: see sections.h. */
 #include "setup/sections.h"
 
+#include "config/foreign.h"
 #include "config/number.h"
 #include "launch/speakers.h"
+#include "setup/family.h"
 #include "setup/kin.h"
 #include "setup/offers.h"
 
@@ -39,7 +41,21 @@ static weft_status create_registry(weft_run *run, weft_error *err) {
     return status;
 }
 
-/* A plugin that cannot be used is the fault of the line that asks for it. */
+/* Why a plugin that is asked for by name cannot be used, at the line that asks for it. */
+static void refuse_plugin(const weft_run *run, int32_t index, const char *name, weft_status status, const char *why,
+                          weft_error *err) {
+    const char *kind = weft_part_name(index);
+    const weft_foreign_id *foreign = weft_foreign_id_find(kind, name);
+    if (index == WEFT_PART_MODEL && run->family != NULL)
+        (void)weft_config_reject(run->config, kind, "plugin", err,
+                                 "is model_type of the model's config.json and cannot be used: %s", why);
+    else if (foreign != NULL && status == WEFT_E_USER)
+        (void)weft_config_reject(run->config, kind, "plugin", err, "is no %s plugin; Weft has it as %s%s%s%s", kind,
+                                 foreign->id, foreign->with[0] != '\0' ? " (" : "", foreign->with,
+                                 foreign->with[0] != '\0' ? ")" : "");
+    else (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used: %s", why);
+}
+
 static weft_status get_plugin(weft_run *run, int32_t index, const char *name, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     const char *kind = weft_part_name(index);
@@ -48,7 +64,7 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
     const weft_status status =
         weft_plugins_get(run->plugins, &run->parts[index].loaded, kind, family ? member : name, &why);
     if (status == WEFT_OK) return WEFT_OK;
-    (void)weft_config_reject(run->config, kind, "plugin", err, "cannot be used: %s", why.text);
+    refuse_plugin(run, index, name, status, why.text, err);
     if (err != NULL) err->code = (int32_t)status;
     return status;
 }
@@ -81,7 +97,8 @@ static weft_status declare_keys(weft_run *run, int32_t index, weft_error *err) {
 /* Loads the part's plugin and declares its keys. A part without a default whose plugin nobody names cannot be judged
  * further: what is close to a key of the host may be that key. */
 static weft_status declare_part(weft_run *run, int32_t index, weft_error *err) {
-    const char *kind = weft_part_name(index), *fallback = weft_part_fallback(index), *name = NULL;
+    const char *kind = weft_part_name(index), *name = NULL;
+    const char *fallback = index == WEFT_PART_MODEL ? run->family : weft_part_fallback(index);
     const bool named = fallback != NULL || weft_config_has_key(run->config, kind, "plugin");
     weft_status status = weft_config_plugin(run->config, &name, kind, fallback, named ? err : NULL);
     if (!named) return weft_config_misspelt(run->config, kind, err);
@@ -218,8 +235,10 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
                                 (int)ranks.world.size);
     if (status == WEFT_OK) {
         weft_world_set(&ranks.world);
-        if (ranks.why[0] != '\0') weft_log(run->host, WEFT_LOG_INFO, "%s", ranks.why);
+        if (ranks.why[0] != '\0')
+            weft_log(run->host, ranks.world.size > 1 ? WEFT_LOG_DEBUG : WEFT_LOG_INFO, "%s", ranks.why);
     }
+    if (status == WEFT_OK) weft_family_find(run);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
         if (status == WEFT_OK) status = weft_kin_declare(run, i, err);

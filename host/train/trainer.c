@@ -31,6 +31,7 @@ typedef struct trainer {
     size_t n_overrides;
     weft_identities identities;
     weft_checkpoint_state state;
+    char from[4096];                    /* the checkpoint that is resumed; "": none */
     int64_t evaluate_every, save_every; /* steps; 0: never */
     uint64_t saved_step;                /* the newest checkpoint's; UINT64_MAX: none by this process */
     bool unrecorded;                    /* a record could not be written: alike on all ranks */
@@ -61,7 +62,7 @@ static weft_status load_model(trainer *self, weft_error *err) {
 
 /* --resume where no checkpoint is. A run that was stopped before it saved anything begins anew, so that a job can be
  * queued again as it is. One that came to its end has a result, which a second beginning would replace. */
-static weft_status begin_anew(trainer *self, const char *checkpoints, weft_error *err) {
+static weft_status judge_anew(const trainer *self, weft_error *err) {
     char model[4096];
     weft_status status = weft_output_path(self->output, model, sizeof model, "model", err);
     if (status == WEFT_OK && weft_peers_first(peers_of(self)) && access(model, F_OK) == 0)
@@ -70,10 +71,33 @@ static weft_status begin_anew(trainer *self, const char *checkpoints, weft_error
                            "%s is the result of a run that ended and saved no checkpoint to go on from: --overwrite "
                            "trains anew, another [run] out with model.path=%s goes on with its weights alone",
                            model, model);
-    status = agree(self, status, err);
+    return agree(self, status, err);
+}
+
+/* The newest checkpoint, and whether this run may go on from it. */
+static weft_status judge_newest(trainer *self, const char *directory, weft_error *err) {
+    weft_status status = weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
+                                                self->session->run->host, err);
+    if (status == WEFT_OK)
+        status =
+            weft_checkpoint_judge(self->session->engine, self->from, &self->identities, self->options->inexact, err);
+    if (status == WEFT_OK && self->state.step > (uint64_t)self->session->steps)
+        status = weft_error_set(err, WEFT_E_USER, "%s is at step %llu, beyond [train] steps = %lld: ask for more steps",
+                                self->from, (unsigned long long)self->state.step, (long long)self->session->steps);
+    return status;
+}
+
+/* Where --resume goes on. What cannot be resumed is refused before the run is told and any memory is taken. */
+static weft_status find_start(trainer *self, weft_error *err) {
+    char directory[4096];
+    bool saved = false;
+    weft_status status = WEFT_OK;
+    if (self->options->mode != WEFT_OUTPUT_RESUME) return WEFT_OK;
+    status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
+    saved = status == WEFT_OK && weft_tree_has(directory, "step-");
+    if (status == WEFT_OK) status = weft_peers_share(peers_of(self), &saved, (int64_t)sizeof saved, err);
     if (status != WEFT_OK) return status;
-    weft_progress_line(self->progress, "nothing was saved in %s yet: starting at step 0", checkpoints);
-    return load_model(self, err);
+    return saved ? judge_newest(self, directory, err) : judge_anew(self, err);
 }
 
 /* --resume of a run that has come to its end: no step is left. */
@@ -90,28 +114,19 @@ static void tell_finished(const trainer *self) {
 }
 
 static weft_status start_weights(trainer *self, weft_error *err) {
-    char directory[4096], path[4096];
-    bool saved = false;
     weft_status status = WEFT_OK;
-    if (self->options->mode != WEFT_OUTPUT_RESUME) return load_model(self, err);
-    status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    saved = status == WEFT_OK && weft_tree_has(directory, "step-");
-    if (status == WEFT_OK) status = weft_peers_share(peers_of(self), &saved, (int64_t)sizeof saved, err);
-    if (status == WEFT_OK && !saved) return begin_anew(self, directory, err);
-    if (status == WEFT_OK)
-        status = weft_checkpoint_newest(path, sizeof path, &self->state, directory, peers_of(self),
-                                        self->session->run->host, err);
-    if (status == WEFT_OK)
-        status = weft_checkpoint_restore(self->session->engine, path, &self->identities, self->options->inexact, err);
-    if (status == WEFT_OK && self->state.step > (uint64_t)self->session->steps)
-        status = weft_error_set(err, WEFT_E_USER, "%s is at step %llu, beyond [train] steps = %lld: ask for more steps",
-                                path, (unsigned long long)self->state.step, (long long)self->session->steps);
-    if (status == WEFT_OK) {
-        weft_progress_line(self->progress, "resumed from %s", path);
-        self->saved_step = self->state.step;
-        tell_finished(self);
+    if (self->from[0] == '\0') {
+        if (self->options->mode == WEFT_OUTPUT_RESUME)
+            weft_progress_line(self->progress, "nothing was saved in %s/checkpoints yet: starting at step 0",
+                               self->output->directory);
+        return load_model(self, err);
     }
-    return status;
+    status = weft_checkpoint_restore(self->session->engine, self->from, &self->identities, self->options->inexact, err);
+    if (status != WEFT_OK) return status;
+    weft_progress_line(self->progress, "resumed from %s", self->from);
+    self->saved_step = self->state.step;
+    tell_finished(self);
+    return WEFT_OK;
 }
 
 /* What the run reads must not lie in what it removes or writes over. */
@@ -154,6 +169,15 @@ static weft_status agree_on_records(trainer *self, weft_status status, weft_erro
     return status;
 }
 
+static void count_evaluation(trainer *self, double loss) {
+    weft_train_summary *summary = &self->summary;
+    if (summary->evaluations++ == 0) {
+        summary->first_eval_loss = loss;
+        summary->first_eval_step = (int64_t)self->state.step;
+    }
+    summary->last_eval_loss = loss;
+}
+
 static weft_status evaluate(trainer *self, weft_error *err) {
     weft_evaluation evaluation = {0};
     weft_status status = WEFT_OK;
@@ -163,8 +187,7 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     if (status != WEFT_OK) return status;
     self->state.eval_loss = evaluation.loss;
     self->summary.evaluate_seconds += evaluation.seconds;
-    if (self->summary.evaluations++ == 0) self->summary.first_eval_loss = evaluation.loss;
-    self->summary.last_eval_loss = evaluation.loss;
+    count_evaluation(self, evaluation.loss);
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
     status = agree_on_records(self, weft_similarity_note(&self->similarity, &evaluation, self->state.step, err), err);
     if (status != WEFT_OK) return status;
@@ -362,6 +385,7 @@ static weft_status run_loop(trainer *self, weft_error *err) {
     weft_status status = agree_at_end(self, WEFT_OK, err);
     /* The evaluation of the start, or one that a signal cut short before the checkpoint that this run resumed from. */
     if (status == WEFT_OK && evaluation_due(self) && isnan(self->state.eval_loss)) status = evaluate(self, err);
+    else if (status == WEFT_OK && !isnan(self->state.eval_loss)) count_evaluation(self, self->state.eval_loss);
     if (status == WEFT_OK && self->state.step > 0) note_best(self);
     if (status == WEFT_E_STOPPED) return stop(self, err);
     while (status == WEFT_OK && self->state.step < (uint64_t)self->session->steps) {
@@ -473,6 +497,7 @@ static weft_status begin_run(trainer *self, weft_error *err) {
     weft_status status =
         weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
     status = agree(self, status, err);
+    if (status == WEFT_OK) status = find_start(self, err);
     if (status == WEFT_OK) status = weft_moments_collect(&planned, session, err);
     if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);

@@ -143,6 +143,14 @@ sed -i 's/(void)sleep(12);/(void)sleep(12);\n    optimizer->host = host;/' sleep
 build optimizer sleeper "${CC:-cc}" -O2 -include unistd.h sleeper.c -lm
 WEFT_PLUGIN_PATH="$PWD/plugins" "$weft" train run.ini run.out=slept optimizer.plugin=sleeper --quiet >slept.log 2>&1 &
 sleeper=$!
+if has mpich; then # nor where the run is only tried before its ranks are started
+    sed 's/(void)sleep(12);/(void)(getenv("PMI_RANK") == NULL \&\& sleep(12));/' sleeper.c >dozer.c
+    sed -i 's/"sleeper"/"dozer"/' dozer.c
+    build optimizer dozer "${CC:-cc}" -O2 -include unistd.h -include stdlib.h dozer.c -lm
+    WEFT_PLUGIN_PATH="$PWD/plugins" "$weft" train run.ini run.out=dozed optimizer.plugin=dozer strategy.plugin=ddp --ranks 2 \
+        --quiet >dozed.log 2>&1 &
+    dozer=$!
+fi
 
 # ---- weights that are missing are told before anything is planned for them, of a model with very many layers soon
 sed 's/"single"/"early"/; s/return weft_emit_end(&e, err);/return weft_error_set(err, WEFT_E_PLUGIN, "asked too early.");/' \
@@ -172,5 +180,10 @@ done
 wait $sleeper || failed "a create that takes long" slept.log
 [ "$(cat slept.log)" = "weft: warning: optimizer:sleeper ($PWD/plugins/weft-optimizer-sleeper.so) has been in its create for 10 s and goes on" ] ||
     failed "a create that takes long is told" slept.log
+if has mpich; then
+    wait $dozer || failed "a create that takes long under --ranks" dozed.log
+    grep -q "^weft: warning: optimizer:dozer ($PWD/plugins/weft-optimizer-dozer.so) has been in its create for 10 s" dozed.log ||
+        failed "it is told before the ranks are" dozed.log
+fi
 
 [ "$failures" = 0 ]

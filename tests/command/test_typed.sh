@@ -74,10 +74,35 @@ refused "--diff compares two configurations" "$weft" plan one/model --diff run.i
 mkdir neither unfinished && cp one/config.ini unfinished
 refused "neither is neither a model's directory, which has a config.json, nor a run's" "$weft" generate neither
 refused "unfinished is a run that has not come to its end" "$weft" generate unfinished
+refused "unfinshed: cannot be opened: No such file or directory; did you mean unfinished?" "$weft" generate unfinshed
+refused "no/where: cannot be opened: No such file or directory; weft eval takes an INI file, a model's directory or a run's" \
+    "$weft" eval no/where
+! grep -q usage: log || failed "how a command is used is no answer to that" log
+refused "one is the directory of a run, and weft train takes an INI file: one/config.ini, with --resume to go on" "$weft" train one
+refused "one/model is the directory of a model, and weft train takes an INI file: weft init one/model DATA writes one" \
+    "$weft" train one/model
+refused "neither is a directory, and weft profile takes an INI file" "$weft" profile neither
 cp -r one/model stranger && sed -i 's/"llama"/"mistrel"/' stranger/config.json
-refused "[model] plugin = mistrel cannot be used: there is no model plugin" "$weft" generate stranger
+refused "[model] plugin = mistrel (its default) is model_type of" "$weft" generate stranger
 sed -i 's/"model_type"/"type_of_model"/' stranger/config.json
-refused "[model] plugin" "$weft" generate stranger
+refused "[model] plugin is missing, and $PWD/stranger/config.json has no model_type that could be its id" "$weft" generate stranger
+
+# ---- a configuration that leaves the model plugin to config.json; what that says is no path
+grep -v '^plugin = llama' run.ini >short.ini
+prints "$weft" plan run.ini
+cp printed by_name
+prints "$weft" plan short.ini
+same "the plugin that config.json names" printed by_name
+prints "$weft" config explain short.ini
+grep -Eq '^model.plugin +llama +default' printed || failed "where the plugin comes from" printed
+cp "$WEFT_BUILD/plugins/weft-model-llama.so" stranger/llama.so
+sed -i 's|"type_of_model": *"[a-z]*"|"model_type": "stranger/llama.so"|' stranger/config.json
+refused "stranger/config.json has no model_type that could be its id" "$weft" plan short.ini model.path=stranger
+sed -i 's|"stranger/llama.so"|"mistrel"|' stranger/config.json
+refused "[model] plugin = mistrel (its default) is model_type of the model's config.json and cannot be used: there is no model plugin" \
+    "$weft" plan short.ini model.path=stranger
+refused "[model] path = nowhere ($PWD/nowhere): No such file or directory" "$weft" plan short.ini model.path=nowhere
+refused "[model] path = neither has no config.json" "$weft" plan short.ini model.path=neither
 
 # ---- a prompt on standard input
 for end in '' '\n' '\r\n'; do
@@ -92,6 +117,22 @@ echo "not this" | "$weft" generate one --tokens 6 --temperature 0 --json --promp
 same "--prompt counts more" printed one.json
 head -c 17000000 /dev/zero >much
 if "$weft" generate one <much >log 2>&1 || ! grep -q "more than 16 MiB" log; then failed "a prompt without end" log; fi
+
+refused "'1. e4' is one argument too many; a text to continue stands behind --prompt" "$weft" generate one "1. e4"
+refused "'games.txt' is one argument too many; data.path=games.txt makes it the data" "$weft" eval one/model games.txt
+for word in --version -V version; do
+    prints "$weft" $word
+    told "(SDK "
+done
+
+# ---- a text that has no room, and how much of it would have
+prints "$weft" generate one/model --prompt "1. e4" --tokens 64 --temperature 0 --fit 1GB
+refused "nothing was started. It would fit with --tokens " "$weft" generate one/model --prompt "1. e4" --tokens 120 --fit 260KB
+fewer=$(grep -o -- '--tokens [0-9]*' log)
+# shellcheck disable=SC2086 # two words
+prints "$weft" generate one/model --prompt "1. e4" $fewer --fit 260KB
+refused "No change that was tried is enough" "$weft" generate one/model --prompt "1. e4" --fit 1KB
+prints "$weft" generate one/model --prompt "1. e4" --tokens 120 --no-fit
 
 # ---- a vocabulary that is padded, and one that is another model's
 for size in 520 600 510; do
@@ -137,6 +178,14 @@ refused "[train] warmup = 5% is not a number: give a number of 0 or more; 5% is 
 refused "did you mean *q_proj*, which is 2 of them?" "$weft" plan run.ini train.trainable=q_proj
 prints "$weft" config explain run.ini --optimizer.lr=3e-4
 grep -Eq "^ *lr *= *0?.0003 .*command line|lr.*3e-0?4.*command line|lr.*0\.0003.*command line" printed || failed "--optimizer.lr=3e-4" printed
+refused "[strategy] plugin = zero2 is no strategy plugin; Weft has it as fsdp (shard = gradients)" \
+    "$weft" plan run.ini strategy.plugin=zero2
+refused "[device] plugin = GPU is no device plugin; Weft has it as cuda" "$weft" plan run.ini device.plugin=GPU
+sed -n 's/^FOREIGN_ID("\([^"]*\)", "[^"]*", "\([^"]*\)".*/\1 \2/p' "$WEFT_SOURCE/host/config/foreign_ids.def" | sort -u >ids
+while read -r kind id; do
+    [ -d "$WEFT_SOURCE/plugins/$kind/$id" ] || failed "$kind:$id is no plugin"
+done <ids
+[ "$(wc -l <ids)" -gt 6 ] || failed "the table of ids" ids
 "$weft" config describe >keys # what the table says is there
 for plugin in optimizer:adamw data:text tokenizer:bpe model:llama; do
     prints "$weft" plugins describe $plugin
@@ -156,8 +205,20 @@ done <rows
 # ---- what is told
 prints "$weft" train run.ini --resume
 told "finished: none of its 2 steps is left; what goes on is more of them: train.steps=4 --resume"
+if "$weft" train run.ini train.steps=3 train.global_batch=8 --resume >log 2>log.err || ! grep -q "differs from this one" log.err; then
+    failed "another batch is refused" log.err
+fi
+[ ! -s log ] || failed "what is refused has no header" log
 prints "$weft" train run.ini train.steps=3 --resume
 if grep -q "finished" printed; then failed "one that goes on is not finished" printed; fi
+prints "$weft" train run.ini run.out=losses eval.every=1
+grep -Eq '^loss +[0-9.]+ -> [0-9.]+ on validation$' printed || failed "how far the loss went" printed
+grep '^loss' printed | sed 's/.*> //' >last
+prints "$weft" train run.ini run.out=losses eval.every=1 --resume
+grep "^loss" printed | sed "s/^loss *//" >now
+same "a finished run has the loss of its end" last now
+prints "$weft" train run.ini run.out=losses eval.every=1 --resume train.steps=4
+grep -Eq "^loss +$(cut -d' ' -f1 last) after step 2 -> [0-9.]+ on validation$" printed || failed "from where the loss went" printed
 for command in plan "train --overwrite"; do
     # shellcheck disable=SC2086
     prints "$weft" ${command%% *} run.ini ${command#"${command%% *}"} strategy.plugin=fsdp
@@ -170,8 +231,10 @@ for strategy in ddp mp; do
     prints "$weft" plan run.ini strategy.plugin=$strategy
     told "strategy $strategy has one rank here"
 done
-# Where one thread is faster, and what comes of it is the same; not where it is slower, alone, or the work is much.
+# The sections of one plugin wait for it: one line is another device.
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins"
+prints "$weft" config check "$WEFT_SOURCE/configs/prove.ini" device.plugin=crowd
+# Where one thread is faster, and what comes of it is the same; not where it is slower, alone, or the work is much.
 alone="one thread is faster than 2 here: "
 prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2
 told "$alone"

@@ -45,9 +45,11 @@ refusal() { # refusal N
 
 # ---- started here
 gives 1 "$weft" train run.ini --ranks 3
-grep -q "^weft: \[comm\] plugin = mpi is mpi-fake: its launcher is there" err.txt || fail "the choice is not explained"
 for rank in 0 1 2; do says "[$rank] weft train: $no_world"; done
 says "weft train: the 3 ranks ended with status 1; what they said stands above"
+lines 4
+gives 1 "$weft" train run.ini --ranks 3 --verbose
+grep -q "^weft: \[comm\] plugin = mpi is mpi-fake: its launcher is there" err.txt || fail "the choice is not explained"
 lines 5
 gives 1 "$weft" train run.ini --ranks 2 --quiet
 lines 3
@@ -58,12 +60,12 @@ says "[1] weft train: $no_world"
 echo "ranks are started"
 
 # ---- a mistake that every rank would meet with is told once, and no rank is started
-once() { # once TEXT argument...: the choice of the communicator, and this
+once() { # once TEXT argument...: this and no more
     text=$1
     shift
     gives 1 "$weft" train run.ini run.out=three --ranks 3 "$@"
     grep -qF -- "weft train: $text" err.txt || fail "nobody says \"$text\""
-    lines 2
+    lines 1
 }
 once "command line: [optimizer] lr = fast" optimizer.lr=fast
 mv model/config.json kept.json
@@ -93,6 +95,8 @@ echo "stopped ranks are told of"
 
 # ---- started by a launcher
 gives 1 ./launcher -n 2 "$weft" train run.ini
+lines 2
+gives 1 ./launcher -n 2 "$weft" train run.ini --verbose
 says "[0] weft: [comm] plugin = mpi is mpi-fake: its launcher set FAKE_RANK"
 says "[0] weft train: $no_world"
 says "[1] weft train: $no_world"
@@ -126,7 +130,7 @@ if has openmpi; then
         launched "$rank" train run.ini run.log_ranks=0,x
         says "[$rank] weft train: command line: [run] log_ranks = 0,x is no list of ranks: give 0, all, or numbers with commas between them (0,2)"
     done
-    launched 0 train run.ini
+    launched 0 train run.ini --verbose
     says "[0] weft: [comm] plugin = mpi is mpi-openmpi: its launcher set PMIX_RANK"
     launched 2 train run.ini
     says "weft train: the environment says PMIX_RANK=2 and SLURM_STEP_NUM_TASKS=2, which is no rank of a world: start the ranks with their launcher, or unset both"

@@ -120,6 +120,10 @@ static weft_status sample_works(const weft_host *host, weft_error *err) {
 #define SAMPLE_N 1
 #endif
 
+#ifndef SAMPLE_STRIDE
+#define SAMPLE_STRIDE sizeof(weft_plugin)
+#endif
+
 WEFT_EXPORT extern const char weft_plugin_note[];
 const char weft_plugin_note[] = SAMPLE_NOTE;
 
@@ -130,8 +134,8 @@ const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err
          SAMPLE_N_KEYS, sample_keys, sizeof(sample_config), NULL, &sample_table, SAMPLE_WORKS},
         {(uint32_t)sizeof(weft_plugin), 0, "optimizer", "second", "2.0", "Another sample.", 1,
          (uint32_t)sizeof(weft_key), 2, sample_keys, sizeof(sample_config), NULL, &sample_table, NULL}};
-    static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, SAMPLE_N,
-                                          (uint32_t)sizeof(weft_plugin), plugins};
+    static const weft_plugin_list list = {(uint32_t)sizeof(weft_plugin_list), 0, SAMPLE_N, (uint32_t)SAMPLE_STRIDE,
+                                          plugins};
     (void)host;
     (void)err;
 #ifdef IN_ENTRY

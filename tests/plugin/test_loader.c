@@ -83,6 +83,9 @@ static const broken broken_files[] = {
     /* the entry */
     {"-DIN_ENTRY='return NULL'", "does not say why, a defect of it"},
     {"-DIN_ENTRY='weft_error_set(err, WEFT_E_DEVICE, \"No lamp is lit.\"); return NULL'", "cannot work here: No lamp"},
+    /* of an SDK before 1.0 */
+    {"-DSAMPLE_STRIDE=80", "80 bytes per plugin): it was built against other headers than"},
+    {"-DSAMPLE_TABLE_SIZE=16", "slot destroy: it was built against other headers than"},
     /* the table */
     {"-DSAMPLE_PREPARE=NULL", "leaves the required slot prepare of optimizer:sample empty"},
     {"-DSAMPLE_TABLE_SIZE=16", "a table of 16 bytes for optimizer:sample, which ends before its slot destroy"},

@@ -52,6 +52,14 @@ for columns in 24 40 60 100; do
     grows
 done
 grep -qE '^step 60/60 +=+ +loss [0-9.]+ +[0-9,]+ tok/s *$' states || failed "words where there is room" states
+# An evaluation, too; its result takes the line's place.
+limit script -qec "stty cols 40; $weft eval run.ini" /dev/null </dev/null >screen 2>&1 || failed "eval" screen
+tr '\r' '\n' <screen | LC_ALL=C sed 's/\x1b\[[0-9;]*m//g; s/\x1b\[K//g' >seen
+grep -aE '^ *[0-9]+/[0-9]+ +[=.]+ [0-9.]+ +[0-9.]+k?/s +[0-9]+s *$' seen >states || failed "eval shows how far it is" screen
+[ "$(awk 'length > most { most = length } END { print most }' states)" -lt 40 ] || failed "eval is wider than 40 columns" states
+[ "$(grep -c '^loss  ' seen)" = 1 ] || failed "the result is told once" screen
+limit script -qec "stty cols 40; $weft eval run.ini --json" /dev/null </dev/null >screen 2>&1 || failed "eval --json" screen
+! grep -q '===' screen && ! grep -q '[.][.][.]' screen || failed "an object alone" screen
 # COLUMNS counts more than what the terminal says.
 export COLUMNS=40
 on_terminal 132

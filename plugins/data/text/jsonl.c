@@ -3,11 +3,10 @@
 
 #include <jansson.h>
 
-/* Messages quote the user's file: control characters in it must not reach a terminal, nor anything but UTF-8. most: the
- * highest byte that stays; above 0x7f only where the text is known to be UTF-8. */
-static void make_printable(char *text, unsigned char most) {
+/* What jansson says of bytes that may be no UTF-8. */
+static void keep_ascii(char *text) {
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
-        if (*at < 0x20 || *at == 0x7f || *at > most) *at = '?';
+        if (*at < 0x20 || *at > 0x7e) *at = '?';
 }
 
 /* "question, answer": which fields there are, as far as they fit. */
@@ -24,7 +23,6 @@ static void field_names(char *out, size_t size, json_t *object) {
         }
         n += (size_t)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", name);
     }
-    make_printable(out, 0xff);
 }
 
 static const char *type_name(const json_t *value) {
@@ -50,7 +48,7 @@ weft_status text_json_document(const char **text, size_t *n, json_t **holder, co
     char names[512];
     *holder = json_loadb(source->bytes + span->offset, span->bytes, flags, &why);
     if (*holder == NULL) {
-        make_printable(why.text, 0x7e);
+        keep_ascii(why.text);
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: not a JSON object: %s (column %d)", source->path, line,
                               why.text, why.column);
     }

@@ -134,6 +134,16 @@ typedef struct weft_error {
 #define WEFT_ERROR_INIT {(uint32_t)sizeof(weft_error), 0, WEFT_OK, 0, {0}}
 /* clang-format on */
 
+/* Texts quote what stands in users' files, and what stands there must not reach a terminal as a command: every control
+ * character but tab and newline becomes '?', those of U+0080 to U+009F too. [any-thread] */
+static inline void weft_error_printable(weft_error *err) {
+    unsigned char *at = (unsigned char *)err->text;
+    for (; *at != '\0'; at++) {
+        if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) at[0] = at[1] = '?';
+        else if ((*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f) *at = '?';
+    }
+}
+
 /* Fills err (may be NULL) and returns code, so that `return weft_error_set(err, WEFT_E_USER, "...")` reads well.
  * [any-thread] */
 static inline weft_status weft_error_set(weft_error *err, weft_status code, const char *format, ...) WEFT_PRINTF(3, 4);
@@ -144,6 +154,7 @@ static inline weft_status weft_error_set(weft_error *err, weft_status code, cons
         va_start(args, format);
         (void)vsnprintf(err->text, sizeof err->text, format, args);
         va_end(args);
+        weft_error_printable(err);
     }
     return code;
 }
@@ -161,6 +172,7 @@ static inline weft_status weft_error_prefix(weft_error *err, const char *format,
     va_end(args);
     n = strlen(err->text);
     (void)snprintf(err->text + n, sizeof err->text - n, "%s", old);
+    weft_error_printable(err);
     return (weft_status)err->code;
 }
 

@@ -1,0 +1,83 @@
+/* host/command/generate_fit.c: see generate_fit.h. A change that is told was planned: fewer tokens, and products in
+ * bf16. */
+#include "command/generate_fit.h"
+
+#include "plugin/services.h"
+
+#include <stdlib.h>
+
+/* ---- what another call would take ---- */
+
+/* Takes down what is planned and takes no memory. */
+static weft_status keep_need(void *context, const weft_engine *engine, weft_error *err) {
+    const weft_need need = {.bytes = engine->plan.bytes, .ranks = 1};
+    *(weft_need *)context = need;
+    return weft_error_set(err, WEFT_E_STOPPED, "planned");
+}
+
+static bool plan_fits(weft_need *need, const weft_generate_fit *self, const weft_run *run, int64_t tokens,
+                      const weft_room *room) {
+    weft_generate_options options = *self->options;
+    weft_generator *none = NULL;
+    options.tokens = tokens;
+    options.judge = keep_need;
+    options.judge_context = need;
+    return weft_generator_create(&none, run, self->n_prompt, &options, NULL) == WEFT_E_STOPPED &&
+           weft_need_fits(need, room);
+}
+
+static void add_change(weft_fit *fit, const weft_need *need, const char *key) {
+    weft_fit_change *change = &fit->changes.fitting[fit->changes.n++];
+    change->need = *need;
+    change->n_keys = 1;
+    (void)snprintf(change->keys[0], sizeof change->keys[0], "%s", key);
+}
+
+static void find_fewer_tokens(weft_fit *fit, const weft_generate_fit *self) {
+    weft_need need;
+    for (int64_t tokens = self->options->tokens / 2; tokens > 0; tokens /= 2) {
+        char key[WEFT_TRIAL_KEY_SIZE];
+        if (!plan_fits(&need, self, self->run, tokens, &fit->room)) continue;
+        (void)snprintf(key, sizeof key, "--tokens %lld", (long long)tokens);
+        add_change(fit, &need, key);
+        return;
+    }
+}
+
+static void find_precision(weft_fit *fit, const weft_generate_fit *self) {
+    static const char key[] = "train.precision=bf16";
+    size_t n = 0;
+    const char *const *given = weft_args_overrides(self->args, &n);
+    const char **overrides = calloc(n + 1, sizeof *overrides);
+    weft_run *run = NULL;
+    weft_need need;
+    if (overrides == NULL || self->run->settings.train.precision == WEFT_PRECISION_BF16) goto done;
+    if (n > 0) memcpy(overrides, given, n * sizeof *overrides);
+    overrides[n] = key;
+    if (weft_run_open(&run, weft_args_config(self->args), overrides, n + 1, WEFT_NEEDS_TEXT, NULL) == WEFT_OK &&
+        plan_fits(&need, self, run, self->options->tokens, &fit->room))
+        add_change(fit, &need, key);
+    weft_run_close(run);
+done:
+    free(overrides);
+}
+
+/* ---- this one ---- */
+
+weft_status weft_generate_fit_judge(void *context, const weft_engine *engine, weft_error *err) {
+    const weft_generate_fit *self = context;
+    const weft_need need = {.bytes = engine->plan.bytes, .ranks = 1};
+    weft_fit fit = {.need = need};
+    int32_t level = 0;
+    if (weft_args_has(self->args, "no-fit")) return WEFT_OK;
+    if (self->bytes > 0) weft_room_say(&fit.room, self->bytes);
+    else weft_room_find(&fit.room, &engine->device_info);
+    fit.fits = weft_need_fits(&fit.need, &fit.room);
+    weft_fit_warn(&fit, self->run->host);
+    if (fit.fits) return WEFT_OK;
+    level = weft_services_log_level(WEFT_LOG_ERROR); /* all there is to say was said of this one */
+    find_fewer_tokens(&fit, self);
+    find_precision(&fit, self);
+    (void)weft_services_log_level(level);
+    return weft_fit_refuse(&fit, err);
+}

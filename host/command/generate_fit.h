@@ -1,0 +1,19 @@
+/* host/command/generate_fit.h: whether there is room for what `weft generate` plans, and what would fit. */
+#ifndef WEFT_HOST_COMMAND_GENERATE_FIT_H
+#define WEFT_HOST_COMMAND_GENERATE_FIT_H
+
+#include "command/fit_flags.h"
+#include "session/generate.h"
+
+typedef struct weft_generate_fit {
+    const weft_args *args;
+    const weft_run *run;
+    const weft_generate_options *options;
+    int64_t n_prompt;
+    int64_t bytes; /* of --fit; 0: the device is asked */
+} weft_generate_fit;
+
+/* A weft_generate_judge; context: a weft_generate_fit. */
+weft_status weft_generate_fit_judge(void *context, const weft_engine *engine, weft_error *err);
+
+#endif

@@ -1,0 +1,57 @@
+/* host/setup/family.c: see family.h. */
+#include "setup/family.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { LONGEST_ID = 64 };
+
+/* Letters, digits and signs that lead to no other directory. */
+static bool could_be_id(const char *name) {
+    const size_t n = strlen(name);
+    return n > 0 && n <= LONGEST_ID &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == n;
+}
+
+char *weft_family_read(const char *directory) {
+    char *path = NULL, *family = NULL;
+    json_t *config = NULL;
+    const char *name = NULL;
+    if (asprintf(&path, "%s/config.json", directory) < 0) return NULL;
+    config = json_load_file(path, 0, NULL);
+    name = json_string_value(json_object_get(config, "model_type"));
+    if (name != NULL && could_be_id(name)) family = strdup(name);
+    json_decref(config);
+    free(path);
+    return family;
+}
+
+static bool has_config(const char *directory) {
+    char *path = NULL;
+    bool is_there = asprintf(&path, "%s/config.json", directory) >= 0;
+    if (!is_there) return false;
+    is_there = access(path, F_OK) == 0;
+    free(path);
+    return is_there;
+}
+
+/* What is wrong with the section is said when its keys are judged. */
+void weft_family_find(weft_run *run) {
+    if (weft_config_has_key(run->config, "model", "plugin")) return;
+    if (weft_settings_load_model(&run->settings.model, run->config, NULL) != WEFT_OK) return;
+    run->family = weft_family_read(run->settings.model.path);
+}
+
+weft_status weft_family_missing(const weft_run *run, weft_error *err) {
+    const weft_status status = weft_run_check_directory(run, "model", run->settings.model.path, err);
+    if (status != WEFT_OK) return status;
+    if (!has_config(run->settings.model.path))
+        return weft_config_reject(run->config, "model", "path", err,
+                                  "has no config.json: give the directory of a model as it comes from Hugging Face");
+    return weft_config_reject(
+        run->config, "model", "plugin", err,
+        "is missing, and %s/config.json has no model_type that could be its id: name one of those "
+        "that weft plugins list has",
+        run->settings.model.path);
+}

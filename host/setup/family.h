@@ -1,0 +1,19 @@
+/* host/setup/family.h: which model plugin a model's directory asks for, where the configuration names none.
+ *
+ * A model plugin has the name of the family that it computes, as config.json has it in model_type. That is a stranger's
+ * word: it chooses among the plugins that are found by their ids, and is never taken for the path of a file. */
+#ifndef WEFT_HOST_SETUP_FAMILY_H
+#define WEFT_HOST_SETUP_FAMILY_H
+
+#include "setup/run.h"
+
+/* model_type of the directory's config.json, to be freed; NULL: it has none that could be an id. */
+char *weft_family_read(const char *directory);
+
+/* run->family by [model] path, where nobody names the plugin; NULL where that comes to none. */
+void weft_family_find(weft_run *run);
+
+/* Of a model plugin that nobody names and no config.json either: what is wrong, from the directory on. */
+weft_status weft_family_missing(const weft_run *run, weft_error *err);
+
+#endif
