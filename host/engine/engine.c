@@ -96,8 +96,15 @@ weft_chooser weft_engine_chooser(const weft_engine *engine) {
     return by;
 }
 
+void weft_engine_give_up(weft_engine *engine) {
+    weft_platform *platform = engine == NULL ? NULL : engine->ranks.platform;
+    if (platform != NULL && (engine->failed || engine->post.broken || platform->broken))
+        weft_platform_abandon(platform);
+}
+
 void weft_engine_close(weft_engine *engine) {
     if (engine == NULL) return;
+    weft_engine_give_up(engine);
     weft_engine_release(engine);
     if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
     weft_post_close(&engine->post, &engine->peers);

@@ -20,6 +20,9 @@ weft_status weft_engine_prepare(weft_engine *engine, const weft_plan_spec *spec,
 weft_chooser weft_engine_chooser(const weft_engine *engine);
 /* The optimizer's step size before the schedule; false: there is no optimizer, or it says none. */
 bool weft_engine_lr(const weft_engine *engine, double *out);
+/* Where it has failed while ranks may wait for one another: nothing of its device waits for them any longer. Before
+ * what it was used with is taken apart. NULL is fine. */
+void weft_engine_give_up(weft_engine *engine);
 void weft_engine_close(weft_engine *engine); /* NULL is fine */
 
 #endif

@@ -26,5 +26,6 @@ weft_status weft_ranks_connect(const weft_ranks *self, const weft_lanes *lanes, 
             status = connect_lanes(self, to, lanes[to].sends, true, err);
     }
     weft_pulse_go();
+    if (status != WEFT_OK) self->platform->broken = true;
     return status;
 }

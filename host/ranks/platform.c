@@ -87,10 +87,20 @@ weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_er
     return status;
 }
 
+void weft_platform_abandon(weft_platform *self) {
+    if (self == NULL || self->comm == NULL || self->comm_info.size == 1 || self->abandoned ||
+        !WEFT_HAS(self->comm_plugin, abandon) || self->comm_plugin->abandon == NULL)
+        return;
+    WEFT_PLUGIN_TELL(self->comm_plugin, abandon, self->comm);
+    self->abandoned = true;
+}
+
 void weft_platform_close(weft_platform *self, bool failed) {
     if (self == NULL) return;
+    failed = failed || self->broken;
+    if (failed) weft_platform_abandon(self);
     weft_pulse_wait();
-    if (self->comm != NULL && (!failed || self->comm_info.size == 1))
+    if (self->comm != NULL && (!failed || self->abandoned || self->comm_info.size == 1))
         WEFT_PLUGIN_TELL(self->comm_plugin, destroy, self->comm);
     weft_rendezvous_end(failed);
     weft_pulse_go();
@@ -140,6 +150,7 @@ static weft_status make_group(weft_platform *self, weft_comm_group **out, const 
     weft_pulse_wait();
     WEFT_PLUGIN_CALL(status, self->comm_plugin, group, err, self->comm, &group->made, ranks, n);
     weft_pulse_go();
+    self->broken = self->broken || status != WEFT_OK;
     *out = group->made;
     return status;
 }

@@ -20,12 +20,17 @@ typedef struct weft_platform {
     int32_t *nodes; /* [size of the world] each rank's machine */
     weft_platform_group *groups;
     int32_t n_groups;
+    bool broken;    /* ranks that were to meet have not, for this one: others may wait in that for ever */
+    bool abandoned; /* `destroy` of the communicator waits for nobody */
 } weft_platform;
 
 /* The device and communicator that the run names, the latter if the run has loaded one; its world must be the one that
  * the launcher's variables told. In a world that is only planned for, nobody is spoken to: this is rank 0 of as many.
  * Their plugins stay loaded, but the configuration of `run` must outlive the platform. [collective] */
 weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_error *err);
+/* This rank has failed: nothing of the device waits for other ranks any longer, where the communicator can see to that,
+ * and every later exchange fails. NULL is fine, and so is a second call. */
+void weft_platform_abandon(weft_platform *self);
 /* failed: peers may be gone or waiting, so the world is not ended in good order. NULL is fine. */
 void weft_platform_close(weft_platform *self, bool failed);
 

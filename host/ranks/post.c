@@ -1,9 +1,10 @@
 /* host/ranks/post.c: see post.h. */
 #include "ranks/post.h"
 
-#include "ranks/connect.h"
 #include "base/sizes.h"
+#include "launch/pulse.h"
 #include "plugin/enter.h"
+#include "ranks/connect.h"
 
 #include <stdlib.h>
 
@@ -38,9 +39,12 @@ static weft_status write_bytes(const weft_post *self, int64_t offset, const void
     return status;
 }
 
+/* Of an exchange: where the device waits for it, this waits for other ranks. */
 static weft_status read_bytes(const weft_post *self, void *bytes, int64_t offset, int64_t n, weft_error *err) {
     weft_status status = WEFT_OK;
+    weft_pulse_wait();
     WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, bytes, ref_at_offset(self, offset), n);
+    weft_pulse_go();
     return status;
 }
 
@@ -59,12 +63,19 @@ static weft_status note_failure(weft_post *self, weft_status status) {
     return status;
 }
 
+/* Behind an exchange that has failed here none is begun: the others may wait in the one before for ever. */
+static weft_status judge_whole(const weft_post *self, weft_error *err) {
+    if (!self->broken && !self->ranks->platform->broken) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PEER, "an exchange of this rank has failed before: it tells the others nothing");
+}
+
 static weft_status gather_numbers(void *context, int32_t *out, int32_t mine, weft_error *err) {
     weft_post *self = context;
     const int64_t n = (int64_t)sizeof mine;
     const weft_ranks *ranks = self->ranks;
     weft_transfer transfer;
-    weft_status status = reserve_bytes(self, ALIGNMENT + n * ranks->world, err);
+    weft_status status = judge_whole(self, err);
+    if (status == WEFT_OK) status = reserve_bytes(self, ALIGNMENT + n * ranks->world, err);
     if (status == WEFT_OK) status = write_bytes(self, 0, &mine, n, err);
     if (status != WEFT_OK) return note_failure(self, status);
     transfer = make_transfer(self, ALIGNMENT, 0, n, 0);
@@ -77,7 +88,8 @@ static weft_status share_bytes(void *context, void *bytes, int64_t n, int32_t fr
     weft_post *self = context;
     const weft_ranks *ranks = self->ranks;
     weft_transfer transfer;
-    weft_status status = reserve_bytes(self, n, err);
+    weft_status status = judge_whole(self, err);
+    if (status == WEFT_OK) status = reserve_bytes(self, n, err);
     if (status == WEFT_OK && ranks->rank == from) status = write_bytes(self, 0, bytes, n, err);
     if (status != WEFT_OK) return note_failure(self, status);
     transfer = make_transfer(self, 0, 0, n, from);
@@ -136,7 +148,8 @@ static weft_status swap_parcels(void *context, const weft_parcel *in, const weft
     weft_post *self = context;
     const int32_t world = self->ranks->world;
     int64_t offset = 0;
-    weft_status status = reserve_bytes(self, parcels_end(out, world, parcels_end(in, world, 0)), err);
+    weft_status status = judge_whole(self, err);
+    if (status == WEFT_OK) status = reserve_bytes(self, parcels_end(out, world, parcels_end(in, world, 0)), err);
     if (status == WEFT_OK) status = connect_parcels(self, in, out, err);
     if (status == WEFT_OK) status = start_parcels(self, in, out, err);
     for (int32_t i = 0; i < 2 * world && status == WEFT_OK; i++)

@@ -261,6 +261,7 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
 
 void weft_generator_destroy(weft_generator *self) {
     if (self == NULL) return;
+    weft_engine_give_up(self->engine);
     if (self->shared != NULL) weft_order_give_back(&self->order, self->shared);
     weft_order_close(&self->order);
     weft_trace_destroy(self->trace);

@@ -192,6 +192,7 @@ weft_status weft_session_start(weft_session *session, weft_error *err) {
 
 void weft_session_close(weft_session *session) {
     if (session == NULL) return;
+    weft_engine_give_up(session->engine);
     weft_stepper_destroy(session->stepper);
     weft_engine_close(session->engine);
     if (session->data != NULL && !session->borrows) WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);

@@ -123,6 +123,14 @@ static weft_status run_counted(weft_stepper *self, weft_error *err) {
     return status;
 }
 
+/* What went wrong behind the calls of a pass is told here, and may be so to one rank alone. */
+static weft_status finish_pass(weft_stepper *self, weft_status status, weft_error *err) {
+    if (status != WEFT_OK) return status;
+    status = weft_order_finish(&self->order, err);
+    if (status != WEFT_OK) self->engine->failed = true;
+    return status;
+}
+
 static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                      weft_error *err) {
     weft_engine *engine = self->engine;
@@ -133,8 +141,7 @@ static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, 
     self->lr = lr;
     self->clip = clip;
     weft_crash_step(step);
-    status = run_counted(self, err);
-    if (status == WEFT_OK) status = weft_order_finish(&self->order, err);
+    status = finish_pass(self, run_counted(self, err), err);
     if (status != WEFT_OK) return status;
     note_outcome(self, 0.0);
     self->result.lr = lr;
@@ -161,7 +168,7 @@ static weft_status run_evaluation_pass(weft_stepper *self, weft_step_result *out
     begin_pass(self, &self->engine->plan.evaluate, split, first_row, 0);
     status = weft_step_count(self, err);
     if (status == WEFT_OK && self->count > 0) status = weft_recorder_queue(self, queue_evaluation, err);
-    if (status == WEFT_OK && self->count > 0) status = weft_order_finish(&self->order, err);
+    if (self->count > 0) status = finish_pass(self, status, err);
     if (status != WEFT_OK) return status;
     note_outcome(self, out->loss_sum);
     if (!isfinite(self->result.loss_sum)) return find_in_forward(self, err);

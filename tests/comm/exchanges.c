@@ -25,6 +25,7 @@ typedef struct one {
     int32_t dtype, root, round;
     int in_place;
     buffer to, from;
+    weft_stream *stream;
     weft_comm_handle *handle;
 } one;
 
@@ -170,6 +171,7 @@ static void launch(ranks *r, one *e) {
     const int64_t bytes = e->n * weft_dtype_bytes(e->dtype);
     weft_exchange what = {.struct_size = (uint32_t)sizeof what, .group = e->group->group, .n = e->n};
     weft_error err = WEFT_ERROR_INIT;
+    what.stream = e->stream;
     what.dtype = e->dtype;
     what.peer = e->kind == BROADCAST ? e->root : 0;
     what.to = e->to.ref;
@@ -299,11 +301,12 @@ void case_several(ranks *r) {
     for (i = 0; i < n; i++) {
         one *at = &e[r->rank % 2 == 0 ? i : n - 1 - i];
         int32_t done = 0;
-        if (r->rank % 3 != 0 || r->table->poke == NULL) {
+        if (r->rank % 3 != 0) {
             wait_for(r, at);
             continue;
         }
-        while ((done = r->table->test(r->comm, at->handle, &err)) == 0) r->table->poke(r->comm);
+        while ((done = r->table->test(r->comm, at->handle, &err)) == 0)
+            if (r->table->poke != NULL) r->table->poke(r->comm);
         if (done < 0) fail(__LINE__, "%s", err.text);
         end(r, at);
     }
@@ -315,27 +318,32 @@ void case_large(ranks *r) {
     const int64_t n = ((int64_t)64 << 20) / 4 / r->size;
     const one e = {.kind = ALL_TO_ALL, .group = &world, .n = n, .dtype = WEFT_F32};
     one now = e;
-    if (r->kernels->host_view == NULL) return;
+    if (r->kernels->host_view == NULL && !moves_itself(r)) return;
     begin(r, &now);
     wait_for(r, &now);
 }
 
 /* Exchanges of two groups, which half of the ranks begin in the other order and end before they begin the next: neither
- * may wait for what only the other one gives back. */
+ * may wait for what only the other one gives back. Where they are work of a stream, each has its own. */
 void case_crossing(ranks *r) {
     one e[2] = {{.kind = REDUCE_SCATTER, .n = 1000003, .dtype = WEFT_F32},
                 {.kind = REDUCE_SCATTER, .n = 1000003, .dtype = WEFT_F32, .round = 3}};
+    weft_error err = WEFT_ERROR_INIT;
     int i;
     make_groups(r);
     for (i = 0; i < 2; i++) {
         e[i].group = &r->groups[i];
         prepare(r, &e[i]);
+        if (moves_itself(r)) must_be_ok(r->kernels->stream_create(r->device, &e[i].stream, &err), err);
     }
+    must_be_ok(r->kernels->synchronize(r->device, NULL, &err), err); /* what was prepared is there for any stream */
     launch(r, &e[r->rank % 2]);
     if (r->rank % 2 == 0) launch(r, &e[1]);
     wait_for(r, &e[1]);
     if (r->rank % 2 == 1) launch(r, &e[0]);
     wait_for(r, &e[0]);
+    for (i = 0; i < 2; i++)
+        if (e[i].stream != NULL) r->kernels->stream_destroy(r->device, e[i].stream);
 }
 
 /* --- memory --- */

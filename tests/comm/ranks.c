@@ -4,6 +4,9 @@
  *     ranks <case>[,<case>...] <plugin> under that command, or alone: runs these cases (ranks.h)
  *     ranks world <size> <plugin>       asks for a world of that size and prints the sentence
  *     ranks die <directory> <plugin>    leaves its number there; then rank 1 dies, and the others wait for it
+ *     ranks start <N> <words> ...       starts N ranks of itself with these words, for plugins whose ranks the host
+ *                                       starts
+ *     ranks gone <plugin>               rank 1 dies; the others hear of it, give up, and take all apart
  */
 #include "ranks.h"
 
@@ -11,6 +14,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "launch/own_launcher.h"
+#include "launch/rendezvous.h"
+#include "launch/world.h"
 #include "plugin/load.h"
 #include "plugin/process.h"
 #include "plugin/services.h"
@@ -46,6 +52,7 @@ static const weft_comm_plugin *table_of(const char *path) {
 static void open_ranks(ranks *r, const weft_comm_plugin *table, const weft_device_plugin *kernels) {
     const weft_comm_job job = {(uint32_t)sizeof job, 0, 0, 0};
     weft_comm_info info = {(uint32_t)sizeof info, 0, -1, -1, -1, -1, -1, -1, -1, -1, ""};
+    const weft_device_plugin *told = NULL;
     weft_error err = WEFT_ERROR_INIT;
     static weft_process process;
     memset(r, 0, sizeof *r);
@@ -57,13 +64,16 @@ static void open_ranks(ranks *r, const weft_comm_plugin *table, const weft_devic
     table->info(r->comm, &info);
     my_rank = r->rank = info.rank;
     r->size = info.size;
+    r->info = info;
     must(info.rank >= 0 && info.rank < info.size);
     must(info.local_rank == info.rank && info.local_size == info.size && info.node == 0 && info.nodes == 1);
     must(info.progress == (table->poke == NULL ? WEFT_PROGRESS_OWN : WEFT_PROGRESS_CALLER) && info.max_tag >= 32766);
     must(strncmp(info.backend, "MPICH 4.", 8) == 0 || strncmp(info.backend, "MPICH 5.", 8) == 0 ||
-         strncmp(info.backend, "Open MPI ", 9) == 0 || strcmp(info.backend, "none") == 0);
-    must_be_ok(kernels->create(&r->device, weft_services(), NULL, 0, &err), err);
-    must_be_ok(table->attach(r->comm, r->device, kernels, &err), err);
+         strncmp(info.backend, "Open MPI ", 9) == 0 || strncmp(info.backend, "NCCL 2.", 7) == 0 || is_alone(r));
+    told = device_of_environment(&r->device);
+    if (told != NULL) r->kernels = told;
+    else must_be_ok(kernels->create(&r->device, weft_services(), NULL, 0, &err), err);
+    must_be_ok(table->attach(r->comm, r->device, r->kernels, &err), err);
 }
 
 static void run_cases(ranks *r, const char *names) {
@@ -82,8 +92,8 @@ static void run_cases(ranks *r, const char *names) {
     must(ran > 0);
 }
 
-/* Twice in one process, the second time (with few ranks) with a device whose memory is not the host's; then MPI has
- * ended. */
+/* Twice in one process where the communicator can be (ranks that meet through the host meet once), the second time
+ * (with few ranks) with a device whose memory is not the host's; then MPI has ended. */
 static int main_cases(const char *names, const char *path) {
     const weft_comm_plugin *table = table_of(path);
     static weft_device_plugin apart;
@@ -94,8 +104,13 @@ static int main_cases(const char *names, const char *path) {
     apart = weft_reference_device;
     apart.host_view = NULL;
     open_ranks(&near, table, &weft_reference_device);
-    open_ranks(&far, table, &apart);
+    if (!moves_itself(&near)) open_ranks(&far, table, &apart);
     run_cases(&near, names);
+    if (moves_itself(&near)) {
+        table->destroy(near.comm);
+        near.kernels->destroy(near.device);
+        return 0;
+    }
     if (far.size <= 4 && strstr(names, "speed") == NULL) run_cases(&far, names);
     table->destroy(near.comm);
     table->destroy(far.comm);
@@ -136,7 +151,45 @@ static int main_die(const char *directory, const char *path) {
     for (;;) (void)r.table->wait(r.comm, handle, &err);
 }
 
+/* No exchange with a rank that is gone ends by itself, and none is begun once that is known. */
+static int main_gone(const char *path) {
+    weft_exchange barrier = {.struct_size = (uint32_t)sizeof barrier};
+    weft_comm_handle *handle = NULL;
+    weft_error err = WEFT_ERROR_INIT, later = WEFT_ERROR_INIT;
+    ranks r;
+    open_ranks(&r, table_of(path), &weft_reference_device);
+    must_be_ok(r.table->barrier(r.comm, &handle, &barrier, &err), err);
+    must_be_ok(r.table->wait(r.comm, handle, &err), err);
+    if (r.rank == 1) (void)raise(SIGKILL);
+    must_be_ok(r.table->barrier(r.comm, &handle, &barrier, &err), err);
+    must(r.table->wait(r.comm, handle, &err) == WEFT_E_PEER);
+    must(strstr(err.text, "rank 1 has ended") != NULL);
+    must(r.table->barrier(r.comm, &handle, &barrier, &later) == WEFT_E_PEER && strcmp(err.text, later.text) == 0);
+    r.table->abandon(r.comm);
+    must(r.table->barrier(r.comm, &handle, &barrier, &later) == WEFT_E_PEER);
+    r.table->destroy(r.comm);
+    r.kernels->destroy(r.device);
+    return 0;
+}
+
+/* What a rank that the host started is told; a command of several ranks sets it. */
+static void take_world(void) {
+    weft_world world = *weft_world_get();
+    if (getenv(WEFT_OWN_RANK) == NULL) return;
+    world.rank = world.local_rank = (int32_t)atoi(getenv(WEFT_OWN_RANK));
+    world.size = world.local_size = (int32_t)atoi(getenv(WEFT_OWN_SIZE));
+    weft_world_set(&world);
+    weft_rendezvous_offer(600);
+}
+
 int main(int n_args, char **args) {
+    if (n_args > 3 && strcmp(args[1], "start") == 0) {
+        const int32_t n = (int32_t)atoi(args[2]);
+        args[2] = args[0];
+        return weft_own_launcher_run(n, args[0], args + 2);
+    }
+    take_world();
+    if (n_args == 3 && strcmp(args[1], "gone") == 0) return main_gone(args[2]);
     if (n_args == 3 && strcmp(args[1], "launch") == 0) return puts(load(args[2])->note.launch) < 0;
     if (n_args == 4 && strcmp(args[1], "world") == 0) return main_world(args[2], args[3]);
     if (n_args == 4 && strcmp(args[1], "die") == 0) return main_die(args[2], args[3]);

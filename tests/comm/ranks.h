@@ -6,6 +6,8 @@
 #ifndef WEFT_TESTS_COMM_RANKS_H
 #define WEFT_TESTS_COMM_RANKS_H
 
+#include <string.h>
+
 #include <weft/comm.h>
 
 /* Some of the ranks, by place. */
@@ -23,9 +25,19 @@ typedef struct ranks {
     weft_device *device;
     const weft_device_plugin *kernels;
     int32_t rank, size; /* in the world */
+    weft_comm_info info;
     some groups[MOST_GROUPS];
     int n_groups; /* 0: not made yet */
 } ranks;
+
+/* Exchanges move by themselves, in the streams of a device; messages of a lane come in the order in which they were
+ * sent. */
+static inline int moves_itself(const ranks *r) {
+    return (r->info.flags & WEFT_COMM_IN_ORDER) != 0;
+}
+static inline int is_alone(const ranks *r) { /* by the communicator of one rank */
+    return strcmp(r->info.backend, "none") == 0;
+}
 
 _Noreturn void fail(int line, const char *format, ...) WEFT_PRINTF(2, 3);
 #define must(condition)                                                                                                \
@@ -36,6 +48,10 @@ _Noreturn void fail(int line, const char *format, ...) WEFT_PRINTF(2, 3);
     do {                                                                                                               \
         if ((status) != WEFT_OK) fail(__LINE__, "%s", (err).text);                                                     \
     } while (0)
+
+/* device.c: the device of the plugin that WEFT_TEST_DEVICE_FILE names, with the keys of WEFT_TEST_KEYS. NULL: the
+ * variable is not set. */
+const weft_device_plugin *device_of_environment(weft_device **out);
 
 /* The cases; each returns when it holds. */
 void case_exchanges(ranks *r);   /* every exchange of every shape, type and group against an oracle */

@@ -1,7 +1,6 @@
 /* tests/common/device_choice.c: see device_choice.h. */
 #include "device_choice.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@ size_t device_choice_overrides(const char *out[DEVICE_CHOICE_MOST]) {
     size_t n = 0;
     (void)snprintf(texts[n++], sizeof *texts, "device.plugin=%s", device_choice());
     while ((key = strtok_r(rest, " ", &rest)) != NULL) {
-        ck_assert_uint_lt(n, DEVICE_CHOICE_MOST);
+        if (n == DEVICE_CHOICE_MOST) abort(); /* programs that are no suite of Check's ask too */
         (void)snprintf(texts[n++], sizeof *texts, "device.%s", key);
     }
     for (size_t i = 0; i < n; i++) out[i] = texts[i];

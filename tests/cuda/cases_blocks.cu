@@ -35,6 +35,31 @@ __global__ void twice(float *y) {
     }
 }
 
+/* Sums of all threads' numbers, one after another: of each warp by shuffles, of the warps through shared memory. With
+ * the second barrier left out, a warp that is ahead writes its next part over one that another has yet to read. */
+template <bool BARRIER> __global__ void sums(float *y, int n) {
+    CUDA_SHARED(float, part, [4]);
+    for (int i = 0; i < n; i++) {
+        float v = static_cast<float>(i + 1), sum = 0.0f;
+        for (int apart = 16; apart > 0; apart /= 2) v += __shfl_xor_sync(0xffffffffu, v, apart);
+        if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+        __syncthreads();
+        for (int warp = 0; warp < 4; warp++) sum += part[warp];
+        if (BARRIER) __syncthreads();
+        y[static_cast<unsigned>(i) * 128 + threadIdx.x] = sum;
+    }
+}
+
+template <bool BARRIER> int sums_are_right() {
+    constexpr int N = 3;
+    float *y = device_array<float>(128 * N);
+    CUDA_LAUNCH((sums<BARRIER>), 1, 128, 0, nullptr, y, N);
+    FINE(cudaGetLastError());
+    const std::vector<float> got = host_copy(y, 128 * N);
+    for (size_t i = 0; i < 128 * N; i++) MUST(got[i] == 128.0f * static_cast<float>(i / 128 + 1));
+    return 0;
+}
+
 __global__ void one_leaves() {
     if (threadIdx.x == 5) return;
     __syncthreads();
@@ -112,6 +137,12 @@ int case_block_sum_reused(void) {
     const std::vector<float> got = host_copy(y, 128);
     for (size_t i = 0; i < 128; i++) MUST(got[i] == static_cast<float>(i % 2));
     return 0;
+}
+int case_sums(void) {
+    return sums_are_right<true>();
+}
+int case_sums_run_ahead(void) {
+    return sums_are_right<false>();
 }
 int case_barrier_left_out_by_one(void) {
     double_start("one_leaves", __FILE__, __LINE__, one_leaves, 1, 64, 0, nullptr);

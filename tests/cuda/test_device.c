@@ -460,6 +460,7 @@ START_TEST(a_recording_reads_anew) {
         ck_assert_uint_eq(got[0], i * 1000);
         ck_assert_uint_eq(got[1], i * 1000);
     }
+    capture->destroy(d, recording);
     /* A stream that is not joined cannot be recorded: told, and the next one can be. */
     recording = NULL;
     ck_assert_int_eq(capture->begin(d, NULL, &err), WEFT_OK);
@@ -495,6 +496,42 @@ START_TEST(what_is_written_is_free_again) {
     for (int64_t i = 0; i < n; i++) HOLDS(to[i] == (unsigned char)(i * 31 + i / 65536));
     table->release(d, b);
     free(from), free(to);
+}
+END_TEST
+
+/* ---- streams ---- */
+
+/* Everything in one stream, while nothing is asked of the first: its work is not done before something waits for it. */
+START_TEST(calls_run_in_the_stream_that_they_are_given) {
+    enum { BYTES = 64 };
+    weft_device *d = devices[0];
+    weft_stream *side = NULL;
+    weft_buffer *b = NULL;
+    weft_mark *m = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    float from[BYTES / 4], got[2 * BYTES / 4], *pinned = NULL;
+    ck_assert_int_eq(table->alloc(d, &b, 4 * BYTES, &err), WEFT_OK);
+    ck_assert_int_eq(table->stream_create(d, &side, &err), WEFT_OK);
+    ck_assert_int_eq(transfer->take(d, (void **)&pinned, 2 * BYTES, &err), WEFT_OK);
+    const weft_ref one = {b, 0}, two = {b, BYTES}, three = {b, 2 * BYTES}, four = {b, 3 * BYTES};
+    for (int i = 0; i < BYTES / 4; i++) from[i] = pinned[i] = (float)(i + 1);
+    ck_assert_int_eq(table->write(d, side, one, from, BYTES, &err), WEFT_OK);
+    ck_assert_int_eq(table->copy(d, side, two, one, BYTES, &err), WEFT_OK);
+    ck_assert_int_eq(table->read(d, side, got, one, 2 * BYTES, &err), WEFT_OK);
+    for (int i = 0; i < 2 * BYTES / 4; i++) ck_assert_float_eq(got[i], from[i % (BYTES / 4)]);
+    ck_assert_int_eq(table->fill(d, side, two, 0x3F800000u, BYTES / 4, &err), WEFT_OK);
+    ck_assert_int_eq(table->convert(d, side, three, WEFT_BF16, two, WEFT_F32, BYTES / 4, &err), WEFT_OK);
+    ck_assert_int_eq(table->convert(d, side, four, WEFT_F32, three, WEFT_BF16, BYTES / 4, &err), WEFT_OK);
+    ck_assert_int_eq(table->read(d, side, got, four, BYTES, &err), WEFT_OK);
+    for (int i = 0; i < BYTES / 4; i++) ck_assert_float_eq(got[i], 1.0f);
+    ck_assert_int_eq(transfer->upload(d, side, four, pinned, BYTES, &err), WEFT_OK);
+    ck_assert_int_eq(transfer->download(d, side, pinned + BYTES / 4, four, BYTES, &err), WEFT_OK);
+    ck_assert_int_eq(table->mark(d, side, &m, &err), WEFT_OK);
+    ck_assert_int_eq(transfer->await(d, m, &err), WEFT_OK); /* and what it waits for is there */
+    for (int i = 0; i < BYTES / 4; i++) ck_assert_float_eq(pinned[BYTES / 4 + i], from[i]);
+    transfer->give_back(d, pinned);
+    table->stream_destroy(d, side);
+    table->release(d, b);
 }
 END_TEST
 
@@ -629,6 +666,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, what_is_written_is_free_again);
     tcase_add_test(tests, pieces_travel_while_the_next_is_worked_on);
     tcase_add_test(tests, what_is_read_comes_through_pinned_memory);
+    tcase_add_test(tests, calls_run_in_the_stream_that_they_are_given);
     tcase_add_test(tests, what_is_missing_is_named);
     tcase_add_test(tests, ranks_may_share_a_card);
 }

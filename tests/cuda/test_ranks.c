@@ -27,6 +27,7 @@ static const row rows[] = {
     {"split", ranks_split, NULL},
     {"graph", ranks_graph, NULL},
     {"host memory", ranks_host_memory, NULL},
+    {"the end of a process", ranks_exit, NULL},
     {"ranks that differ", ranks_differ, "ncclAllReduce of 80000 bytes"},
 };
 

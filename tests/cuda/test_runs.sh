@@ -1,7 +1,7 @@
 #!/bin/sh
 # Whole runs on the CUDA double, as [device] plugin = cuda makes them: the same loss as on the CPU within a band, a text
-# that is generated, ranks that share the card over MPI and give the bits of one, and a run that is stopped and taken up
-# on fewer ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# that is generated, ranks that share the card and give the bits of one, over NCCL and over MPI, and a run that is stopped
+# and taken up on fewer ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -45,7 +45,7 @@ train() { # train OUT CONFIG argument...
     shift 2
     limit "$weft" train "$from" run.out="$PWD/$to" "$@" >out 2>err || fail "train $to"
 }
-steps=8
+steps=4
 if is_full; then steps=200; fi
 train cpu configs/prove.cpu.ini train.steps=$steps
 train gpu configs/prove.ini train.steps=$steps
@@ -70,10 +70,13 @@ text by_cpu device.plugin=cpu
 
 # ---- ranks ----
 
-has mpich || exit $((failures > 0))
-prove() { # prove argument...: all cells are equal
-    limit "$weft" prove configs/prove.ini "$@" >out 2>err || fail "prove $*"
-    grep -q ": \([0-9]*\) equal, 0 not covered, 0 different" out || fail "prove $*"
+prove() { # prove COMM argument...: all cells are equal, on 4 ranks
+    by=$1
+    shift
+    limit "$weft" prove configs/prove.ini --ranks 4 comm.plugin="$by" "$@" >out 2>err || fail "prove by $by $*"
+    grep -q ": \([0-9]*\) equal, 0 not covered, 0 different" out || fail "prove by $by $*"
+    cells=$(awk '$NF == "equal" || /equal \(the reference\)/ { print $(NF - ($NF == "equal" ? 1 : 3)) }' out | sort -u)
+    [ "$(echo "$cells" | wc -l)" = 1 ] || fail "prove by $by $*: not one hash"
 }
 tensors() { # tensors DIRECTORY: hashes of the files of numbers in it
     (cd "$1" && find . -name '*.safetensors' | sort | xargs sha256sum)
@@ -83,21 +86,34 @@ same() { # same A B: they have the same bits
     tensors "$2" >b.txt
     [ -s a.txt ] && cmp -s a.txt b.txt || fail "other bits: $1 $2"
 }
-ranks() { # ranks N OUT argument...
-    n=$1 to=$2
-    shift 2
-    if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin=mpi-mpich "$@"; fi
-    train "$to" configs/prove.ini train.schedule=constant checkpoint.every=2 "$@"
+ranks() { # ranks N COMM OUT argument...: steps whose rate of learning does not depend on how many there are
+    n=$1 by=$2 to=$3
+    shift 3
+    if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin="$by" "$@"; fi
+    train "$to" configs/prove.ini train.schedule=constant checkpoint.every=1 "$@"
 }
-ranks 1 whole train.steps=6
-ranks 4 parts train.steps=2 strategy.plugin=fsdp
-ranks 2 parts train.steps=4 strategy.plugin=ddp --resume
-ranks 1 parts train.steps=6 --resume
-same whole/model parts/model
-same whole/checkpoints/step-6 parts/checkpoints/step-6
-if is_full; then
-    prove --ranks 4 --steps 3
-    prove --ranks 4 --steps 2 train.precision=bf16
-    prove --ranks 4 --steps 2 strategy.reduce=tree train.global_batch=16
-fi
+resumes() { # resumes COMM: a run of 4 ranks is taken up by 2, and then by 1
+    ranks 4 "$1" "$1" train.steps=1 strategy.plugin=fsdp
+    ranks 2 "$1" "$1" train.steps=2 strategy.plugin=mp strategy.schedule=1f1b --resume
+    ranks 1 "$1" "$1" train.steps=3 --resume
+    same whole/model "$1/model"
+    same whole/checkpoints/step-3 "$1/checkpoints/step-3"
+}
+communicators=nccl
+if has mpich; then communicators="nccl mpi-mpich"; fi
+ranks 1 none whole train.steps=3
+for id in $communicators; do
+    resumes $id
+    if is_full; then
+        prove $id --steps 3
+        prove $id --steps 2 train.precision=bf16
+        prove $id --steps 2 strategy.reduce=tree train.global_batch=16
+    fi
+done
+# Every strategy among 4 ranks of NCCL, with four short leaves.
+is_full || prove nccl --steps 1 train.global_batch=4 train.micro_batch=1 data.context=16 data.lengths=8
+# Three ranks of one step's shards end in good order, again and again.
+for i in $(seq "$(if is_full; then echo 12; else echo 2; fi)"); do
+    ranks 3 nccl "ends.$i" train.steps=1 strategy.plugin=fsdp train.global_batch=6
+done
 exit $((failures > 0))

@@ -67,7 +67,7 @@ static const struct kind {
 static int is_optional(const char *name) {
     return strcmp(name, "extension") == 0 || strcmp(name, "host_view") == 0 || strcmp(name, "file") == 0 ||
            strcmp(name, "poke") == 0 || strcmp(name, "join") == 0 || strcmp(name, "connect") == 0 ||
-           strcmp(name, "lr") == 0;
+           strcmp(name, "abandon") == 0 || strcmp(name, "lr") == 0;
 }
 
 static weft_status judge(const struct kind *kind, const void *table, weft_error *err) {

@@ -23,6 +23,7 @@ static ncclResult_t run_all_gather(const call *c) {
 /* A row of the own rank goes the same way: a copy. */
 static ncclResult_t run_all_to_all(const call *c) {
     ncclResult_t code = ncclGroupStart(), ended;
+    if (code != ncclSuccess) return code;
     for (int32_t r = 0; r < c->asked.group_size && code == ncclSuccess; r++) {
         code = ncclSend(c->from + (size_t)r * c->row, c->row, ncclInt8, r, c->group->nccl, c->stream);
         if (code == ncclSuccess)
@@ -66,7 +67,6 @@ static weft_status prepare(call *c, weft_comm *comm, const weft_exchange *what, 
     status = asked_judge(&c->asked, what, kind, err);
     if (status == WEFT_OK) status = look_up(&c->to, c, comm, what->to, kind->to, err);
     if (status == WEFT_OK) status = look_up(&c->from, c, comm, what->from, kind->from, err);
-    if (status == WEFT_OK) status = nccl_watch_ask(comm, err);
     c->row = (size_t)(c->asked.n * c->asked.size);
     return status;
 }
@@ -80,7 +80,7 @@ static weft_status leave_handle(weft_comm_handle **out, weft_comm *comm, const c
     handle->name = name;
     status = comm->kernels->mark(comm->device, stream, &handle->mark, err);
     if (status == WEFT_OK) *out = handle;
-    else comm->host->release(comm->host, handle);
+    else nccl_handle_give_back(comm, handle);
     return status;
 }
 
@@ -90,7 +90,10 @@ static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exc
     weft_status status = prepare(&c, comm, what, kind, err);
     if (status != WEFT_OK) return status;
     c.stream = (cudaStream_t)comm->native->stream(comm->device, what->stream);
+    status = nccl_watch_hold(comm, err);
+    if (status != WEFT_OK) return status;
     if (c.row > 0) status = nccl_judge(run(&c), c.group->nccl, kind->name, err);
+    nccl_watch_let_go(comm);
     return status == WEFT_OK ? leave_handle(out, comm, kind->name, what->stream, err) : status;
 }
 
@@ -123,6 +126,12 @@ weft_status nccl_barrier(weft_comm *comm, weft_comm_handle **out, const weft_exc
     return start(comm, out, &nothing, &barrier, run_all_reduce, err);
 }
 
+static ncclResult_t run_pair(const call *c, const nccl_way *way, cudaStream_t stream) {
+    if (c->row == 0) return ncclSuccess;
+    return way->sends ? ncclSend(c->from, c->row, ncclInt8, 1, way->nccl, stream)
+                      : ncclRecv(c->to, c->row, ncclInt8, 0, way->nccl, stream);
+}
+
 /* The direction's own stream goes on behind what the operand's stream holds. */
 static weft_status follow(weft_comm *comm, weft_stream *stream, weft_stream *before, weft_error *err) {
     weft_mark *mark = NULL;
@@ -135,20 +144,20 @@ static weft_status start_pair(weft_comm *comm, weft_comm_handle **out, const wef
     const bool sends = kind == &asked_send;
     cudaStream_t stream = NULL;
     nccl_way *way = NULL;
-    ncclResult_t code = ncclSuccess;
     call c;
     weft_status status = prepare(&c, comm, what, kind, err);
     if (status != WEFT_OK) return status;
     way = nccl_way_find(comm, c.group->ranks[c.asked.peer], what->lane, sends);
-    if (way == NULL || way->nccl == NULL)
+    if (way == NULL || way->stream == NULL)
         return weft_error_set(err, WEFT_E_HOST, "%s of lane %d with rank %d was started before `connect`.", kind->name,
                               (int)what->lane, (int)c.group->ranks[c.asked.peer]);
     status = follow(comm, way->stream, what->stream, err);
     if (status != WEFT_OK) return status;
     stream = (cudaStream_t)comm->native->stream(comm->device, way->stream);
-    if (c.row > 0 && sends) code = ncclSend(c.from, c.row, ncclInt8, 1, way->nccl, stream);
-    else if (c.row > 0) code = ncclRecv(c.to, c.row, ncclInt8, 0, way->nccl, stream);
-    status = nccl_judge(code, way->nccl, kind->name, err);
+    status = nccl_watch_hold(comm, err);
+    if (status != WEFT_OK) return status;
+    status = nccl_judge(run_pair(&c, way, stream), way->nccl, kind->name, err);
+    nccl_watch_let_go(comm);
     return status == WEFT_OK ? leave_handle(out, comm, kind->name, way->stream, err) : status;
 }
 

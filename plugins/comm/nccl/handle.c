@@ -10,29 +10,34 @@ weft_comm_handle *nccl_handle_take(weft_comm *comm) {
         return handle;
     }
     handle = comm->host->alloc(comm->host, sizeof *handle, _Alignof(max_align_t));
-    if (handle != NULL) memset(handle, 0, sizeof *handle);
+    if (handle == NULL) return NULL;
+    memset(handle, 0, sizeof *handle);
+    handle->older = comm->handles;
+    comm->handles = handle;
     return handle;
 }
 
-static void give_back(weft_comm *comm, weft_comm_handle *handle) {
+void nccl_handle_give_back(weft_comm *comm, weft_comm_handle *handle) {
     handle->mark = NULL;
     handle->next = comm->pool;
     comm->pool = handle;
 }
 
 void nccl_handles_free(weft_comm *comm) {
-    while (comm->pool != NULL) {
-        weft_comm_handle *handle = comm->pool;
-        comm->pool = handle->next;
+    while (comm->handles != NULL) {
+        weft_comm_handle *handle = comm->handles;
+        comm->handles = handle->older;
+        if (handle->mark != NULL) (void)comm->transfer->await(comm->device, handle->mark, NULL);
         comm->host->release(comm->host, handle);
     }
+    comm->pool = NULL;
 }
 
-/* The exchange has ended; its mark is gone after this. */
+/* The exchange has ended; its mark is gone after this. What was given up has ended too, and has brought nothing. */
 static weft_status end_handle(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     const weft_status status = comm->transfer->await(comm->device, handle->mark, err);
-    give_back(comm, handle);
-    return status;
+    nccl_handle_give_back(comm, handle);
+    return status == WEFT_OK ? nccl_watch_ask(comm, err) : status;
 }
 
 int32_t nccl_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
@@ -56,7 +61,7 @@ weft_status nccl_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err
     }
     if (reached < 0) {
         (void)comm->transfer->await(comm->device, handle->mark, NULL);
-        give_back(comm, handle);
+        nccl_handle_give_back(comm, handle);
         return WEFT_E_DEVICE;
     }
     return end_handle(comm, handle, err);
@@ -64,6 +69,6 @@ weft_status nccl_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err
 
 weft_status nccl_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
     const weft_status status = comm->kernels->wait(comm->device, stream, handle->mark, err);
-    give_back(comm, handle);
+    nccl_handle_give_back(comm, handle);
     return status;
 }

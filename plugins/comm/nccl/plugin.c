@@ -29,6 +29,7 @@ static const weft_comm_plugin nccl_table = {(uint32_t)sizeof(weft_comm_plugin),
                                             nccl_join,
                                             NULL,
                                             NULL,
-                                            nccl_connect};
+                                            nccl_connect,
+                                            nccl_abandon};
 
 WEFT_PLUGIN(comm, 1, "nccl", "0.1.0", "Ranks of NCCL, a CUDA device each.", nccl_config, NULL, nccl_table)

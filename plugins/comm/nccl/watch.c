@@ -30,14 +30,18 @@ static void abort_one(ncclComm_t *one) {
     *one = NULL;
 }
 
+/* Called with the lock: what is queued comes to an end as it is. */
+static void abort_all(weft_comm *comm) {
+    for (weft_comm_group *g = comm->groups; g != NULL; g = g->next) abort_one(&g->nccl);
+    for (nccl_way *w = comm->ways; w != NULL; w = w->next) abort_one(&w->nccl);
+}
+
 /* Called with the lock. */
 static void look_once(weft_comm *comm) {
     bool failed = false;
     for (const weft_comm_group *g = comm->groups; g != NULL && !failed; g = g->next) failed = has_failed(comm, g->nccl);
     for (const nccl_way *w = comm->ways; w != NULL && !failed; w = w->next) failed = has_failed(comm, w->nccl);
-    if (!failed) return;
-    for (weft_comm_group *g = comm->groups; g != NULL; g = g->next) abort_one(&g->nccl);
-    for (nccl_way *w = comm->ways; w != NULL; w = w->next) abort_one(&w->nccl);
+    if (failed) abort_all(comm);
 }
 
 static void *watch(void *context) {
@@ -72,10 +76,29 @@ void nccl_watch_end(weft_comm *comm) {
     comm->watches = false;
 }
 
-weft_status nccl_watch_ask(weft_comm *comm, weft_error *err) {
+weft_status nccl_watch_hold(weft_comm *comm, weft_error *err) {
     weft_status status = WEFT_OK;
     (void)pthread_mutex_lock(&comm->lock);
-    if (comm->failure[0] != '\0') status = weft_error_set(err, WEFT_E_PEER, "%s", comm->failure);
+    if (comm->failure[0] == '\0') return WEFT_OK;
+    status = weft_error_set(err, WEFT_E_PEER, "%s", comm->failure);
     (void)pthread_mutex_unlock(&comm->lock);
     return status;
+}
+
+void nccl_watch_let_go(weft_comm *comm) {
+    (void)pthread_mutex_unlock(&comm->lock);
+}
+
+weft_status nccl_watch_ask(weft_comm *comm, weft_error *err) {
+    const weft_status status = nccl_watch_hold(comm, err);
+    if (status == WEFT_OK) nccl_watch_let_go(comm);
+    return status;
+}
+
+void nccl_abandon(weft_comm *comm) {
+    (void)pthread_mutex_lock(&comm->lock);
+    if (comm->failure[0] == '\0')
+        (void)snprintf(comm->failure, sizeof comm->failure, "this rank has failed before, and exchanges nothing more");
+    abort_all(comm);
+    (void)pthread_mutex_unlock(&comm->lock);
 }

@@ -215,6 +215,7 @@ weft_status nccl_attach(weft_comm *comm, weft_device *device, const weft_device_
 void nccl_destroy(weft_comm *comm) {
     if (comm == NULL) return;
     nccl_watch_end(comm);
+    nccl_handles_free(comm);
     nccl_ways_free(comm);
     while (comm->groups != NULL) {
         weft_comm_group *group = comm->groups;
@@ -222,7 +223,6 @@ void nccl_destroy(weft_comm *comm) {
         free_group(comm, group);
     }
     if (comm->nothing != NULL) comm->kernels->release(comm->device, comm->nothing);
-    nccl_handles_free(comm);
     (void)pthread_cond_destroy(&comm->ending);
     (void)pthread_mutex_destroy(&comm->lock);
     comm->host->release(comm->host, comm);

@@ -4,7 +4,8 @@
  *   pairs.c     a communicator of two for each direction in which a rank sends
  *   exchange.c  one call each: judged, then handed to NCCL in the stream of its operands
  *   handle.c    what is under way: test, wait, join
- *   watch.c     a thread that asks NCCL what went wrong behind the calls, and ends what hangs of it
+ *   watch.c     a thread that asks NCCL what went wrong behind the calls, and ends what hangs of it; and a rank that
+ *               gives up
  *   failure.c   NCCL's answers as sentences
  *   plugin.c    the note and the table
  *
@@ -49,9 +50,10 @@ typedef struct nccl_way {
 } nccl_way;
 
 struct weft_comm_handle {
-    weft_comm_handle *next; /* in comm->pool, while it is there */
-    const char *name;       /* "all_gather" */
-    weft_mark *mark;        /* behind the exchange; it is the handle's */
+    weft_comm_handle *next;  /* in comm->pool, while it is there */
+    weft_comm_handle *older; /* in comm->handles */
+    const char *name;        /* "all_gather" */
+    weft_mark *mark;         /* behind the exchange; it is the handle's. NULL: nothing is under way */
 };
 
 struct weft_comm {
@@ -64,8 +66,8 @@ struct weft_comm {
     ncclUniqueId id;
     weft_comm_group *world, *groups; /* the world is the last of the groups */
     nccl_way *ways;
-    weft_comm_handle *pool;
-    weft_buffer *nothing; /* what barriers add up */
+    weft_comm_handle *handles, *pool; /* all of them, and those that may be taken */
+    weft_buffer *nothing;             /* what barriers add up */
     /* watch.c: `lock` guards what both threads see, the lists above among it */
     pthread_t watcher;
     pthread_mutex_t lock;
@@ -101,7 +103,8 @@ weft_exchange_fn nccl_all_gather, nccl_all_to_all, nccl_reduce_scatter, nccl_all
 
 /* handle.c */
 weft_comm_handle *nccl_handle_take(weft_comm *comm); /* NULL: no memory */
-void nccl_handles_free(weft_comm *comm);
+void nccl_handle_give_back(weft_comm *comm, weft_comm_handle *handle);
+void nccl_handles_free(weft_comm *comm); /* what is under way is waited for */
 int32_t nccl_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 weft_status nccl_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 weft_status nccl_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err);
@@ -111,5 +114,9 @@ weft_status nccl_watch_start(weft_comm *comm, weft_error *err);
 void nccl_watch_end(weft_comm *comm);
 /* OK, or what the thread has noticed. */
 weft_status nccl_watch_ask(weft_comm *comm, weft_error *err);
+/* The same, and while NCCL is told something the thread takes no communicator away. Ends with nccl_watch_let_go. */
+weft_status nccl_watch_hold(weft_comm *comm, weft_error *err);
+void nccl_watch_let_go(weft_comm *comm);
+void nccl_abandon(weft_comm *comm);
 
 #endif

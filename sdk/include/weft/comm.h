@@ -20,9 +20,13 @@
  * queued before the exchange may still run when it is started, and its result may still be on its way to the device
  * when `join` returns. What goes wrong behind a `join` is told by a later call.
  *
- * Errors of one rank are not told to the others. A rank that fails ends without `destroy`; whoever started the ranks
- * then stops the rest. A call that breaks a rule of this page (ranks that make no group, a root or peer outside of it,
- * a negative count, an unknown dtype, operands that overlap) is WEFT_E_HOST, and nothing is sent.
+ * Where progress is OWN, exchanges of one stream follow one another as its other work does: those of two groups that
+ * ranks may start in another order go into two streams.
+ *
+ * Errors of one rank are not told to the others. A rank that fails ends by `abandon`, or without `destroy` where there
+ * is no such slot; whoever started the ranks then stops the rest. A call that breaks a rule of this page (ranks that
+ * make no group, a root or peer outside of it, a negative count, an unknown dtype, operands that overlap) is
+ * WEFT_E_HOST, and nothing is sent.
  *
  * Later users that this serves: NCCL (streams, OWN progress, join, a grouped call per exchange; its id by the host's
  * WEFT_HOST_EXCHANGE), host staging of device buffers (attach, weft/transfer.h), the exact sums (ALL_TO_ALL and a local
@@ -158,6 +162,11 @@ typedef struct weft_comm_plugin {
      * [optional: nothing is needed] */
     weft_status (*connect)(weft_comm *comm, weft_comm_group *group, int32_t peer, int32_t lane, int32_t sends,
                            weft_error *err);
+
+    /* This rank has failed, and the others may be gone or wait for it: what is under way is given up, so that nothing
+     * of the device waits for it any longer. Every later exchange is refused, and `destroy` is this rank's alone.
+     * [main] [optional: a rank that fails ends without `destroy`] */
+    void (*abandon)(weft_comm *comm);
 } weft_comm_plugin;
 
 #ifdef __cplusplus

@@ -1,9 +1,8 @@
 /* block.cpp: the threads of one block. A thread runs until it has to wait for others, at a barrier of the block or a
- * meeting of its warp; then another one goes on. Which one is drawn: who begins, in which order those go on who have
- * waited, and whether those go first who have waited or who have not begun. A thread that never waits needs no stack of
- * its own: the next one runs on the same. */
+ * meeting of its warp; then another one goes on. Which one is drawn. In most blocks a warp is drawn and goes on through
+ * all its own meetings, up to the next barrier, as far ahead of the others as it can get; in the rest any thread is
+ * drawn that can go on. A thread that never waits needs no stack of its own: the next one runs on the same. */
 #include <cstring>
-#include <numeric>
 
 #include "double.h"
 
@@ -32,31 +31,25 @@ struct Site {
     int line;
 };
 
-/* A draw of an order of n: from a start on, by a stride without a common divisor. */
-struct Order {
-    unsigned n = 1, at = 0, stride = 1, left = 0;
-    void begin(unsigned of) {
-        n = left = of;
-        at = static_cast<unsigned>(draw(n));
-        stride = static_cast<unsigned>(1 + draw(n));
-        while (std::gcd(stride, n) != 1) stride = stride % n + 1;
-    }
-    unsigned next() {
-        const unsigned now = at;
-        at = static_cast<unsigned>((static_cast<unsigned long long>(at) + stride) % n);
-        left--;
-        return now;
+/* Which of a warp's lanes can go on: those that have waited, and those that have not begun. */
+struct Warp {
+    unsigned ready, unbegun;
+    unsigned turn;  /* the lane from which on the next one is looked for */
+    unsigned place; /* in `runnable`, if any can */
+    bool can_run() const {
+        return (ready | unbegun) != 0;
     }
 };
+constexpr unsigned NONE = ~0u, MIXED = 4; /* one block of four has its threads mixed */
 
 const double_launch *launch; /* that runs; NULL: none */
 const void *arguments;
 unsigned n_threads;
 std::vector<Thread> threads;
-std::vector<unsigned> ready; /* a ring */
-size_t ready_from, n_ready;
-Order unbegun;
-bool begin_first;
+std::vector<Warp> warps;
+std::vector<unsigned> runnable; /* warps that can go on */
+unsigned current;               /* warp that goes on while it can; NONE: one is to be drawn */
+bool begin_first, mixed;
 unsigned now; /* the thread that runs */
 unsigned ended;
 unsigned at_barrier, votes, result;
@@ -78,9 +71,23 @@ std::string waits_at(unsigned thread) {
     return name_of(thread) + " waits at " + t.what + " (" + t.file + ":" + std::to_string(t.line) + ")";
 }
 
+void add_runnable(unsigned warp) {
+    warps[warp].place = static_cast<unsigned>(runnable.size());
+    runnable.push_back(warp);
+}
+
+void drop_runnable(unsigned warp) {
+    const unsigned last = runnable.back();
+    runnable[warps[warp].place] = last;
+    warps[last].place = warps[warp].place;
+    runnable.pop_back();
+}
+
 void make_ready(unsigned thread) {
+    Warp &warp = warps[thread / 32];
     threads[thread].state = READY;
-    ready[(ready_from + n_ready++) % n_threads] = thread;
+    if (!warp.can_run()) add_runnable(thread / 32);
+    warp.ready |= 1u << thread % 32;
 }
 
 void enter(unsigned thread) {
@@ -104,17 +111,28 @@ void enter(unsigned thread) {
     fault("%s, and %s", waits_at(waiting).c_str(), waits_at(other).c_str());
 }
 
+/* The lane of a warp that goes on, taken from those that can. */
+unsigned take_lane(unsigned warp) {
+    Warp &w = warps[warp];
+    unsigned &from = w.ready == 0 || (begin_first && w.unbegun != 0) ? w.unbegun : w.ready;
+    const unsigned turned = w.turn == 0 ? from : from >> w.turn | from << (32 - w.turn);
+    const unsigned lane = (w.turn + static_cast<unsigned>(__builtin_ctz(turned))) % 32;
+    from &= ~(1u << lane);
+    if (!w.can_run()) drop_runnable(warp);
+    return lane;
+}
+
 /* The thread that goes on; n_threads: all have ended. It may be new. */
 unsigned choose() {
-    if (unbegun.left > 0 && (begin_first || n_ready == 0)) return unbegun.next();
-    if (n_ready > 0) {
-        const unsigned thread = ready[ready_from];
-        ready_from = (ready_from + 1) % n_threads;
-        n_ready--;
-        return thread;
+    if (runnable.empty()) {
+        if (ended != n_threads) explain();
+        return n_threads;
     }
-    if (ended != n_threads) explain();
-    return n_threads;
+    if (mixed || current == NONE || !warps[current].can_run()) {
+        current = runnable[draw(runnable.size())];
+        warps[current].turn = static_cast<unsigned>(draw(32));
+    }
+    return current * 32 + take_lane(current);
 }
 
 void body();
@@ -154,7 +172,8 @@ void body() {
 void wait_here(State state) {
     const unsigned me = now;
     threads[me].state = state;
-    give_way(threads[me].fibre, choose());
+    const unsigned next = choose();
+    if (next != me) give_way(threads[me].fibre, next);
 }
 
 void note_wait(const char *what, const char *file, int line) {
@@ -169,22 +188,28 @@ bool same(const char *a, const char *b) {
     return a == b || (a != nullptr && std::strcmp(a, b) == 0);
 }
 
-/* Those that have come go on, in a drawn order, all but the one that runs. */
+/* Those that have come go on, all but the one that runs. */
 void release_block() {
-    const unsigned start = static_cast<unsigned>(draw(n_threads));
-    const bool down = draw(2) != 0;
-    for (unsigned i = 0; i < n_threads; i++) {
-        const unsigned thread = (start + (down ? n_threads - i : i)) % n_threads;
+    for (unsigned thread = 0; thread < n_threads; thread++)
+        if (thread != now) make_ready(thread);
+}
+
+void release_warp(unsigned first, unsigned mask) {
+    warps[first / 32].turn = static_cast<unsigned>(draw(32));
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+        const unsigned thread = first + static_cast<unsigned>(__builtin_ctz(left));
         if (thread != now) make_ready(thread);
     }
 }
 
-void release_warp(unsigned first, unsigned mask) {
-    const unsigned turn = static_cast<unsigned>(draw(32));
-    for (unsigned i = 0; i < 32; i++) {
-        const unsigned lane = i ^ turn;
-        if ((mask >> lane & 1) != 0 && first + lane != now) make_ready(first + lane);
-    }
+/* Nobody has begun. */
+void fill_warps() {
+    const unsigned n = (n_threads + 31) / 32, last = n_threads - (n - 1) * 32;
+    warps.assign(n, Warp{0, ~0u, 0, 0});
+    warps.back().unbegun = last == 32 ? ~0u : (1u << last) - 1;
+    runnable.clear();
+    for (unsigned warp = 0; warp < n; warp++) add_runnable(warp);
+    current = NONE;
 }
 
 } // namespace
@@ -203,8 +228,9 @@ EXPORT int double_barrier(const char *what, int vote, const char *file, int line
         at_barrier = 0;
         result = votes;
         release_block();
-        /* Who came last goes on at once or behind the others. */
-        if (n_threads > 1 && draw(2) != 0) {
+        /* Who came last goes on at once, or whoever is drawn. */
+        if (draw(2) != 0) {
+            current = NONE;
             make_ready(now);
             wait_here(READY);
         }
@@ -264,12 +290,11 @@ void run_block(const double_launch &what, const void *with, uint3 block) {
     arguments = with;
     n_threads = what.block.x * what.block.y * what.block.z;
     threads.assign(n_threads, Thread{NEW, nullptr, nullptr, nullptr, 0, 0, nullptr, nullptr});
-    ready.resize(n_threads);
     met.assign((n_threads + 31) / 32 * 32, 0);
-    ready_from = n_ready = 0;
+    fill_warps();
     ended = at_barrier = 0;
     begin_first = draw(2) != 0;
-    unbegun.begin(n_threads);
+    mixed = draw(MIXED) == 0;
     double_here.block = block;
     double_here.block_dim = what.block;
     double_here.grid_dim = what.grid;

@@ -53,13 +53,24 @@ Mode mode_of(const char *name) {
     fault("WEFT_DOUBLE_MODE is last, any or soon, and not \"%s\"", name);
 }
 
+/* Errors may be meant for one of the ranks that a launcher or the host has started. */
+bool is_meant() {
+    const char *wanted = getenv("WEFT_DOUBLE_FAIL_RANK");
+    if (wanted == nullptr || *wanted == 0) return true;
+    for (const char *name : {"WEFT_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"}) {
+        const char *rank = getenv(name);
+        if (rank != nullptr) return strcmp(rank, wanted) == 0;
+    }
+    return false;
+}
+
 Counts::Counts()
-    : plants(read_plants(getenv("WEFT_DOUBLE_FAIL"))), state(static_cast<uint64_t>(number("WEFT_DOUBLE_SEED", 1))),
-      mode(mode_of(setting("WEFT_DOUBLE_MODE", "last"))) {}
+    : plants(read_plants(is_meant() ? getenv("WEFT_DOUBLE_FAIL") : nullptr)),
+      state(static_cast<uint64_t>(number("WEFT_DOUBLE_SEED", 1))), mode(mode_of(setting("WEFT_DOUBLE_MODE", "last"))) {}
 
 Counts::~Counts() {
     const char *path = getenv("WEFT_DOUBLE_COUNTS");
-    FILE *file = path == nullptr ? nullptr : fopen(path, "a");
+    FILE *file = path == nullptr || !is_meant() ? nullptr : fopen(path, "a");
     if (file == nullptr) return;
     for (const auto &[name, n] : calls) (void)fprintf(file, "call %s %lld\n", name.c_str(), n);
     for (const auto &[name, n] : kernels) (void)fprintf(file, "kernel %s %lld\n", name.c_str(), n);

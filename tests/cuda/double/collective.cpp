@@ -126,13 +126,20 @@ struct Run {
         if (m.done < sizeof(Header))
             m.done +=
                 party->meeting.send(to, reinterpret_cast<const char *>(&m.header) + m.done, sizeof(Header) - m.done);
-        if (m.done >= sizeof(Header) && m.done < m.size()) {
-            char piece[4096]; /* the device's memory is touched here, and not by what the system does for us */
-            const uint64_t at = m.done - sizeof(Header), n = std::min<uint64_t>(sizeof piece, m.header.bytes - at);
-            std::memcpy(piece, m.from + at, n);
-            m.done += party->meeting.send(to, piece, n);
-        }
+        if (m.done >= sizeof(Header)) push_bytes(m, to);
         return m.done != before;
+    }
+    /* Until no more goes through. */
+    void push_bytes(Message &m, int to) {
+        char piece[4096]; /* the device's memory is touched here, and not by what the system does for us */
+        uint64_t n = sizeof piece, sent = n;
+        while (sent == n && m.done < m.size()) {
+            const uint64_t at = m.done - sizeof(Header);
+            n = std::min<uint64_t>(sizeof piece, m.header.bytes - at);
+            std::memcpy(piece, m.from + at, n);
+            sent = party->meeting.send(to, piece, n);
+            m.done += sent;
+        }
     }
 
     bool pull(Message &m, int from, const Asked &asked) {
@@ -185,15 +192,24 @@ struct Run {
         }
     }
 
-    /* Somebody that this waits for is gone: told to whoever asks, and the stream waits on. */
-    void look_around() {
-        if (party->state != ncclSuccess) return;
-        for (int r = 0; r < ranks(); r++) {
-            if (party->meeting.alive(r)) continue;
-            party->state = ncclRemoteError;
-            party->said = "rank " + std::to_string(r) + " has ended while rank " + std::to_string(me()) +
-                          " waits for it";
+    bool waits_for(int rank) const {
+        for (const Part &part : parts) {
+            const Message &out = part.out[static_cast<size_t>(rank)], &in = part.in[static_cast<size_t>(rank)];
+            if (out.done < out.size() || in.done < in.size()) return true;
         }
+        return false;
+    }
+    int who_is_gone() {
+        for (int r = 0; r < ranks(); r++)
+            if (waits_for(r) && !party->meeting.alive(r)) return r;
+        return -1;
+    }
+    /* Somebody that this waits for is gone: told to whoever asks, and the stream waits on. */
+    void tell_gone(int rank) {
+        if (party->state != ncclSuccess) return;
+        party->state = ncclRemoteError;
+        party->said = "rank " + std::to_string(rank) + " has ended while rank " + std::to_string(me()) +
+                      " waits for it";
     }
 
     Step go_on() {
@@ -204,12 +220,16 @@ struct Run {
             party->busy = true;
             begin();
         }
-        const bool moved = exchange(&complete);
+        bool moved = exchange(&complete);
+        if (!moved && !complete) {
+            const int gone = who_is_gone(); /* what it sent before that is there by now */
+            moved = gone >= 0 && exchange(&complete);
+            if (gone >= 0 && !moved) tell_gone(gone);
+        }
         if (complete) {
             for (const Part &part : parts) write(part);
             return leave();
         }
-        if (!moved) look_around();
         return moved ? Step::MOVED : Step::IDLE;
     }
     Step leave() {

@@ -35,8 +35,8 @@ struct Party {
     bool aborted = false, busy = false;
     uint64_t turn = 0; /* of operations that run */
     int splits = 0, device = 0;
-    Point last; /* the operation that was queued last, behind which the next one runs */
-    std::shared_ptr<Graph> last_graph;
+    Point last;                      /* the operation that was queued last, behind which the next one runs */
+    std::weak_ptr<Graph> last_graph; /* which holds what holds this */
     size_t last_node = 0;
     Party(const std::string &name, int rank, int ranks) : meeting(name, rank, ranks) {}
 };

@@ -145,7 +145,7 @@ bool kernels_wait();
 struct Graph;
 /* The same behind another operation, of a stream or of the capture that the stream is in; the new one takes its
  * place. */
-cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::shared_ptr<Graph> &graph,
+cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::weak_ptr<Graph> &graph,
                          size_t &node);
 void run_for_others();  /* one operation, if any can run */
 void queue_is_shared(); /* with other processes: their streams may need ours to go on while our host does not wait */

@@ -37,7 +37,8 @@ constexpr size_t STACK = 128 << 10;
 #endif
 constexpr size_t PAGE = 4096;
 
-std::vector<Fibre *> all_fibres, idle;
+std::deque<Fibre> all_fibres;
+std::vector<Fibre *> idle;
 void *main_pointer;
 #if defined(__SANITIZE_ADDRESS__)
 void *main_fake, *main_bottom;
@@ -51,14 +52,14 @@ void note_stack() { /* that a kernel is run from */
 #endif
 
 Fibre *make() {
-    Fibre *fibre = new Fibre;
+    Fibre fibre;
     void *memory =
         mmap(nullptr, STACK + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory, PAGE, PROT_NONE) != 0) fault("no memory for the stack of a thread");
-    fibre->stack = static_cast<char *>(memory) + PAGE;
-    fibre->bytes = STACK;
+    fibre.stack = static_cast<char *>(memory) + PAGE;
+    fibre.bytes = STACK;
     all_fibres.push_back(fibre);
-    return fibre;
+    return &all_fibres.back();
 }
 
 /* The first thing on every stack. */
@@ -109,9 +110,9 @@ void fibre_switch(Fibre *from, Fibre *to) {
 }
 
 const Fibre *fibre_guarding(uintptr_t address) {
-    for (const Fibre *fibre : all_fibres) {
-        const uintptr_t low = reinterpret_cast<uintptr_t>(fibre->stack);
-        if (address >= low - PAGE && address < low) return fibre;
+    for (const Fibre &fibre : all_fibres) {
+        const uintptr_t low = reinterpret_cast<uintptr_t>(fibre.stack);
+        if (address >= low - PAGE && address < low) return &fibre;
     }
     return nullptr;
 }

@@ -9,7 +9,7 @@
 
 namespace weft_double {
 
-constexpr uint64_t RING = 32 << 10; /* bytes under way in one direction between two ranks */
+constexpr uint64_t RING = 64 << 10; /* bytes under way in one direction between two ranks */
 
 struct Ring { /* one writes, one reads */
     std::atomic<uint64_t> written, read;

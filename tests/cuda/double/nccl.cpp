@@ -118,6 +118,7 @@ EXPORT const char *ncclGetErrorString(ncclResult_t code) {
 }
 
 EXPORT const char *ncclGetLastError(ncclComm_t comm) {
+    const std::lock_guard<Lock> lock(lock_of_all());
     return comm != nullptr && !comm->party->said.empty() ? comm->party->said.c_str() : last_said.c_str();
 }
 
@@ -172,21 +173,24 @@ EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     return run_until(comm->party->last) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
+/* Also where it answers an error nothing of it is left. */
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     const std::lock_guard<Lock> lock(lock_of_all());
-    if (comm == nullptr) return ncclSuccess;
+    const int code = planted("ncclCommDestroy");
+    if (comm == nullptr) return static_cast<ncclResult_t>(code);
     if (comm->party->state == ncclSuccess && !comm->party->aborted) (void)run_until(comm->party->last);
     delete comm;
-    return ncclSuccess;
+    return static_cast<ncclResult_t>(code);
 }
 
 /* What is queued ends as it is. */
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) {
     const std::lock_guard<Lock> lock(lock_of_all());
-    if (comm == nullptr) return ncclSuccess;
+    const int code = planted("ncclCommAbort");
+    if (comm == nullptr) return static_cast<ncclResult_t>(code);
     comm->party->aborted = true;
     delete comm;
-    return ncclSuccess;
+    return static_cast<ncclResult_t>(code);
 }
 
 EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out) {

@@ -38,11 +38,11 @@ void forget_destroyed() {
         if (all[i]->destroyed && all[i]->queue.empty()) all.erase(all.begin() + static_cast<long>(i));
 }
 
-/* One try of a stream's first operation. */
+/* One try of a stream's first operation. After an error that sticks the card does nothing any more. */
 Step run_head(const StreamRef &s) {
     Op &op = s->queue.front();
     running(op.name.c_str());
-    const Step step = op.work();
+    const Step step = sticking() == cudaSuccess ? op.work() : Step::DONE;
     running("");
     if (step == Step::DONE) {
         s->queue.pop_front();
@@ -194,13 +194,13 @@ cudaError_t queue(cudaStream_t stream, const char *name, Maker maker, bool kerne
     return cudaSuccess;
 }
 
-cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::shared_ptr<Graph> &graph,
+cudaError_t queue_behind(cudaStream_t stream, const char *name, Maker maker, Point &last, std::weak_ptr<Graph> &graph,
                          size_t &node) {
     const StreamRef s = stream_of(stream);
     const cudaError_t code = may_queue(s, name);
     if (code != cudaSuccess) return code;
     if (s->capture != nullptr) {
-        if (graph == s->capture->graph) s->tips.push_back(node);
+        if (graph.lock() == s->capture->graph) s->tips.push_back(node);
         capture_add(s, name, false, std::move(maker));
         graph = s->capture->graph;
         node = s->tips[0];
@@ -262,10 +262,22 @@ bool kernels_wait() {
     return false;
 }
 
+/* The process ends while other threads go on: each stands still where it next asks for the lock, which the thread that
+ * ends the process keeps from here on, for what they would look at is being taken apart. */
+struct Standstill {
+    ~Standstill() {
+        lock_of_all().lock();
+    }
+};
+
 void queue_is_shared() {
     static bool started = false;
-    if (!started) std::thread(nudge).detach();
+    if (started) return;
     started = true;
+    (void)draw(1); /* what is made later than this is taken apart before it */
+    (void)all_streams();
+    static const Standstill end;
+    std::thread(nudge).detach();
 }
 
 Maker once(std::function<void()> run) {

@@ -1,0 +1,86 @@
+#!/bin/sh
+# What a machine lacks, as whole runs with [device] plugin = cuda say it: each stops with one sentence, before anything is
+# written. Without a driver: test_no_driver.sh. On the double, which plays such machines. ctest sets WEFT_BUILD and
+# WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+make_model model 32 8 56 1 512
+make_text 40
+cat >run.ini <<INI
+[run]
+out = out
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[tokenizer]
+plugin = bpe
+[data]
+plugin   = text
+path     = games.txt
+document = line
+context  = 16
+[train]
+steps        = 1
+global_batch = 6
+micro_batch  = 1
+[optimizer]
+plugin = adamw
+[device]
+plugin = cuda
+[device.cuda]
+workspace = 1Mi
+cache     = $WEFT_BUILD/tests/cuda/compiled
+INI
+
+stops() { # stops TEXT [VARIABLE=VALUE]... WORD...: weft train stops with that sentence and has made nothing
+    text=$1
+    shift
+    refused "$text" env "$@"
+    [ ! -e out/model ] || failed "$*: there is a model"
+    if grep -qE "not released|signal" log; then failed "$*: ends badly" log; fi
+    rm -rf out
+}
+train="$weft train run.ini"
+# shellcheck disable=SC2086  # words on purpose
+{
+    stops "the NVIDIA driver is too old: it runs CUDA up to 12.4, and this plugin was built with 13.0. Install a driver" \
+        WEFT_DOUBLE_DRIVER=12040 $train
+    stops "no NVIDIA card that this process may use; CUDA_VISIBLE_DEVICES" WEFT_DOUBLE_DEVICES=0 $train
+    stops "Card 0, CUDA double sm_75, has compute capability 7.5; 8.0 (Ampere) is the least" \
+        WEFT_DOUBLE_CAPABILITY=75 $train
+
+    # Too small a card: which part takes most, and what would fit.
+    stops "of it workspace, and a device has 1.0 MiB: nothing was started" WEFT_DOUBLE_MEMORY=1M $train
+    stops "train.micro_batch=" WEFT_DOUBLE_MEMORY=3M $train train.micro_batch=16 train.global_batch=32 data.context=64
+    # Two ranks on one card have half of it each; what the plan cannot know of is told where it is missing.
+    stops "Card 0, CUDA double sm_90, has no room for a buffer of" \
+        WEFT_DOUBLE_MEMORY=1650K $train device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+
+    # More ranks than cards.
+    stops "This machine has 1 card for 2 ranks. Start at most 1, or let ranks share a card with share = yes" \
+        $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    stops "This machine has 2 cards for 3 ranks. Start at most 2" WEFT_DOUBLE_DEVICES=2 \
+        $train --ranks 3 comm.plugin=nccl strategy.plugin=fsdp
+    limit env WEFT_DOUBLE_DEVICES=2 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
+        failed "two ranks on two cards" log
+    rm -rf out
+
+    # NCCL moves what lies on cards; without its plugin, and without its library.
+    stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    mkdir -p without broken
+    ln -s "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/
+    ln -s "$WEFT_BUILD"/plugins/*.so without/
+    rm -f without/weft-comm-nccl.so
+    stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" \
+        $train device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    # The name of the library that it is linked with, in its file, becomes one that is not there.
+    sed 's/libweft-cuda-double\.so/libnccl-is-missing0.so/g' "$WEFT_BUILD/tests/cuda/weft-comm-nccl.so" \
+        >broken/weft-comm-nccl.so
+    stops "libnccl-is-missing0.so" WEFT_PLUGIN_PATH="$dir/broken:$dir/without" \
+        $train device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+}
+exit $((failures > 0))

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Each mistake of mutants.txt in turn: the source with it is compiled, linked with the plugin's other objects, and the test
+# that is named there has to fail on it. MUTANTS=4,7 tries these alone. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+command -v ninja >/dev/null || { echo "skipped: there is no ninja, which knows how a source is compiled"; exit 77; }
+
+# A build of its own, but for the doubles of the plugins.
+mkdir -p build/tests/cuda
+for file in "$WEFT_BUILD"/*; do [ "$file" = "$WEFT_BUILD/tests" ] || ln -s "$file" build/; done
+for file in "$WEFT_BUILD"/tests/*; do [ "$file" = "$WEFT_BUILD/tests/cuda" ] || ln -s "$file" build/tests/; done
+for file in "$WEFT_BUILD"/tests/cuda/*; do ln -s "$file" build/tests/cuda/; done
+for plugin in device-cuda comm-nccl; do
+    ninja -C "$WEFT_BUILD" -t commands "weft-$plugin-double" >"commands.$plugin"
+done
+
+in_build() { # in_build COMMAND: as ninja runs it
+    (cd "$WEFT_BUILD" && sh -c "$1") >log 2>&1
+}
+compile() { # compile PLUGIN FILE: the copy of it in plugins, to mutant.o
+    command=$(grep -E -- "-c $WEFT_SOURCE/plugins/$2( |\$)" "commands.$1" | sed "s|-c $WEFT_SOURCE/plugins/|-c $dir/plugins/|
+        s|-o [^ ]*\\.o |-o $dir/mutant.o |; s|-MF [^ ]*|-MF $dir/mutant.d|")
+    in_build "$command -Wno-error" || failed "$2 with its mistake is not compiled" log
+}
+link() { # link PLUGIN FILE
+    object=$(grep -E -- "-c $WEFT_SOURCE/plugins/$2( |\$)" "commands.$1" | sed 's/.*-o \([^ ]*\.o\) .*/\1/')
+    command=$(tail -n 1 "commands.$1" | sed "s|$object|$dir/mutant.o|; s|-o [^ ]*weft-$1\\.so|-o $dir/build/tests/cuda/weft-$1.so|")
+    rm -f "build/tests/cuda/weft-$1.so"
+    in_build "$command" || failed "$2 with its mistake is not linked" log
+}
+passes() { # passes TEST: in the build of this script
+    what=${1#cuda.}
+    if [ -e "$WEFT_SOURCE/tests/cuda/test_$what.sh" ]; then set -- sh "$WEFT_SOURCE/tests/cuda/test_$what.sh"
+    elif [ "$what" = device ]; then set -- build/tests/test_cuda_device
+    else set -- "build/tests/test_$what"
+    fi
+    env WEFT_BUILD="$dir/build" WEFT_PLUGIN_PATH="$dir/build/tests/cuda:$dir/build/plugins" WEFT_TEST_DEVICE=cuda \
+        WEFT_TEST_KEYS="share=yes workspace=1Mi cache=$WEFT_BUILD/tests/cuda/compiled" CK_TIMEOUT_MULTIPLIER=10 \
+        timeout 900 "$@" >log 2>&1
+}
+
+unset WEFT_FULL # what is held by the quick parts is enough
+n=0 tried=0
+: >right
+while IFS='|' read -r file changed change name; do
+    case $file in '#'* | '') continue ;; esac
+    n=$((n + 1))
+    case ",${MUTANTS:-$n}," in *",$n,"*) ;; *) continue ;; esac
+    file=$(echo "$file" | tr -d ' ') changed=$(echo "$changed" | tr -d ' ') name=$(echo "$name" | tr -d ' ')
+    case $file in device/*) plugin=device-cuda ;; *) plugin=comm-nccl ;; esac
+    rm -rf plugins build/tests/cuda/weft-*.so
+    cp -r "$WEFT_SOURCE/plugins" plugins
+    for id in device-cuda comm-nccl; do ln -s "$WEFT_BUILD/tests/cuda/weft-$id.so" build/tests/cuda/; done
+    if ! grep -qx "$name" right; then
+        passes "$name" || failed "$name fails without any mistake" log
+        echo "$name" >>right
+    fi
+    sed -i "$change" "plugins/${changed:-$file}"
+    before=$failures
+    if cmp -s "plugins/${changed:-$file}" "$WEFT_SOURCE/plugins/${changed:-$file}"; then
+        failed "mutant $n changes nothing: $change"
+        continue
+    fi
+    compile $plugin "$file"
+    [ "$failures" != "$before" ] || link $plugin "$file"
+    [ "$failures" = "$before" ] || continue
+    tried=$((tried + 1))
+    if passes "$name"; then failed "mutant $n is not noticed by $name: ${changed:-$file}, $change"
+    else echo "$n, $file: noticed by $name"; fi
+done <"$WEFT_SOURCE/tests/cuda/mutants.txt"
+echo "$((tried - failures)) of $tried mistakes are noticed"
+[ $tried -gt 0 ] || failed "no mistake was tried"
+exit $((failures > 0))
