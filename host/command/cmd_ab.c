@@ -208,6 +208,7 @@ const weft_command weft_command_ab = {
         "The arms are one configuration with each value of a list, or several INI files. They train by turns in one\n"
         "launch, a block of steps each, in an order drawn by the seed; A runs twice in each round, which tells the\n"
         "machine's noise. Nothing is kept: [run] out is not touched. It ends as soon as each arm is faster or slower\n"
-        "than A by more than the noise, or within 1 % of it. Exit status: 0 no difference that can be told, 10 A is the fastest, 11 B, ...",
+        "than A by more than the noise, or within 1 % of it. Exit status: 0 no difference that\n"
+        "can be told, 10 A is the fastest, 11 B, ...",
     .run = run_ab,
 };
