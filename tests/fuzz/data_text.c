@@ -50,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                        "data.document=paragraph"};
     const weft_plugin *plugin = fuzz_plugin(weft_plugin_entry_text);
     const weft_data_plugin *table = plugin->table;
-    const weft_data_job job = {(uint32_t)sizeof job, 0, 1, 256, CONTEXT, encode, NULL};
+    const weft_data_job job = {
+        .struct_size = (uint32_t)sizeof job, .seed = 1, .vocab_size = 256, .max_context = CONTEXT, .encode = encode};
     char path[512];
     const char *overrides[4] = {path, "data.context=16", "data.validation=0.2", NULL};
     weft_config *config = NULL;
