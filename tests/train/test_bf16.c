@@ -163,7 +163,7 @@ static int64_t check_copies(const weft_engine *engine) {
         weft_error err = WEFT_ERROR_INIT;
         ck_assert(expected != NULL && copy != NULL && weft_convert(expected, WEFT_BF16, master, WEFT_F32, p->numel));
         const bool copied = weft_parameter_is_matrix(p) && !is_looked_up_only(p);
-        ck_assert((engine->compute_refs[i].buffer == engine->parameters.ref.buffer) == !copied);
+        ck_assert((memcmp(&engine->compute_refs[i], &engine->parameter_refs[i], sizeof(weft_ref)) == 0) == !copied);
         ck_assert_int_eq(engine->compute_dtypes[i], copied ? WEFT_BF16 : WEFT_F32);
         if (copied) {
             ck_assert_int_eq(engine->kernels->read(engine->device, NULL, copy, engine->compute_refs[i], p->numel * 2,

@@ -96,6 +96,8 @@ static weft_status cut_array(instruct_file *file, const weft_host *host, size_t 
         here.line = line;
         at = value_end(file, at, &line);
         if (at >= file->n) return instruct_fail(err, &here, "the array ends in the middle of this element");
+        if (file->bytes[at] == '}')
+            return instruct_fail(err, &here, "this element of the array ends with a } that closes nothing");
         status = add_record(file, host, begin, at, here.line, err);
         if (file->bytes[at] == ',') at = skip_blanks(file, at + 1, &line);
     }
