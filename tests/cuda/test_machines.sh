@@ -72,8 +72,8 @@ train="$weft train run.ini"
     # NCCL moves what lies on cards; without its plugin, and without its library.
     stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     mkdir -p without broken
-    ln -s "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/
     ln -s "$WEFT_BUILD"/plugins/*.so without/
+    ln -sf "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/ # the double's, and not the toolkit's
     rm -f without/weft-comm-nccl.so
     stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" \
         $train device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
