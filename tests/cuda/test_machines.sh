@@ -75,8 +75,9 @@ train="$weft train run.ini"
     ln -s "$WEFT_BUILD"/plugins/*.so without/
     ln -sf "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/ # the double's, and not the toolkit's
     rm -f without/weft-comm-nccl.so
+    cp "$weft" alone # one that has no plugins beside it
     stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" \
-        $train device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+        "$dir/alone" train run.ini device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     # The name of the library that it is linked with, in its file, becomes one that is not there.
     sed 's/libweft-cuda-double\.so/libnccl-is-missing0.so/g' "$WEFT_BUILD/tests/cuda/weft-comm-nccl.so" \
         >broken/weft-comm-nccl.so
