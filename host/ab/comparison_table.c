@@ -39,6 +39,11 @@ static void describe_mark(char *text, size_t size, const weft_ab_contest *contes
     weft_words_append(text, size, "%s", mark < 0 ? "the loss" : plan->declared->parameters[mark % n].name);
 }
 
+/* Whether the arms differ in what must not change numbers. */
+static bool promises_bits(const char *label) {
+    return strncmp(label, "strategy.", 9) == 0 || strncmp(label, "policy.", 7) == 0;
+}
+
 static void print_numbers(const weft_ab_contest *contest, int32_t i, FILE *to) {
     const weft_ab_arm *arm = &contest->arms[i];
     const weft_coverage *coverage = &arm->session->engine->plan.train.coverage;
@@ -55,10 +60,11 @@ static void print_numbers(const weft_ab_contest *contest, int32_t i, FILE *to) {
     describe_mark(what, sizeof what, contest, arm->numbers.mark);
     if (arm->numbers.step == 0) (void)fprintf(to, "begins with other numbers than A: %s\n", what);
     else (void)fprintf(to, "parts from A at step %d: %s", (int)arm->numbers.step, what);
-    if (arm->numbers.step > 0)
-        (void)fprintf(to, "%s%s\n", coverage->covered ? "" : "; the contract does not cover it: ",
-                      coverage->covered ? "; a defect where strategy or policy alone differ: ask weft prove"
-                                        : coverage->why);
+    if (arm->numbers.step == 0) return;
+    if (promises_bits(arm->spec->label) && coverage->covered)
+        (void)fprintf(to, "; the contract promises the same: a defect, ask weft prove");
+    else if (!coverage->covered) (void)fprintf(to, "; the contract does not cover it: %s", coverage->why);
+    (void)fputc('\n', to);
 }
 
 /* ---- a table ---- */
