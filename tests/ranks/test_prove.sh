@@ -2,26 +2,8 @@
 # `weft prove` on configs/prove.ini, 4 ranks: how many cells there are and that all are equal; what is not covered; and
 # that planted mistakes are caught. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
-# shellcheck source=tests/common/shell.sh
-. "$WEFT_SOURCE/tests/common/shell.sh"
-faults=$WEFT_BUILD/tests/faults
-if [ ! -e "$faults/weft-comm-ring.so" ]; then
-    echo "skipped: there is no MPI, so no ranks to prove anything on"
-    exit 77
-fi
-fail() { # fail NAME: what the last run said
-    failed "$1" out err
-}
-prove() { # prove STATUS arguments...: output in out and err
-    wanted=$1
-    shift
-    status=0
-    "$weft" prove "$WEFT_SOURCE/configs/prove.ini" "$@" >out 2>err || status=$?
-    [ "$status" = "$wanted" ] || fail "status $status, not $wanted: weft prove $*"
-}
-says() { # says FILE TEXT
-    grep -qF -- "$2" "$1" || fail "$1 does not say: $2"
-}
+# shellcheck source=tests/ranks/prove_rig.sh
+. "$WEFT_SOURCE/tests/ranks/prove_rig.sh"
 
 # Every cell on 1, 2, 3 and 4 ranks is covered and equal, over steps that take over what others left. The full suite has
 # those of the full grid, too.

@@ -73,7 +73,10 @@ typedef struct data_stream {
 
 /* A LIST of shorter lengths as a key has it. 0: it cannot be used. */
 int32_t data_lengths_read(int32_t lengths[WEFT_MAX_LENGTHS], const char *list, int64_t context);
+/* [data] context against the model's. */
+weft_status data_context_judge(int64_t context, const weft_data_job *job, weft_error *err);
 const data_rows *data_stream_rows(const data_stream *self, int32_t split);
+void data_stream_split_info(const data_stream *self, int32_t split, weft_split_info *out);
 weft_status data_stream_shape(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
                               weft_error *err);
 weft_status data_stream_leaf(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,

@@ -86,6 +86,21 @@ static int64_t piece_targets(const data_corpus *corpus, const data_piece *piece)
     return n;
 }
 
+void data_stream_split_info(const data_stream *self, int32_t split, weft_split_info *out) {
+    const weft_split_info *info = &data_stream_rows(self, split)->info;
+    out->documents = info->documents;
+    out->rows = info->rows;
+    out->tokens = info->tokens;
+    out->targets = info->targets;
+}
+
+weft_status data_context_judge(int64_t context, const weft_data_job *job, weft_error *err) {
+    if (context <= job->max_context) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "[data] context = %lld is longer than the model's %lld places: set at most %lld",
+                          (long long)context, (long long)job->max_context, (long long)job->max_context);
+}
+
 weft_status data_stream_shape(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
                               weft_error *err) {
     const data_rows *rows = NULL;

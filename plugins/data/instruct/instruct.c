@@ -307,11 +307,8 @@ static weft_status judge(const weft_data *data, const weft_data_job *job, weft_e
     weft_status status = WEFT_OK;
     if (!WEFT_HAS(job, tokenizer))
         return weft_error_set(err, WEFT_E_UNSUPPORTED, "this host gives data plugins no chat templates");
-    if (data->config.context > job->max_context)
-        return weft_error_set(err, WEFT_E_USER,
-                              "[data] context = %lld is longer than the model's %lld places: set at most %lld",
-                              (long long)data->config.context, (long long)job->max_context,
-                              (long long)job->max_context);
+    status = data_context_judge(data->config.context, job, err);
+    if (status != WEFT_OK) return status;
     status = job->check_chat(job, named, err);
     if (status != WEFT_OK) (void)weft_error_prefix(err, "[data] template = %s: ", data->config.template);
     return status;
@@ -348,11 +345,7 @@ static void instruct_info(const weft_data *data, weft_data_info *out) {
 }
 
 static void instruct_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
-    const weft_split_info *info = &data_stream_rows(&data->stream, split)->info;
-    out->documents = info->documents;
-    out->rows = info->rows;
-    out->tokens = info->tokens;
-    out->targets = info->targets;
+    data_stream_split_info(&data->stream, split, out);
 }
 
 static weft_status instruct_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,

@@ -147,12 +147,7 @@ static weft_status text_create(weft_data **out, const weft_host *host, const voi
     data->config = *(const text_config *)config;
     data->stream.seed = job->seed;
     data->stream.n_lengths = data_lengths_read(data->stream.lengths, data->config.lengths, data->config.context);
-    if (data->config.context > job->max_context)
-        status = weft_error_set(err, WEFT_E_USER,
-                                "[data] context = %lld is longer than the model's %lld places: set at most "
-                                "%lld",
-                                (long long)data->config.context, (long long)job->max_context,
-                                (long long)job->max_context);
+    status = data_context_judge(data->config.context, job, err);
     if (status == WEFT_OK) status = make_rows(data, job, err);
     if (status == WEFT_OK) {
         data->fingerprint = fingerprint(data);
@@ -170,11 +165,7 @@ static void text_info(const weft_data *data, weft_data_info *out) {
 }
 
 static void text_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
-    const weft_split_info *info = &data_stream_rows(&data->stream, split)->info;
-    out->documents = info->documents;
-    out->rows = info->rows;
-    out->tokens = info->tokens;
-    out->targets = info->targets;
+    data_stream_split_info(&data->stream, split, out);
 }
 
 static weft_status text_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,

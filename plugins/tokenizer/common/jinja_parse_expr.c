@@ -363,8 +363,9 @@ static bool ends_tuple(const jinja_parser *p) {
            jinja_at_sign(p, "=") || jinja_at_name(p, "in") || jinja_at_name(p, "if");
 }
 
-jinja_node *jinja_parse_tuple(jinja_parser *p, bool with_condition) {
-    jinja_node *first = jinja_parse_expression(p, with_condition), *node = NULL, **to = NULL;
+/* A tuple of what `one` parses, which may be called with `flag`; a single one without a comma is itself. */
+static jinja_node *parse_tuple_of(jinja_parser *p, jinja_node *(*one)(jinja_parser *p, bool flag), bool flag) {
+    jinja_node *first = one(p, flag), *node = NULL, **to = NULL;
     while (!p->failed && jinja_take_sign(p, ",")) {
         if (node == NULL) {
             node = jinja_node_new(p, NODE_TUPLE);
@@ -373,10 +374,14 @@ jinja_node *jinja_parse_tuple(jinja_parser *p, bool with_condition) {
             to = &first->next;
         }
         if (ends_tuple(p)) break;
-        *to = jinja_parse_expression(p, with_condition);
+        *to = one(p, flag);
         if (*to != NULL) to = &(*to)->next;
     }
     return p->failed ? NULL : node != NULL ? node : first;
+}
+
+jinja_node *jinja_parse_tuple(jinja_parser *p, bool with_condition) {
+    return parse_tuple_of(p, jinja_parse_expression, with_condition);
 }
 
 static jinja_node *target_name(jinja_parser *p, bool attribute) {
@@ -397,20 +402,11 @@ static jinja_node *target_name(jinja_parser *p, bool attribute) {
     return node;
 }
 
+/* The depth counts before anything is parsed: brackets may open without end. */
 jinja_node *jinja_parse_target(jinja_parser *p, bool attribute) {
-    jinja_node *first = target_name(p, attribute), *node = NULL, **to = NULL;
+    jinja_node *node = NULL;
     if (++p->depth > JINJA_MOST_DEPTH) (void)jinja_parser_fail(p, "targets lie too deep in each other");
-    while (!p->failed && jinja_take_sign(p, ",")) {
-        if (node == NULL) {
-            node = jinja_node_new(p, NODE_TUPLE);
-            if (node == NULL) return NULL;
-            node->a = first;
-            to = &first->next;
-        }
-        if (ends_tuple(p)) break;
-        *to = target_name(p, attribute);
-        if (*to != NULL) to = &(*to)->next;
-    }
+    else node = parse_tuple_of(p, target_name, attribute);
     p->depth--;
-    return p->failed ? NULL : node != NULL ? node : first;
+    return node;
 }
