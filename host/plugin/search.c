@@ -1,6 +1,7 @@
 /* host/plugin/search.c: see search.h. */
 #include "plugin/search.h"
 
+#include "base/beside.h"
 #include "config/nearest.h"
 #include <dirent.h>
 #include <errno.h>
@@ -58,26 +59,17 @@ static weft_status add_user(weft_search *self, weft_error *err) {
     return add_directory(self, "The user's directory", path, (size_t)n, err);
 }
 
-/* Beside the program, as in a build tree; then where it was installed, which may have been moved as a whole; then where
- * it was configured to be installed. */
+/* Beside the program, as in a build tree; then where it was installed, which may have been moved as a whole; then
+ * where it was configured to be installed. */
 static weft_status add_installed(weft_search *self, weft_error *err) {
     static const char *const beside[] = {"plugins", WEFT_RELATIVE_PLUGIN_DIR};
-    char program[PATH_MAX], path[PATH_MAX + 256], real[PATH_MAX];
-    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
-    size_t i;
-    program[length > 0 ? length : 0] = 0;
-    if (strrchr(program, '/') != NULL) *strrchr(program, '/') = 0;
-    for (i = 0; program[0] == '/' && i < sizeof beside / sizeof beside[0] && status == WEFT_OK; i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", program, beside[i]);
-        if (realpath(path, real) == NULL) continue;
-        status = add_directory(self, "The directory of the program", real, strlen(real), err);
-    }
-    if (status == WEFT_OK) {
-        status =
-            add_directory(self, "The install directory", WEFT_INSTALL_PLUGIN_DIR, strlen(WEFT_INSTALL_PLUGIN_DIR), err);
-    }
-    return status;
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0] && status == WEFT_OK; i++)
+        if (weft_beside_program(path, beside[i]))
+            status = add_directory(self, "The directory of the program", path, strlen(path), err);
+    if (status != WEFT_OK) return status;
+    return add_directory(self, "The install directory", WEFT_INSTALL_PLUGIN_DIR, strlen(WEFT_INSTALL_PLUGIN_DIR), err);
 }
 
 weft_status weft_search_open(weft_search *out, const char *path, weft_error *err) {

@@ -1,0 +1,49 @@
+/* host/command/cmd_plugins_new.c: weft plugins new. */
+#include "command/cli.h"
+#include "command/skeleton.h"
+#include "plugin/search.h"
+
+/* An id that is found already would be hidden, or hide what is found. */
+static weft_status refuse_taken(const char *kind, const char *id, weft_error *err) {
+    weft_search search = {{NULL}, 0};
+    char file[WEFT_PATH_BYTES];
+    weft_status status = weft_search_open(&search, NULL, err);
+    if (status == WEFT_OK && weft_search_find(&search, file, sizeof file, kind, id))
+        status = weft_error_set(err, WEFT_E_USER, "%s:%s is there already, as %s: choose another id", kind, id, file);
+    weft_search_close(&search);
+    return status;
+}
+
+static weft_exit new_plugin(const weft_args *args, weft_error *err) {
+    const char *kind = weft_args_extra(args, 0), *id = weft_args_extra(args, 1);
+    const char *into = weft_args_value(args, "into");
+    char templates[WEFT_PATH_BYTES];
+    weft_status status = weft_skeleton_find(templates, err);
+    if (status == WEFT_OK && weft_skeleton_kind(templates, kind, err) != WEFT_OK) return WEFT_EXIT_USAGE;
+    if (status == WEFT_OK && weft_skeleton_id(id, err) != WEFT_OK) return WEFT_EXIT_USAGE;
+    if (into == NULL) into = id;
+    if (status == WEFT_OK) status = refuse_taken(kind, id, err);
+    if (status == WEFT_OK) status = weft_skeleton_write(templates, kind, id, into, err);
+    if (status != WEFT_OK) return weft_exit_from(status);
+    (void)printf("%s:%s in %s, which works as it stands:\n\n"
+                 "    cd %s && make && make check\n\n"
+                 "README.md says the rest.\n",
+                 kind, id, into, into);
+    return WEFT_EXIT_DONE;
+}
+
+static const weft_flag new_flags[] = {{"into", "DIR", false, "The directory to make, in place of ./ID."},
+                                      {NULL, NULL, false, NULL}};
+
+const weft_command weft_command_plugins_new = {
+    "plugins new",
+    "Write a plugin of one's own, to be changed: source, build, test.",
+    "KIND ID",
+    WEFT_TAKES_ARGUMENTS,
+    2,
+    2,
+    new_flags,
+    "KIND is model, policy, strategy, optimizer, data or tokenizer. What is written "
+    "builds with make or CMake,\n"
+    "and its check trains, resumes and proves with it.",
+    new_plugin};

@@ -1,0 +1,52 @@
+/* weftnew-id: a wrap policy. Runs of blocks are units, and the rest is the root unit.
+ *
+ * It is asked once per run, on every rank, by the main thread, before anything is planned: the same job must give the
+ * same units. Which units there are changes what travels when, and no bit of a result. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+#include <weft/policy.h>
+
+/* The keys of [policy]: type, name, default, range, unit, flags, help. They become struct weftnew_config. */
+#define WEFTNEW_KEYS(K)                                                                                                \
+    K(I64, blocks, "2", "[1,inf)", "blocks", WEFT_SAME, "Blocks of a unit; the last one may have fewer.")
+WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
+
+/* The n-th block at or behind module i, or the last one before there are no more; -1: there is none. */
+static int64_t block_behind(const weft_policy_job *job, uint32_t i, int64_t n) {
+    int64_t found = -1;
+    for (; i < job->n_modules && n > 0; i++) {
+        if (!weft_policy_module(job, i)->is_block) continue;
+        found = i;
+        n--;
+    }
+    return found;
+}
+
+/* A unit is called by its module's path, or "first..last". */
+static int32_t unit_of(const weft_wrap *wrap, const char *first, const char *last) {
+    char name[2048];
+    const int one = strcmp(first, last) == 0;
+    (void)snprintf(name, sizeof name, "%s%s%s", first, one ? "" : "..", one ? "" : last);
+    return wrap->unit(wrap->ctx, name);
+}
+
+static weft_status weftnew_units(const weft_host *host, const void *config, const weft_policy_job *job,
+                                 const weft_wrap *wrap, weft_error *err) {
+    const int64_t blocks = ((const weftnew_config *)config)->blocks;
+    int64_t first = block_behind(job, 0, 1), i;
+    (void)host;
+    (void)err; /* a mistake of claims is kept by the host, which tells it */
+    while (first >= 0) {
+        const int64_t last = block_behind(job, (uint32_t)first, blocks);
+        const int32_t unit = unit_of(wrap, weft_policy_module(job, (uint32_t)first)->path,
+                                     weft_policy_module(job, (uint32_t)last)->path);
+        for (i = first; i <= last; i++)
+            if (weft_policy_module(job, (uint32_t)i)->is_block) wrap->claim_rest(wrap->ctx, unit, (int32_t)i);
+        first = block_behind(job, (uint32_t)last + 1, 1);
+    }
+    wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
+    return WEFT_OK;
+}
+
+static const weft_policy_plugin weftnew_table = {(uint32_t)sizeof(weft_policy_plugin), 0, weftnew_units};
+
+WEFT_PLUGIN(policy, 1, "weftnew-id", "0.1.0", "Runs of blocks are units.", weftnew_config, NULL, weftnew_table)

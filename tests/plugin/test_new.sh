@@ -1,0 +1,69 @@
+#!/bin/sh
+# weft plugins new: the project is installed and moved, and a plugin of every kind that has a template is written, builds without
+# a warning as C11 by two compilers and as C++17, and trains; with the full suite each one's own check runs. ctest sets
+# WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+cmake --install "$WEFT_BUILD" --prefix "$dir/installed" >log 2>&1 || failed "the installation" log
+mkdir moved
+mv installed moved/local
+weft=$dir/moved/local/bin/weft
+unset WEFT_PLUGIN_PATH
+export XDG_DATA_HOME="$dir/share"
+[ -f moved/local/share/doc/weft/plugin-authors.md ] || failed "the installation has no docs"
+
+kinds=$(ls "$WEFT_SOURCE/sdk/template/new" | grep -vx common)
+[ "$(echo "$kinds" | wc -l)" -ge 6 ] || failed "templates are missing: $kinds"
+warn="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
+sdk="-I$dir/moved/local/include -O3 -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC"
+
+compiles() { # compiles FILE COMPILER...: without a warning
+    file=$1
+    shift
+    if ! command -v "$1" >/dev/null; then
+        echo "skipped: no $1 here"
+        return
+    fi
+    # shellcheck disable=SC2086 # words of options
+    "$@" $warn $sdk -c "$file" -o object.o >log 2>&1 || failed "$*: $file" log
+}
+for kind in $kinds; do
+    id=my-$kind name=my_$kind
+    prints "$weft" plugins new "$kind" "$id"
+    ! grep -rli weftnew "$id" >log || failed "$id has names of the template left" log
+    compiles "$id/$name.c" gcc -std=c11
+    compiles "$id/$name.c" clang -std=c11
+    compiles "$id/$name.c" g++ -std=c++17 -x c++
+    prints make -C "$id" WEFT="$weft" CFLAGS="-std=c11 -Wall -Wextra -Wpedantic -Werror"
+    if is_full; then
+        prints make -C "$id" WEFT="$weft" check
+    else
+        prints "$weft" train "$id/try/run.ini" "$kind.plugin=$id/weft-$kind-$id.so" run.out="$dir/out-$kind" train.steps=2
+    fi
+done
+
+# With CMake, whose installation is where the program of the same prefix looks, and its test.
+prints cmake -S my-policy -B cmake-build -DCMAKE_PREFIX_PATH="$dir/moved/local" \
+    -DCMAKE_INSTALL_PREFIX="$dir/moved/local"
+prints cmake --build cmake-build
+prints env RANKS=1 ctest --test-dir cmake-build --output-on-failure
+prints cmake --install cmake-build
+prints "$weft" plugins describe policy:my-policy
+grep -qF "$dir/moved/local" printed || failed "the installed policy is not found in the prefix" printed
+# With make, in the user's own directory.
+prints make -C my-optimizer WEFT="$weft" install
+prints "$weft" plugins describe optimizer:my-optimizer
+grep -qF "$dir/share/weft/plugins" printed || failed "the installed optimizer is not found" printed
+
+refused "'optimiser' is no kind that there is a template for; did you mean optimizer?" "$weft" plugins new optimiser x
+refused "'My' cannot be a plugin's id" "$weft" plugins new policy My
+refused "'weft-x' cannot be a plugin's id" "$weft" plugins new policy weft-x
+refused "optimizer:adamw is there already, as " "$weft" plugins new optimizer adamw
+refused "my-data is there already" "$weft" plugins new data another --into my-data
+mkdir locked
+[ "$(id -u)" = 0 ] || { chmod 555 locked && refused "locked" "$weft" plugins new data another --into locked/another; }
+[ -z "$(find . -maxdepth 2 -name '*.tmp')" ] || failed "something half made is left"
+cp moved/local/bin/weft alone
+refused "the templates are not beside this program" ./alone plugins new data another
+[ "$failures" = 0 ]
