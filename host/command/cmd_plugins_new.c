@@ -1,4 +1,5 @@
 /* host/command/cmd_plugins_new.c: weft plugins new. */
+#include "base/templates.h"
 #include "command/cli.h"
 #include "command/skeleton.h"
 #include "plugin/search.h"
@@ -18,7 +19,7 @@ static weft_exit new_plugin(const weft_args *args, weft_error *err) {
     const char *kind = weft_args_extra(args, 0), *id = weft_args_extra(args, 1);
     const char *into = weft_args_value(args, "into");
     char templates[WEFT_PATH_BYTES];
-    weft_status status = weft_skeleton_find(templates, err);
+    weft_status status = weft_templates_find(templates, "new", err);
     if (status == WEFT_OK && weft_skeleton_kind(templates, kind, err) != WEFT_OK) return WEFT_EXIT_USAGE;
     if (status == WEFT_OK && weft_skeleton_id(id, err) != WEFT_OK) return WEFT_EXIT_USAGE;
     if (into == NULL) into = id;

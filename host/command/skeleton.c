@@ -1,7 +1,6 @@
 /* host/command/skeleton.c: see skeleton.h. */
 #include "command/skeleton.h"
 
-#include "base/beside.h"
 #include "base/text.h"
 #include "base/tree.h"
 #include "base/words.h"
@@ -18,17 +17,6 @@
 enum { MOST_BYTES = 1 << 20 };
 
 #define ALL_KINDS "common"
-
-weft_status weft_skeleton_find(char templates[WEFT_PATH_BYTES], weft_error *err) {
-    if (weft_beside_program(templates, "template/new") ||
-        weft_beside_program(templates, WEFT_RELATIVE_TEMPLATE_DIR "/new"))
-        return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_SYSTEM,
-        "the templates are not beside this program, where template/new or %s/new should be: install Weft "
-        "with cmake --install, which brings them, and call that one",
-        WEFT_RELATIVE_TEMPLATE_DIR);
-}
 
 /* ---- what may be asked for ---- */
 

@@ -10,9 +10,6 @@
 
 enum { WEFT_SKELETON_NAME = 48 }; /* bytes of an id, the zero among them */
 
-/* Where the templates are. WEFT_E_SYSTEM: this program was installed without them. */
-weft_status weft_skeleton_find(char templates[WEFT_PATH_BYTES], weft_error *err);
-
 /* WEFT_E_USER: there is no template of the kind; the sentence has those that there are. */
 weft_status weft_skeleton_kind(const char *templates, const char *kind, weft_error *err);
 

@@ -1,19 +1,11 @@
 /* host/plugin/apart.c: see apart.h. The child answers with one line of JSON through a pipe. */
 #include "plugin/apart.h"
 
-#include "base/clock.h"
+#include "base/child.h"
 #include "plugin/load.h"
 #include "plugin/services.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 /* The largest key table that is one, with all its texts. */
 #define ANSWER_BYTES (2u << 20)
@@ -69,25 +61,11 @@ static json_t *answer_of(const weft_loaded *loaded, weft_apart what) {
     return answer;
 }
 
-/* Its own words go nowhere: what is said is the parent's to say. */
-static void silence_output(void) {
-    const struct rlimit none = {0, 0};
-    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)setrlimit(RLIMIT_CORE, &none);
-    (void)signal(SIGSEGV, SIG_DFL);
-    (void)signal(SIGABRT, SIG_DFL);
-    if (nothing < 0) return;
-    (void)dup2(nothing, STDIN_FILENO);
-    (void)dup2(nothing, STDOUT_FILENO);
-    (void)dup2(nothing, STDERR_FILENO);
-}
-
-static void answer_in_child(int end, const question *asked) {
+static void answer_in_child(int end, void *context) {
+    const question *asked = context;
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;
     json_t *answer = NULL;
-    silence_output();
     if (load_named(&loaded, asked, &err) == WEFT_OK) {
         answer = answer_of(loaded, asked->what);
     } else {
@@ -96,41 +74,9 @@ static void answer_in_child(int end, const question *asked) {
         answer = json_pack("{s:s, s:s}", "status", "failed", "reason", err.text + named);
     }
     if (answer != NULL) (void)json_dumpfd(answer, end, JSON_COMPACT);
-    _exit(0);
 }
 
 /* --- in the parent --- */
-
-/* Reads until the child closes its end, the time is over or the text is full; returns the bytes. */
-static size_t read_answer(char *out, size_t n, int from, double until) {
-    size_t used = 0;
-    while (used < n) {
-        struct pollfd one = {from, POLLIN, 0};
-        const double left = until - weft_clock_seconds();
-        ssize_t got;
-        int ready;
-        if (left <= 0) break;
-        ready = poll(&one, 1, (int)(1000 * left) + 1);
-        if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
-        if (ready < 0) break;
-        got = read(from, out + used, n - used);
-        if (got <= 0) break;
-        used += (size_t)got;
-    }
-    return used;
-}
-
-/* Waits for the child's end, until the time is over. True: it ended by itself. */
-static int reap_child(int *status, pid_t process, double until) {
-    const struct timespec moment = {0, 2000000};
-    pid_t ended = 0;
-    while ((ended = waitpid(process, status, WNOHANG)) == 0 && weft_clock_seconds() < until)
-        (void)nanosleep(&moment, NULL);
-    if (ended != 0) return 1;
-    (void)kill(process, SIGKILL);
-    (void)waitpid(process, status, 0);
-    return 0;
-}
 
 static json_t *make_failure(const char *format, ...) WEFT_PRINTF(1, 2);
 static json_t *make_failure(const char *format, ...) {
@@ -143,45 +89,24 @@ static json_t *make_failure(const char *format, ...) {
 }
 
 /* What the child said, or what became of it. NULL: no memory. */
-static json_t *judge_child(const char *text, size_t n, int in_time, int status, double seconds) {
-    json_t *said = n > 0 ? json_loadb(text, n, 0, NULL) : NULL;
+static json_t *judge_child(const weft_child *child, double seconds) {
+    json_t *said = child->n > 0 ? json_loadb(child->text, child->n, 0, NULL) : NULL;
     if (said != NULL) return said;
-    if (!in_time) return make_failure("it was not loaded within %g s and was ended.", seconds);
-    if (WIFSIGNALED(status)) return make_failure("it crashes while it is loaded: signal %d.", WTERMSIG(status));
-    return make_failure("it ends the process while it is loaded (exit status %d).", WEXITSTATUS(status));
-}
-
-static json_t *hear_answer(const int ends[2], pid_t process, double until, double seconds) {
-    char *text = malloc(ANSWER_BYTES);
-    const size_t n = text == NULL ? 0 : read_answer(text, ANSWER_BYTES, ends[0], until);
-    int status = 0;
-    const int in_time = reap_child(&status, process, until);
-    json_t *out = text == NULL ? NULL : judge_child(text, n, in_time, status, seconds);
-    free(text);
-    return out;
+    if (!child->in_time) return make_failure("it was not loaded within %g s and was ended.", seconds);
+    if (WIFSIGNALED(child->status))
+        return make_failure("it crashes while it is loaded: signal %d.", WTERMSIG(child->status));
+    return make_failure("it ends the process while it is loaded (exit status %d).", WEXITSTATUS(child->status));
 }
 
 json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, const char *pins, weft_apart what,
                           double seconds, weft_error *err) {
-    const question asked = {path, kind, id, pins, what};
-    const double until = weft_clock_seconds() + seconds;
-    int ends[2];
-    pid_t process;
+    question asked = {path, kind, id, pins, what};
+    weft_child child;
     json_t *out = NULL;
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        (void)weft_error_set(err, WEFT_E_SYSTEM, "no pipe for a child process: %s.", strerror(errno));
-        return NULL;
-    }
-    (void)fflush(NULL);
-    process = fork();
-    if (process == 0) answer_in_child(ends[1], &asked);
-    (void)close(ends[1]);
-    if (process < 0) {
-        (void)weft_error_set(err, WEFT_E_SYSTEM, "no child process: %s.", strerror(errno));
-    } else {
-        out = hear_answer(ends, process, until, seconds);
+    if (weft_child_run(&child, answer_in_child, &asked, ANSWER_BYTES, seconds, err) == WEFT_OK) {
+        out = judge_child(&child, seconds);
         if (out == NULL) (void)weft_error_set(err, WEFT_E_MEMORY, "no memory for what %s says of itself.", path);
     }
-    (void)close(ends[0]);
+    free(child.text);
     return out;
 }

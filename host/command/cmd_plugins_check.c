@@ -1,0 +1,184 @@
+/* host/command/cmd_plugins_check.c: weft plugins check. */
+#include "command/cli.h"
+
+#include "base/templates.h"
+#include "conform/try_rule.h"
+#include "plugin/load.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_OVERRIDES = 32, MOST_OVERRIDE = 1024 };
+
+/* What the command line asks for, and what came of it. */
+typedef struct check {
+    const weft_args *args;
+    weft_subject_options options;
+    char file[PATH_MAX], directory[WEFT_PATH_BYTES];
+    char *overrides[MOST_OVERRIDES];
+    size_t n_overrides;
+    json_t *files;
+    int32_t worst;
+    bool json;
+} check;
+
+static bool is_override(const char *word) {
+    const char *equals = strchr(word, '=');
+    return equals != NULL && memchr(word, '/', (size_t)(equals - word)) == NULL;
+}
+
+/* "lr=1" means the section of the plugin's kind. */
+static weft_status set_overrides(check *c, const char *kind, weft_error *err) {
+    for (size_t i = 0; i < c->n_overrides; i++) free(c->overrides[i]);
+    c->n_overrides = 0;
+    for (size_t i = 0; weft_args_extra(c->args, i) != NULL; i++) {
+        const char *word = weft_args_extra(c->args, i);
+        char *made = NULL;
+        if (!is_override(word)) continue;
+        if (c->n_overrides == MOST_OVERRIDES)
+            return weft_error_set(err, WEFT_E_USER, "more than %d keys are set", MOST_OVERRIDES);
+        if (memchr(word, '.', strcspn(word, "=")) != NULL) made = strdup(word);
+        else if (asprintf(&made, "%s.%s", kind, word) < 0) made = NULL;
+        if (made == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
+        c->overrides[c->n_overrides++] = made;
+    }
+    return WEFT_OK;
+}
+
+/* A key that has no default and a name that the small model has something for. */
+static weft_status offer_text(check *c, weft_error *err) {
+    char *made = NULL;
+    if (strcmp(c->options.kind, "data") != 0) return WEFT_OK;
+    for (size_t i = 0; i < c->n_overrides; i++)
+        if (strncmp(c->overrides[i], "data.path=", 10) == 0) return WEFT_OK;
+    if (c->n_overrides == MOST_OVERRIDES || asprintf(&made, "data.path=%s/text.txt", c->options.directory) < 0)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
+    c->overrides[c->n_overrides++] = made;
+    return WEFT_OK;
+}
+
+/* The small model: what the user says, else try/ beside the file, which `weft plugins new` writes, else the
+ * templates'. */
+static weft_status find_directory(check *c, weft_error *err) {
+    const char *asked = weft_args_value(c->args, "directory");
+    char beside[WEFT_PATH_BYTES], real[PATH_MAX];
+    struct stat info;
+    (void)snprintf(beside, sizeof beside, "%s", asked == NULL ? c->options.file : asked);
+    if (asked == NULL) {
+        char *slash = strrchr(beside, '/');
+        (void)snprintf(slash, sizeof beside - (size_t)(slash - beside), "/try");
+    }
+    if (realpath(beside, real) != NULL && stat(real, &info) == 0 && S_ISDIR(info.st_mode)) {
+        (void)snprintf(c->directory, sizeof c->directory, "%s", real);
+        return WEFT_OK;
+    }
+    if (asked != NULL) return weft_error_set(err, WEFT_E_USER, "--directory %s is no directory", asked);
+    return weft_templates_find(c->directory, "new/common/try", err);
+}
+
+/* ---- what is printed ---- */
+
+static void keep(check *c, json_t *rules, const weft_trial *trial) {
+    if (trial->verdict != WEFT_VERDICT_UNTRIED && trial->verdict > c->worst) c->worst = trial->verdict;
+    (void)json_array_append_new(rules, json_pack("{s:s, s:s, s:s, s:s}", "rule", trial->rule->number, "says",
+                                                 trial->rule->says, "verdict", weft_verdict_name(trial->verdict),
+                                                 "reason", trial->why));
+    if (c->json) return;
+    (void)printf("  %-4s %-8s %s\n", trial->rule->number, weft_verdict_name(trial->verdict), trial->rule->says);
+    if (trial->why[0] != '\0') (void)printf("                %s\n", trial->why);
+    (void)fflush(stdout);
+}
+
+static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
+    const char *only = weft_args_value(c->args, "rule");
+    const weft_rule *rule = NULL;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && (rule = weft_rule_at(c->options.kind, i)) != NULL; i++) {
+        weft_trial trial;
+        if (only != NULL && strcmp(only, rule->number) != 0) continue;
+        status = weft_rule_try(&trial, rule, &c->options, err);
+        if (status == WEFT_OK) keep(c, rules, &trial);
+        if (i == 0 && status == WEFT_OK && trial.verdict != WEFT_VERDICT_HOLDS)
+            break; /* all others would say the same */
+    }
+    return status;
+}
+
+static weft_status check_plugin(check *c, const weft_note_plugin *plugin, weft_error *err) {
+    json_t *rules = json_array();
+    weft_status status = set_overrides(c, plugin->kind, err);
+    c->options.kind = plugin->kind;
+    c->options.id = plugin->id;
+    if (status == WEFT_OK) status = find_directory(c, err);
+    c->options.directory = c->directory;
+    if (status == WEFT_OK) status = offer_text(c, err);
+    c->options.overrides = (const char *const *)c->overrides;
+    c->options.n_overrides = c->n_overrides;
+    if (!c->json) (void)printf("%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
+    if (status == WEFT_OK) status = try_rules(c, rules, err);
+    (void)json_array_append_new(c->files, json_pack("{s:s, s:s, s:s, s:o}", "file", c->options.file, "kind",
+                                                    plugin->kind, "id", plugin->id, "rules", rules));
+    return status;
+}
+
+/* Every plugin of a file. */
+static weft_status check_file(check *c, const char *path, weft_error *err) {
+    weft_preflight note;
+    weft_status status = weft_plugin_file_note(&note, path, err);
+    if (status != WEFT_OK) return status;
+    if (realpath(path, c->file) == NULL) return weft_error_set(err, WEFT_E_USER, "%s is not there", path);
+    c->options.file = c->file;
+    for (uint32_t i = 0; i < note.n_plugins && status == WEFT_OK; i++) status = check_plugin(c, &note.plugins[i], err);
+    return status;
+}
+
+static weft_exit exit_of(const check *c) {
+    return c->worst < WEFT_VERDICT_BROKEN ? WEFT_EXIT_DONE
+                                          : (weft_exit)(WEFT_EXIT_ANSWER + c->worst - WEFT_VERDICT_BROKEN);
+}
+
+static weft_exit check_run(const weft_args *args, weft_error *err) {
+    check c = {.args = args, .files = json_array(), .json = weft_args_has(args, "json")};
+    weft_status status = WEFT_OK;
+    bool any = false;
+    if (!weft_args_f64(args, &c.options.seconds, "seconds", "(0,inf)", 120, err)) return WEFT_EXIT_USAGE;
+    for (size_t i = 0; status == WEFT_OK && weft_args_extra(args, i) != NULL; i++) {
+        if (is_override(weft_args_extra(args, i))) continue;
+        any = true;
+        status = check_file(&c, weft_args_extra(args, i), err);
+    }
+    if (!any && status == WEFT_OK) {
+        (void)weft_error_set(err, WEFT_E_USER, "no file is named; weft plugins check FILE.so");
+        json_decref(c.files);
+        return WEFT_EXIT_USAGE;
+    }
+    if (c.json && status == WEFT_OK) {
+        (void)json_dumpf(c.files, stdout, JSON_INDENT(2));
+        (void)printf("\n");
+    }
+    for (size_t i = 0; i < c.n_overrides; i++) free(c.overrides[i]);
+    json_decref(c.files);
+    return status == WEFT_OK ? exit_of(&c) : weft_exit_from(status);
+}
+
+static const weft_flag check_flags[] = {
+    {"directory", "DIR", false, "A small model with run.ini, to train with it; try/ beside the file by default."},
+    {"rule", "RN", false, "Try this rule alone."},
+    {"seconds", "N", false, "Longest time of a rule; 120 by default."},
+    {"json", NULL, false, "Print an array of objects instead of lines."},
+    {NULL, NULL, false, NULL}};
+
+const weft_command weft_command_plugins_check = {
+    "plugins check",
+    "Try a plugin's file by the rules of its kind, each in a process of its own.",
+    "FILE... [key=value ...]",
+    WEFT_TAKES_ARGUMENTS,
+    1,
+    -1,
+    check_flags,
+    "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. A device or communicator is\n"
+    "tried by training alone. Exit status: 0 all hold, 10 one is broken, 11 one ends the process, 12 one hangs.",
+    check_run};

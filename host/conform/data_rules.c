@@ -1,0 +1,354 @@
+/* host/conform/data_rules.c: what data have to keep to. They are made with a tokenizer of bytes. */
+#include "conform/rule.h"
+
+#include "plugin/call.h"
+#include "session/judge_data.h"
+#include "step/judge_leaf.h"
+
+#include <stdlib.h>
+#include <weft/random.h>
+
+enum { VOCABULARY = 258, BYTES_BOS = 256, BYTES_EOS = 257, MOST_CONTEXT = 1 << 16, REQUESTS = 60, MOST_ROWS = 5 };
+
+/* ---- a tokenizer of bytes ---- */
+
+static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
+                               uint32_t flags, weft_error *err) {
+    const int32_t bos = BYTES_BOS, eos = BYTES_EOS;
+    weft_status status = (flags & WEFT_ENCODE_BOS) != 0 ? sink->put(sink->context, &bos, 1) : WEFT_OK;
+    (void)job;
+    (void)err;
+    for (size_t i = 0; i < bytes && status == WEFT_OK; i++) {
+        const int32_t id = (unsigned char)text[i];
+        status = sink->put(sink->context, &id, 1);
+    }
+    return status == WEFT_OK && (flags & WEFT_ENCODE_EOS) != 0 ? sink->put(sink->context, &eos, 1) : status;
+}
+
+static weft_status encode(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
+                          weft_error *err) {
+    return encode_with(job, sink, text, bytes, WEFT_ENCODE_BOS | WEFT_ENCODE_EOS, err);
+}
+
+static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,
+                          uint32_t flags, weft_error *err) {
+    weft_status status = WEFT_OK;
+    (void)job;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
+        const char byte = (char)(unsigned char)ids[i];
+        if (ids[i] >= 0 && ids[i] < BYTES_BOS) status = sink->put(sink->context, &byte, 1);
+    }
+    return status;
+}
+
+static weft_status check_chat(const weft_data_job *job, const char *named, weft_error *err) {
+    (void)job;
+    (void)named;
+    return weft_error_set(err, WEFT_E_UNSUPPORTED, "the tokenizer of this check renders no conversations");
+}
+
+/* Each turn as its own bytes, answers marked; enough to make rows of. */
+static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, const weft_chat *from, weft_error *err) {
+    weft_status status = WEFT_OK;
+    (void)job;
+    (void)err;
+    for (uint64_t m = 0; m < from->n_messages && status == WEFT_OK; m++) {
+        const char *at = (const char *)from->messages + m * from->stride;
+        const weft_chat_message *message = (const weft_chat_message *)(const void *)at;
+        const bool is_answer = message->role != NULL && strcmp(message->role, "assistant") == 0;
+        for (uint64_t i = 0; i <= message->content_bytes && status == WEFT_OK; i++) {
+            const int32_t id = i == message->content_bytes ? BYTES_EOS : (unsigned char)message->content[i];
+            const int32_t answer = is_answer ? (int32_t)(m / 2) : -1;
+            status = sink->put(sink->context, &id, &answer, 1);
+        }
+    }
+    return status;
+}
+
+static int32_t special_id(const weft_data_job *job, const char *name, size_t bytes) {
+    (void)job;
+    if (bytes == 3 && memcmp(name, "<s>", 3) == 0) return BYTES_BOS;
+    return bytes == 4 && memcmp(name, "</s>", 4) == 0 ? BYTES_EOS : -1;
+}
+
+static const weft_data_job *bytes_job(void) {
+    static weft_tokenizer_info info;
+    static weft_data_job job;
+    info.struct_size = (uint32_t)sizeof info;
+    info.vocab_size = VOCABULARY;
+    info.bos = BYTES_BOS;
+    info.eos = BYTES_EOS;
+    info.unk = info.pad = -1;
+    info.auto_bos = info.auto_eos = 1;
+    job.struct_size = (uint32_t)sizeof job;
+    job.seed = 7;
+    job.vocab_size = VOCABULARY;
+    job.max_context = MOST_CONTEXT;
+    job.encode = encode;
+    job.encode_with = encode_with;
+    job.decode = decode;
+    job.chat = chat;
+    job.check_chat = check_chat;
+    job.special_id = special_id;
+    job.tokenizer = &info;
+    return &job;
+}
+
+/* ---- an instance ---- */
+
+typedef struct instance {
+    const weft_data_plugin *table;
+    weft_data *made;
+    weft_data_info info;
+    weft_split_info splits[3];
+} instance;
+
+static void instance_close(instance *self) {
+    if (self->made != NULL) self->table->destroy(self->made);
+    self->made = NULL;
+}
+
+static weft_status instance_open(instance *self, const weft_subject *subject, uint8_t poison, weft_error *err) {
+    weft_split_info *infos[3];
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    memset(self, 0, sizeof *self);
+    self->table = weft_subject_table(subject, data);
+    weft_plugin_call_begin(&call, subject->loaded, "create");
+    status = self->table->create(&self->made, weft_subject_host(poison), subject->config, bytes_job(), err);
+    status = weft_plugin_call_made(&call, status, self->made, err);
+    if (status != WEFT_OK) return status;
+    self->info.struct_size = (uint32_t)sizeof self->info;
+    self->table->info(self->made, &self->info);
+    for (int32_t s = 0; s < 3; s++) {
+        infos[s] = &self->splits[s];
+        self->splits[s].struct_size = (uint32_t)sizeof self->splits[s];
+        self->table->split_info(self->made, s, &self->splits[s]);
+    }
+    return weft_data_judge(&self->info, infos, MOST_CONTEXT, true, err);
+}
+
+static int32_t longest(const instance *self) {
+    return self->info.lengths[self->info.n_lengths - 1];
+}
+
+/* ---- leaves ---- */
+
+static void leaf_free(weft_leaf *leaf) {
+    free(leaf->ids);
+    free(leaf->targets);
+    free(leaf->weights);
+    free(leaf->starts);
+    free(leaf->positions);
+    memset(leaf, 0, sizeof *leaf);
+}
+
+static weft_status leaf_make(weft_leaf *leaf, const instance *self, weft_error *err) {
+    const size_t n = (size_t)MOST_ROWS * (size_t)longest(self);
+    memset(leaf, 0, sizeof *leaf);
+    leaf->struct_size = (uint32_t)sizeof *leaf;
+    leaf->ids = malloc(n * sizeof *leaf->ids);
+    leaf->targets = malloc(n * sizeof *leaf->targets);
+    leaf->weights = malloc(n * sizeof *leaf->weights);
+    leaf->starts = malloc(n * sizeof *leaf->starts);
+    leaf->positions = malloc(n * sizeof *leaf->positions);
+    if (leaf->ids != NULL && leaf->targets != NULL && leaf->weights != NULL && leaf->starts != NULL &&
+        leaf->positions != NULL)
+        return WEFT_OK;
+    leaf_free(leaf);
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for a leaf");
+}
+
+/* The leaf of a request, judged as in a run. */
+static weft_status take(weft_leaf *leaf, const instance *self, const weft_leaf_request *request, weft_error *err) {
+    const weft_leaf_bounds bounds = {VOCABULARY, MOST_CONTEXT, self->info.lengths, self->info.n_lengths};
+    const size_t n = (size_t)MOST_ROWS * (size_t)longest(self);
+    weft_leaf asked;
+    weft_status status = WEFT_OK;
+    memset(leaf->ids, WEFT_LEAF_POISON, n * sizeof *leaf->ids);
+    memset(leaf->targets, WEFT_LEAF_POISON, n * sizeof *leaf->targets);
+    memset(leaf->weights, WEFT_LEAF_POISON, n * sizeof *leaf->weights);
+    memset(leaf->starts, WEFT_LEAF_POISON, n * sizeof *leaf->starts);
+    memset(leaf->positions, WEFT_LEAF_POISON, n * sizeof *leaf->positions);
+    leaf->rows = leaf->length = -1;
+    leaf->n_targets = -1;
+    status = self->table->shape(self->made, leaf, request, err);
+    if (status == WEFT_OK) status = weft_leaf_judge_shape(leaf, request, &bounds, err);
+    asked = *leaf;
+    if (status == WEFT_OK) status = self->table->leaf(self->made, leaf, request, err);
+    if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "it fails without a sentence");
+    return status == WEFT_OK ? weft_leaf_judge(leaf, &asked, request, &bounds, err) : status;
+}
+
+static weft_leaf_request drawn_request(const instance *self, uint32_t number) {
+    const weft_random4 r = weft_random(number, WEFT_RANDOM_SAMPLE, 3, 0);
+    const uint64_t rows = self->splits[WEFT_SPLIT_TRAIN].rows;
+    const weft_leaf_request request = {(uint32_t)sizeof request, 0, WEFT_SPLIT_TRAIN, 1 + (int32_t)(r.v[0] % MOST_ROWS),
+                                       number % 5 == 4 ? rows * 1000003u + r.v[1] % 1000u : r.v[1] % (3 * rows + 1)};
+    return request;
+}
+
+/* Row r of a leaf against row q of another; the shorter one is padded. */
+static bool same_row(const weft_leaf *a, int32_t r, const weft_leaf *b, int32_t q) {
+    const int32_t n = a->length < b->length ? a->length : b->length;
+    const int32_t i = r * a->length, k = q * b->length;
+    for (int32_t t = 0; t < n; t++)
+        if (a->ids[i + t] != b->ids[k + t] || a->targets[i + t] != b->targets[k + t] ||
+            memcmp(&a->weights[i + t], &b->weights[k + t], sizeof(float)) != 0 ||
+            a->starts[i + t] != b->starts[k + t] || a->positions[i + t] != b->positions[k + t])
+            return false;
+    return true;
+}
+
+static bool same_leaf(const weft_leaf *a, const weft_leaf *b) {
+    if (a->rows != b->rows || a->length != b->length || a->n_targets != b->n_targets) return false;
+    for (int32_t r = 0; r < a->rows; r++)
+        if (!same_row(a, r, b, r)) return false;
+    return true;
+}
+
+typedef struct desk {
+    instance self, other;
+    weft_leaf one, two;
+} desk;
+
+static weft_status desk_open(desk *d, const weft_subject *subject, weft_error *err) {
+    weft_status status = WEFT_OK;
+    memset(d, 0, sizeof *d);
+    status = instance_open(&d->self, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = instance_open(&d->other, subject, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = leaf_make(&d->one, &d->self, err);
+    return status == WEFT_OK ? leaf_make(&d->two, &d->self, err) : status;
+}
+
+static void desk_close(desk *d) {
+    leaf_free(&d->one);
+    leaf_free(&d->two);
+    instance_close(&d->self);
+    instance_close(&d->other);
+}
+
+typedef weft_status (*on_request)(desk *d, const weft_leaf_request *request, weft_error *err);
+
+static weft_status each_request(const weft_subject *subject, on_request holds, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    for (uint32_t i = 0; i < REQUESTS && status == WEFT_OK; i++) {
+        const weft_leaf_request request = drawn_request(&d.self, i);
+        status = holds(&d, &request, err);
+        if (status != WEFT_OK)
+            (void)weft_error_prefix(err, "rows %llu and %d further ones: ", (unsigned long long)request.first_row,
+                                    (int)request.rows - 1);
+    }
+    desk_close(&d);
+    return status;
+}
+
+/* ---- the rules ---- */
+
+static weft_status made_alike(weft_subject *subject, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    if (status == WEFT_OK && (d.self.info.fingerprint != d.other.info.fingerprint ||
+                              memcmp(d.self.splits, d.other.splits, sizeof d.self.splits) != 0))
+        status =
+            WEFT_BROKEN(err, "the same files and keys have another fingerprint, or other counts, in a second instance");
+    desk_close(&d);
+    return status;
+}
+
+static weft_status leaf_holds(desk *d, const weft_leaf_request *request, weft_error *err) {
+    return take(&d->one, &d->self, request, err);
+}
+
+static weft_status leaf_stays(desk *d, const weft_leaf_request *request, weft_error *err) {
+    weft_status status = take(&d->one, &d->self, request, err);
+    if (status == WEFT_OK) status = take(&d->two, &d->other, request, err);
+    if (status == WEFT_OK && !same_leaf(&d->one, &d->two))
+        return WEFT_BROKEN(err, "another instance, which was asked the same before, gives another leaf");
+    if (status == WEFT_OK) status = take(&d->two, &d->self, request, err);
+    if (status == WEFT_OK && !same_leaf(&d->one, &d->two)) return WEFT_BROKEN(err, "asked again it gives another leaf");
+    return status;
+}
+
+/* A row does not depend on the leaf that it is in. */
+static weft_status row_stays(desk *d, const weft_leaf_request *request, weft_error *err) {
+    weft_status status = take(&d->one, &d->self, request, err);
+    for (int32_t r = 0; r < request->rows && status == WEFT_OK; r++) {
+        weft_leaf_request alone = *request;
+        alone.rows = 1;
+        alone.first_row += (uint64_t)r;
+        status = take(&d->two, &d->self, &alone, err);
+        if (status == WEFT_OK && !same_row(&d->one, r, &d->two, 0))
+            return WEFT_BROKEN(err, "row %d of the leaf is another one than when it is asked for alone", (int)r);
+    }
+    return status;
+}
+
+static weft_status epoch_counts(weft_subject *subject, weft_error *err) {
+    desk d;
+    uint64_t targets = 0;
+    weft_status status = desk_open(&d, subject, err);
+    const weft_split_info *split = &d.self.splits[WEFT_SPLIT_TRAIN];
+    if (status == WEFT_OK && split->rows > 200000)
+        status = weft_error_set(err, WEFT_E_UNSUPPORTED, "an epoch of %llu rows is too long to be counted here",
+                                (unsigned long long)split->rows);
+    for (uint64_t row = 0; status == WEFT_OK && row < split->rows; row++) {
+        const weft_leaf_request request = {(uint32_t)sizeof request, 0, WEFT_SPLIT_TRAIN, 1, row};
+        status = take(&d.one, &d.self, &request, err);
+        targets += status == WEFT_OK ? (uint64_t)d.one.n_targets : 0;
+    }
+    if (status == WEFT_OK && targets != split->targets)
+        status = WEFT_BROKEN(err, "the rows of an epoch have %llu targets, and split_info says %llu",
+                             (unsigned long long)targets, (unsigned long long)split->targets);
+    desk_close(&d);
+    return status;
+}
+
+/* Rows past the end of a split that is read once. */
+static weft_status ends_in_padding(weft_subject *subject, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    for (int32_t split = WEFT_SPLIT_VALIDATION; split <= WEFT_SPLIT_ALL && status == WEFT_OK; split++) {
+        const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, 3, d.self.splits[split].rows};
+        status = take(&d.one, &d.self, &request, err);
+        if (status == WEFT_OK && d.one.n_targets != 0)
+            status = WEFT_BROKEN(err, "behind the %llu rows of split %s there are %lld targets",
+                                 (unsigned long long)request.first_row, split == WEFT_SPLIT_ALL ? "all" : "validation",
+                                 (long long)d.one.n_targets);
+    }
+    desk_close(&d);
+    return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    desk_close(&d);
+    if (status == WEFT_OK && weft_subject_pieces() != 0)
+        status =
+            WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc", (long long)weft_subject_pieces());
+    return status;
+}
+
+static weft_status rule_leaf(weft_subject *subject, weft_error *err) {
+    return each_request(subject, leaf_holds, err);
+}
+static weft_status rule_same(weft_subject *subject, weft_error *err) {
+    return each_request(subject, leaf_stays, err);
+}
+static weft_status rule_row(weft_subject *subject, weft_error *err) {
+    return each_request(subject, row_stays, err);
+}
+
+const weft_rule weft_rules_data[] = {
+    {"R70", "data", "has the same counts and fingerprint in each instance", made_alike},
+    {"R71", "data", "fills each place of a leaf with what may stand there", rule_leaf},
+    {"R72", "data", "gives the same leaf whenever it is asked", rule_same},
+    {"R73", "data", "gives a row alike in any leaf", rule_row},
+    {"R74", "data", "has as many targets in an epoch as it says", epoch_counts},
+    {"R75", "data", "pads behind the end of a split that is read once", ends_in_padding},
+    {"R76", "data", "gives its memory back", gives_back},
+    {NULL, NULL, NULL, NULL}};

@@ -1,0 +1,25 @@
+/* host/conform/jobs.h: jobs with units and segments, drawn from a number, as strategies see them. */
+#ifndef WEFT_HOST_CONFORM_JOBS_H
+#define WEFT_HOST_CONFORM_JOBS_H
+
+#include "program/program.h"
+
+enum { WEFT_DRAWN_UNITS = 8, WEFT_DRAWN_SEGMENTS = 14, WEFT_DRAWN_JOBS = 96, WEFT_DRAWN_WORLD = 8 };
+
+typedef struct weft_drawn_job {
+    weft_job_spec spec; /* its arrays lie in this struct, so a job is not copied */
+    weft_unit_view unit_views[WEFT_DRAWN_UNITS];
+    weft_placement placements[WEFT_DRAWN_UNITS];
+    weft_segment_view segment_views[WEFT_DRAWN_SEGMENTS];
+    weft_segment_sizes segments[WEFT_DRAWN_SEGMENTS];
+    weft_unit_sizes units[WEFT_DRAWN_UNITS];
+    int32_t reads[WEFT_DRAWN_SEGMENTS][WEFT_DRAWN_UNITS];
+    char names[WEFT_DRAWN_SEGMENTS][32], unit_names[WEFT_DRAWN_UNITS][32];
+    char says[160]; /* "3 ranks, 2 leaves, training, tied, unit 1 frozen" */
+} weft_drawn_job;
+
+/* Job `number` in a mode: 1 to 8 ranks, 1 to 3 leaves, 1 to 6 blocks of one or two segments, with tied storage, frozen
+ * units at the bottom and in between, units of several blocks and units that nothing reads among them. Not placed. */
+void weft_job_draw(weft_drawn_job *out, uint32_t number, int32_t mode);
+
+#endif

@@ -1,0 +1,137 @@
+/* host/conform/model_rules.c: what a model has to keep to before it computes. What it computes is tried by training. */
+#include "conform/rule.h"
+
+#include "base/file.h"
+#include "base/join.h"
+#include "base/text.h"
+#include "model/declare.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 1 << 20 };
+
+static weft_status find_config(char path[WEFT_PATH_BYTES], const weft_subject *subject, weft_error *err) {
+    return weft_path_join(path, subject->options->directory, "config.json", err);
+}
+
+static weft_status declare(weft_declared **out, const weft_subject *subject, const char *path, uint8_t poison,
+                           weft_error *err) {
+    *out = NULL;
+    return weft_declared_create(out, weft_subject_host(poison), weft_subject_table(subject, model), subject->config,
+                                path, err);
+}
+
+static bool same_parameter(const weft_parameter *a, const weft_parameter *b) {
+    return strcmp(a->name, b->name) == 0 && a->rank == b->rank && a->role == b->role && a->dims[0] == b->dims[0] &&
+           a->dims[1] == b->dims[1] && a->n_aliases == b->n_aliases && a->module == b->module;
+}
+
+static bool same_model(const weft_declared *a, const weft_declared *b) {
+    if (a->n_parameters != b->n_parameters || a->n_modules != b->n_modules || a->n_segments != b->n_segments)
+        return false;
+    for (int32_t i = 0; i < a->n_parameters; i++)
+        if (!same_parameter(&a->parameters[i], &b->parameters[i])) return false;
+    for (int32_t i = 0; i < a->n_modules; i++)
+        if (strcmp(a->modules[i]->path, b->modules[i]->path) != 0) return false;
+    for (int32_t i = 0; i < a->n_segments; i++)
+        if (strcmp(a->segments[i].name, b->segments[i].name) != 0) return false;
+    return true;
+}
+
+static weft_status declares_alike(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_declared *one = NULL, *two = NULL;
+    weft_status status = find_config(path, subject, err);
+    if (status == WEFT_OK) status = declare(&one, subject, path, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = declare(&two, subject, path, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK && !same_model(one, two))
+        status =
+            WEFT_BROKEN(err, "a second instance declares other modules, weights or segments for the same config.json");
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_declared *made = NULL;
+    weft_status status = find_config(path, subject, err);
+    if (status == WEFT_OK) status = declare(&made, subject, path, WEFT_POISON_ONE, err);
+    weft_declared_destroy(made);
+    if (status == WEFT_OK && weft_subject_pieces() != 0)
+        status =
+            WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc", (long long)weft_subject_pieces());
+    return status;
+}
+
+/* ---- files that are wrong ---- */
+
+/* A broken config.json may be taken or refused; a refusal has a sentence. What is not understood at all is refused. */
+static weft_status judge_broken(const weft_subject *subject, const char *path, const char *text, bool must_refuse,
+                                weft_error *err) {
+    weft_declared *made = NULL;
+    weft_error said = WEFT_ERROR_INIT;
+    weft_status status = weft_file_replace(path, text, strlen(text), err);
+    if (status != WEFT_OK) return status;
+    status = declare(&made, subject, path, WEFT_POISON_ONE, &said);
+    weft_declared_destroy(made);
+    if (status == WEFT_OK && must_refuse) return WEFT_BROKEN(err, "it takes a config.json that is '%.60s'", text);
+    if (status != WEFT_OK && said.text[0] == '\0')
+        return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
+    return WEFT_OK;
+}
+
+/* The text with the number at `at` put in another's place; returns where to look for the next, NULL: there is none. */
+static const char *change_number(char *out, size_t size, const char *text, const char *at, const char *number) {
+    while (*at != '\0' && !(isdigit((unsigned char)*at) && (at[-1] == ' ' || at[-1] == ':'))) at++;
+    if (*at == '\0') return NULL;
+    (void)snprintf(out, size, "%.*s%s%s", (int)(at - text), text, number, at + strspn(at, "0123456789.eE+-"));
+    return at + strspn(at, "0123456789.eE+-");
+}
+
+static weft_status try_numbers(const weft_subject *subject, const char *path, const char *text, char *room, size_t size,
+                               weft_error *err) {
+    static const char *const numbers[] = {"-1", "0", "3", "99999999999999999999", "1e300", "\"x\"", "null", "[]"};
+    weft_status status = WEFT_OK;
+    for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++) {
+        const char *at = text + 1;
+        while (status == WEFT_OK && (at = change_number(room, size, text, at, numbers[n])) != NULL)
+            status = judge_broken(subject, path, room, false, err);
+    }
+    return status;
+}
+
+static weft_status try_texts(const weft_subject *subject, const char *path, const char *text, weft_error *err) {
+    const size_t size = strlen(text) + 64;
+    char *room = malloc(size);
+    weft_status status = room == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a text")
+                                      : judge_broken(subject, path, "", true, err);
+    if (status == WEFT_OK) status = judge_broken(subject, path, "{}", true, err);
+    if (status == WEFT_OK) status = judge_broken(subject, path, "no json", true, err);
+    if (status == WEFT_OK && room != NULL) status = try_numbers(subject, path, text, room, size, err);
+    free(room);
+    return status;
+}
+
+static weft_status refuses_with_words(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES], scratch[] = "/tmp/weft-check-XXXXXX";
+    char *text = NULL;
+    size_t bytes = 0;
+    const int descriptor = mkstemp(scratch);
+    weft_status status = find_config(path, subject, err);
+    if (descriptor < 0) return weft_error_set(err, WEFT_E_SYSTEM, "no temporary file");
+    (void)close(descriptor);
+    if (status == WEFT_OK) status = weft_text_read(&text, &bytes, path, MOST_BYTES, err);
+    if (status == WEFT_OK) status = try_texts(subject, scratch, text, err);
+    free(text);
+    (void)unlink(scratch);
+    return status;
+}
+
+const weft_rule weft_rules_model[] = {{"R80", "model", "declares the same whenever it is asked", declares_alike},
+                                      {"R81", "model", "takes a wrong config.json or says what is wrong",
+                                       refuses_with_words},
+                                      {"R82", "model", "gives its memory back", gives_back},
+                                      {NULL, NULL, NULL, NULL}};

@@ -1,0 +1,207 @@
+/* host/conform/policy_rules.c: what a wrap policy has to keep to. */
+#include "conform/rule.h"
+
+#include "conform/trees.h"
+
+#include <stdlib.h>
+
+/* What a policy has said of a tree. */
+struct weft_wrap_ctx {
+    char names[WEFT_TREE_PARAMETERS][256]; /* of units, as they were made */
+    int32_t n_units, unit_of[WEFT_TREE_PARAMETERS];
+    bool claimed[WEFT_TREE_PARAMETERS];
+    const weft_policy_job *job;
+    char wrong[1024]; /* the first mistake */
+};
+
+typedef struct weft_wrap_ctx answer;
+
+static void keep_mistake(answer *a, const char *format, ...) WEFT_PRINTF(2, 3);
+static void keep_mistake(answer *a, const char *format, ...) {
+    va_list args;
+    if (a->wrong[0] != '\0') return;
+    va_start(args, format);
+    (void)vsnprintf(a->wrong, sizeof a->wrong, format, args);
+    va_end(args);
+}
+
+static int32_t take_unit(answer *a, const char *name) {
+    if (name == NULL || name[0] == '\0' || strcmp(name, "root") == 0)
+        keep_mistake(a, "it makes a unit called '%s'", name == NULL ? "(nothing)" : name);
+    else if (a->n_units == WEFT_TREE_PARAMETERS) keep_mistake(a, "it makes more units than there are parameters");
+    if (a->wrong[0] != '\0') return 0;
+    for (int32_t u = 0; u < a->n_units; u++)
+        if (strcmp(a->names[u], name) == 0) keep_mistake(a, "it makes two units with the name %s", name);
+    (void)snprintf(a->names[a->n_units], sizeof a->names[0], "%s", name);
+    return a->n_units++;
+}
+
+static void put(answer *a, int32_t unit, uint32_t parameter) {
+    a->claimed[parameter] = true;
+    a->unit_of[parameter] = unit;
+}
+
+static bool is_unit(answer *a, int32_t unit) {
+    if (unit == WEFT_UNIT_ROOT || (unit >= 0 && unit < a->n_units)) return true;
+    keep_mistake(a, "it claims for unit %d of %d", unit, a->n_units);
+    return false;
+}
+
+static void take_claim(answer *a, int32_t unit, int32_t parameter) {
+    if (!is_unit(a, unit)) return;
+    if (parameter < 0 || (uint32_t)parameter >= a->job->n_parameters)
+        keep_mistake(a, "it claims parameter %d of %u", parameter, a->job->n_parameters);
+    else if (a->claimed[parameter])
+        keep_mistake(a, "it claims %s twice", weft_policy_parameter(a->job, (uint32_t)parameter)->name);
+    else put(a, unit, (uint32_t)parameter);
+}
+
+static bool is_below(const weft_policy_job *job, int32_t module, int32_t ancestor) {
+    while (module >= 0 && module != ancestor) module = weft_policy_module(job, (uint32_t)module)->parent;
+    return module >= 0;
+}
+
+static void take_rest(answer *a, int32_t unit, int32_t module) {
+    if (!is_unit(a, unit)) return;
+    if (module != WEFT_ALL_MODULES && (module < 0 || (uint32_t)module >= a->job->n_modules)) {
+        keep_mistake(a, "it claims module %d of %u", module, a->job->n_modules);
+        return;
+    }
+    for (uint32_t i = 0; i < a->job->n_parameters; i++)
+        if (!a->claimed[i] &&
+            (module == WEFT_ALL_MODULES || is_below(a->job, weft_policy_parameter(a->job, i)->module, module)))
+            put(a, unit, i);
+}
+
+static weft_status ask(answer *out, const weft_subject *subject, const weft_policy_job *job, uint8_t poison,
+                       weft_error *err) {
+    const weft_wrap wrap = {(uint32_t)sizeof wrap, 0, out, take_unit, take_claim, take_rest};
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    out->job = job;
+    status = weft_subject_table(subject, policy)->units(weft_subject_host(poison), subject->config, job, &wrap, err);
+    if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "units fails without a sentence");
+    return status;
+}
+
+static weft_status judge(const answer *a, uint32_t number, weft_error *err) {
+    if (a->wrong[0] != '\0') return WEFT_BROKEN(err, "on tree %u %s", number, a->wrong);
+    for (uint32_t i = 0; i < a->job->n_parameters; i++)
+        if (!a->claimed[i])
+            return WEFT_BROKEN(
+                err,
+                "on tree %u it leaves out %s: claim_rest for WEFT_UNIT_ROOT, at its end, takes what is for "
+                "no unit",
+                number, weft_policy_parameter(a->job, i)->name);
+    return WEFT_OK;
+}
+
+static bool is_same(const answer *a, const answer *b) {
+    if (a->n_units != b->n_units || memcmp(a->unit_of, b->unit_of, sizeof a->unit_of) != 0) return false;
+    for (int32_t u = 0; u < a->n_units; u++)
+        if (strcmp(a->names[u], b->names[u]) != 0) return false;
+    return true;
+}
+
+/* Room for a tree and two answers. */
+typedef struct desk {
+    weft_tree tree;
+    answer one, two;
+} desk;
+
+typedef weft_status (*on_tree)(desk *d, const weft_subject *subject, uint32_t number, weft_error *err);
+
+/* A tree that a policy refuses, with a sentence, is passed over; one that it refuses each time cannot be tried. */
+static weft_status each_tree(const weft_subject *subject, on_tree holds, weft_error *err) {
+    desk *d = malloc(sizeof *d);
+    weft_status status = WEFT_OK;
+    uint32_t tried = 0;
+    if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
+    for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
+        weft_tree_draw(&d->tree, number);
+        status = holds(d, subject, number, err);
+        tried += status == WEFT_OK;
+        if (status == WEFT_E_USER) status = WEFT_OK;
+    }
+    free(d);
+    return status == WEFT_OK && tried == 0 ? WEFT_E_UNSUPPORTED : status;
+}
+
+static weft_status claims_once(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
+    const weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
+    return status == WEFT_OK ? judge(&d->one, number, err) : status;
+}
+
+static weft_status answers_alike(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
+    weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = ask(&d->two, subject, &d->tree.job, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK && !is_same(&d->one, &d->two))
+        return WEFT_BROKEN(err, "on tree %u it makes %d units, and when it is asked again %d, or others", number,
+                           d->one.n_units, d->two.n_units);
+    return status;
+}
+
+enum { WIDER = 48 }; /* bytes that a later host's views have more; not zero, and nobody's to read */
+
+static void *widen(const void *views, uint32_t n, size_t size) {
+    char *wide = malloc(n * (size + WIDER) + 1);
+    for (uint32_t i = 0; i < n && wide != NULL; i++) {
+        const uint32_t says = (uint32_t)(size + WIDER);
+        char *to = wide + i * (size + WIDER);
+        memset(to, 0x77, size + WIDER);
+        memcpy(to, (const char *)views + i * size, size);
+        memcpy(to, &says, sizeof says);
+    }
+    return wide;
+}
+
+static weft_status goes_by_strides(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
+    weft_policy_job job = d->tree.job;
+    void *modules = widen(job.modules, job.n_modules, sizeof *job.modules);
+    void *parameters = widen(job.parameters, job.n_parameters, sizeof *job.parameters);
+    weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
+    job.modules = modules;
+    job.parameters = parameters;
+    job.module_stride += WIDER;
+    job.parameter_stride += WIDER;
+    if (modules == NULL || parameters == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a tree");
+    if (status == WEFT_OK) status = ask(&d->two, subject, &job, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK && !is_same(&d->one, &d->two))
+        status = WEFT_BROKEN(err,
+                             "on tree %u it makes other units where the host's views are longer: it indexes them at "
+                             "its own size and not by their stride",
+                             number);
+    free(modules);
+    free(parameters);
+    return status;
+}
+
+static weft_status gives_back_memory(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
+    const weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK && weft_subject_pieces() != 0)
+        return WEFT_BROKEN(err, "on tree %u it keeps %lld pieces of memory of host->alloc", number,
+                           (long long)weft_subject_pieces());
+    return status;
+}
+
+static weft_status rule_claims(weft_subject *subject, weft_error *err) {
+    return each_tree(subject, claims_once, err);
+}
+
+static weft_status rule_alike(weft_subject *subject, weft_error *err) {
+    return each_tree(subject, answers_alike, err);
+}
+
+static weft_status rule_strides(weft_subject *subject, weft_error *err) {
+    return each_tree(subject, goes_by_strides, err);
+}
+
+static weft_status rule_memory(weft_subject *subject, weft_error *err) {
+    return each_tree(subject, gives_back_memory, err);
+}
+
+const weft_rule weft_rules_policy[] = {{"R40", "policy", "claims each parameter of 24 trees once", rule_claims},
+                                       {"R41", "policy", "makes the same units whenever it is asked", rule_alike},
+                                       {"R42", "policy", "reads views by their stride", rule_strides},
+                                       {"R43", "policy", "gives its memory back", rule_memory},
+                                       {NULL, NULL, NULL, NULL}};

@@ -1,0 +1,25 @@
+/* host/conform/rule.h: what a plugin of a kind has to keep to, as rules that can be tried.
+ *
+ * A rule is tried in a process of its own, which has loaded the plugin and filled its keys: whatever it breaks there,
+ * the answer is a sentence. What is asked is generated from numbers and the same in every process. */
+#ifndef WEFT_HOST_CONFORM_RULE_H
+#define WEFT_HOST_CONFORM_RULE_H
+
+#include "conform/subject.h"
+
+typedef struct weft_rule {
+    const char *number; /* as in docs/sdk-rules.md: "R31" */
+    const char *kind;   /* NULL: every kind */
+    const char *says;   /* what holds, in a few words */
+    /* WEFT_OK: it holds. WEFT_E_UNSUPPORTED: it cannot be tried, and err says why. Else err says what broke it. */
+    weft_status (*holds)(weft_subject *subject, weft_error *err);
+} weft_rule;
+
+/* The rules of a kind, ended by one without a number. */
+extern const weft_rule weft_rules_optimizer[], weft_rules_policy[], weft_rules_strategy[], weft_rules_tokenizer[],
+    weft_rules_data[], weft_rules_model[], weft_rules_all[];
+
+/* A broken rule: WEFT_E_PLUGIN with the sentence. */
+#define WEFT_BROKEN(err, ...) weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)
+
+#endif

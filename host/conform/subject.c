@@ -1,0 +1,106 @@
+/* host/conform/subject.c: see subject.h. */
+#include "conform/subject.h"
+
+#include "plugin/call.h"
+#include "plugin/load.h"
+#include "plugin/services.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* ---- a host that watches ---- */
+
+static atomic_int_fast64_t pieces;
+
+static void *poisoned(size_t bytes, size_t alignment, int poison) {
+    const weft_host *services = weft_services();
+    void *memory = services->alloc(services, bytes, alignment);
+    if (memory == NULL) return NULL;
+    memset(memory, poison, bytes);
+    atomic_fetch_add(&pieces, 1);
+    return memory;
+}
+
+static void *alloc_one(const weft_host *host, size_t bytes, size_t alignment) {
+    (void)host;
+    return poisoned(bytes, alignment, WEFT_POISON_ONE);
+}
+
+static void *alloc_two(const weft_host *host, size_t bytes, size_t alignment) {
+    (void)host;
+    return poisoned(bytes, alignment, WEFT_POISON_TWO);
+}
+
+static void release(const weft_host *host, void *memory) {
+    const weft_host *services = weft_services();
+    (void)host;
+    if (memory == NULL) return;
+    atomic_fetch_sub(&pieces, 1);
+    services->release(services, memory);
+}
+
+static void run_upwards(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context), void *context) {
+    (void)host;
+    for (int64_t i = 0; i < n; i++) body(i, context);
+}
+
+static void run_downwards(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context), void *context) {
+    (void)host;
+    for (int64_t i = n; i > 0; i--) body(i - 1, context);
+}
+
+const weft_host *weft_subject_host(uint8_t poison) {
+    static weft_host hosts[2];
+    const int is_two = poison == WEFT_POISON_TWO;
+    weft_host *host = &hosts[is_two];
+    *host = *weft_services();
+    host->alloc = is_two ? alloc_two : alloc_one;
+    host->release = release;
+    host->parallel_for = is_two ? run_downwards : run_upwards;
+    return host;
+}
+
+int64_t weft_subject_pieces(void) {
+    return (int64_t)atomic_load(&pieces);
+}
+
+/* ---- the plugin ---- */
+
+static weft_status fill_keys(weft_subject *self, weft_error *err) {
+    const weft_plugin *plugin = self->loaded->plugin;
+    weft_status status = WEFT_OK;
+    self->config = calloc(1, plugin->config_size + 8);
+    if (self->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
+    status = weft_config_load(&self->parsed, NULL, self->options->overrides, self->options->n_overrides, err);
+    if (status == WEFT_OK)
+        status = weft_config_fill(self->parsed, self->config, plugin->kind, plugin->keys, plugin->n_keys,
+                                  plugin->key_stride, err);
+    return status;
+}
+
+static weft_status validate(const weft_subject *self, weft_error *err) {
+    const weft_plugin *plugin = self->loaded->plugin;
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    if (plugin->validate == NULL) return WEFT_OK;
+    weft_plugin_call_begin(&call, self->loaded, "validate");
+    status = plugin->validate(self->config, err);
+    return weft_plugin_call_end(&call, status, err);
+}
+
+weft_status weft_subject_open(weft_subject *self, const weft_subject_options *options, weft_error *err) {
+    const weft_plugin_file *file = NULL;
+    weft_status status = WEFT_OK;
+    memset(self, 0, sizeof *self);
+    self->options = options;
+    status = weft_plugin_file_load(&file, options->file, NULL, err);
+    if (status == WEFT_OK) status = weft_plugin_file_choose(&self->loaded, file, options->kind, options->id, err);
+    if (status == WEFT_OK) status = fill_keys(self, err);
+    return status == WEFT_OK ? validate(self, err) : status;
+}
+
+void weft_subject_close(weft_subject *self) {
+    weft_config_free(self->parsed);
+    free(self->config);
+    memset(self, 0, sizeof *self);
+}

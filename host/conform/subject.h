@@ -1,0 +1,40 @@
+/* host/conform/subject.h: a plugin that is looked at: loaded, its keys filled, and a host that watches what it does
+ * with memory. */
+#ifndef WEFT_HOST_CONFORM_SUBJECT_H
+#define WEFT_HOST_CONFORM_SUBJECT_H
+
+#include "config/config.h"
+#include "plugin/plugin.h"
+
+/* What is looked at, and how. */
+typedef struct weft_subject_options {
+    const char *file;             /* absolute */
+    const char *kind, *id;        /* of the file's plugins */
+    const char *const *overrides; /* "section.key=value", for keys without a default */
+    size_t n_overrides;
+    const char *directory; /* of a model or a tokenizer; NULL: what the templates bring */
+    double seconds;        /* that a rule may take */
+} weft_subject_options;
+
+typedef struct weft_subject {
+    const weft_subject_options *options;
+    const weft_loaded *loaded;
+    weft_config *parsed;
+    void *config; /* filled; what its texts point to belongs to `parsed` */
+} weft_subject;
+
+/* Loads the file and fills the keys. To be closed, also after a failure. [main] */
+weft_status weft_subject_open(weft_subject *self, const weft_subject_options *options, weft_error *err);
+void weft_subject_close(weft_subject *self);
+
+#define weft_subject_table(self, kind) weft_loaded_table((self)->loaded, kind)
+
+/* A host whose memory is full of a byte when it is given, and which runs parallel_for upwards (0xa5) or downwards
+ * (0x5a): answers may not depend on either. One of two tables. */
+const weft_host *weft_subject_host(uint8_t poison);
+/* Pieces of memory that plugins hold now from these hosts. */
+int64_t weft_subject_pieces(void);
+
+enum { WEFT_POISON_ONE = 0xa5, WEFT_POISON_TWO = 0x5a };
+
+#endif

@@ -1,0 +1,309 @@
+/* host/conform/tokenizer_rules.c: what a tokenizer has to keep to. */
+#include "conform/rule.h"
+
+#include "base/templates.h"
+#include "plugin/call.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <weft/random.h>
+#include <weft/tokenizer.h>
+
+enum { TEXTS = 64, MOST_TEXT = 600, MOST_IDS = 8 * MOST_TEXT, THREADS = 4 };
+
+typedef struct instance {
+    const weft_tokenizer_plugin *table;
+    weft_tokenizer *made;
+    weft_tokenizer_info info;
+} instance;
+
+static weft_status instance_open(instance *self, const weft_subject *subject, weft_error *err) {
+    char directory[WEFT_PATH_BYTES];
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    memset(self, 0, sizeof *self);
+    self->table = weft_subject_table(subject, tokenizer);
+    if (subject->options->directory == NULL) status = weft_templates_find(directory, "new/common/try", err);
+    else (void)snprintf(directory, sizeof directory, "%s", subject->options->directory);
+    if (status != WEFT_OK) return status;
+    weft_plugin_call_begin(&call, subject->loaded, "create");
+    status = self->table->create(&self->made, weft_subject_host(WEFT_POISON_ONE), subject->config, directory, err);
+    status = weft_plugin_call_made(&call, status, self->made, err);
+    self->info.struct_size = (uint32_t)sizeof self->info;
+    self->info.bos = self->info.eos = self->info.unk = self->info.pad = -1;
+    if (status == WEFT_OK) self->table->info(self->made, &self->info);
+    return status;
+}
+
+static void instance_close(instance *self) {
+    if (self->made != NULL) self->table->destroy(self->made);
+    self->made = NULL;
+}
+
+/* ---- texts and what becomes of them ---- */
+
+static uint32_t drawn(uint32_t text, uint32_t at) {
+    return weft_random(text, WEFT_RANDOM_SAMPLE, 2, at).v[0];
+}
+
+/* Words, other scripts, bytes that are no UTF-8 and zeros; text 0 is empty. */
+static size_t draw_text(char *out, uint32_t text) {
+    static const char *const pieces[] = {"the ",
+                                         "warp",
+                                         " and",
+                                         "\n",
+                                         "  ",
+                                         "1234",
+                                         "Weft!",
+                                         "\xc3\xa9",
+                                         "\xe7\xb9\x94",
+                                         "\xf0\x9f\xa7\xb5",
+                                         "\xce\xb1\xce\xb2",
+                                         "\t"};
+    const size_t most = text == 0 ? 0 : 1 + drawn(text, 0) % (MOST_TEXT - 8);
+    size_t n = 0;
+    for (uint32_t at = 1; n < most; at++) {
+        const uint32_t r = drawn(text, at);
+        const char *piece = pieces[r % 12];
+        if (text % 4 == 3) out[n++] = (char)(unsigned char)(r >> 8);
+        else
+            for (; *piece != '\0' && n < most; piece++) out[n++] = *piece;
+    }
+    return n;
+}
+
+typedef struct ids {
+    int32_t id[MOST_IDS];
+    size_t n, most; /* most: after so many the sink fails */
+} ids;
+
+static weft_status put_ids(void *context, const int32_t *id, size_t n) {
+    ids *to = context;
+    if (n > to->most - to->n) return WEFT_E_STOPPED;
+    memcpy(to->id + to->n, id, n * sizeof *id);
+    to->n += n;
+    return WEFT_OK;
+}
+
+typedef struct text {
+    char bytes[MOST_IDS * 4];
+    size_t n;
+} text;
+
+static weft_status put_text(void *context, const char *bytes, size_t n) {
+    text *to = context;
+    if (n > sizeof to->bytes - to->n) return WEFT_E_STOPPED;
+    memcpy(to->bytes + to->n, bytes, n);
+    to->n += n;
+    return WEFT_OK;
+}
+
+static weft_status encode(const instance *self, ids *out, const char *from, size_t n, uint32_t flags, weft_error *err) {
+    const weft_ids_sink sink = {out, put_ids};
+    out->n = 0;
+    out->most = MOST_IDS;
+    return self->table->encode(self->made, &sink, from, n, flags, err);
+}
+
+static weft_status decode(const instance *self, text *out, const int32_t *id, size_t n, uint32_t flags,
+                          weft_error *err) {
+    const weft_text_sink sink = {out, put_text};
+    out->n = 0;
+    return self->table->decode(self->made, &sink, id, n, flags, err);
+}
+
+/* Room for one trial. */
+typedef struct desk {
+    instance self;
+    char from[MOST_TEXT];
+    size_t n; /* bytes of it */
+    ids one, two;
+    text back, again;
+} desk;
+
+typedef weft_status (*on_text)(desk *d, weft_error *err);
+
+static weft_status each_text(const weft_subject *subject, on_text holds, weft_error *err) {
+    desk *d = calloc(1, sizeof *d);
+    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
+                                   : instance_open(&d->self, subject, err);
+    for (uint32_t t = 0; t < TEXTS && status == WEFT_OK; t++) {
+        d->n = draw_text(d->from, t);
+        status = holds(d, err);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "text %u of %zu bytes: ", t, d->n);
+    }
+    if (d != NULL) instance_close(&d->self);
+    free(d);
+    return status;
+}
+
+/* ---- the rules ---- */
+
+static weft_status ids_are_ids(desk *d, weft_error *err) {
+    weft_status status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    for (size_t i = 0; i < d->one.n && status == WEFT_OK; i++)
+        if (d->one.id[i] < 0 || d->one.id[i] >= d->self.info.vocab_size)
+            return WEFT_BROKEN(err, "id %zu is %d, and info has 0 to %d", i, (int)d->one.id[i],
+                               (int)d->self.info.vocab_size - 1);
+    if (status == WEFT_OK && d->n == 0 && d->one.n != 0)
+        return WEFT_BROKEN(err, "an empty text has %zu ids: nothing is added unless flags ask for it", d->one.n);
+    if (status == WEFT_OK && d->n > 0 && d->one.n == 0) return WEFT_BROKEN(err, "it has no ids at all");
+    return status;
+}
+
+/* What a normalizer changes it changes once. */
+static weft_status goes_round(desk *d, weft_error *err) {
+    weft_status status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK) status = decode(&d->self, &d->back, d->one.id, d->one.n, 0, err);
+    if (status == WEFT_OK) status = encode(&d->self, &d->two, d->back.bytes, d->back.n, WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK) status = decode(&d->self, &d->again, d->two.id, d->two.n, 0, err);
+    if (status == WEFT_OK && (d->back.n != d->again.n || memcmp(d->back.bytes, d->again.bytes, d->back.n) != 0))
+        return WEFT_BROKEN(err, "decoding what was encoded gives %zu bytes, and once more %zu, or others", d->back.n,
+                           d->again.n);
+    if (status == WEFT_OK && d->n > 0 && d->back.n == 0) return WEFT_BROKEN(err, "nothing comes back");
+    return status;
+}
+
+/* Every byte reaches the ids: texts that differ in a byte of their middle have other ids. */
+static weft_status loses_nothing(desk *d, weft_error *err) {
+    weft_status status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    if (status != WEFT_OK || d->n < 3 || d->from[d->n / 2] < 'a' || d->from[d->n / 2] > 'y') return status;
+    d->from[d->n / 2]++;
+    status = encode(&d->self, &d->two, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK && d->one.n == d->two.n && memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) == 0)
+        return WEFT_BROKEN(err, "another letter at byte %zu gives the same ids", d->n / 2);
+    return status;
+}
+
+static weft_status heeds_flags(desk *d, weft_error *err) {
+    const weft_tokenizer_info *info = &d->self.info;
+    const uint32_t flags = (info->bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (info->eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+    const size_t first = info->bos >= 0, more = first + (info->eos >= 0);
+    weft_status status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK) status = encode(&d->self, &d->two, d->from, d->n, WEFT_ENCODE_PLAIN | flags, err);
+    if (status != WEFT_OK) return status;
+    if (d->two.n != d->one.n + more || memcmp(d->two.id + first, d->one.id, d->one.n * sizeof d->one.id[0]) != 0 ||
+        (info->bos >= 0 && d->two.id[0] != info->bos) || (info->eos >= 0 && d->two.id[d->two.n - 1] != info->eos))
+        return WEFT_BROKEN(err, "WEFT_ENCODE_BOS and WEFT_ENCODE_EOS do not give the same ids between %d and %d",
+                           (int)info->bos, (int)info->eos);
+    return WEFT_OK;
+}
+
+static weft_status passes_failures_on(desk *d, weft_error *err) {
+    const weft_ids_sink sink = {&d->two, put_ids};
+    weft_status status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    if (status != WEFT_OK || d->one.n == 0) return status;
+    d->two.n = 0;
+    d->two.most = d->one.n - 1;
+    if (d->self.table->encode(d->self.made, &sink, d->from, d->n, WEFT_ENCODE_PLAIN, err) == WEFT_OK)
+        return WEFT_BROKEN(err, "the sink takes no more after %zu ids and says so, and encode says WEFT_OK",
+                           d->two.most);
+    err->text[0] = '\0';
+    return WEFT_OK;
+}
+
+static weft_status takes_any_id(desk *d, weft_error *err) {
+    const int32_t strange[] = {-1, INT32_MIN, INT32_MAX, d->self.info.vocab_size, d->self.info.vocab_size + 1000};
+    weft_status status = decode(&d->self, &d->back, strange, 5, WEFT_DECODE_KEEP_SPECIAL, err);
+    if (status != WEFT_OK) return status;
+    if (d->back.n != 0) return WEFT_BROKEN(err, "ids that are no token's give %zu bytes; they give none", d->back.n);
+    return WEFT_OK;
+}
+
+/* ---- several threads ---- */
+
+typedef struct worker {
+    pthread_t thread;
+    const instance *self;
+    const ids *wanted; /* [TEXTS] */
+    uint32_t first;
+    int differs; /* a text's number + 1; 0: none */
+} worker;
+
+static void *encode_all(void *context) {
+    worker *w = context;
+    ids *got = malloc(sizeof *got);
+    char from[MOST_TEXT];
+    for (uint32_t i = 0; i < 3 * TEXTS && got != NULL && w->differs == 0; i++) {
+        const uint32_t t = (i + w->first) % TEXTS;
+        weft_error err = WEFT_ERROR_INIT;
+        const size_t n = draw_text(from, t);
+        if (encode(w->self, got, from, n, WEFT_ENCODE_PLAIN, &err) != WEFT_OK || got->n != w->wanted[t].n ||
+            memcmp(got->id, w->wanted[t].id, got->n * sizeof got->id[0]) != 0)
+            w->differs = (int)t + 1;
+    }
+    free(got);
+    return NULL;
+}
+
+static weft_status run_workers(const instance *self, const ids *wanted, weft_error *err) {
+    worker workers[THREADS];
+    weft_status status = WEFT_OK;
+    uint32_t n = 0;
+    for (; n < THREADS; n++) {
+        workers[n] = (worker){.self = self, .wanted = wanted, .first = n * 17};
+        if (pthread_create(&workers[n].thread, NULL, encode_all, &workers[n]) != 0) break;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        (void)pthread_join(workers[i].thread, NULL);
+        if (workers[i].differs != 0 && status == WEFT_OK)
+            status = WEFT_BROKEN(err, "text %d has other ids while %d threads encode", workers[i].differs - 1, THREADS);
+    }
+    return status;
+}
+
+static weft_status threads_alike(weft_subject *subject, weft_error *err) {
+    ids *wanted = calloc(TEXTS, sizeof *wanted);
+    char from[MOST_TEXT];
+    instance self;
+    weft_status status = instance_open(&self, subject, err);
+    if (wanted == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for ids");
+    for (uint32_t t = 0; t < TEXTS && status == WEFT_OK; t++) {
+        const size_t n = draw_text(from, t);
+        status = encode(&self, &wanted[t], from, n, WEFT_ENCODE_PLAIN, err);
+    }
+    if (status == WEFT_OK) status = run_workers(&self, wanted, err);
+    instance_close(&self);
+    free(wanted);
+    return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    instance self;
+    weft_status status = instance_open(&self, subject, err);
+    instance_close(&self);
+    if (status == WEFT_OK && weft_subject_pieces() != 0)
+        return WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc",
+                           (long long)weft_subject_pieces());
+    return status;
+}
+
+static weft_status rule_ids(weft_subject *subject, weft_error *err) {
+    return each_text(subject, ids_are_ids, err);
+}
+static weft_status rule_round(weft_subject *subject, weft_error *err) {
+    return each_text(subject, goes_round, err);
+}
+static weft_status rule_loses(weft_subject *subject, weft_error *err) {
+    return each_text(subject, loses_nothing, err);
+}
+static weft_status rule_flags(weft_subject *subject, weft_error *err) {
+    return each_text(subject, heeds_flags, err);
+}
+static weft_status rule_failures(weft_subject *subject, weft_error *err) {
+    return each_text(subject, passes_failures_on, err);
+}
+static weft_status rule_any(weft_subject *subject, weft_error *err) {
+    return each_text(subject, takes_any_id, err);
+}
+
+const weft_rule weft_rules_tokenizer[] = {
+    {"R60", "tokenizer", "gives ids of its vocabulary, and none for nothing", rule_ids},
+    {"R61", "tokenizer", "decodes what it encoded", rule_round},
+    {"R62", "tokenizer", "lets no letter get lost", rule_loses},
+    {"R63", "tokenizer", "puts BOS and EOS where flags ask for them", rule_flags},
+    {"R64", "tokenizer", "passes on that a sink fails", rule_failures},
+    {"R65", "tokenizer", "decodes ids that are no token's to nothing", rule_any},
+    {"R66", "tokenizer", "encodes alike in several threads at once", threads_alike},
+    {"R67", "tokenizer", "gives its memory back", gives_back},
+    {NULL, NULL, NULL, NULL}};

@@ -1,0 +1,94 @@
+/* host/conform/trees.c: see trees.h. */
+#include "conform/trees.h"
+
+#include <weft/random.h>
+
+typedef struct pen {
+    weft_tree *tree;
+    uint64_t drawn; /* numbers that were drawn so far */
+    uint32_t number;
+} pen;
+
+static int64_t draw(pen *p, int64_t below) {
+    return (int64_t)(weft_random(p->number, WEFT_RANDOM_SAMPLE, 0, p->drawn++).v[0] % (uint32_t)below);
+}
+
+static int32_t add_module(pen *p, int32_t parent, const char *name, const char *class_name, int32_t is_block) {
+    weft_tree *tree = p->tree;
+    const int32_t index = (int32_t)tree->job.n_modules++;
+    weft_module_view *view = &tree->modules[index];
+    char *path = tree->module_paths[index];
+    char above[WEFT_TREE_NAME] = "";
+    if (parent >= 0) memcpy(above, tree->module_paths[parent], sizeof above);
+    (void)snprintf(path, WEFT_TREE_NAME, "%.60s%s%s", above, above[0] == '\0' ? "" : ".", name);
+    view->struct_size = (uint32_t)sizeof *view;
+    view->path = path;
+    view->name = path + strlen(path) - strlen(name);
+    view->class_name = class_name;
+    view->parent = parent;
+    view->is_block = is_block;
+    return index;
+}
+
+static void add_parameter(pen *p, int32_t module, int64_t numel) {
+    weft_tree *tree = p->tree;
+    const uint32_t index = tree->job.n_parameters++;
+    weft_parameter_view *view = &tree->parameters[index];
+    char path[WEFT_TREE_NAME];
+    memcpy(path, tree->module_paths[module], sizeof path);
+    (void)snprintf(tree->parameter_names[index], WEFT_TREE_NAME, "%.80s.weight", path);
+    view->struct_size = (uint32_t)sizeof *view;
+    view->name = tree->parameter_names[index];
+    view->numel = numel;
+    view->module = module;
+    view->dtype = draw(p, 5) == 0 ? WEFT_BF16 : WEFT_F32;
+    view->trainable = draw(p, 4) != 0;
+    tree->modules[module].own_parameters += numel;
+    for (int32_t m = module; m >= 0; m = tree->modules[m].parent) {
+        tree->modules[m].parameters += numel;
+        tree->modules[m].trainable += view->trainable != 0 ? numel : 0;
+    }
+}
+
+/* A weight object is a module of its own below the one that declares it. */
+static void add_weight(pen *p, int32_t parent, const char *name, const char *class_name) {
+    add_parameter(p, add_module(p, parent, name, class_name, 0), 1 + draw(p, draw(p, 3) == 0 ? 70000 : 900));
+}
+
+static void add_block(pen *p, int32_t parent, int64_t i) {
+    char name[24];
+    int32_t block, attention;
+    (void)snprintf(name, sizeof name, "%lld", (long long)i);
+    block = add_module(p, parent, name, "Block", 1);
+    attention = add_module(p, block, "attention", "Attention", 0);
+    add_weight(p, attention, "q_proj", "Linear");
+    if (draw(p, 2) == 0) add_weight(p, attention, "k_proj", "Linear");
+    add_weight(p, block, "norm", "RMSNorm");
+    if (draw(p, 3) != 0) add_weight(p, add_module(p, block, "mlp", "MLP", 0), "up_proj", "Linear");
+    if (draw(p, 6) == 0) (void)add_module(p, block, "dropout", "Dropout", 0);
+}
+
+void weft_tree_draw(weft_tree *out, uint32_t number) {
+    pen p = {out, 0, number};
+    int32_t root, model;
+    int64_t blocks = number == 1 ? 0 : number == 2 ? 1 : 1 + draw(&p, 12);
+    memset(out, 0, sizeof *out);
+    out->job.struct_size = (uint32_t)sizeof out->job;
+    out->job.module_stride = (uint32_t)sizeof out->modules[0];
+    out->job.parameter_stride = (uint32_t)sizeof out->parameters[0];
+    out->job.modules = out->modules;
+    out->job.parameters = out->parameters;
+    root = add_module(&p, -1, number == 0 ? "model" : "", "LanguageModel", 0);
+    if (number == 0) {
+        add_parameter(&p, root, 77);
+        return;
+    }
+    model = add_module(&p, root, "model", "Model", 0);
+    add_weight(&p, model, "embed_tokens", "Embedding");
+    if (blocks > 0) {
+        const int32_t list = add_module(&p, model, "layers", "ModuleList", 0);
+        for (int64_t i = 0; i < blocks; i++) add_block(&p, list, i);
+    }
+    add_weight(&p, model, "norm", "RMSNorm");
+    if (draw(&p, 2) == 0) add_weight(&p, root, "lm_head", "Linear");
+}

@@ -1,0 +1,81 @@
+/* host/conform/try_rule.c: see try_rule.h. */
+#include "conform/try_rule.h"
+
+#include "base/child.h"
+#include "plugin/services.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const char *weft_verdict_name(int32_t verdict) {
+    static const char *const names[] = {"holds", "untried", "broken", "crashes", "hangs"};
+    return names[verdict];
+}
+
+const weft_rule *weft_rule_at(const char *kind, size_t i) {
+    static const weft_rule *const kinds[] = {weft_rules_optimizer, weft_rules_policy, weft_rules_strategy,
+                                             weft_rules_tokenizer, weft_rules_data,   weft_rules_model};
+    if (i == 0) return &weft_rules_all[0];
+    i--;
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        if (strcmp(kinds[k]->kind, kind) != 0) continue;
+        for (const weft_rule *rule = kinds[k]; rule->number != NULL; rule++)
+            if (i-- == 0) return rule;
+    }
+    return i < 2 ? &weft_rules_all[1 + i] : NULL;
+}
+
+/* ---- in the child ---- */
+
+typedef struct question {
+    const weft_rule *rule;
+    const weft_subject_options *options;
+} question;
+
+static void try_rule(int end, void *context) {
+    const question *asked = context;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_subject subject;
+    weft_status status = WEFT_OK;
+    (void)weft_services_log_level(WEFT_LOG_ERROR);
+    status = weft_subject_open(&subject, asked->options, &err);
+    if (status == WEFT_OK) status = asked->rule->holds(&subject, &err);
+    weft_subject_close(&subject);
+    (void)dprintf(end, "%c%s",
+                  status == WEFT_OK              ? '0' + WEFT_VERDICT_HOLDS
+                  : status == WEFT_E_UNSUPPORTED ? '0' + WEFT_VERDICT_UNTRIED
+                                                 : '0' + WEFT_VERDICT_BROKEN,
+                  status == WEFT_OK ? "" : err.text);
+}
+
+/* ---- in the parent ---- */
+
+static void judge_child(weft_trial *out, const weft_child *child, double seconds) {
+    if (child->n > 0 && child->text[0] >= '0' && child->text[0] <= '0' + WEFT_VERDICT_BROKEN) {
+        out->verdict = child->text[0] - '0';
+        (void)snprintf(out->why, sizeof out->why, "%s", child->text + 1);
+    } else if (!child->in_time) {
+        out->verdict = WEFT_VERDICT_HANGS;
+        (void)snprintf(out->why, sizeof out->why, "it has not come back within %g s", seconds);
+    } else if (WIFSIGNALED(child->status)) {
+        out->verdict = WEFT_VERDICT_CRASHED;
+        (void)snprintf(out->why, sizeof out->why, "signal %d (%s)", WTERMSIG(child->status),
+                       strsignal(WTERMSIG(child->status)));
+    } else {
+        out->verdict = WEFT_VERDICT_CRASHED;
+        (void)snprintf(out->why, sizeof out->why, "it ends the process, with status %d", WEXITSTATUS(child->status));
+    }
+}
+
+weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_subject_options *options,
+                          weft_error *err) {
+    question asked = {rule, options};
+    weft_child child;
+    weft_status status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, options->seconds, err);
+    memset(out, 0, sizeof *out);
+    out->rule = rule;
+    if (status == WEFT_OK) judge_child(out, &child, options->seconds);
+    free(child.text);
+    return status;
+}

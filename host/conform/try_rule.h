@@ -1,0 +1,29 @@
+/* host/conform/try_rule.h: one rule tried on one plugin, in a process of its own. */
+#ifndef WEFT_HOST_CONFORM_TRY_RULE_H
+#define WEFT_HOST_CONFORM_TRY_RULE_H
+
+#include "conform/rule.h"
+
+typedef enum weft_verdict {
+    WEFT_VERDICT_HOLDS = 0,
+    WEFT_VERDICT_UNTRIED = 1, /* it does not apply, or needs something that is not here */
+    WEFT_VERDICT_BROKEN = 2,
+    WEFT_VERDICT_CRASHED = 3, /* the process was ended by a signal, or by the plugin */
+    WEFT_VERDICT_HANGS = 4    /* it took longer than it may */
+} weft_verdict;
+
+const char *weft_verdict_name(int32_t verdict);
+
+typedef struct weft_trial {
+    const weft_rule *rule;
+    int32_t verdict;
+    char why[2048]; /* "": it holds */
+} weft_trial;
+
+/* Tries the rule. An error is this host's own. [main] */
+weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_subject_options *options, weft_error *err);
+
+/* Rule i of a kind, those of all kinds first and last; NULL: no more. */
+const weft_rule *weft_rule_at(const char *kind, size_t i);
+
+#endif
