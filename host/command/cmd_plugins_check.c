@@ -22,6 +22,7 @@ typedef struct check {
     size_t n_overrides;
     json_t *files;
     int32_t worst;
+    bool lacks; /* a plugin was not tried at all */
     bool json;
 } check;
 
@@ -101,8 +102,9 @@ static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
         if (only != NULL && strcmp(only, rule->number) != 0) continue;
         status = weft_rule_try(&trial, rule, &c->options, err);
         if (status == WEFT_OK) keep(c, rules, &trial);
-        if (i == 0 && status == WEFT_OK && trial.verdict != WEFT_VERDICT_HOLDS)
-            break; /* all others would say the same */
+        if (i > 0 || status != WEFT_OK || trial.verdict == WEFT_VERDICT_HOLDS) continue;
+        c->lacks = c->lacks || trial.verdict == WEFT_VERDICT_UNTRIED;
+        break; /* all others would say the same */
     }
     return status;
 }
@@ -136,6 +138,7 @@ static weft_status check_file(check *c, const char *path, weft_error *err) {
 }
 
 static weft_exit exit_of(const check *c) {
+    if (c->lacks && c->worst < WEFT_VERDICT_BROKEN) return (weft_exit)(WEFT_EXIT_ANSWER + 3);
     return c->worst < WEFT_VERDICT_BROKEN ? WEFT_EXIT_DONE
                                           : (weft_exit)(WEFT_EXIT_ANSWER + c->worst - WEFT_VERDICT_BROKEN);
 }
@@ -180,5 +183,6 @@ const weft_command weft_command_plugins_check = {
     -1,
     check_flags,
     "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. A device or communicator is\n"
-    "tried by training alone. Exit status: 0 all hold, 10 one is broken, 11 one ends the process, 12 one hangs.",
+    "tried by training alone. Exit status: 0 all hold, 10 one is broken, 11 one ends the process, 12 one hangs,\n"
+    "13 a plugin lacks a key and was not tried.",
     check_run};

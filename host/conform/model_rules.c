@@ -68,18 +68,33 @@ static weft_status gives_back(weft_subject *subject, weft_error *err) {
 
 /* ---- files that are wrong ---- */
 
-/* A broken config.json may be taken or refused; a refusal has a sentence. What is not understood at all is refused. */
+/* What the plugin itself answers to a text: a refusal has a sentence. */
+static weft_status create_from(bool *taken, const weft_subject *subject, const char *path, const char *text,
+                               weft_error *err) {
+    const weft_model_plugin *table = weft_subject_table(subject, model);
+    const weft_model_source source = {(uint32_t)sizeof source, 0, path, text, strlen(text)};
+    weft_error said = WEFT_ERROR_INIT;
+    weft_model *model = NULL;
+    *taken = table->create(&model, weft_subject_host(WEFT_POISON_ONE), subject->config, &source, &said) == WEFT_OK;
+    if (!*taken && said.text[0] == '\0')
+        return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
+    if (*taken) table->destroy(model);
+    return WEFT_OK;
+}
+
+/* A broken config.json may be taken or refused; what is not understood at all is refused. */
 static weft_status judge_broken(const weft_subject *subject, const char *path, const char *text, bool must_refuse,
                                 weft_error *err) {
     weft_declared *made = NULL;
     weft_error said = WEFT_ERROR_INIT;
-    weft_status status = weft_file_replace(path, text, strlen(text), err);
+    bool taken = false;
+    weft_status status = create_from(&taken, subject, path, text, err);
+    if (status != WEFT_OK || !taken) return status;
+    if (must_refuse) return WEFT_BROKEN(err, "it takes a config.json that is '%.60s'", text);
+    status = weft_file_replace(path, text, strlen(text), err);
     if (status != WEFT_OK) return status;
-    status = declare(&made, subject, path, WEFT_POISON_ONE, &said);
+    (void)declare(&made, subject, path, WEFT_POISON_ONE, &said); /* the host judges what was declared */
     weft_declared_destroy(made);
-    if (status == WEFT_OK && must_refuse) return WEFT_BROKEN(err, "it takes a config.json that is '%.60s'", text);
-    if (status != WEFT_OK && said.text[0] == '\0')
-        return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
     return WEFT_OK;
 }
 

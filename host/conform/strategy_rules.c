@@ -19,6 +19,20 @@ static void asked_clear(asked *self) {
     }
 }
 
+/* Whether owners read one unit that is not tied storage: a run's host splits such a unit and asks again. */
+static bool is_split(const weft_job_spec *job) {
+    for (int32_t u = 0; u < job->view.n_units; u++) {
+        int32_t owner = -1;
+        for (int32_t s = 0; s < job->view.n_segments; s++) {
+            const int32_t other = job->view.segments[s].owner;
+            if (other < 0 || !weft_job_spec_reads(job, s, u)) continue;
+            if (owner >= 0 && owner != other && u != 0) return true;
+            owner = other;
+        }
+    }
+    return false;
+}
+
 /* The whole answer for a drawn job. WEFT_E_USER: it does not take such a job, and says so. */
 static weft_status ask(asked *out, const weft_subject *subject, uint32_t number, int32_t mode, int32_t reduce,
                        uint8_t poison, weft_error *err) {
@@ -32,6 +46,7 @@ static weft_status ask(asked *out, const weft_subject *subject, uint32_t number,
     if (status != WEFT_OK) return weft_error_set(err, WEFT_E_USER, "the job trains nothing");
     status = weft_job_replicas(&out->job.spec, host, table, subject->config, err);
     if (status == WEFT_OK) status = weft_job_place(&out->job.spec, host, table, subject->config, err);
+    if (is_split(&out->job.spec)) return weft_error_set(err, WEFT_E_USER, "its units would be split");
     for (int32_t rank = 0; rank < out->job.spec.view.world && status == WEFT_OK; rank++)
         status = weft_program_compile(&out->programs[rank], host, table, subject->config, &out->job.spec, rank, err);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "it fails without a sentence");

@@ -75,7 +75,7 @@ static weft_status fill_keys(weft_subject *self, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_config_fill(self->parsed, self->config, plugin->kind, plugin->keys, plugin->n_keys,
                                   plugin->key_stride, err);
-    return status;
+    return status == WEFT_E_USER ? WEFT_E_UNSUPPORTED : status;
 }
 
 static weft_status validate(const weft_subject *self, weft_error *err) {

@@ -23,7 +23,8 @@ typedef struct weft_subject {
     void *config; /* filled; what its texts point to belongs to `parsed` */
 } weft_subject;
 
-/* Loads the file and fills the keys. To be closed, also after a failure. [main] */
+/* Loads the file and fills the keys. WEFT_E_UNSUPPORTED: a key without a default is not given, or one is given a value
+ * that it does not take. To be closed, also after a failure. [main] */
 weft_status weft_subject_open(weft_subject *self, const weft_subject_options *options, weft_error *err);
 void weft_subject_close(weft_subject *self);
 

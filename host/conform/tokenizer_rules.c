@@ -9,7 +9,7 @@
 #include <weft/random.h>
 #include <weft/tokenizer.h>
 
-enum { TEXTS = 64, MOST_TEXT = 600, MOST_IDS = 8 * MOST_TEXT, THREADS = 4 };
+enum { TEXTS = 64, MOST_TEXT = 3000, MOST_IDS = 8 * MOST_TEXT, THREADS = 4 };
 
 typedef struct instance {
     const weft_tokenizer_plugin *table;

@@ -124,13 +124,16 @@ static weft_status resumes(weft_subject *subject, weft_error *err) {
 }
 
 static weft_status proved(weft_subject *subject, weft_error *err) {
+    const bool is_comm = strcmp(subject->loaded->plugin->kind, "comm") == 0; /* it knows what it can start */
     char ini[WEFT_PATH_BYTES], out[96];
     scene s;
     weft_status status = scene_open(&s, subject, err);
     (void)snprintf(out, sizeof out, "run.out=%s/proof", s.directory);
     if (status == WEFT_OK) status = find_ini(ini, subject, err);
     if (status == WEFT_OK)
-        status = run(&s, (const char *const[]){"prove", ini, out, "--steps", "2", "--ranks", "2", NULL}, err);
+        status = run(&s,
+                     (const char *const[]){"prove", ini, out, "--steps", "2", is_comm ? NULL : "--ranks", "2", NULL},
+                     err);
     scene_close(&s);
     return status;
 }

@@ -47,7 +47,7 @@ done
 prints cmake -S my-policy -B cmake-build -DCMAKE_PREFIX_PATH="$dir/moved/local" \
     -DCMAKE_INSTALL_PREFIX="$dir/moved/local"
 prints cmake --build cmake-build
-prints env RANKS=1 ctest --test-dir cmake-build --output-on-failure
+prints ctest --test-dir cmake-build --output-on-failure
 prints cmake --install cmake-build
 prints "$weft" plugins describe policy:my-policy
 grep -qF "$dir/moved/local" printed || failed "the installed policy is not found in the prefix" printed

@@ -1,0 +1,54 @@
+#!/bin/sh
+# weft plugins check: what `weft plugins new` writes holds every rule, and each mistake of mutants.txt is named by the rule that
+# it is listed for: a third of them, all with the full suite. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+list=$WEFT_SOURCE/tests/conform/mutants.txt
+
+make_plugin() { # make_plugin SOURCE FILE
+    gcc -std=gnu11 -O1 -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC -shared -I"$WEFT_SOURCE/sdk/include" \
+        -Wl,--version-script="$WEFT_SOURCE/sdk/cmake/weft-plugin.map" -Wl,--no-undefined "$1" -o "$2" -lm >log 2>&1
+}
+keys() { # keys KIND: that its check is given
+    [ "$1" != optimizer ] || echo weight_decay=0.1
+}
+for kind in optimizer policy strategy tokenizer data model; do
+    prints "$weft" plugins new "$kind" "my-$kind"
+    make_plugin "my-$kind/my_$kind.c" "my-$kind/sound.so" || failed "$kind does not compile" log
+    # shellcheck disable=SC2046 # no key, or one
+    prints "$weft" plugins check "my-$kind/sound.so" $(keys "$kind")
+    ! grep -E '^  R[0-9]+ +(broken|crashes|hangs|untried)' printed || failed "$kind does not hold its rules" printed
+done
+
+n=0
+while read -r kind rule change; do
+    case $kind in '' | '#'*) continue ;; esac
+    n=$((n + 1))
+    is_full || [ $((n % 3)) = 0 ] || continue
+    source=my-$kind/mutant$n.c
+    perl -0pe "$change" "my-$kind/my_$kind.c" >"$source"
+    if cmp -s "$source" "my-$kind/my_$kind.c"; then
+        failed "mutant $n of $kind changes nothing: $change"
+        continue
+    fi
+    make_plugin "$source" "my-$kind/mutant$n.so" || { failed "mutant $n of $kind does not compile: $change" log; continue; }
+    status=0
+    # shellcheck disable=SC2046
+    "$weft" plugins check "my-$kind/mutant$n.so" --rule "$rule" --seconds 5 $(keys "$kind") >printed 2>&1 || status=$?
+    { [ "$status" -ge 10 ] && [ "$status" -le 12 ] && grep -qE "^  $rule +(broken|crashes|hangs)" printed; } ||
+        failed "mutant $n of $kind holds $rule: $change" printed
+done <"$list"
+[ "$n" -ge 60 ] || failed "$n mutants are too few"
+echo "$n mutants"
+
+prints "$weft" plugins check my-policy/sound.so my-data/sound.so --json --rule R26
+python3 -c 'import json, sys; a = json.load(open("printed")); assert [p["kind"] for p in a] == ["policy", "data"], a' ||
+    failed "--json" printed
+refused "no file is named" "$weft" plugins check blocks=2
+refused "no-such.so" "$weft" plugins check ./no-such.so
+status=0
+"$weft" plugins check "$WEFT_BUILD/plugins/weft-policy-class.so" >printed 2>&1 || status=$?
+[ "$status" = 13 ] || failed "a key that is missing gives status $status" printed
+grep -qF 'classes is missing' printed || failed "the missing key is not named" printed
+[ "$failures" = 0 ]
