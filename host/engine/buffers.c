@@ -17,7 +17,8 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     const int64_t total = weft_budget_scalars(&engine->plan, sizes);
     weft_scalars *s = &engine->scalars;
     weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count, &s->coefficient, &s->skip,
-                                           &s->hp,    &s->past,        &s->norm,  &s->losses,      &s->all_losses};
+                                           &s->hp,    &s->past,        &s->first, &s->norm,        &s->losses,
+                                           &s->all_losses};
     weft_status status = WEFT_OK;
     status = weft_account_cut(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS && status == WEFT_OK; i++) {
@@ -33,7 +34,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
 /* Writes `rows` rows of one position table. */
 static weft_status fill_table(weft_engine *engine, int32_t index, weft_error *err) {
     const weft_table *table = engine->plan.declared->tables[index];
-    const int64_t rows = weft_plan_table_rows(&engine->plan.spec), bytes = weft_budget_table(&engine->plan, index);
+    const int64_t rows = weft_budget_table_rows(&engine->plan), bytes = weft_budget_table(&engine->plan, index);
     float *values = malloc((size_t)bytes + 1);
     weft_status status = WEFT_OK;
     weft_doing before;

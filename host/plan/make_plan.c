@@ -83,7 +83,11 @@ static weft_status note_all_products(weft_plan *plan, weft_error *err) {
 }
 
 static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, int32_t rows) {
-    weft_graph_set_spec out = {.mode = mode, .dtype = plan->dtype, .rows = rows, .n_lengths = plan->spec.n_lengths};
+    weft_graph_set_spec out = {.mode = mode,
+                               .dtype = plan->dtype,
+                               .rows = rows,
+                               .n_lengths = plan->spec.n_lengths,
+                               .seed = (uint64_t)plan->run->settings.run.seed};
     memcpy(out.lengths, plan->spec.lengths, sizeof out.lengths);
     return out;
 }
@@ -140,6 +144,8 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
         status = weft_stage_make(&maker, &self->generate, &one, 1, err);
     }
     if (status == WEFT_OK) status = note_all_products(self, err);
-    if (status == WEFT_OK) weft_plan_budget(self);
-    return status;
+    if (status != WEFT_OK) return status;
+    self->draws = self->train.graphs != NULL && weft_graph_set_draws(self->train.graphs);
+    weft_plan_budget(self);
+    return WEFT_OK;
 }

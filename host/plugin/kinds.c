@@ -38,10 +38,14 @@ static const slot device_slots[] = {
     SLOT(device, norm_backward_workspace), SLOT(device, attention_workspace),
     SLOT(device, attention_backward_workspace), SLOT(device, embedding_backward_workspace),
     SLOT(device, head_loss_workspace), SLOT(device, head_loss_grad_workspace), SLOT(device, square_sum_workspace),
+    SLOT(device, multiply_backward_workspace), SLOT(device, row_norms_workspace), SLOT(device, prefix_workspace),
+    SLOT(device, prefix_backward_workspace),
     SLOT(device, matmul), SLOT(device, sum_rows), SLOT(device, norm), SLOT(device, norm_backward), SLOT(device, rope),
     SLOT(device, attention), SLOT(device, attention_backward), SLOT(device, activation),
     SLOT(device, activation_backward), SLOT(device, embedding), SLOT(device, embedding_backward),
     SLOT(device, head_loss), SLOT(device, head_loss_grad), SLOT(device, scale), SLOT(device, add),
+    SLOT(device, multiply), SLOT(device, multiply_backward), SLOT(device, dropout), SLOT(device, row_norms),
+    SLOT(device, prefix), SLOT(device, prefix_backward),
     SLOT(device, square_sum), SLOT(device, clip), SLOT(device, update)};
 static const slot strategy_slots[] = {SLOT(strategy, replicas), SLOT(strategy, place), SLOT(strategy, compile)};
 static const slot policy_slots[] = {SLOT(policy, units)};

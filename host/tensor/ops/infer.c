@@ -10,6 +10,9 @@ weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, i
     if (width != 0 && value->width != width)
         return weft_error_set(err, WEFT_E_PLUGIN, "`%s` is %lld wide; %lld is needed", node->op->inputs[i],
                               (long long)value->width, (long long)width);
+    if (weft_value_places(value) != weft_node_places(graph, node))
+        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has %lld places; %lld are needed", node->op->inputs[i],
+                              (long long)weft_value_places(value), (long long)weft_node_places(graph, node));
     return WEFT_OK;
 }
 

@@ -22,12 +22,12 @@ static weft_status linear_infer(const weft_graph *graph, weft_node *node, weft_e
 
 static void linear_forward(weft_lowering *l, const weft_node *node) {
     weft_weight_product(l, node->weight, weft_lower_value(l, node->output), l->graph->dtype,
-                        weft_lower_value(l, node->inputs[0]), weft_graph_places(l->graph), node->weight->in, 0);
+                        weft_lower_value(l, node->inputs[0]), weft_node_places(l->graph, node), node->weight->in, 0);
 }
 
 static void linear_backward(weft_lowering *l, const weft_node *node) {
     const int32_t dy = weft_gradient_of(l, node->output);
-    const int64_t places = weft_graph_places(l->graph);
+    const int64_t places = weft_node_places(l->graph, node);
     int32_t accumulate = 0, dx = 0;
     weft_weight_product_dw(l, node->weight, dy, node->inputs[0], places);
     dx = weft_gradient_target(l, node->inputs[0], &accumulate);
@@ -35,7 +35,7 @@ static void linear_backward(weft_lowering *l, const weft_node *node) {
 }
 
 const weft_operator weft_operator_linear = {
-    .name = "linear", .inputs = {"x"}, .infer = linear_infer, .forward = linear_forward, .backward = linear_backward};
+    .name = "linear", .inputs = {"x"}, .infer = linear_infer, .forward = linear_forward, .backward = linear_backward, .any_places = true};
 
 static weft_value product(weft_graph *graph, weft_value x, const weft_weight *weight) {
     weft_node node = {.op = &weft_operator_linear, .inputs = {x}, .n_inputs = 1, .weight = weight};
