@@ -39,7 +39,8 @@ weft_status reference_multiply_backward(weft_device *d, weft_stream *s, const we
     }
     for (int64_t p = 0; p < a->parts && a->dby.buffer != NULL; p++)
         reference_store(a->dby, WEFT_F32, p,
-                        a->over.buffer == NULL ? sums[p] : sums[p] / (double)((const float *)reference_view(a->over))[p],
+                        a->over.buffer == NULL ? sums[p]
+                                               : sums[p] / (double)((const float *)reference_view(a->over))[p],
                         a->accumulate_dby);
     return reference_takes(a->dtype, "multiply", err);
 }
@@ -73,8 +74,8 @@ static double row_element(const weft_row_norms *a, int64_t r, int64_t i) {
     for (int64_t j = 0; j < a->rank; j++)
         sum += (double)reference_load(a->up, a->dtype, r * a->rank + j) *
                (double)reference_load(a->down, a->dtype, j * a->width + i);
-    return a->factor * sum + (double)(a->dtype_w == WEFT_I8X64 ? reference_unpack(a->w, at)
-                                                               : reference_load(a->w, a->dtype_w, at));
+    return a->factor * sum +
+           (double)(a->dtype_w == WEFT_I8X64 ? reference_unpack(a->w, at) : reference_load(a->w, a->dtype_w, at));
 }
 
 weft_status reference_row_norms(weft_device *d, weft_stream *s, const weft_row_norms *a, weft_error *err) {
@@ -190,7 +191,8 @@ weft_status reference_prefix_backward(weft_device *d, weft_stream *s, const weft
             const double lse = (double)lses[(r / a->length * a->heads + h) * a->length + r % a->length];
             double delta = 0.0;
             for (int64_t i = 0; i < a->head_dim; i++)
-                delta += (double)reference_load(a->d_o, a->dtype, q + i) * (double)reference_load(a->o, a->dtype, q + i);
+                delta += (double)reference_load(a->d_o, a->dtype, q + i) *
+                         (double)reference_load(a->o, a->dtype, q + i);
             take_scores(a, &x, q, h);
             for (int64_t p = 0; p < a->places; p++)
                 key_gradients(a, &x, q, key_at(a, p, h), exp(x.weights[p] - lse), delta);

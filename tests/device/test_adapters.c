@@ -188,13 +188,18 @@ static void expect_bounds(const call *c, const char *kernel) {
 
 static void factors_are_judged(int64_t rows, int64_t width, int64_t parts, bool over, int32_t dtype, bool adds) {
     const int64_t n = rows * width;
-    weft_multiply args = {
-        .struct_size = sizeof args, .rows = rows, .width = width, .parts = parts, .dtype = dtype};
+    weft_multiply args = {.struct_size = sizeof args, .rows = rows, .width = width, .parts = parts, .dtype = dtype};
     float *x = numbers_of(dtype, n, 2), *dy = numbers_of(dtype, n, 1), *dx = numbers_of(dtype, n, 1);
     float *by = numbers(parts, 1), *norms = numbers(parts, 1), *dby = numbers(parts, 1);
     call forward = {"multiply", &args, sizeof args, 0, run_multiply, NULL, {{0}}, 0};
-    call back = {"multiply_backward", &args, sizeof args, offsetof(weft_multiply, workspace),
-                 run_multiply_backward, room_multiply_backward, {{0}}, 0};
+    call back = {"multiply_backward",
+                 &args,
+                 sizeof args,
+                 offsetof(weft_multiply, workspace),
+                 run_multiply_backward,
+                 room_multiply_backward,
+                 {{0}},
+                 0};
     args.accumulate_dx = args.accumulate_dby = adds;
     for (int64_t i = 0; i < parts; i++) norms[i] = fabsf(norms[i]) + 0.5f;
     for (int i = 0; i < 2; i++) {
@@ -227,7 +232,7 @@ END_TEST
 
 START_TEST(factors_that_do_not_fit_are_refused) {
     weft_error err = WEFT_ERROR_INIT;
-    const weft_multiply args = {.struct_size = sizeof args, .rows = 2, .width = 10, .parts = 3};
+    const weft_multiply args = {.struct_size = sizeof args, .rows = 2, .width = 10, .parts = 3, .dtype = WEFT_F32};
     ck_assert_int_eq(table->multiply(devices[0], NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "10 elements cannot be cut into 3 equal parts") != NULL, "%s", err.text);
 }
@@ -271,8 +276,13 @@ typedef struct drops {
 
 static void drops_run(run *r, const void *data) {
     const drops *t = data;
-    weft_dropout args = {
-        .struct_size = sizeof args, .batch = t->batch, .row = t->row, .seed = 3, .p = 0.3, .site = 9, .dtype = WEFT_F32};
+    weft_dropout args = {.struct_size = sizeof args,
+                         .batch = t->batch,
+                         .row = t->row,
+                         .seed = 3,
+                         .p = 0.3,
+                         .site = 9,
+                         .dtype = WEFT_F32};
     args.x = put_floats(r, t->x, t->batch * t->row);
     args.first = put_at(r, &t->first, 8, r->shift / 8 * 8);
     args.y = put_floats(r, NULL, t->batch * t->row);
@@ -321,8 +331,8 @@ static void norms_are_judged(int64_t rows, int64_t width, int64_t rank, int32_t 
     float *w = numbers_of(dtype, rows * width, 0.2f), *down = numbers_of(dtype, rank * width, 0.3f);
     float *up = numbers_of(dtype, rows * rank, 0.3f);
     weft_i8x64 *packed_w = calloc((size_t)blocks + 1, sizeof *packed_w);
-    call c = {"row_norms", &args, sizeof args, offsetof(weft_row_norms, workspace), run_row_norms, room_row_norms,
-              {{0}}, 0};
+    call c = {"row_norms",   &args,          sizeof args, offsetof(weft_row_norms, workspace),
+              run_row_norms, room_row_norms, {{0}},       0};
     float *got = NULL;
     double *want = NULL;
     for (int64_t i = 0; packed && i < blocks; i++) weft_i8x64_pack(&packed_w[i], w + i * 64);
@@ -372,8 +382,14 @@ static void prefix_is_judged(shape t, int32_t dtype, bool join, bool adds) {
     float *o = numbers_of(dtype, q, 1), *lse = numbers(rows * t.heads, 2), *turn = numbers(t.rotary_dim, 3);
     float *d_o = numbers_of(dtype, q, 1), *dq = numbers_of(dtype, q, 1), *made = NULL;
     call forward = {"prefix", &args, sizeof args, offsetof(weft_prefix, workspace), run_prefix, room_prefix, {{0}}, 0};
-    call back = {"prefix_backward", &args, sizeof args, offsetof(weft_prefix, workspace),
-                 run_prefix_backward, room_prefix_backward, {{0}}, 0};
+    call back = {"prefix_backward",
+                 &args,
+                 sizeof args,
+                 offsetof(weft_prefix, workspace),
+                 run_prefix_backward,
+                 room_prefix_backward,
+                 {{0}},
+                 0};
     for (int i = 0; i < 2; i++) {
         call *c = i == 0 ? &forward : &back;
         IN(c, weft_prefix, q, qs, q, dtype);
@@ -409,8 +425,14 @@ END_TEST
 
 START_TEST(a_prefix_of_no_shape_is_refused) {
     weft_error err = WEFT_ERROR_INIT;
-    const weft_prefix args = {
-        .struct_size = sizeof args, .batch = 1, .length = 1, .heads = 3, .kv_heads = 2, .head_dim = 4, .places = 1};
+    const weft_prefix args = {.struct_size = sizeof args,
+                              .batch = 1,
+                              .length = 1,
+                              .heads = 3,
+                              .kv_heads = 2,
+                              .head_dim = 4,
+                              .places = 1,
+                              .dtype = WEFT_F32};
     ck_assert_int_eq(table->prefix(devices[0], NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "3 heads over 2") != NULL, "%s", err.text);
 }
