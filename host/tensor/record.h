@@ -79,6 +79,9 @@ struct weft_graph {
     int64_t table_rows; /* that attention with a prefix reads of position tables; 0: none */
     int32_t n_dropouts;
 
+    int32_t adapting;     /* 1 + the site for which the adapter is recording; 0: the model is */
+    int32_t n_attentions; /* calls of the model's so far */
+
     bool failed; /* `failure` holds the first mistake */
     bool open;   /* forward is running */
     bool planned;

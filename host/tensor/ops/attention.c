@@ -6,6 +6,7 @@
  *
  * A prefix is a kernel of its own that goes on from o and lse where the other has left off. Backward needs no more than
  * that: with o and lse of both, each kernel gives the gradients of its own keys and its share of the queries'. */
+#include "tensor/adapt.h"
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 #include "tensor/prefix.h"
@@ -115,11 +116,21 @@ static void attention_forward(weft_lowering *l, const weft_node *node) {
     if (has_prefix(node)) weft_prefix_forward(l, node, &prefix, o, lse);
 }
 
+/* With a prefix it may be that alone which is trained. */
+static bool wants_any(const weft_lowering *l, const weft_node *node) {
+    bool any = false;
+    for (int i = Q; i <= V; i++) any |= weft_graph_value(l->graph, node->inputs[i])->wants_gradient;
+    return any;
+}
+
 static void attention_backward(weft_lowering *l, const weft_node *node) {
     const weft_attention args = attention_arguments(l, node);
     const weft_prefix_inputs prefix = prefix_of_node(node);
-    const int32_t d_o = weft_gradient_of(l, node->output);
     int32_t begun[3];
+    if (!wants_any(l, node)) {
+        weft_prefix_backward(l, node, &prefix, 0, 0);
+        return;
+    }
     for (int i = Q; i <= V; i++) begun[i] = weft_gradient_begin_always(l, node->inputs[i]);
     weft_lower_begin(l, &weft_kernel_attention_backward, &args, sizeof args);
     WEFT_BIND(l, weft_attention, q, weft_lower_value(l, node->inputs[Q]));
@@ -128,7 +139,7 @@ static void attention_backward(weft_lowering *l, const weft_node *node) {
     WEFT_BIND(l, weft_attention, starts, weft_lower_value(l, node->inputs[STARTS]));
     WEFT_BIND(l, weft_attention, o, weft_lower_value(l, node->output));
     WEFT_BIND(l, weft_attention, lse, weft_lower_value(l, node->statistic));
-    WEFT_BIND(l, weft_attention, d_o, d_o);
+    WEFT_BIND(l, weft_attention, d_o, weft_gradient_of(l, node->output));
     WEFT_BIND(l, weft_attention, dq, begun[Q]);
     WEFT_BIND(l, weft_attention, dk, begun[K]);
     WEFT_BIND(l, weft_attention, dv, begun[V]);
@@ -163,6 +174,8 @@ static weft_value record_attention(weft_graph *graph, weft_node *node, const wef
 weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft_value v, weft_value starts,
                              const weft_attention_args *args) {
     weft_node node = {.op = &weft_operator_attention, .inputs = {q, k, v, starts}, .n_inputs = 4};
+    const int32_t claim = weft_adapts_attention(graph);
+    if (claim != 0) return weft_adapt_attention(graph, claim, q, k, v, starts, args);
     return record_attention(graph, &node, args);
 }
 
