@@ -94,7 +94,7 @@ endfunction()
 
 # In these no product is joined with a sum unless it is written so: what they give is defined to the bit, or added to what
 # was there as it is.
-set(CUDA_EXACT activation add clip convert embedding head norm rope row_sums scale square_sum)
+set(CUDA_EXACT activation add clip convert embedding factors head norm rope row_sums scale square_sum)
 
 if(NOT WEFT_CUDA)
   message(STATUS "WEFT_CUDA is OFF: no CUDA device")

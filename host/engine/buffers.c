@@ -17,7 +17,8 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     const int64_t total = weft_budget_scalars(&engine->plan, sizes);
     weft_scalars *s = &engine->scalars;
     weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count, &s->coefficient, &s->skip,
-                                           &s->hp,    &s->past,        &s->norm,  &s->losses,      &s->all_losses};
+                                           &s->hp,    &s->past,        &s->first, &s->norm,        &s->losses,
+                                           &s->all_losses};
     weft_status status = WEFT_OK;
     status = weft_account_cut(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS && status == WEFT_OK; i++) {
@@ -33,7 +34,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
 /* Writes `rows` rows of one position table. */
 static weft_status fill_table(weft_engine *engine, int32_t index, weft_error *err) {
     const weft_table *table = engine->plan.declared->tables[index];
-    const int64_t rows = weft_plan_table_rows(&engine->plan.spec), bytes = weft_budget_table(&engine->plan, index);
+    const int64_t rows = weft_budget_table_rows(&engine->plan), bytes = weft_budget_table(&engine->plan, index);
     float *values = malloc((size_t)bytes + 1);
     weft_status status = WEFT_OK;
     weft_doing before;
@@ -205,6 +206,8 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     status = clear_states(engine, err);
     if (status == WEFT_OK) status = weft_weights_load_files(&region, files, directory, err);
     weft_safetensors_close(files);
+    if (status == WEFT_OK && engine->plan.declared->adapter != NULL)
+        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, true, err);
     if (status == WEFT_OK && !followed) status = weft_compute_copy_refresh(engine, false, err);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
 }
@@ -213,7 +216,8 @@ static weft_status make_fresh(weft_engine *engine, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
     weft_status status = clear_states(engine, err);
     engine->stored_dtype = WEFT_F32;
-    if (status == WEFT_OK) status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, err);
+    if (status == WEFT_OK)
+        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, false, err);
     return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }
 

@@ -57,6 +57,7 @@ static void place_operands(weft_segment_rig *self) {
     b->d_carry_in = take_piece(self, below);
     b->tape = take_piece(self, sizes->tape);
     b->work = take_piece(self, work);
+    if (sizes->draws) b->first = take_piece(self, weft_dtype_bytes(WEFT_I64));
     b->loss = take_piece(self, weft_f64_bytes(1)).ref;
 }
 

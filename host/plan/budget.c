@@ -24,6 +24,20 @@ static int64_t most_losses(const weft_plan *plan) {
     return train > evaluate ? train : evaluate > 0 ? evaluate : 1;
 }
 
+int64_t weft_budget_first_rows(const weft_plan *plan) {
+    return plan->draws ? weft_dtype_bytes(WEFT_I64) * plan->spec.leaves : 0;
+}
+
+int64_t weft_budget_table_rows(const weft_plan *plan) {
+    const weft_stage *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
+    int64_t rows = weft_plan_table_rows(&plan->spec);
+    for (int i = 0; i < 3; i++) {
+        const int64_t own = stages[i]->graphs == NULL ? 0 : weft_graph_set_table_rows(stages[i]->graphs);
+        rows = own > rows ? own : rows;
+    }
+    return rows;
+}
+
 int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]) {
     const int64_t f64 = weft_dtype_bytes(WEFT_F64), losses = f64 * most_losses(plan);
     int64_t total = 0;
@@ -35,6 +49,7 @@ int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_P
     sizes[WEFT_SCALAR_COEFFICIENT] = weft_cache_lines(weft_dtype_bytes(WEFT_F32));
     sizes[WEFT_SCALAR_SKIP] = weft_cache_lines(weft_dtype_bytes(WEFT_I32));
     sizes[WEFT_SCALAR_PAST] = plan->spec.cache_rows > 0 ? weft_cache_lines(weft_dtype_bytes(WEFT_I64)) : 0;
+    sizes[WEFT_SCALAR_FIRST] = weft_cache_lines(weft_budget_first_rows(plan));
     sizes[WEFT_SCALAR_HP] = weft_cache_lines(plan->hp_bytes);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS; i++) total += sizes[i];
     return total;
@@ -50,7 +65,7 @@ int64_t weft_budget_extents(const weft_plan *plan) {
 }
 
 int64_t weft_budget_table(const weft_plan *plan, int32_t table) {
-    return weft_plan_table_rows(&plan->spec) * plan->declared->tables[table]->width * weft_dtype_bytes(WEFT_F32);
+    return weft_budget_table_rows(plan) * plan->declared->tables[table]->width * weft_dtype_bytes(WEFT_F32);
 }
 
 int64_t weft_budget_key_values(const weft_plan *plan) {

@@ -18,13 +18,19 @@ typedef enum weft_scalar_part {
     WEFT_SCALAR_SKIP = 4,
     WEFT_SCALAR_HP = 5,
     WEFT_SCALAR_PAST = 6,
-    WEFT_SCALAR_NORM = 7, /* from here on: what the host reads at the end of a pass, at once */
-    WEFT_SCALAR_LOSSES = 8,
-    WEFT_SCALAR_ALL_LOSSES = 9,
-    WEFT_N_SCALAR_PARTS = 10
+    WEFT_SCALAR_FIRST = 7,
+    WEFT_SCALAR_NORM = 8, /* from here on: what the host reads at the end of a pass, at once */
+    WEFT_SCALAR_LOSSES = 9,
+    WEFT_SCALAR_ALL_LOSSES = 10,
+    WEFT_N_SCALAR_PARTS = 11
 } weft_scalar_part;
 /* Bytes of each; returns their sum. */
 int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]);
+
+/* First rows of the leaves of a training step, an int64 each: of models that drop elements; 0: of others. */
+int64_t weft_budget_first_rows(const weft_plan *plan);
+/* Rows of each position table. */
+int64_t weft_budget_table_rows(const weft_plan *plan);
 
 /* Trained parameters: rows of the table of ranges, and sums of squares. */
 int32_t weft_budget_trained(const weft_plan *plan);

@@ -91,6 +91,7 @@ weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *dec
     if (set->graphs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's graphs");
     graph_spec.mode = spec->mode;
     graph_spec.dtype = spec->dtype;
+    graph_spec.seed = spec->seed;
     graph_spec.rows = spec->rows;
     graph_spec.cache_rows = spec->cache_rows;
     graph_spec.kernels = kernels;
@@ -114,6 +115,21 @@ const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, i
     for (int32_t i = 0; i < set->n_lengths; i++)
         if (set->lengths[i] == length) return *graph_slot(set, i, segment);
     return NULL;
+}
+
+bool weft_graph_set_draws(const weft_graph_set *set) {
+    bool draws = false;
+    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) draws |= weft_graph_size(set->graphs[i])->draws;
+    return draws;
+}
+
+int64_t weft_graph_set_table_rows(const weft_graph_set *set) {
+    int64_t rows = 0;
+    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) {
+        const int64_t own = weft_graph_size(set->graphs[i])->table_rows;
+        rows = own > rows ? own : rows;
+    }
+    return rows;
 }
 
 int64_t weft_leaf_part_bytes(int32_t rows, int32_t length) {

@@ -14,6 +14,7 @@ typedef struct weft_graph_set {
 typedef struct weft_graph_set_spec {
     int32_t mode, dtype, rows, cache_rows;
     int32_t n_lengths;
+    uint64_t seed; /* of dropout */
     int32_t lengths[WEFT_MAX_LENGTHS];
 } weft_graph_set_spec;
 
@@ -29,6 +30,11 @@ bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *decla
 
 /* The graph of a segment for leaves of this length. */
 const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, int32_t segment);
+
+/* Does some segment draw which elements it drops? */
+bool weft_graph_set_draws(const weft_graph_set *set);
+/* Rows of position tables that segments read whatever the leaf (weft_graph_sizes). */
+int64_t weft_graph_set_table_rows(const weft_graph_set *set);
 
 /* Bytes of a leaf on the device, and where its parts begin: ids, targets, weights, starts, positions. */
 #define WEFT_LEAF_PARTS 5

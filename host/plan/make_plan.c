@@ -1,6 +1,7 @@
 /* host/plan/make_plan.c: see make_plan.h. */
 #include "plan/make_plan.h"
 
+#include "adapter/attach.h"
 #include "plan/budget.h"
 #include "plan/stage.h"
 #include "plan/storage.h"
@@ -38,6 +39,18 @@ static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
     return weft_run_located(run, WEFT_PART_POLICY, weft_error_set(err, status, "%s", why.text), err);
 }
 
+static weft_status attach_adapter(weft_plan *plan, weft_error *err) {
+    const weft_run *run = plan->run;
+    const weft_part *part = &run->parts[WEFT_PART_ADAPTER];
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    if (part->loaded == NULL) return WEFT_OK;
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = weft_adapter_attach(plan->declared, run->host, weft_loaded_table(part->loaded, adapter), part->config,
+                                 NULL, err);
+    return weft_run_located(run, WEFT_PART_ADAPTER, weft_plugin_call_end(&call, status, err), err);
+}
+
 static weft_status declare_model(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_MODEL];
@@ -52,6 +65,7 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
                                   path, err);
     status = weft_plugin_blame(weft_run_table(run, WEFT_PART_MODEL, model), status, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
+    if (status == WEFT_OK) status = attach_adapter(plan, err);
     if (status == WEFT_OK) status = select_trained(plan, err);
     if (status != WEFT_OK) return status;
     weft_storage_choose(plan);
@@ -83,7 +97,11 @@ static weft_status note_all_products(weft_plan *plan, weft_error *err) {
 }
 
 static weft_graph_set_spec graphs_of_mode(const weft_plan *plan, int32_t mode, int32_t rows) {
-    weft_graph_set_spec out = {.mode = mode, .dtype = plan->dtype, .rows = rows, .n_lengths = plan->spec.n_lengths};
+    weft_graph_set_spec out = {.mode = mode,
+                               .dtype = plan->dtype,
+                               .rows = rows,
+                               .n_lengths = plan->spec.n_lengths,
+                               .seed = (uint64_t)plan->run->settings.run.seed};
     memcpy(out.lengths, plan->spec.lengths, sizeof out.lengths);
     return out;
 }
@@ -140,6 +158,8 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
         status = weft_stage_make(&maker, &self->generate, &one, 1, err);
     }
     if (status == WEFT_OK) status = note_all_products(self, err);
-    if (status == WEFT_OK) weft_plan_budget(self);
-    return status;
+    if (status != WEFT_OK) return status;
+    self->draws = self->train.graphs != NULL && weft_graph_set_draws(self->train.graphs);
+    weft_plan_budget(self);
+    return WEFT_OK;
 }

@@ -90,6 +90,7 @@ typedef struct weft_plan {
     weft_stage train, evaluate, generate; /* program NULL: not asked for */
     weft_hold *holds[WEFT_N_HOLDS];       /* what this rank keeps; gradients and states: of the trainable groups */
     bool *apart[WEFT_N_HOLDS];            /* [n_groups] no rank keeps all of the group, or another one does */
+    bool draws;                           /* training drops elements */
     bool *in_products;                    /* [n_parameters] some graph reads it otherwise than by look-ups */
     weft_plan_bytes bytes;
 } weft_plan;

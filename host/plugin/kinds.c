@@ -2,6 +2,7 @@
 #include "plugin/kinds.h"
 
 #include "config/config.h"
+#include <weft/adapter.h>
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/model.h>
@@ -38,10 +39,14 @@ static const slot device_slots[] = {
     SLOT(device, norm_backward_workspace), SLOT(device, attention_workspace),
     SLOT(device, attention_backward_workspace), SLOT(device, embedding_backward_workspace),
     SLOT(device, head_loss_workspace), SLOT(device, head_loss_grad_workspace), SLOT(device, square_sum_workspace),
+    SLOT(device, multiply_backward_workspace), SLOT(device, row_norms_workspace), SLOT(device, prefix_workspace),
+    SLOT(device, prefix_backward_workspace),
     SLOT(device, matmul), SLOT(device, sum_rows), SLOT(device, norm), SLOT(device, norm_backward), SLOT(device, rope),
     SLOT(device, attention), SLOT(device, attention_backward), SLOT(device, activation),
     SLOT(device, activation_backward), SLOT(device, embedding), SLOT(device, embedding_backward),
     SLOT(device, head_loss), SLOT(device, head_loss_grad), SLOT(device, scale), SLOT(device, add),
+    SLOT(device, multiply), SLOT(device, multiply_backward), SLOT(device, dropout), SLOT(device, row_norms),
+    SLOT(device, prefix), SLOT(device, prefix_backward),
     SLOT(device, square_sum), SLOT(device, clip), SLOT(device, update)};
 static const slot strategy_slots[] = {SLOT(strategy, replicas), SLOT(strategy, place), SLOT(strategy, compile)};
 static const slot policy_slots[] = {SLOT(policy, units)};
@@ -50,6 +55,7 @@ static const slot comm_slots[] = {
     SLOT(comm, all_gather), SLOT(comm, all_to_all), SLOT(comm, reduce_scatter), SLOT(comm, all_reduce),
     SLOT(comm, broadcast), SLOT(comm, barrier), SLOT(comm, send), SLOT(comm, recv), SLOT(comm, test),
     SLOT(comm, wait)};
+static const slot adapter_slots[] = {SLOT(adapter, create), SLOT(adapter, destroy), SLOT(adapter, declare)};
 
 typedef struct kind_row {
     const char *name;
@@ -64,7 +70,7 @@ typedef struct kind_row {
      WEFT_SIZE_1_0(weft_##name##_plugin)}
 static const kind_row kinds[] = {
     KIND(model, 1), KIND(optimizer, 1), KIND(data, 1), KIND(tokenizer, 1), KIND(device, 1),
-    KIND(strategy, 1), KIND(policy, 1), KIND(comm, 1)};
+    KIND(strategy, 1), KIND(policy, 1), KIND(comm, 1), KIND(adapter, 1)};
 /* clang-format on */
 
 static const kind_row *find_kind(const char *kind) {
@@ -81,7 +87,7 @@ int32_t weft_kind_interface(const char *kind) {
 }
 
 const char *weft_kind_list(void) {
-    return "model, optimizer, data, tokenizer, device, strategy, policy, comm";
+    return "model, optimizer, data, tokenizer, device, strategy, policy, comm, adapter";
 }
 
 weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err) {

@@ -37,6 +37,16 @@ static void bind_gradients(weft_stepper *self, const weft_event_slots *slots) {
     }
 }
 
+/* Nothing where nobody asks for it. */
+static weft_slot_ref first_of_leaf(const weft_stepper *self, int32_t leaf) {
+    const int64_t each = weft_dtype_bytes(WEFT_I64);
+    weft_slot_ref out = {0};
+    if (self->stage != &self->engine->plan.train || !self->engine->plan.draws) return out;
+    out.ref = weft_ref_at(self->engine->scalars.first, each * leaf);
+    out.bytes = each;
+    return out;
+}
+
 weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const weft_graph **graph,
                            const weft_event *event, const weft_event_slots *slots, weft_error *err) {
     const weft_engine *engine = self->engine;
@@ -59,6 +69,7 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     out->tape = weft_step_slot(self, slots->tape);
     out->work = weft_step_slot(self, slots->work);
     out->loss = weft_ref_at(engine->scalars.losses, weft_f64_bytes(self->stage->losses[event->leaf].position));
+    out->first = first_of_leaf(self, event->leaf);
     out->sink = self->sink;
     bind_gradients(self, slots);
     out->gradients = self->gradients;

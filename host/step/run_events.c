@@ -3,6 +3,7 @@
 
 #include "engine/compute.h"
 #include "launch/pulse.h"
+#include "plan/budget.h"
 #include "plugin/enter.h"
 #include "step/bind.h"
 #include "step/blame.h"
@@ -22,8 +23,23 @@ static weft_status prepare_update(weft_stepper *self, weft_error *err) {
     return status;
 }
 
+/* What a model that drops elements draws by. */
+static void put_first_rows(weft_stepper *self) {
+    const int64_t n = weft_budget_first_rows(&self->engine->plan) / weft_dtype_bytes(WEFT_I64);
+    for (int64_t m = 0; m < n && self->step > 0; m++)
+        self->first_out[m] = (int64_t)self->first_row + m * self->stage->graphs->rows;
+}
+
+weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err) {
+    const int64_t bytes = weft_budget_first_rows(&self->engine->plan);
+    if (bytes == 0) return WEFT_OK;
+    put_first_rows(self);
+    return weft_order_send(&self->order, self->engine->scalars.first, self->first_out, bytes, NULL, err);
+}
+
 weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err) {
     *self->count_out = (double)self->count;
+    put_first_rows(self);
     return self->step > 0 ? prepare_update(self, err) : WEFT_OK;
 }
 

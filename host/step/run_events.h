@@ -4,9 +4,13 @@
 
 #include "step/stepper.h"
 
-/* What the device reads from the host's memory in a training pass: COUNT, and the optimizer's struct. A pass that is
+/* What the device reads from the host's memory in a training pass: COUNT, the optimizer's struct, the leaves'
+ * first rows. A pass that is
  * replayed has no event that would put it there. */
 weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err);
+
+/* Sends the first rows of the step's leaves, where the model drops elements by them. */
+weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err);
 
 /* One pass over the program of self's stage, with the settings that lie there. */
 weft_status weft_step_run_events(weft_stepper *self, weft_error *err);

@@ -34,7 +34,8 @@ static weft_status bring_outcome(weft_stepper *self, weft_error *err) {
 /* All of a training pass that the device does. */
 static weft_status queue_training(weft_stepper *self, weft_error *err) {
     weft_engine *engine = self->engine;
-    weft_status status = weft_step_run_events(self, err);
+    weft_status status = weft_step_send_first_rows(self, err);
+    if (status == WEFT_OK) status = weft_step_run_events(self, err);
     /* A rank alone has done it in STEP; here REFRESH came after that. */
     if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
     return status == WEFT_OK ? bring_outcome(self, err) : status;
@@ -204,17 +205,19 @@ weft_status weft_stepper_rehearse(weft_stepper *self, weft_error *err) {
 static weft_status take_shared(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     const int64_t leaf = weft_step_leaf_room(engine), hp = weft_cache_lines(WEFT_MAX_HP);
+    const int64_t first = weft_cache_lines(weft_budget_first_rows(&engine->plan));
     void *memory = NULL;
     weft_status status = weft_order_open(&self->order, engine->kernels, engine->device, err);
     if (status == WEFT_OK)
-        status = weft_order_take(&self->order, &memory, 2 * leaf + 64 + hp + outcome_bytes(engine), err);
+        status = weft_order_take(&self->order, &memory, 2 * leaf + 64 + hp + first + outcome_bytes(engine), err);
     if (status != WEFT_OK) return status;
     self->shared = memory;
     self->leaf_memory[0] = self->shared;
     self->leaf_memory[1] = self->shared + leaf;
     self->count_out = (double *)(void *)(self->shared + 2 * leaf);
     self->hp = self->shared + 2 * leaf + 64;
-    self->outcome = (const double *)(const void *)(self->shared + 2 * leaf + 64 + hp);
+    self->first_out = (int64_t *)(void *)(self->shared + 2 * leaf + 64 + hp);
+    self->outcome = (const double *)(const void *)(self->shared + 2 * leaf + 64 + hp + first);
     self->leaf.struct_size = (uint32_t)sizeof self->leaf;
     return WEFT_OK;
 }

@@ -48,6 +48,7 @@ typedef struct weft_stepper {
     int leaf_turn;            /* which one is next */
     double *count_out;        /* COUNT */
     void *hp;                 /* the optimizer's struct */
+    int64_t *first_out;       /* [leaves] their first rows, where they are asked for */
     const double *outcome;    /* norm, and losses as they lie behind it on the device */
     char *leaves;             /* while a pass is recorded: all its leaves, each as large as the largest; else NULL */
     weft_leaf leaf;           /* arrays of the largest shape, in leaf_memory or leaves */

@@ -72,6 +72,11 @@ int32_t weft_gradient_begin(weft_lowering *l, weft_value value) {
     return l->gradient_of[value.id];
 }
 
+int32_t weft_gradient_begin_always(weft_lowering *l, weft_value value) {
+    const int32_t begun = weft_gradient_begin(l, value);
+    return begun != 0 ? begun : weft_lower_work(l, weft_value_bytes(weft_graph_value(l->graph, value)));
+}
+
 void weft_gradient_end(weft_lowering *l, weft_value value, int32_t begun) {
     if (begun != 0 && l->gradient_of[value.id] != begun) weft_gradient_share(l, value, begun);
 }

@@ -19,6 +19,8 @@ int32_t weft_gradient_target_over(weft_lowering *lowering, weft_value value, int
 
 /* Where a kernel that only overwrites puts its contribution: bracket its call with begin, for each input, and end. */
 int32_t weft_gradient_begin(weft_lowering *lowering, weft_value value);
+/* The same for a kernel that makes all of its gradients or none: one that nobody wants goes to scratch. */
+int32_t weft_gradient_begin_always(weft_lowering *lowering, weft_value value);
 void weft_gradient_end(weft_lowering *lowering, weft_value value, int32_t begun);
 
 /* The contribution is the gradient in `storage` as it is. */

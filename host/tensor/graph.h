@@ -18,6 +18,7 @@ typedef struct weft_graph_spec {
                              matrices that products read. Gains, statistics, losses, logits and gradients of
                              parameters are fp32 */
     int32_t rows, length; /* B, T of the leaf */
+    uint64_t seed;        /* [run] seed: dropout */
     int32_t cache_rows;   /* GENERATE: places that the key-value state holds; else 0 */
     bool carry_gradient;  /* TRAIN: the gradient of the carry that comes in is wanted (something below is trained) */
     const weft_device_plugin *kernels; /* for workspace sizes */
@@ -40,6 +41,8 @@ typedef struct weft_graph_sizes {
     int64_t recompute_work; /* scratch of RECOMPUTE, which makes the tape alone and no carry: at most forward_work */
     int64_t backward_work;  /* scratch of BACKWARD */
     int64_t state;          /* key-value state (GENERATE) */
+    int64_t table_rows;           /* of position tables that are read whatever the leaf; 0: none */
+    bool draws;                   /* it has dropout: `first` is bound */
     bool has_backward;
     bool has_loss;                        /* ends in lm_head */
     bool backward_reads_carry;            /* BACKWARD reads the carry that came in; RECOMPUTE may always */
@@ -76,6 +79,7 @@ typedef struct weft_graph_binding {
     const weft_slot_ref *gradients; /* [n_parameters]: leaf-gradient storage; buffer NULL where not trained */
     const weft_slot_ref *tables;    /* [n_tables] */
     weft_slot_ref ids, targets, weights, starts, positions; /* the leaf, (B,T) each */
+    weft_slot_ref first; /* one int64: the leaf's first row in the stream of training rows; where a graph draws */
     weft_slot_ref carry_in, carry_out;
     weft_slot_ref d_carry_out, d_carry_in; /* BACKWARD: gradient that comes from above; that goes below */
     weft_slot_ref tape; /* FORWARD with buffer NULL keeps nothing: the untaped variant; RECOMPUTE makes it later */

@@ -25,12 +25,22 @@ INVOKE(head_loss, head)
 INVOKE(head_loss_grad, head)
 INVOKE(scale, scale)
 INVOKE(add, add)
+INVOKE(multiply, multiply)
+INVOKE(multiply_backward, multiply)
+INVOKE(dropout, dropout)
+INVOKE(row_norms, row_norms)
+INVOKE(prefix, prefix)
+INVOKE(prefix_backward, prefix)
 WORKSPACE(matmul, matmul)
 WORKSPACE(sum_rows, sum_rows)
 WORKSPACE(norm_backward, norm)
 WORKSPACE(attention, attention)
 WORKSPACE(attention_backward, attention)
 WORKSPACE(embedding_backward, embedding)
+WORKSPACE(multiply_backward, multiply)
+WORKSPACE(row_norms, row_norms)
+WORKSPACE(prefix, prefix)
+WORKSPACE(prefix_backward, prefix)
 WORKSPACE(head_loss, head)
 WORKSPACE(head_loss_grad, head)
 
@@ -89,6 +99,22 @@ static double attention_pairs(const weft_attention *a) {
 static double attention_flops(const weft_kernel_args *args) {
     const weft_attention *a = &args->attention;
     return 4.0 * (double)a->batch * (double)a->heads * (double)a->head_dim * attention_pairs(a);
+}
+
+/* The two products over a prefix, of which every query sees all. */
+static double prefix_flops(const weft_kernel_args *args) {
+    const weft_prefix *a = &args->prefix;
+    return 4.0 * (double)a->batch * (double)a->length * (double)a->heads * (double)a->head_dim * (double)a->places;
+}
+
+static double prefix_backward_flops(const weft_kernel_args *args) {
+    return 2.0 * prefix_flops(args);
+}
+
+/* U D; what the sum and its squares take is read along with W. */
+static double row_norms_flops(const weft_kernel_args *args) {
+    const weft_row_norms *a = &args->row_norms;
+    return 2.0 * (double)a->rows * (double)a->width * (double)(a->rank + 1);
 }
 
 /* Four products: dv, dp, dq, dk. Scores made again are the kernel's own affair. */
@@ -205,6 +231,28 @@ const weft_kernel weft_kernel_head_loss_dbias = {.name = "head loss backward",
                                                  SCRATCH(head_loss_grad, weft_head),
                                                  .products = head_loss_products};
 const weft_kernel weft_kernel_scale = {.name = "scale", .invoke = invoke_scale};
+const weft_kernel weft_kernel_multiply = {.name = "multiply", .invoke = invoke_multiply};
+const weft_kernel weft_kernel_multiply_backward = {.name = "multiply backward",
+                                                   .invoke = invoke_multiply_backward,
+                                                   SCRATCH(multiply_backward, weft_multiply)};
+const weft_kernel weft_kernel_dropout = {.name = "dropout", .invoke = invoke_dropout};
+const weft_kernel weft_kernel_row_norms = {.name = "row norms",
+                                           .part = "row norms",
+                                           .invoke = invoke_row_norms,
+                                           SCRATCH(row_norms, weft_row_norms),
+                                           .flops = row_norms_flops};
+const weft_kernel weft_kernel_prefix = {.name = "prefix",
+                                        .part = "prefix",
+                                        .invoke = invoke_prefix,
+                                        SCRATCH(prefix, weft_prefix),
+                                        .flops = prefix_flops};
+const weft_kernel weft_kernel_prefix_backward = {.name = "prefix backward",
+                                                 .part = "prefix backward",
+                                                 .invoke = invoke_prefix_backward,
+                                                 SCRATCH(prefix_backward, weft_prefix),
+                                                 .flops = prefix_backward_flops};
+const weft_kernel weft_kernel_sum_matrix = {
+    .name = "sum_rows", .invoke = invoke_sum_rows, SCRATCH(sum_rows, weft_sum_rows)};
 const weft_kernel weft_kernel_add = {.name = "add", .glue = true, .invoke = invoke_add};
 const weft_kernel weft_kernel_copy = {.name = "copy", .glue = true, .invoke = invoke_copy};
 const weft_kernel weft_kernel_zero = {.name = "zero", .glue = true, .invoke = invoke_zero};

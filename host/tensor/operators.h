@@ -7,9 +7,11 @@
 
 #include "tensor/record.h"
 
+enum { WEFT_INPUT_NAMES = 6 };
+
 struct weft_operator {
     const char *name;
-    const char *inputs[4]; /* names for messages; further inputs are numbered */
+    const char *inputs[WEFT_INPUT_NAMES]; /* names for messages; further inputs are numbered */
 
     /* Checks widths and types; sets width and statistic_count. err: a sentence about the operator's arguments. */
     weft_status (*infer)(const weft_graph *graph, weft_node *node, weft_error *err);
@@ -20,12 +22,14 @@ struct weft_operator {
     void (*backward)(weft_lowering *lowering, const weft_node *node);
 
     uint32_t in_place; /* bit i: forward may write its output over input i, which nothing reads any more */
+    bool any_places;   /* its output has the places of its first input, which may be other ones than the leaf's */
 };
 
 extern const weft_operator weft_operator_embedding, weft_operator_linear, weft_operator_rms_norm,
     weft_operator_layer_norm, weft_operator_rope, weft_operator_attention, weft_operator_activation,
-    weft_operator_swiglu, weft_operator_geglu, weft_operator_scale, weft_operator_add, weft_operator_lm_head,
-    weft_operator_custom;
+    weft_operator_swiglu, weft_operator_geglu, weft_operator_scale, weft_operator_add, weft_operator_multiply,
+    weft_operator_weight_norm, weft_operator_dropout, weft_operator_matrix, weft_operator_attention_with_prefix,
+    weft_operator_prefix_attention, weft_operator_lm_head, weft_operator_custom;
 
 /* What a model calls, one function per operator. */
 extern const weft_ops weft_graph_ops;
@@ -43,11 +47,20 @@ weft_value weft_op_gated(weft_graph *graph, weft_value gate, weft_value up, int3
 weft_value weft_op_swiglu(weft_graph *graph, weft_value gate, weft_value up);
 weft_value weft_op_scale(weft_graph *graph, weft_value x, double factor);
 weft_value weft_op_add(weft_graph *graph, weft_value a, weft_value b);
+weft_value weft_op_multiply(weft_graph *graph, weft_value x, weft_weight *factors);
+weft_value weft_op_weight_norm(weft_graph *graph, weft_value x, const weft_weight_norm_args *args);
+weft_value weft_op_dropout(weft_graph *graph, weft_value x, double p);
+weft_value weft_op_matrix(weft_graph *graph, weft_weight *weight);
+weft_value weft_op_attention_with_prefix(weft_graph *graph, weft_value q, weft_value k, weft_value v, weft_value starts,
+                                         weft_value prefix_k, weft_value prefix_v, const weft_attention_args *args);
+weft_value weft_op_prefix_attention(weft_graph *graph, weft_value q, weft_value prefix_k, weft_value prefix_v,
+                                    const weft_attention_args *args);
 void weft_op_lm_head(weft_graph *graph, weft_value x, weft_weight *weight, const weft_head_args *args);
 weft_value weft_op_custom(weft_graph *graph, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
                           int64_t width, const void *args, size_t n);
 
-/* Sentences that several operators need. Input i of node must be numbers (not ids), `width` wide; 0: any width. */
+/* Sentences that several operators need. Input i of node must be numbers (not ids), `width` wide, 0: any width, of as
+ * many places as the node. */
 weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
                                weft_error *err);
 /* Two inputs of numbers and one width, which is the output's: the whole `infer` of such an operator. */
@@ -59,5 +72,7 @@ weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, in
 weft_status weft_infer_matrix(const weft_node *node, weft_error *err);
 weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, weft_error *err);
 weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *err);
+/* Heads of queries must be a multiple of those of keys. */
+weft_status weft_infer_heads(const weft_attention_args *args, weft_error *err);
 
 #endif

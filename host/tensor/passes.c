@@ -21,6 +21,8 @@ static void fill_sizes(weft_graph *graph) {
     sizes->recompute_work = graph->passes[WEFT_PASS_RECOMPUTE].work;
     sizes->backward_work = backward->work;
     sizes->state = graph->state_bytes;
+    sizes->table_rows = graph->table_rows;
+    sizes->draws = graph->n_dropouts > 0;
     sizes->has_loss = graph->head >= 0;
     sizes->forward_flops = forward->flops;
     sizes->forward_bytes = forward->bytes;

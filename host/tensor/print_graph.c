@@ -4,6 +4,8 @@
 static void print_shape(const weft_graph *graph, const weft_value_record *value, FILE *to) {
     if (value->width == 1 && value->dtype == WEFT_I32)
         (void)fprintf(to, "(%d,%d)", graph->spec.rows, graph->spec.length);
+    else if (weft_value_places(value) != weft_graph_places(graph))
+        (void)fprintf(to, "(%lld,%lld)", (long long)weft_value_places(value), (long long)value->width);
     else (void)fprintf(to, "(%d,%d,%lld)", graph->spec.rows, graph->spec.length, (long long)value->width);
 }
 

@@ -10,7 +10,7 @@
 #include "tensor/graph.h"
 #include "tensor/lower.h"
 
-enum { WEFT_NODE_INPUTS = 8 };
+enum { WEFT_NODE_INPUTS = 8, WEFT_NODE_CONSTANTS = 3 };
 
 typedef struct weft_operator weft_operator;
 
@@ -35,13 +35,16 @@ typedef struct weft_node {
     weft_value output;              /* id 0: none (lm_head) */
     weft_value statistic;           /* what forward makes for backward alone: rstd (R), lse (B,H,T); id 0: none */
     int64_t width, statistic_count; /* set by infer: of output, and elements of statistic; 0: none */
+    int64_t places;                 /* of output, where they are others than the leaf's; 0: those */
     const weft_weight *weight;
+    const weft_weight *constants[WEFT_NODE_CONSTANTS]; /* weights that it reads and gives no gradient; NULL: none */
     const weft_table *table;
     weft_rope_args rope;
     weft_attention_args attention;
     weft_head_args head;
     double eps;
-    double factor; /* scale */
+    double factor; /* scale; p of dropout */
+    int32_t site;  /* dropout: which one of the model it is */
     int32_t form;  /* weft_activation_form */
     int64_t state; /* attention in generation: bytes from the state's start to its keys; values follow */
     const weft_custom_op *custom;
@@ -73,6 +76,11 @@ struct weft_graph {
     int32_t head;                      /* node of lm_head; -1: none */
     int32_t hidden; /* EVALUATE: storage of what lm_head reads, in WEFT_PASS_UNTAPED; 0: there is none */
     int64_t state_bytes;
+    int64_t table_rows; /* that attention with a prefix reads of position tables; 0: none */
+    int32_t n_dropouts;
+
+    int32_t adapting;     /* 1 + the site for which the adapter is recording; 0: the model is */
+    int32_t n_attentions; /* calls of the model's so far */
 
     bool failed; /* `failure` holds the first mistake */
     bool open;   /* forward is running */
@@ -86,6 +94,16 @@ struct weft_graph {
 /* R = B * T: the leaf's places. */
 static inline int64_t weft_graph_places(const weft_graph *graph) {
     return (int64_t)graph->spec.rows * graph->spec.length;
+}
+
+/* Of the node's output. */
+static inline int64_t weft_node_places(const weft_graph *graph, const weft_node *node) {
+    return node->places != 0 ? node->places : weft_graph_places(graph);
+}
+
+/* Places of a value: the leaf's, but where it comes from a matrix (weft_ops.matrix). */
+static inline int64_t weft_value_places(const weft_value_record *value) {
+    return value->width > 0 ? value->count / value->width : 0;
 }
 
 static inline weft_value_record *weft_graph_value(const weft_graph *graph, weft_value value) {

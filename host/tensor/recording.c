@@ -84,8 +84,7 @@ static void label_from_weight(weft_node *node, const weft_declared *declared) {
     (void)snprintf(node->label, sizeof node->label, "%.*s", (int)(end - start), start);
 }
 
-static weft_status check_weight(const weft_graph *graph, const weft_node *node, weft_error *err) {
-    const weft_weight *weight = node->weight;
+static weft_status check_weight(const weft_graph *graph, const weft_weight *weight, weft_error *err) {
     if (weight->parameter < 0 || weight->parameter >= graph->declared->n_parameters)
         return weft_error_set(err, WEFT_E_PLUGIN, "the weight is not one that this model declared");
     return WEFT_OK;
@@ -95,7 +94,7 @@ static weft_status check_inputs(const weft_graph *graph, const weft_node *node, 
     for (int32_t i = 0; i < node->n_inputs; i++) {
         const uint32_t id = node->inputs[i].id;
         if (id != 0 && id < (uint32_t)graph->n_values) continue;
-        if (i < 4 && node->op->inputs[i] != NULL)
+        if (i < WEFT_INPUT_NAMES && node->op->inputs[i] != NULL)
             return weft_error_set(err, WEFT_E_PLUGIN,
                                   "`%s` is not a value of this segment (the first segment has no carry; "
                                   "values of other segments cannot be used)",
@@ -133,13 +132,20 @@ static weft_status note_read(weft_graph *graph, const weft_node *node, int32_t p
     return WEFT_OK;
 }
 
-/* The parameters of the node's weight object. */
+/* The parameters of the node's weight object, and those that are constants to it. */
 static weft_status note_weight(weft_graph *graph, const weft_node *node, weft_error *err) {
     int32_t parameters[WEFT_WEIGHT_PARAMETERS];
     const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
     weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < WEFT_NODE_CONSTANTS && status == WEFT_OK; i++)
+        if (node->constants[i] != NULL) status = note_read(graph, node, node->constants[i]->parameter, err);
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = note_read(graph, node, parameters[i], err);
     return status;
+}
+
+static void take_places(const weft_graph *graph, weft_node *node) {
+    const int64_t places = weft_value_places(weft_graph_value(graph, node->inputs[0]));
+    node->places = places == weft_graph_places(graph) ? 0 : places;
 }
 
 static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *err) {
@@ -147,13 +153,16 @@ static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *er
     if (!graph->open) return weft_error_set(err, WEFT_E_PLUGIN, "operators may be called inside `forward` only");
     if (graph->head >= 0)
         return weft_error_set(err, WEFT_E_PLUGIN, "nothing may follow lm_head, which ends its segment");
-    if (node->weight != NULL) status = check_weight(graph, node, err);
+    if (node->weight != NULL) status = check_weight(graph, node->weight, err);
+    for (int32_t i = 0; i < WEFT_NODE_CONSTANTS && status == WEFT_OK; i++)
+        if (node->constants[i] != NULL) status = check_weight(graph, node->constants[i], err);
     if (status == WEFT_OK && node->weight != NULL) label_from_weight(node, graph->declared);
     if (status == WEFT_OK) status = check_inputs(graph, node, err);
+    if (status == WEFT_OK && node->op->any_places) take_places(graph, node);
     if (status == WEFT_OK) status = node->op->infer(graph, node, err);
-    if (status == WEFT_OK && node->width > ((int64_t)1 << 40) / weft_graph_places(graph))
+    if (status == WEFT_OK && node->width > ((int64_t)1 << 40) / weft_node_places(graph, node))
         status = weft_error_set(err, WEFT_E_PLUGIN, "a result %lld wide over %lld places is too large",
-                                (long long)node->width, (long long)weft_graph_places(graph));
+                                (long long)node->width, (long long)weft_node_places(graph, node));
     return status;
 }
 
@@ -172,7 +181,7 @@ static void append_results(weft_graph *graph, weft_node *node) {
         const weft_value_record output = {.node = index,
                                           .dtype = graph->dtype,
                                           .width = node->width,
-                                          .count = node->width * weft_graph_places(graph),
+                                          .count = node->width * weft_node_places(graph, node),
                                           .wants_gradient = output_wants_gradient(graph, node)};
         node->output = append_value(graph, &output);
     }

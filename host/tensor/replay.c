@@ -20,6 +20,7 @@ static const char *home_name(int32_t home) {
     case WEFT_HOME_WEIGHTS: return "the leaf's weights";
     case WEFT_HOME_STARTS: return "the leaf's document starts";
     case WEFT_HOME_POSITIONS: return "the leaf's positions";
+    case WEFT_HOME_FIRST: return "the leaf's first row";
     case WEFT_HOME_CARRY_IN: return "the carry that comes in";
     case WEFT_HOME_CARRY_OUT: return "the carry that goes out";
     case WEFT_HOME_D_CARRY_OUT: return "the carry gradient from above";
@@ -47,6 +48,7 @@ static weft_slot_ref slot_of_storage(const replay *run, const weft_storage *stor
     case WEFT_HOME_WEIGHTS: return b->weights;
     case WEFT_HOME_STARTS: return b->starts;
     case WEFT_HOME_POSITIONS: return b->positions;
+    case WEFT_HOME_FIRST: return b->first;
     case WEFT_HOME_CARRY_IN: return b->carry_in;
     case WEFT_HOME_CARRY_OUT: return b->carry_out;
     case WEFT_HOME_D_CARRY_OUT: return b->d_carry_out;

@@ -82,6 +82,12 @@ weft_status reference_head_loss(weft_device *d, weft_stream *s, const weft_head 
 weft_status reference_head_loss_grad(weft_device *d, weft_stream *s, const weft_head *a, weft_error *err);
 weft_status reference_scale(weft_device *d, weft_stream *s, const weft_scale *a, weft_error *err);
 weft_status reference_add(weft_device *d, weft_stream *s, const weft_add *a, weft_error *err);
+weft_status reference_multiply(weft_device *d, weft_stream *s, const weft_multiply *a, weft_error *err);
+weft_status reference_multiply_backward(weft_device *d, weft_stream *s, const weft_multiply *a, weft_error *err);
+weft_status reference_dropout(weft_device *d, weft_stream *s, const weft_dropout *a, weft_error *err);
+weft_status reference_row_norms(weft_device *d, weft_stream *s, const weft_row_norms *a, weft_error *err);
+weft_status reference_prefix(weft_device *d, weft_stream *s, const weft_prefix *a, weft_error *err);
+weft_status reference_prefix_backward(weft_device *d, weft_stream *s, const weft_prefix *a, weft_error *err);
 weft_status reference_square_sum(weft_device *d, weft_stream *s, const weft_square_sum *a, weft_error *err);
 weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, weft_error *err);
 weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *a, weft_error *err);
@@ -91,5 +97,9 @@ int64_t reference_attention_workspace(const weft_device *d, const weft_attention
 int64_t reference_attention_backward_workspace(const weft_device *d, const weft_attention *a);
 int64_t reference_head_workspace(const weft_device *d, const weft_head *a);
 int64_t reference_square_sum_workspace(const weft_device *d, const weft_square_sum *a);
+/* Sums over rows; none; keys, values and their gradients. */
+int64_t reference_multiply_backward_workspace(const weft_device *d, const weft_multiply *a);
+int64_t reference_row_norms_workspace(const weft_device *d, const weft_row_norms *a);
+int64_t reference_prefix_workspace(const weft_device *d, const weft_prefix *a);
 
 #endif

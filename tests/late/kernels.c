@@ -25,6 +25,12 @@ KERNEL(head_loss, weft_head)
 KERNEL(head_loss_grad, weft_head)
 KERNEL(scale, weft_scale)
 KERNEL(add, weft_add)
+KERNEL(multiply, weft_multiply)
+KERNEL(multiply_backward, weft_multiply)
+KERNEL(dropout, weft_dropout)
+KERNEL(row_norms, weft_row_norms)
+KERNEL(prefix, weft_prefix)
+KERNEL(prefix_backward, weft_prefix)
 KERNEL(square_sum, weft_square_sum)
 KERNEL(clip, weft_clip)
 KERNEL(update, weft_update)
@@ -42,6 +48,10 @@ WORKSPACE(embedding_backward, weft_embedding)
 WORKSPACE(head_loss, weft_head)
 WORKSPACE(head_loss_grad, weft_head)
 WORKSPACE(square_sum, weft_square_sum)
+WORKSPACE(multiply_backward, weft_multiply)
+WORKSPACE(row_norms, weft_row_norms)
+WORKSPACE(prefix, weft_prefix)
+WORKSPACE(prefix_backward, weft_prefix)
 
 typedef struct moving {
     weft_ref to, from;
@@ -93,7 +103,9 @@ void late_fill_kernels(void) {
     QUEUED(matmul), QUEUED(sum_rows), QUEUED(norm), QUEUED(norm_backward), QUEUED(rope), QUEUED(attention);
     QUEUED(attention_backward), QUEUED(activation), QUEUED(activation_backward), QUEUED(embedding);
     QUEUED(embedding_backward), QUEUED(head_loss), QUEUED(head_loss_grad), QUEUED(scale), QUEUED(add);
-    QUEUED(square_sum), QUEUED(clip), QUEUED(update);
+    QUEUED(square_sum), QUEUED(clip), QUEUED(update), QUEUED(multiply), QUEUED(multiply_backward), QUEUED(dropout);
+    QUEUED(row_norms), QUEUED(prefix), QUEUED(prefix_backward);
     SIZED(matmul), SIZED(sum_rows), SIZED(norm_backward), SIZED(attention), SIZED(attention_backward);
     SIZED(embedding_backward), SIZED(head_loss), SIZED(head_loss_grad), SIZED(square_sum);
+    SIZED(multiply_backward), SIZED(row_norms), SIZED(prefix), SIZED(prefix_backward);
 }

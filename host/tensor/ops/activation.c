@@ -15,7 +15,7 @@ static weft_status activation_infer(const weft_graph *graph, weft_node *node, we
 
 static weft_activation activation_arguments(const weft_lowering *l, const weft_node *node) {
     const weft_activation args = {.struct_size = (uint32_t)sizeof args,
-                                  .n = weft_graph_places(l->graph) * node->width,
+                                  .n = weft_node_places(l->graph, node) * node->width,
                                   .form = node->form,
                                   .dtype = l->graph->dtype};
     return args;
@@ -58,17 +58,17 @@ const weft_operator weft_operator_activation = {.name = "activation",
                                                 .inputs = {"x"},
                                                 .infer = activation_infer,
                                                 .forward = activation_forward,
-                                                .backward = activation_backward};
+                                                .backward = activation_backward, .any_places = true};
 const weft_operator weft_operator_swiglu = {.name = "swiglu",
                                             .inputs = {"gate", "up"},
                                             .infer = activation_infer,
                                             .forward = activation_forward,
-                                            .backward = activation_backward};
+                                            .backward = activation_backward, .any_places = true};
 const weft_operator weft_operator_geglu = {.name = "geglu",
                                            .inputs = {"gate", "up"},
                                            .infer = activation_infer,
                                            .forward = activation_forward,
-                                           .backward = activation_backward};
+                                           .backward = activation_backward, .any_places = true};
 
 weft_value weft_op_activation(weft_graph *graph, weft_value x, int32_t form) {
     weft_node node = {.op = &weft_operator_activation, .inputs = {x}, .n_inputs = 1, .form = form};

@@ -10,6 +10,9 @@ weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, i
     if (width != 0 && value->width != width)
         return weft_error_set(err, WEFT_E_PLUGIN, "`%s` is %lld wide; %lld is needed", node->op->inputs[i],
                               (long long)value->width, (long long)width);
+    if (weft_value_places(value) != weft_node_places(graph, node))
+        return weft_error_set(err, WEFT_E_PLUGIN, "`%s` has %lld places; %lld are needed", node->op->inputs[i],
+                              (long long)weft_value_places(value), (long long)weft_node_places(graph, node));
     return WEFT_OK;
 }
 
@@ -46,9 +49,6 @@ weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, wef
                               weft_dtype_name(p->dtype));
     if (p != NULL && node->weight->is_slice)
         return weft_error_set(err, WEFT_E_PLUGIN, "the weight is a slice, which `linear` alone reads");
-    if (p != NULL && node->weight->down != NULL)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the weight has a low-rank part, which `linear` alone adds; leave that part out");
     return status;
 }
 

@@ -10,7 +10,7 @@ static bool is_layer_norm(const weft_node *node) {
 
 /* Rows that are normed: n for each place. */
 static int64_t norm_rows(const weft_graph *graph, const weft_node *node) {
-    return weft_graph_places(graph) * (node->width / node->weight->in);
+    return weft_node_places(graph, node) * (node->width / node->weight->in);
 }
 
 static weft_status norm_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
@@ -76,9 +76,9 @@ static void norm_backward(weft_lowering *l, const weft_node *node) {
 }
 
 const weft_operator weft_operator_rms_norm = {
-    .name = "rms_norm", .inputs = {"x"}, .infer = norm_infer, .forward = norm_forward, .backward = norm_backward};
+    .name = "rms_norm", .inputs = {"x"}, .infer = norm_infer, .forward = norm_forward, .backward = norm_backward, .any_places = true};
 const weft_operator weft_operator_layer_norm = {
-    .name = "layer_norm", .inputs = {"x"}, .infer = norm_infer, .forward = norm_forward, .backward = norm_backward};
+    .name = "layer_norm", .inputs = {"x"}, .infer = norm_infer, .forward = norm_forward, .backward = norm_backward, .any_places = true};
 
 static weft_value record_norm(weft_graph *graph, const weft_operator *op, weft_value x, weft_weight *weight,
                               double eps) {

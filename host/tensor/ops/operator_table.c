@@ -60,4 +60,10 @@ const weft_ops weft_graph_ops = {.struct_size = (uint32_t)sizeof(weft_ops),
                                  .lm_head = weft_op_lm_head,
                                  .loss = refuse_loss,
                                  .output = weft_record_output,
-                                 .custom = weft_op_custom};
+                                 .custom = weft_op_custom,
+                                 .multiply = weft_op_multiply,
+                                 .dropout = weft_op_dropout,
+                                 .weight_norm = weft_op_weight_norm,
+                                 .matrix = weft_op_matrix,
+                                 .attention_with_prefix = weft_op_attention_with_prefix,
+                                 .prefix_attention = weft_op_prefix_attention};

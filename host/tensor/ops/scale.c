@@ -12,7 +12,7 @@ static weft_status scale_infer(const weft_graph *graph, weft_node *node, weft_er
 
 static void lower_scale(weft_lowering *l, const weft_node *node, int32_t x, int32_t y, int32_t accumulate) {
     const weft_scale args = {.struct_size = (uint32_t)sizeof args,
-                             .n = weft_graph_places(l->graph) * node->width,
+                             .n = weft_node_places(l->graph, node) * node->width,
                              .factor = node->factor,
                              .accumulate = accumulate,
                              .dtype = l->graph->dtype};
@@ -38,7 +38,7 @@ const weft_operator weft_operator_scale = {.name = "scale",
                                            .infer = scale_infer,
                                            .forward = scale_forward,
                                            .backward = scale_backward,
-                                           .in_place = 1u << 0};
+                                           .in_place = 1u << 0, .any_places = true};
 
 weft_value weft_op_scale(weft_graph *graph, weft_value x, double factor) {
     weft_node node = {.op = &weft_operator_scale, .inputs = {x}, .n_inputs = 1, .factor = factor};

@@ -15,19 +15,17 @@ static void *look_up_matrix(operands *c, weft_ref ref, const char *name, int64_t
     return operands_need(c, ref, name, (rows - 1) * ld + width, 1, bytes);
 }
 
-/* A packed b: rows of whole blocks without a gap, each of which begins with a scale in fp32. */
-static const weft_i8x64 *look_up_packed(operands *c, const weft_matmul *args) {
-    const int64_t rows = args->transpose_b ? args->n : args->k, width = args->transpose_b ? args->k : args->n;
-    const int64_t block = weft_dtype_block(args->dtype_b), words = weft_dtype_span(args->dtype_b, width) / 4;
-    if (c->status == WEFT_OK && (args->ldb != width || width % block != 0)) {
+const weft_i8x64 *matrices_packed(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld) {
+    const int64_t block = weft_dtype_block(WEFT_I8X64), words = weft_dtype_span(WEFT_I8X64, width) / 4;
+    if (c->status == WEFT_OK && (ld != width || width % block != 0)) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device %s: rows of operand b are %lld apart and %lld wide; %s lies without a "
+                                   "%s on device %s: rows of operand %s are %lld apart and %lld wide; %s lies without a "
                                    "gap, in rows of whole blocks of %lld.",
-                                   c->kernel, operands_device, (long long)args->ldb, (long long)width,
-                                   weft_dtype_name(args->dtype_b), (long long)block);
+                                   c->kernel, operands_device, name, (long long)ld, (long long)width,
+                                   weft_dtype_name(WEFT_I8X64), (long long)block);
     }
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
-    return operands_need(c, args->b, "b", rows, words, 4);
+    return operands_need(c, ref, name, rows, words, 4);
 }
 
 /* Both operands in fp32, or both in bf16 and the result in either; b may be packed instead. */
@@ -70,7 +68,8 @@ void matrices_look_up(operands *c, matrices *out, const weft_matmul *args) {
     check_sizes(c, args);
     out->a =
         look_up_matrix(c, args->a, "a", args->transpose_a ? k : m, args->transpose_a ? m : k, args->lda, args->dtype_a);
-    if (weft_dtype_is_packed(args->dtype_b)) out->packed = look_up_packed(c, args);
+    if (weft_dtype_is_packed(args->dtype_b))
+        out->packed = matrices_packed(c, args->b, "b", args->transpose_b ? n : k, args->transpose_b ? k : n, args->ldb);
     else
         out->b = look_up_matrix(c, args->b, "b", args->transpose_b ? n : k, args->transpose_b ? k : n, args->ldb,
                                 args->dtype_b);

@@ -88,3 +88,45 @@ void *operands_need_workspace(operands *c, weft_ref ref, int64_t bytes) {
     if (c->status != WEFT_OK || bytes == 0) return NULL;
     return operands_need(c, ref, "workspace", size_ceil_div(bytes, 8), 1, 8);
 }
+
+void operands_parts(operands *c, int64_t parts, int64_t width) {
+    operands_size(c, "parts", parts, 1);
+    if (c->status != WEFT_OK || width % parts == 0) return;
+    c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device %s: %lld elements cannot be cut into %lld equal parts.",
+                               c->kernel, operands_device, (long long)width, (long long)parts);
+}
+
+void operands_dropout(operands *c, const weft_dropout *args) {
+    operands_size(c, "batch", args->batch, 0);
+    operands_size(c, "row", args->row, 0);
+    if (c->status != WEFT_OK || (args->p >= 0 && args->p < 1 && args->site >= 0 && args->site < 1 << 24)) return;
+    c->status = weft_error_set(c->err, WEFT_E_HOST,
+                               "%s on device %s: p is %g and site is %d; they should lie in [0, 1) and [0, 2^24).",
+                               c->kernel, operands_device, args->p, args->site);
+}
+
+uint32_t operands_least(double p) {
+    return (uint32_t)(p * 4294967296.0);
+}
+
+float operands_kept(double p) {
+    return (float)(1.0 / (1.0 - p));
+}
+
+void operands_prefix(operands *c, const weft_prefix *args) {
+    operands_size(c, "batch", args->batch, 0);
+    operands_size(c, "length", args->length, 0);
+    operands_size(c, "heads", args->heads, 1);
+    operands_size(c, "kv_heads", args->kv_heads, 1);
+    operands_size(c, "head_dim", args->head_dim, 1);
+    operands_size(c, "places", args->places, 1);
+    operands_size(c, "rotary_dim", args->rotary_dim, 0);
+    if (c->status != WEFT_OK || (args->heads % args->kv_heads == 0 && args->rotary_dim % 2 == 0 &&
+                                 args->rotary_dim <= args->head_dim))
+        return;
+    c->status = weft_error_set(c->err, WEFT_E_HOST,
+                               "%s on device %s: %lld heads over %lld of keys, and %lld elements of %lld are turned; "
+                               "heads should be a multiple, and what is turned an even part of a head.",
+                               c->kernel, operands_device, (long long)args->heads, (long long)args->kv_heads,
+                               (long long)args->rotary_dim, (long long)args->head_dim);
+}

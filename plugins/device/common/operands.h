@@ -41,6 +41,14 @@ int64_t operands_dtype(operands *c, const char *name, int32_t dtype);
 void *operands_need(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
 /* The same for an operand that may be absent: NULL then, and no error. */
 void *operands_may(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
+/* The parts of a row of `width` elements are equal. */
+void operands_parts(operands *c, int64_t parts, int64_t width);
+/* Sizes, probability and site of a dropout; the least word that keeps, and the factor of what is kept. */
+void operands_dropout(operands *c, const weft_dropout *args);
+uint32_t operands_least(double p);
+float operands_kept(double p);
+/* Sizes and form of attention to a prefix. */
+void operands_prefix(operands *c, const weft_prefix *args);
 /* n rows of a public struct, `stride` bytes apart as the caller has them; least: of one in SDK 1.0. */
 const char *operands_need_rows(operands *c, weft_ref ref, const char *name, int64_t n, uint32_t stride, uint32_t least);
 /* NULL when bytes is 0. */

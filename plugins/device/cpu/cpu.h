@@ -117,6 +117,10 @@ int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_e
 int64_t cpu_head_loss_workspace(const weft_device *device, const weft_head *args);
 int64_t cpu_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
 int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
+int64_t cpu_multiply_backward_workspace(const weft_device *device, const weft_multiply *args);
+int64_t cpu_row_norms_workspace(const weft_device *device, const weft_row_norms *args);
+int64_t cpu_prefix_workspace(const weft_device *device, const weft_prefix *args);
+int64_t cpu_prefix_backward_workspace(const weft_device *device, const weft_prefix *args);
 
 #define CPU_KERNEL(name, args_type)                                                                                    \
     weft_status cpu_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)
@@ -135,6 +139,12 @@ CPU_KERNEL(head_loss, weft_head);
 CPU_KERNEL(head_loss_grad, weft_head);
 CPU_KERNEL(scale, weft_scale);
 CPU_KERNEL(add, weft_add);
+CPU_KERNEL(multiply, weft_multiply);
+CPU_KERNEL(multiply_backward, weft_multiply);
+CPU_KERNEL(dropout, weft_dropout);
+CPU_KERNEL(row_norms, weft_row_norms);
+CPU_KERNEL(prefix, weft_prefix);
+CPU_KERNEL(prefix_backward, weft_prefix);
 CPU_KERNEL(square_sum, weft_square_sum);
 CPU_KERNEL(clip, weft_clip);
 CPU_KERNEL(update, weft_update);

@@ -36,6 +36,14 @@ typedef struct cpu_scores {
     int masked;                  /* 0: every query sees every key of the block */
 } cpu_scores;
 
+/* Which elements of a row a dropout keeps (weft_dropout), and the factor of those. */
+typedef struct cpu_drops {
+    uint64_t seed, row;
+    uint32_t site, least; /* a word of at least this keeps */
+    float factor;
+} cpu_drops;
+#define CPU_DROPS 256 /* elements whose words are made together: pieces of a row begin at multiples of it */
+
 /* Loops over activations, which are fp32 or bf16 in memory (`void *`: whole elements, at any multiple of their size)
  * and fp32 in between; what is stored is rounded once. */
 typedef struct cpu_cells {
@@ -48,6 +56,13 @@ typedef struct cpu_cells {
     float (*dot)(const void *a, const void *b, int64_t n);
     /* y = or += factor * x, or, where cap is over zero, cap tanh(factor * x / cap) */
     void (*scale)(void *y, const void *x, int64_t n, float factor, float cap, int accumulate);
+    /* y = x * by, or x * (by / over); over may be NULL */
+    void (*multiply)(void *y, const void *x, const float *by, const float *over, int64_t n);
+    /* dx (+)= dy * by, or dy * (by / over), dby += dy * x; dx, dby and over may be NULL, and dx may be dy */
+    void (*multiply_backward)(void *dx, float *dby, const void *dy, const void *x, const float *by, const float *over,
+                              int64_t n, int add_dx);
+    /* y = or += what p keeps of x: elements from, ..., from + n - 1 of a row */
+    void (*dropout)(void *y, const void *x, const cpu_drops *p, int64_t from, int64_t n, int accumulate);
     /* y = f(x) * up, or f(x) where up is NULL, by weft_activation_form */
     void (*activation[CPU_ACTIVATIONS])(void *y, const void *x, const void *up, int64_t n);
     /* dx (+)= dy up f'(x), dup (+)= dy f(x); dx and dup may be NULL, and up, with which there is no dup */

@@ -4,6 +4,7 @@
 #include "simd.h"
 
 #include "loops_curves.h"
+#include "loops_random.h"
 
 /* The gain of a norm, or what is stored of it and one more. */
 INLINE vec gain_at(const float *gain, int64_t i, int64_t n, const int from_one) {
@@ -27,6 +28,7 @@ INLINE vec gain_at(const float *gain, int64_t i, int64_t n, const int from_one) 
 #define CELLS_TABLE(type)                                                                                              \
     {                                                                                                                  \
         .add = add_##type, .take = take_##type, .put = put_##type, .scale = scale_##type, .dot = dot_##type,           \
+        .multiply = multiply_##type, .multiply_backward = multiply_backward_##type, .dropout = dropout_##type,         \
         .activation = {[WEFT_SILU] = silu_##type, [WEFT_GELU] = gelu_##type, [WEFT_GELU_TANH] = gelu_tanh_##type},     \
         .activation_backward = {[WEFT_SILU] = silu_backward_##type,                                                    \
                                 [WEFT_GELU] = gelu_backward_##type,                                                    \

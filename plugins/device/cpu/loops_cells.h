@@ -43,6 +43,44 @@ static void CELLS(scale)(void *y, const void *x, int64_t n, float factor, float 
     }
 }
 
+INLINE vec CELLS(factor_at)(const float *by, const float *over, int64_t i, int64_t n) {
+    vec v = vec_get(by, i, n);
+    if (over != NULL) v = v / vec_get(over, i, n);
+    return v;
+}
+
+static void CELLS(multiply)(void *y, const void *x, const float *by, const float *over, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) CELL_PUT(y, CELL_GET(x, i, n) * CELLS(factor_at)(by, over, i, n), i, n);
+}
+
+static void CELLS(multiply_backward)(void *dx, float *dby, const void *dy, const void *x, const float *by,
+                                     const float *over, int64_t n, int add_dx) {
+    int64_t i;
+    for (i = 0; i < n; i += VEC_LANES) {
+        const vec d = CELL_GET(dy, i, n);
+        if (dby != NULL) vec_put(dby, vec_get(dby, i, n) + d * CELL_GET(x, i, n), i, n);
+        if (dx != NULL) {
+            vec own = d * CELLS(factor_at)(by, over, i, n);
+            if (add_dx) own += CELL_GET(dx, i, n);
+            CELL_PUT(dx, own, i, n);
+        }
+    }
+}
+
+static void CELLS(dropout)(void *y, const void *x, const cpu_drops *p, int64_t from, int64_t n, int accumulate) {
+    float keep[CPU_DROPS];
+    int64_t at, i;
+    for (at = 0; at < n; at += CPU_DROPS) {
+        random_keep(keep, p, (from + at) / CPU_DROPS);
+        for (i = at; i < n && i < at + CPU_DROPS; i += VEC_LANES) {
+            vec v = CELL_GET(x, i, n) * vec_load(keep + (i - at));
+            if (accumulate) v += CELL_GET(y, i, n);
+            CELL_PUT(y, v, i, n);
+        }
+    }
+}
+
 /* ---- activations; form and gated are constants where these are called ---- */
 
 INLINE void CELLS(activation_any)(void *y, const void *x, const void *up, int64_t n, const int form, const int gated) {

@@ -21,19 +21,15 @@ float *runs_begin(float *runs, int64_t width, int64_t i) {
     return sum;
 }
 
-void runs_add(const weft_device *device, float *out, float *runs, int64_t rows, int64_t width, bool accumulate) {
+bool runs_fold(const weft_device *device, float *runs, int64_t rows, int64_t width) {
     const int64_t n = runs_of(rows), distance = cpu_floats(width) / (int64_t)sizeof(float);
-    int64_t i = 0;
-    if (n == 0) {
-        if (!accumulate) memset(out, 0, (size_t)width * sizeof *out);
-        return;
-    }
-    for (i = 1; i < n; i++) device->loops->f32.add(runs, runs, runs + i * distance, width);
-    if (accumulate) {
-        device->loops->f32.add(out, out, runs, width);
-    } else {
-        memcpy(out, runs, (size_t)width * sizeof *out);
-    }
+    for (int64_t i = 1; i < n; i++) device->loops->f32.add(runs, runs, runs + i * distance, width);
+    return n > 0;
+}
+
+void runs_add(const weft_device *device, float *out, float *runs, int64_t rows, int64_t width, bool accumulate) {
+    if (runs_fold(device, runs, rows, width)) device->loops->f32.take(out, runs, width, accumulate);
+    else if (!accumulate) memset(out, 0, (size_t)width * sizeof *out);
 }
 
 int64_t cpu_sum_rows_workspace(const weft_device *device, const weft_sum_rows *args) {

@@ -10,6 +10,8 @@ int64_t runs_of(int64_t rows);
 int64_t runs_bytes(int64_t rows, int64_t width);
 /* Where run i is summed: zeros. */
 float *runs_begin(float *runs, int64_t width, int64_t i);
+/* Adds all runs, in order, onto the first one; false: there are none. */
+bool runs_fold(const weft_device *device, float *runs, int64_t rows, int64_t width);
 /* out (width) = or += all runs, in order. */
 void runs_add(const weft_device *device, float *out, float *runs, int64_t rows, int64_t width, bool accumulate);
 

@@ -205,6 +205,12 @@ CUDA_KERNEL(head_loss, weft_head);
 CUDA_KERNEL(head_loss_grad, weft_head);
 CUDA_KERNEL(scale, weft_scale);
 CUDA_KERNEL(add, weft_add);
+CUDA_KERNEL(multiply, weft_multiply);
+CUDA_KERNEL(multiply_backward, weft_multiply);
+CUDA_KERNEL(dropout, weft_dropout);
+CUDA_KERNEL(row_norms, weft_row_norms);
+CUDA_KERNEL(prefix, weft_prefix);
+CUDA_KERNEL(prefix_backward, weft_prefix);
 CUDA_KERNEL(square_sum, weft_square_sum);
 CUDA_KERNEL(clip, weft_clip);
 CUDA_KERNEL(update, weft_update);
@@ -218,6 +224,10 @@ int64_t cuda_embedding_backward_workspace(const weft_device *device, const weft_
 int64_t cuda_head_loss_workspace(const weft_device *device, const weft_head *args);
 int64_t cuda_head_loss_grad_workspace(const weft_device *device, const weft_head *args);
 int64_t cuda_square_sum_workspace(const weft_device *device, const weft_square_sum *args);
+int64_t cuda_multiply_backward_workspace(const weft_device *device, const weft_multiply *args);
+int64_t cuda_row_norms_workspace(const weft_device *device, const weft_row_norms *args);
+int64_t cuda_prefix_workspace(const weft_device *device, const weft_prefix *args);
+int64_t cuda_prefix_backward_workspace(const weft_device *device, const weft_prefix *args);
 
 weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
 void cuda_release(weft_device *device, weft_buffer *buffer);

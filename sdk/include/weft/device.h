@@ -316,6 +316,79 @@ typedef struct weft_clip {
     double clip;
 } weft_clip;
 
+/* y = x v, or += dx; backward: dx (+)= dy v, dby (+)= the sums over rows and their parts of dy x, over `over`. Each row
+ * has P parts of D / P elements that follow one another, and v[p] = by[p], or by[p] / over[p], is the factor of part p:
+ * P = D scales channels (IA3, Liu et al., arXiv 2205.05638), one for each head or a single one is a gate. `over` is held
+ * constant: the norms of DoRA's rows. y may lie on x, dx on dy. Sums over rows as in sum_rows. */
+typedef struct weft_multiply {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref x, y;  /* (R,D) */
+    weft_ref by;    /* (P) fp32 */
+    weft_ref over;  /* (P) fp32; none: ones */
+    int64_t rows, width, parts;
+    weft_ref dy, dx, dby; /* backward; dby: (P) fp32; dx and dby may be none */
+    int32_t accumulate_dx, accumulate_dby;
+    int32_t dtype, reserved; /* of x, y, dy, dx */
+    weft_ref workspace;
+} weft_multiply;
+
+/* y = or += x / (1 - p) where the element is kept, and 0 where it is not (Srivastava et al., JMLR 15, 2014); its
+ * backward is the same on dy. Element e of row `first` + b of the stream of rows is kept if word e % 256 / 64 of
+ *     weft_random(seed, WEFT_RANDOM_DROPOUT, first + b, site << 40 | (e / 256 * 64 + e % 64))
+ * is at least p 2^32, rounded down: nothing is stored, and how rows lie in leaves, or leaves on ranks, changes nothing.
+ * May run in place. */
+typedef struct weft_dropout {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref x, y;  /* (B,N): N elements of each row of the leaf, all its places */
+    weft_ref first; /* one int64, which changes from step to step: the leaf's first row in the stream */
+    int64_t batch, row;
+    uint64_t seed;
+    double p;
+    int32_t site; /* of 24 bits: which dropout of the model it is */
+    int32_t accumulate;
+    int32_t dtype, reserved;
+} weft_dropout;
+
+/* out[n] = the 2-norm of row n of W + factor U D, a row at a time: what weight-decomposed adaptation divides by (Liu et
+ * al., arXiv 2402.09353). W may be packed. rank 0: of W alone. */
+typedef struct weft_row_norms {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref w;    /* (N,K) */
+    weft_ref down; /* D (rank,K) */
+    weft_ref up;   /* U (N,rank) */
+    weft_ref out;  /* (N) fp32 */
+    int64_t rows, width, rank;
+    double factor;
+    int32_t dtype, dtype_w; /* of D and U; of W, or packed */
+    weft_ref workspace;
+} weft_row_norms;
+
+/* Attention to keys that every query sees, of any row and document: those of a trained prefix (Li and Liang, arXiv
+ * 2101.00190; Zhang et al., arXiv 2303.16199). o = softmax(scale q k^T) v over them alone; or with `join` the softmax
+ * goes over them and the keys that o and lse are of already, and both become those of all. `turn`: cosines, then sines,
+ * of the rotation that keys get the inverse of (first rotary_dim elements of each head, in pairs as in weft_rope; a
+ * factor that they have in common counts as one), as if each query stood that much further behind; none: as they are.
+ * Backward, from o and lse as the forward left them: dq (+)=, dk and dv are overwritten; sums over rows as in sum_rows.
+ * dq of a joined softmax adds to that of the other keys' attention_backward, which takes the same o and lse. */
+typedef struct weft_prefix {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref q;    /* (B, T, H, d) */
+    weft_ref k, v; /* (P, Hkv, d) */
+    weft_ref turn; /* (rotary_dim) fp32, or none */
+    weft_ref o;    /* (B, T, H, d) */
+    weft_ref lse;  /* (B, H, T) fp32; forward: may be none without join */
+    int64_t batch, length, heads, kv_heads, head_dim, places, rotary_dim; /* places: P */
+    double scale;
+    int32_t dtype, join;
+    weft_ref d_o, dq, dk, dv; /* backward; dk and dv: (P, Hkv, d) */
+    int32_t accumulate_dq, reserved;
+    weft_ref workspace;
+} weft_prefix;
+
 /* Runs an optimizer's element-wise update over n elements of a flat region (weft/optimizer.h). */
 typedef struct weft_update {
     uint32_t struct_size;
@@ -385,6 +458,10 @@ typedef struct weft_device_plugin {
     int64_t (*head_loss_workspace)(const weft_device *device, const weft_head *args);
     int64_t (*head_loss_grad_workspace)(const weft_device *device, const weft_head *args);
     int64_t (*square_sum_workspace)(const weft_device *device, const weft_square_sum *args);
+    int64_t (*multiply_backward_workspace)(const weft_device *device, const weft_multiply *args);
+    int64_t (*row_norms_workspace)(const weft_device *device, const weft_row_norms *args);
+    int64_t (*prefix_workspace)(const weft_device *device, const weft_prefix *args);
+    int64_t (*prefix_backward_workspace)(const weft_device *device, const weft_prefix *args);
 
     /* Kernels; args is copied, and what it points to beyond itself lives as long as the plugin that gave it. [main]
      * [hot] [required] */
@@ -404,6 +481,12 @@ typedef struct weft_device_plugin {
     weft_status (*head_loss_grad)(weft_device *device, weft_stream *s, const weft_head *args, weft_error *err);
     weft_status (*scale)(weft_device *device, weft_stream *s, const weft_scale *args, weft_error *err);
     weft_status (*add)(weft_device *device, weft_stream *s, const weft_add *args, weft_error *err);
+    weft_status (*multiply)(weft_device *device, weft_stream *s, const weft_multiply *args, weft_error *err);
+    weft_status (*multiply_backward)(weft_device *device, weft_stream *s, const weft_multiply *args, weft_error *err);
+    weft_status (*dropout)(weft_device *device, weft_stream *s, const weft_dropout *args, weft_error *err);
+    weft_status (*row_norms)(weft_device *device, weft_stream *s, const weft_row_norms *args, weft_error *err);
+    weft_status (*prefix)(weft_device *device, weft_stream *s, const weft_prefix *args, weft_error *err);
+    weft_status (*prefix_backward)(weft_device *device, weft_stream *s, const weft_prefix *args, weft_error *err);
     weft_status (*square_sum)(weft_device *device, weft_stream *s, const weft_square_sum *args, weft_error *err);
     weft_status (*clip)(weft_device *device, weft_stream *s, const weft_clip *args, weft_error *err);
     weft_status (*update)(weft_device *device, weft_stream *s, const weft_update *args, weft_error *err);

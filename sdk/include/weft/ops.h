@@ -17,8 +17,8 @@
  * checks of its own, not even for NULL: every slot of the table can be called. What a host does not serve (`loss`, in
  * SDK 1.0) is such a mistake: the run stops before its first step with a sentence and WEFT_E_UNSUPPORTED.
  *
- * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, dense + low-rank, packed 4-bit)
- * is the host's affair, so adapters and quantisation need nothing of the model.
+ * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, packed 4-bit, or what an adapter
+ * makes of it, weft/adapter.h) is the host's affair, so adapters and quantisation need nothing of the model.
  */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
@@ -63,6 +63,16 @@ typedef struct weft_attention_args {
     int64_t window;                    /* places that a query sees at most, itself among them; 0: all before it */
     double cap;                        /* scores become cap tanh(score / cap); 0: they stay */
 } weft_attention_args;
+
+/* A parameter's row norms and what they are of: weight_norm's weights (Liu et al., arXiv 2402.09353). */
+typedef struct weft_weight_norm_args {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_weight *magnitude; /* a gain of `out` factors, trained */
+    weft_weight *weight;    /* W (out, in), however it is stored */
+    weft_weight *down, *up; /* D (rank, in), U (out, rank); both NULL: W alone */
+    double factor;          /* of U D */
+} weft_weight_norm_args;
 
 /* logits = c(scale (x W^T + bias)), c(s) = cap tanh(s / cap), or s without a cap; the bias is the weight's, if any. */
 typedef struct weft_head_args {
@@ -161,6 +171,29 @@ typedef struct weft_ops {
     /* args: n bytes that are copied. width: of the result, per place. [required] */
     weft_value (*custom)(weft_graph *g, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
                          int64_t width, const void *args, size_t n);
+
+    /* What adapters are written with. */
+    /* Factors that are a gain's: of each element of x, or, where the gain is narrower, of each of as many equal parts
+     * of it: one factor for each head, or a single gate. [required] */
+    weft_value (*multiply)(weft_graph *g, weft_value x, weft_weight *factors);
+    /* Elements become zero with probability p in [0, 1), the others x / (1 - p), in training; x itself elsewhere. Which
+     * ones follows from [run] seed, the row in the stream of training rows, the place of this call in the model, and
+     * the element: never from ranks, leaves or strategy. [required] */
+    weft_value (*dropout)(weft_graph *g, weft_value x, double p);
+    /* x times magnitude / ||W + factor U D||, row by row of the matrix, whose norms are constants to the backward: x is
+     * what the product with that matrix gave. No dense copy of it is made. [required] */
+    weft_value (*weight_norm)(weft_graph *g, weft_value x, const weft_weight_norm_args *args);
+    /* A matrix (out, in) as a value of `out` places, whatever the leaf's: rows of a trained prefix. `linear`, `scale`,
+     * `add`, `activation`, norms and `multiply` take such values and give them, of one number of places. [required] */
+    weft_value (*matrix)(weft_graph *g, weft_weight *weight);
+    /* attention over the keys of a prefix, (P, kv_heads * head_dim) by `matrix`, that every query sees, and the others
+     * in one softmax: with q that rope has turned, as if P places without a turn of their own stood before each
+     * document, which is how past keys are counted. No window, no cap. [required] */
+    weft_value (*attention_with_prefix)(weft_graph *g, weft_value q, weft_value k, weft_value v, weft_value starts,
+                                        weft_value prefix_k, weft_value prefix_v, const weft_attention_args *args);
+    /* The same over the prefix alone, and no place more is counted. [required] */
+    weft_value (*prefix_attention)(weft_graph *g, weft_value q, weft_value prefix_k, weft_value prefix_v,
+                                   const weft_attention_args *args);
 } weft_ops;
 
 /* The number of this type, fp32 or bf16, that is nearest to x, ties to even. */

@@ -1,6 +1,6 @@
 /* weft/random.h: random numbers from a counter, never from a state.
  *
- * A number is a function of a key (seed and what it is for) and a counter (optimizer step, leaf, element): alike on
+ * A number is a function of a key (seed and what it is for) and a counter (row of the stream, call site, element): alike on
  * every rank, in any order, after any resume. Philox-4x32 with ten rounds: Salmon et al., "Parallel random numbers:
  * as easy as 1, 2, 3", SC 2011.
  */
@@ -18,7 +18,7 @@ typedef enum weft_random_purpose {
     WEFT_RANDOM_INIT = 1,    /* counter: parameter, element */
     WEFT_RANDOM_EPOCH = 2,   /* counter: epoch, round */
     WEFT_RANDOM_SPLIT = 3,   /* counter: document */
-    WEFT_RANDOM_DROPOUT = 4, /* counter: step, leaf, call site, element */
+    WEFT_RANDOM_DROPOUT = 4, /* counter: row of the stream; call site, element (weft_dropout) */
     WEFT_RANDOM_SAMPLE = 5   /* counter: position in a generated text */
 } weft_random_purpose;
 

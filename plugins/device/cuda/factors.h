@@ -1,0 +1,52 @@
+/* factors.h: rows times factors that they share, the gradient of those, and factors that are drawn (factors.cu). */
+#ifndef WEFT_DEVICE_CUDA_FACTORS_H
+#define WEFT_DEVICE_CUDA_FACTORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* y = or += x v, v of element i of a row: by[i / part], over over[i / part] where that is there */
+typedef struct factors_call {
+    void *y;
+    const void *x;
+    const float *by, *over;
+    int64_t rows, width, part;
+    bool accumulate, is_bf16;
+} factors_call;
+cudaError_t factors_launch(const factors_call *call, cudaStream_t stream);
+
+/* out = or += of each part, over `over`: the sum over rows and elements of a b */
+typedef struct factor_sums_call {
+    float *out;
+    float *runs; /* factor_sums_runs(rows) rows of (width) */
+    const void *a, *b;
+    const float *over;
+    int64_t rows, width, part;
+    bool accumulate, is_bf16;
+} factor_sums_call;
+int64_t factor_sums_runs(int64_t rows);
+cudaError_t factor_sums_launch(const factor_sums_call *call, cudaStream_t stream);
+
+/* weft_dropout in weft/device.h */
+typedef struct dropout_call {
+    void *y;
+    const void *x;
+    const int64_t *first;
+    int64_t batch, row;
+    uint64_t seed;
+    uint32_t site, least;
+    float factor;
+    bool accumulate, is_bf16;
+} dropout_call;
+cudaError_t dropout_launch(const dropout_call *call, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,34 @@
+/* prefix.h: attention to keys that every query sees (prefix.cu). */
+#ifndef WEFT_DEVICE_CUDA_PREFIX_H
+#define WEFT_DEVICE_CUDA_PREFIX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PREFIX_HEAD 256 /* elements of a head at most */
+
+typedef struct prefix_call {
+    const void *q, *k, *v, *d_o;
+    const float *turn; /* cosines, sines, as the table has them; NULL: none */
+    void *o, *dq, *dk, *dv;
+    float *lse;
+    float *weights, *slopes;      /* (rows, heads, places): probabilities and gradients of scores */
+    float *key_runs, *value_runs; /* (prefix_runs(rows), places, kv_heads, head_dim) */
+    int64_t rows, length, heads, kv_heads, head_dim, places, half; /* rows: of all batches; half: of what is turned */
+    float scale;
+    bool join, accumulate_dq, is_bf16;
+} prefix_call;
+int64_t prefix_runs(int64_t rows);
+cudaError_t prefix_launch(const prefix_call *call, cudaStream_t stream);
+cudaError_t prefix_backward_launch(const prefix_call *call, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,41 @@
+/* row_norms.c: the slot of the norms of rows, which need no workspace. */
+#include "row_norms.h"
+#include "../common/matrices.h"
+#include "cuda.h"
+
+int64_t cuda_row_norms_workspace(const weft_device *device, const weft_row_norms *args) {
+    (void)device;
+    (void)args;
+    return 0;
+}
+
+static const void *look_up_w(operands *c, const weft_row_norms *args) {
+    if (args->dtype_w == WEFT_I8X64) return matrices_packed(c, args->w, "w", args->rows, args->width, args->width);
+    if (c->status == WEFT_OK && args->dtype_w != args->dtype) {
+        c->status =
+            weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                           "row_norms on device cuda: w is %s and its low-rank part %s; they are alike, or w is "
+                           "int8x64.",
+                           weft_dtype_name(args->dtype_w), weft_dtype_name(args->dtype));
+    }
+    return operands_need(c, args->w, "w", args->rows, args->width, args->dtype == WEFT_BF16 ? 2 : 4);
+}
+
+CUDA_KERNEL(row_norms, weft_row_norms) {
+    operands c = OPERANDS("row_norms", weft_row_norms, args, err);
+    row_norms_call call = {.rows = args->rows, .width = args->width, .rank = args->rank, .factor = (float)args->factor};
+    int64_t bytes = 0;
+    if (c.status != WEFT_OK) return c.status;
+    bytes = operands_dtype(&c, "dtype", args->dtype);
+    operands_size(&c, "rows", args->rows, 0);
+    operands_size(&c, "width", args->width, 1);
+    operands_size(&c, "rank", args->rank, 0);
+    call.is_bf16 = args->dtype == WEFT_BF16;
+    call.is_packed = args->dtype_w == WEFT_I8X64;
+    call.w = look_up_w(&c, args);
+    if (args->rank > 0) call.down = operands_need(&c, args->down, "down", args->rank, args->width, bytes);
+    if (args->rank > 0) call.up = operands_need(&c, args->up, "up", args->rows, args->rank, bytes);
+    call.out = operands_need(&c, args->out, "out", args->rows, 1, 4);
+    if (c.status != WEFT_OK) return c.status;
+    return cuda_judge(row_norms_launch(&call, cuda_stream(device, s)), "row_norms", err);
+}

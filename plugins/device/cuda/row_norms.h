@@ -1,0 +1,27 @@
+/* row_norms.h: the norms of the rows of W + factor U D (row_norms.cu). */
+#ifndef WEFT_DEVICE_CUDA_ROW_NORMS_H
+#define WEFT_DEVICE_CUDA_ROW_NORMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct row_norms_call {
+    float *out;
+    const void *w, *down, *up;
+    int64_t rows, width, rank;
+    float factor;
+    bool is_bf16; /* down, up, and w where it is no packed one */
+    bool is_packed;
+} row_norms_call;
+cudaError_t row_norms_launch(const row_norms_call *call, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
