@@ -23,7 +23,8 @@ typedef struct weft_parameter {
     int64_t numel;
     int32_t dtype; /* weft_dtype that it is stored in: a packed one where the model says so; else fp32, unless somebody
                       says otherwise before the layout is made */
-    double init_std; /* normal; < 0: ones; 0: zeros */
+    bool scaled_by_rows; /* packed, with one scale for all blocks of a row */
+    double init_std;     /* normal; < 0: ones; 0: zeros */
     /* Set by the layout (host/model/layout.h). */
     int32_t unit, group;
     int64_t offset; /* elements from the start of its group's region */
@@ -34,7 +35,7 @@ static inline bool weft_parameter_is_matrix(const weft_parameter *parameter) {
     return parameter->role != WEFT_WEIGHT_GAIN && !parameter->is_bias;
 }
 
-/* Stored for good as the model says, and never trained. */
+/* Stored for good as the model or [model] base says, and never trained. */
 static inline bool weft_parameter_is_packed(const weft_parameter *parameter) {
     return weft_dtype_is_packed(parameter->dtype);
 }

@@ -15,24 +15,31 @@ static void *look_up_matrix(operands *c, weft_ref ref, const char *name, int64_t
     return operands_need(c, ref, name, (rows - 1) * ld + width, 1, bytes);
 }
 
-/* A packed b: rows of whole blocks without a gap, each of which begins with a scale in fp32. */
-static const weft_i8x64 *look_up_packed(operands *c, const weft_matmul *args) {
+/* A packed b: rows without a gap, in blocks that begin with a scale in fp32 and are whole words of four bytes. */
+static const void *look_up_packed(operands *c, const weft_matmul *args) {
     const int64_t rows = args->transpose_b ? args->n : args->k, width = args->transpose_b ? args->k : args->n;
-    const int64_t block = weft_dtype_block(args->dtype_b), words = weft_dtype_span(args->dtype_b, width) / 4;
-    if (c->status == WEFT_OK && (args->ldb != width || width % block != 0)) {
+    const int64_t block = weft_dtype_block(args->dtype_b), words = weft_dtype_bytes(args->dtype_b) / 4;
+    const int64_t numbers = size_times(rows, width);
+    if (c->status == WEFT_OK && args->ldb != width) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "%s on device %s: rows of operand b are %lld apart and %lld wide; %s lies without a "
-                                   "gap, in rows of whole blocks of %lld.",
+                                   "gap.",
                                    c->kernel, operands_device, (long long)args->ldb, (long long)width,
-                                   weft_dtype_name(args->dtype_b), (long long)block);
+                                   weft_dtype_name(args->dtype_b));
+    } else if (c->status == WEFT_OK && !weft_dtype_is_flat(args->dtype_b) && width % block != 0) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device %s: rows of operand b are %lld wide; %s lies in rows of whole blocks "
+                                   "of %lld.",
+                                   c->kernel, operands_device, (long long)width, weft_dtype_name(args->dtype_b),
+                                   (long long)block);
     }
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
-    return operands_need(c, args->b, "b", rows, words, 4);
+    return operands_need(c, args->b, "b", numbers < 0 ? numbers : size_ceil_div(numbers, block), words, 4);
 }
 
 /* Both operands in fp32, or both in bf16 and the result in either; b may be packed instead. */
 static void check_types(operands *c, const weft_matmul *args) {
-    const bool is_packed = args->dtype_b == WEFT_I8X64;
+    const bool is_packed = weft_dtype_is_packed(args->dtype_b) != 0;
     (void)operands_dtype(c, "a", args->dtype_a);
     if (!is_packed) (void)operands_dtype(c, "b", args->dtype_b);
     (void)operands_dtype(c, "c", args->dtype_c);
@@ -42,7 +49,7 @@ static void check_types(operands *c, const weft_matmul *args) {
     c->status =
         weft_error_set(c->err, WEFT_E_UNSUPPORTED,
                        "%s on device %s: a is %s, b is %s and c is %s; both operands may be fp32 with c in "
-                       "fp32, or both bf16 with c in fp32 or bf16; b may be int8x64 with either. Convert one first.",
+                       "fp32, or both bf16 with c in fp32 or bf16; b may be packed with either. Convert one first.",
                        c->kernel, operands_device, weft_dtype_name(args->dtype_a), weft_dtype_name(args->dtype_b),
                        weft_dtype_name(args->dtype_c));
 }

@@ -4,15 +4,13 @@
 
 #include <stdbool.h>
 
-#include <weft/blocks.h>
-
 #include "operands.h"
 
 typedef struct matrices {
     const void *a, *b; /* NULL where they have no element */
     void *c;
-    const weft_i8x64 *packed; /* in place of b, where that is stored in blocks */
-    const float *bias;        /* NULL: none */
+    const void *packed; /* in place of b, where that is stored in blocks (weft/blocks.h) */
+    const float *bias;  /* NULL: none */
 } matrices;
 
 /* Sizes, types and all operands but the workspace; what is wrong is in c. */
