@@ -10,8 +10,7 @@ weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err) 
 
 /* A packed B is as its numbers, rounded to A's type. */
 static double element_of_b(const weft_matmul *a, int64_t i) {
-    if (weft_dtype_is_packed(a->dtype_b))
-        return reference_rounded(reference_unpack(a->b, a->dtype_b, i), a->dtype_a);
+    if (weft_dtype_is_packed(a->dtype_b)) return reference_rounded(reference_unpack(a->b, a->dtype_b, i), a->dtype_a);
     return (double)reference_load(a->b, a->dtype_b, i);
 }
 

@@ -39,8 +39,8 @@ static inline float reference_load(weft_ref from, int32_t dtype, int64_t i) {
 static inline float reference_unpack(weft_ref from, int32_t dtype, int64_t i) {
     static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
     const int64_t at = i % weft_dtype_block(dtype);
-    const unsigned char *block =
-        (const unsigned char *)reference_view(from) + i / weft_dtype_block(dtype) * weft_dtype_bytes(dtype);
+    const unsigned char *block = (const unsigned char *)reference_view(from) +
+                                 i / weft_dtype_block(dtype) * weft_dtype_bytes(dtype);
     float scale = 0.0f, added = 0.0f;
     memcpy(&scale, block, sizeof scale);
     memcpy(&added, block + 4, sizeof added);
