@@ -106,6 +106,15 @@ static void add_train_keys(collector *self, const weft_settings *settings) {
     }
 }
 
+/* In which type the base lies for good, where that is said. */
+static void add_base(collector *self, const weft_settings *settings) {
+    weft_settings_section table;
+    for (size_t i = 0; settings->model.base != WEFT_BASE_AUTO && weft_settings_table(&table, i); i++)
+        for (uint64_t k = 0; strcmp(table.section, "model") == 0 && k < table.n; k++)
+            if (strcmp(table.keys[k].name, "base") == 0)
+                add_key(self, false, "model", &table.keys[k], (const char *)settings + table.offset);
+}
+
 /* Its own, and those of the host that it offers. */
 static void add_optimizer_keys(collector *self, const weft_run *run) {
     const weft_part *part = &run->parts[WEFT_PART_OPTIMIZER];
@@ -192,6 +201,7 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
     collector self = {.out = out, .status = WEFT_OK, .err = err};
     memset(out, 0, sizeof *out);
     add_train_keys(&self, &engine->plan.run->settings);
+    add_base(&self, &engine->plan.run->settings);
     add_lengths(&self, &engine->plan.spec);
     add_numbers(&self, engine, data_fingerprint);
     if (self.status == WEFT_OK) add_model(&self, engine->plan.declared);

@@ -107,8 +107,8 @@ static weft_status check_model(const weft_engine *engine, const char *path, weft
     if (status == WEFT_OK) return WEFT_OK;
     if (status != WEFT_E_DATA) return weft_error_set(err, status, "%s", why.text);
     return weft_error_set(err, WEFT_E_USER,
-                          "%s. This checkpoint is of another model: resume with the [model] path that it was made "
-                          "with, or start in another [run] out",
+                          "%s. This checkpoint is of another model: resume with the [model] path and base that it was "
+                          "made with, or start in another [run] out",
                           why.text);
 }
 

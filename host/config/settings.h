@@ -28,7 +28,9 @@
 #define WEFT_MODEL_KEYS(K)                                                                                             \
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \
     K(ENUM, start, "weights", "weights,fresh", "", WEFT_SAME,                                                          \
-      "weights: read them from path; fresh: initialise them from path/config.json alone.")
+      "weights: read them from path; fresh: initialise them from path/config.json alone.")                             \
+    K(ENUM, base, "auto", "auto,nf4,int8,fp8,bf16,fp32", "", WEFT_SAME,                                                \
+      "How frozen linears of the layers are stored; auto: as the model's files have them.")
 
 #define WEFT_TOKENIZER_KEYS(K)                                                                                         \
     K(PATH, path, "", "", "", WEFT_SAME, "Directory of the tokenizer; empty: the model's.")                            \
@@ -106,6 +108,14 @@
 WEFT_SETTINGS_SECTIONS(WEFT_SETTINGS_TYPE_)
 
 /* Values of the ENUM keys, in the order of their names. */
+typedef enum weft_base {
+    WEFT_BASE_AUTO,
+    WEFT_BASE_NF4,
+    WEFT_BASE_INT8,
+    WEFT_BASE_FP8,
+    WEFT_BASE_BF16,
+    WEFT_BASE_FP32
+} weft_base;
 typedef enum weft_start { WEFT_START_WEIGHTS, WEFT_START_FRESH } weft_start;
 typedef enum weft_choice { WEFT_CHOICE_AUTO, WEFT_CHOICE_YES, WEFT_CHOICE_NO } weft_choice;
 typedef enum weft_schedule_kind {

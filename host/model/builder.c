@@ -128,7 +128,7 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
                           "the %s plugin declares '%s.%s' with the storage %s, and it is no linear: only a linear's "
                           "matrix is packed",
                           ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
-    else if (spec->in % block != 0)
+    else if (!weft_dtype_is_flat(spec->storage) && spec->in % block != 0)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the %s plugin declares '%s.%s' with the storage %s and rows of %lld elements, which are "
                           "no multiple of its blocks of %lld; leave this weight to the host (storage = 0)",

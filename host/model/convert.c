@@ -3,8 +3,6 @@
  * host does. */
 #include "model/convert.h"
 
-#include <weft/blocks.h>
-
 static uint32_t bits_of(float x) {
     uint32_t bits = 0;
     memcpy(&bits, &x, sizeof bits);
@@ -67,17 +65,6 @@ static uint16_t bf16_to_f16(uint16_t half) {
         memcpy((char *)to + i * (int64_t)sizeof result, &result, sizeof result);                                       \
     }
 
-static void pack(void *to, const void *from, int32_t dtype_from, int64_t n) {
-    for (int64_t i = 0; i < n; i += weft_dtype_block(WEFT_I8X64)) {
-        weft_i8x64 block;
-        float numbers[sizeof block.q];
-        (void)weft_convert(numbers, WEFT_F32, (const char *)from + weft_dtype_span(dtype_from, i), dtype_from,
-                           weft_dtype_block(WEFT_I8X64));
-        weft_i8x64_pack(&block, numbers);
-        memcpy((char *)to + weft_dtype_span(WEFT_I8X64, i), &block, sizeof block);
-    }
-}
-
 bool weft_convert(void *to, int32_t dtype_to, const void *from, int32_t dtype_from, int64_t n) {
     const bool known = dtype_from == WEFT_F32 || dtype_from == WEFT_BF16 || dtype_from == WEFT_F16;
     if (known && dtype_to == dtype_from) {
@@ -94,8 +81,6 @@ bool weft_convert(void *to, int32_t dtype_to, const void *from, int32_t dtype_fr
         CONVERT(uint16_t, uint16_t, f16_to_bf16)
     } else if (dtype_to == WEFT_F16 && dtype_from == WEFT_BF16) {
         CONVERT(uint16_t, uint16_t, bf16_to_f16)
-    } else if (dtype_to == WEFT_I8X64 && known) {
-        pack(to, from, dtype_from, n);
     } else {
         return false;
     }

@@ -25,7 +25,8 @@ typedef struct weft_parameter {
     int64_t numel;
     int32_t dtype; /* weft_dtype that it is stored in: a packed one where the model says so; else fp32, unless somebody
                       says otherwise before the layout is made */
-    int32_t init_form; /* weft_init_form */
+    bool scaled_by_rows; /* packed, with one scale for all blocks of a row */
+    int32_t init_form;   /* weft_init_form */
     double init_std;
     /* Set by the layout (host/model/layout.h). */
     int32_t unit, group;
@@ -37,7 +38,7 @@ static inline bool weft_parameter_is_matrix(const weft_parameter *parameter) {
     return parameter->role != WEFT_WEIGHT_GAIN && !parameter->is_bias;
 }
 
-/* Stored for good as the model says, and never trained. */
+/* Stored for good as the model or [model] base says, and never trained. */
 static inline bool weft_parameter_is_packed(const weft_parameter *parameter) {
     return weft_dtype_is_packed(parameter->dtype);
 }

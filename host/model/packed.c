@@ -1,7 +1,8 @@
 /* host/model/packed.c: see packed.h. */
 #include "model/packed.h"
 
-enum { RANK = 3, BLOCK_DIM = 2 };
+/* Of one whose blocks end with the rows; the rows of the others are not seen. */
+enum { RANK = 3, FLAT_RANK = 2 };
 
 weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype) {
     const int32_t stored = parameter->dtype;
@@ -9,9 +10,10 @@ weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype
     memcpy(spec.dims, parameter->dims, sizeof parameter->dims);
     if (!weft_parameter_is_packed(parameter)) return spec;
     spec.dtype = WEFT_U8;
-    spec.rank = RANK;
-    spec.dims[1] = parameter->dims[1] / weft_dtype_block(stored);
-    spec.dims[BLOCK_DIM] = weft_dtype_bytes(stored);
+    spec.rank = weft_dtype_is_flat(stored) ? FLAT_RANK : RANK;
+    if (weft_dtype_is_flat(stored)) spec.dims[0] = weft_dtype_span(stored, parameter->numel) / weft_dtype_bytes(stored);
+    else spec.dims[1] = parameter->dims[1] / weft_dtype_block(stored);
+    spec.dims[spec.rank - 1] = weft_dtype_bytes(stored);
     return spec;
 }
 
@@ -26,15 +28,16 @@ bool weft_packed_holds(const weft_tensor *tensor, const weft_parameter *paramete
     return same;
 }
 
-/* The packed type of a tensor, by the bytes of its blocks; 0: its elements are plain. */
-static int32_t packed_type_of(const weft_tensor *tensor) {
-    if (tensor->dtype != WEFT_U8 || tensor->rank != RANK) return 0;
+int32_t weft_packed_type(const weft_tensor *tensor) {
+    if (tensor->dtype != WEFT_U8 || (tensor->rank != RANK && tensor->rank != FLAT_RANK)) return 0;
     for (int32_t dtype = 1; dtype <= WEFT_DTYPE_LAST; dtype++)
-        if (weft_dtype_is_packed(dtype) && weft_dtype_bytes(dtype) == tensor->dims[BLOCK_DIM]) return dtype;
+        if (weft_dtype_is_packed(dtype) && tensor->rank == (weft_dtype_is_flat(dtype) ? FLAT_RANK : RANK) &&
+            weft_dtype_bytes(dtype) == tensor->dims[tensor->rank - 1])
+            return dtype;
     return 0;
 }
 
 int64_t weft_packed_cell(const weft_tensor *tensor, int64_t grid) {
-    const int32_t packed = packed_type_of(tensor);
+    const int32_t packed = weft_packed_type(tensor);
     return weft_dtype_span(packed != 0 ? packed : tensor->dtype, grid);
 }

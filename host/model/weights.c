@@ -1,5 +1,6 @@
 /* host/model/weights.c: reading and initialising. Files are compared with the declared model first, as a whole, so
  * that a message names all that is wrong; only then is the region touched. Saving is weights_save.c's. */
+#include "model/packing.h"
 #include "model/weights.h"
 
 #include <math.h>
@@ -266,6 +267,13 @@ static void draw(float *out, const init_job *job, int32_t parameter, int64_t fir
     }
 }
 
+static weft_status draw_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+                                weft_error *err) {
+    (void)err;
+    draw(out, context, parameter, first, n);
+    return WEFT_OK;
+}
+
 static weft_status fill_from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
                                     void *out, weft_error *err) {
     enum { DRAWN = 4096 }; /* elements at once: whole blocks of any type */
@@ -283,11 +291,19 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool add
     const weft_declared *declared = region->declared;
     init_job job = {seed, declared};
     weft_status status = WEFT_OK;
+    const weft_numbers numbers = {draw_numbers, &job};
     int32_t n = 0, *drawn = malloc(((size_t)declared->n_parameters + 1) * sizeof *drawn);
-    if (drawn == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
-    for (int32_t p = 0; p < declared->n_parameters; p++)
-        if (!added_alone || declared->parameters[p].added) drawn[n++] = p;
-    status = weft_region_fill(region, drawn, n, fill_from_random, &job, err);
+    bool *is_packed = malloc(((size_t)declared->n_parameters + 1) * sizeof *is_packed);
+    if (drawn == NULL || is_packed == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
+        if (added_alone && !declared->parameters[p].added) continue;
+        is_packed[n] = weft_dtype_is_packed(weft_region_dtype(region, p));
+        drawn[n++] = p;
+    }
+    if (status == WEFT_OK)
+        status = weft_packing_fill(region, drawn, n, is_packed, &numbers, fill_from_random, &job, err);
+    free(is_packed);
     free(drawn);
     return status;
 }

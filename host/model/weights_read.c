@@ -6,6 +6,7 @@
 
 #include "model/ahead.h"
 #include "model/convert.h"
+#include "model/packing.h"
 #include "model/weights.h"
 
 enum {
@@ -48,6 +49,11 @@ static weft_status fill_from_tensor(void *context, int32_t parameter, int64_t fi
                                  err);
 }
 
+static weft_status read_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
+                                weft_error *err) {
+    return fill_from_tensor(context, parameter, first, n, WEFT_F32, out, err);
+}
+
 static int compare_by_place(const void *a, const void *b, void *context) {
     const weft_tensor *const *tensors = context;
     const weft_tensor *x = tensors[*(const int32_t *)a], *y = tensors[*(const int32_t *)b];
@@ -64,15 +70,26 @@ static bool keeps_all(const weft_region *region) {
 
 weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
                               weft_error *err) {
+    const int32_t all = region->declared->n_parameters;
     reading self = {files, tensors};
+    const weft_numbers numbers = {read_numbers, &self};
     weft_status status = WEFT_OK;
-    int32_t n = 0, *order = malloc(((size_t)region->declared->n_parameters + 1) * sizeof *order);
-    if (order == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the order of the weights");
-    for (int32_t p = 0; p < region->declared->n_parameters; p++)
-        if (tensors[p] != NULL) order[n++] = p;
+    int32_t n = 0, *order = malloc(((size_t)all + 1) * sizeof *order);
+    bool *is_packed_now = calloc((size_t)all + 1, sizeof *is_packed_now);
+    if (order == NULL || is_packed_now == NULL) {
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the order of the weights");
+        goto done;
+    }
+    for (int32_t p = 0; p < all; p++) {
+        if (tensors[p] == NULL) continue;
+        is_packed_now[p] = weft_dtype_is_packed(weft_region_dtype(region, p)) && tensors[p]->dtype != WEFT_U8;
+        order[n++] = p;
+    }
     if (keeps_all(region)) weft_safetensors_read_ahead(files);
     qsort_r(order, (size_t)n, sizeof *order, compare_by_place, (void *)(uintptr_t)tensors);
-    status = weft_region_fill(region, order, n, fill_from_tensor, &self, err);
+    status = weft_packing_fill(region, order, n, is_packed_now, &numbers, fill_from_tensor, &self, err);
+done:
+    free(is_packed_now);
     free(order);
     return status;
 }

@@ -67,9 +67,8 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) status = attach_adapter(plan, err);
     if (status == WEFT_OK) status = select_trained(plan, err);
-    if (status != WEFT_OK) return status;
-    weft_storage_choose(plan);
-    return lay_out_units(plan, err);
+    if (status == WEFT_OK) status = weft_storage_choose(plan, err);
+    return status == WEFT_OK ? lay_out_units(plan, err) : status;
 }
 
 weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err) {
@@ -120,6 +119,12 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
             "what else is to be: head, or parameter names in which * stands for any text, as "
             "*norm.weight",
             parameters[wanted].name, weft_dtype_name(parameters[wanted].dtype));
+    if (self->spec.training && self->base_is_trained)
+        return weft_config_reject(run->config, "model", "base", err,
+                                  "is how what is frozen is stored, and [train] trainable = %s trains every linear of "
+                                  "the layers; name what else is to be trained, as *norm.weight or head, or take the "
+                                  "line out",
+                                  run->settings.train.trainable);
     WEFT_PLUGIN_TELL(kernels, info, device, &info);
     for (int32_t p = 0; p < self->declared->n_parameters; p++) {
         const int32_t dtype = parameters[p].dtype;

@@ -82,6 +82,7 @@ typedef struct weft_plan {
     int32_t dtype;              /* weft_dtype that the model computes in: [train] precision */
     int32_t rank, world, nodes; /* whose plan it is, among how many, on how many machines */
     bool in_order;              /* of its communicator: WEFT_COMM_IN_ORDER */
+    bool base_is_trained;       /* [model] base stores what [train] trainable names: then nothing is trained */
     weft_declared *declared;
     weft_layout *layout;
     weft_state_slot states[WEFT_MAX_STATES]; /* [n_states] that the optimizer keeps of each trained element */

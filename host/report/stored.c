@@ -10,6 +10,13 @@ static int64_t elements_in(const weft_declared *declared, int32_t dtype) {
     return n;
 }
 
+static int64_t bytes_in(const weft_declared *declared, int32_t dtype) {
+    int64_t n = 0;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (declared->parameters[p].dtype == dtype) n += weft_dtype_span(dtype, declared->parameters[p].numel);
+    return n;
+}
+
 void weft_stored_print(const weft_declared *declared, int indent, FILE *to) {
     char count[WEFT_UNIT_SIZE], bytes[WEFT_UNIT_SIZE];
     const char *between = "";
@@ -18,7 +25,7 @@ void weft_stored_print(const weft_declared *declared, int indent, FILE *to) {
         const int64_t n = elements_in(declared, dtype);
         if (n == 0) continue;
         (void)fprintf(to, "%s%s parameters in %s (%s bytes)", between, weft_unit_count(count, n),
-                      weft_dtype_name(dtype), weft_unit_count(bytes, weft_dtype_span(dtype, n)));
+                      weft_dtype_name(dtype), weft_unit_count(bytes, bytes_in(declared, dtype)));
         between = ", ";
     }
     (void)fputc('\n', to);
@@ -31,7 +38,7 @@ json_t *weft_stored_array(const weft_declared *declared) {
         if (n > 0)
             (void)json_array_append_new(types,
                                         json_pack("{s:s, s:I, s:I}", "type", weft_dtype_name(dtype), "parameters",
-                                                  (json_int_t)n, "bytes", (json_int_t)weft_dtype_span(dtype, n)));
+                                                  (json_int_t)n, "bytes", (json_int_t)bytes_in(declared, dtype)));
     }
     return types;
 }

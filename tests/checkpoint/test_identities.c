@@ -196,8 +196,8 @@ START_TEST(another_model_is_refused_even_inexactly) {
     for (int inexact = 0; inexact < 2; inexact++) {
         ck_assert_int_eq(rig_try_resume(&run, inexact != 0, &err), WEFT_E_USER);
         ck_assert_says(err, "6 of another shape (");
-        ck_assert_says(err,
-                       ". This checkpoint is of another model: resume with the [model] path that it was made with");
+        ck_assert_says(
+            err, ". This checkpoint is of another model: resume with the [model] path and base that it was made with");
         ck_assert_ptr_null(strstr(err.text, "config.json is sha256"));
         ck_assert_ptr_null(strstr(err.text, "--resume=inexact"));
     }

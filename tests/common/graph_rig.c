@@ -10,6 +10,7 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <weft/blocks.h>
 
 void rig_ok(weft_status status, const weft_error *err) {
     ck_assert_msg(status == WEFT_OK, "status %d: %s", (int)status, err->text);
@@ -201,7 +202,8 @@ static weft_ref pack(rig *r, weft_ref from, int64_t n) {
     float *values = rig_floats(r, from, n);
     void *blocks = malloc((size_t)slot.bytes);
     ck_assert_ptr_nonnull(blocks);
-    ck_assert(weft_convert(blocks, WEFT_I8X64, values, WEFT_F32, n));
+    for (int64_t i = 0; i < n; i += weft_dtype_block(WEFT_I8X64))
+        weft_i8x64_pack((weft_i8x64 *)blocks + i / weft_dtype_block(WEFT_I8X64), values + i);
     rig_write(r, slot.ref, blocks, slot.bytes);
     free(blocks);
     free(values);

@@ -10,7 +10,7 @@ weft_status reference_takes(int32_t dtype, const char *kernel, weft_error *err) 
 
 /* A packed B is as its numbers, rounded to A's type. */
 static double element_of_b(const weft_matmul *a, int64_t i) {
-    if (a->dtype_b == WEFT_I8X64) return reference_rounded(reference_unpack(a->b, i), a->dtype_a);
+    if (weft_dtype_is_packed(a->dtype_b)) return reference_rounded(reference_unpack(a->b, a->dtype_b, i), a->dtype_a);
     return (double)reference_load(a->b, a->dtype_b, i);
 }
 
@@ -18,7 +18,7 @@ weft_status reference_matmul(weft_device *d, weft_stream *s, const weft_matmul *
     weft_status status = reference_takes(a->dtype_a, "matmul", err);
     (void)d;
     (void)s;
-    if (status == WEFT_OK && a->dtype_b != WEFT_I8X64) status = reference_takes(a->dtype_b, "matmul", err);
+    if (status == WEFT_OK && !weft_dtype_is_packed(a->dtype_b)) status = reference_takes(a->dtype_b, "matmul", err);
     if (status == WEFT_OK) status = reference_takes(a->dtype_c, "matmul", err);
     for (int64_t i = 0; i < a->m && status == WEFT_OK; i++)
         for (int64_t j = 0; j < a->n; j++) {

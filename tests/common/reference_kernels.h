@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include <weft/blocks.h>
 #include <weft/device.h>
 
 struct weft_buffer {
@@ -35,13 +36,18 @@ static inline float reference_load(weft_ref from, int32_t dtype, int64_t i) {
 }
 
 /* Element i of a packed operand, by what weft/blocks.h says of its bytes. */
-static inline float reference_unpack(weft_ref from, int64_t i) {
-    const char *block = (const char *)reference_view(from) + i / 64 * 68;
-    float scale = 0.0f;
-    int8_t step = 0;
+static inline float reference_unpack(weft_ref from, int32_t dtype, int64_t i) {
+    static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
+    const int64_t at = i % weft_dtype_block(dtype);
+    const unsigned char *block = (const unsigned char *)reference_view(from) +
+                                 i / weft_dtype_block(dtype) * weft_dtype_bytes(dtype);
+    float scale = 0.0f, added = 0.0f;
     memcpy(&scale, block, sizeof scale);
-    memcpy(&step, block + 4 + i % 64, 1);
-    return scale * (float)step;
+    memcpy(&added, block + 4, sizeof added);
+    if (dtype == WEFT_I8X64) return scale * (float)(int8_t)block[4 + at];
+    if (dtype == WEFT_F8X128) return scale * weft_e4m3_to(block[4 + at]);
+    scale = dynamic[block[8 + at / 64]] * scale + added;
+    return levels[block[24 + at / 2] >> (at % 2 == 0 ? 4 : 0) & 15] * scale;
 }
 
 /* Stores or adds a finished result. */

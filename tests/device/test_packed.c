@@ -6,6 +6,9 @@
 
 enum { BLOCK = 64, BYTES = 68 };
 
+static const int32_t packed_types[] = {WEFT_I8X64, WEFT_NF4, WEFT_F8X128};
+enum { N_PACKED = 3 };
+
 typedef struct types {
     int32_t a, c;
 } types;
@@ -16,6 +19,7 @@ typedef struct packed_case {
     int64_t m, n, k;
     int transpose_b, accumulate;
     types types;
+    int32_t packed;
     const float *a, *c, *bias; /* bias NULL: none */
     const unsigned char *b;
     int64_t b_bytes;
@@ -30,7 +34,7 @@ static weft_matmul args_of(const packed_case *t) {
                               .ldb = t->transpose_b ? t->k : t->n,
                               .ldc = t->n,
                               .dtype_a = t->types.a,
-                              .dtype_b = WEFT_I8X64,
+                              .dtype_b = t->packed,
                               .dtype_c = t->types.c,
                               .transpose_b = t->transpose_b,
                               .accumulate = t->accumulate,
@@ -50,12 +54,29 @@ static void run_case(run *r, const void *data) {
     get_cells(r, args.c, t->m * t->n, t->types.c);
 }
 
+/* fp8 e4m3 by its parts. */
+static float e4m3(unsigned char code) {
+    const int exponent = code >> 3 & 15, fraction = code & 7;
+    const float size = exponent == 0 ? ldexpf((float)fraction, -9) : ldexpf((float)(8 + fraction), exponent - 10);
+    return code < 128 ? size : -size;
+}
+
 /* Element i of b, from its bytes. */
 static double number_of(const packed_case *t, int64_t i) {
-    const unsigned char *block = t->b + i / BLOCK * BYTES;
-    float scale = 0;
+    static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
+    const int64_t at = i % weft_dtype_block(t->packed);
+    const unsigned char *block = t->b + i / weft_dtype_block(t->packed) * weft_dtype_bytes(t->packed);
+    float scale = 0, added = 0, level = 0;
     memcpy(&scale, block, sizeof scale);
-    return (double)rounded(scale * (float)(int8_t)block[4 + i % BLOCK], t->types.a);
+    memcpy(&added, block + 4, sizeof added);
+    if (t->packed == WEFT_I8X64) level = (float)(int8_t)block[4 + at];
+    if (t->packed == WEFT_F8X128) level = e4m3(block[4 + at]);
+    if (t->packed == WEFT_NF4) {
+        const float part = dynamic[block[8 + at / 64]] * scale;
+        scale = part + added;
+        level = levels[at % 2 == 0 ? block[24 + at / 2] >> 4 : block[24 + at / 2] & 15];
+    }
+    return (double)rounded(scale * level, t->types.a);
 }
 
 static double *oracle(const packed_case *t) {
@@ -72,48 +93,67 @@ static double *oracle(const packed_case *t) {
     return out;
 }
 
-/* Steps from -127 to 127, scales of very different sizes. */
-static unsigned char *random_blocks(int64_t n) {
-    unsigned char *out = malloc((size_t)(n / BLOCK * BYTES));
-    for (int64_t b = 0; b < n / BLOCK; b++) {
-        const float scale = ldexpf(1.0f + number() / 2, (int)(b % 7) - 9);
-        memcpy(out + b * BYTES, &scale, sizeof scale);
-        for (int i = 0; i < BLOCK; i++) out[b * BYTES + 4 + i] = (unsigned char)(int8_t)lrintf(127 * number());
+static float random_scale(int64_t b) {
+    return ldexpf(1.0f + number() / 2, (int)(b % 7) - 9);
+}
+
+static unsigned char random_code(int32_t packed) {
+    const unsigned char code = (unsigned char)(int8_t)lrintf(127 * number());
+    return packed == WEFT_F8X128 && (code & 0x7F) == 0x7F ? 0x7E : code; /* not the NaNs */
+}
+
+/* Codes of all kinds, scales of very different sizes; n numbers. */
+static unsigned char *random_blocks(int32_t packed, int64_t n) {
+    const int64_t bytes = weft_dtype_bytes(packed), blocks = weft_dtype_span(packed, n) / bytes;
+    const int64_t head = packed == WEFT_NF4 ? 8 : 4;
+    unsigned char *out = malloc((size_t)(blocks * bytes));
+    for (int64_t b = 0; b < blocks; b++) {
+        const float scale = random_scale(b), added = 1.5f * scale;
+        memcpy(out + b * bytes, &scale, sizeof scale);
+        memcpy(out + b * bytes + 4, &added, sizeof added);
+        for (int64_t i = head; i < bytes; i++) out[b * bytes + i] = random_code(packed);
     }
     return out;
 }
 
-static void check(types of, int64_t m, int64_t n, int64_t k, int transpose_b, int accumulate, bool biased) {
+static void check(int of_types, int64_t m, int64_t n, int64_t k, int transpose_b, int accumulate, bool biased) {
+    const types of = all_types[of_types % 3];
+    const int32_t packed = packed_types[of_types / 3];
     float *a = numbers_of(of.a, m * k, 1), *c = numbers_of(of.c, m * n, 1), *bias = numbers(n, 1), *got = NULL;
-    unsigned char *b = random_blocks(n * k);
-    const packed_case t = {m, n, k, transpose_b, accumulate, of, a, c, biased ? bias : NULL, b, n * k / BLOCK * BYTES};
+    unsigned char *b = random_blocks(packed, n * k);
+    const packed_case t = {m,      n, k, transpose_b,          accumulate, of,
+                           packed, a, c, biased ? bias : NULL, b,          weft_dtype_span(packed, n * k)};
     double *want = oracle(&t);
     char name[96];
-    (void)snprintf(name, sizeof name, "packed matmul %lldx%lldx%lld, transpose_b %d", (long long)m, (long long)n,
-                   (long long)k, transpose_b);
+    (void)snprintf(name, sizeof name, "packed matmul %lldx%lldx%lld, %s, transpose_b %d", (long long)m, (long long)n,
+                   (long long)k, weft_dtype_name(packed), transpose_b);
     got = every_way(run_case, &t, name);
     expect_cells(name, got, want, m * n, of.c, 2e-6, 0);
     free(a), free(b), free(c), free(bias), free(got), free(want);
 }
 
-/* Rows of b, so n is anything. */
+/* Rows of b, so n is anything; and with blocks that go on in the next row, so is their length. */
 START_TEST(weights_forward) {
-    const types of = all_types[_i];
-    check(of, 1, 1, 64, 1, 0, false);
-    check(of, 37, 64, 64, 1, 0, true);
-    check(of, 5, 257, 128, 1, 1, false);
-    check(of, 70, 601, 192, 1, 0, false);
-    check(of, 3, 5, 1024, 1, 0, true);
+    check(_i, 1, 1, 64, 1, 0, false);
+    check(_i, 37, 64, 64, 1, 0, true);
+    check(_i, 5, 257, 128, 1, 1, false);
+    check(_i, 70, 601, 192, 1, 0, false);
+    check(_i, 3, 5, 1024, 1, 0, true);
+    if (packed_types[_i / 3] == WEFT_I8X64) return;
+    check(_i, 4, 300, 37, 1, 0, true);
+    check(_i, 33, 3, 1100, 1, 1, false);
 }
 END_TEST
 
-/* Columns of b, so n is whole blocks and k anything. */
+/* Columns of b, so n is whole blocks, or also anything, and k anything. */
 START_TEST(gradients_of_inputs) {
-    const types of = all_types[_i];
-    check(of, 1, 64, 1, 0, 0, false);
-    check(of, 37, 64, 65, 0, 1, false);
-    check(of, 9, 320, 77, 0, 0, false);
-    check(of, 70, 576, 130, 0, 1, false);
+    check(_i, 1, 64, 1, 0, 0, false);
+    check(_i, 37, 64, 65, 0, 1, false);
+    check(_i, 9, 320, 77, 0, 0, false);
+    check(_i, 70, 576, 130, 0, 1, false);
+    if (packed_types[_i / 3] == WEFT_I8X64) return;
+    check(_i, 4, 37, 300, 0, 1, false);
+    check(_i, 33, 1001, 3, 0, 0, false);
 }
 END_TEST
 
@@ -170,14 +210,14 @@ END_TEST
 START_TEST(the_device_says_that_it_takes_them) {
     weft_device_info info = {.struct_size = sizeof info};
     table->info(devices[0], &info);
-    ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64);
+    ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128);
 }
 END_TEST
 
 START_TEST(wrong_operands_are_refused) {
     weft_error err = WEFT_ERROR_INIT;
     run r = {.device = devices[0]};
-    unsigned char *b = random_blocks(128 * 64);
+    unsigned char *b = random_blocks(WEFT_I8X64, 128 * 64);
     weft_matmul args = {.struct_size = sizeof args,
                         .m = 2,
                         .n = 128,
@@ -204,7 +244,13 @@ START_TEST(wrong_operands_are_refused) {
     args.ldb = args.k = args.lda = 32;
     ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "whole blocks of 64") != NULL, "%s", err.text);
+    args.ldb = args.k = args.lda = 65; /* one number too many for the blocks that there are, and none missing for 64 */
+    args.dtype_b = WEFT_NF4;
+    args.b = put(&r, b, 128 * 64 / 1024 * 536);
+    ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "operand b needs") != NULL, "%s", err.text);
     args.ldb = args.k = args.lda = 64;
+    args.dtype_b = WEFT_I8X64;
     args.dtype_a = WEFT_I8X64;
     ck_assert_int_eq(table->matmul(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     ck_assert_msg(strstr(err.text, "int8x64") != NULL, "%s", err.text);
@@ -214,8 +260,8 @@ START_TEST(wrong_operands_are_refused) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, weights_forward, 0, 3);
-    tcase_add_loop_test(tests, gradients_of_inputs, 0, 3);
+    tcase_add_loop_test(tests, weights_forward, 0, 3 * N_PACKED);
+    tcase_add_loop_test(tests, gradients_of_inputs, 0, 3 * N_PACKED);
     tcase_add_test(tests, blocks_hold_what_was_packed);
     tcase_add_test(tests, edges_of_packing);
     tcase_add_test(tests, the_device_says_that_it_takes_them);

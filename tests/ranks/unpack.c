@@ -1,41 +1,55 @@
 /* A model's file with its packed tensors as the numbers that they stand for, in fp32, by what weft/blocks.h says of
- * bytes. For test_packed.sh:
+ * bytes. For test_packed.sh and test_base.sh:
  *
- *     rank_unpack FROM.safetensors TO.safetensors
+ *     rank_unpack FROM.safetensors TO.safetensors [LIKE.safetensors]
  *
- * Says how many were packed, and how many bytes those took. */
-#include "model/safetensors.h"
+ * LIKE: the same model in numbers, for the shapes of what has no rows in FROM. Says how many were packed, and how many
+ * bytes those took. */
+#include <weft/blocks.h>
+
+#include "model/packed.h"
 
 #include <stdlib.h>
 
-enum { BLOCK = 64, BYTES = 68 };
-
-static bool is_packed(const weft_tensor *tensor) {
-    return tensor->dtype == WEFT_U8 && tensor->rank == 3 && tensor->dims[2] == BYTES;
-}
+static const weft_safetensors *like;
 
 static weft_tensor_spec spec_of(const weft_tensor *tensor) {
+    const int32_t packed = weft_packed_type(tensor);
+    const weft_tensor *plain = like == NULL ? NULL : weft_safetensors_find(like, tensor->name);
     weft_tensor_spec spec = {.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(spec.dims, tensor->dims, sizeof spec.dims);
-    if (!is_packed(tensor)) return spec;
+    if (packed == 0) return spec;
     spec.dtype = WEFT_F32;
     spec.rank = 2;
-    spec.dims[1] *= BLOCK;
+    if (!weft_dtype_is_flat(packed)) spec.dims[1] *= weft_dtype_block(packed);
+    else if (plain != NULL) memcpy(spec.dims, plain->dims, sizeof spec.dims);
     return spec;
 }
 
+/* The numbers of one block. */
+static void unpack_block(float *out, const unsigned char *bytes, int32_t packed) {
+    static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
+    float scale = 0, added = 0;
+    memcpy(&scale, bytes, sizeof scale);
+    memcpy(&added, bytes + 4, sizeof added);
+    for (int64_t i = 0; i < weft_dtype_block(packed); i++) {
+        if (packed == WEFT_I8X64) out[i] = scale * (float)(int8_t)bytes[4 + i];
+        if (packed == WEFT_F8X128) out[i] = scale * weft_e4m3_to(bytes[4 + i]);
+        if (packed == WEFT_NF4)
+            out[i] = levels[bytes[24 + i / 2] >> (i % 2 == 0 ? 4 : 0) & 15] *
+                     (dynamic[bytes[8 + i / 64]] * scale + added);
+    }
+}
+
 static weft_status write_numbers(weft_tensor_writer *to, int32_t i, const weft_tensor *from, weft_error *err) {
-    const int64_t blocks = from->bytes / BYTES;
-    float *numbers = malloc((size_t)blocks * BLOCK * sizeof *numbers);
+    const int32_t packed = weft_packed_type(from);
+    const weft_tensor_spec spec = spec_of(from);
+    const int64_t bytes = weft_dtype_bytes(packed), block = weft_dtype_block(packed), blocks = from->bytes / bytes;
+    float *numbers = malloc((size_t)(blocks * block) * sizeof *numbers);
     weft_status status = WEFT_OK;
     if (numbers == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", from->name);
-    for (int64_t b = 0; b < blocks; b++) {
-        float scale = 0;
-        memcpy(&scale, from->data + b * BYTES, sizeof scale);
-        for (int64_t k = 0; k < BLOCK; k++)
-            numbers[b * BLOCK + k] = scale * (float)(int8_t)from->data[b * BYTES + 4 + k];
-    }
-    status = weft_tensor_writer_write(to, i, 0, numbers, blocks * BLOCK * (int64_t)sizeof *numbers, err);
+    for (int64_t b = 0; b < blocks; b++) unpack_block(numbers + b * block, from->data + b * bytes, packed);
+    status = weft_tensor_writer_write(to, i, 0, numbers, spec.dims[0] * spec.dims[1] * (int64_t)sizeof *numbers, err);
     free(numbers);
     return status;
 }
@@ -50,9 +64,10 @@ static weft_status unpack(const weft_safetensors *from, const char *path, weft_e
     status = weft_tensor_writer_create(&to, path, specs, from->n_tensors, err);
     for (int32_t i = 0; i < from->n_tensors && status == WEFT_OK; i++) {
         const weft_tensor *tensor = &from->tensors[i];
-        packed += is_packed(tensor);
-        bytes += is_packed(tensor) ? tensor->bytes : 0;
-        if (is_packed(tensor)) status = write_numbers(to, i, tensor, err);
+        const bool is_packed = weft_packed_type(tensor) != 0;
+        packed += is_packed;
+        bytes += is_packed ? tensor->bytes : 0;
+        if (is_packed) status = write_numbers(to, i, tensor, err);
         else status = weft_tensor_writer_write(to, i, 0, tensor->data, tensor->bytes, err);
     }
     if (status == WEFT_OK) status = weft_tensor_writer_finish(to, err);
@@ -64,11 +79,14 @@ static weft_status unpack(const weft_safetensors *from, const char *path, weft_e
 
 int main(int argc, char **argv) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_safetensors *from = NULL;
+    weft_safetensors *from = NULL, *plain = NULL;
     weft_status status = WEFT_OK;
-    if (argc != 3) return 2;
+    if (argc != 3 && argc != 4) return 2;
     status = weft_safetensors_open(&from, argv[1], &err);
+    if (status == WEFT_OK && argc == 4) status = weft_safetensors_open(&plain, argv[3], &err);
+    like = plain;
     if (status == WEFT_OK) status = unpack(from, argv[2], &err);
+    weft_safetensors_close(plain);
     weft_safetensors_close(from);
     if (status != WEFT_OK) (void)fprintf(stderr, "%s\n", err.text);
     return status == WEFT_OK ? 0 : 1;

@@ -15,22 +15,32 @@ static void *look_up_matrix(operands *c, weft_ref ref, const char *name, int64_t
     return operands_need(c, ref, name, (rows - 1) * ld + width, 1, bytes);
 }
 
-const weft_i8x64 *matrices_packed(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld) {
-    const int64_t block = weft_dtype_block(WEFT_I8X64), words = weft_dtype_span(WEFT_I8X64, width) / 4;
-    if (c->status == WEFT_OK && (ld != width || width % block != 0)) {
+/* Rows without a gap, in blocks that begin with a scale in fp32 and are whole words of four bytes. */
+const void *matrices_packed(operands *c, weft_ref ref, const char *name, int32_t dtype, int64_t rows, int64_t width,
+                            int64_t ld) {
+    const int64_t block = weft_dtype_block(dtype), words = weft_dtype_bytes(dtype) / 4;
+    const int64_t numbers = size_times(rows, width);
+    if (c->status == WEFT_OK && ld != width) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "%s on device %s: rows of operand %s are %lld apart and %lld wide; %s lies without a "
-                                   "gap, in rows of whole blocks of %lld.",
+                                   "gap.",
                                    c->kernel, operands_device, name, (long long)ld, (long long)width,
-                                   weft_dtype_name(WEFT_I8X64), (long long)block);
+                                   weft_dtype_name(dtype));
+    } else if (c->status == WEFT_OK && !weft_dtype_is_flat(dtype) && width % block != 0) {
+        c->status = weft_error_set(c->err, WEFT_E_HOST,
+                                   "%s on device %s: rows of operand %s are %lld wide; %s lies in rows of whole blocks "
+                                   "of %lld.",
+                                   c->kernel, operands_device, name, (long long)width, weft_dtype_name(dtype),
+                                   (long long)block);
     }
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
-    return operands_need(c, ref, name, rows, words, 4);
+    return operands_need(c, ref, name, numbers < 0 ? numbers : size_ceil_div(numbers, block), words, 4);
+}
 }
 
 /* Both operands in fp32, or both in bf16 and the result in either; b may be packed instead. */
 static void check_types(operands *c, const weft_matmul *args) {
-    const bool is_packed = args->dtype_b == WEFT_I8X64;
+    const bool is_packed = weft_dtype_is_packed(args->dtype_b) != 0;
     (void)operands_dtype(c, "a", args->dtype_a);
     if (!is_packed) (void)operands_dtype(c, "b", args->dtype_b);
     (void)operands_dtype(c, "c", args->dtype_c);
@@ -40,7 +50,7 @@ static void check_types(operands *c, const weft_matmul *args) {
     c->status =
         weft_error_set(c->err, WEFT_E_UNSUPPORTED,
                        "%s on device %s: a is %s, b is %s and c is %s; both operands may be fp32 with c in "
-                       "fp32, or both bf16 with c in fp32 or bf16; b may be int8x64 with either. Convert one first.",
+                       "fp32, or both bf16 with c in fp32 or bf16; b may be packed with either. Convert one first.",
                        c->kernel, operands_device, weft_dtype_name(args->dtype_a), weft_dtype_name(args->dtype_b),
                        weft_dtype_name(args->dtype_c));
 }
@@ -69,7 +79,7 @@ void matrices_look_up(operands *c, matrices *out, const weft_matmul *args) {
     out->a =
         look_up_matrix(c, args->a, "a", args->transpose_a ? k : m, args->transpose_a ? m : k, args->lda, args->dtype_a);
     if (weft_dtype_is_packed(args->dtype_b))
-        out->packed = matrices_packed(c, args->b, "b", args->transpose_b ? n : k, args->transpose_b ? k : n, args->ldb);
+        out->packed = matrices_packed(c, args->b, "b", args->dtype_b, args->transpose_b ? n : k, args->transpose_b ? k : n, args->ldb);
     else
         out->b = look_up_matrix(c, args->b, "b", args->transpose_b ? n : k, args->transpose_b ? k : n, args->ldb,
                                 args->dtype_b);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include <weft/device.h>
+#include <weft/levels.h>
 
 #define CPU_ACTIVATIONS (WEFT_GELU_TANH + 1)
 
@@ -110,6 +111,10 @@ typedef struct cpu_loops {
     void (*probabilities)(const cpu_scores *p, const float *lse);
     /* d (keys, CPU_BLOCK) = p * (d - delta) */
     void (*score_gradient)(float *d, const float *p, const float *delta, int64_t keys);
+    /* 64 numbers: their codes (weft/levels.h, weft/blocks.h) times scale. */
+    void (*unpack_i8)(float *out, const int8_t *codes, float scale);
+    void (*unpack_f8)(float *out, const uint8_t *codes, float scale);
+    void (*unpack_nf4)(float *out, const uint8_t *codes, float scale); /* two codes a byte */
     /* Chains of x = x * factor + term in registers, enough of them to keep the units busy, `rounds` long. Returns how
      * many operations that were; *left depends on all of them. */
     double (*multiply_add)(float *left, int64_t rounds, float factor, float term);

@@ -5,6 +5,7 @@
 
 #include "loops_curves.h"
 #include "loops_random.h"
+#include "loops_unpack.h"
 
 /* The gain of a norm, or what is stored of it and one more. */
 INLINE vec gain_at(const float *gain, int64_t i, int64_t n, const int from_one) {
@@ -272,5 +273,8 @@ const cpu_loops LOOPS_TABLE = {
     .softmax = loop_softmax,
     .probabilities = loop_probabilities,
     .score_gradient = loop_score_gradient,
+    .unpack_i8 = loop_unpack_i8,
+    .unpack_f8 = loop_unpack_f8,
+    .unpack_nf4 = loop_unpack_nf4,
     .multiply_add = loop_multiply_add,
 };

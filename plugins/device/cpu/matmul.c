@@ -34,6 +34,7 @@ CPU_KERNEL(matmul, weft_matmul) {
     operands c = OPERANDS("matmul", weft_matmul, args, err);
     matrices at = {0};
     product p = {0};
+    packed_matrix b = {0};
     void *workspace = NULL;
     (void)s;
     if (c.status != WEFT_OK) return c.status;
@@ -46,6 +47,7 @@ CPU_KERNEL(matmul, weft_matmul) {
     p.b = at.b;
     p.c = at.c;
     if (at.bias != NULL) fill_rows_with_bias(device, &p, at.bias);
-    return weft_dtype_is_packed(args->dtype_b) ? packed_run(device, &p, at.packed, workspace, "matmul", err)
+    b = (packed_matrix){at.packed, args->dtype_b};
+    return weft_dtype_is_packed(args->dtype_b) ? packed_run(device, &p, &b, workspace, "matmul", err)
                                                : product_run(device, &p, workspace, "matmul", err);
 }

@@ -2,16 +2,23 @@
 #ifndef WEFT_DEVICE_CPU_PACKED_H
 #define WEFT_DEVICE_CPU_PACKED_H
 
-#include <weft/blocks.h>
-
 #include "product.h"
 
 /* Types that b may be stored in, as weft_device_info says them. */
-#define PACKED_TYPES (1u << WEFT_I8X64)
+#define PACKED_TYPES (1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128)
 
-/* p->b is not looked at: b comes beside it. Its rows, of p->transpose_b ? p->k : p->n elements, are whole blocks. */
+/* The blocks of b, whose rows are p->transpose_b ? p->k : p->n long and lie without a gap. */
+typedef struct packed_matrix {
+    const void *blocks;
+    int32_t dtype; /* weft_dtype */
+} packed_matrix;
+
+/* p->b is not looked at: b comes beside it. */
 int64_t packed_workspace(const weft_device *device, const product *p);
-weft_status packed_run(const weft_device *device, const product *p, const weft_i8x64 *b, void *workspace,
+weft_status packed_run(const weft_device *device, const product *p, const packed_matrix *b, void *workspace,
                        const char *kernel, weft_error *err);
+
+/* n numbers of packed rows that lie without a gap, from the first on, which may be any. */
+void packed_numbers(const weft_device *device, float *to, const void *blocks, int32_t dtype, int64_t first, int64_t n);
 
 #endif

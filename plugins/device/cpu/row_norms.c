@@ -6,6 +6,7 @@
 
 #include "../common/matrices.h"
 #include "cpu.h"
+#include "packed.h"
 
 #define ROWS    12
 #define COLUMNS 512 /* whole blocks of packed types, and vectors */
@@ -21,7 +22,7 @@ typedef struct norms {
 } norms;
 
 static bool is_packed(const weft_row_norms *args) {
-    return args->dtype_w == WEFT_I8X64;
+    return (PACKED_TYPES >> args->dtype_w & 1u) != 0;
 }
 
 static int64_t down_bytes(const weft_row_norms *args) {
@@ -39,9 +40,10 @@ int64_t cpu_row_norms_workspace(const weft_device *device, const weft_row_norms 
 
 /* Columns first, ..., first + n - 1 of row r of W; zeros up to whole vectors. */
 static void take_row(const norms *o, float *to, int64_t r, int64_t first, int64_t n) {
-    const int64_t block = weft_dtype_block(WEFT_I8X64), at = r * o->args->width + first;
+    const int64_t at = r * o->args->width + first;
     if (is_packed(o->args)) {
-        for (int64_t i = 0; i < n; i += block) weft_i8x64_unpack(to + i, (const weft_i8x64 *)o->w + (at + i) / block);
+        packed_numbers(o->device, to, o->w, o->args->dtype_w, at, n);
+        memset(to + n, 0, (size_t)(size_round_up(n, CPU_WIDTH) - n) * sizeof *to);
         return;
     }
     o->cells_w->pack(to, cpu_from(o->w, at, o->bytes_w), n, 1, n, 1.0f);
@@ -74,7 +76,7 @@ static norms norms_look_up(const weft_device *device, const weft_row_norms *args
     operands_size(c, "width", args->width, 1);
     operands_size(c, "rank", args->rank, 0);
     if (is_packed(args)) {
-        o.w = matrices_packed(c, args->w, "w", args->rows, args->width, args->width);
+        o.w = matrices_packed(c, args->w, "w", args->dtype_w, args->rows, args->width, args->width);
     } else {
         o.bytes_w = operands_dtype(c, "dtype_w", args->dtype_w);
         o.w = operands_need(c, args->w, "w", args->rows, args->width, o.bytes_w);

@@ -178,8 +178,8 @@ extern const weft_device_choices cuda_choices;
 
 /* The same with a b that is packed; p->b is not looked at. */
 int64_t cuda_packed_workspace(const weft_device *device, const cuda_product *p);
-weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p,
-                                 const weft_i8x64 *packed, weft_error *err);
+weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, const void *packed,
+                                 weft_error *err);
 
 /* ---- update.c, modules.c ---- */
 

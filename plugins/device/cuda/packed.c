@@ -5,7 +5,8 @@
 
 #include "cuda.h"
 
-/* Columns of op(b): whole blocks, and enough that a product of them fills a card. */
+/* Columns of op(b): whole blocks of the types whose blocks end with the rows, and enough that a product of them fills a
+ * card. */
 #define STRIP 1024
 
 static cuda_product strip_of(const cuda_product *p, int64_t first) {
@@ -29,22 +30,24 @@ int64_t cuda_packed_workspace(const weft_device *device, const cuda_product *p) 
     return dense_bytes(p) + size_max(cuda_product_workspace(device, &first), cuda_product_workspace(device, &last));
 }
 
-static weft_status multiply_strip(weft_device *device, cudaStream_t stream, const cuda_product *p,
-                                  const weft_i8x64 *packed, int64_t first, weft_error *err) {
-    const int64_t block = weft_dtype_block(WEFT_I8X64), stride = (p->transpose_b ? p->k : p->n) / block;
+static weft_status multiply_strip(weft_device *device, cudaStream_t stream, const cuda_product *p, const void *packed,
+                                  int64_t first, weft_error *err) {
     cuda_product strip = strip_of(p, first);
-    const weft_i8x64 *from = packed + (p->transpose_b ? first * stride : first / block);
-    const int64_t rows = p->transpose_b ? strip.n : p->k, width = p->transpose_b ? p->k : strip.n;
+    const packed_rows from = {.blocks = packed,
+                              .dtype = p->dtype_b,
+                              .first = p->transpose_b ? first * p->k : first,
+                              .rows = p->transpose_b ? strip.n : p->k,
+                              .width = p->transpose_b ? p->k : strip.n,
+                              .stride = p->transpose_b ? p->k : p->n};
     char *workspace = cuda_line_up(p->workspace);
-    const weft_status status =
-        cuda_judge(unpack_launch(stream, workspace, p->dtype_a, from, rows, width / block, stride), "matmul", err);
+    const weft_status status = cuda_judge(unpack_launch(stream, workspace, p->dtype_a, &from), "matmul", err);
     strip.b = workspace;
     strip.workspace = workspace + dense_bytes(p);
     return status == WEFT_OK ? cuda_multiply(device, stream, &strip, err) : status;
 }
 
-weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p,
-                                 const weft_i8x64 *packed, weft_error *err) {
+weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, const void *packed,
+                                 weft_error *err) {
     weft_status status = WEFT_OK;
     if (p->m <= 0 || p->n <= 0 || p->k <= 0) return cuda_multiply(device, stream, p, err);
     for (int64_t first = 0; first < p->n && status == WEFT_OK; first += STRIP)

@@ -10,10 +10,15 @@
 extern "C" {
 #endif
 
-/* to (rows, 64 blocks): the numbers of rows of `blocks` blocks, which lie `stride` blocks apart; fp32, or rounded to
- * bf16. rows, blocks > 0; `to` is aligned to 16 bytes. */
-cudaError_t unpack_launch(cudaStream_t stream, void *to, int32_t dtype, const weft_i8x64 *from, int64_t rows,
-                          int64_t blocks, int64_t stride);
+/* Numbers of a packed matrix: rows of `width` from its number `first` on, `stride` apart. */
+typedef struct packed_rows {
+    const void *blocks;
+    int32_t dtype; /* weft_dtype of the blocks */
+    int64_t first, rows, width, stride;
+} packed_rows;
+
+/* to (rows, width): fp32, or rounded to bf16. rows, width > 0; `to` is aligned to 16 bytes. */
+cudaError_t unpack_launch(cudaStream_t stream, void *to, int32_t dtype, const packed_rows *from);
 
 #ifdef __cplusplus
 }

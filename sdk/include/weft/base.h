@@ -177,9 +177,10 @@ static inline weft_status weft_error_prefix(weft_error *err, const char *format,
 }
 
 /* Types of elements as they are stored. A type has elements per block and bytes per block: a plain one has blocks of
- * one element, and what is packed is a type of its own (weft/blocks.h says what lies in a block). Blocks follow the
- * rows of a matrix, whose length is a whole number of them. Tensors begin, and are cut between ranks, where a block
- * begins. */
+ * one element, and what is packed is a type of its own (weft/blocks.h says what lies in a block). Blocks run over the
+ * numbers of a matrix row by row: those of a type that needs whole rows (weft_dtype_is_flat says 0) end where a row
+ * ends, whose length is a whole number of them; those of the others go on in the next row, and the last one may have
+ * room left. Tensors begin, and are cut between ranks, where a block begins. */
 typedef enum weft_dtype {
     WEFT_F32 = 1,
     WEFT_BF16 = 2,
@@ -188,13 +189,17 @@ typedef enum weft_dtype {
     WEFT_I32 = 5,
     WEFT_I64 = 6,
     WEFT_U8 = 7,
-    WEFT_I8X64 = 8 /* packed: 64 int8 with one fp32 scale */
+    WEFT_I8X64 = 8,  /* packed: 64 int8 with one fp32 scale */
+    WEFT_NF4 = 9,    /* packed: 1024 numbers of 4 bits, 16 scales of 8 bits, the scale of those and what is added */
+    WEFT_F8X128 = 10 /* packed: 128 fp8 (e4m3) with one fp32 scale */
 } weft_dtype;
-enum { WEFT_DTYPE_LAST = WEFT_I8X64 };
+enum { WEFT_DTYPE_LAST = WEFT_F8X128 };
 
 /* Elements of one block; 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_block(int32_t dtype) {
     if (dtype == WEFT_I8X64) return 64;
+    if (dtype == WEFT_NF4) return 1024;
+    if (dtype == WEFT_F8X128) return 128;
     return dtype >= WEFT_F32 && dtype <= WEFT_DTYPE_LAST ? 1 : 0;
 }
 
@@ -209,19 +214,26 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
     case WEFT_I64: return 8;
     case WEFT_U8: return 1;
     case WEFT_I8X64: return 68;
+    case WEFT_NF4: return 536;
+    case WEFT_F8X128: return 132;
     default: return 0;
     }
 }
 
-/* Bytes of n elements, n in whole blocks; 0 for an unknown type. [any-thread] */
+/* Bytes of the blocks of n elements, the last of which may have room left; 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_span(int32_t dtype, int64_t n) {
     const int64_t block = weft_dtype_block(dtype);
-    return block == 0 ? 0 : n / block * weft_dtype_bytes(dtype);
+    return block == 0 ? 0 : (n + block - 1) / block * weft_dtype_bytes(dtype);
 }
 
 /* Several elements in a block? [any-thread] */
 static inline int weft_dtype_is_packed(int32_t dtype) {
     return weft_dtype_block(dtype) > 1;
+}
+
+/* Packed, and its blocks go on where a row ends? [any-thread] */
+static inline int weft_dtype_is_flat(int32_t dtype) {
+    return dtype == WEFT_NF4 || dtype == WEFT_F8X128;
 }
 
 /* "fp32", "bf16", ...; "?" for an unknown type. [any-thread] */
@@ -235,6 +247,8 @@ static inline const char *weft_dtype_name(int32_t dtype) {
     case WEFT_I64: return "int64";
     case WEFT_U8: return "uint8";
     case WEFT_I8X64: return "int8x64";
+    case WEFT_NF4: return "nf4";
+    case WEFT_F8X128: return "fp8x128";
     default: return "?";
     }
 }

@@ -1,0 +1,227 @@
+/* host/model/packing.c: see packing.h. */
+#include "model/packing.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <weft/blocks.h>
+
+#include "plugin/services.h"
+
+enum {
+    SCALED = 64,             /* numbers of nf4 that share a scale, */
+    SHARED = 256 * SCALED,   /* and those whose scales share one */
+    SOME = SHARED,           /* numbers at once: whole blocks of any type */
+    LOOKED_THROUGH = 1 << 26 /* elements of matrices that are packed together */
+};
+
+/* ---- looking through a matrix ---- */
+
+/* Of the scales of up to 256 times 64 numbers. */
+typedef struct scale_range {
+    float least, most;
+    double sum;
+} scale_range;
+
+typedef struct survey {
+    const weft_numbers *numbers;
+    int32_t parameter;
+    int64_t numel;
+    weft_packing *out;
+    scale_range *ranges; /* nf4 */
+    atomic_bool failed;  /* whoever sets it writes the two below */
+    weft_status status;
+    weft_error *err;
+} survey;
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static void keep_failure(survey *self, weft_status status, const weft_error *err) {
+    if (status == WEFT_OK || atomic_exchange(&self->failed, true)) return;
+    self->status = status;
+    if (self->err != NULL) *self->err = *err;
+}
+
+static void look_at_scales(int64_t i, void *context) {
+    survey *self = context;
+    const int64_t n = smaller(SHARED, self->numel - i * SHARED);
+    float numbers[SHARED];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    scale_range range = {INFINITY, 0, 0};
+    if (atomic_load(&self->failed)) return;
+    status = self->numbers->give(self->numbers->context, self->parameter, i * SHARED, n, numbers, &err);
+    for (int64_t at = 0; at < n && status == WEFT_OK; at += SCALED) {
+        const float scale = weft_largest(numbers + at, smaller(SCALED, n - at));
+        range.least = scale < range.least ? scale : range.least;
+        range.most = scale > range.most ? scale : range.most;
+        range.sum += (double)scale;
+    }
+    self->ranges[i] = range;
+    keep_failure(self, status, &err);
+}
+
+/* The mean in the order of the matrix, and how far the scales that share one lie from it at most. */
+static void settle_scales(survey *self) {
+    const int64_t scales = (self->numel + SCALED - 1) / SCALED, n = (self->numel + SHARED - 1) / SHARED;
+    double sum = 0;
+    float added = 0;
+    for (int64_t i = 0; i < n; i++) sum += self->ranges[i].sum;
+    added = (float)(sum / (double)scales);
+    for (int64_t i = 0; i < n; i++) {
+        const float up = fabsf(self->ranges[i].most - added), down = fabsf(self->ranges[i].least - added);
+        self->out->scales[i] = up > down ? up : down;
+    }
+    self->out->added = added;
+}
+
+static void look_at_row(int64_t row, void *context) {
+    survey *self = context;
+    const int64_t width = self->out->width;
+    float numbers[SOME], largest = 0;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (atomic_load(&self->failed)) return;
+    for (int64_t at = 0; at < width && status == WEFT_OK; at += SOME) {
+        const int64_t n = smaller(SOME, width - at);
+        float some = 0;
+        status = self->numbers->give(self->numbers->context, self->parameter, row * width + at, n, numbers, &err);
+        if (status == WEFT_OK) some = weft_largest(numbers, n);
+        if (!(some <= largest)) largest = some; /* also where it is NaN, which nothing replaces */
+    }
+    self->out->scales[row] = largest;
+    keep_failure(self, status, &err);
+}
+
+static weft_status look_through(survey *self) {
+    const int64_t n = (self->numel + self->out->width - 1) / self->out->width;
+    const bool is_nf4 = self->out->dtype == WEFT_NF4;
+    self->out->scales = malloc((size_t)n * sizeof *self->out->scales);
+    self->ranges = is_nf4 ? malloc((size_t)n * sizeof *self->ranges) : NULL;
+    if (self->out->scales == NULL || (is_nf4 && self->ranges == NULL))
+        return weft_error_set(self->err, WEFT_E_MEMORY, "no memory for the scales of a packed matrix");
+    weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, self);
+    if (self->status == WEFT_OK && is_nf4) settle_scales(self);
+    free(self->ranges);
+    return self->status;
+}
+
+weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, int32_t parameter,
+                              const weft_numbers *numbers, weft_error *err) {
+    const weft_parameter *p = &declared->parameters[parameter];
+    survey self = {
+        .numbers = numbers, .parameter = parameter, .numel = p->numel, .out = out, .status = WEFT_OK, .err = err};
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    out->dtype = p->dtype;
+    out->width = p->dtype == WEFT_NF4 ? SHARED : p->scaled_by_rows ? p->dims[1] : 0;
+    if (out->width > 0) status = look_through(&self);
+    if (status != WEFT_OK) weft_packing_close(out);
+    return status;
+}
+
+void weft_packing_close(weft_packing *self) {
+    free(self->scales);
+    self->scales = NULL;
+}
+
+/* ---- packing ---- */
+
+static void put_block(const weft_packing *self, char *out, const float *x, int64_t first, int64_t n) {
+    weft_i8x64 i8;
+    weft_nf4 nf4;
+    weft_f8x128 f8;
+    switch (self->dtype) {
+    case WEFT_NF4:
+        weft_nf4_pack(&nf4, x, (int)n, self->scales[first / self->width], self->added);
+        memcpy(out, &nf4, sizeof nf4);
+        break;
+    case WEFT_F8X128:
+        weft_f8x128_pack(&f8, x, (int)n);
+        memcpy(out, &f8, sizeof f8);
+        break;
+    default:
+        if (self->width > 0) weft_i8x64_pack_row(&i8, x, self->scales[first / self->width]);
+        else weft_i8x64_pack(&i8, x);
+        memcpy(out, &i8, sizeof i8);
+        break;
+    }
+}
+
+void weft_packing_put(const weft_packing *self, void *out, const float *numbers, int64_t first, int64_t n) {
+    const int64_t block = weft_dtype_block(self->dtype);
+    for (int64_t at = 0; at < n; at += block)
+        put_block(self, (char *)out + weft_dtype_span(self->dtype, at), numbers + at, first + at,
+                  smaller(block, n - at));
+}
+
+/* ---- filling a region ---- */
+
+typedef struct filling {
+    const weft_region *region;
+    const bool *is_packed_now;
+    const weft_numbers *numbers;
+    weft_region_source *source;
+    void *context;
+    weft_packing *packings; /* by parameter */
+} filling;
+
+static weft_status fill_packed(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
+                               weft_error *err) {
+    const filling *self = context;
+    float numbers[SOME];
+    weft_status status = WEFT_OK;
+    if (!self->is_packed_now[parameter]) return self->source(self->context, parameter, first, n, dtype, out, err);
+    for (int64_t at = 0; at < n && status == WEFT_OK; at += SOME) {
+        const int64_t some = smaller(SOME, n - at);
+        status = self->numbers->give(self->numbers->context, parameter, first + at, some, numbers, err);
+        if (status == WEFT_OK)
+            weft_packing_put(&self->packings[parameter], (char *)out + weft_dtype_span(dtype, at), numbers, first + at,
+                             some);
+    }
+    return status;
+}
+
+static bool keeps_some(const weft_region *region, int32_t parameter) {
+    const weft_parameter *p = &region->declared->parameters[parameter];
+    int64_t begin = 0, end = 0, at = 0;
+    return region->hold == NULL || weft_hold_find(region->hold, p, 0, p->numel, &begin, &end, &at);
+}
+
+/* Parameters of the list that are looked through and filled together, from `first` on. */
+static int32_t count_together(const filling *self, const int32_t *parameters, int32_t first, int32_t n) {
+    int64_t elements = 0;
+    int32_t i = first;
+    for (; i < n && (i == first || elements < LOOKED_THROUGH); i++)
+        if (self->is_packed_now[parameters[i]]) elements += self->region->declared->parameters[parameters[i]].numel;
+    return i - first;
+}
+
+static weft_status fill_together(filling *self, const int32_t *parameters, int32_t n, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
+        const int32_t p = parameters[i];
+        if (self->is_packed_now[p] && keeps_some(self->region, p))
+            status = weft_packing_open(&self->packings[p], self->region->declared, p, self->numbers, err);
+    }
+    if (status == WEFT_OK) status = weft_region_fill(self->region, parameters, n, fill_packed, self, err);
+    for (int32_t i = 0; i < n; i++) weft_packing_close(&self->packings[parameters[i]]);
+    return status;
+}
+
+weft_status weft_packing_fill(const weft_region *region, const int32_t *parameters, int32_t n,
+                              const bool *is_packed_now, const weft_numbers *numbers, weft_region_source *source,
+                              void *context, weft_error *err) {
+    filling self = {region, is_packed_now, numbers, source, context, NULL};
+    weft_status status = WEFT_OK;
+    self.packings = calloc((size_t)region->declared->n_parameters + 1, sizeof *self.packings);
+    if (self.packings == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the packing of the weights");
+    for (int32_t i = 0, some = 0; i < n && status == WEFT_OK; i += some) {
+        some = count_together(&self, parameters, i, n);
+        status = fill_together(&self, parameters + i, some, err);
+    }
+    free(self.packings);
+    return status;
+}

@@ -1,0 +1,200 @@
+#!/bin/sh
+# [model] base: the frozen linears of the layers stored in nf4, int8 and fp8, packed while they are read, beside low-rank
+# parts, norms and an embedding that are trained. Held, cut, gathered and saved packed; one result under all strategies;
+# planned to the byte; and the losses of the same model with its linears unpacked.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins"
+
+make_text 60
+cat >run.ini <<'INI'
+[run]
+out = out
+[model]
+plugin = plain
+path   = model
+[tokenizer]
+[data]
+path       = games.txt
+document   = line
+context    = 32
+validation = 5
+[train]
+steps        = 6
+global_batch = 12
+micro_batch  = 1
+clip         = 0.5
+trainable    = model.embed_tokens.weight, *norm.weight, *.lora_*
+[eval]
+every = none
+[optimizer]
+plugin = adamw
+lr     = 3e-3
+[device]
+threads = 1
+INI
+train() { # train argument...: a run, with its words in log
+    limit "$weft" train run.ini --overwrite "$@" >log 2>&1
+}
+tensors() { # tensors DIRECTORY: hashes of its files of numbers
+    (cd "$1" && find . -name '*.safetensors' | sort | xargs sha256sum)
+}
+same() { # same WHAT A B: the same files of numbers
+    tensors "$2" >a.txt
+    tensors "$3" >b.txt
+    [ -s a.txt ] && cmp -s a.txt b.txt || { cat a.txt b.txt >log; failed "$1" log; }
+}
+says() { # says FILE TEXT
+    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
+}
+losses() { # losses OUT: one a line
+    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: *//'
+}
+agree() { # agree WHAT TOLERANCE A B: losses of two runs, of six steps, that learn
+    losses "$3" >a.txt
+    losses "$4" >b.txt
+    paste a.txt b.txt | awk -v most="$2" '
+        { apart = $1 > $2 ? $1 - $2 : $2 - $1; if (apart > most * $2) bad = 1; last = $1 }
+        NR == 1 { first = $1 }
+        END { exit bad || NR != 6 || last >= first }' || { paste a.txt b.txt >log; failed "$1" log; }
+}
+
+# Two models in numbers: one whose rows are 40 and 88 long, so that blocks go on in the next row and the last of a matrix
+# is begun, and one of whole blocks.
+make_model fresh40 40 10 88 3 521
+make_model fresh64 64 16 128 3 521
+for size in 40 64; do
+    train run.out=made model.start=fresh model.path=fresh$size train.steps=1 optimizer.plugin=sgd optimizer.lr=0 ||
+        failed "a model of $size" log
+    cp -r made/model numbers$size
+done
+still="train.steps=1 optimizer.plugin=sgd optimizer.lr=0"
+
+# ---- what cannot be is told
+
+refused "[model] base = nf5 is not one of: auto,nf4,int8,fp8,bf16,fp32; did you mean nf4?" \
+    "$weft" plan run.ini model.path=numbers40 model.base=nf5
+refused "[model] base = nf4 is how what is frozen is stored, and [train] trainable = all trains every linear" \
+    "$weft" plan run.ini model.path=numbers40 model.base=nf4 train.trainable=all
+refused "[model] base = int8 cannot hold 'model.layers.0.self_attn.q_proj.weight': its rows of 40 numbers are no whole blocks of 64; nf4 and fp8 take rows of any length" \
+    "$weft" plan run.ini model.path=numbers40 model.base=int8
+refused "[model] base = bf16 is multiplied in bf16 alone: set [train] precision = bf16" \
+    "$weft" plan run.ini model.path=numbers40 model.base=bf16
+refused "does not multiply what is stored in nf4" "$weft" train run.ini model.path=numbers40 model.base=nf4 device.plugin=plain
+
+# ---- one base: its key, the model, bytes of a block, numbers of a block, how near it is to numbers at least
+
+check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
+    base="model.base=$1 model.path=numbers$2"
+    train run.out=one $base checkpoint.every=3 || failed "$1 on one rank" log
+    "$weft" plan run.ini $base --json >plan.json 2>log || failed "a plan of $1" log
+    blocks=0
+    for numel in $(shapes "$2"); do blocks=$((blocks + (numel + $5 - 1) / $5)); done
+    says plan.json "\"type\": \"$3\""
+    tr -d ' \n' <plan.json | grep -qE "\"type\":\"$3\",\"parameters\":[0-9]+,\"bytes\":$((blocks * $4))[,}]" ||
+        failed "a plan of $1 with $((blocks * $4)) bytes of blocks" plan.json
+    "$WEFT_BUILD/tests/rank_unpack" one/model/model.safetensors unpacked.safetensors numbers$2/model.safetensors >said 2>&1 ||
+        failed "unpack $1" said
+    says said "21 packed, $((blocks * $4)) bytes"
+
+    # What is saved is read with no key, and with the same one; with another one it is refused, and it is not trained.
+    ready="model.path=one/model"
+    train run.out=again $still $ready || failed "$1 from a saved model" log
+    same "$1: a model that was read and saved" one/model again/model
+    train run.out=again $still $ready model.base=$1 || failed "$1 from a saved model that is asked for" log
+    same "$1: a model that was read and saved, as asked for" one/model again/model
+    refused "is stored in $3 there; take the line out" "$weft" plan run.ini $ready model.base=$([ $1 = fp8 ] && echo nf4 || echo fp8)
+    refused "asks to train 'model.layers.0.self_attn.q_proj.weight', which is stored in $3" \
+        "$weft" plan run.ini $ready train.trainable=all
+    "$weft" eval run.ini $ready train.trainable=all --json >read.txt 2>log || failed "eval of $1" log
+    "$weft" generate run.ini $ready train.trainable=all --prompt e2 --tokens 8 --json >text.txt 2>log || failed "generate $1" log
+    "$weft" generate run.ini $ready train.trainable=all --prompt e2 --tokens 8 --json --no-cache >whole.txt 2>log ||
+        failed "generate $1 at once" log
+    grep -q '"ids"' text.txt && cmp -s text.txt whole.txt || failed "$1: another text without the cache" text.txt whole.txt
+    # A model of numbers is evaluated as it would be stored, whatever would be trained.
+    "$weft" eval run.ini model.path=numbers$2 model.base=$1 --json >a.txt 2>log || failed "eval of numbers in $1" log
+    "$weft" eval run.ini model.path=numbers$2 model.base=$1 train.trainable=all --json >b.txt 2>log || failed "eval in $1" log
+    "$weft" eval run.ini model.path=numbers$2 --json >c.txt 2>log || failed "eval" log
+    losses_of() { grep -o '"loss": *[0-9.e+-]*' "$1"; }
+    [ "$(losses_of a.txt)" = "$(losses_of b.txt)" ] || failed "$1: eval looks at trainable" a.txt b.txt
+    [ "$(losses_of a.txt)" != "$(losses_of c.txt)" ] || failed "$1: eval is of the numbers" a.txt c.txt
+
+    # The same with plain linears of those numbers: the same losses, to rounding, in every step.
+    rm -rf plain
+    cp -r one/model plain
+    mv unpacked.safetensors plain/model.safetensors
+    train run.out=a $ready || failed "$1 from a file" log
+    train run.out=b model.path=plain || failed "plain from a file" log
+    agree "$1: packed and plain linears" 2e-6 a b
+    train run.out=a16 $ready train.precision=bf16 || failed "$1 in bf16" log
+    train run.out=b16 model.path=plain train.precision=bf16 || failed "plain in bf16" log
+    agree "$1: packed and plain linears in bf16" 1e-3 a16 b16
+    train run.out=c model.path=numbers$2 || failed "numbers" log
+    agree "$1: packed from numbers, and numbers" $6 one c
+
+    # On a device that does everything late.
+    WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_PLUGIN_PATH" train run.out=late $base checkpoint.every=3 || failed "late" log
+    same "$1: the late device has other bits" one late
+
+    # ---- several ranks: packed alike by whoever reads, one result, bytes as planned
+    [ -n "$MPI" ] || return 0
+    "$weft" prove run.ini $base $MPI --ranks 3 --steps 2 >out.txt 2>err.txt || failed "prove $1" out.txt err.txt
+    says out.txt "38 equal, 0 not covered, 0 different"
+    grep -q "3  fsdp full" out.txt || failed "no fsdp on 3 ranks" out.txt
+    for strategy in $7; do
+        train run.out=three $base $MPI strategy.plugin=$strategy --ranks 3 checkpoint.every=3 || failed "$strategy" log
+        same "$1: $strategy has other bytes than one rank" one three
+    done
+    # Rows so long that what pads small tensors up to the grid, which no kernel touches, is next to nothing.
+    roomy="$base $MPI strategy.plugin=fsdp --ranks 3 data.context=128 train.micro_batch=4 train.steps=2"
+    "$weft" plan run.ini $roomy --json --print-links >plan.json 2>log || failed "plan $1" log
+    train run.out=three $roomy || failed "$1 with longer rows" log
+    "$WEFT_BUILD/tests/rank_plan" plan.json three/ranks.json >said 2>&1 || failed "$1: plan and run differ" said
+}
+shapes() { # shapes SIZE: how many numbers each linear has
+    case $1 in
+    40) q=1600 k=800 m=3520 ;;
+    64) q=4096 k=2048 m=8192 ;;
+    esac
+    for layer in 0 1 2; do echo $q $k $k $q $m $m $m; done
+}
+
+MPI=
+has mpich && MPI=comm.plugin=mpi-mpich
+check_base nf4 40 nf4 536 1024 0.05 "fsdp ddp mp"
+check_base fp8 40 fp8x128 132 128 0.02 fsdp
+check_base int8 64 int8x64 68 64 0.01 fsdp
+
+# ---- resumed on other ranks, not in another base
+
+if [ -n "$MPI" ]; then
+    base="model.base=nf4 model.path=numbers40"
+    train run.out=one $base checkpoint.every=3 || failed "nf4 on one rank" log
+    train run.out=many $base $MPI strategy.plugin=fsdp --ranks 3 train.steps=3 checkpoint.every=3 || failed "three steps on 3 ranks" log
+    refused "resume with the [model] path and base that it was made with" "$weft" train run.ini --resume run.out=many model.base=fp8 model.path=numbers40
+    limit "$weft" train run.ini --resume run.out=many $base $MPI strategy.plugin=fsdp strategy.shard=optimizer --ranks 2 checkpoint.every=3 >log 2>&1 ||
+        failed "a resume on 2 ranks" log
+    same "resumed on other ranks" one/model many/model
+    same "resumed on other ranks, its checkpoint" one/checkpoints/step-6 many/checkpoints/step-6
+fi
+
+# ---- bf16 and fp32: what is frozen in that type, with a master or without
+
+stored() { # stored TYPE argument...: numbers of the linears in that type
+    type=$1
+    shift
+    "$weft" plan run.ini --json train.precision=bf16 "$@" 2>log | tr -d ' \n' >plan.json
+    grep -oE "\"type\":\"$type\",\"parameters\":[0-9]+" plan.json | grep -oE '[0-9]+$' || true
+}
+linears=$((3 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128)))
+[ "$(stored bf16 model.path=numbers64 model.base=bf16)" = $linears ] || failed "bf16 of fp32 files" plan.json
+[ "$(stored bf16 model.path=numbers64)" = "" ] || failed "bf16 of fp32 files that nobody asked for" plan.json
+train run.out=half $still model.path=numbers64 checkpoint.dtype=bf16 train.trainable='*.lora_*' || failed "a model in bf16" log
+[ "$(stored bf16 model.path=half/model)" -ge $linears ] || failed "bf16 as the files have it" plan.json
+[ "$(stored bf16 model.path=half/model model.base=fp32)" = "" ] || failed "fp32 of bf16 files" plan.json
+train run.out=a16 model.path=half/model train.precision=bf16 model.base=fp32 || failed "fp32 under bf16" log
+train run.out=b16 model.path=half/model train.precision=bf16 model.base=bf16 || failed "bf16 under bf16" log
+same "a base of bf16 with masters and without" a16/model b16/model
+exit $((failures > 0))
