@@ -100,6 +100,7 @@ typedef struct weft_declared {
     int32_t n_segments;
     int64_t carry_width;
     weft_lookup modules_by_path, parameters_by_name, segments_by_name; /* parameters: aliases too */
+    int64_t state_block;   /* elements of an optimizer state's longest block, set before a layout; 0: as 1 */
     int32_t packed_wanted; /* a packed parameter that the last selection named, though none is trained; -1: none */
 } weft_declared;
 

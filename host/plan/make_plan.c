@@ -3,6 +3,7 @@
 
 #include "plan/budget.h"
 #include "plan/stage.h"
+#include "plan/states.h"
 #include "plan/storage.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -55,6 +56,7 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     if (status == WEFT_OK) status = select_trained(plan, err);
     if (status != WEFT_OK) return status;
     weft_storage_choose(plan);
+    plan->declared->state_block = weft_states_block((weft_states)run->settings.optimizer.states);
     return lay_out_units(plan, err);
 }
 

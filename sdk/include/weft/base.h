@@ -188,14 +188,19 @@ typedef enum weft_dtype {
     WEFT_I32 = 5,
     WEFT_I64 = 6,
     WEFT_U8 = 7,
-    WEFT_I8X64 = 8 /* packed: 64 int8 with one fp32 scale */
+    WEFT_I8X64 = 8, /* packed: 64 int8 with one fp32 scale */
+    /* Packed optimizer states: 256 numbers as codes of 8 bits with one fp32 scale, of both signs or of none below zero
+     * (weft/dynamic8.h). Numbers between are free. */
+    WEFT_DYN8X256 = 16,
+    WEFT_UDYN8X256 = 17
 } weft_dtype;
-enum { WEFT_DTYPE_LAST = WEFT_I8X64 };
+enum { WEFT_DTYPE_LAST = WEFT_UDYN8X256 };
 
 /* Elements of one block; 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_block(int32_t dtype) {
     if (dtype == WEFT_I8X64) return 64;
-    return dtype >= WEFT_F32 && dtype <= WEFT_DTYPE_LAST ? 1 : 0;
+    if (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256) return 256;
+    return dtype >= WEFT_F32 && dtype <= WEFT_U8 ? 1 : 0;
 }
 
 /* Bytes of one block, which is one element of a plain type; 0 for an unknown type. [any-thread] */
@@ -209,14 +214,16 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
     case WEFT_I64: return 8;
     case WEFT_U8: return 1;
     case WEFT_I8X64: return 68;
+    case WEFT_DYN8X256: return 260;
+    case WEFT_UDYN8X256: return 260;
     default: return 0;
     }
 }
 
-/* Bytes of n elements, n in whole blocks; 0 for an unknown type. [any-thread] */
+/* Bytes of n elements, of the blocks that they lie in; 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_span(int32_t dtype, int64_t n) {
     const int64_t block = weft_dtype_block(dtype);
-    return block == 0 ? 0 : n / block * weft_dtype_bytes(dtype);
+    return block == 0 ? 0 : (n + block - 1) / block * weft_dtype_bytes(dtype);
 }
 
 /* Several elements in a block? [any-thread] */
@@ -235,6 +242,8 @@ static inline const char *weft_dtype_name(int32_t dtype) {
     case WEFT_I64: return "int64";
     case WEFT_U8: return "uint8";
     case WEFT_I8X64: return "int8x64";
+    case WEFT_DYN8X256: return "dyn8x256";
+    case WEFT_UDYN8X256: return "udyn8x256";
     default: return "?";
     }
 }
