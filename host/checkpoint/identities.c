@@ -129,6 +129,13 @@ static void add_optimizer_keys(collector *self, const weft_run *run) {
         if ((weft_offers_of(loaded) & flag) != 0) add_key(self, true, "optimizer", offer, &run->settings.optimizer);
 }
 
+/* Only where they are not what a run of before this key kept. */
+static void add_states(collector *self, const weft_plan *plan) {
+    for (int64_t i = 0; i < plan->n_states; i++)
+        if (plan->states[i].dtype != WEFT_F32)
+            add_identity(self, false, weft_dtype_name(plan->states[i].dtype), "state %s", plan->states[i].name);
+}
+
 /* ---- plugins, model, device ---- */
 
 static void add_plugins(collector *self, const weft_run *run) {
@@ -207,6 +214,7 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
     if (self.status == WEFT_OK) add_model(&self, engine->plan.declared);
     add_plugins(&self, engine->plan.run);
     add_optimizer_keys(&self, engine->plan.run);
+    add_states(&self, &engine->plan);
     return self.status;
 }
 

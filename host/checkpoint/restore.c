@@ -6,20 +6,38 @@
 #include "base/sizes.h"
 #include "checkpoint/run_record.h"
 #include "engine/compute.h"
+#include "model/packed.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter *p, const char *path, weft_error *err) {
-    bool same = tensor->dtype == WEFT_F32 && tensor->rank == p->rank;
-    for (int32_t d = 0; same && d < p->rank; d++) same = tensor->dims[d] == p->dims[d];
-    if (same) return WEFT_OK;
+static bool has_shape(const weft_tensor *tensor, const weft_tensor_spec *spec) {
+    bool same = tensor->rank == spec->rank;
+    for (int32_t d = 0; same && d < spec->rank; d++) same = tensor->dims[d] == spec->dims[d];
+    return same;
+}
+
+/* Masters are fp32; a state is as the run keeps it, or in plain numbers that can be rounded to that. dtype: 0 for
+ * masters. */
+static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter *p, int32_t dtype, const char *path,
+                                weft_error *err) {
+    const int32_t kept = dtype == 0 ? WEFT_F32 : dtype;
+    const weft_tensor_spec spec = weft_packed_state_spec(p, kept), plain = weft_packed_state_spec(p, WEFT_F32);
+    const bool is_number = tensor->dtype == WEFT_F32 || tensor->dtype == WEFT_BF16;
+    if (tensor->dtype == spec.dtype && has_shape(tensor, &spec)) return WEFT_OK;
+    if (dtype != 0 && is_number && !weft_dtype_is_packed(kept) && has_shape(tensor, &plain)) return WEFT_OK;
+    if (dtype != 0 && (has_shape(tensor, &plain) || tensor->dtype == WEFT_U8))
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s: has '%s' in another type than %s, in which this run keeps it, and 8-bit blocks are "
+                              "not made from others or into others: set [optimizer] states back, or start the state "
+                              "anew with --resume=inexact and without this file",
+                              path, p->name, weft_dtype_name(kept));
     return weft_error_set(err, WEFT_E_DATA,
-                          "%s: tensor '%s' has not the shape in F32 that the model gives it: this "
+                          "%s: tensor '%s' has not the shape in %s that the model gives it: this "
                           "checkpoint belongs to another model",
-                          path, p->name);
+                          path, p->name, kept == WEFT_F32 ? "F32" : weft_dtype_name(kept));
 }
 
 /* A file of state/ into a region: the parameters that it has, of the trained ones or of all. n_missing: how many
@@ -36,7 +54,7 @@ static weft_status load_region(const weft_region *region, weft_safetensors *file
         if (trainable_only && !p->trainable) continue;
         tensors[i] = weft_safetensors_find(file, p->name);
         if (tensors[i] == NULL) *n_missing += p->trainable;
-        else status = check_tensor(tensors[i], p, file->files[0].path, err);
+        else status = check_tensor(tensors[i], p, region->dtype, file->files[0].path, err);
     }
     if (status == WEFT_OK) status = weft_weights_read(region, file, tensors, err);
     free(tensors);
@@ -79,12 +97,12 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
 /* updates: that the checkpoint counted. Where a whole state starts at zero, its optimizer counts from zero too. */
 static weft_status restore_states(weft_engine *engine, const char *path, uint64_t updates, bool inexact,
                                   weft_error *err) {
-    const int64_t words = engine->plan.holds[WEFT_HOLD_STATES]->bytes / WEFT_WORD;
     char file[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     engine->updates = updates;
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
         const weft_region region = weft_engine_state(engine, i);
+        const int64_t words = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes / WEFT_WORD;
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, region.ref, 0, words);
         if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
         if (status == WEFT_OK)

@@ -12,6 +12,7 @@
 #include "model/packed.h"
 #include "model/region.h"
 #include "model/weights.h"
+#include "plan/states.h"
 #include "plugin/enter.h"
 
 #include <errno.h>
@@ -122,8 +123,11 @@ static int64_t estimate_model_bytes(const weft_engine *engine, int32_t dtype, co
 static int64_t estimate_state_bytes(const weft_engine *engine, weft_masters masters) {
     const int64_t trained = weft_f32_bytes(weft_declared_numel(engine->plan.declared, true));
     const int64_t files = engine->plan.n_states + 2; /* masters may be one; run.json and config.ini */
-    int64_t bytes = trained * engine->plan.n_states +
-                    TENSOR_BYTES * files * (int64_t)engine->plan.declared->n_parameters;
+    int64_t bytes = TENSOR_BYTES * files * (int64_t)engine->plan.declared->n_parameters;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
+        if (engine->plan.declared->parameters[i].trainable)
+            bytes += weft_states_bytes(engine->plan.states, engine->plan.n_states,
+                                       engine->plan.declared->parameters[i].numel);
     bytes += files * BLOCK_BYTES + RECORD_BYTES;
     if (masters == WEFT_MASTERS_TRAINABLE) bytes += trained;
     if (masters == WEFT_MASTERS_ALL) bytes += weft_f32_bytes(weft_declared_numel(engine->plan.declared, false));

@@ -81,7 +81,9 @@
 
 #define WEFT_OPTIMIZER_KEYS(K)                                                                                         \
     K(ENUM, decay, "all", "all,matrices", "", WEFT_SAME | WEFT_HOST_OFFERED,                                           \
-      "What decays: all parameters, or matrices alone.")
+      "What decays: all parameters, or matrices alone.")                                                               \
+    K(ENUM, states, "auto", "auto,fp32,bf16,8bit", "", WEFT_SAME,                                                      \
+      "Type of optimizer states: as the optimizer declares them (fp32), bf16, or 8 bits with a scale of each 256.")
 
 #define WEFT_PLUGINS_KEYS(K)                                                                                           \
     K(LIST, path, "", "", "", WEFT_HOST_PATHS, "Directories that are searched for plugins first.")                     \
@@ -127,6 +129,7 @@ typedef enum weft_schedule_kind {
 typedef enum weft_lr_scaling { WEFT_LR_AS_IT_IS, WEFT_LR_LINEAR, WEFT_LR_SQRT } weft_lr_scaling;
 typedef enum weft_precision { WEFT_PRECISION_FP32, WEFT_PRECISION_BF16 } weft_precision;
 typedef enum weft_decay { WEFT_DECAY_ALL, WEFT_DECAY_MATRICES } weft_decay;
+typedef enum weft_states { WEFT_STATES_AUTO, WEFT_STATES_FP32, WEFT_STATES_BF16, WEFT_STATES_8BIT } weft_states;
 /* [strategy] reduce is a weft_reduce of weft/strategy.h. */
 typedef enum weft_reduce_type { WEFT_REDUCE_FP32, WEFT_REDUCE_BF16 } weft_reduce_type;
 typedef enum weft_save_dtype { WEFT_SAVE_AUTO, WEFT_SAVE_FP32, WEFT_SAVE_BF16, WEFT_SAVE_FP16 } weft_save_dtype;

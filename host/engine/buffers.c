@@ -115,14 +115,14 @@ static weft_status take_parameters(weft_engine *engine, weft_error *err) {
 }
 
 static weft_status take_training(weft_engine *engine, weft_error *err) {
-    const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES]->bytes;
     weft_status status = weft_account_cut(&engine->account, &engine->gradients,
                                           engine->plan.holds[WEFT_HOLD_GRADIENTS]->bytes, WEFT_ACCOUNT_GRADIENTS, err);
     if (status == WEFT_OK)
         status = weft_account_cut(&engine->account, &engine->partials, weft_sums_partials(&engine->plan),
                                   WEFT_ACCOUNT_GRADIENTS, err);
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++)
-        status = weft_account_cut(&engine->account, &engine->state[i], bytes, WEFT_ACCOUNT_OPTIMIZER, err);
+        status = weft_account_cut(&engine->account, &engine->state[i], engine->plan.holds[WEFT_HOLD_STATES + i]->bytes,
+                                  WEFT_ACCOUNT_OPTIMIZER, err);
     if (status == WEFT_OK) status = take_ranges(engine, err);
     return status == WEFT_OK ? weft_norm_extents_take(engine, err) : status;
 }
@@ -132,7 +132,7 @@ static void note_regions(weft_engine *engine) {
     const weft_fetcher parameters = {engine, WEFT_HOLD_PARAMETERS, engine->parameters.ref};
     engine->fetchers[0] = parameters;
     for (int i = 0; i < WEFT_MAX_STATES; i++) {
-        const weft_fetcher state = {engine, WEFT_HOLD_STATES, engine->state[i].ref};
+        const weft_fetcher state = {engine, WEFT_HOLD_STATES + i, engine->state[i].ref};
         engine->fetchers[1 + i] = state;
     }
 }
@@ -185,12 +185,14 @@ void weft_engine_release(weft_engine *engine) {
 
 /* States begin at zero, and the count of updates with them. */
 static weft_status clear_states(weft_engine *engine, weft_error *err) {
-    const int64_t bytes = engine->plan.spec.training ? engine->plan.holds[WEFT_HOLD_STATES]->bytes : 0;
     weft_status status = WEFT_OK;
     engine->updates = 0;
-    for (int64_t i = 0; i < engine->plan.n_states && bytes > 0 && status == WEFT_OK; i++)
-        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
-                         bytes / WEFT_WORD);
+    for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
+        const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes;
+        if (bytes > 0)
+            WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
+                             bytes / WEFT_WORD);
+    }
     return status;
 }
 

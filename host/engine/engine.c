@@ -3,6 +3,7 @@
 
 #include "engine/judge_optimizer.h"
 #include "plan/make_plan.h"
+#include "plan/states.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "ranks/guard.h"
@@ -28,6 +29,7 @@ weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err) {
     if (status != WEFT_OK) return status;
     memcpy(engine->plan.states, facts.states, sizeof facts.states);
     engine->plan.n_states = facts.n_states;
+    weft_states_choose(engine->plan.states, facts.n_states, (weft_states)engine->plan.run->settings.optimizer.states);
     engine->plan.hp_bytes = facts.hp_bytes;
     return status;
 }

@@ -65,6 +65,10 @@ static int32_t find_writer(void *context, int32_t parameter, int64_t first, int6
     return rank;
 }
 
+static int32_t state_dtype(const weft_engine *engine, const weft_fetcher *f) {
+    return engine->plan.states[f->what - WEFT_HOLD_STATES].dtype;
+}
+
 static weft_region region_of(const weft_engine *engine, int index) {
     const weft_fetcher *f = &engine->fetchers[index];
     const weft_region region = {.declared = engine->plan.declared,
@@ -72,7 +76,7 @@ static weft_region region_of(const weft_engine *engine, int index) {
                                 .kernels = engine->kernels,
                                 .device = engine->device,
                                 .ref = f->ref,
-                                .dtype = f->what == WEFT_HOLD_PARAMETERS ? 0 : WEFT_F32,
+                                .dtype = f->what == WEFT_HOLD_PARAMETERS ? 0 : state_dtype(engine, f),
                                 .hold = engine->plan.holds[f->what],
                                 .apart = engine->plan.apart[f->what],
                                 .fetch = fetch_elements,

@@ -21,16 +21,21 @@ static weft_status judge_slot(const weft_state_slot *slots, int64_t i, const cha
     for (int64_t before = 0; before < i; before++)
         if (strcmp(slots[before].name, slot->name) == 0)
             return weft_error_set(err, WEFT_E_PLUGIN, "optimizer %s declares two states called '%s'", id, slot->name);
-    if (slot->dtype != WEFT_F32)
+    if (slot->dtype != WEFT_F32 && slot->dtype != WEFT_BF16)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "optimizer %s declares its state %s as %s; this host keeps states in fp32 only", id,
-                              slot->name, weft_dtype_name(slot->dtype));
-    if (slot->block != 1 || slot->block_bytes != 4)
-        return weft_error_set(
-            err, WEFT_E_PLUGIN,
-            "optimizer %s declares its state %s in blocks of %d elements and %lld bytes; of fp32 they "
-            "have 1 and 4",
-            id, slot->name, (int)slot->block, (long long)slot->block_bytes);
+                              "optimizer %s declares its state %s as %s; an optimizer declares fp32 or bf16, and "
+                              "[optimizer] states = 8bit makes blocks of it",
+                              id, slot->name, weft_dtype_name(slot->dtype));
+    if (slot->block != 1 || slot->block_bytes != weft_dtype_bytes(slot->dtype))
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "optimizer %s declares its state %s in blocks of %d elements and %lld bytes; of %s they "
+                              "have 1 and %lld",
+                              id, slot->name, (int)slot->block, (long long)slot->block_bytes,
+                              weft_dtype_name(slot->dtype), (long long)weft_dtype_bytes(slot->dtype));
+    if ((slot->flags & ~(WEFT_STATE_NOT_NEGATIVE | WEFT_STATE_AS_DECLARED)) != 0)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "optimizer %s says of its state %s by flags 0x%x what this host does not know", id,
+                              slot->name, (unsigned)slot->flags);
     return WEFT_OK;
 }
 

@@ -40,7 +40,7 @@ typedef struct weft_norm_table {
 /* A region of this engine, for reading what other ranks keep of it (host/engine/fetch.c). */
 typedef struct weft_fetcher {
     struct weft_engine *engine;
-    int32_t what; /* WEFT_HOLD_PARAMETERS or WEFT_HOLD_STATES */
+    int32_t what; /* WEFT_HOLD_PARAMETERS, or a state's */
     weft_ref ref;
 } weft_fetcher;
 

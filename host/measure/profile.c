@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "engine/compute.h"
 #include "plan/copies.h"
+#include "plan/states.h"
 
 #include <stdlib.h>
 
@@ -101,7 +102,8 @@ static double update_bytes(const weft_engine *engine) {
     int64_t elements = 0;
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
         elements += engine->plan.layout->groups[g].numel;
-    return (double)weft_f32_bytes(elements) * (3.0 + 2.0 * (double)engine->plan.n_states) +
+    return (double)weft_f32_bytes(elements) * 3.0 +
+           2.0 * (double)weft_states_bytes(engine->plan.states, engine->plan.n_states, elements) +
            (double)weft_copies_traffic(&engine->plan);
 }
 

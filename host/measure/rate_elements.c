@@ -30,7 +30,10 @@ static weft_status run_update(const flat *self, weft_error *err) {
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
     args.weight = region_at(self, REGION_WEIGHT);
     args.gradient = region_at(self, REGION_GRADIENT);
-    for (int64_t i = 0; i < engine->plan.n_states; i++) args.states[i] = region_at(self, REGION_STATES + (int32_t)i);
+    for (int64_t i = 0; i < engine->plan.n_states; i++) {
+        args.states[i] = region_at(self, REGION_STATES + (int32_t)i);
+        args.state_dtypes[i] = engine->plan.states[i].dtype;
+    }
     args.hp = weft_ref_at(self->small, AT_HP);
     args.ranges = weft_ref_at(self->small, AT_RANGE);
     args.range_stride = (uint32_t)sizeof(weft_range);
@@ -112,11 +115,11 @@ static weft_status set_up_update(const flat *self, weft_error *err) {
 
 /* As long as the largest group, and no longer than shows how fast memory is. */
 static int64_t length_of(const weft_engine *engine) {
-    enum { MOST = 1 << 22 };
+    enum { MOST = 1 << 22, GRAIN = 256 }; /* whole blocks of any state */
     int64_t n = 1024;
     for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups; g++)
         if (engine->plan.layout->groups[g].numel > n) n = engine->plan.layout->groups[g].numel;
-    return n > MOST ? MOST : n / 16 * 16;
+    return n > MOST ? MOST : n / GRAIN * GRAIN;
 }
 
 weft_status weft_rate_elements(weft_rates *out, weft_engine *engine, weft_error *err) {

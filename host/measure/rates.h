@@ -44,7 +44,7 @@ typedef struct weft_rates {
     int32_t processors, threads;   /* of a machine; of a rank */
     int32_t rows, places;          /* of the leaf */
     char device[128], comm[64];    /* comm "": one rank, and no exchange was measured */
-    char precision[8];             /* "fp32" */
+    char precision[16];            /* "fp32" */
     char optimizer[64];            /* its plugin's id */
     char *trainable;               /* as [train] has it */
     bool own_progress;             /* weft_comm_progress */

@@ -114,6 +114,7 @@ typedef struct weft_declared {
     weft_adapter *adapter;
     weft_declared_site *sites; /* [n_sites] of the adapter; 0: none */
     int32_t n_sites;
+    int64_t state_block;   /* elements of an optimizer state's longest block, set before a layout; 0: as 1 */
     int32_t packed_wanted; /* a packed parameter that the last selection named, though none is trained; -1: none */
 } weft_declared;
 

@@ -11,9 +11,10 @@
 
 enum { GRID_MIN = 64, GRID_MAX = 16 << 10, PADDING_PERCENT = 2 };
 
-/* The least grid: a block of no storage type in use is longer. Blocks are powers of two. */
+/* The least grid: a block of no storage type in use is longer, nor one of an optimizer state. Blocks are powers of two.
+ */
 static int64_t smallest_grid(const weft_declared *declared) {
-    int64_t grid = GRID_MIN;
+    int64_t grid = weft_larger(GRID_MIN, declared->state_block);
     for (int32_t p = 0; p < declared->n_parameters; p++)
         grid = weft_larger(grid, weft_dtype_block(declared->parameters[p].dtype));
     return grid;

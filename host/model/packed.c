@@ -17,6 +17,18 @@ weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype
     return spec;
 }
 
+weft_tensor_spec weft_packed_state_spec(const weft_parameter *parameter, int32_t dtype) {
+    weft_tensor_spec spec = {.name = parameter->name, .dtype = dtype, .rank = parameter->rank};
+    memcpy(spec.dims, parameter->dims, sizeof parameter->dims);
+    if (!weft_dtype_is_packed(dtype)) return spec;
+    spec.dtype = WEFT_U8;
+    spec.rank = RANK;
+    spec.dims[0] = 1;
+    spec.dims[BLOCK_DIM] = weft_dtype_bytes(dtype);
+    spec.dims[1] = weft_dtype_span(dtype, parameter->numel) / spec.dims[BLOCK_DIM];
+    return spec;
+}
+
 int64_t weft_packed_file_bytes(const weft_parameter *parameter, int32_t dtype) {
     return weft_dtype_span(weft_parameter_is_packed(parameter) ? parameter->dtype : dtype, parameter->numel);
 }

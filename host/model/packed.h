@@ -9,6 +9,9 @@
 
 /* A parameter's tensor in a file of numbers of `dtype`: name, type and shape. */
 weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype);
+/* The same of an optimizer state of it, which is kept in `dtype`: what is packed is packed over the whole tensor, one
+ * row whatever its shape. */
+weft_tensor_spec weft_packed_state_spec(const weft_parameter *parameter, int32_t dtype);
 /* Its bytes. */
 int64_t weft_packed_file_bytes(const weft_parameter *parameter, int32_t dtype);
 

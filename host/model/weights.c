@@ -298,7 +298,7 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool add
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
         if (added_alone && !declared->parameters[p].added) continue;
-        is_packed[n] = weft_dtype_is_packed(weft_region_dtype(region, p));
+        is_packed[p] = weft_dtype_is_packed(weft_region_dtype(region, p));
         drawn[n++] = p;
     }
     if (status == WEFT_OK)

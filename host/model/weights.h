@@ -55,9 +55,9 @@ weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
                               const weft_roots *roots, weft_error *err);
 
-/* Creates one file with the fp32 values of a region, by parameter name: masters, which what is packed has none of, or
- * (trainable_only) an optimizer's state, which has the trainable part of the layout alone. roots: may be NULL.
- * [collective] */
+/* Creates one file with the values of a region, by parameter name: masters in fp32, which what is packed has none
+ * of, or (trainable_only) an optimizer's state as it is kept, which has the trainable part of the layout alone.
+ * roots: may be NULL. [collective] */
 weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only,
                                    const weft_roots *roots, weft_error *err);
 

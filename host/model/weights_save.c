@@ -36,7 +36,8 @@ static int32_t list_shard(weft_tensor_spec *specs, int32_t *parameters, const sa
     int32_t n = 0;
     for (int32_t p = 0; p < declared->n_parameters; p++) {
         if (job->shards[p] != shard) continue;
-        specs[n] = weft_packed_spec(&declared->parameters[p], job->dtype);
+        specs[n] = job->masters_only ? weft_packed_state_spec(&declared->parameters[p], job->dtype)
+                                     : weft_packed_spec(&declared->parameters[p], job->dtype);
         parameters[n++] = p;
     }
     return n;
@@ -204,8 +205,11 @@ weft_status weft_weights_save(const weft_region *region, const char *directory, 
 
 weft_status weft_weights_save_file(const weft_region *region, const char *path, bool trainable_only,
                                    const weft_roots *roots, weft_error *err) {
-    save_job job = {
-        .region = region, .dtype = WEFT_F32, .trainable_only = trainable_only, .masters_only = true, .roots = roots};
+    save_job job = {.region = region,
+                    .dtype = region->dtype == 0 ? WEFT_F32 : region->dtype,
+                    .trainable_only = trainable_only,
+                    .masters_only = true,
+                    .roots = roots};
     weft_status status = job_create(&job, INT64_MAX, path, err);
     if (status == WEFT_OK) status = write_shard(&job, 0, path, err);
     free(job.shards);

@@ -107,7 +107,8 @@ void weft_plan_budget(weft_plan *plan) {
     if (plan->spec.training) {
         b->line[WEFT_ACCOUNT_GRADIENTS] = weft_buffer_part(plan->holds[WEFT_HOLD_GRADIENTS]->bytes) +
                                           weft_buffer_part(weft_sums_partials(plan));
-        b->line[WEFT_ACCOUNT_OPTIMIZER] = weft_buffer_part(plan->holds[WEFT_HOLD_STATES]->bytes) * plan->n_states;
+        for (int64_t i = 0; i < plan->n_states; i++)
+            b->line[WEFT_ACCOUNT_OPTIMIZER] += weft_buffer_part(plan->holds[WEFT_HOLD_STATES + i]->bytes);
     }
     b->line[WEFT_ACCOUNT_FIXED] = fixed_bytes(plan);
     b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(stage->price.arena);

@@ -2,6 +2,7 @@
 #include "plan/make_job.h"
 
 #include "base/sizes.h"
+#include "plan/states.h"
 
 #include <stdlib.h>
 
@@ -34,7 +35,13 @@ static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *se
     }
 }
 
-static void fill_units(weft_job *job, const weft_layout *layout, int64_t state_bytes) {
+/* What the optimizer keeps of each trained element. */
+typedef struct kept_states {
+    const weft_state_slot *slots;
+    int64_t n;
+} kept_states;
+
+static void fill_units(weft_job *job, const weft_layout *layout, const kept_states *states) {
     for (int32_t u = 0; u < layout->n_units; u++) {
         weft_unit_view *view = &job->unit_views[u];
         view->struct_size = (uint32_t)sizeof *view;
@@ -46,7 +53,7 @@ static void fill_units(weft_job *job, const weft_layout *layout, int64_t state_b
             view->parameter_bytes += weft_group_bytes(group);
             if (!group->trainable) continue;
             view->gradient_bytes += weft_f32_bytes(group->numel);
-            view->state_bytes += group->numel * state_bytes;
+            view->state_bytes += weft_states_bytes(states->slots, states->n, group->numel);
         }
         job->units[u].gradient = view->gradient_bytes;
     }
@@ -65,7 +72,7 @@ static bool is_used_below(const weft_graph_set *set, int32_t parameter, int32_t 
 /* What a segment's own storage comes to, on the layout's grid, as groups have it; of storage with an earlier user, that
  * there is. */
 static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_declared *declared,
-                         const weft_layout *layout, int32_t s, int64_t state_bytes) {
+                         const weft_layout *layout, int32_t s, const kept_states *states) {
     weft_segment_view *view = &job->segment_views[s];
     int32_t n = 0;
     const weft_graph_read *reads = weft_graph_set_reads(set, s, &n);
@@ -80,7 +87,7 @@ static void fill_storage(weft_job *job, const weft_graph_set *set, const weft_de
         view->parameter_bytes += weft_dtype_span(p->dtype, numel);
         if (!p->trainable) continue;
         view->gradient_bytes += weft_f32_bytes(numel);
-        view->state_bytes += state_bytes * numel;
+        view->state_bytes += weft_states_bytes(states->slots, states->n, numel);
     }
 }
 
@@ -120,8 +127,9 @@ static weft_status allocate_job_arrays(weft_job *job, const weft_graph_set *set,
 }
 
 weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const weft_declared *declared,
-                            const weft_layout *layout, int32_t leaves, int64_t state_bytes,
+                            const weft_layout *layout, int32_t leaves, const weft_state_slot *states, int64_t n_states,
                             bool activation_checkpointing, weft_error *err) {
+    const kept_states kept = {states, n_states};
     weft_strategy_job *view = NULL;
     weft_status status = WEFT_OK;
     weft_job *job = calloc(1, sizeof *job);
@@ -132,9 +140,9 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
         return status;
     }
     job->spec.activation_checkpointing = activation_checkpointing;
-    fill_units(job, layout, state_bytes);
+    fill_units(job, layout, &kept);
     fill_segments(job, set, declared, layout);
-    for (int32_t s = 0; s < set->n_segments; s++) fill_storage(job, set, declared, layout, s, state_bytes);
+    for (int32_t s = 0; s < set->n_segments; s++) fill_storage(job, set, declared, layout, s, &kept);
     view = &job->spec.view;
     view->struct_size = (uint32_t)sizeof *view;
     view->mode = set->mode;

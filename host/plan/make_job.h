@@ -6,6 +6,7 @@
 #include "model/layout.h"
 #include "plan/graphs.h"
 #include "program/program.h"
+#include <weft/optimizer.h>
 
 /* A job and the arrays that it points to. */
 typedef struct weft_job {
@@ -18,9 +19,9 @@ typedef struct weft_job {
     weft_unit_sizes *units;
 } weft_job;
 
-/* leaves: A. state_bytes: of optimizer state per trainable element. */
+/* leaves: A. states: that the optimizer keeps of each trainable element. */
 weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const weft_declared *declared,
-                            const weft_layout *layout, int32_t leaves, int64_t state_bytes,
+                            const weft_layout *layout, int32_t leaves, const weft_state_slot *states, int64_t n_states,
                             bool activation_checkpointing, weft_error *err);
 void weft_job_destroy(weft_job *job); /* NULL is fine */
 

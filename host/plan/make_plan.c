@@ -4,6 +4,7 @@
 #include "adapter/attach.h"
 #include "plan/budget.h"
 #include "plan/stage.h"
+#include "plan/states.h"
 #include "plan/storage.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -68,7 +69,9 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     if (status == WEFT_OK) status = attach_adapter(plan, err);
     if (status == WEFT_OK) status = select_trained(plan, err);
     if (status == WEFT_OK) status = weft_storage_choose(plan, err);
-    return status == WEFT_OK ? lay_out_units(plan, err) : status;
+    if (status != WEFT_OK) return status;
+    plan->declared->state_block = weft_states_block((weft_states)run->settings.optimizer.states);
+    return lay_out_units(plan, err);
 }
 
 weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err) {

@@ -60,9 +60,8 @@ static weft_status make_job(weft_plan *plan, weft_stage *stage, const demand *of
     weft_status status = WEFT_OK;
     weft_job_destroy(stage->job);
     stage->job = NULL;
-    status = weft_job_create(&stage->job, stage->graphs, plan->declared, plan->layout, of->leaves,
-                             weft_f32_bytes(1) * plan->n_states,
-                             training && plan->run->settings.train.activation_checkpointing, err);
+    status = weft_job_create(&stage->job, stage->graphs, plan->declared, plan->layout, of->leaves, plan->states,
+                             plan->n_states, training && plan->run->settings.train.activation_checkpointing, err);
     if (status == WEFT_OK && training) stage->job->spec.step_work = of->step_work;
     return status;
 }

@@ -74,7 +74,9 @@ typedef struct weft_stage {
     int32_t most_losses;     /* leaves that one rank takes to the end, at most */
 } weft_stage;
 
-enum { WEFT_HOLD_PARAMETERS, WEFT_HOLD_GRADIENTS, WEFT_HOLD_STATES, WEFT_N_HOLDS };
+/* WEFT_HOLD_STATES and what follows: state after state, each in its own type; the first one is there without states,
+ * too, and says what a rank updates. */
+enum { WEFT_HOLD_PARAMETERS, WEFT_HOLD_GRADIENTS, WEFT_HOLD_STATES, WEFT_N_HOLDS = WEFT_HOLD_STATES + WEFT_MAX_STATES };
 
 typedef struct weft_plan {
     const weft_run *run;
@@ -85,7 +87,8 @@ typedef struct weft_plan {
     bool base_is_trained;       /* [model] base stores what [train] trainable names: then nothing is trained */
     weft_declared *declared;
     weft_layout *layout;
-    weft_state_slot states[WEFT_MAX_STATES]; /* [n_states] that the optimizer keeps of each trained element */
+    weft_state_slot states[WEFT_MAX_STATES]; /* [n_states] that the optimizer keeps of each trained element, in the type
+                                                in which they are kept */
     int64_t n_states;
     int64_t hp_bytes;                     /* of the optimizer's small struct */
     weft_stage train, evaluate, generate; /* program NULL: not asked for */

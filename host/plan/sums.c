@@ -37,25 +37,35 @@ static bool has_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
     return false;
 }
 
+/* A weft_holding of parameters, gradient sums, or any state. */
+static int32_t holding_of(const weft_placement *p, int32_t what) {
+    return what == WEFT_HOLD_PARAMETERS ? p->parameters : what == WEFT_HOLD_GRADIENTS ? p->gradients : p->optimizer;
+}
+
 static weft_hold_part kept_part_of(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
     const weft_placement *p = &job->view.placements[unit];
-    const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
+    const int32_t holding = holding_of(p, what);
     const weft_cut cut = weft_cut_of(job, unit);
     weft_hold_part part = {cut.replicas, 0, cut.replicas};
-    if (holdings[what] == WEFT_SHARDED) {
+    if (holding == WEFT_SHARDED) {
         part.first = plan->rank % cut.group * cut.groups;
         part.n = cut.groups;
     }
-    if (holdings[what] == WEFT_OWNED && p->owner != plan->rank &&
+    if (holding == WEFT_OWNED && p->owner != plan->rank &&
         !(what == WEFT_HOLD_PARAMETERS && has_copy(job, unit, plan->rank)))
         part.n = 0;
     return part;
 }
 
 static bool is_apart(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
-    const weft_placement *p = &job->view.placements[unit];
-    const int32_t holdings[WEFT_N_HOLDS] = {p->parameters, p->gradients, p->optimizer};
-    return plan->world > 1 && holdings[what] != WEFT_REPLICATED;
+    return plan->world > 1 && holding_of(&job->view.placements[unit], what) != WEFT_REPLICATED;
+}
+
+/* What is kept for each element; 0: what the group is stored in. */
+static int32_t kept_dtype(const weft_plan *plan, int32_t what) {
+    const int32_t state = what - WEFT_HOLD_STATES;
+    if (what == WEFT_HOLD_PARAMETERS) return 0;
+    return state >= 0 && state < plan->n_states ? plan->states[state].dtype : WEFT_F32;
 }
 
 static weft_status plan_hold(weft_plan *plan, const weft_job_spec *job, int32_t what, weft_error *err) {
@@ -70,16 +80,15 @@ static weft_status plan_hold(weft_plan *plan, const weft_job_spec *job, int32_t 
         parts[g] = kept_part_of(plan, job, layout->groups[g].unit, what);
         plan->apart[what][g] = is_apart(plan, job, layout->groups[g].unit, what);
     }
-    if (status == WEFT_OK)
-        status =
-            weft_hold_create(&plan->holds[what], layout, parts, n, what == WEFT_HOLD_PARAMETERS ? 0 : WEFT_F32, err);
+    if (status == WEFT_OK) status = weft_hold_create(&plan->holds[what], layout, parts, n, kept_dtype(plan, what), err);
     free(parts);
     return status;
 }
 
 weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error *err) {
+    const int32_t states = plan->n_states > 1 ? (int32_t)plan->n_states : 1;
     weft_status status = WEFT_OK;
-    for (int32_t what = 0; what < WEFT_N_HOLDS && status == WEFT_OK; what++)
+    for (int32_t what = 0; what < WEFT_HOLD_STATES + states && status == WEFT_OK; what++)
         if (plan->holds[what] == NULL) status = plan_hold(plan, job, what, err);
     return status;
 }

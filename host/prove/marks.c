@@ -46,9 +46,9 @@ static uint64_t sum_elements(const unsigned char *bytes, int32_t dtype, int64_t 
 static weft_status read_part(part *out, unsigned char *staging, const weft_engine *engine, int32_t region, int32_t p,
                              weft_error *err) {
     const weft_parameter *parameter = &engine->plan.declared->parameters[p];
-    const weft_hold *hold = engine->plan.holds[region == 0 ? WEFT_HOLD_PARAMETERS : WEFT_HOLD_STATES];
+    const weft_hold *hold = engine->plan.holds[region == 0 ? WEFT_HOLD_PARAMETERS : WEFT_HOLD_STATES + region - 1];
     const weft_ref ref = region == 0 ? engine->parameters.ref : engine->state[region - 1].ref;
-    const int32_t dtype = region == 0 ? parameter->dtype : WEFT_F32;
+    const int32_t dtype = region == 0 ? parameter->dtype : engine->plan.states[region - 1].dtype;
     int64_t begin = 0, end = 0, place = 0;
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);

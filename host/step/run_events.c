@@ -116,7 +116,10 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
     args.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
     args.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, states->first));
-    for (int64_t i = 0; i < engine->plan.n_states; i++) args.states[i] = weft_ref_at(engine->state[i].ref, states->at);
+    for (int64_t i = 0; i < engine->plan.n_states; i++) {
+        args.states[i] = weft_ref_at(engine->state[i].ref, engine->plan.holds[WEFT_HOLD_STATES + i]->spans[index].at);
+        args.state_dtypes[i] = engine->plan.states[i].dtype;
+    }
     args.hp = engine->scalars.hp;
     args.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[index] * (int64_t)sizeof(weft_range));
     args.range_stride = (uint32_t)sizeof(weft_range);

@@ -4,6 +4,9 @@
 #include "model/convert.h"
 #include "plugin/enter.h"
 
+#include <weft/blocks.h>
+#include <weft/dynamic8.h>
+
 /* What is told of the event that has run; each value fills in its own part. */
 static weft_value_row row_of(const weft_stepper *self, const weft_event *event, char text[256]) {
     const weft_value_row row = {.step = self->step, .event = text, .name = "", .part = ""};
@@ -15,18 +18,34 @@ static bool is_silent(const weft_stepper *self) {
     return self->values == NULL || self->step == 0 || self->find_culprit;
 }
 
+/* The first numbers, or the block that they lie in. */
+typedef union stored_values {
+    double doubles[WEFT_VALUES_TOLD];
+    weft_i8x64 int8;
+    weft_dyn8x256 dynamic8;
+} stored_values;
+
+/* False: of packed weights nothing is told. */
+static bool to_numbers(float *out, const stored_values *stored, int32_t dtype, int64_t n) {
+    weft_dynamic8 map;
+    if (dtype != WEFT_DYN8X256 && dtype != WEFT_UDYN8X256) return weft_convert(out, WEFT_F32, stored, dtype, n);
+    weft_dynamic8_fill(&map, dtype);
+    weft_dynamic8_unpack(out, &map, &stored->dynamic8, (int)n);
+    return true;
+}
+
 /* row->n numbers of dtype begin at ref. */
 static weft_status tell(const weft_stepper *self, weft_value_row *row, weft_ref ref, int32_t dtype, weft_error *err) {
     const weft_engine *engine = self->engine;
     const int64_t n = row->n < WEFT_VALUES_TOLD ? row->n : WEFT_VALUES_TOLD;
-    double stored[WEFT_VALUES_TOLD] = {0}; /* as the device has them, of whatever type */
+    stored_values stored; /* as the device has them, of whatever type */
     float numbers[WEFT_VALUES_TOLD] = {0};
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, stored, ref,
-                     n * weft_dtype_bytes(dtype));
+    memset(&stored, 0, sizeof stored);
+    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, &stored, ref, weft_dtype_span(dtype, n));
     if (status != WEFT_OK) return status;
-    if (dtype != WEFT_F64 && !weft_convert(numbers, WEFT_F32, stored, dtype, n)) return WEFT_OK; /* a packed type */
-    for (int64_t i = 0; i < n; i++) row->numbers[i] = dtype == WEFT_F64 ? stored[i] : (double)numbers[i];
+    if (dtype != WEFT_F64 && !to_numbers(numbers, &stored, dtype, n)) return WEFT_OK;
+    for (int64_t i = 0; i < n; i++) row->numbers[i] = dtype == WEFT_F64 ? stored.doubles[i] : (double)numbers[i];
     self->values->tell(self->values->context, row);
     return WEFT_OK;
 }
@@ -109,13 +128,14 @@ static weft_status tell_update(const weft_stepper *self, weft_value_row *row, in
     const weft_engine *engine = self->engine;
     const weft_parameter *p = &engine->plan.declared->parameters[parameter];
     const weft_span *gradients = &engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[p->group];
-    const weft_span *states = &engine->plan.holds[WEFT_HOLD_STATES]->spans[p->group];
     weft_status status = WEFT_OK;
     row->part = "sum of gradients";
     status = tell(self, row, weft_ref_at(engine->gradients.ref, weft_span_at(gradients, p->offset)), WEFT_F32, err);
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
+        const weft_span *span = &engine->plan.holds[WEFT_HOLD_STATES + i]->spans[p->group];
         row->part = engine->plan.states[i].name;
-        status = tell(self, row, weft_ref_at(engine->state[i].ref, weft_span_at(states, p->offset)), WEFT_F32, err);
+        status = tell(self, row, weft_ref_at(engine->state[i].ref, weft_span_at(span, p->offset)),
+                      engine->plan.states[i].dtype, err);
     }
     row->part = "weight";
     return status == WEFT_OK ? tell(self, row, engine->parameter_refs[parameter], WEFT_F32, err) : status;

@@ -183,7 +183,11 @@ weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *
     (void)s;
     (void)err;
     if (*(const int32_t *)reference_view(a->skip) != 0) return WEFT_OK;
-    for (int i = 0; i < WEFT_MAX_STATES; i++) call.states[i] = reference_view(a->states[i]);
+    for (int i = 0; i < WEFT_MAX_STATES; i++) {
+        if (a->state_dtypes[i] > WEFT_F32)
+            return weft_error_set(err, WEFT_E_UNSUPPORTED, "device plain keeps states in fp32 alone");
+        call.states[i] = reference_view(a->states[i]);
+    }
     for (int64_t i = 0; i < a->n_ranges; i++) {
         call.range = (const weft_range *)(const void *)(ranges + i * a->range_stride);
         call.begin = call.range->offset;

@@ -3,7 +3,7 @@
 set(on_double "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda:${CMAKE_BINARY_DIR}/plugins;WEFT_BUILD=${CMAKE_BINARY_DIR}"
     "WEFT_SOURCE=${CMAKE_SOURCE_DIR};OMP_WAIT_POLICY=passive;CK_TIMEOUT_MULTIPLIER=${slower};${sanitizers}"
     "WEFT_TEST_DEVICE=cuda;WEFT_TEST_KEYS=share=yes workspace=1Mi cache=${CMAKE_BINARY_DIR}/tests/cuda/compiled")
-foreach(name adapters attention elementwise head kernels packed products rows)
+foreach(name adapters attention elementwise head kernels packed products rows states)
   add_test(NAME cuda.device_${name} COMMAND test_device_${name})
   set_tests_properties(cuda.device_${name} PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_double}")
   add_dependencies(test_device_${name} weft-device-cuda-double)

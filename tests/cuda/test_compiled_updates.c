@@ -22,9 +22,10 @@ static const weft_elementwise wrong_update = {
 
 static const char *const architectures[] = {"sm_80", "sm_89", "sm_90"};
 
-static nvrtcResult compile(nvrtcProgram *out, const weft_elementwise *kernel, const char *architecture) {
+static nvrtcResult compile_as(nvrtcProgram *out, const weft_elementwise *kernel, const cuda_update_types *types,
+                              const char *architecture) {
     char card[64];
-    char *source = cuda_update_source(kernel);
+    char *source = cuda_update_source(kernel, types);
     const char *options[1 + CUDA_UPDATE_OPTIONS] = {card, cuda_update_options[0], cuda_update_options[1]};
     nvrtcResult code;
     ck_assert_ptr_nonnull(source);
@@ -33,6 +34,11 @@ static nvrtcResult compile(nvrtcProgram *out, const weft_elementwise *kernel, co
     code = nvrtcCompileProgram(*out, 1 + CUDA_UPDATE_OPTIONS, options);
     free(source);
     return code;
+}
+
+static const cuda_update_types plain = {WEFT_F32, {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32}};
+static nvrtcResult compile(nvrtcProgram *out, const weft_elementwise *kernel, const char *architecture) {
+    return compile_as(out, kernel, &plain, architecture);
 }
 
 static char *log_of(nvrtcProgram program) {
@@ -44,11 +50,11 @@ static char *log_of(nvrtcProgram program) {
     return text;
 }
 
-static void compile_for_cards(const weft_elementwise *kernel) {
+static void compile_for_cards_as(const weft_elementwise *kernel, const cuda_update_types *types) {
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
         nvrtcProgram program = NULL;
         size_t size = 0;
-        const nvrtcResult code = compile(&program, kernel, architectures[i]);
+        const nvrtcResult code = compile_as(&program, kernel, types, architectures[i]);
         char *log = log_of(program);
         ck_assert_msg(code == NVRTC_SUCCESS, "%s for %s: %s", kernel->name, architectures[i], log);
         ck_assert_msg(strlen(log) < 2, "%s for %s: %s", kernel->name, architectures[i], log); /* no warning either */
@@ -59,7 +65,15 @@ static void compile_for_cards(const weft_elementwise *kernel) {
     }
 }
 
+static void compile_for_cards(const weft_elementwise *kernel) {
+    compile_for_cards_as(kernel, &plain);
+}
+
 START_TEST(every_update_compiles_for_every_card) {
+    const cuda_update_types narrow = {WEFT_BF16, {WEFT_DYN8X256, WEFT_UDYN8X256, WEFT_BF16, WEFT_F32}};
+    const cuda_update_types two = {WEFT_F32, {WEFT_DYN8X256, WEFT_UDYN8X256, 0, 0}};
+    compile_for_cards_as(&toy_update, &narrow);
+    compile_for_cards_as(optimizer_kernel("adamw"), &two);
     compile_for_cards(optimizer_kernel("adamw"));
     compile_for_cards(optimizer_kernel("sgd"));
     compile_for_cards(&toy_update);

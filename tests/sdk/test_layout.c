@@ -9,6 +9,7 @@
 #include <glob.h>
 
 #include <weft/blocks.h>
+#include <weft/dynamic8.h>
 #include <weft/capture.h>
 #include <weft/choices.h>
 #include <weft/comm.h>

@@ -5,6 +5,7 @@
  *     product*      matrix products, sums not cut by threads    matmul.c    the kernel on top of it
  *     packed*       products with a packed operand
  *     roof*         what the machine could give at most      team.c      fewer threads
+ *     update*       optimizers' updates, and what is stored otherwise than in fp32 around them
  *     panels*       products on packed panels, fp32 and bf16, where the ISA has them
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 
 #include <weft/device.h>
+#include <weft/dynamic8.h>
 #include <weft/team.h>
 
 #include "../common/operands.h"
@@ -45,6 +47,7 @@ struct weft_device {
     int64_t live_bytes, live_buffers; /* of buffers that were not released */
     char name[64];
     char isa[32];
+    weft_dynamic8 dynamic8[2]; /* of WEFT_DYN8X256, WEFT_UDYN8X256 */
 };
 
 /* Every value of a table of indices lies in [0, limit); rows whose weight is zero are not looked at (weights may be

@@ -77,6 +77,8 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
     d->all_threads = d->threads;
     read_processor_name(d->name, sizeof d->name);
     choose_isa(d);
+    weft_dynamic8_fill(&d->dynamic8[0], WEFT_DYN8X256);
+    weft_dynamic8_fill(&d->dynamic8[1], WEFT_UDYN8X256);
     *out = d;
     return WEFT_OK;
 }

@@ -1,12 +1,13 @@
 /* update.c: an optimizer's element-wise update over a flat region, cut by the table of ranges and then into pieces. */
-#include "cpu.h"
+#include "update_stored.h"
 
 typedef struct update_operands {
     const char *ranges; /* rows `stride` bytes apart: a host of a later SDK may have longer ones */
     int64_t stride;
     const float *coefficient;
     const int32_t *skip;
-    weft_elementwise_call call; /* all but range and bounds */
+    cpu_stored stored;
+    weft_elementwise_call call; /* all but range and bounds; of what is stored otherwise, no weight and states */
 } update_operands;
 
 static const weft_range *range_at(const update_operands *o, int64_t i) {
@@ -26,15 +27,18 @@ static void check_ranges(operands *c, const update_operands *o, int64_t n_ranges
     for (i = 0; i < n_ranges && c->status == WEFT_OK; i++) {
         const weft_range *r = range_at(o, i);
         const bool whole = WEFT_WHOLE(r, weft_range) && r->struct_size <= o->stride;
-        if (whole && r->offset >= at && r->length >= 0 && r->length <= n - r->offset) {
+        if (whole && r->offset >= at && r->length >= 0 && r->length <= n - r->offset &&
+            r->offset % o->stored.block == 0) {
             at = r->offset + r->length;
             continue;
         }
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "update on device cpu: ranges[%lld] has struct_size %u, offset %lld and length "
-                                   "%lld, and should have %u to %lld and lie between %lld and %lld.",
+                                   "%lld, and should have %u to %lld and lie between %lld and %lld, from the begin "
+                                   "of a block of %lld on.",
                                    (long long)i, r->struct_size, (long long)r->offset, (long long)r->length,
-                                   WEFT_SIZE_1_0(weft_range), (long long)o->stride, (long long)at, (long long)n);
+                                   WEFT_SIZE_1_0(weft_range), (long long)o->stride, (long long)at, (long long)n,
+                                   (long long)o->stored.block);
     }
 }
 
@@ -51,10 +55,15 @@ static void look_up_operands(operands *c, update_operands *o, const weft_update 
     }
     if (c->status != WEFT_OK) return;
     o->call.struct_size = (uint32_t)sizeof o->call;
-    o->call.weight = operands_need(c, args->weight, "weight", args->n, 1, 4);
+    cpu_stored_look_up(c, &o->stored, &o->stored.weight, args->weight, "weight", args->weight_dtype, args->n);
     o->call.gradient = operands_need(c, args->gradient, "gradient", args->n, 1, 4);
     for (i = 0; i < kernel->n_states; i++)
-        o->call.states[i] = operands_need(c, args->states[i], names[i], args->n, 1, 4);
+        cpu_stored_look_up(c, &o->stored, &o->stored.states[i], args->states[i], names[i], args->state_dtypes[i],
+                           args->n);
+    if (!o->stored.is_narrow) {
+        o->call.weight = (float *)(void *)o->stored.weight.at;
+        for (i = 0; i < kernel->n_states; i++) o->call.states[i] = (float *)(void *)o->stored.states[i].at;
+    }
     o->call.hp = operands_need(c, args->hp, "hp", 1, 1, 4);
     look_up_ranges(c, o, args);
     o->coefficient = operands_need(c, args->coefficient, "coefficient", 1, 1, 4);
@@ -87,6 +96,10 @@ static void update_range(const weft_device *device, const weft_update *args, con
         call.range = range;
         call.begin = range->offset + i * CPU_GRAIN;
         call.end = size_min(call.begin + CPU_GRAIN, range->offset + range->length);
+        if (o->stored.is_narrow) {
+            cpu_stored_update(device, args->kernel, &o->stored, &call);
+            continue;
+        }
         touch_states(args->kernel, &call);
         args->kernel->cpu(&call);
     }
@@ -94,7 +107,7 @@ static void update_range(const weft_device *device, const weft_update *args, con
 
 CPU_KERNEL(update, weft_update) {
     operands c = OPERANDS("update", weft_update, args, err);
-    update_operands o = {0};
+    update_operands o = {.stored.block = 1};
     int64_t i = 0;
     (void)s;
     if (c.status != WEFT_OK) return c.status;

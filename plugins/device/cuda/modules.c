@@ -8,6 +8,7 @@
 typedef struct module {
     struct module *next;
     const weft_elementwise *kernel;
+    cuda_update_types types;
     CUmodule code;
     CUfunction function;
 } module;
@@ -20,6 +21,7 @@ struct cuda_modules {
 typedef struct compiling {
     weft_device *device;
     const weft_elementwise *kernel;
+    const cuda_update_types *types;
     char *source;
     char architecture[48]; /* the option that names it */
     char hash[65];
@@ -131,14 +133,14 @@ static weft_status hash_all(compiling *c, weft_error *err) {
 static weft_status prepare(compiling *c, weft_error *err) {
     const struct cudaDeviceProp *card = &c->device->card;
     (void)snprintf(c->architecture, sizeof c->architecture, "--gpu-architecture=sm_%d%d", card->major, card->minor);
-    c->source = cuda_update_source(c->kernel);
+    c->source = cuda_update_source(c->kernel, c->types);
     if (c->source == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update's text.");
     return hash_all(c, err);
 }
 
-static weft_status make_module(module *out, weft_device *device, const weft_elementwise *kernel, weft_error *err) {
-    compiling c = {.device = device, .kernel = kernel};
+static weft_status make_module(module *out, weft_device *device, weft_error *err) {
+    compiling c = {.device = device, .kernel = out->kernel, .types = &out->types};
     weft_status status = prepare(&c, err);
     if (status == WEFT_OK && !load_kept(out, &c)) {
         status = compile(&c, err);
@@ -150,16 +152,18 @@ static weft_status make_module(module *out, weft_device *device, const weft_elem
     return status;
 }
 
-weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel, weft_error *err) {
+weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel,
+                             const cuda_update_types *types, weft_error *err) {
     module *m = device->modules->first;
     weft_status status = WEFT_OK;
-    while (m != NULL && m->kernel != kernel) m = m->next;
+    while (m != NULL && (m->kernel != kernel || memcmp(&m->types, types, sizeof *types) != 0)) m = m->next;
     if (m == NULL) {
         m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
         if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update.");
         memset(m, 0, sizeof *m);
         m->kernel = kernel;
-        status = make_module(m, device, kernel, err);
+        m->types = *types;
+        status = make_module(m, device, err);
         if (status != WEFT_OK) {
             unload(device, m);
             device->host->release(device->host, m);

@@ -6,8 +6,15 @@
 
 /* ---- modules.c ---- */
 
-/* The function CUDA_UPDATE of the kernel's module, which is compiled, or found in the cache, at its first use. */
-weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel, weft_error *err);
+/* weft_dtype in which weight and states are stored; 0: the kernel has no such state. */
+typedef struct cuda_update_types {
+    int32_t weight, states[WEFT_MAX_STATES];
+} cuda_update_types;
+
+/* The function CUDA_UPDATE of the kernel's module for these types, which is compiled, or found in the cache, at its
+ * first use. */
+weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel,
+                             const cuda_update_types *types, weft_error *err);
 
 /* ---- update_source.c ---- */
 
@@ -20,7 +27,14 @@ weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_el
 extern const char *const cuda_update_options[CUDA_UPDATE_OPTIONS];
 
 /* The text that is compiled: the author's body, with a kernel around it. The caller frees it; NULL: no memory. */
-char *cuda_update_source(const weft_elementwise *kernel);
+char *cuda_update_source(const weft_elementwise *kernel, const cuda_update_types *types);
+
+/* ---- update_stored.c ---- */
+
+/* True: not all fp32. */
+bool cuda_update_is_narrow(const cuda_update_types *types);
+/* The kernel for such types, which goes behind the body. */
+void cuda_update_write_stored(FILE *to, const cuda_update_types *types);
 
 /* ---- cache.c: compiled code, each in a file of its own whose name is the hash of all that it was made from ---- */
 

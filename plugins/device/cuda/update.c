@@ -3,13 +3,14 @@
 
 /* The kernel's first argument (update_source.c). */
 typedef struct region {
-    float *weight;
+    void *weight;
     const float *gradient;
-    float *states[WEFT_MAX_STATES];
+    void *states[WEFT_MAX_STATES];
 } region;
 
 typedef struct update_operands {
     region at;
+    cuda_update_types types;
     const void *hp;
     const char *ranges;
     const float *coefficient;
@@ -26,16 +27,39 @@ static void check_kernel(operands *c, const weft_elementwise *kernel) {
                                WEFT_MAX_STATES);
 }
 
+/* An array of the region, in the type that it is stored in. */
+static void *need_stored(operands *c, int32_t *type, weft_ref ref, const char *name, int32_t dtype, int64_t n,
+                         bool may_pack) {
+    const bool packed = may_pack && (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256);
+    const int64_t block = weft_dtype_block(dtype == 0 ? WEFT_F32 : dtype);
+    int64_t width = 0;
+    *type = dtype == 0 ? WEFT_F32 : dtype;
+    if (c->status == WEFT_OK && *type != WEFT_F32 && *type != WEFT_BF16 && !packed)
+        c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                                   "update on device cuda: %s is %s; a weight is fp32 or bf16, a state also in 8-bit "
+                                   "blocks.",
+                                   name, weft_dtype_name(*type));
+    if (c->status == WEFT_OK && n % block != 0)
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "update on device cuda: n is %lld, which is no multiple of the blocks of %lld of %s.",
+                           (long long)n, (long long)block, name);
+    if (c->status != WEFT_OK) return NULL;
+    width = packed ? (int64_t)sizeof(float) : weft_dtype_bytes(*type); /* a block's scale */
+    return operands_need(c, ref, name, weft_dtype_span(*type, n) / width, 1, width);
+}
+
 static void look_up_operands(operands *c, update_operands *o, const weft_update *args) {
     static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
     check_kernel(c, args->kernel);
     operands_size(c, "n", args->n, 0);
     operands_size(c, "n_ranges", args->n_ranges, 0);
     if (c->status != WEFT_OK) return;
-    o->at.weight = operands_need(c, args->weight, "weight", args->n, 1, 4);
+    o->at.weight = need_stored(c, &o->types.weight, args->weight, "weight", args->weight_dtype, args->n, false);
     o->at.gradient = operands_need(c, args->gradient, "gradient", args->n, 1, 4);
     for (int64_t i = 0; i < args->kernel->n_states; i++)
-        o->at.states[i] = operands_need(c, args->states[i], names[i], args->n, 1, 4);
+        o->at.states[i] =
+            need_stored(c, &o->types.states[i], args->states[i], names[i], args->state_dtypes[i], args->n, true);
     o->hp = operands_need(c, args->hp, "hp", 1, 1, 4);
     if (args->n_ranges > 0)
         o->ranges = operands_need_rows(c, args->ranges, "ranges", args->n_ranges, args->range_stride,
@@ -55,7 +79,7 @@ CUDA_KERNEL(update, weft_update) {
     if (c.status != WEFT_OK) return c.status;
     stream = cuda_stream(device, s);
     if (args->n > 0 && args->n_ranges > 0 && cuda_dry_kernel()) return WEFT_OK;
-    c.status = cuda_module_find(&function, device, args->kernel, err);
+    c.status = cuda_module_find(&function, device, args->kernel, &o.types, err);
     if (c.status != WEFT_OK || args->n == 0 || args->n_ranges == 0) return c.status;
     stride = args->range_stride;
     n_ranges = args->n_ranges;

@@ -16,7 +16,11 @@ static const char declarations[] = "typedef int int32_t;\n"
                                    "    uint32_t struct_size, flags;\n"
                                    "    weft_long offset, length;\n"
                                    "    float lr_scale, decay;\n"
-                                   "};\n";
+                                   "};\n"
+                                   "inline __device__ __forceinline__ float weft_round_bf16(float x) {\n"
+                                   "    const unsigned bits = __float_as_uint(x);\n"
+                                   "    return __uint_as_float((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);\n"
+                                   "}\n";
 
 static const char element_begin[] =
     "static __device__ __forceinline__ void weft_element(float &w, const float g, float &s0, float &s1, float &s2,\n"
@@ -95,22 +99,24 @@ static void write_body(FILE *to, const char *body) {
     }
 }
 
-static void write_source(FILE *to, const weft_elementwise *kernel) {
+static void write_source(FILE *to, const weft_elementwise *kernel, const cuda_update_types *types) {
     (void)fprintf(to, "#define WEFT_STATES %d\n#define WEFT_THREADS %d\n#define WEFT_BLOCK %d\n%s",
                   (int)kernel->n_states, CUDA_UPDATE_THREADS, CUDA_UPDATE_BLOCK, declarations);
     (void)fprintf(to, "struct %s {\n#line 1 \"%s\"\n%s\n};\ntypedef %s weft_hp;\n", kernel->hp_name, kernel->hp_name,
                   kernel->hp_fields, kernel->hp_name);
     (void)fprintf(to, "%s#line 1 \"%s\"\n", element_begin, kernel->name);
     write_body(to, kernel->body);
-    (void)fprintf(to, "\n}\n#line 1 \"weft_update\"\n%s", kernel_text);
+    (void)fprintf(to, "\n}\n#line 1 \"weft_update\"\n");
+    if (cuda_update_is_narrow(types)) cuda_update_write_stored(to, types);
+    else (void)fputs(kernel_text, to);
 }
 
-char *cuda_update_source(const weft_elementwise *kernel) {
+char *cuda_update_source(const weft_elementwise *kernel, const cuda_update_types *types) {
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
     if (to == NULL) return NULL;
-    write_source(to, kernel);
+    write_source(to, kernel, types);
     if (fclose(to) == 0) return text;
     free(text);
     return NULL;

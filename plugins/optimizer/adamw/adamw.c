@@ -50,7 +50,8 @@ static void adamw_destroy(weft_optimizer *optimizer) {
 
 static const weft_state_slot *adamw_states(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride) {
     static const weft_state_slot slots[] = {{(uint32_t)sizeof(weft_state_slot), 0, "exp_avg", WEFT_F32, 1, 4},
-                                            {(uint32_t)sizeof(weft_state_slot), 0, "exp_avg_sq", WEFT_F32, 1, 4}};
+                                            {(uint32_t)sizeof(weft_state_slot), WEFT_STATE_NOT_NEGATIVE, "exp_avg_sq",
+                                             WEFT_F32, 1, 4}};
     (void)optimizer;
     *n_states = 2;
     *stride = (uint32_t)sizeof slots[0];

@@ -189,18 +189,23 @@ typedef enum weft_dtype {
     WEFT_I32 = 5,
     WEFT_I64 = 6,
     WEFT_U8 = 7,
-    WEFT_I8X64 = 8,  /* packed: 64 int8 with one fp32 scale */
-    WEFT_NF4 = 9,    /* packed: 1024 numbers of 4 bits, 16 scales of 8 bits, the scale of those and what is added */
-    WEFT_F8X128 = 10 /* packed: 128 fp8 (e4m3) with one fp32 scale */
+    WEFT_I8X64 = 8,   /* packed: 64 int8 with one fp32 scale */
+    WEFT_NF4 = 9,     /* packed: 1024 numbers of 4 bits, 16 scales of 8 bits, the scale of those and what is added */
+    WEFT_F8X128 = 10, /* packed: 128 fp8 (e4m3) with one fp32 scale */
+    /* Packed optimizer states: 256 numbers as codes of 8 bits with one fp32 scale, of both signs or of none below zero
+     * (weft/dynamic8.h). Numbers between are free. */
+    WEFT_DYN8X256 = 16,
+    WEFT_UDYN8X256 = 17
 } weft_dtype;
-enum { WEFT_DTYPE_LAST = WEFT_F8X128 };
+enum { WEFT_DTYPE_LAST = WEFT_UDYN8X256 };
 
 /* Elements of one block; 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_block(int32_t dtype) {
     if (dtype == WEFT_I8X64) return 64;
     if (dtype == WEFT_NF4) return 1024;
     if (dtype == WEFT_F8X128) return 128;
-    return dtype >= WEFT_F32 && dtype <= WEFT_DTYPE_LAST ? 1 : 0;
+    if (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256) return 256;
+    return dtype >= WEFT_F32 && dtype <= WEFT_U8 ? 1 : 0;
 }
 
 /* Bytes of one block, which is one element of a plain type; 0 for an unknown type. [any-thread] */
@@ -216,6 +221,8 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
     case WEFT_I8X64: return 68;
     case WEFT_NF4: return 536;
     case WEFT_F8X128: return 132;
+    case WEFT_DYN8X256: return 260;
+    case WEFT_UDYN8X256: return 260;
     default: return 0;
     }
 }
@@ -233,7 +240,7 @@ static inline int weft_dtype_is_packed(int32_t dtype) {
 
 /* Packed, and its blocks go on where a row ends? [any-thread] */
 static inline int weft_dtype_is_flat(int32_t dtype) {
-    return dtype == WEFT_NF4 || dtype == WEFT_F8X128;
+    return dtype == WEFT_NF4 || dtype == WEFT_F8X128 || dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256;
 }
 
 /* "fp32", "bf16", ...; "?" for an unknown type. [any-thread] */
@@ -249,6 +256,8 @@ static inline const char *weft_dtype_name(int32_t dtype) {
     case WEFT_I8X64: return "int8x64";
     case WEFT_NF4: return "nf4";
     case WEFT_F8X128: return "fp8x128";
+    case WEFT_DYN8X256: return "dyn8x256";
+    case WEFT_UDYN8X256: return "udyn8x256";
     default: return "?";
     }
 }

@@ -75,7 +75,9 @@ typedef struct weft_device_info {
     /* Block types that matmul takes for b: 1u << WEFT_I8X64 | ...; the host refuses a model that stores matrices in
      * another one, before anything is taken. 0: none. */
     uint32_t packed;
-    uint32_t reserved;
+    /* Types that it computes in beside fp32 and bf16: 1u << WEFT_F16. The host refuses another [train] precision before
+     * anything is taken. */
+    uint32_t computes;
 } weft_device_info;
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
@@ -262,6 +264,8 @@ typedef struct weft_head {
     double cap;           /* of the scaled logits; 0: none */
     weft_ref bias, dbias; /* (V) fp32; with has_bias */
     int32_t accumulate_dbias, has_bias;
+    weft_ref loss_scale; /* one fp64, a power of two: head_loss_grad multiplies all gradients by it, before any of them
+                            is rounded; the loss stays as it is. Absent: 1 */
 } weft_head;
 
 /* y = a + b, n elements; may lie on a or b. */
@@ -301,9 +305,9 @@ typedef struct weft_square_sum {
     int32_t reserved2;
 } weft_square_sum;
 
-/* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64,
- * rounded once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. The count is another one in each
- * step, so it lies on the device, where a step that is replayed finds it. */
+/* norm = sqrt(sum of n square sums, in order) / (count scale); coefficient = min(1, clip / (norm + 1e-6)) / (count
+ * scale), in fp64, rounded once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. Count and scale
+ * are others in each step, so they lie on the device, where a step that is replayed finds them. */
 typedef struct weft_clip {
     uint32_t struct_size;
     uint32_t flags;
@@ -314,6 +318,7 @@ typedef struct weft_clip {
     weft_ref skip;        /* one int32 */
     int64_t n;
     double clip;
+    weft_ref loss_scale; /* one fp64, a power of two, by which the gradients were multiplied (weft_head). Absent: 1 */
 } weft_clip;
 
 /* y = x v, or += dx; backward: dx (+)= dy v, dby (+)= the sums over rows and their parts of dy x, over `over`. Each row
@@ -394,16 +399,22 @@ typedef struct weft_update {
     uint32_t struct_size;
     uint32_t flags;
     const weft_elementwise *kernel;
-    weft_ref weight;   /* (n) fp32 */
-    weft_ref gradient; /* (n) fp32, the unscaled sum */
-    weft_ref states[WEFT_MAX_STATES];
-    weft_ref hp;          /* hp_size bytes */
+    weft_ref weight;                  /* (n) fp32, or of weight_dtype */
+    weft_ref gradient;                /* (n) fp32, the unscaled sum */
+    weft_ref states[WEFT_MAX_STATES]; /* (n) fp32, or of state_dtypes */
+    weft_ref hp;                      /* hp_size bytes */
     weft_ref ranges;      /* weft_range rows, ascending and apart, in [0, n); what none covers is left alone */
     weft_ref coefficient; /* one fp32: multiplies the gradient */
     weft_ref skip;        /* one int32: 1 leaves everything as it is */
     int64_t n, n_ranges;
     uint32_t range_stride; /* sizeof(weft_range) as the host was compiled */
     uint32_t reserved;
+    /* weft_dtype; 0: fp32. A weight may be bf16, a state bf16 or in blocks (weft/dynamic8.h): it is made
+     * fp32 before the body sees it, and rounded once behind it. Ranges begin where blocks do, n is whole blocks, and
+     * what lies behind a range's end in its last block counts as zeros. */
+    int32_t weight_dtype;
+    int32_t state_dtypes[WEFT_MAX_STATES];
+    uint32_t reserved2;
 } weft_update;
 
 typedef struct weft_device_plugin {

@@ -19,16 +19,20 @@
  * with take = 1 - beta, which `prepare` forms in fp64: a beta near one loses digits in fp32 at every step.
  *
  * A body sees: w (the weight, assigned), g (the gradient, scaled), s0..s3 (state elements, assigned), range (const
- * weft_range *), hp (const NAME's struct *). Only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf. It is compiled
- * into a loop here and kept as text (at most 4,095 characters), which a CUDA device compiles at run time. Commas are
- * fine.
+ * weft_range *), hp (const NAME's struct *). Only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf and
+ * weft_round_bf16. It is compiled into a loop here and kept as text (at most 4,095 characters), which a CUDA device
+ * compiles at run time. Commas are fine.
  *
  * [optimizer] decay (all, matrices) is the host's key: `matrices` makes it give parameters of fewer than two dimensions
  * a range whose decay is 0. An optimizer whose body multiplies by range->decay offers it, by a flag of its table, and
  * declares no key of that name. Its step size, `lr`, is a key of its own; the host asks for it by that slot.
  *
- * Later users this serves: 8-bit states (dtype and block per slot), fp16 loss scaling (skip), fused or non-element-wise
- * optimizers (extension "weft.optimizer.whole/1").
+ * A body computes in fp32 whatever weight and states are stored in. [optimizer] states is the host's key: in bf16 or in
+ * 8-bit blocks a state is made fp32 before the body sees it and rounded once behind it, by the device; so a plugin has
+ * nothing to do for it but to say what its states are like (WEFT_STATE_...). It may declare a state in bf16 itself.
+ *
+ * Later users this serves: fp16 loss scaling (skip), fused or non-element-wise optimizers (extension
+ * "weft.optimizer.whole/1").
  */
 #ifndef WEFT_OPTIMIZER_H
 #define WEFT_OPTIMIZER_H
@@ -54,12 +58,16 @@ typedef struct weft_range {
     float decay;            /* multiplies the weight decay; 0 exempts the parameter */
 } weft_range;
 
+/* What a state is like. */
+#define WEFT_STATE_NOT_NEGATIVE 1u /* never below zero: 8 bits have no sign to spend on it */
+#define WEFT_STATE_AS_DECLARED  2u /* stays in its own type whatever [optimizer] states says */
+
 /* State that the optimizer keeps per weight. */
 typedef struct weft_state_slot {
     uint32_t struct_size;
     uint32_t flags;
     const char *name;    /* as in checkpoints: "exp_avg" */
-    int32_t dtype;       /* weft_dtype; WEFT_F32 in SDK 1.0 */
+    int32_t dtype;       /* weft_dtype: WEFT_F32 or WEFT_BF16 */
     int32_t block;       /* elements per block of a block format; 1 for plain types */
     int64_t block_bytes; /* bytes per block; the dtype's size for plain types */
 } weft_state_slot;       /* states start at zero */
@@ -88,6 +96,15 @@ typedef struct weft_elementwise {
     int64_t n_states;
     void (*cpu)(const weft_elementwise_call *call); /* [worker] [hot] */
 } weft_elementwise;
+
+/* x as bf16 has it, to the nearest, ties to even, for bodies that reckon with what will be stored. x: no NaN. */
+static inline float weft_round_bf16(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 #if defined(__GNUC__)
 #define WEFT_RESTRICT __restrict__

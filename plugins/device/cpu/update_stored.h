@@ -1,0 +1,27 @@
+/* update_stored.h: an update whose weight or states are not all fp32: a run of elements is made fp32, goes through the
+ * optimizer's loop, and is rounded once into what it is stored in. */
+#ifndef WEFT_DEVICE_CPU_UPDATE_STORED_H
+#define WEFT_DEVICE_CPU_UPDATE_STORED_H
+
+#include "cpu.h"
+
+typedef struct cpu_stored_array {
+    char *at;
+    int32_t dtype;
+} cpu_stored_array;
+
+typedef struct cpu_stored {
+    cpu_stored_array weight, states[WEFT_MAX_STATES];
+    int64_t block;  /* elements of the longest one of the types' blocks */
+    bool is_narrow; /* some array is not fp32 */
+} cpu_stored;
+
+/* One array of n elements into *out, which is self's. dtype: 0 is fp32. */
+void cpu_stored_look_up(operands *c, cpu_stored *self, cpu_stored_array *out, weft_ref ref, const char *name,
+                        int32_t dtype, int64_t n);
+
+/* call: as for the loop, without weight and states; its begin is a block's. */
+void cpu_stored_update(const weft_device *device, const weft_elementwise *kernel, const cpu_stored *self,
+                       const weft_elementwise_call *call);
+
+#endif

@@ -1,0 +1,123 @@
+/* weft/dynamic8.h: optimizer states in 8 bits, block by block (Dettmers et al., arXiv 2110.02861).
+ *
+ * A block is 256 neighbours of a parameter's flat numbers; the last one of a parameter is filled up with zeros:
+ *
+ *     bytes 0-3      the scale, fp32: the largest size in the block
+ *     bytes 4-259    a code for each number, which stands for scale * map(code) in fp32
+ *
+ * The map is finer near zero. Decade i, from 0 to 6, has equal steps over [0.1, 1) 10^(i-6), 2^i of them for numbers of
+ * both signs and 2^(i+1) where none is below zero; a code stands for the middle of its step. One code more is zero, and
+ * the last one is 1. So the sizes of one sign are numbered from zero up, and the code is that number:
+ *
+ *     WEFT_DYN8X256     int8: 0 is zero, 1 to 127 the middles, -1 to -127 their opposites, and -128, which would be one
+ *                       middle more, stands for +1
+ *     WEFT_UDYN8X256    uint8: 0 is zero, 1 to 254 the middles, 255 stands for 1
+ *
+ * A number takes the code whose value is nearest to its quotient by the scale, of two that are equally near the one
+ * nearer to zero. All bytes zero are a block of zeros. A block with a number that is not finite becomes NaN as a whole:
+ * what is broken must show. */
+#ifndef WEFT_DYNAMIC8_H
+#define WEFT_DYNAMIC8_H
+
+#include <math.h>
+#include <weft/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_dyn8x256 {
+    float scale;
+    uint8_t code[256];
+} weft_dyn8x256;
+
+/* Sizes between 2^-23 and 1 by their exponent and the seven bits below it: no bucket has two edges in it. */
+#define WEFT_DYNAMIC8_LEAST   0x34000000u
+#define WEFT_DYNAMIC8_BUCKETS (23 * 128 + 1)
+
+/* What one of the two maps comes to; whoever packs has it filled once. */
+typedef struct weft_dynamic8 {
+    float value[256]; /* by code */
+    float edge[256];  /* of two neighbours in size: above it the larger one is nearer */
+    int32_t is_signed;
+    uint8_t first[WEFT_DYNAMIC8_BUCKETS]; /* by bucket: edges below all of it */
+    uint8_t reserved[3];
+} weft_dynamic8;
+
+/* The code of size m, counted from zero up, and the other way round of numbers that are not below zero. */
+static inline int weft_dynamic8_sizes(const weft_dynamic8 *map) {
+    return map->is_signed != 0 ? 129 : 256;
+}
+
+/* Fills the sizes' values, from zero up. */
+static inline void weft_dynamic8_values(float *size, int is_signed) {
+    double decade = 1e-6;
+    int i, k, n = 1;
+    size[0] = 0.0f;
+    for (i = 0; i < 7; i++) {
+        const int steps = 1 << (is_signed != 0 ? i : i + 1);
+        for (k = 0; k < steps; k++) size[n++] = (float)((0.1 + 0.9 * ((double)k + 0.5) / (double)steps) * decade);
+        decade = i == 5 ? 1.0 : decade * 10.0;
+    }
+    size[n] = 1.0f;
+}
+
+/* dtype: one of the two. [any-thread] */
+static inline void weft_dynamic8_fill(weft_dynamic8 *map, int32_t dtype) {
+    uint32_t bucket;
+    int n, m = 0;
+    memset(map, 0, sizeof *map);
+    map->is_signed = dtype == WEFT_DYN8X256;
+    n = weft_dynamic8_sizes(map);
+    weft_dynamic8_values(map->value, map->is_signed);
+    for (m = 0; m + 1 < n; m++) map->edge[m] = (map->value[m] + map->value[m + 1]) / 2.0f;
+    map->edge[n - 1] = INFINITY;
+    for (m = 1; map->is_signed != 0 && m < 128; m++) map->value[256 - m] = -map->value[m];
+    m = 0;
+    for (bucket = 0; bucket < WEFT_DYNAMIC8_BUCKETS; bucket++) {
+        const uint32_t bits = WEFT_DYNAMIC8_LEAST + (bucket << 16);
+        float least;
+        memcpy(&least, &bits, sizeof least);
+        while (map->edge[m] < least) m++;
+        map->first[bucket] = (uint8_t)m;
+    }
+}
+
+/* x: at most 1 in size. [any-thread] [hot] */
+static inline uint8_t weft_dynamic8_code(const weft_dynamic8 *map, float x) {
+    const float size = fabsf(x);
+    uint32_t bits;
+    int m = 0;
+    memcpy(&bits, &size, sizeof bits);
+    if (bits >= WEFT_DYNAMIC8_LEAST) {
+        const uint32_t bucket = (bits - WEFT_DYNAMIC8_LEAST) >> 16;
+        m = map->first[bucket < WEFT_DYNAMIC8_BUCKETS ? bucket : WEFT_DYNAMIC8_BUCKETS - 1];
+        m += size > map->edge[m];
+    }
+    if (x < 0.0f) m = map->is_signed == 0 ? 0 : m > 127 ? 256 - 127 : (256 - m) & 255;
+    return (uint8_t)m;
+}
+
+/* n: up to 256, the rest counts as zeros. Needs the usual rounding mode. [any-thread] [hot] */
+static inline void weft_dynamic8_pack(weft_dyn8x256 *out, const weft_dynamic8 *map, const float *x, int n) {
+    float most = 0.0f, broken = 0.0f;
+    int i;
+    for (i = 0; i < n; i++) {
+        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        broken += x[i] - x[i]; /* NaN if x is none, or infinite */
+    }
+    out->scale = most + broken;
+    for (i = 0; i < n; i++) out->code[i] = out->scale > 0.0f ? weft_dynamic8_code(map, x[i] / out->scale) : 0;
+    for (; i < 256; i++) out->code[i] = 0;
+}
+
+/* [any-thread] [hot] */
+static inline void weft_dynamic8_unpack(float *out, const weft_dynamic8 *map, const weft_dyn8x256 *block, int n) {
+    int i;
+    for (i = 0; i < n; i++) out[i] = block->scale * map->value[block->code[i]];
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
