@@ -132,6 +132,23 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
                           (long long)block);
 }
 
+/* Transposed, if at all: a linear's plain matrix. */
+static void judge_transposed(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
+    if (!spec->transposed) return;
+    if (spec->role != WEFT_WEIGHT_LINEAR)
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the model plugin declares '%s.%s' as transposed, and it is no linear: only a linear's matrix "
+            "may lie as (in, out)",
+            module->path, spec->name);
+    else if (spec->storage != 0)
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the model plugin declares '%s.%s' as transposed and with the storage %s: what is packed lies "
+            "as (out, in)",
+            module->path, spec->name, weft_dtype_name(spec->storage));
+}
+
 static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const char *name = NULL;
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
@@ -173,6 +190,7 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
                           "the model plugin declares '%s.%s' with the deviation %g; it is at least 0", module->path,
                           name, spec->init_std);
     else judge_storage(ctx, module, spec);
+    if (!weft_mistake_made(&ctx->first)) judge_transposed(ctx, module, spec);
     return !weft_mistake_made(&ctx->first);
 }
 
@@ -180,6 +198,7 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
 static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const weft_module *own,
                            const weft_weight_spec *spec) {
     const bool gain = spec->role == WEFT_WEIGHT_GAIN;
+    const int64_t out = gain ? spec->in : spec->out, in = gain ? 0 : spec->in; /* of parameters */
     weft_parameter *parameters = NULL;
     weight->role = spec->role;
     weight->out = gain ? 1 : spec->out;
@@ -187,8 +206,10 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     weight->has_padding = spec->has_padding;
     weight->padding = spec->padding;
     weight->gain_from_one = spec->gain_from_one != 0;
-    weight->parameter = add_parameter(ctx, own, "weight", gain ? spec->in : spec->out, gain ? 0 : spec->in);
-    weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", gain ? spec->in : spec->out, 0) : -1;
+    weight->transposed = spec->transposed != 0;
+    weight->parameter = weight->transposed ? add_parameter(ctx, own, "weight", in, out)
+                                           : add_parameter(ctx, own, "weight", out, in);
+    weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", out, 0) : -1;
     if (weft_mistake_made(&ctx->first)) return;
     parameters = ctx->declared->parameters;
     parameters[weight->parameter].role = spec->role;
@@ -307,6 +328,14 @@ static void builder_low_rank(weft_builder_ctx *ctx, weft_weight *weight, const w
 
 /* ---- slices ---- */
 
+/* What columns begin at, so that a device finds each row of them as well aligned as the whole row. */
+static int64_t slice_unit(const weft_weight *weight) {
+    enum { MOST = 8 }; /* elements: 16 bytes of bf16 */
+    int64_t unit = 1;
+    while (weight->transposed && unit < MOST && weight->out % (2 * unit) == 0) unit *= 2;
+    return unit;
+}
+
 static bool is_slice_good(weft_builder_ctx *ctx, const weft_weight *weight, int64_t first, int64_t rows) {
     const char *name = NULL;
     if (weight == NULL) {
@@ -323,6 +352,12 @@ static bool is_slice_good(weft_builder_ctx *ctx, const weft_weight *weight, int6
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the model plugin takes %lld rows from row %lld on of '%s', which has %lld", (long long)rows,
                           (long long)first, name, (long long)weight->out);
+    else if (first % slice_unit(weight) != 0)
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the model plugin takes columns from %lld on of '%s', which is transposed and has %lld; slices "
+            "of it begin at multiples of %lld",
+            (long long)first, name, (long long)weight->out, (long long)slice_unit(weight));
     return !weft_mistake_made(&ctx->first);
 }
 

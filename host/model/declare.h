@@ -19,7 +19,7 @@ typedef struct weft_parameter {
     int32_t role;   /* weft_weight_role of its weight object */
     bool is_bias;
     bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected; never if packed */
-    int64_t dims[2]; /* (out, in), or (n) */
+    int64_t dims[2]; /* (out, in), (in, out) if its weight object is transposed, or (n) */
     int64_t numel;
     int32_t dtype; /* weft_dtype that it is stored in: a packed one where the model says so; else fp32, unless somebody
                       says otherwise before the layout is made */
@@ -46,9 +46,10 @@ struct weft_weight {
     int64_t out, in;
     int32_t has_padding, padding; /* as in weft_weight_spec */
     int32_t gain_from_one;
+    bool transposed;        /* the parameter is (in, out), and a slice columns of it */
     weft_weight *down, *up; /* its low-rank part (weft_low_rank_spec); NULL: none */
     double factor;
-    bool is_slice; /* rows first, ..., first + out - 1 of a parameter that has more */
+    bool is_slice; /* outputs first, ..., first + out - 1 of a parameter that has more */
     int64_t first;
 };
 

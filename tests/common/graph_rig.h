@@ -31,6 +31,7 @@ typedef struct rig_model {
     uint32_t biased;           /* bit i: weight i has a bias, whose parameter comes after those of all weights */
     uint32_t from_one;         /* bit i: weight i is a gain that is stored from one */
     uint32_t packed;           /* bit i: weight i is stored in WEFT_I8X64 */
+    uint32_t transposed;       /* bit i: weight i is a linear that is stored as (in, out) */
     uint32_t low_rank;         /* bit i: weight i has a low-rank part, of weights i + 1 and i + 2 */
     bool fp32_alone;           /* an operator of its own takes no bf16 */
     int64_t carry_width;

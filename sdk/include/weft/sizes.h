@@ -52,7 +52,7 @@ enum {
     WEFT_SIZE_1_0_weft_custom_call             =  104,
     WEFT_SIZE_1_0_weft_custom_op               =   48,
     WEFT_SIZE_1_0_weft_ops                     =  168,
-    WEFT_SIZE_1_0_weft_weight_spec             =   72,
+    WEFT_SIZE_1_0_weft_weight_spec             =   80,
     WEFT_SIZE_1_0_weft_low_rank_spec           =   56,
     WEFT_SIZE_1_0_weft_builder                 =   80,
     WEFT_SIZE_1_0_weft_model_info              =   56,
