@@ -136,6 +136,23 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
                           (long long)block);
 }
 
+/* Transposed, if at all: a linear's plain matrix. */
+static void judge_transposed(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
+    if (!spec->transposed) return;
+    if (spec->role != WEFT_WEIGHT_LINEAR)
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin declares '%s.%s' as transposed, and it is no linear: only a linear's matrix "
+            "may lie as (in, out)",
+            ctx->who, module->path, spec->name);
+    else if (spec->storage != 0)
+        weft_mistake_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin declares '%s.%s' as transposed and with the storage %s: what is packed lies "
+            "as (out, in)",
+            ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
+}
+
 static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const char *name = NULL;
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
@@ -184,6 +201,7 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
                           "the %s plugin declares '%s.%s' as frozen, which is for an adapter to say", ctx->who,
                           module->path, name);
     else judge_storage(ctx, module, spec);
+    if (!weft_mistake_made(&ctx->first)) judge_transposed(ctx, module, spec);
     return !weft_mistake_made(&ctx->first);
 }
 
@@ -191,6 +209,7 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
 static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const weft_module *own,
                            const weft_weight_spec *spec) {
     const bool gain = spec->role == WEFT_WEIGHT_GAIN;
+    const int64_t out = gain ? spec->in : spec->out, in = gain ? 0 : spec->in; /* of parameters */
     weft_parameter *parameters = NULL;
     weight->role = spec->role;
     weight->out = gain ? 1 : spec->out;
@@ -198,8 +217,10 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     weight->has_padding = spec->has_padding;
     weight->padding = spec->padding;
     weight->gain_from_one = spec->gain_from_one != 0;
-    weight->parameter = add_parameter(ctx, own, "weight", gain ? spec->in : spec->out, gain ? 0 : spec->in);
-    weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", gain ? spec->in : spec->out, 0) : -1;
+    weight->transposed = spec->transposed != 0;
+    weight->parameter = weight->transposed ? add_parameter(ctx, own, "weight", in, out)
+                                           : add_parameter(ctx, own, "weight", out, in);
+    weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", out, 0) : -1;
     if (weft_mistake_made(&ctx->first)) return;
     parameters = ctx->declared->parameters;
     parameters[weight->parameter].role = spec->role;
@@ -266,6 +287,14 @@ static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, cons
 
 /* ---- slices ---- */
 
+/* What columns begin at, so that a device finds each row of them as well aligned as the whole row. */
+static int64_t slice_unit(const weft_weight *weight) {
+    enum { MOST = 8 }; /* elements: 16 bytes of bf16 */
+    int64_t unit = 1;
+    while (weight->transposed && unit < MOST && weight->out % (2 * unit) == 0) unit *= 2;
+    return unit;
+}
+
 static bool is_slice_good(weft_builder_ctx *ctx, const weft_weight *weight, int64_t first, int64_t rows) {
     const char *name = NULL;
     if (weight == NULL) {
@@ -280,6 +309,11 @@ static bool is_slice_good(weft_builder_ctx *ctx, const weft_weight *weight, int6
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the %s plugin takes %lld rows from row %lld on of '%s', which has %lld", ctx->who,
                           (long long)rows, (long long)first, name, (long long)weight->out);
+    else if (first % slice_unit(weight) != 0)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the %s plugin takes columns from %lld on of '%s', which is transposed and has %lld; slices "
+                          "of it begin at multiples of %lld",
+                          ctx->who, (long long)first, name, (long long)weight->out, (long long)slice_unit(weight));
     return !weft_mistake_made(&ctx->first);
 }
 

@@ -21,7 +21,7 @@ typedef struct weft_parameter {
     bool added;      /* by the adapter: no file of the model has it */
     bool frozen;     /* never trained, as the adapter says */
     bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected; never if packed */
-    int64_t dims[2]; /* (out, in), or (n) */
+    int64_t dims[2]; /* (out, in), (in, out) if its weight object is transposed, or (n) */
     int64_t numel;
     int32_t dtype; /* weft_dtype that it is stored in: a packed one where the model says so; else fp32, unless somebody
                       says otherwise before the layout is made */
@@ -50,8 +50,9 @@ struct weft_weight {
     int64_t out, in;
     int32_t has_padding, padding; /* as in weft_weight_spec */
     int32_t gain_from_one;
-    int32_t claim; /* 1 + the site at which the adapter computes in its place; 0: none */
-    bool is_slice; /* rows first, ..., first + out - 1 of a parameter that has more */
+    int32_t claim;   /* 1 + the site at which the adapter computes in its place; 0: none */
+    bool transposed; /* the parameter is (in, out), and a slice columns of it */
+    bool is_slice;   /* outputs first, ..., first + out - 1 of a parameter that has more */
     int64_t first;
 };
 

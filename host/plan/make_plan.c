@@ -8,6 +8,7 @@
 #include "plan/storage.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
+#include "setup/family.h"
 
 #include <stdlib.h>
 
@@ -65,6 +66,7 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     status = weft_declared_create(&plan->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
                                   path, err);
     status = weft_plugin_blame(weft_run_table(run, WEFT_PART_MODEL, model), status, err);
+    status = weft_family_explain(run, status, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) status = attach_adapter(plan, err);
     if (status == WEFT_OK) status = select_trained(plan, err);

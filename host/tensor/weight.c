@@ -33,14 +33,20 @@ static bool is_apart(const weft_weight *a, const weft_weight *b) {
     return a->is_slice && b->is_slice && (a->first + a->out <= b->first || b->first + b->out <= a->first);
 }
 
-/* Is each row of the parameter read by one node here? So it is where one reads the whole, or slices that are apart and
- * leave nothing out. Then each gradient is written where it stays. */
+/* Of the whole parameter: a matrix, whichever way it lies, or its bias. */
+static int64_t outputs_of(const weft_graph *graph, const weft_weight *weight, int32_t parameter) {
+    const weft_parameter *p = &graph->declared->parameters[parameter];
+    return weight->transposed && parameter == weight->parameter ? p->dims[1] : p->dims[0];
+}
+
+/* Is each output of the parameter made by one node here? So it is where one reads the whole, or slices that are apart
+ * and leave nothing out. Then each gradient is written where it stays. */
 static bool is_read_once(const weft_graph *graph, int32_t parameter) {
-    const int64_t all = graph->declared->parameters[parameter].dims[0];
-    int64_t rows = 0;
+    int64_t all = graph->declared->parameters[parameter].dims[0], rows = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const weft_weight *weight = graph->nodes[i].weight;
         if (!reads_parameter(&graph->nodes[i], parameter)) continue;
+        all = outputs_of(graph, weight, parameter);
         for (int32_t k = 0; k < i; k++)
             if (reads_parameter(&graph->nodes[k], parameter) && !is_apart(weight, graph->nodes[k].weight)) return false;
         rows += weight->is_slice ? weight->out : all;
@@ -81,6 +87,11 @@ int32_t weft_weight_bias_gradient(weft_lowering *l, const weft_weight *weight, i
     return parameter_gradient(l, weight, weight->bias, accumulate);
 }
 
+/* How far the matrix's rows lie apart: in a slice of a transposed one they are parts of longer ones. */
+static int64_t row_distance(const weft_lowering *l, const weft_weight *weight) {
+    return weight->transposed ? outputs_of(l->graph, weight, weight->parameter) : weight->in;
+}
+
 /* The weight's rows in what holds all rows of its parameter, each of them `width` elements of dtype. */
 static void bind_rows(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
                       int64_t width, int32_t dtype) {
@@ -88,6 +99,16 @@ static void bind_rows(weft_lowering *l, const char *name, size_t field, int32_t 
         weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first * width),
                              weft_dtype_span(dtype, weight->out * width));
     else weft_lower_bind(l, name, field, storage);
+}
+
+/* The weight's matrix, or its gradient, in what holds its parameter's. */
+static void bind_matrix(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
+                        int32_t dtype) {
+    const int64_t columns = (weight->in - 1) * row_distance(l, weight) + weight->out;
+    if (weight->transposed && weight->is_slice)
+        weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first),
+                             weft_dtype_span(dtype, columns));
+    else bind_rows(l, name, field, storage, weight, weight->in, dtype);
 }
 
 void weft_weight_finish_gradients(weft_lowering *l) {
@@ -125,12 +146,12 @@ void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y,
     args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
     args.dtype_c = dtype_y;
     args.lda = stride;
-    args.transpose_b = 1; /* W is (out, in) */
-    args.ldb = weight->in;
+    args.transpose_b = !weight->transposed; /* W is (out, in) */
+    args.ldb = row_distance(l, weight);
     args.has_bias = weight->bias >= 0;
     weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
     weft_lower_bind_part(l, "x", offsetof(weft_matmul, a), x, offset * size, ((m - 1) * stride + weight->in) * size);
-    bind_rows(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, weight->in, args.dtype_b);
+    bind_matrix(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b);
     weft_lower_bind(l, "y", offsetof(weft_matmul, c), y);
     bind_rows(l, "bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight), weight, 1, WEFT_F32);
     weft_lower_end(l);
@@ -141,24 +162,30 @@ void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t
     weft_matmul args = product_arguments(l, m, weight->in, weight->out);
     args.accumulate = accumulate;
     args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
+    args.transpose_b = weight->transposed;
+    args.ldb = row_distance(l, weight);
     weft_lower_begin(l, &weft_kernel_matmul_dx, &args, sizeof args);
     weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
-    bind_rows(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, weight->in, args.dtype_b);
+    bind_matrix(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b);
     weft_lower_bind(l, "dx", offsetof(weft_matmul, c), dx);
     weft_lower_end(l);
 }
 
+/* dW = dy^T x, or x^T dy where W is transposed. */
 static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
-    weft_matmul args = product_arguments(l, weight->out, weight->in, m);
+    const bool turned = weight->transposed;
+    const int64_t rows = turned ? weight->in : weight->out, width = turned ? weight->out : weight->in;
+    weft_matmul args = product_arguments(l, rows, width, m);
     const int32_t dw = weft_weight_gradient(l, weight, &args.accumulate);
     if (dw == 0) return;
-    args.transpose_a = 1; /* dy is (m, out) */
-    args.lda = weight->out;
+    args.transpose_a = 1; /* it is (m, rows) */
+    args.lda = rows;
+    args.ldc = row_distance(l, weight);
     args.dtype_c = WEFT_F32;
     weft_lower_begin(l, &weft_kernel_matmul_dw, &args, sizeof args);
-    weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
-    weft_lower_bind(l, "x", offsetof(weft_matmul, b), weft_lower_value(l, x));
-    bind_rows(l, "dweight", offsetof(weft_matmul, c), dw, weight, weight->in, WEFT_F32);
+    weft_lower_bind(l, "dy", turned ? offsetof(weft_matmul, b) : offsetof(weft_matmul, a), dy);
+    weft_lower_bind(l, "x", turned ? offsetof(weft_matmul, a) : offsetof(weft_matmul, b), weft_lower_value(l, x));
+    bind_matrix(l, "dweight", offsetof(weft_matmul, c), dw, weight, WEFT_F32);
     weft_lower_end(l);
 }
 

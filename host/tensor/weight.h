@@ -6,7 +6,7 @@
 
 #include "tensor/record.h"
 
-/* The values: (out, in) in the graph's dtype, or packed; (in) in fp32. */
+/* The values: (out, in), or (in, out) if it is transposed, in the graph's dtype, or packed; (in) in fp32. */
 int32_t weft_weight_values(weft_lowering *lowering, const weft_weight *weight);
 /* The bias, in fp32; 0: it has none. */
 int32_t weft_weight_bias(weft_lowering *lowering, const weft_weight *weight);
@@ -24,7 +24,7 @@ void weft_weight_product(weft_lowering *lowering, const weft_weight *weight, int
 /* dx (m, in) (+)= dy W */
 void weft_weight_product_dx(weft_lowering *lowering, const weft_weight *weight, int32_t dx, int32_t accumulate,
                             int32_t dy, int64_t m);
-/* dW (out, in) (+)= dy^T x, and of the bias the sum of dy's rows, in fp32; nothing of what is frozen. */
+/* dW (+)= dy^T x, lying as W does, and of the bias the sum of dy's rows, in fp32; nothing of what is frozen. */
 void weft_weight_product_dw(weft_lowering *lowering, const weft_weight *weight, int32_t dy, weft_value x, int64_t m);
 
 /* After the whole backward: adds what was formed apart, zeroes what nothing reached. */

@@ -104,6 +104,19 @@ refused "[model] plugin = mistrel (its default) is model_type of the model's con
 refused "[model] path = nowhere ($PWD/nowhere): No such file or directory" "$weft" plan short.ini model.path=nowhere
 refused "[model] path = neither has no config.json" "$weft" plan short.ini model.path=neither
 
+# ---- models that nothing here computes, by name and reason, whether their plugin is named or not
+n=0
+while IFS='"' read -r _ type _ why _; do
+    n=$((n + 1))
+    is_full || [ $((n % 12)) = 1 ] || continue
+    sed -i "s|\"model_type\": *\"[^\"]*\"|\"model_type\": \"$type\"|" stranger/config.json
+    refused "is a model whose model_type is $type, which Weft does not compute: $why" "$weft" plan short.ini model.path=stranger
+    refused "Weft does not compute $type: $why" "$weft" plan run.ini model.path=stranger
+done <<LIST
+$(grep '^FOREIGN_FAMILY' "$WEFT_SOURCE/host/config/foreign_families.def")
+LIST
+[ "$n" -gt 60 ] || failed "only $n families are known that nothing computes"
+
 # ---- a prompt on standard input
 for end in '' '\n' '\r\n'; do
     printf "1. e4$end" | "$weft" generate one --tokens 6 --temperature 0 --json >printed || failed "a prompt on standard input"

@@ -98,12 +98,15 @@ static void declare_weight(rig *r, int32_t i) {
     const rig_weight *from = &r->model->weights[i];
     const bool gain = from->role == WEFT_WEIGHT_GAIN;
     const bool packed = (r->model->packed >> i & 1u) != 0, low_rank = (r->model->low_rank >> i & 1u) != 0;
+    const bool transposed = (r->model->transposed >> i & 1u) != 0;
     const weft_parameter parameter = {.name = (char *)(uintptr_t)from->name,
                                       .rank = gain ? 1 : 2,
                                       .role = from->role,
                                       .trainable = !packed && (r->model->frozen >> i & 1u) == 0,
                                       .dtype = packed ? WEFT_I8X64 : WEFT_F32,
-                                      .dims = {gain ? from->in : from->out, gain ? 0 : from->in},
+                                      .dims = {gain || transposed ? from->in : from->out, gain         ? 0
+                                                                                          : transposed ? from->out
+                                                                                                       : from->in},
                                       .numel = gain ? from->in : from->out * from->in};
     const weft_weight weight = {.parameter = i,
                                 .bias = -1,
@@ -111,6 +114,7 @@ static void declare_weight(rig *r, int32_t i) {
                                 .out = from->out,
                                 .in = from->in,
                                 .gain_from_one = (r->model->from_one >> i & 1u) != 0,
+                                .transposed = transposed,
                                 .claim = low_rank ? i + 1 : 0};
     r->parameters[i] = parameter;
     r->weight_storage[i] = weight;

@@ -32,6 +32,7 @@ typedef struct rig_model {
     uint32_t from_one;         /* bit i: weight i is a gain that is stored from one */
     uint32_t packed;           /* bit i: weight i is stored in WEFT_I8X64 */
     uint32_t low_rank;         /* bit i: an adapter adds to weight i the product of weights i + 1 and i + 2 */
+    uint32_t transposed;       /* bit i: weight i is a linear that is stored as (in, out) */
     bool fp32_alone;           /* an operator of its own takes no bf16 */
     int64_t carry_width;
     int64_t table_width; /* 0: no table */

@@ -205,6 +205,37 @@ static void with_slices(const weft_builder *b) {
 }
 
 /* Slices are views: the model has the parameters of the whole and no more. */
+static weft_weight *transposed(const weft_builder *b, int64_t out) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, out, 3);
+    s.has_bias = 1;
+    s.transposed = 1;
+    return b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &s);
+}
+
+static weft_weight *turned;
+
+static void with_transposed(const weft_builder *b) {
+    turned = transposed(b, 6);
+    sliced[0] = b->slice(b->ctx, turned, 4, 2);
+    b->segment(b->ctx, b->module(b->ctx, NULL, "n", "Toy"), "all");
+    b->carry(b->ctx, 3);
+}
+
+START_TEST(a_transposed_linear_has_its_files_shape) {
+    weft_declared *d = NULL;
+    the_script = with_transposed;
+    the_info.layer_path = the_info.head_path = NULL;
+    the_info.n_layers = 0;
+    d = declared_whole();
+    ck_assert_int_eq(d->parameters[0].dims[0], 3);
+    ck_assert_int_eq(d->parameters[0].dims[1], 6);
+    ck_assert_int_eq(d->parameters[1].dims[0], 6); /* its bias */
+    ck_assert(turned->transposed && turned->out == 6 && turned->in == 3);
+    ck_assert(sliced[0]->transposed && sliced[0]->first == 4 && sliced[0]->out == 2);
+    weft_declared_destroy(d);
+}
+END_TEST
+
 START_TEST(a_weight_may_be_read_in_slices) {
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
@@ -380,6 +411,20 @@ static void slice_of_a_table(const weft_builder *b) {
 static void slice_of_a_slice(const weft_builder *b) {
     b->slice(b->ctx, b->slice(b->ctx, four_rows(b, WEFT_WEIGHT_LINEAR), 0, 2), 0, 1);
 }
+static void transposed_table(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_EMBEDDING, 4, 3);
+    s.transposed = 1;
+    one_weight(b, s);
+}
+static void transposed_and_packed(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 4, 64);
+    s.transposed = 1;
+    s.storage = WEFT_I8X64;
+    one_weight(b, s);
+}
+static void columns_between(const weft_builder *b) {
+    b->slice(b->ctx, transposed(b, 48), 12, 12);
+}
 static void slice_beyond(const weft_builder *b) {
     b->slice(b->ctx, four_rows(b, WEFT_WEIGHT_LINEAR), 2, 3);
 }
@@ -471,6 +516,12 @@ static const struct {
     {slice_of_nothing, "takes a slice of no weight", WEFT_OK},
     {slice_of_a_table, "takes a slice of 'm.w.weight', which is no linear", WEFT_OK},
     {slice_of_a_slice, "takes a slice of 'm.w.weight', which is a slice itself", WEFT_OK},
+    {transposed_table, "declares 'm.w' as transposed, and it is no linear", WEFT_OK},
+    {transposed_and_packed, "declares 'm.w' as transposed and with the storage int8x64", WEFT_OK},
+    {columns_between,
+     "takes columns from 12 on of 'm.w.weight', which is transposed and has 48; slices of it begin at "
+     "multiples of 8",
+     WEFT_OK},
     {slice_beyond, "takes 3 rows from row 2 on of 'm.w.weight', which has 4", WEFT_OK},
     {unknown_start, "'m.w' with the unknown init_form 7", WEFT_OK},
     {frozen_by_a_model, "'m.w' as frozen, which is for an adapter to say", WEFT_OK},
@@ -627,6 +678,7 @@ int main(void) {
     tcase_add_test(tcase, a_weight_object_is_a_leaf_of_the_tree);
     tcase_add_test(tcase, a_tie_is_a_second_name_of_one_storage);
     tcase_add_test(tcase, a_weight_may_be_read_in_slices);
+    tcase_add_test(tcase, a_transposed_linear_has_its_files_shape);
     tcase_add_test(tcase, a_weight_may_be_packed);
     tcase_add_loop_test(tcase, the_first_mistake_is_reported_and_nothing_is_left, 0, LENGTH(mistakes));
     tcase_add_test(tcase, a_plugin_that_fails_is_quoted_or_blamed);

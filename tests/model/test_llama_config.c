@@ -253,9 +253,7 @@ static const struct {
 } refused[] = {
     {"{\"model_type\": \"-\"}", {"config.json: model_type is missing"}},
     {"{\"model_type\": \"gemma2\"}", {"model_type is \"gemma2\"", "[model] plugin = gemma2"}},
-    {"{\"model_type\": \"mixtral\"}", {"no plugin computes it: its layers hold experts", "llama, mistral, qwen2"}},
-    {"{\"model_type\": \"gemma3\"}", {"it sees pictures; its language model is gemma3_text"}},
-    {"{\"model_type\": \"mamba\"}", {"a state space in place of attention"}},
+    {"{\"model_type\": \"mixtral\"}", {"model_type is \"mixtral\"; allowed is \"llama\"", "llama, mistral, qwen2"}},
     {"{\"model_type\": \"mistrel\"}", {"model_type is \"mistrel\"; allowed is \"llama\"", "a plugin of their own"}},
     {"{\"architectures\": [\"LlamaForSequenceClassification\"]}", {"architectures is", "LlamaForCausalLM"}},
     {"{\"hidden_size\": \"-\"}", {"hidden_size is missing"}},

@@ -92,6 +92,17 @@ FORWARD(some_rows) {
     return ops->linear(g, carry, slice(r, 0, 3, D));
 }
 
+FORWARD(some_columns) {
+    (void)s;
+    return ops->linear(g, carry, slice(r, 0, D / 2, D));
+}
+
+/* A matrix that is not square, and its other side. */
+FORWARD(linear_and_back) {
+    (void)s;
+    return ops->linear(g, ops->linear(g, carry, r->weights[0]), r->weights[1]);
+}
+
 /* Rows that two slices share, in two segments: their sums are formed apart and added once. */
 FORWARD(shared_rows) {
     const weft_value none = {0};
@@ -275,6 +286,7 @@ FORWARD(custom) {
 
 static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
 static const rig_weight matrix_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
+static const rig_weight up[] = {{"up", WEFT_WEIGHT_LINEAR, 3 * D, D}, {"down", WEFT_WEIGHT_LINEAR, D, 3 * D}, {0}};
 static const rig_weight gain[] = {{"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
 static const rig_weight head_gain[] = {{"n", WEFT_WEIGHT_GAIN, HD, HD}, {0}};
 static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
@@ -309,6 +321,16 @@ static const graph_case cases[] = {
     {{"a frozen matrix with a bias", matrix, .biased = 1u, .frozen = 1u, MIDDLE, .forward = linear}, 1, 1},
     {{"a matrix with a frozen bias", matrix, .biased = 1u, .frozen = 2u, MIDDLE, .forward = linear}, 1, 1},
     {{"a bias in two segments", matrix_and_table, .biased = 1u, MIDDLE, .forward = shared}, 0, 2},
+    {{"a transposed linear", matrix, .transposed = 1u, MIDDLE, .forward = linear}, 1, 1},
+    {{"a transposed linear with a bias", up, .transposed = 1u, .biased = 1u, MIDDLE, .forward = linear_and_back}, 1, 1},
+    {{"a frozen transposed linear", up, .transposed = 1u, .frozen = 1u, MIDDLE, .forward = linear_and_back}, 1, 1},
+    {{"two transposed slices", two, .transposed = 1u, .biased = 1u, MIDDLE, .forward = fused}, 1, 1},
+    {{"two frozen transposed slices", two, .transposed = 1u, .frozen = 1u, MIDDLE, .forward = fused}, 1, 1},
+    {{"some columns of a transposed linear", two, .transposed = 1u, .biased = 1u, MIDDLE, .forward = some_columns},
+     1,
+     1},
+    {{"transposed slices that share columns", two_and_table, .transposed = 1u, MIDDLE, .forward = shared_rows}, 0, 2},
+    {{"low rank on what is transposed", parts, .low_rank = 1u, .transposed = 1u, BASE, .forward = low_rank}, 1, 1},
     {{"packed linears", wide, .packed = 7u, BASE, .forward = packed}, 1, 1},
     {{"packed linears with biases", wide, .packed = 7u, .biased = 7u, BASE, .forward = packed}, 1, 1},
     {{"a packed linear beside others", wide, .packed = 2u, BASE, .forward = packed}, 1, 1},

@@ -47,6 +47,8 @@ weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, wef
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "the weight is stored in %s, which `linear` alone reads; declare it with storage 0",
                               weft_dtype_name(p->dtype));
+    if (p != NULL && node->weight->transposed)
+        return weft_error_set(err, WEFT_E_PLUGIN, "the weight is transposed, which `linear` alone reads");
     if (p != NULL && node->weight->is_slice)
         return weft_error_set(err, WEFT_E_PLUGIN, "the weight is a slice, which `linear` alone reads");
     return status;

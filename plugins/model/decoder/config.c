@@ -19,18 +19,15 @@ static int ignored(const char *list, const char *key) {
 
 /* ---- which family it is ---- */
 
-/* Said of a model that this plugin does not compute: which one does, or why none does. */
+/* Said of a model that this plugin does not compute: which one does, where one does. */
 static void refuse_type(reader *r, const family *of, const json_t *type) {
-    const char *name = json_string_value(type), *why = name == NULL ? NULL : family_why_not(name);
+    const char *name = json_string_value(type);
     char text[96], list[256];
     (void)reader_shown(type, text);
     if (name != NULL && family_find(name) != NULL)
         reader_complain(r,
                         "model_type is %s; the plugin %s does not compute it, the plugin %s does: [model] plugin = %s",
                         text, of->name, name, name);
-    else if (why != NULL)
-        reader_complain(r, "model_type is %s, and no plugin computes it: %s. There are plugins for %s", text, why,
-                        family_list(list, sizeof list));
     else
         reader_complain(
             r,

@@ -83,8 +83,6 @@ typedef struct family {
 const family *family_find(const char *model_type);
 /* "llama, mistral, ..." */
 const char *family_list(char *out, size_t size);
-/* Why no family computes it: "its layers hold experts"; NULL: it is not known either. */
-const char *family_why_not(const char *model_type);
 
 typedef enum rope_kind {
     ROPE_PLAIN = 1 << 0,

@@ -53,38 +53,6 @@ static const family families[] = {
       .pad = 32000}},
 };
 
-/* What people try, and what none of the rows above computes. */
-static const struct {
-    const char *name, *why;
-} others[] = {
-    {"mixtral",         "its layers hold experts"},
-    {"qwen2_moe",       "its layers hold experts"},
-    {"qwen3_moe",       "its layers hold experts"},
-    {"qwen3_next",      "its layers hold experts"},
-    {"olmoe",           "its layers hold experts"},
-    {"phimoe",          "its layers hold experts"},
-    {"gpt_oss",         "its layers hold experts"},
-    {"deepseek_v2",     "its layers hold experts"},
-    {"deepseek_v3",     "its layers hold experts"},
-    {"granitemoe",      "its layers hold experts"},
-    {"llama4",          "its layers hold experts"},
-    {"llama4_text",     "its layers hold experts"},
-    {"gemma3",          "it sees pictures; its language model is gemma3_text"},
-    {"qwen2_vl",        "it sees pictures"},
-    {"qwen2_5_vl",      "it sees pictures"},
-    {"qwen3_vl",        "it sees pictures"},
-    {"mllama",          "it sees pictures"},
-    {"llava",           "it sees pictures"},
-    {"paligemma",       "it sees pictures"},
-    {"mistral3",        "it sees pictures"},
-    {"phi4_multimodal", "it sees pictures and hears"},
-    {"gemma3n",         "it sees pictures and hears"},
-    {"mamba",           "it keeps a state space in place of attention"},
-    {"mamba2",          "it keeps a state space in place of attention"},
-    {"falcon_mamba",    "it keeps a state space in place of attention"},
-    {"jamba",           "it keeps a state space beside attention"},
-    {"rwkv",            "it keeps a state in place of attention"},
-};
 /* clang-format on */
 
 const family *family_find(const char *model_type) {
@@ -98,10 +66,4 @@ const char *family_list(char *out, size_t size) {
     for (size_t i = 0; i < LENGTH(families) && n < size; i++)
         n += (size_t)snprintf(out + n, size - n, "%s%s", i == 0 ? "" : ", ", families[i].name);
     return out;
-}
-
-const char *family_why_not(const char *model_type) {
-    for (size_t i = 0; i < LENGTH(others); i++)
-        if (strcmp(others[i].name, model_type) == 0) return others[i].why;
-    return NULL;
 }

@@ -30,7 +30,8 @@ typedef struct weft_module weft_module;           /* a node of the tree; the hos
 typedef struct weft_builder_ctx weft_builder_ctx; /* the host's */
 
 typedef enum weft_weight_role {
-    WEFT_WEIGHT_LINEAR = 1,    /* (out, in): parameter "<name>.weight", and "<name>.bias" if has_bias */
+    WEFT_WEIGHT_LINEAR =
+        1, /* (out, in), or (in, out) if transposed: parameter "<name>.weight", and "<name>.bias" if has_bias */
     WEFT_WEIGHT_EMBEDDING = 2, /* (out = vocabulary, in = width) */
     WEFT_WEIGHT_GAIN = 3       /* (in): a norm's, and "<name>.bias" if has_bias */
 } weft_weight_role;
@@ -63,6 +64,12 @@ typedef struct weft_weight_spec {
     int32_t storage;
     int32_t init_form; /* weft_init_form */
     int32_t frozen;    /* of an adapter: 1: never trained, as projections that stay as they were drawn */
+    /* A linear: its matrix is (in, out), as families have it whose checkpoints multiply from the other side (Conv1D of
+     * GPT-2). Shape, gradients, optimizer state and what is saved are the file's then, element by element, and nothing
+     * is turned round: products read it as it lies. Its slices are columns, and begin at a multiple of the largest
+     * power of two up to 8 that divides `out`. `linear` alone reads it, and it is not packed. */
+    int32_t transposed;
+    int32_t reserved;
 } weft_weight_spec;
 
 /* The host's side of `declare`. Mistakes are sticky, as in weft_ops. All [main]. */
@@ -88,6 +95,13 @@ typedef struct weft_builder {
     /* Rows first, ..., first + rows - 1 of a linear's matrix, and of its bias, as a weight object that `linear` reads:
      * for families that store several matrices as one (Phi-3's qkv_proj). It is a view: names, storage, gathers and
      * saving are those of the whole, and gradients go to its rows. No slice has slices. */
+    /* Gives a linear its low-rank part; one each. `forward` says linear(x, weight) as before. */
+    void (*low_rank)(weft_builder_ctx *ctx, weft_weight *weight, const weft_low_rank_spec *spec);
+    /* Outputs first, ..., first + rows - 1 of a linear (rows of its matrix, or columns where that is transposed, and of
+     * its bias), as a weight object that `linear` reads: for families that store several matrices as one (Phi-3's
+     * qkv_proj, GPT-2's c_attn). It is a view: names, storage, gathers and
+     * saving are those of the whole, and gradients go to its rows. Neither has a low-rank part, and no slice has
+     * slices. */
     weft_weight *(*slice)(weft_builder_ctx *ctx, weft_weight *weight, int64_t first, int64_t rows);
 } weft_builder;
 
