@@ -82,7 +82,7 @@
       "What decays: all parameters, or matrices alone.")
 
 #define WEFT_PLUGINS_KEYS(K)                                                                                           \
-    K(LIST, path, "", "", "", WEFT_HOST_PATHS, "Directories that are searched for plugins first.")                     \
+    K(LIST, path, "", "", "", WEFT_PATHS, "Directories that are searched for plugins first.")                     \
     K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")
 /* clang-format on */
 
