@@ -76,7 +76,7 @@ static void write_entry(void *context, const weft_entry *entry) {
 /* As the user wrote it, but for paths, which would lead elsewhere from another file. */
 static void write_idle(ini *self, const weft_idle *idle) {
     const weft_key *row = idle->row;
-    const bool is_path = row != NULL && row->type == WEFT_KEY_PATH;
+    const bool is_path = row != NULL && (row->type == WEFT_KEY_PATH || (row->flags & WEFT_PATHS) != 0);
     if (row == NULL || (row->flags & WEFT_SECRET) == 0)
         weft_ini_print(self->file, idle->item->key, is_path ? idle->value.text : idle->item->value);
 }

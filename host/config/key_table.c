@@ -116,11 +116,14 @@ static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t conf
     }
     status = check_texts(row, err);
     if (status != WEFT_OK) return status;
-    if ((row->flags & ~(WEFT_SAME | WEFT_SECRET | WEFT_REMOVED)) != 0) {
+    if ((row->flags & ~(WEFT_SAME | WEFT_SECRET | WEFT_REMOVED | WEFT_PATHS)) != 0) {
         return weft_error_set(err, WEFT_E_PLUGIN, "it has flags that do not exist (0x%x)", row->flags);
     }
     if (row->type < WEFT_KEY_I64 || row->type > WEFT_KEY_LIST) {
         return weft_error_set(err, WEFT_E_PLUGIN, "its type %d does not exist", row->type);
+    }
+    if ((row->flags & WEFT_PATHS) != 0 && (row->type != WEFT_KEY_LIST || *row->fallback != '\0')) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "WEFT_PATHS goes with a LIST that is empty by default");
     }
     if (row->offset % 8 != 0 || (uint64_t)row->offset + 8 > config_size) {
         return weft_error_set(err, WEFT_E_PLUGIN, "its offset %u is not that of 8 aligned bytes in a struct of %llu",
@@ -184,7 +187,9 @@ weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stri
 static void describe_type(const weft_key *row, char *out, size_t size) {
     static const char *const names[] = {"", "whole number", "number", "yes/no", "text", "path", "", "list"};
     const char *between = row->type == WEFT_KEY_STR || row->type == WEFT_KEY_PATH ? " | " : " ";
-    const char *name = (row->flags & WEFT_HOST_FORMS) != 0 ? "" : names[row->type];
+    const char *name = (row->flags & WEFT_HOST_FORMS) != 0 ? ""
+                       : (row->flags & WEFT_PATHS) != 0    ? "paths"
+                                                           : names[row->type];
     if (*row->range == '\0' || *name == '\0') between = "";
     (void)snprintf(out, size, "%s%s%s%s%s", name, between, row->range, *row->unit != '\0' ? ", " : "", row->unit);
 }

@@ -86,7 +86,7 @@
       "Type of optimizer states: as the optimizer declares them (fp32), bf16, or 8 bits with a scale of each 256.")
 
 #define WEFT_PLUGINS_KEYS(K)                                                                                           \
-    K(LIST, path, "", "", "", WEFT_HOST_PATHS, "Directories that are searched for plugins first.")                     \
+    K(LIST, path, "", "", "", WEFT_PATHS, "Directories that are searched for plugins first.")                     \
     K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")
 /* clang-format on */
 

@@ -209,7 +209,7 @@ static weft_status parse_list(weft_value *out, const weft_key *key, const char *
     size_t n = 0;
     char *list = strdup("");
     weft_status status = list == NULL ? refuse_no_memory(err) : WEFT_OK;
-    if ((key->flags & WEFT_HOST_PATHS) == 0) directory = NULL;
+    if ((key->flags & WEFT_PATHS) == 0) directory = NULL;
     while (status == WEFT_OK && weft_part_next(&rest, ',', &part, &n)) {
         if (n == 0) {
             status = weft_error_set(err, WEFT_E_USER, "has an empty element: give names with one comma between two");

@@ -109,17 +109,6 @@ void weft_run_close(weft_run *run) {
     free(run);
 }
 
-bool weft_part_path(const weft_part *part, uint64_t i, const char **out) {
-    const weft_plugin *plugin = part->loaded != NULL ? part->loaded->plugin : NULL;
-    for (uint64_t k = 0; plugin != NULL && k < plugin->n_keys; k++) {
-        const weft_key *key = (const weft_key *)((const char *)plugin->keys + k * plugin->key_stride);
-        if (key->type != WEFT_KEY_PATH || i-- > 0) continue;
-        memcpy(out, (const char *)part->config + key->offset, sizeof *out);
-        return true;
-    }
-    return false;
-}
-
 static uint32_t flag_of_choice(int64_t choice, int32_t automatic, uint32_t flag) {
     if (choice == WEFT_CHOICE_AUTO) return automatic != 0 ? flag : 0;
     return choice == WEFT_CHOICE_YES ? flag : 0;

@@ -70,9 +70,6 @@ void weft_run_close(weft_run *run); /* NULL is fine */
  * place in front of it: for each `create`. */
 weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err);
 
-/* Value of a plugin's i-th PATH key, in the order of its table; false: it has fewer, or the part is not loaded. */
-bool weft_part_path(const weft_part *part, uint64_t i, const char **out);
-
 /* `path` of the section: a directory that is there, or an empty one. Asked before files are missed in it. */
 weft_status weft_run_check_directory(const weft_run *run, const char *section, const char *path, weft_error *err);
 

@@ -15,6 +15,7 @@
 #include "report/value_rows.h"
 #include "report/world_line.h"
 #include "session/coherence.h"
+#include "setup/paths.h"
 #include "train/journal.h"
 #include "train/similarity.h"
 
@@ -129,17 +130,19 @@ static weft_status start_weights(trainer *self, weft_error *err) {
     return WEFT_OK;
 }
 
+static weft_status protect_path(void *context, const char *key, const char *path, weft_error *err) {
+    (void)key;
+    return weft_output_protect(context, path, err);
+}
+
 /* What the run reads must not lie in what it removes or writes over. */
 static weft_status protect_inputs(const trainer *self, weft_error *err) {
     const weft_run *run = self->session->run;
     weft_status status = weft_output_protect(self->output, self->path, err);
     if (status == WEFT_OK) status = weft_output_protect(self->output, run->settings.model.path, err);
     if (status == WEFT_OK) status = weft_output_protect(self->output, self->session->text.directory, err);
-    for (int32_t part = 0; part < WEFT_N_PARTS && status == WEFT_OK; part++) {
-        const char *path = NULL;
-        for (uint64_t i = 0; status == WEFT_OK && weft_part_path(&run->parts[part], i, &path); i++)
-            status = weft_output_protect(self->output, path, err);
-    }
+    for (int32_t part = 0; part < WEFT_N_PARTS && status == WEFT_OK; part++)
+        status = weft_part_each_path(&run->parts[part], protect_path, self->output, err);
     return status;
 }
 

@@ -10,7 +10,7 @@
     K(ENUM, schedule, "constant", "constant,linear,cosine", "", WEFT_SAME, "Schedule.")                                \
     K(BOOL, shuffle, "yes", "", "", 0, "Shuffle.")                                                                     \
     K(LIST, trainable, "all", "", "", 0, "Trainable.")                                                                 \
-    K(LIST, search, "", "", "", WEFT_HOST_PATHS, "Directories.")                                                       \
+    K(LIST, search, "", "", "", WEFT_PATHS, "Directories.")                                                            \
     K(STR, token, "", "", "", WEFT_SECRET, "A secret.")                                                                \
     K(STR, old, NULL, "", "", WEFT_REMOVED, "use steps instead.")
 #define PLUGIN_KEYS(K)                                                                                                 \

@@ -57,6 +57,20 @@ START_TEST(a_number_may_be_the_default_of_a_path) {
 }
 END_TEST
 
+/* rows[4] is a LIST. */
+START_TEST(paths_are_lists) {
+    rows[4].flags = WEFT_PATHS;
+    ck_assert_ok(check());
+    rows[4].fallback = "a";
+    ck_assert_int_eq(check(), WEFT_E_PLUGIN);
+    ck_assert_says(err, "WEFT_PATHS goes with a LIST that is empty by default");
+    rows[4].fallback = "";
+    rows[3].flags = WEFT_PATHS;
+    ck_assert_int_eq(check(), WEFT_E_PLUGIN);
+    ck_assert_says(err, "WEFT_PATHS goes with a LIST");
+}
+END_TEST
+
 START_TEST(all_tables_of_the_host_pass) {
     weft_settings_section table;
     size_t n = 0;
@@ -65,7 +79,7 @@ START_TEST(all_tables_of_the_host_pass) {
         ck_assert_uint_le(table.n, 64);
         for (uint64_t i = 0; i < table.n; i++) {
             copy[i] = table.keys[i];
-            copy[i].flags &= ~(WEFT_HOST_PATHS | WEFT_HOST_FORMS | WEFT_HOST_OFFERED);
+            copy[i].flags &= ~(WEFT_HOST_FORMS | WEFT_HOST_OFFERED);
         }
         ck_assert_ok(weft_key_table_check(copy, table.n, sizeof *copy, table.size, &err));
     }
@@ -97,7 +111,7 @@ static void lie(int i) {
     case 15: rows[2].type = 0; break;
     case 16: rows[2].type = 99; break;
     case 17: rows[2].flags = 0x100; break;
-    case 18: rows[2].flags = WEFT_HOST_PATHS; break;
+    case 18: rows[2].flags = WEFT_HOST_FORMS; break;
     case 19: rows[2].range = "a,,b"; break;
     case 20: rows[2].range = "a,b,a"; break;
     case 21: rows[2].range = ""; break;
@@ -216,6 +230,7 @@ int main(void) {
     tcase_add_checked_fixture(tests, setup, NULL);
     tcase_add_test(tests, a_sound_table_passes);
     tcase_add_test(tests, a_number_may_be_the_default_of_a_path);
+    tcase_add_test(tests, paths_are_lists);
     tcase_add_test(tests, all_tables_of_the_host_pass);
     tcase_add_loop_test(tests, a_table_that_lies_is_refused, 0, (int)(sizeof says / sizeof *says));
     tcase_add_test(tests, a_name_that_is_the_hosts_is_shown);

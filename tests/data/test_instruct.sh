@@ -122,6 +122,18 @@ printf '{"prompt":"from a","completion":"1"}\n' >a.jsonl
 printf '{"prompt":"from b","completion":"2"}\n' >b.jsonl
 show a.jsonl "data.files=b.jsonl:3" data.packing=no
 [ "$(grep -c '^row' printed)" = 4 ] && [ "$(grep -c 'from b' printed)" = 3 ] || failed "weights of files" printed
+mkdir deep
+sed "s,^path    = .*,path    = ../a.jsonl\nfiles   = ../b.jsonl:2\, c.jsonl," run.ini | sed 's,^path   = model,path   = ../model,' >deep/run.ini
+cp b.jsonl deep/c.jsonl
+prints "$weft" config check deep/run.ini
+prints "$weft" data show deep/run.ini -n 99 data.packing=no
+[ "$(grep -c 'from b' printed)" = 3 ] || failed "files are found from where the configuration lies" printed
+prints "$weft" config explain deep/run.ini
+grep -qF "$dir/b.jsonl:2,$dir/deep/c.jsonl" printed || failed "files are absolute paths" printed
+rm deep/c.jsonl
+refused "deep/run.ini:11: [data] files = ../b.jsonl:2, c.jsonl ($dir/deep/c.jsonl): No such file or directory" \
+    "$weft" config check deep/run.ini
+refused "files: $dir/b.jsonl:x has no weight between 0 and 1000 behind its colon" "$weft" data show run.ini data.files=b.jsonl:x
 prints "$weft" data show run.ini -n 99 data.validation=5 --validation data.packing=no
 [ "$(grep -c '^row' printed)" = 5 ] || failed "five conversations are held out" printed
 prints "$weft" data show run.ini -n 99 data.validation=5 data.packing=no data.group_by_length=7

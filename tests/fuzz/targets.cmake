@@ -3,7 +3,7 @@
 # weft_host, Weft::sdk, weft_flags and the libraries of the plugins are the caller's.
 set(WEFT_FUZZ_HERE ${CMAKE_CURRENT_LIST_DIR})
 set(WEFT_FUZZ_TARGETS ini safetensors safetensors_index config_json tokenizer_json tokenizer_text chat_template
-                      data_text data_instruct manifest preflight note)
+                      data_text data_pgn data_instruct manifest preflight note)
 
 # A plugin as a library of the program: its entry is weft_plugin_entry_<id>.
 function(weft_fuzz_plugin kind id)

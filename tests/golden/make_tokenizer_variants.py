@@ -159,11 +159,13 @@ def laid_over(base, changes):
     return spec
 
 
+def kept_by_library(spec):
+    """Ids that the library keeps where special tokens are to be left out: it looks for its name, not for its form."""
+    return {t["id"] for t in spec["added_tokens"] if t["special"] and t["normalized"] and spec["normalizer"]}
+
+
 def vectors(spec, texts):
-    tokenizer = Tokenizer.from_str(json.dumps(spec))
-    # The library keeps such a token where special ones are to be left out: it looks for its name, not for its form.
-    kept = {t["id"] for t in spec["added_tokens"] if t["special"] and t["normalized"] and spec["normalizer"]}
-    out = []
+    tokenizer, kept, out = Tokenizer.from_str(json.dumps(spec)), kept_by_library(spec), []
     for text in texts:
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         entry = dict(text=text, ids=ids)

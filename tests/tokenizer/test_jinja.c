@@ -118,6 +118,11 @@ static const struct {
     {"{{ [].append(1) }}", "T, line 1: append would change a list, which a template may not"},
     {"{{ 'a'.center(3) }}", "T, line 1: the method center of a string is not known here"},
     {"{{ 1 // 0 }}", "T, line 1: a division by zero"},
+    {"{{ [1]|map('string') }}", "T, line 1: an iterator is no text: put |list or |join behind it"},
+    {"{{ [1]|select ~ '' }}", "T, line 1: an iterator is no text: put |list or |join behind it"},
+    {"{{ [1]|reverse|last }}", "T, line 1: an iterator has no last element: put |list before it"},
+    {"{{ [1]|unique|length }}", "T, line 1: an iterator has no length"},
+    {"{{ {}|items|tojson }}", "T, line 1: a value has no JSON: an iterator"},
     {"{% set x.y = 1 %}", "T, line 1: only a namespace's attributes can be set, and x is undefined"},
     /* without end or bound */
     {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "T, line 1: calls and values lie more than 200 deep in each "

@@ -154,14 +154,20 @@ static void write_variant(const json_t *base, const json_t *changes) {
     json_decref(spec);
 }
 
+/* Each part of the format by itself; the makes of the families that are trained, over random Unicode strings. */
+static const struct {
+    const char *file;
+    size_t least;
+} variants[] = {{"tokenizer_variants.json", 50}, {"tokenizer_families.json", 19}};
+
 START_TEST(every_part_of_the_format_does_what_the_library_does) {
     char path[512];
     json_t *json = NULL;
     size_t n = 0;
-    rig_golden(path, "tokenizer_variants.json");
+    rig_golden(path, variants[_i].file);
     json = rig_load_json(path);
     n = json_array_size(json_object_get(json, "variants"));
-    ck_assert_uint_gt(n, 50);
+    ck_assert_uint_ge(n, variants[_i].least);
     for (size_t i = 0; i < n; i++) {
         const json_t *variant = json_array_get(json_object_get(json, "variants"), i);
         const char *name = json_string_value(json_object_get(variant, "name"));
@@ -193,7 +199,7 @@ int main(void) {
     tcase_add_loop_test(tests, golden_texts_give_the_librarys_ids_and_come_back, 0, 4);
     tcase_add_loop_test(tests, golden_ids_of_no_text_give_their_bytes, 0, 4);
     tcase_add_test(tests, broken_utf8_is_decoded_byte_for_byte);
-    tcase_add_test(tests, every_part_of_the_format_does_what_the_library_does);
+    tcase_add_loop_test(tests, every_part_of_the_format_does_what_the_library_does, 0, 2);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -70,12 +70,10 @@ static char *copy_text(const weft_host *host, const char *text, size_t n) {
     return out;
 }
 
-/* "b.jsonl:0.5" of the list, found from the directory of path. */
+/* "/data/b.jsonl:0.5" of the list. */
 static weft_status open_listed(instruct_file *out, const weft_data *data, const char *item, size_t n, weft_error *err) {
-    const weft_host *host = data->host;
-    const char *path = data->config.path, *slash = strrchr(path, '/'), *colon = memrchr(item, ':', n);
-    const size_t directory = item[0] == '/' || slash == NULL ? 0 : (size_t)(slash - path) + 1;
-    char *end = NULL, *whole = NULL;
+    const char *colon = memrchr(item, ':', n);
+    char *end = NULL, *path = NULL;
     double weight = 1.0;
     if (colon != NULL) {
         weight = strtod(colon + 1, &end);
@@ -84,13 +82,10 @@ static weft_status open_listed(instruct_file *out, const weft_data *data, const 
                                   "[data] files: %.*s has no weight between 0 and 1000 behind its colon", (int)n, item);
         n = (size_t)(colon - item);
     }
-    whole = host->alloc(host, directory + n + 1, 16);
-    if (whole == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a file");
-    memcpy(whole, path, directory);
-    memcpy(whole + directory, item, n);
-    whole[directory + n] = '\0';
+    path = copy_text(data->host, item, n);
+    if (path == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a file");
     out->weight = weight;
-    return instruct_file_open(out, host, &data->config, "files", whole, err);
+    return instruct_file_open(out, data->host, &data->config, "files", path, err);
 }
 
 static weft_status open_files(instruct_file *files, size_t *n, const weft_data *data, weft_error *err) {

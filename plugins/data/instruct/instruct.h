@@ -10,8 +10,8 @@
 /* clang-format off */
 #define INSTRUCT_KEYS(K)                                                                                               \
     K(PATH, path,       NULL,   "", "", WEFT_SAME, "File to learn from: .json (an array), .jsonl, .csv or .tsv.")      \
-    K(LIST, files,      "",     "", "", WEFT_SAME,                                                                     \
-      "Further files, found from path's directory, each with how often an epoch has it: b.jsonl, c.csv:0.5.")          \
+    K(LIST, files,      "",     "", "", WEFT_SAME | WEFT_PATHS,                                                        \
+      "Further files, found as path is, each perhaps with how often an epoch has it: b.jsonl, c.csv:0.5.")             \
     K(F64,  weight,     "1",    "(0,1000]", "", WEFT_SAME, "How often an epoch has what path holds.")                  \
     K(ENUM, format,     "auto", "auto,json,jsonl,csv,tsv", "", WEFT_SAME, "auto: by the end of each file's name.")     \
     K(LIST, columns,    "",     "", "", WEFT_SAME,                                                                     \

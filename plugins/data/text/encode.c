@@ -61,7 +61,8 @@ static weft_status encode_one(const encoding *all, task *t, const text_span *spa
     size_t n = span->bytes;
     json_t *holder = NULL;
     weft_status status = WEFT_OK;
-    if (all->source->jsonl) status = text_json_document(&text, &n, &holder, all->source, span, all->config->field, err);
+    if (all->source->format == FORMAT_JSONL)
+        status = text_json_document(&text, &n, &holder, all->source, span, all->config->field, err);
     if (status == WEFT_OK) status = encode_text(all, &sink, span, text, n, err);
     if (status == WEFT_OK && into.has_bad)
         status = weft_error_set(err, WEFT_E_USER,

@@ -39,7 +39,7 @@ static weft_status judge_text(const text_source *source, weft_error *err) {
                               "[data] %s = %s is UTF-16: it is read as UTF-8; iconv -f UTF-16 -t UTF-8 makes it that",
                               source->key, source->path);
     for (size_t i = 0; i < looked_at; i++) zeros += bytes[i] == 0;
-    if (source->jsonl || looked_at < 64) return WEFT_OK;
+    if (source->format == FORMAT_JSONL || looked_at < 64) return WEFT_OK;
     if (zeros * 16 < looked_at && count_strange(bytes, looked_at) * 3 < looked_at) return WEFT_OK;
     return weft_error_set(err, WEFT_E_DATA,
                           "[data] %s = %s is no text: it holds many bytes that are zero or not UTF-8; give a file "
@@ -73,7 +73,7 @@ static weft_status cut_lines(text_source *source, const weft_host *host, weft_er
     uint64_t line = 1;
     for (size_t at = source->begin, next = 0; at < source->n; at = next, line++) {
         const size_t end = line_end(source, at, &next);
-        if (source->jsonl && is_blank(source, at, end))
+        if (source->format == FORMAT_JSONL && is_blank(source, at, end))
             return weft_error_set(err, WEFT_E_DATA,
                                   "%s:%llu: the line is empty: every line of JSONL holds one object {...}",
                                   source->path, (unsigned long long)line);
@@ -102,7 +102,8 @@ static weft_status cut_paragraphs(text_source *source, const weft_host *host) {
 
 static weft_status cut(text_source *source, const weft_host *host, const text_config *config, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (source->jsonl || config->document == DOCUMENT_LINE) status = cut_lines(source, host, err);
+    if (source->format == FORMAT_PGN) return text_pgn_cut(source, host, err);
+    if (source->format == FORMAT_JSONL || config->document == DOCUMENT_LINE) status = cut_lines(source, host, err);
     else if (config->document == DOCUMENT_PARAGRAPH) status = cut_paragraphs(source, host);
     else status = add_span(source, host, source->begin, source->n, 1);
     if (status != WEFT_E_MEMORY) return status;
@@ -112,6 +113,11 @@ static weft_status cut(text_source *source, const weft_host *host, const text_co
 static int ends_in(const char *text, const char *tail) {
     const size_t n = strlen(text), m = strlen(tail);
     return n >= m && strcmp(text + n - m, tail) == 0;
+}
+
+static int64_t format_of(const text_config *config, const char *path) {
+    if (config->format != FORMAT_AUTO) return config->format;
+    return ends_in(path, ".jsonl") ? FORMAT_JSONL : ends_in(path, ".pgn") ? FORMAT_PGN : FORMAT_TEXT;
 }
 
 /* Whether the text begins as [{" does, with blanks or without: objects of JSON in one array, not a line each. */
@@ -127,7 +133,7 @@ static int begins_as_array(const text_source *source) {
 
 /* Learned as text it would be brackets and keys. Who says that it is text, format = text, is taken at their word. */
 static weft_status judge_format(const text_source *source, const text_config *config, weft_error *err) {
-    if (source->jsonl || config->format != FORMAT_AUTO || !begins_as_array(source)) return WEFT_OK;
+    if (source->format != FORMAT_TEXT || config->format != FORMAT_AUTO || !begins_as_array(source)) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_DATA,
         "[data] %s = %s is an array of JSON, which is read as JSONL, an object a line: jq -c '.[]' FILE "
@@ -138,8 +144,9 @@ static weft_status judge_format(const text_source *source, const text_config *co
 weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *key,
                              const char *path, weft_error *err) {
     text_source source = {.key = key, .path = path};
-    weft_status status = data_file_read(&source.bytes, &source.n, host, key, path, "one file of text or JSONL", err);
-    source.jsonl = config->format == FORMAT_JSONL || (config->format == FORMAT_AUTO && ends_in(path, ".jsonl"));
+    weft_status status =
+        data_file_read(&source.bytes, &source.n, host, key, path, "one file of text, JSONL or PGN", err);
+    source.format = format_of(config, path);
     if (status == WEFT_OK) status = judge_text(&source, err);
     if (status == WEFT_OK) status = skip_mark(&source, err);
     if (status == WEFT_OK) status = judge_format(&source, config, err);

@@ -354,7 +354,8 @@ static void exec_for(jinja_render *r, const jinja_node *node) {
 }
 
 static void print(jinja_render *r, const jinja_value *v) {
-    jinja_add_str(r->out, v);
+    if (v->kind == JINJA_ITERATOR) (void)jinja_to_string(r, v);
+    else jinja_add_str(r->out, v);
     if (r->out->overflow) (void)jinja_stop(r, "the text grows past %d bytes", JINJA_MOST_TEXT);
 }
 

@@ -36,8 +36,11 @@ static jinja_value strings_only(jinja_render *r, const jinja_value *v, const cha
 static jinja_value f_trim(jinja_render *r, jinja_value v, const jinja_args *args) {
     jinja_text *set = NULL;
     const jinja_value text = strings_only(r, &v, "trim");
-    if (!jinja_arg_text(r, &set, args, 0, "chars") || r->arena.failed) return v;
-    return jinja_strip(&r->arena, text.as.text, set, 3);
+    jinja_value out = jinja_none();
+    if (!jinja_arg_text(r, &set, args, 0, "chars") || r->failed || r->arena.failed) return v;
+    out = jinja_strip(&r->arena, text.as.text, set, 3);
+    out.function = text.function;
+    return out;
 }
 
 static jinja_value f_length(jinja_render *r, jinja_value v, const jinja_args *args) {
@@ -83,12 +86,16 @@ static jinja_value ends(jinja_render *r, const jinja_value *v, bool last) {
 }
 
 static jinja_value f_first(jinja_render *r, jinja_value v, const jinja_args *args) {
+    jinja_list *list = v.kind == JINJA_ITERATOR ? v.as.list : NULL;
     (void)args;
-    return ends(r, &v, false);
+    if (list == NULL || list->n == 0) return ends(r, &v, false);
+    list->n--;
+    return *list->items++;
 }
 
 static jinja_value f_last(jinja_render *r, jinja_value v, const jinja_args *args) {
     (void)args;
+    if (v.kind == JINJA_ITERATOR) return jinja_stop(r, "an iterator has no last element: put |list before it");
     return ends(r, &v, true);
 }
 
@@ -196,23 +203,35 @@ static jinja_value f_join(jinja_render *r, jinja_value v, const jinja_args *args
     return r->failed ? v : jinja_join(r, between, parts.as.list);
 }
 
+/* The same elements, to be walked through once. */
+static jinja_value iterator(jinja_render *r, const jinja_value *v) {
+    jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
+    if (!r->failed && !r->arena.failed && v->as.list != NULL) *out.as.list = *v->as.list;
+    return out;
+}
+
 static jinja_value f_items(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_args none = {NULL, NULL, 0};
     const jinja_method method = {v, "items"};
+    jinja_value out = jinja_none();
     (void)args;
-    if (v.kind == JINJA_UNDEFINED) return jinja_list_new(&r->arena, JINJA_LIST, 0);
+    if (v.kind == JINJA_UNDEFINED) return jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
     if (v.kind != JINJA_DICT) return jinja_stop(r, "items needs an object, and there is %s", jinja_kind_name(&v));
-    return jinja_method_call(r, &method, &none);
+    out = jinja_method_call(r, &method, &none);
+    return iterator(r, &out);
 }
 
+/* Of a string a string, of an iterator a list, of anything else an iterator. */
 static jinja_value f_reverse(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value step[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
     const jinja_list *list = NULL;
+    jinja_value out = jinja_none();
     (void)args;
-    if (v.kind == JINJA_STRING || jinja_is_list(&v)) return jinja_slice(r, &v, step);
+    if (v.kind == JINJA_STRING) return jinja_slice(r, &v, step);
     list = jinja_walk(r, &v);
     if (list == NULL) return v;
-    return jinja_slice(r, &(jinja_value){.kind = JINJA_LIST, .as = {.list = (jinja_list *)(uintptr_t)list}}, step);
+    out = jinja_slice(r, &(jinja_value){.kind = JINJA_LIST, .as = {.list = (jinja_list *)(uintptr_t)list}}, step);
+    return v.kind == JINJA_ITERATOR || r->failed ? out : iterator(r, &out);
 }
 
 /* What sort, unique, min and max compare: texts without regard to case unless that is asked for. */
@@ -257,7 +276,7 @@ static jinja_value f_sort(jinja_render *r, jinja_value v, const jinja_args *args
 static jinja_value f_unique(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_list *list = jinja_walk(r, &v);
     const jinja_value *exact = jinja_arg(args, 0, "case_sensitive"), *path = jinja_arg(args, 1, "attribute");
-    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0), seen = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0), seen = jinja_list_new(&r->arena, JINJA_LIST, 0);
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
         const jinja_value key = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
         size_t k = 0;
@@ -345,12 +364,18 @@ static jinja_args behind(const jinja_args *args, size_t n) {
     return out;
 }
 
+/* What map and select walk through: nothing where there is nothing, be it none, false or 0. */
+static const jinja_list *walk_if_any(jinja_render *r, const jinja_value *v) {
+    static const jinja_list nothing;
+    return jinja_truth(v) ? jinja_walk(r, v) : &nothing;
+}
+
 static jinja_value f_map(jinja_render *r, jinja_value v, const jinja_args *args) {
-    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_list *list = walk_if_any(r, &v);
     const jinja_value *path = jinja_arg(args, SIZE_MAX, "attribute"), *fallback = jinja_arg(args, SIZE_MAX, "default");
     const jinja_value *filter = jinja_arg(args, 0, NULL);
     const jinja_args more = behind(args, 1);
-    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
     if (path == NULL && (filter == NULL || filter->kind != JINJA_STRING)) return jinja_stop(r, "map needs a filter");
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
         jinja_value one = path != NULL ? attribute_path(r, list->items[i], path)
@@ -362,11 +387,11 @@ static jinja_value f_map(jinja_render *r, jinja_value v, const jinja_args *args)
 }
 
 static jinja_value choose(jinja_render *r, const jinja_value *v, const jinja_args *args, bool by_attribute, bool keep) {
-    const jinja_list *list = jinja_walk(r, v);
+    const jinja_list *list = walk_if_any(r, v);
     const size_t skip = by_attribute ? 1 : 0;
     const jinja_value *path = by_attribute ? jinja_arg(args, 0, NULL) : NULL, *test = jinja_arg(args, skip, NULL);
     const jinja_args more = behind(args, skip + 1);
-    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
     if (by_attribute && path == NULL) return jinja_stop(r, "selectattr needs an attribute");
     if (test != NULL && test->kind != JINJA_STRING) return jinja_stop(r, "a test has a name");
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
@@ -421,8 +446,10 @@ static jinja_value f_indent(jinja_render *r, jinja_value v, const jinja_args *ar
 }
 
 static jinja_value f_safe(jinja_render *r, jinja_value v, const jinja_args *args) {
+    jinja_value out = jinja_to_string(r, &v);
     (void)args;
-    return jinja_to_string(r, &v);
+    if (!r->failed) out.function = JINJA_SAFE;
+    return out;
 }
 
 static const struct {

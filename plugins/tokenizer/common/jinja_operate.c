@@ -24,6 +24,33 @@ static jinja_value concatenate(jinja_render *r, const jinja_text *a, const jinja
     return jinja_built(&out);
 }
 
+/* As markupsafe has it: the signs of HTML in what is not marked safe are written as their names. */
+static jinja_value escaped(jinja_render *r, const jinja_value *v) {
+    static const char signs[] = "&<>'\"", *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    const jinja_text *text = v->as.text;
+    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    if (v->function == JINJA_SAFE) return *v;
+    for (size_t i = 0; i < text->n && !out.overflow && !r->arena.failed; i++) {
+        const char *sign = memchr(signs, text->bytes[i], sizeof signs - 1);
+        const char *name = sign == NULL ? &text->bytes[i] : names[sign - signs];
+        const size_t n = sign == NULL ? 1 : strlen(name);
+        for (size_t k = 0; k < n; k++) jinja_add(&out, name + k, text->marks == NULL ? NULL : text->marks + i, 1);
+    }
+    if (out.overflow) (void)jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(&out);
+}
+
+static jinja_value add_texts(jinja_render *r, const jinja_value *a, const jinja_value *b) {
+    jinja_value x = *a, y = *b, out = jinja_none();
+    if (a->function != JINJA_SAFE && b->function != JINJA_SAFE) return concatenate(r, a->as.text, b->as.text);
+    x = escaped(r, a);
+    y = escaped(r, b);
+    if (r->failed || r->arena.failed) return out;
+    out = concatenate(r, x.as.text, y.as.text);
+    if (!r->failed) out.function = JINJA_SAFE;
+    return out;
+}
+
 static jinja_value add_lists(jinja_render *r, const jinja_value *a, const jinja_value *b) {
     jinja_value out = jinja_list_new(&r->arena, a->kind, a->as.list->n + b->as.list->n);
     for (size_t i = 0; i < a->as.list->n && !r->arena.failed; i++)
@@ -83,12 +110,12 @@ jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, cons
     const char sign[3] = {op == 'p' ? '*' : op == 'd' ? '/' : (char)op, op == 'p' ? '*' : op == 'd' ? '/' : '\0', '\0'};
     if (op == '~') {
         const jinja_value x = jinja_to_string(r, a), y = jinja_to_string(r, b);
-        return r->arena.failed ? jinja_none() : concatenate(r, x.as.text, y.as.text);
+        return r->failed || r->arena.failed ? jinja_none() : concatenate(r, x.as.text, y.as.text);
     }
     if (jinja_is_whole(a) && jinja_is_whole(b) && op != '/' && !(op == 'p' && b->as.i < 0))
         return whole(r, op, a->as.i, b->as.i);
     if (jinja_is_number(a) && jinja_is_number(b)) return real(r, op, jinja_number(a), jinja_number(b));
-    if (op == '+' && a->kind == JINJA_STRING && b->kind == JINJA_STRING) return concatenate(r, a->as.text, b->as.text);
+    if (op == '+' && a->kind == JINJA_STRING && b->kind == JINJA_STRING) return add_texts(r, a, b);
     if (op == '+' && jinja_is_list(a) && a->kind == b->kind) return add_lists(r, a, b);
     if (op == '*' && (a->kind == JINJA_STRING || jinja_is_list(a)) && jinja_is_whole(b)) return repeat(r, a, b->as.i);
     if (op == '*' && (b->kind == JINJA_STRING || jinja_is_list(b)) && jinja_is_whole(a)) return repeat(r, b, a->as.i);
@@ -232,6 +259,11 @@ const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v) {
     if (jinja_is_list(v)) return v->as.list;
     out = jinja_list_new(&r->arena, JINJA_LIST, 0);
     if (r->arena.failed) return NULL;
+    if (v->kind == JINJA_ITERATOR) {
+        *out.as.list = *v->as.list;
+        *v->as.list = (jinja_list){NULL, 0, 0};
+        return out.as.list;
+    }
     if (v->kind == JINJA_DICT)
         for (size_t i = 0; i < v->as.dict->n; i++) jinja_push(&r->arena, out.as.list, v->as.dict->entries[i].key);
     else if (v->kind == JINJA_STRING) {
@@ -250,6 +282,7 @@ const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v) {
 jinja_value jinja_to_string(jinja_render *r, const jinja_value *v) {
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     if (v->kind == JINJA_STRING) return *v;
+    if (v->kind == JINJA_ITERATOR) return jinja_stop(r, "an iterator is no text: put |list or |join behind it");
     jinja_add_str(&out, v);
     if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
     return jinja_built(&out);

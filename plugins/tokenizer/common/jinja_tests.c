@@ -59,7 +59,8 @@ bool jinja_test(jinja_render *r, const char *name, const jinja_value *v, const j
     if (strcmp(name, "sequence") == 0)
         return kind == JINJA_STRING || jinja_is_list(v) || kind == JINJA_DICT || kind == JINJA_UNDEFINED;
     if (strcmp(name, "iterable") == 0)
-        return kind == JINJA_STRING || jinja_is_list(v) || kind == JINJA_DICT || kind == JINJA_UNDEFINED;
+        return kind == JINJA_STRING || jinja_is_list(v) || kind == JINJA_DICT || kind == JINJA_UNDEFINED ||
+               kind == JINJA_ITERATOR;
     if (strcmp(name, "callable") == 0) return kind == JINJA_MACRO || kind == JINJA_FUNCTION || kind == JINJA_METHOD;
     if (strcmp(name, "lower") == 0) return is_cased(r, v, "islower");
     if (strcmp(name, "upper") == 0) return is_cased(r, v, "isupper");

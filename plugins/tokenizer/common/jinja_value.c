@@ -183,6 +183,6 @@ int jinja_order(const jinja_value *a, const jinja_value *b) {
 const char *jinja_kind_name(const jinja_value *v) {
     static const char *const names[] = {"undefined", "none",    "a boolean",  "a whole number", "a number",
                                         "a string",  "a list",  "a tuple",    "an object",      "a namespace",
-                                        "loop",      "a macro", "a function", "a method"};
+                                        "loop",      "a macro", "a function", "a method",       "an iterator"};
     return names[v->kind];
 }

@@ -19,8 +19,11 @@ typedef enum jinja_kind {
     JINJA_LOOP,
     JINJA_MACRO,
     JINJA_FUNCTION, /* a global one, by number */
-    JINJA_METHOD    /* of a value */
+    JINJA_METHOD,   /* of a value */
+    JINJA_ITERATOR  /* a list that can be walked through once: what map, select and their kin give */
 } jinja_kind;
+
+enum { JINJA_SAFE = 1 }; /* what |safe has marked: + writes signs of HTML in other texts as their names */
 
 /* UTF-8. marks: one per byte, NULL: all from the template. */
 typedef struct jinja_text {
@@ -37,7 +40,7 @@ typedef struct jinja_method jinja_method;
 
 struct jinja_value {
     int32_t kind;
-    int32_t function; /* JINJA_FUNCTION */
+    int32_t function; /* JINJA_FUNCTION; of a string JINJA_SAFE or 0 */
     union {
         int64_t i; /* JINJA_BOOL too */
         double f;

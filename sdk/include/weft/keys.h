@@ -49,6 +49,8 @@ typedef enum weft_key_type {
 #define WEFT_SAME    1u /* must be alike on all ranks */
 #define WEFT_SECRET  2u /* its value is never printed nor stored */
 #define WEFT_REMOVED 4u /* a tombstone: setting it is an error whose text is `help` */
+#define WEFT_PATHS                                                                                                     \
+    8u /* of a LIST: each name is a path as PATH has it; a colon and a number at its end are none of it */
 
 /* The words of a number key. */
 #define WEFT_NONE_I64 INT64_MIN
