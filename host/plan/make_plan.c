@@ -1,6 +1,7 @@
 /* host/plan/make_plan.c: see make_plan.h. */
 #include "plan/make_plan.h"
 
+#include "plan/save_place.h"
 #include "plan/budget.h"
 #include "plan/stage.h"
 #include "plan/storage.h"
@@ -140,6 +141,7 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
         status = weft_stage_make(&maker, &self->generate, &one, 1, err);
     }
     if (status == WEFT_OK) status = note_all_products(self, err);
+    if (status == WEFT_OK) weft_save_place_decide(self, kernels, device);
     if (status == WEFT_OK) weft_plan_budget(self);
     return status;
 }
