@@ -1,5 +1,5 @@
-/* host/report/saving_line.h: how the checkpoints of a run leave that are due before its last step: beside training or in
- * place, and why (plan/save_place.h). Nothing where none is due. */
+/* host/report/saving_line.h: how the checkpoints of a run leave that are due before its last step: beside training or
+ * in place, and why (plan/save_place.h). Nothing where none is due. */
 #ifndef WEFT_HOST_REPORT_SAVING_LINE_H
 #define WEFT_HOST_REPORT_SAVING_LINE_H
 

@@ -1,5 +1,5 @@
-/* host/train/saver.h: the checkpoints of a training run: in place, where training stands until one is whole, or beside
- * training, where the plan has room for it (plan/save_place.h). Which old ones go, which is the best, and the lines that
+/* host/train/saver.h: the checkpoints of a training run: in place, where training stands until one is whole, or
+ * beside training, where the plan has room for it (plan/save_place.h). Which old ones go, which is the best, and the lines that
  * records have of saves. */
 #ifndef WEFT_HOST_TRAIN_SAVER_H
 #define WEFT_HOST_TRAIN_SAVER_H
@@ -33,7 +33,8 @@ weft_status weft_saver_open(weft_saver *self, weft_error *err);
 /* One that is under way is given up, but for a rank alone. A zeroed one is fine. */
 void weft_saver_close(weft_saver *self);
 
-/* Saves a state of now; waits for one that is under way. lasts: no step follows, so it is saved in place. [collective] */
+/* Saves a state of now; waits for one that is under way. lasts: no step follows, so it is saved in place.
+ * [collective] */
 weft_status weft_saver_save(weft_saver *self, const weft_checkpoint_state *state, bool lasts, weft_error *err);
 /* The same in place and without its records, which cannot be written. [collective] */
 weft_status weft_saver_rescue(weft_saver *self, const weft_checkpoint_state *state, weft_error *err);

@@ -101,6 +101,9 @@ trained=$(sed -n 's/^  "trained": \([0-9]*\).*/\1/p' planned.json)
     failed "the copy has $copy bytes, the plan $more more, of $trained parameters" planned.json
 grep -q "\"snapshot\": $copy" beside/phases.jsonl || failed "another copy is taken" beside/phases.jsonl
 
+prints "$weft" plan run.ini run.out=said checkpoint.beside=yes --fit "$(planned checkpoint.beside=no)B"
+grep -q ' checkpoint.beside=no$' printed || failed "what would fit without the copy is not told" printed
+
 # ---- a disk that waits ----
 
 "${CC:-cc}" -O1 -fPIC -shared -D_GNU_SOURCE -o slow_disk.so "$WEFT_SOURCE/tests/checkpoint/slow_disk.c" -ldl
