@@ -1,23 +1,20 @@
 /* host/checkpoint/save.c: writes a checkpoint, or the model alone. Each rank writes what it keeps straight into the
  * final files; rank 0 makes them, writes what lies beside, the manifest last, and gives the name: nothing but that
  * rename changes what a reader sees. */
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/saving.h"
 
 #include "base/file.h"
-#include "base/join.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/run_record.h"
 #include "checkpoint/staging.h"
+#include "engine/fetch.h"
 #include "model/convert.h"
 #include "model/packed.h"
-#include "model/region.h"
 #include "model/weights.h"
 #include "plan/states.h"
 #include "plugin/enter.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -63,31 +60,32 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
 
 /* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type,
  * and what is packed is saved as it is. Each rank looks at what it would write. */
-static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
-    const weft_region region = weft_engine_parameters(engine);
+static weft_status frozen_survive(const weft_saving *self, bool *out, weft_error *err) {
+    const weft_region *region = &self->parameters;
+    const weft_declared *declared = region->declared;
     weft_staged staged;
     bool mine = true;
     weft_status status =
-        weft_staged_open(&staged, engine->kernels, engine->device, weft_f32_bytes(WEFT_REGION_PIECE), err);
-    for (int32_t i = 0; i < engine->plan.declared->n_parameters && mine && status == WEFT_OK; i++) {
-        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        weft_staged_open(&staged, region->kernels, region->device, weft_f32_bytes(WEFT_REGION_PIECE), err);
+    for (int32_t i = 0; i < declared->n_parameters && mine && status == WEFT_OK; i++) {
+        const weft_parameter *p = &declared->parameters[i];
         const bool may_lose = !p->trainable && !weft_parameter_is_packed(p);
         for (int64_t first = 0, end = 0; may_lose && first < p->numel && status == WEFT_OK; first = end)
-            if (weft_region_written_by(&region, i, first, &end) == engine->peers.rank)
-                status = range_survives(&region, i, first, end, dtype, &staged, &mine, err);
+            if (weft_region_written_by(region, i, first, &end) == self->peers->rank)
+                status = range_survives(region, i, first, end, self->dtype, &staged, &mine, err);
     }
     (void)weft_staged_close(&staged, NULL);
-    status = weft_peers_agree(&engine->peers, status, err);
-    return status == WEFT_OK ? weft_peers_all(&engine->peers, out, mine, err) : status;
+    status = weft_peers_agree(self->peers, status, err);
+    return status == WEFT_OK ? weft_peers_all(self->peers, out, mine, err) : status;
 }
 
-static weft_status choose_masters(const weft_engine *engine, int32_t dtype, weft_masters *out, weft_error *err) {
+static weft_status choose_masters(weft_saving *self, weft_error *err) {
     bool survive = true;
     weft_status status = WEFT_OK;
-    *out = WEFT_MASTERS_NONE;
-    if (dtype == WEFT_F32) return WEFT_OK;
-    status = frozen_survive(engine, dtype, &survive, err);
-    if (status == WEFT_OK) *out = survive ? WEFT_MASTERS_TRAINABLE : WEFT_MASTERS_ALL;
+    self->record.masters = WEFT_MASTERS_NONE;
+    if (!self->is_checkpoint || self->dtype == WEFT_F32) return WEFT_OK;
+    status = frozen_survive(self, &survive, err);
+    if (status == WEFT_OK) self->record.masters = survive ? WEFT_MASTERS_TRAINABLE : WEFT_MASTERS_ALL;
     return status;
 }
 
@@ -97,100 +95,42 @@ static weft_status choose_masters(const weft_engine *engine, int32_t dtype, weft
  * last block of a file, and for the rest of state/run.json and manifest.json. */
 enum { TENSOR_BYTES = 400, BLOCK_BYTES = 4096, RECORD_BYTES = 32 << 10 };
 
-static int64_t file_size(const char *directory, const char *name) {
-    char path[WEFT_PATH_BYTES];
-    struct stat about;
-    if (weft_path_join(path, directory, name, NULL) != WEFT_OK) return 0;
-    return stat(path, &about) == 0 ? (int64_t)about.st_size : 0;
-}
-
 /* Bytes of a saved model's directory, at most: it may need fewer by a few blocks. */
-static int64_t estimate_model_bytes(const weft_engine *engine, int32_t dtype, const weft_text *text) {
+static int64_t estimate_model_bytes(const weft_saving *self) {
+    const weft_declared *declared = self->parameters.declared;
     int64_t bytes = 0;
-    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
-        bytes += weft_packed_file_bytes(&engine->plan.declared->parameters[i], dtype);
+    for (int32_t i = 0; i < declared->n_parameters; i++)
+        bytes += weft_packed_file_bytes(&declared->parameters[i], self->dtype);
     bytes += bytes / WEFT_SHARD_BYTES * BLOCK_BYTES; /* full shards */
-    bytes += TENSOR_BYTES * (int64_t)engine->plan.declared->n_parameters + (int64_t)engine->plan.declared->config_bytes;
+    bytes += TENSOR_BYTES * (int64_t)declared->n_parameters + (int64_t)declared->config_bytes;
     bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
-    for (uint32_t i = 0; text != NULL && text->plugin->file != NULL; i++) {
-        const char *name = text->plugin->file(text->tokenizer, i);
-        if (name == NULL) break;
-        bytes += file_size(text->directory, name) + BLOCK_BYTES;
-    }
-    return bytes;
+    return bytes + weft_text_files_bytes(&self->files, BLOCK_BYTES);
 }
 
-static int64_t estimate_state_bytes(const weft_engine *engine, weft_masters masters) {
-    const int64_t trained = weft_f32_bytes(weft_declared_numel(engine->plan.declared, true));
-    const int64_t files = engine->plan.n_states + 2; /* masters may be one; run.json and config.ini */
-    int64_t bytes = TENSOR_BYTES * files * (int64_t)engine->plan.declared->n_parameters;
-    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
-        if (engine->plan.declared->parameters[i].trainable)
-            bytes += weft_states_bytes(engine->plan.states, engine->plan.n_states,
-                                       engine->plan.declared->parameters[i].numel);
+static int64_t estimate_state_bytes(const weft_saving *self) {
+    const weft_declared *declared = self->parameters.declared;
+    const weft_masters masters = self->record.masters;
+    const weft_plan *plan = &self->engine->plan;
+    const int64_t trained = weft_f32_bytes(weft_declared_numel(declared, true));
+    const int64_t files = plan->n_states + 2; /* masters may be one; run.json and config.ini */
+    int64_t bytes = TENSOR_BYTES * files * (int64_t)declared->n_parameters;
+    for (int32_t i = 0; i < declared->n_parameters; i++)
+        if (declared->parameters[i].trainable)
+            bytes += weft_states_bytes(plan->states, plan->n_states, declared->parameters[i].numel);
     bytes += files * BLOCK_BYTES + RECORD_BYTES;
     if (masters == WEFT_MASTERS_TRAINABLE) bytes += trained;
-    if (masters == WEFT_MASTERS_ALL) bytes += weft_f32_bytes(weft_declared_numel(engine->plan.declared, false));
+    if (masters == WEFT_MASTERS_ALL) bytes += weft_f32_bytes(weft_declared_numel(declared, false));
     return bytes;
 }
 
-/* ---- files ---- */
-
-static weft_status copy_stream(FILE *from, FILE *to, const char *path, weft_error *err) {
-    char bytes[1 << 16];
-    size_t n = 0;
-    while ((n = fread(bytes, 1, sizeof bytes, from)) > 0) (void)fwrite(bytes, 1, n, to); /* commit sees a failure */
-    if (ferror(from)) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", path, strerror(errno));
-    return WEFT_OK;
+static int64_t estimate_bytes(const weft_saving *self) {
+    return estimate_model_bytes(self) + (self->is_checkpoint ? estimate_state_bytes(self) : 0);
 }
 
-static weft_status copy_file(const char *to_directory, const char *from_directory, const char *name, weft_error *err) {
-    char from[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
-    weft_file file;
-    FILE *out = NULL, *in = NULL;
-    weft_status status = weft_path_join(from, from_directory, name, err);
-    if (status == WEFT_OK) status = weft_path_join(to, to_directory, name, err);
-    if (status != WEFT_OK) return status;
-    in = fopen(from, "rbe");
-    if (in == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", from, strerror(errno));
-    out = weft_file_begin(&file, to, err);
-    if (out == NULL) status = WEFT_E_SYSTEM;
-    if (status == WEFT_OK) status = copy_stream(in, out, from, err);
-    if (status == WEFT_OK) status = weft_file_commit(&file, err);
-    else weft_file_cancel(&file);
-    (void)fclose(in);
-    return status;
-}
-
-/* The tokenizer's own files; what the weights brought stays as it is. */
-static weft_status copy_text(const char *directory, const weft_text *text, weft_error *err) {
-    weft_status status = WEFT_OK;
-    for (uint32_t i = 0; text != NULL && text->plugin->file != NULL && status == WEFT_OK; i++) {
-        const char *name = text->plugin->file(text->tokenizer, i);
-        char path[WEFT_PATH_BYTES];
-        struct stat about;
-        if (name == NULL) break;
-        if (name[0] == '\0' || strchr(name, '/') != NULL)
-            return weft_error_set(err, WEFT_E_PLUGIN, "the tokenizer names a file '%s', which is not a plain name",
-                                  name);
-        status = weft_path_join(path, directory, name, err);
-        if (status == WEFT_OK && lstat(path, &about) != 0) status = copy_file(directory, text->directory, name, err);
-    }
-    return status;
-}
-
-/* What is saved, where: a directory that is not yet called what it will be. */
-typedef struct saving {
-    const weft_engine *engine;
-    const char *directory;
-    int32_t dtype;
-    const weft_text *text;
-    const weft_record *record; /* of a checkpoint */
-    json_t *roots;             /* the same, on rank 0: what the manifest says of tensors */
-} saving;
+/* ---- the model ---- */
 
 static weft_status tell_root(void *context, const char *path, const char *tensor, const char hex[65], weft_error *err) {
-    const saving *self = context;
+    const weft_saving *self = context;
     const char *name = path + strlen(self->directory) + 1;
     json_t *file = json_object_get(self->roots, name);
     if (file == NULL) {
@@ -201,21 +141,19 @@ static weft_status tell_root(void *context, const char *path, const char *tensor
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its hashes", path);
 }
 
-static weft_status write_model(saving *self, weft_error *err) {
-    const weft_region region = weft_engine_parameters(self->engine);
-    const weft_peers *peers = &self->engine->peers;
+static weft_status write_model(weft_saving *self, weft_error *err) {
     const weft_roots roots = {tell_root, self};
-    weft_status status = weft_weights_save(&region, self->directory, self->dtype, WEFT_SHARD_BYTES,
-                                           self->record == NULL ? NULL : &roots, err);
+    weft_status status = weft_weights_save(&self->parameters, self->directory, self->dtype, WEFT_SHARD_BYTES,
+                                           self->is_checkpoint ? &roots : NULL, err);
     if (status != WEFT_OK) return status;
-    if (weft_peers_first(peers)) status = copy_text(self->directory, self->text, err);
-    return weft_peers_agree(peers, status, err);
+    if (weft_peers_first(self->peers)) status = weft_text_files_copy(&self->files, self->directory, err);
+    return weft_peers_agree(self->peers, status, err);
 }
 
 /* ---- state/ ---- */
 
 /* A file of state/, by the name of what it holds. */
-static weft_status write_region(saving *self, const weft_region *region, const char *name, bool trainable_only,
+static weft_status write_region(weft_saving *self, const weft_region *region, const char *name, bool trainable_only,
                                 weft_error *err) {
     const weft_roots roots = {tell_root, self};
     char path[WEFT_PATH_BYTES], file[256];
@@ -225,21 +163,18 @@ static weft_status write_region(saving *self, const weft_region *region, const c
     return status == WEFT_OK ? weft_weights_save_file(region, path, trainable_only, &roots, err) : status;
 }
 
-static weft_status write_regions(saving *self, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_region parameters = weft_engine_parameters(engine);
-    const weft_masters masters = self->record->masters;
+static weft_status write_regions(weft_saving *self, weft_error *err) {
+    const weft_plan *plan = &self->engine->plan;
+    const weft_masters masters = self->record.masters;
     weft_status status = WEFT_OK;
     if (masters != WEFT_MASTERS_NONE)
-        status = write_region(self, &parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
-    for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
-        const weft_region region = weft_engine_state(engine, i);
-        status = write_region(self, &region, engine->plan.states[i].name, true, err);
-    }
+        status = write_region(self, &self->parameters, "master", masters == WEFT_MASTERS_TRAINABLE, err);
+    for (int64_t i = 0; i < plan->n_states && status == WEFT_OK; i++)
+        status = write_region(self, &self->states[i], plan->states[i].name, true, err);
     return status;
 }
 
-static weft_status make_state(const saving *self, weft_error *err) {
+static weft_status make_state(const weft_saving *self, weft_error *err) {
     char directory[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(directory, self->directory, "state", err);
     if (status != WEFT_OK) return status;
@@ -249,82 +184,122 @@ static weft_status make_state(const saving *self, weft_error *err) {
 }
 
 /* What one rank writes once all have written theirs: the manifest is last. */
-static weft_status complete_checkpoint(const saving *self, weft_error *err) {
+static weft_status complete_checkpoint(const weft_saving *self, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, self->directory, "state/run.json", err);
-    if (status == WEFT_OK) status = weft_record_save(self->record, path, err);
+    if (status == WEFT_OK) status = weft_record_save(&self->record, path, err);
     if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state/config.ini", err);
     if (status == WEFT_OK) status = weft_config_save_resolved(self->engine->plan.run->config, path, err);
     if (status == WEFT_OK) status = weft_path_join(path, self->directory, "state", err);
     if (status == WEFT_OK) status = weft_directory_sync(path, err);
+    if (status == WEFT_OK && self->before_manifest != NULL) status = self->before_manifest(self->context, err);
     if (status != WEFT_OK) return status;
-    return weft_manifest_write(self->directory, self->record->state.step, self->engine->plan.layout->grid, self->roots,
+    return weft_manifest_write(self->directory, self->record.state.step, self->parameters.layout->grid, self->roots,
                                err);
 }
 
 /* ---- the whole ---- */
 
-static weft_status write_checkpoint(saving *self, weft_error *err) {
-    const weft_peers *peers = &self->engine->peers;
+static weft_status write_checkpoint(weft_saving *self, weft_error *err) {
     weft_status status = write_model(self, err);
-    if (status == WEFT_OK && weft_peers_first(peers)) status = make_state(self, err);
-    status = weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK && weft_peers_first(self->peers)) status = make_state(self, err);
+    status = weft_peers_agree(self->peers, status, err);
     if (status == WEFT_OK) status = write_regions(self, err);
-    if (status == WEFT_OK && weft_peers_first(peers)) status = complete_checkpoint(self, err);
-    return weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK && weft_peers_first(self->peers)) status = complete_checkpoint(self, err);
+    return weft_peers_agree(self->peers, status, err);
 }
 
 /* Says what failed and that nothing is lost, on the rank that has something to say. */
-static weft_status explain_failure(weft_error *err, weft_status status, const char *parent, const char *name) {
+static weft_status explain_failure(const weft_saving *self, weft_status status, weft_error *err) {
     size_t n = 0;
     if (err == NULL || err->text[0] == '\0') return status;
-    (void)weft_error_prefix(err, "%s/%s could not be saved: ", parent, name);
+    (void)weft_error_prefix(err, "%s/%s could not be saved: ", self->parent, self->name);
     n = strlen(err->text);
     (void)snprintf(err->text + n, sizeof err->text - n, "; what was saved before is as it was");
     return status;
 }
 
-/* Saves into parent/name: rank 0 makes a directory beside it, all ranks write there, rank 0 gives it the name. bytes:
- * that it takes. */
-static weft_status save_checkpoint(saving *self, const char *parent, const char *name, int64_t bytes, weft_error *err) {
-    const weft_peers *peers = &self->engine->peers;
+/* Saves into parent/name: rank 0 makes a directory beside it, all ranks write there, rank 0 gives it the name. */
+static weft_status write_directory(weft_saving *self, weft_error *err) {
+    const weft_peers *peers = self->peers;
     weft_staging staging = {0};
     weft_status status = WEFT_OK;
-    if (weft_peers_first(peers)) status = weft_staging_begin(&staging, parent, name, err);
-    else status = weft_staging_name(&staging, parent, name, err);
-    if (status == WEFT_OK && weft_peers_first(peers)) status = weft_space_check(parent, name, bytes, err);
+    if (weft_peers_first(peers)) status = weft_staging_begin(&staging, self->parent, self->name, err);
+    else status = weft_staging_name(&staging, self->parent, self->name, err);
+    if (status == WEFT_OK && weft_peers_first(peers))
+        status = weft_space_check(self->parent, self->name, estimate_bytes(self), err);
     self->directory = staging.path;
     status = weft_peers_agree(peers, status, err);
-    if (status == WEFT_OK) status = self->record != NULL ? write_checkpoint(self, err) : write_model(self, err);
+    if (status == WEFT_OK) status = self->is_checkpoint ? write_checkpoint(self, err) : write_model(self, err);
     if (status == WEFT_OK && weft_peers_first(peers)) status = weft_staging_commit(&staging, err);
     if (weft_peers_first(peers)) weft_staging_cancel(&staging);
     else weft_staging_forget(&staging);
     return weft_peers_agree(peers, status, err);
 }
 
+weft_status weft_saving_run(weft_saving *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    self->roots = json_object();
+    if (self->roots == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a manifest");
+    status = weft_peers_agree(self->peers, status, err);
+    if (status == WEFT_OK) status = choose_masters(self, err);
+    if (status == WEFT_OK) status = write_directory(self, err);
+    json_decref(self->roots);
+    self->roots = NULL;
+    return status == WEFT_OK ? status : explain_failure(self, status, err);
+}
+
+weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const char *parent, const char *name,
+                             const weft_text *text, weft_error *err) {
+    weft_status status = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    out->engine = engine;
+    out->peers = &engine->peers;
+    out->dtype = saved_dtype(engine);
+    out->parameters = weft_engine_parameters(engine);
+    for (int64_t i = 0; i < engine->plan.n_states; i++) out->states[i] = weft_engine_state(engine, i);
+    if (strlen(parent) >= sizeof out->parent || strlen(name) >= sizeof out->name)
+        return weft_error_set(err, WEFT_E_USER, "%s/%s: the path is longer than %d bytes", parent, name,
+                              WEFT_PATH_BYTES - 1);
+    (void)strcpy(out->parent, parent);
+    (void)strcpy(out->name, name);
+    status = weft_text_files_list(&out->files, text, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    return status;
+}
+
+void weft_saving_close(weft_saving *self) {
+    weft_text_files_clear(&self->files);
+}
+
+void weft_saving_note(weft_saving *self, const weft_checkpoint_state *state, const weft_identities *identities) {
+    const weft_record record = {.state = *state,
+                                .identities = *identities,
+                                .updates = self->engine->updates,
+                                .stored_dtype = self->engine->stored_dtype,
+                                .choices = self->engine->choices};
+    self->is_checkpoint = true;
+    self->record = record;
+}
+
+/* What was opened by all ranks, in place. */
+static weft_status run_in_place(weft_saving *self, weft_status opened, weft_error *err) {
+    weft_status status = weft_peers_agree(self->peers, opened, err);
+    if (status == WEFT_OK) status = weft_saving_run(self, err);
+    else status = explain_failure(self, status, err);
+    weft_saving_close(self);
+    return status;
+}
+
 weft_status weft_checkpoint_save(const weft_engine *engine, const char *directory, const weft_checkpoint_state *state,
                                  const weft_identities *identities, const weft_text *text, weft_error *err) {
-    weft_record record = {.state = *state,
-                          .identities = *identities,
-                          .updates = engine->updates,
-                          .stored_dtype = engine->stored_dtype,
-                          .choices = engine->choices};
-    saving self = {.engine = engine, .dtype = saved_dtype(engine), .text = text, .record = &record};
+    weft_saving self;
     char name[64];
     weft_status status = WEFT_OK;
-    self.roots = json_object();
-    if (self.roots == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a manifest");
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    status = weft_peers_agree(&engine->peers, status, err);
     (void)snprintf(name, sizeof name, "step-%" PRIu64, state->step);
-    if (status == WEFT_OK) status = choose_masters(engine, self.dtype, &record.masters, err);
-    if (status == WEFT_OK)
-        status = save_checkpoint(&self, directory, name,
-                                 estimate_model_bytes(engine, self.dtype, text) +
-                                     estimate_state_bytes(engine, record.masters),
-                                 err);
-    json_decref(self.roots);
-    return status == WEFT_OK ? status : explain_failure(err, status, directory, name);
+    status = weft_saving_open(&self, engine, directory, name, text, err);
+    weft_saving_note(&self, state, identities);
+    return run_in_place(&self, status, err);
 }
 
 /* The directory that holds `directory`, and the name that it has there. */
@@ -341,14 +316,10 @@ static weft_status split_path(char parent[WEFT_PATH_BYTES], const char **name, c
 }
 
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err) {
-    saving self = {.engine = engine, .dtype = saved_dtype(engine), .text = text};
+    weft_saving self;
     const char *name = NULL;
     char parent[WEFT_PATH_BYTES];
     weft_status status = split_path(parent, &name, directory, err);
     if (status != WEFT_OK) return status;
-    WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    status = weft_peers_agree(&engine->peers, status, err);
-    if (status == WEFT_OK)
-        status = save_checkpoint(&self, parent, name, estimate_model_bytes(engine, self.dtype, text), err);
-    return status == WEFT_OK ? status : explain_failure(err, status, parent, name);
+    return run_in_place(&self, weft_saving_open(&self, engine, parent, name, text, err), err);
 }

@@ -11,6 +11,7 @@
 #include "report/forecast.h"
 #include "report/launch_line.h"
 #include "report/rate_table.h"
+#include "report/saving_line.h"
 #include "report/stages.h"
 #include "report/stored.h"
 #include "report/summary.h"
@@ -216,20 +217,20 @@ static json_t *plan_object(const planned *self) {
 }
 
 static weft_status print_plan_json(const planned *self, weft_error *err) {
+    const weft_engine *e = self->session->engine;
     json_t *object = plan_object(self), *links = NULL;
     FILE *to = weft_voice_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
     (void)json_object_set_new(object, "fit", weft_fit_object(&self->fit));
-    if (self->session->engine->choices.n > 0)
-        (void)json_object_set_new(object, "chosen", weft_chosen_array(&self->session->engine->choices));
+    if (e->choices.n > 0) (void)json_object_set_new(object, "chosen", weft_chosen_array(&e->choices));
+    if (e->plan.saves != WEFT_SAVES_NONE) (void)json_object_set_new(object, "saving", weft_saving_object(&e->plan));
     if (self->launches.known) (void)json_object_set_new(object, "launches", weft_launches_object(&self->launches));
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
     if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
     if (links != NULL) (void)json_object_set_new(object, "links", links);
     if (self->hold != NULL)
-        (void)json_object_set_new(object, "sharding",
-                                  weft_sharding_object(&self->session->engine->plan, self->hold, self->rank));
+        (void)json_object_set_new(object, "sharding", weft_sharding_object(&e->plan, self->hold, self->rank));
     if (self->forecast.world > 0) {
         (void)json_object_set_new(object, "time", weft_forecast_object(&self->forecast));
         (void)json_object_set_new(object, "rates", weft_rates_object(&self->rates));
@@ -249,6 +250,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     else weft_survey_print(self->survey, to);
     weft_fit_print(&self->fit, 12, to);
     weft_fit_warn(&self->fit, self->session->run->host);
+    weft_saving_print(&e->plan, 12, to);
     weft_launches_print(&self->launches, 12, to);
     weft_chosen_print(&e->choices, 12, to);
     weft_stages_print(&self->stages, to);

@@ -68,7 +68,10 @@
       "Save every N steps (50) or N percent of all (5%), and at the end; none: only when a signal stops the run.")     \
     K(I64, keep, "3", "[1,inf)", "checkpoints", WEFT_SAME, "How many of the newest stay.")                             \
     K(BOOL, keep_best, "yes", "", "", WEFT_SAME, "The one of the lowest evaluation loss stays too.")                   \
-    K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.")
+    K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.") \
+    K(ENUM, beside, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
+      "Write checkpoints while training goes on, from a copy in the host's memory; auto: with a device that has its "  \
+      "own.")
 
 /* These count where the plugin offers them (setup/offers.h). */
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \

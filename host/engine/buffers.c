@@ -148,8 +148,16 @@ static weft_status take_groups(weft_engine *engine, weft_error *err) {
     return status;
 }
 
+/* The snapshot is taken by who saves from it (snapshot.h): not all that plan it do. */
+static weft_status take_lines(weft_engine *engine, weft_error *err) {
+    int64_t bytes[WEFT_N_ACCOUNT_LINES];
+    memcpy(bytes, engine->plan.bytes.line, sizeof bytes);
+    bytes[WEFT_ACCOUNT_SNAPSHOT] = 0;
+    return weft_account_open(&engine->account, bytes, err);
+}
+
 weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
-    weft_status status = weft_account_open(&engine->account, engine->plan.bytes.line, err);
+    weft_status status = take_lines(engine, err);
     if (status == WEFT_OK) status = take_parameters(engine, err);
     if (status == WEFT_OK && engine->plan.spec.training) status = take_training(engine, err);
     if (status == WEFT_OK) status = take_scalars(engine, err);

@@ -7,14 +7,15 @@
 
 /* In the order in which they are told: what leaves the result as it is first. */
 typedef enum weft_fit_axis {
-    WEFT_FIT_MICRO = 0,         /* the same batch in smaller pieces */
-    WEFT_FIT_CHECKPOINTING = 1, /* less is kept and more computed */
-    WEFT_FIT_SHARDING = 2,      /* fsdp on as many ranks */
-    WEFT_FIT_FEWER = 3,         /* ranks of one machine that share its memory */
-    WEFT_FIT_MORE = 4,          /* fsdp on more devices, or machines */
-    WEFT_FIT_PRECISION = 5,     /* rounds otherwise */
-    WEFT_FIT_TRAINABLE = 6,     /* learns in fewer layers */
-    WEFT_N_FIT_AXES = 7
+    WEFT_FIT_SAVING = 0,        /* training stands while a checkpoint is written */
+    WEFT_FIT_MICRO = 1,         /* the same batch in smaller pieces */
+    WEFT_FIT_CHECKPOINTING = 2, /* less is kept and more computed */
+    WEFT_FIT_SHARDING = 3,      /* fsdp on as many ranks */
+    WEFT_FIT_FEWER = 4,         /* ranks of one machine that share its memory */
+    WEFT_FIT_MORE = 5,          /* fsdp on more devices, or machines */
+    WEFT_FIT_PRECISION = 6,     /* rounds otherwise */
+    WEFT_FIT_TRAINABLE = 7,     /* learns in fewer layers */
+    WEFT_N_FIT_AXES = 8
 } weft_fit_axis;
 
 /* WORK: of a plan, in segments that are run by a rank in a step; twice as many take four times as long to plan. */

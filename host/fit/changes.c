@@ -197,6 +197,7 @@ static weft_status find_changes(searcher *self, weft_error *err) {
     static const weft_fit_axis joined[] = {WEFT_FIT_CHECKPOINTING, WEFT_FIT_PRECISION, WEFT_FIT_TRAINABLE};
     choice with = {{0}};
     weft_status status = find_single_changes(self, err);
+    with.level[WEFT_FIT_SAVING] = self->axes[WEFT_FIT_SAVING].n;
     with.level[WEFT_FIT_MICRO] = self->axes[WEFT_FIT_MICRO].n;
     for (size_t i = 0; i < sizeof joined / sizeof *joined && status == WEFT_OK; i++) {
         with.level[joined[i]] = self->axes[joined[i]].n;

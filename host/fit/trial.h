@@ -18,7 +18,7 @@ typedef struct weft_fit_question {
     weft_room room;
 } weft_fit_question;
 
-enum { WEFT_TRIAL_KEYS = 6, WEFT_TRIAL_KEY_SIZE = 64 };
+enum { WEFT_TRIAL_KEYS = 7, WEFT_TRIAL_KEY_SIZE = 64 };
 
 typedef struct weft_trial {
     const char *keys[WEFT_TRIAL_KEYS]; /* overrides behind those of the session */

@@ -2,6 +2,7 @@
 #include "plan/make_plan.h"
 
 #include "adapter/attach.h"
+#include "plan/save_place.h"
 #include "plan/budget.h"
 #include "plan/stage.h"
 #include "plan/states.h"
@@ -170,6 +171,7 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     if (status == WEFT_OK) status = note_all_products(self, err);
     if (status != WEFT_OK) return status;
     self->draws = self->train.graphs != NULL && weft_graph_set_draws(self->train.graphs);
+    weft_save_place_decide(self, kernels, device);
     weft_plan_budget(self);
     return WEFT_OK;
 }

@@ -21,7 +21,9 @@ typedef enum weft_account_line {
     WEFT_ACCOUNT_OPTIMIZER = 2,
     WEFT_ACCOUNT_FIXED = 3, /* position tables, scalars, the optimizer's small struct */
     WEFT_ACCOUNT_ARENA = 4,
-    WEFT_N_ACCOUNT_LINES = 5
+    WEFT_ACCOUNT_SNAPSHOT =
+        5, /* what is saved beside training (save_place.h), where the host sees the device's memory */
+    WEFT_N_ACCOUNT_LINES = 6
 } weft_account_line;
 
 /* What the engine takes from the device, to the byte. */
@@ -30,10 +32,13 @@ typedef struct weft_plan_bytes {
     int64_t total;
     int64_t category[WEFT_N_MEMORY_CATEGORIES]; /* at the highest moment; with `spare` they add up to total */
     int64_t spare;                              /* gaps of the arena at that moment */
+    int64_t snapshot; /* what is saved beside training; of the host's memory, and no part of total, where the host does
+                         not see the device's */
 } weft_plan_bytes;
 
 typedef struct weft_plan_spec {
     bool training;         /* a training program, gradients, optimizer state */
+    bool saves;            /* a checkpoint is due before the last step */
     int32_t evaluate_rows; /* leaves of evaluation; 0: no evaluation program */
     int32_t leaves;        /* of one optimizer step, all replicas together: R * A */
     int32_t rows;          /* micro_batch */
@@ -74,6 +79,15 @@ typedef struct weft_stage {
     int32_t most_losses;     /* leaves that one rank takes to the end, at most */
 } weft_stage;
 
+/* How checkpoints leave that are due before the last step (save_place.h). */
+typedef enum weft_save_place {
+    WEFT_SAVES_NONE = 0,     /* none is */
+    WEFT_SAVES_IN_PLACE = 1, /* as [checkpoint] beside = no says */
+    WEFT_SAVES_SHARED = 2,   /* in place: auto, and the device computes in the machine's memory */
+    WEFT_SAVES_NO_ROOM = 3,  /* in place: auto, and the machine has no room for the copies */
+    WEFT_SAVES_BESIDE = 4
+} weft_save_place;
+
 /* WEFT_HOLD_STATES and what follows: state after state, each in its own type; the first one is there without states,
  * too, and says what a rank updates. */
 enum { WEFT_HOLD_PARAMETERS, WEFT_HOLD_GRADIENTS, WEFT_HOLD_STATES, WEFT_N_HOLDS = WEFT_HOLD_STATES + WEFT_MAX_STATES };
@@ -96,6 +110,8 @@ typedef struct weft_plan {
     bool *apart[WEFT_N_HOLDS];            /* [n_groups] no rank keeps all of the group, or another one does */
     bool draws;                           /* training drops elements */
     bool *in_products;                    /* [n_parameters] some graph reads it otherwise than by look-ups */
+    weft_save_place saves;
+    bool visible; /* the host sees the device's memory */
     weft_plan_bytes bytes;
 } weft_plan;
 

@@ -84,6 +84,8 @@ static void decide_training(weft_session *session) {
 weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_settings *keys) {
     const weft_session_kind kind = session->kind;
     weft_plan_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
+    const int64_t every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
+    spec.saves = spec.training && kind != WEFT_SESSION_STEPS && every > 0 && every < session->steps;
     spec.rows = (int32_t)keys->micro_batch;
     spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
     if (kind == WEFT_SESSION_EVALUATE || (kind != WEFT_SESSION_STEPS && session->validation_info.rows > 0))

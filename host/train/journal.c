@@ -156,11 +156,11 @@ weft_status weft_journal_evaluation(weft_journal *self, uint64_t step, const wef
     return status == WEFT_OK ? weft_event_file_add(&self->events, step, scalars, n, err) : status;
 }
 
-weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *what, double took, bool best,
-                              weft_error *err) {
+weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *what, double held, double beside,
+                              bool best, weft_error *err) {
     char fields[160];
-    (void)snprintf(fields, sizeof fields, "\"what\": \"%s\", \"best\": %s, \"took\": %.6f", what,
-                   best ? "true" : "false", took);
+    (void)snprintf(fields, sizeof fields, "\"what\": \"%s\", \"best\": %s, \"took\": %.6f, \"beside\": %.6f", what,
+                   best ? "true" : "false", held, beside);
     return weft_records_add(&self->records, WEFT_RECORD_CHECKPOINTS, step, fields, err);
 }
 

@@ -32,12 +32,14 @@ weft_status weft_journal_step(weft_journal *self, uint64_t step, const weft_step
                               weft_error *err);
 weft_status weft_journal_evaluation(weft_journal *self, uint64_t step, const weft_evaluation *evaluation,
                                     weft_error *err);
-/* what: "checkpoint" or "model"; best: of the lowest evaluation loss so far. */
-weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *what, double took, bool best,
-                              weft_error *err);
+/* what: "checkpoint" or "model"; seconds that it held training, and those that it took beside; best: of the lowest
+ * evaluation loss so far. */
+weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *what, double held, double beside,
+                              bool best, weft_error *err);
 /* What each rank's time went to since the last such line; nothing where no step was made. Rank 0 may fail alone.
  * [collective] */
 weft_status weft_journal_phases(weft_journal *self, uint64_t step, weft_error *err);
+/* Also beside whoever writes lines. */
 weft_status weft_journal_sync(weft_journal *self, weft_error *err);
 
 #endif

@@ -4,8 +4,6 @@
 #include "base/clock.h"
 #include "base/tree.h"
 #include "base/words.h"
-#include "checkpoint/best.h"
-#include "checkpoint/checkpoint.h"
 #include "launch/signals.h"
 #include "launch/world.h"
 #include "report/fit_table.h"
@@ -17,6 +15,7 @@
 #include "session/coherence.h"
 #include "setup/paths.h"
 #include "train/journal.h"
+#include "train/saver.h"
 #include "train/similarity.h"
 
 #include <math.h>
@@ -34,12 +33,11 @@ typedef struct trainer {
     weft_checkpoint_state state;
     char from[4096];                    /* the checkpoint that is resumed; "": none */
     int64_t evaluate_every, save_every; /* steps; 0: never */
-    uint64_t saved_step;                /* the newest checkpoint's; UINT64_MAX: none by this process */
-    bool unrecorded;                    /* a record could not be written: alike on all ranks */
     bool stops;                         /* a signal has asked for it, on whichever rank: alike on all */
     bool quiet;                         /* as asked for, and every rank but those that speak */
     weft_progress *progress;
     weft_journal journal;
+    weft_saver saver;
     weft_similarity similarity;
     weft_fit fit; /* by the first rank, unless it was not to be asked */
     weft_train_summary summary;
@@ -125,7 +123,7 @@ static weft_status start_weights(trainer *self, weft_error *err) {
     status = weft_checkpoint_restore(self->session->engine, self->from, &self->identities, self->options->inexact, err);
     if (status != WEFT_OK) return status;
     weft_progress_line(self->progress, "resumed from %s", self->from);
-    self->saved_step = self->state.step;
+    self->saver.saved_step = self->state.step;
     tell_finished(self);
     return WEFT_OK;
 }
@@ -159,17 +157,11 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     status = agree(self, status, err);
     if (status != WEFT_OK) return status;
     status = weft_journal_open(&self->journal, self->session, self->output->directory,
-                               self->saved_step == UINT64_MAX ? NULL : &self->saved_step, self->summary.begin, err);
+                               self->saver.saved_step == UINT64_MAX ? NULL : &self->saver.saved_step,
+                               self->summary.begin, err);
     if (status != WEFT_OK) return status;
     return weft_similarity_open(&self->similarity, self->session, self->output->directory,
-                                self->saved_step != UINT64_MAX, err);
-}
-
-/* What agree does, of records. Ranks that cannot agree because one is gone get another code. */
-static weft_status agree_on_records(trainer *self, weft_status status, weft_error *err) {
-    status = agree(self, status, err);
-    self->unrecorded = self->unrecorded || status == WEFT_E_SYSTEM;
-    return status;
+                                self->saver.saved_step != UINT64_MAX, err);
 }
 
 static void count_evaluation(trainer *self, double loss) {
@@ -192,11 +184,12 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     self->summary.evaluate_seconds += evaluation.seconds;
     count_evaluation(self, evaluation.loss);
     weft_progress_evaluation(self->progress, (int64_t)self->state.step, evaluation.loss, evaluation.perplexity);
-    status = agree_on_records(self, weft_similarity_note(&self->similarity, &evaluation, self->state.step, err), err);
+    status = weft_saver_agree(&self->saver, weft_similarity_note(&self->similarity, &evaluation, self->state.step, err),
+                              err);
     if (status != WEFT_OK) return status;
     self->summary.similarity = evaluation.similarity;
     status = weft_journal_evaluation(&self->journal, self->state.step, &evaluation, err);
-    return agree_on_records(self, status, err);
+    return weft_saver_agree(&self->saver, status, err);
 }
 
 /* The step that is saved now, or was resumed from, may be the best so far. */
@@ -205,47 +198,6 @@ static void note_best(trainer *self) {
         return; /* false where best is NaN */
     self->state.best_loss = self->state.eval_loss;
     self->state.best_step = self->state.step;
-}
-
-/* Old checkpoints go; `best` leads to one that stays. */
-static weft_status retain(const trainer *self, const char *directory, weft_error *err) {
-    const weft_run *run = self->session->run;
-    const weft_checkpoint_settings *keys = &run->settings.checkpoint;
-    const weft_status status = weft_checkpoint_retain(directory, self->state.step, keys->keep,
-                                                      keys->keep_best ? self->state.best_step : 0, err);
-    return status == WEFT_OK ? weft_best_point(directory, self->state.best_step, run->host, err) : status;
-}
-
-static weft_status write_checkpoint(trainer *self, weft_error *err) {
-    char directory[4096];
-    const double begin = weft_clock_seconds();
-    weft_status status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    note_best(self);
-    if (status == WEFT_OK)
-        status = weft_checkpoint_save(self->session->engine, directory, &self->state, &self->identities,
-                                      &self->session->text, err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = retain(self, directory, err);
-    status = agree(self, status, err);
-    self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
-    if (status == WEFT_OK) self->saved_step = self->state.step;
-    return status;
-}
-
-/* What a save has taken since `before`, of checkpoint_seconds. */
-static weft_status note_save(trainer *self, const char *what, double before, weft_error *err) {
-    const bool best = self->state.best_step == self->state.step && !isnan(self->state.best_loss);
-    const double took = self->summary.checkpoint_seconds - before;
-    return agree_on_records(self, weft_journal_save(&self->journal, self->state.step, what, took, best, err), err);
-}
-
-/* What a checkpoint says is done is in the records, too. */
-static weft_status save_checkpoint(trainer *self, weft_error *err) {
-    const double before = self->summary.checkpoint_seconds;
-    weft_status status = weft_journal_phases(&self->journal, self->state.step, err);
-    if (status == WEFT_OK) status = weft_journal_sync(&self->journal, err);
-    status = agree_on_records(self, status, err);
-    if (status == WEFT_OK) status = write_checkpoint(self, err);
-    return status == WEFT_OK ? note_save(self, "checkpoint", before, err) : status;
 }
 
 static bool due(int64_t every, uint64_t step) {
@@ -265,11 +217,18 @@ static bool evaluation_due(const trainer *self) {
     return step == 0 || step == (uint64_t)self->session->steps || due(self->evaluate_every, step) || save_due(self);
 }
 
+/* lasts: no step follows. */
+static weft_status save_checkpoint(trainer *self, bool lasts, weft_error *err) {
+    note_best(self);
+    return weft_saver_save(&self->saver, &self->state, lasts, err);
+}
+
 static weft_status after_step(trainer *self, weft_error *err) {
-    weft_status status = WEFT_OK;
+    const bool lasts = self->stops || self->state.step == (uint64_t)self->session->steps;
+    weft_status status = weft_saver_look(&self->saver, false, err);
     self->state.eval_loss = NAN;
-    if (evaluation_due(self)) status = evaluate(self, err);
-    if (status == WEFT_OK && save_due(self)) status = save_checkpoint(self, err);
+    if (status == WEFT_OK && evaluation_due(self)) status = evaluate(self, err);
+    if (status == WEFT_OK && save_due(self)) status = save_checkpoint(self, lasts, err);
     return status;
 }
 
@@ -315,7 +274,7 @@ static weft_status note_memory(trainer *self, weft_error *err) {
 /* The end of a piece of work and of its records, at which ranks that were asked to stop tell the others. */
 static weft_status agree_at_end(trainer *self, weft_status status, weft_error *err) {
     if (status == WEFT_OK && weft_signals_stop()) status = WEFT_E_STOPPED;
-    status = agree_on_records(self, status, err);
+    status = weft_saver_agree(&self->saver, status, err);
     if (status != WEFT_E_STOPPED) return status;
     self->stops = true;
     return WEFT_OK;
@@ -362,10 +321,9 @@ static weft_status one_step(trainer *self, weft_error *err) {
 
 /* After a signal: save what was done, if that is not on disk already. */
 static weft_status stop(trainer *self, weft_error *err) {
-    if (self->saved_step != self->state.step) {
-        const weft_status status = save_checkpoint(self, err);
-        if (status != WEFT_OK) return status;
-    }
+    weft_status status = weft_saver_look(&self->saver, true, err);
+    if (status == WEFT_OK && self->saver.saved_step != self->state.step) status = save_checkpoint(self, true, err);
+    if (status != WEFT_OK) return status;
     return weft_error_set(err, WEFT_E_STOPPED, "stopped by a signal after step %llu, which is saved: --resume goes on",
                           (unsigned long long)self->state.step);
 }
@@ -375,7 +333,8 @@ static weft_status rescue(trainer *self, weft_status why, weft_error *err) {
     weft_error failure = WEFT_ERROR_INIT;
     const bool is_told = err != NULL && err->text[0] != '\0';
     weft_status status = WEFT_OK;
-    if (self->saved_step != self->state.step) status = write_checkpoint(self, &failure);
+    note_best(self);
+    status = weft_saver_rescue(&self->saver, &self->state, &failure);
     if (!is_told) return why;
     if (status == WEFT_OK)
         weft_words_append(err->text, sizeof err->text, "; step %llu is saved: --resume goes on from it",
@@ -396,12 +355,20 @@ static weft_status run_loop(trainer *self, weft_error *err) {
         status = one_step(self, err);
         if (status == WEFT_E_STOPPED) return stop(self, err);
     }
-    return status;
+    return status == WEFT_OK ? weft_saver_look(&self->saver, true, err) : status;
+}
+
+/* A save that was under way when training failed is of a step that did not: it is brought to its end, unless ranks may
+ * wait for one another elsewhere. */
+static void end_saves(trainer *self, weft_status status) {
+    const bool together = weft_peers_alone(peers_of(self)) || status == WEFT_E_NUMERIC;
+    if (together && !self->saver.unrecorded) (void)weft_saver_look(&self->saver, true, NULL);
 }
 
 static weft_status loop(trainer *self, weft_error *err) {
     const weft_status status = run_loop(self, err);
-    return status != WEFT_OK && self->unrecorded ? rescue(self, status, err) : status;
+    if (status != WEFT_OK && status != WEFT_E_STOPPED) end_saves(self, status);
+    return status != WEFT_OK && self->saver.unrecorded ? rescue(self, status, err) : status;
 }
 
 /* What each rank took and sent, as a file of rank 0. */
@@ -418,12 +385,15 @@ static weft_status report_ranks(const trainer *self, weft_ranks_report *report, 
 static weft_status finish_run(trainer *self, weft_error *err) {
     char path[4096];
     weft_ranks_report ranks = {0};
-    const double begin = weft_clock_seconds(), before = self->summary.checkpoint_seconds;
-    weft_status status = agree_on_records(self, weft_journal_phases(&self->journal, self->state.step, err), err);
+    double took = 0.0;
+    const double begin = weft_clock_seconds();
+    weft_status status =
+        weft_saver_agree(&self->saver, weft_journal_phases(&self->journal, self->state.step, err), err);
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "model", err);
     if (status == WEFT_OK) status = weft_model_save(self->session->engine, path, &self->session->text, err);
-    self->summary.checkpoint_seconds += weft_clock_seconds() - begin;
-    if (status == WEFT_OK) status = note_save(self, "model", before, err);
+    took = weft_clock_seconds() - begin;
+    self->summary.checkpoint_seconds = self->saver.seconds + took;
+    if (status == WEFT_OK) status = weft_saver_note(&self->saver, &self->state, "model", took, 0.0, err);
     weft_progress_end(self->progress);
     if (status == WEFT_OK) status = report_ranks(self, &ranks, err);
     if (status == WEFT_OK && !self->quiet) {
@@ -523,6 +493,17 @@ static weft_status print_tables(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
+static weft_status open_saver(trainer *self, weft_error *err) {
+    weft_saver *saver = &self->saver;
+    saver->session = self->session;
+    saver->output = self->output;
+    saver->identities = &self->identities;
+    saver->journal = &self->journal;
+    saver->progress = self->progress;
+    saver->verbose = self->options->verbose;
+    return weft_saver_open(saver, err);
+}
+
 static weft_status run_steps(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_status status = WEFT_OK;
@@ -534,6 +515,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = open_output(self, err);
     if (status == WEFT_OK) status = begin_run(self, err);
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);
+    if (status == WEFT_OK) status = open_saver(self, err);
     if (status == WEFT_OK) status = start_weights(self, err);
     if (status == WEFT_OK) status = prepare_output(self, err);
     if (status == WEFT_OK) status = print_tables(self, err);
@@ -547,7 +529,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
 
 weft_status weft_train(const char *path, const char *const *overrides, size_t n_overrides,
                        const weft_train_options *options, weft_error *err) {
-    trainer self = {.options = options, .path = path, .saved_step = UINT64_MAX};
+    trainer self = {.options = options, .path = path, .saver = {.saved_step = UINT64_MAX}};
     weft_status status = WEFT_OK;
     self.overrides = overrides;
     self.n_overrides = n_overrides;
@@ -556,6 +538,7 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     status = weft_session_open(&self.session, path, overrides, n_overrides,
                                options->mode == WEFT_OUTPUT_RESUME ? WEFT_SESSION_RESUME : WEFT_SESSION_TRAIN, err);
     if (status == WEFT_OK) status = run_steps(&self, err);
+    weft_saver_close(&self.saver);
     weft_identities_clear(&self.identities);
     weft_progress_destroy(self.progress);
     weft_journal_close(&self.journal);

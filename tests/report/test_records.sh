@@ -51,7 +51,7 @@ steps_are phases.jsonl 2 4 6
 steps_are starts.jsonl 0
 fields metrics.jsonl step loss lr grad_norm tokens epoch tokens_per_second resident phases seconds time
 fields evaluations.jsonl step loss perplexity tokens took seconds time
-fields checkpoints.jsonl step what best took seconds time
+fields checkpoints.jsonl step what best took beside seconds time
 fields phases.jsonl step steps ranks seconds time
 for file in metrics evaluations checkpoints phases; do rises $file.jsonl seconds; done
 rows=$(sed -n 's/.*"data": {"documents": [0-9]*, "rows": \([0-9]*\).*/\1/p' out/starts.jsonl)

@@ -1,0 +1,177 @@
+/* host/train/saver.c: see saver.h. */
+#include "train/saver.h"
+
+#include "base/clock.h"
+#include "checkpoint/best.h"
+
+#include <math.h>
+
+static const weft_peers *peers_of(const weft_saver *self) {
+    return &self->session->engine->peers;
+}
+
+weft_status weft_saver_agree(weft_saver *self, weft_status status, weft_error *err) {
+    status = weft_peers_agree(peers_of(self), status, err);
+    self->unrecorded = self->unrecorded || status == WEFT_E_SYSTEM;
+    return status;
+}
+
+/* ---- the memory ---- */
+
+/* Ranks decide by what their own machines have. */
+static void tell_in_place(const weft_saver *self) {
+    if (weft_peers_first(peers_of(self)))
+        weft_log(self->session->run->host, WEFT_LOG_WARN,
+                 "[checkpoint] beside = auto: a rank's machine has no room for the copies, so training stands while a "
+                 "checkpoint is written");
+}
+
+weft_status weft_saver_open(weft_saver *self, weft_error *err) {
+    weft_engine *engine = self->session->engine;
+    const bool wanted = engine->plan.saves == WEFT_SAVES_BESIDE;
+    bool all = false;
+    weft_status status = WEFT_OK;
+    if (!engine->plan.spec.saves) return WEFT_OK;
+    status = weft_peers_all(peers_of(self), &all, wanted, err);
+    if (status == WEFT_OK && !all && wanted) tell_in_place(self);
+    if (status != WEFT_OK || !all) return status;
+    return weft_peers_agree(peers_of(self), weft_snapshot_create(&self->snapshot, engine, err), err);
+}
+
+void weft_saver_close(weft_saver *self) {
+    weft_beside_close(self->under_way);
+    weft_snapshot_destroy(self->snapshot);
+    self->under_way = NULL;
+    self->snapshot = NULL;
+}
+
+/* ---- what follows a save ---- */
+
+weft_status weft_saver_note(weft_saver *self, const weft_checkpoint_state *state, const char *what, double held,
+                            double beside, weft_error *err) {
+    const bool best = state->best_step == state->step && !isnan(state->best_loss);
+    const weft_status status = weft_journal_save(self->journal, state->step, what, held, beside, best, err);
+    return weft_saver_agree(self, status, err);
+}
+
+static weft_status find_directory(const weft_saver *self, char path[4096], weft_error *err) {
+    return weft_output_path(self->output, path, 4096, "checkpoints", err);
+}
+
+/* Old checkpoints go; `best` leads to one that stays. */
+static weft_status retain(const weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
+    const weft_run *run = self->session->run;
+    const weft_checkpoint_settings *keys = &run->settings.checkpoint;
+    char directory[4096];
+    weft_status status = find_directory(self, directory, err);
+    if (status == WEFT_OK)
+        status =
+            weft_checkpoint_retain(directory, state->step, keys->keep, keys->keep_best ? state->best_step : 0, err);
+    return status == WEFT_OK ? weft_best_point(directory, state->best_step, run->host, err) : status;
+}
+
+static weft_status count_in(weft_saver *self, const weft_checkpoint_state *state, weft_status status, weft_error *err) {
+    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = retain(self, state, err);
+    status = weft_peers_agree(peers_of(self), status, err);
+    if (status == WEFT_OK) self->saved_step = state->step;
+    return status;
+}
+
+/* ---- in place ---- */
+
+static weft_status write_in_place(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
+    char directory[4096];
+    const double begin = weft_clock_seconds();
+    weft_status status = find_directory(self, directory, err);
+    if (status == WEFT_OK)
+        status =
+            weft_checkpoint_save(self->session->engine, directory, state, self->identities, &self->session->text, err);
+    status = count_in(self, state, status, err);
+    self->seconds += weft_clock_seconds() - begin;
+    return status;
+}
+
+static weft_status save_in_place(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
+    const double before = self->seconds;
+    weft_status status = weft_saver_agree(self, weft_journal_sync(self->journal, err), err);
+    if (status == WEFT_OK) status = write_in_place(self, state, err);
+    return status == WEFT_OK ? weft_saver_note(self, state, "checkpoint", self->seconds - before, 0.0, err) : status;
+}
+
+/* ---- beside training ---- */
+
+/* By the thread, on rank 0. */
+static weft_status sync_records(void *context, weft_error *err) {
+    weft_saver *self = context;
+    const weft_status status = weft_journal_sync(self->journal, err);
+    self->records_failed = status != WEFT_OK;
+    return status;
+}
+
+static weft_status begin_beside(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
+    char directory[4096];
+    const double begin = weft_clock_seconds();
+    weft_status status = find_directory(self, directory, err);
+    self->records_failed = false;
+    if (status == WEFT_OK)
+        status = weft_beside_begin(&self->under_way, self->snapshot, self->session->engine, directory, state,
+                                   self->identities, &self->session->text, sync_records, self, err);
+    self->held = weft_clock_seconds() - begin;
+    self->seconds += self->held;
+    return status;
+}
+
+/* It has failed on all ranks; whether for records, rank 0 knows. */
+static weft_status learn_of_records(weft_saver *self, weft_status failed, weft_error *err) {
+    bool records = self->records_failed;
+    const weft_status status = weft_peers_share(peers_of(self), &records, (int64_t)sizeof records, err);
+    self->unrecorded = self->unrecorded || (status == WEFT_OK && records);
+    return failed;
+}
+
+/* The thread has ended, and so have those of the other ranks. */
+static weft_status end_beside(weft_saver *self, weft_status status, double begin, weft_error *err) {
+    const weft_checkpoint_state state = *weft_beside_state(self->under_way);
+    const double beside = weft_beside_seconds(self->under_way);
+    double held = 0.0;
+    weft_beside_close(self->under_way);
+    self->under_way = NULL;
+    if (status != WEFT_OK) return learn_of_records(self, status, err);
+    status = count_in(self, &state, status, err);
+    held = weft_clock_seconds() - begin;
+    self->seconds += held;
+    self->held += held;
+    if (status == WEFT_OK && self->verbose)
+        weft_progress_line(self->progress, "step %llu is saved: %.3f s beside training, which stood for %.3f s",
+                           (unsigned long long)state.step, beside, self->held);
+    return status == WEFT_OK ? weft_saver_note(self, &state, "checkpoint", self->held, beside, err) : status;
+}
+
+weft_status weft_saver_look(weft_saver *self, bool waits, weft_error *err) {
+    const double begin = weft_clock_seconds();
+    double held = 0.0;
+    bool ended = false;
+    weft_status status = WEFT_OK;
+    if (self->under_way == NULL) return WEFT_OK;
+    status = weft_beside_look(self->under_way, waits, &ended, err);
+    if (ended) return end_beside(self, status, begin, err);
+    held = weft_clock_seconds() - begin;
+    self->seconds += held;
+    self->held += held;
+    return status;
+}
+
+/* ---- the whole ---- */
+
+/* What a checkpoint says is done is in the records, too. */
+weft_status weft_saver_save(weft_saver *self, const weft_checkpoint_state *state, bool lasts, weft_error *err) {
+    weft_status status = weft_saver_look(self, true, err);
+    if (status == WEFT_OK) status = weft_saver_agree(self, weft_journal_phases(self->journal, state->step, err), err);
+    if (status != WEFT_OK) return status;
+    return self->snapshot == NULL || lasts ? save_in_place(self, state, err) : begin_beside(self, state, err);
+}
+
+weft_status weft_saver_rescue(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
+    if (self->under_way != NULL) (void)weft_saver_look(self, true, NULL);
+    return self->saved_step == state->step ? WEFT_OK : write_in_place(self, state, err);
+}
