@@ -24,8 +24,8 @@ weft_tensor_spec weft_packed_state_spec(const weft_parameter *parameter, int32_t
     spec.dtype = WEFT_U8;
     spec.rank = RANK;
     spec.dims[0] = 1;
-    spec.dims[BLOCK_DIM] = weft_dtype_bytes(dtype);
-    spec.dims[1] = weft_dtype_span(dtype, parameter->numel) / spec.dims[BLOCK_DIM];
+    spec.dims[RANK - 1] = weft_dtype_bytes(dtype);
+    spec.dims[1] = weft_dtype_span(dtype, parameter->numel) / spec.dims[RANK - 1];
     return spec;
 }
 

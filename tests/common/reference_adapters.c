@@ -75,7 +75,7 @@ static double row_element(const weft_row_norms *a, int64_t r, int64_t i) {
         sum += (double)reference_load(a->up, a->dtype, r * a->rank + j) *
                (double)reference_load(a->down, a->dtype, j * a->width + i);
     return a->factor * sum +
-           (double)(a->dtype_w == WEFT_I8X64 ? reference_unpack(a->w, at) : reference_load(a->w, a->dtype_w, at));
+           (double)(weft_dtype_is_packed(a->dtype_w) ? reference_unpack(a->w, a->dtype_w, at) : reference_load(a->w, a->dtype_w, at));
 }
 
 weft_status reference_row_norms(weft_device *d, weft_stream *s, const weft_row_norms *a, weft_error *err) {

@@ -81,7 +81,7 @@ case $status in
 124) wrong="hangs" ;;
 *) wrong="ends with status $status" ;;
 esac
-if [ $status = 1 ] && [ "$ranks" != 1 ] && ! grep -qE "^\[$((ranks - 1))\] weft|weft train: rank $((ranks - 1)): " "$work.txt"; then wrong="is not told by its rank"; fi
+if [ $status = 1 ] && [ "$ranks" != 1 ] && ! grep -qE "^\[$((ranks - 1))\] weft|weft train: (.*: )?rank $((ranks - 1)): " "$work.txt"; then wrong="is not told by its rank"; fi
 if grep -qE 'not released|cuda double:|signal [0-9]' "$work.txt"; then wrong="leaves or breaks something"; fi
 [ -n "$wrong" ] || { rm -rf "$work" "$work.txt"; exit 0; }
 {

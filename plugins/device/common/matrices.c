@@ -36,7 +36,6 @@ const void *matrices_packed(operands *c, weft_ref ref, const char *name, int32_t
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
     return operands_need(c, ref, name, numbers < 0 ? numbers : size_ceil_div(numbers, block), words, 4);
 }
-}
 
 /* Both operands in fp32, or both in bf16 and the result in either; b may be packed instead. */
 static void check_types(operands *c, const weft_matmul *args) {

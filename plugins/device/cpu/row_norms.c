@@ -58,9 +58,9 @@ static void norms_of_rows(const norms *o, int64_t r, int64_t n, float *sum, floa
     }
     for (int64_t first = 0; first < width; first += COLUMNS) {
         const int64_t columns = size_min(COLUMNS, width - first), wide = size_round_up(columns, CPU_WIDTH);
-        const cpu_small product = {sum, up, o->down + first, COLUMNS, rank, 1, o->padded, n, wide, rank, 1};
+        const cpu_small added = {sum, up, o->down + first, COLUMNS, rank, 1, o->padded, n, wide, rank, 1};
         for (int64_t i = 0; i < n; i++) take_row(o, sum + i * COLUMNS, r + i, first, columns);
-        if (rank > 0) o->device->loops->small(&product);
+        if (rank > 0) o->device->loops->small(&added);
         for (int64_t i = 0; i < n; i++)
             squares[i] += (double)o->device->loops->f32.dot(sum + i * COLUMNS, sum + i * COLUMNS, columns);
     }

@@ -240,7 +240,7 @@ static inline int weft_dtype_is_packed(int32_t dtype) {
 
 /* Packed, and its blocks go on where a row ends? [any-thread] */
 static inline int weft_dtype_is_flat(int32_t dtype) {
-    return dtype == WEFT_NF4 || dtype == WEFT_F8X128 || dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256;
+    return dtype == WEFT_NF4 || dtype == WEFT_F8X128;
 }
 
 /* "fp32", "bf16", ...; "?" for an unknown type. [any-thread] */

@@ -92,16 +92,10 @@ typedef struct weft_builder {
     /* Segments in the order in which they run; returns the number that `forward` receives. name: "layers.3.attn". */
     uint32_t (*segment)(weft_builder_ctx *ctx, weft_module *module, const char *name);
     void (*carry)(weft_builder_ctx *ctx, int64_t width); /* the hidden state between segments is (B,T,width) */
-    /* Rows first, ..., first + rows - 1 of a linear's matrix, and of its bias, as a weight object that `linear` reads:
-     * for families that store several matrices as one (Phi-3's qkv_proj). It is a view: names, storage, gathers and
-     * saving are those of the whole, and gradients go to its rows. No slice has slices. */
-    /* Gives a linear its low-rank part; one each. `forward` says linear(x, weight) as before. */
-    void (*low_rank)(weft_builder_ctx *ctx, weft_weight *weight, const weft_low_rank_spec *spec);
     /* Outputs first, ..., first + rows - 1 of a linear (rows of its matrix, or columns where that is transposed, and of
      * its bias), as a weight object that `linear` reads: for families that store several matrices as one (Phi-3's
-     * qkv_proj, GPT-2's c_attn). It is a view: names, storage, gathers and
-     * saving are those of the whole, and gradients go to its rows. Neither has a low-rank part, and no slice has
-     * slices. */
+     * qkv_proj, GPT-2's c_attn). It is a view: names, storage, gathers and saving are those of the whole, and gradients
+     * go to its part. No slice has slices. */
     weft_weight *(*slice)(weft_builder_ctx *ctx, weft_weight *weight, int64_t first, int64_t rows);
 } weft_builder;
 
