@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "checkpoint/relay.h"
 #include "checkpoint/saving.h"
+#include "plugin/crash.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -21,7 +22,9 @@ struct weft_beside {
 };
 
 static void *write_copy(void *argument) {
+    const weft_doing now = {.what = "saving a checkpoint beside training"};
     weft_beside *self = argument;
+    (void)weft_crash_doing(now);
     self->status = weft_saving_run(&self->saving, &self->err);
     self->seconds = weft_clock_seconds() - self->begin;
     weft_relay_end(self->relay);

@@ -22,8 +22,8 @@ const weft_peers *weft_relay_peers(const weft_relay *self);
 /* The thread asks for nothing any more. [any-thread] */
 void weft_relay_end(weft_relay *self);
 
-/* Does what the threads of all ranks ask for by now. *ended: those of all ranks have. waits: until that is so. A failure
- * is the communicator's: weft_relay_close follows. [collective] */
+/* Does what the threads of all ranks ask for by now. *ended: those of all ranks have. waits: until that is so. A
+ * failure is the communicator's: weft_relay_close follows. [collective] */
 weft_status weft_relay_serve(weft_relay *self, bool waits, bool *ended, weft_error *err);
 
 /* Nothing is served any more: whatever the thread asks for fails. */

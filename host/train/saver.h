@@ -1,6 +1,6 @@
 /* host/train/saver.h: the checkpoints of a training run: in place, where training stands until one is whole, or
- * beside training, where the plan has room for it (plan/save_place.h). Which old ones go, which is the best, and the lines that
- * records have of saves. */
+ * beside training, where the plan has room for it (plan/save_place.h). Which old ones go, which is the best, and the
+ * lines that records have of saves. */
 #ifndef WEFT_HOST_TRAIN_SAVER_H
 #define WEFT_HOST_TRAIN_SAVER_H
 

@@ -56,9 +56,12 @@ train="$weft train run.ini"
     # Too small a card: which part takes most, and what would fit.
     stops "of it workspace, and a device has 1.0 MiB: nothing was started" WEFT_DOUBLE_MEMORY=1M $train
     stops "train.micro_batch=" WEFT_DOUBLE_MEMORY=3M $train train.micro_batch=16 train.global_batch=32 data.context=64
-    # Two ranks on one card have half of it each; what the plan cannot know of is told where it is missing.
-    stops "Card 0, CUDA double sm_90, has no room for a buffer of" \
-        WEFT_DOUBLE_MEMORY=1650K $train device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    # Two ranks on one card have half of it each, and so have two of three on two cards; what the plan cannot know of is
+    # told where it is missing.
+    share="device.cuda.share=yes comm.plugin=nccl strategy.plugin=fsdp"
+    stops "and a device has 825.0 KiB: nothing was started" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2
+    stops "and a device has 825.0 KiB: nothing was started" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 3
+    stops "Card 0, CUDA double sm_90, has no room for a buffer of" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2 --no-fit
 
     # More ranks than cards.
     stops "This machine has 1 card for 2 ranks. Start at most 1, or let ranks share a card with share = yes" \

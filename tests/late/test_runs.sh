@@ -1,6 +1,6 @@
 #!/bin/sh
 # Whole runs on the late device have the CPU device's bits: the small grid of `weft prove` on four ranks, a run that is
-# resumed, on one rank and on two, and a text. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# saved beside training and resumed, on one rank and on two, and a text. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -54,7 +54,7 @@ resumed() { # resumed N key=value...: on N ranks, from the middle; files and sta
     rm -rf out
     run on_cpu whole "$@"
     rm -rf out
-    run on_late first "$@"
+    run on_late first checkpoint.beside=yes "$@"
     same "a run of $*" whole first
     rm -rf out/checkpoints/step-4
     run on_late again --resume "$@"

@@ -67,6 +67,7 @@ typedef struct cuda_cudnn cuda_cudnn;
 struct weft_device {
     const weft_host *host;
     int32_t index;            /* the card, as CUDA numbers it */
+    int32_t sharers;          /* ranks that have it, this one too */
     struct weft_stream first; /* what NULL stands for */
     struct cudaDeviceProp card;
     cuda_libraries libraries;

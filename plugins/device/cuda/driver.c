@@ -77,6 +77,7 @@ weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t
     if (status == WEFT_OK) status = check_share(device->host, keys, cards, index, err);
     if (status != WEFT_OK) return status;
     device->index = index % cards;
+    device->sharers = (local_ranks(device->host, index) - 1 - device->index) / cards + 1;
     status = cuda_judge(cudaGetDeviceProperties(&device->card, device->index), "cudaGetDeviceProperties", err);
     if (status == WEFT_OK) status = check_card(&device->card, device->index, err);
     if (status == WEFT_OK) status = cuda_judge(cudaSetDevice(device->index), "cudaSetDevice", err);

@@ -58,7 +58,7 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
     (void)snprintf(i.isa, sizeof i.isa, "sm_%d%d", device->card.major, device->card.minor);
     (void)snprintf(i.backend, sizeof i.backend, "cuBLASLt %zu.%zu.%zu%s", lt / 10000, lt / 100 % 100, lt % 100,
                    device->tf32 ? ", TF32" : "");
-    i.memory = (int64_t)device->card.totalGlobalMem;
+    i.memory = (int64_t)device->card.totalGlobalMem / device->sharers;
     weft_struct_give(out, &i);
 }
 

@@ -69,7 +69,7 @@ typedef struct weft_device_info {
     char name[64];    /* "AMD EPYC ...", "NVIDIA H200" */
     char isa[32];     /* "avx2", "avx512", "avx512-bf16", "sm_90": part of the identity that bits are promised for */
     char backend[64]; /* "oneDNN 2.6.3" */
-    int64_t memory;   /* bytes in all */
+    int64_t memory;   /* bytes in all; where ranks share a device that is not the machine's memory, this rank's part */
     int32_t threads;  /* that kernels use; 0 where it has no meaning */
     int32_t has_bf16; /* 1: bf16 products in hardware */
     /* Block types that matmul takes for b: 1u << WEFT_I8X64 | ...; the host refuses a model that stores matrices in
