@@ -114,7 +114,7 @@ static int64_t estimate_model_bytes(const weft_engine *engine, int32_t dtype, co
     for (uint32_t i = 0; text != NULL && text->plugin->file != NULL; i++) {
         const char *name = text->plugin->file(text->tokenizer, i);
         if (name == NULL) break;
-        bytes += file_size(text->directory, name) + BLOCK_BYTES;
+        bytes += file_size(text->directory, name) + 2 * BLOCK_BYTES; /* of which one is for a pad token */
     }
     return bytes;
 }
@@ -158,6 +158,35 @@ static weft_status copy_file(const char *to_directory, const char *from_director
     return status;
 }
 
+static weft_status put_text(void *context, const char *bytes, size_t n) {
+    return fwrite(bytes, 1, n, context) == n ? WEFT_OK : WEFT_E_SYSTEM;
+}
+
+/* A file of a tokenizer that got a pad token: *changed where it is another one than the directory's. */
+static weft_status write_changed(const char *to_directory, const weft_text *text, uint32_t i, const char *name,
+                                 int32_t *changed, weft_error *err) {
+    char to[WEFT_PATH_BYTES];
+    weft_file file;
+    weft_text_sink sink = {NULL, put_text};
+    weft_status status = weft_path_join(to, to_directory, name, err);
+    *changed = 0;
+    if (status != WEFT_OK) return status;
+    sink.context = weft_file_begin(&file, to, err);
+    if (sink.context == NULL) return WEFT_E_SYSTEM;
+    WEFT_PLUGIN_CALL(status, text->pad, file, err, text->tokenizer, i, &sink, changed);
+    if (status == WEFT_OK && *changed != 0) return weft_file_commit(&file, err);
+    weft_file_cancel(&file);
+    return status;
+}
+
+static weft_status save_file(const char *directory, const weft_text *text, uint32_t i, const char *name,
+                             weft_error *err) {
+    int32_t changed = 0;
+    weft_status status = WEFT_OK;
+    if (text->pad != NULL) status = write_changed(directory, text, i, name, &changed, err);
+    return status != WEFT_OK || changed != 0 ? status : copy_file(directory, text->directory, name, err);
+}
+
 /* The tokenizer's own files; what the weights brought stays as it is. */
 static weft_status copy_text(const char *directory, const weft_text *text, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -170,7 +199,7 @@ static weft_status copy_text(const char *directory, const weft_text *text, weft_
             return weft_error_set(err, WEFT_E_PLUGIN, "the tokenizer names a file '%s', which is not a plain name",
                                   name);
         status = weft_path_join(path, directory, name, err);
-        if (status == WEFT_OK && lstat(path, &about) != 0) status = copy_file(directory, text->directory, name, err);
+        if (status == WEFT_OK && lstat(path, &about) != 0) status = save_file(directory, text, i, name, err);
     }
     return status;
 }
