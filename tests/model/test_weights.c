@@ -372,25 +372,29 @@ END_TEST
 
 /* ---- a vocabulary that is larger than the files' ---- */
 
-static weft_declared *declared_with(const char *model, weft_vocabulary vocabulary) {
+static weft_declared *declared_at(const char *path, weft_vocabulary vocabulary) {
     const llama_test_settings settings = {""};
-    char path[512];
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *declared = NULL;
-    (void)snprintf(path, sizeof path, "%s/config.json", llama_golden(model));
     ck_assert_ok(
         weft_declared_create_with(&declared, &fixture_host, llama_plugin(), &settings, path, &vocabulary, &err), err);
     return declared;
 }
 
-/* The rows of the file, and the mean of them behind. */
-static void check_grown(const bench *b, const char *model, const char *name, int64_t rows) {
+static weft_declared *declared_with(const char *model, weft_vocabulary vocabulary) {
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/config.json", llama_golden(model));
+    return declared_at(path, vocabulary);
+}
+
+/* The rows of the directory's file, and the mean of them behind. */
+static void check_grown(const bench *b, const char *directory, const char *name, int64_t rows) {
     weft_error err = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
     const weft_tensor *tensor = NULL;
     const float *found = values(b, name);
     float *file = NULL;
-    ck_assert_ok(weft_safetensors_open_directory(&files, llama_golden(model), &err), err);
+    ck_assert_ok(weft_safetensors_open_directory(&files, directory, &err), err);
     tensor = weft_safetensors_find(files, name);
     file = malloc((size_t)tensor->numel * sizeof *file);
     ck_assert_int_eq(tensor->dims[0], rows);
@@ -423,9 +427,32 @@ START_TEST(a_row_that_is_added_is_the_mean_of_the_others) {
     (void)snprintf(said, sizeof said, "\"pad_token_id\": %lld", (long long)grown[k].rows);
     ck_assert_ptr_nonnull(strstr(b->declared->config_text, said));
     ck_assert_ok(load(b, llama_golden(grown[k].model), &err), err);
-    check_grown(b, grown[k].model, "model.embed_tokens.weight", grown[k].rows);
-    if (!grown[k].tied) check_grown(b, grown[k].model, "lm_head.weight", grown[k].rows);
+    check_grown(b, llama_golden(grown[k].model), "model.embed_tokens.weight", grown[k].rows);
+    if (!grown[k].tied) check_grown(b, llama_golden(grown[k].model), "lm_head.weight", grown[k].rows);
     bench_free(b);
+}
+END_TEST
+
+/* Of rows of 24 elements, one that begins in a piece of 65,536 elements and ends in the next one. */
+START_TEST(a_row_may_be_added_in_two_pieces) {
+    enum { ROWS = 2730 };
+    const weft_vocabulary with = {ROWS, ROWS + 1, ROWS};
+    weft_error err = WEFT_ERROR_INIT;
+    char *base = read_bytes(golden_file(0, "config.json"), NULL);
+    char *text = replaced(base, "\"vocab_size\": 97", "\"vocab_size\": 2730");
+    write_bytes(scratch_path("small.json"), text, strlen(text));
+    {
+        BENCH(small, scratch_path("small.json"), "all", true);
+        bench bench_here = bench_of(declared_at(scratch_path("small.json"), with), true), *b = bench_bind(&bench_here);
+        ck_assert_ok(init(small, 5, &err), err);
+        ck_assert_ok(save(small, scratch, WEFT_F32, WEFT_SHARD_BYTES, &err), err);
+        ck_assert_ok(load(b, scratch, &err), err);
+        check_grown(b, scratch, "model.embed_tokens.weight", ROWS);
+        bench_free(small);
+        bench_free(b);
+    }
+    free(text);
+    free(base);
 }
 END_TEST
 
@@ -718,6 +745,7 @@ static TCase *tests(void) {
     tcase_add_loop_test(tcase, a_saved_configuration_has_both_spellings, 0, 10);
     tcase_add_test(tcase, keys_are_changed_where_they_stand_or_put_in_front);
     tcase_add_loop_test(tcase, a_row_that_is_added_is_the_mean_of_the_others, 0, 6);
+    tcase_add_test(tcase, a_row_may_be_added_in_two_pieces);
     tcase_add_test(tcase, rows_that_were_not_asked_for_are_missed);
     tcase_add_loop_test(tcase, a_directory_that_does_not_fit_is_refused_and_nothing_is_touched, 0, LENGTH(misfits));
     tcase_add_loop_test(tcase, tied_storage_is_read_under_any_of_its_names, 0, 2);
