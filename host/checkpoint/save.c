@@ -146,7 +146,7 @@ static weft_status write_model(weft_saving *self, weft_error *err) {
     weft_status status = weft_weights_save(&self->parameters, self->directory, self->dtype, WEFT_SHARD_BYTES,
                                            self->is_checkpoint ? &roots : NULL, err);
     if (status != WEFT_OK) return status;
-    if (weft_peers_first(self->peers)) status = weft_text_files_copy(&self->files, self->directory, err);
+    if (weft_peers_first(self->peers)) status = weft_text_files_write(&self->files, self->directory, err);
     return weft_peers_agree(self->peers, status, err);
 }
 

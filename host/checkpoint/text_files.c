@@ -3,21 +3,44 @@
 
 #include "base/file.h"
 #include "base/join.h"
+#include "plugin/enter.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static weft_status add_name(weft_text_files *self, const char *name, weft_error *err) {
-    char **more = realloc(self->names, (size_t)(self->n + 1) * sizeof *more);
+static weft_status put_text(void *context, const char *bytes, size_t n) {
+    return fwrite(bytes, 1, n, context) == n ? WEFT_OK : WEFT_E_MEMORY;
+}
+
+/* A file of a tokenizer that got a pad token, where it is another one than the directory's. */
+static weft_status take_changed(weft_text_file *file, const weft_text *text, uint32_t i, weft_error *err) {
+    int32_t changed = 0;
+    FILE *to = open_memstream(&file->text, &file->bytes);
+    const weft_text_sink sink = {to, put_text};
+    weft_status status = WEFT_OK;
+    if (to == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
+    WEFT_PLUGIN_CALL(status, text->pad, file, err, text->tokenizer, i, &sink, &changed);
+    if (fclose(to) != 0 && status == WEFT_OK)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
+    if (changed != 0 && status == WEFT_OK) return WEFT_OK;
+    free(file->text);
+    file->text = NULL;
+    return status;
+}
+
+static weft_status add_file(weft_text_files *self, const weft_text *text, uint32_t i, const char *name,
+                            weft_error *err) {
+    weft_text_file *more = realloc(self->files, (size_t)(self->n + 1) * sizeof *more);
     if (more != NULL) {
-        self->names = more;
-        more[self->n] = strdup(name);
+        self->files = more;
+        memset(&more[self->n], 0, sizeof *more);
+        more[self->n].name = strdup(name);
     }
-    if (more == NULL || more[self->n] == NULL)
+    if (more == NULL || more[self->n].name == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of the tokenizer's files");
     self->n++;
-    return WEFT_OK;
+    return text->pad == NULL ? WEFT_OK : take_changed(&more[self->n - 1], text, i, err);
 }
 
 weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, weft_error *err) {
@@ -28,14 +51,17 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, we
     for (uint32_t i = 0; status == WEFT_OK; i++) {
         const char *name = text->plugin->file(text->tokenizer, i);
         if (name == NULL) break;
-        status = add_name(out, name, err);
+        status = add_file(out, text, i, name, err);
     }
     return status;
 }
 
 void weft_text_files_clear(weft_text_files *self) {
-    for (int32_t i = 0; i < self->n; i++) free(self->names[i]);
-    free(self->names);
+    for (int32_t i = 0; i < self->n; i++) {
+        free(self->files[i].name);
+        free(self->files[i].text);
+    }
+    free(self->files);
     memset(self, 0, sizeof *self);
 }
 
@@ -74,21 +100,26 @@ static weft_status copy_file(const char *to_directory, const char *from_director
 
 int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block) {
     int64_t bytes = 0;
-    for (int32_t i = 0; i < self->n; i++) bytes += file_size(self->directory, self->names[i]) + block;
+    for (int32_t i = 0; i < self->n; i++) {
+        const weft_text_file *file = &self->files[i];
+        bytes += (file->text != NULL ? (int64_t)file->bytes : file_size(self->directory, file->name)) + block;
+    }
     return bytes;
 }
 
-weft_status weft_text_files_copy(const weft_text_files *self, const char *directory, weft_error *err) {
+weft_status weft_text_files_write(const weft_text_files *self, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
-        const char *name = self->names[i];
+        const weft_text_file *file = &self->files[i];
         char path[WEFT_PATH_BYTES];
         struct stat about;
-        if (name[0] == '\0' || strchr(name, '/') != NULL)
+        if (file->name[0] == '\0' || strchr(file->name, '/') != NULL)
             return weft_error_set(err, WEFT_E_PLUGIN, "the tokenizer names a file '%s', which is not a plain name",
-                                  name);
-        status = weft_path_join(path, directory, name, err);
-        if (status == WEFT_OK && lstat(path, &about) != 0) status = copy_file(directory, self->directory, name, err);
+                                  file->name);
+        status = weft_path_join(path, directory, file->name, err);
+        if (status != WEFT_OK || lstat(path, &about) == 0) continue;
+        if (file->text != NULL) status = weft_file_replace(path, file->text, file->bytes, err);
+        else status = copy_file(directory, self->directory, file->name, err);
     }
     return status;
 }

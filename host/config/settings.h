@@ -36,6 +36,9 @@
     K(PATH, path, "", "", "", WEFT_SAME, "Directory of the tokenizer; empty: the model's.")                            \
     K(ENUM, bos, "auto", "auto,yes,no", "", WEFT_SAME, "BOS before documents and prompts; auto: as its files say.")    \
     K(ENUM, eos, "auto", "auto,yes,no", "", WEFT_SAME, "EOS after documents; auto: as its files say.")                 \
+    K(ENUM, pad, "keep", "keep,add", "", WEFT_SAME,                                                                    \
+      "add: a pad token is added to a tokenizer without one, and where it takes one a row to the embeddings.")         \
+    K(STR, pad_token, "<pad>", "", "", WEFT_SAME, "How the token that is added is written.")                           \
     K(BOOL, padded, "no", "", "", WEFT_REMOVED, "fewer ids than the model's vocabulary are accepted; take the line out")
 
 #define WEFT_TRAIN_KEYS(K)                                                                                             \
@@ -122,6 +125,7 @@ typedef enum weft_base {
     WEFT_BASE_FP32
 } weft_base;
 typedef enum weft_start { WEFT_START_WEIGHTS, WEFT_START_FRESH } weft_start;
+typedef enum weft_pad_choice { WEFT_PAD_KEEP, WEFT_PAD_ADD } weft_pad_choice;
 typedef enum weft_choice { WEFT_CHOICE_AUTO, WEFT_CHOICE_YES, WEFT_CHOICE_NO } weft_choice;
 typedef enum weft_schedule_kind {
     WEFT_SCHEDULE_CONSTANT,

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "model/builder.h"
+#include "model/config_json.h"
 #include "plugin/enter.h"
 
 enum { CONFIG_LIMIT = 16 << 20 };
@@ -42,8 +43,41 @@ static weft_status declare_and_check(weft_declared *self, weft_error *err) {
     return check_whole(self, err);
 }
 
+/* config.json as the plugin is to read it. */
+static weft_status set_vocabulary(weft_declared *self, const weft_vocabulary *vocabulary, weft_error *err) {
+    char rows[32], pad[16], *text = NULL;
+    const weft_json_change changes[] = {{"vocab_size", rows}, {"pad_token_id", pad}};
+    size_t bytes = 0;
+    (void)snprintf(rows, sizeof rows, "%lld", (long long)vocabulary->rows);
+    (void)snprintf(pad, sizeof pad, "%d", (int)vocabulary->pad);
+    text = weft_config_json_change(self->config_text, self->config_bytes, changes, 2, &bytes);
+    if (text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's description");
+    free(self->config_text);
+    self->config_text = text;
+    self->config_bytes = bytes;
+    self->vocabulary = *vocabulary;
+    return WEFT_OK;
+}
+
+/* Rows can be added only where they are declared. */
+static weft_status check_vocabulary(const weft_declared *self, weft_error *err) {
+    const weft_vocabulary *wanted = &self->vocabulary;
+    if (wanted->rows == 0 || wanted->rows == self->info.vocab_size) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_UNSUPPORTED,
+        "the model plugin has a vocabulary of %lld where vocab_size of config.json is %lld; a row for "
+        "a pad token cannot be added to it",
+        (long long)self->info.vocab_size, (long long)wanted->rows);
+}
+
 weft_status weft_declared_create(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
                                  const void *plugin_config, const char *config_path, weft_error *err) {
+    return weft_declared_create_with(out, host, plugin, plugin_config, config_path, NULL, err);
+}
+
+weft_status weft_declared_create_with(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
+                                      const void *plugin_config, const char *config_path,
+                                      const weft_vocabulary *vocabulary, weft_error *err) {
     weft_model_source source = {(uint32_t)sizeof source, 0, config_path, NULL, 0};
     weft_declared *self = calloc(1, sizeof *self);
     weft_status status = WEFT_OK;
@@ -52,6 +86,7 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
     self->plugin = plugin;
     self->packed_wanted = -1;
     status = weft_text_read(&self->config_text, &self->config_bytes, config_path, CONFIG_LIMIT, err);
+    if (status == WEFT_OK && vocabulary != NULL) status = set_vocabulary(self, vocabulary, err);
     if (status != WEFT_OK) goto done;
     self->config_path = strdup(config_path);
     if (self->config_path == NULL) {
@@ -64,6 +99,7 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
     if (status == WEFT_OK && self->model == NULL)
         status = weft_error_set(err, WEFT_E_PLUGIN, "it answers WEFT_OK in its create and has made nothing");
     if (status == WEFT_OK) status = declare_and_check(self, err);
+    if (status == WEFT_OK) status = check_vocabulary(self, err);
 done:
     if (status == WEFT_OK) *out = self;
     else weft_declared_destroy(self);

@@ -1,4 +1,4 @@
-/* host/model/config_json.c: looks for two keys in the text itself, because a parser would lose order, spacing and
+/* host/model/config_json.c: looks for keys in the text itself, because a parser would lose order, spacing and
  * spelling. */
 #include "model/config_json.h"
 
@@ -21,21 +21,41 @@ static bool is_dtype_key(const char *text, size_t n) {
     return (n == 7 && memcmp(text, "\"dtype\"", 7) == 0) || (n == 13 && memcmp(text, "\"torch_dtype\"", 13) == 0);
 }
 
-/* Where the next value to set begins and ends, quotes included, from `at` on; false: there is none. depth: of brackets
- * around `at`. */
-static bool next_value(const char *text, size_t bytes, size_t *at, int *depth, size_t *begin, size_t *end) {
+/* The place behind the value that begins at `at`: a text, an object or list to its end, a word. */
+static size_t skip_value(const char *text, size_t bytes, size_t at) {
+    int depth = 0;
+    while (at < bytes) {
+        const char c = text[at];
+        if (depth == 0 && (c == ',' || c == '}' || c == ']')) return at;
+        if (c == '{' || c == '[') depth++;
+        if (c == '}' || c == ']') depth--;
+        at = c == '"' ? skip_text(text, bytes, at) : at + 1;
+        if (depth == 0 && (c == '"' || c == '}' || c == ']')) return at;
+        if (depth == 0 && at < bytes && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0') return at;
+    }
+    return bytes;
+}
+
+/* The next member of the outermost object: its key, with quotes, and its value, from `at` on; false: there is none.
+ * depth: of brackets around `at`. */
+typedef struct member {
+    size_t key, key_end, value, value_end;
+} member;
+
+static bool next_member(member *out, const char *text, size_t bytes, size_t *at, int *depth) {
     while (*at < bytes) {
         const size_t start = *at;
         if (text[start] == '{' || text[start] == '[') ++*depth;
         if (text[start] == '}' || text[start] == ']') --*depth;
         *at = text[start] == '"' ? skip_text(text, bytes, start) : start + 1;
-        if (text[start] != '"' || *depth != 1 || !is_dtype_key(text + start, *at - start)) continue;
-        *begin = skip_blanks(text, bytes, *at);
-        if (*begin >= bytes || text[*begin] != ':') continue; /* a value, not a key */
-        *begin = skip_blanks(text, bytes, *begin + 1);
-        if (*begin >= bytes || text[*begin] != '"') continue; /* null */
-        *at = *end = skip_text(text, bytes, *begin);
-        return true;
+        if (text[start] != '"' || *depth != 1) continue;
+        out->key = start;
+        out->key_end = *at;
+        out->value = skip_blanks(text, bytes, *at);
+        if (out->value >= bytes || text[out->value] != ':') continue; /* a value, not a key */
+        out->value = skip_blanks(text, bytes, out->value + 1);
+        *at = out->value_end = skip_value(text, bytes, out->value);
+        if (out->value < bytes) return true;
     }
     return false;
 }
@@ -44,24 +64,74 @@ static const char *torch_name(int32_t dtype) {
     return dtype == WEFT_BF16 ? "bfloat16" : dtype == WEFT_F16 ? "float16" : "float32";
 }
 
+/* Closes the stream and gives what was written to it; NULL: there was no memory. */
+static char *finish_text(FILE *stream, char **out) {
+    const bool good = !ferror(stream);
+    if (fclose(stream) == 0 && good) return *out;
+    free(*out);
+    return NULL;
+}
+
 char *weft_config_json_with_dtype(const char *text, size_t bytes, int32_t dtype, size_t *out_bytes) {
-    size_t at = 0, copied = 0, begin = 0, end = 0;
+    size_t at = 0, copied = 0;
     int depth = 0;
     char *out = NULL;
-    bool good = true;
+    member found;
     FILE *stream = open_memstream(&out, out_bytes);
     if (stream == NULL) return NULL;
-    while (next_value(text, bytes, &at, &depth, &begin, &end)) {
-        const bool prefixed = end - begin > 7 && memcmp(text + begin, "\"torch.", 7) == 0;
-        (void)fwrite(text + copied, 1, begin - copied, stream);
+    while (next_member(&found, text, bytes, &at, &depth)) {
+        const bool prefixed = found.value_end - found.value > 7 && memcmp(text + found.value, "\"torch.", 7) == 0;
+        if (!is_dtype_key(text + found.key, found.key_end - found.key) || text[found.value] != '"') continue; /* null */
+        (void)fwrite(text + copied, 1, found.value - copied, stream);
         (void)fprintf(stream, "\"%s%s\"", prefixed ? "torch." : "", torch_name(dtype));
-        copied = end;
+        copied = found.value_end;
     }
     (void)fwrite(text + copied, 1, bytes - copied, stream);
-    good = !ferror(stream);
-    if (fclose(stream) != 0 || !good) {
-        free(out);
-        return NULL;
+    return finish_text(stream, &out);
+}
+
+/* ---- any key ---- */
+
+static bool is_key(const char *text, const member *found, const char *key) {
+    const size_t n = strlen(key);
+    return found->key_end - found->key == n + 2 && memcmp(text + found->key + 1, key, n) == 0;
+}
+
+/* Those that are not there stand in front. */
+static void put_missing(FILE *stream, const weft_json_change *changes, size_t n, const bool *there) {
+    for (size_t i = 0; i < n; i++)
+        if (!there[i]) (void)fprintf(stream, "\n  \"%s\": %s,", changes[i].key, changes[i].value);
+}
+
+static void note_there(bool *there, const char *text, size_t bytes, const weft_json_change *changes, size_t n) {
+    size_t at = 0;
+    int depth = 0;
+    member found;
+    while (next_member(&found, text, bytes, &at, &depth))
+        for (size_t i = 0; i < n; i++) there[i] = there[i] || is_key(text, &found, changes[i].key);
+}
+
+char *weft_config_json_change(const char *text, size_t bytes, const weft_json_change *changes, size_t n,
+                              size_t *out_bytes) {
+    const char *brace = memchr(text, '{', bytes);
+    size_t at = 0, copied = brace == NULL ? 0 : (size_t)(brace + 1 - text);
+    int depth = 0;
+    char *out = NULL;
+    bool there[WEFT_JSON_CHANGES] = {false};
+    member found;
+    FILE *stream = open_memstream(&out, out_bytes);
+    if (stream == NULL) return NULL;
+    note_there(there, text, bytes, changes, n);
+    (void)fwrite(text, 1, copied, stream);
+    if (brace != NULL) put_missing(stream, changes, n, there);
+    while (next_member(&found, text, bytes, &at, &depth)) {
+        size_t i = 0;
+        while (i < n && !is_key(text, &found, changes[i].key)) i++;
+        if (i == n) continue;
+        (void)fwrite(text + copied, 1, found.value - copied, stream);
+        (void)fputs(changes[i].value, stream);
+        copied = found.value_end;
     }
-    return out;
+    (void)fwrite(text + copied, 1, bytes - copied, stream);
+    return finish_text(stream, &out);
 }

@@ -92,14 +92,21 @@ typedef struct weft_declared_site {
     int32_t segment, ordinal; /* attention: the how manieth of which segment */
 } weft_declared_site;
 
+/* A vocabulary that is not the file's: what config.json says of it in place of what it said. */
+typedef struct weft_vocabulary {
+    int64_t before, rows; /* vocab_size of the file, and of the model: as many, or more */
+    int32_t pad;          /* pad_token_id */
+} weft_vocabulary;
+
 typedef struct weft_declared {
     const weft_model_plugin *plugin;
     weft_model *model;
     weft_model_info info;
-    char *config_path; /* config.json as it was read: what a save gives back */
-    char *config_text;
+    char *config_path; /* where config.json was read: what a save gives back */
+    char *config_text; /* with the vocabulary */
     size_t config_bytes;
-    weft_module **modules; /* pointers, so that handles stay valid while arrays grow */
+    weft_vocabulary vocabulary; /* rows 0: as the file says */
+    weft_module **modules;      /* pointers, so that handles stay valid while arrays grow */
     int32_t n_modules;
     weft_parameter *parameters; /* declaration order */
     int32_t n_parameters;
@@ -122,6 +129,10 @@ typedef struct weft_declared {
 /* Runs the plugin's create and declare on config.json's text. The result owns the model. */
 weft_status weft_declared_create(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
                                  const void *plugin_config, const char *config_path, weft_error *err);
+/* The same with a vocabulary in place of the file's; NULL: the file's. */
+weft_status weft_declared_create_with(weft_declared **out, const weft_host *host, const weft_model_plugin *plugin,
+                                      const void *plugin_config, const char *config_path,
+                                      const weft_vocabulary *vocabulary, weft_error *err);
 void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
 
 /* Sets `trainable`: "all", or a comma-separated list of adapter, head, first:N, last:N (blocks) and parameter names, in

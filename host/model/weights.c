@@ -54,6 +54,14 @@ static bool is_same_shape(const weft_tensor *tensor, const weft_parameter *param
     return true;
 }
 
+/* It lacks the rows that were added to the vocabulary, and nothing else. */
+static bool lacks_rows(const weft_tensor *tensor, const weft_parameter *parameter, const weft_declared *declared) {
+    const weft_vocabulary *with = &declared->vocabulary;
+    if (with->rows == with->before || tensor->rank != parameter->rank || tensor->rank < 1) return false;
+    if (tensor->dims[0] != with->before || parameter->dims[0] != with->rows) return false;
+    return tensor->rank == 1 || tensor->dims[1] == parameter->dims[1];
+}
+
 static bool is_floating(int32_t dtype) {
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }
@@ -77,7 +85,8 @@ static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_de
         return;
     }
     if (weft_packed_holds(tensor, &declared->parameters[index])) return;
-    if (!is_same_shape(tensor, &declared->parameters[index])) {
+    if (!is_same_shape(tensor, &declared->parameters[index]) &&
+        !lacks_rows(tensor, &declared->parameters[index], declared)) {
         add_shape(found, tensor, &declared->parameters[index]);
     } else if (!is_floating(tensor->dtype)) {
         add_name(&found->types, "%s is %s", tensor->name, weft_tensor_dtype_name(tensor->dtype));

@@ -3,7 +3,10 @@
  * Files are proved against the declared model, then read in their own order by several threads, and converted to the
  * type that each parameter is stored in on the way into the device's memory: each byte moves once, and after that none
  * is missing. Tied storage is written once, under its first name, as transformers does; when read, any of its names
- * will do, and where several are there they must agree. */
+ * will do, and where several are there they must agree.
+ *
+ * Where a vocabulary was made larger than the files' (weft_vocabulary), a further row of a matrix is the mean of the
+ * file's, each element by itself, summed in fp64 in their order and rounded. */
 #ifndef WEFT_HOST_MODEL_WEIGHTS_H
 #define WEFT_HOST_MODEL_WEIGHTS_H
 
@@ -48,7 +51,8 @@ const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft
 weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
 
 /* Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
- * shard_bytes of data; config.json as it was read with dtype in place of its own; and generation_config.json where the
+ * shard_bytes of data; config.json as it was read with dtype in place of its own,
+ * in the spellings of transformers 4 and 5; and generation_config.json where the
  * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16; what is packed stays so. The directory exists and
  * holds none of these files; each file is synced, and on failure what is there is not to be used. roots: may be NULL.
  * [collective] */

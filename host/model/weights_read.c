@@ -37,12 +37,63 @@ static void await_bytes(const reading *self, const weft_tensor *tensor, int64_t 
     weft_ahead_wait(self->files->ahead, tensor->file, begin + end);
 }
 
+/* The mean of the file's rows, in fp64. */
+static weft_status add_rows_up(const reading *self, const weft_tensor *tensor, double *mean, int64_t width,
+                               weft_error *err) {
+    const int64_t rows = tensor->numel / width, bytes = weft_dtype_bytes(tensor->dtype);
+    float stored[BLOCK], numbers[BLOCK];
+    weft_status status = WEFT_OK;
+    for (int64_t at = 0, column = 0; at < tensor->numel && status == WEFT_OK; at += BLOCK) {
+        const int64_t some = tensor->numel - at < BLOCK ? tensor->numel - at : BLOCK;
+        status = weft_safetensors_read(self->files, stored, tensor, bytes * at, bytes * some, err);
+        if (status == WEFT_OK) (void)weft_convert(numbers, WEFT_F32, stored, tensor->dtype, some);
+        for (int64_t i = 0; i < some && status == WEFT_OK; i++) {
+            mean[column] += (double)numbers[i];
+            column = column + 1 == width ? 0 : column + 1;
+        }
+    }
+    for (int64_t i = 0; i < width; i++) mean[i] /= (double)rows;
+    return status;
+}
+
+/* Elements of rows that the file does not have. */
+static weft_status fill_new_rows(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n,
+                                 int32_t dtype, char *out, weft_error *err) {
+    const int64_t width = tensor->rank == 1 ? 1 : tensor->dims[1];
+    double *mean = calloc((size_t)width, sizeof *mean);
+    weft_status status = mean == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the mean of %s", tensor->name)
+                                      : WEFT_OK;
+    if (status == WEFT_OK) status = add_rows_up(self, tensor, mean, width, err);
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
+        const float value = (float)mean[(first + i) % width];
+        (void)weft_convert(out + weft_dtype_span(dtype, i), dtype, &value, WEFT_F32, 1);
+    }
+    free(mean);
+    return status;
+}
+
+static weft_region_source fill_from_tensor;
+
+/* A piece that goes on behind the file's last row. */
+static weft_status fill_beyond(reading *self, int32_t parameter, int64_t first, int64_t n, int32_t dtype, char *out,
+                               weft_error *err) {
+    const weft_tensor *tensor = self->tensors[parameter];
+    const int64_t there = first < tensor->numel ? tensor->numel - first : 0;
+    weft_status status = WEFT_OK;
+    if (there > 0) status = fill_from_tensor(self, parameter, first, there, dtype, out, err);
+    await_bytes(self, tensor, tensor->bytes);
+    if (status != WEFT_OK) return status;
+    return fill_new_rows(self, tensor, first + there, n - there, dtype, out + weft_dtype_span(dtype, there), err);
+}
+
 /* What is packed lies in the file as it is stored, or in numbers. */
 static weft_status fill_from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
                                     void *out, weft_error *err) {
-    const reading *self = context;
+    reading *self = context;
     const weft_tensor *tensor = self->tensors[parameter];
     const int32_t stored = tensor->dtype == WEFT_U8 ? dtype : tensor->dtype;
+    if (tensor->dtype != WEFT_U8 && first + n > tensor->numel)
+        return fill_beyond(self, parameter, first, n, dtype, out, err);
     await_bytes(self, tensor, weft_dtype_span(stored, first + n));
     if (stored != dtype) return read_converted(self, tensor, first, n, dtype, out, err);
     return weft_safetensors_read(self->files, out, tensor, weft_dtype_span(dtype, first), weft_dtype_span(dtype, n),

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "model/config_json.h"
+#include "model/config_spelling.h"
 #include "model/packed.h"
 #include "model/region_write.h"
 #include "plugin/enter.h"
@@ -137,12 +138,28 @@ static weft_status write_shards(save_job *job, const char *directory, weft_error
 }
 
 static weft_status write_config(const weft_declared *declared, const char *directory, int32_t dtype, weft_error *err) {
-    size_t bytes = 0;
+    size_t bytes = 0, spelled_bytes = 0;
     char *text = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, dtype, &bytes);
-    weft_status status = text == NULL ? no_memory_for_weights(directory, err) : WEFT_OK;
-    if (status == WEFT_OK) status = put_file(directory, "config.json", text, bytes, err);
+    char *spelled = text == NULL ? NULL : weft_config_json_spelled(text, bytes, &spelled_bytes);
+    weft_status status = spelled == NULL ? no_memory_for_weights(directory, err) : WEFT_OK;
+    if (status == WEFT_OK) status = put_file(directory, "config.json", spelled, spelled_bytes, err);
+    free(spelled);
     free(text);
     return status;
+}
+
+/* The pad token of a vocabulary that was changed, which generation fills up with. */
+static weft_status set_pad(const weft_declared *declared, char **text, size_t *bytes, const char *directory,
+                           weft_error *err) {
+    char pad[16], *changed = NULL;
+    const weft_json_change change = {"pad_token_id", pad};
+    if (declared->vocabulary.rows == 0) return WEFT_OK;
+    (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
+    changed = weft_config_json_change(*text, *bytes, &change, 1, bytes);
+    if (changed == NULL) return no_memory_for_weights(directory, err);
+    free(*text);
+    *text = changed;
+    return WEFT_OK;
 }
 
 /* generation_config.json lies beside config.json, or nowhere. */
@@ -156,6 +173,7 @@ static weft_status copy_generation(const weft_declared *declared, const char *di
     if (asprintf(&path, "%.*s%s", n, declared->config_path, name) < 0) return no_memory_for_weights(directory, err);
     if (access(path, F_OK) == 0) {
         status = weft_text_read(&text, &bytes, path, GENERATION_LIMIT, err);
+        if (status == WEFT_OK) status = set_pad(declared, &text, &bytes, directory, err);
         if (status == WEFT_OK) status = put_file(directory, name, text, bytes, err);
     }
     free(text);

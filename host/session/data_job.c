@@ -3,17 +3,13 @@
 
 #include "plugin/enter.h"
 
-static const void *extension(const weft_text *text, const char *id) {
-    return text->plugin->extension == NULL ? NULL : text->plugin->extension(text->tokenizer, id);
-}
-
 const weft_tokenizer_chat *weft_text_chat(const weft_text *text) {
-    const weft_tokenizer_chat *table = extension(text, WEFT_TOKENIZER_CHAT);
+    const weft_tokenizer_chat *table = weft_text_extension(text, WEFT_TOKENIZER_CHAT);
     return table == NULL || !WEFT_WHOLE(table, weft_tokenizer_chat) ? NULL : table;
 }
 
 const weft_tokenizer_special *weft_text_special(const weft_text *text) {
-    const weft_tokenizer_special *table = extension(text, WEFT_TOKENIZER_SPECIAL);
+    const weft_tokenizer_special *table = weft_text_extension(text, WEFT_TOKENIZER_SPECIAL);
     return table == NULL || !WEFT_WHOLE(table, weft_tokenizer_special) ? NULL : table;
 }
 

@@ -7,6 +7,7 @@
 #include "plugin/services.h"
 #include "setup/family.h"
 #include "setup/kin.h"
+#include "setup/pad.h"
 #include "setup/sections.h"
 
 #include <errno.h>
@@ -94,6 +95,7 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = weft_kin_check_offers(run, i, err);
     if (status == WEFT_OK) status = weft_kin_judge(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
+    if (status == WEFT_OK && run->settings.tokenizer.pad == WEFT_PAD_ADD) status = weft_pad_settle(run, err);
     if (status == WEFT_OK) *out = run;
     else weft_run_close(run);
     return status;
@@ -155,6 +157,7 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
     status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_made(&call, status, text.tokenizer, err), err);
+    if (status == WEFT_OK && run->settings.tokenizer.pad == WEFT_PAD_ADD) status = weft_pad_give(&text, run, err);
     if (status == WEFT_OK) {
         text.info.struct_size = (uint32_t)sizeof text.info;
         WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);
@@ -163,6 +166,10 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     if (status == WEFT_OK) *out = text;
     else weft_text_close(&text);
     return status;
+}
+
+const void *weft_text_extension(const weft_text *text, const char *id) {
+    return text->plugin->extension == NULL ? NULL : text->plugin->extension(text->tokenizer, id);
 }
 
 void weft_text_close(weft_text *text) {

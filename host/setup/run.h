@@ -7,6 +7,7 @@
 #define WEFT_HOST_SETUP_RUN_H
 
 #include "config/settings.h"
+#include "model/declare.h"
 #include "plugin/described.h"
 #include "plugin/plugin.h"
 #include <weft/tokenizer.h>
@@ -48,7 +49,8 @@ typedef struct weft_run {
     weft_part parts[WEFT_N_PARTS];
     weft_described **kin; /* plugins of idle sections (setup/kin.h) */
     size_t n_kin;
-    char *family; /* the model plugin that nobody has to name (setup/family.h); NULL: it must be named */
+    weft_vocabulary vocabulary; /* with the pad token that is added (setup/pad.h); rows 0: as the model's files say */
+    char *family;               /* the model plugin that nobody has to name (setup/family.h); NULL: it must be named */
 } weft_run;
 
 const char *weft_part_name(int32_t part);     /* "model" */
@@ -79,11 +81,15 @@ typedef struct weft_text {
     weft_tokenizer *tokenizer;
     weft_tokenizer_info info;
     const char *directory;
+    const weft_tokenizer_pad
+        *pad;                /* of a tokenizer that got a pad token, whose files are saved with it; NULL: as it was */
     uint32_t document_flags; /* WEFT_ENCODE_BOS, WEFT_ENCODE_EOS */
     uint32_t prompt_flags;   /* WEFT_ENCODE_BOS */
 } weft_text;
 
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err);
 void weft_text_close(weft_text *text);
+/* A table of the tokenizer's by its id; NULL: it has none. */
+const void *weft_text_extension(const weft_text *text, const char *id);
 
 #endif

@@ -1,10 +1,11 @@
-/* config_json.c: a model's config.json, through create and declare of the first plugin whose name it holds, and as it
- * is saved in another type. */
+/* config_json.c: a model's config.json, through create and declare of the first plugin whose name it holds, and once
+ * more as it is saved, in another type and in both spellings: what was taken is taken again, as the same model. */
 #include "fuzz.h"
 
 #include <stdlib.h>
 
 #include "model/config_json.h"
+#include "model/config_spelling.h"
 #include "model/declare.h"
 #include "plugin/services.h"
 #include <weft/plugin.h>
@@ -24,6 +25,31 @@ static fuzz_entry *entry_for(const uint8_t *data, size_t size) {
     return families[0].entry;
 }
 
+/* What is saved of it; the caller frees. */
+static char *saved_text(const weft_declared *declared, size_t *n) {
+    char *typed = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, WEFT_BF16, n), *out = NULL;
+    if (typed == NULL) abort();
+    out = weft_config_json_spelled(typed, *n, n);
+    if (out == NULL) abort();
+    free(typed);
+    return out;
+}
+
+static void check_saved(const weft_plugin *plugin, const void *keys, const weft_declared *before) {
+    size_t n = 0;
+    char *text = saved_text(before, &n);
+    weft_declared *after = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_status status =
+        weft_declared_create(&after, weft_services(), plugin->table, keys, fuzz_file("saved.json", text, n), &err);
+    if (status != WEFT_OK || weft_declared_numel(after, false) != weft_declared_numel(before, false)) {
+        (void)fprintf(stderr, "%s\n%.*s\n", err.text, (int)n, text);
+        abort();
+    }
+    weft_declared_destroy(after);
+    free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const weft_plugin *plugin = fuzz_plugin(entry_for(data, size));
     struct weft_config *config = NULL;
@@ -33,12 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const weft_status status = weft_declared_create(&declared, weft_services(), plugin->table, keys,
                                                     fuzz_file("config.json", data, size), &err);
     fuzz_judge(status, &err);
-    if (status == WEFT_OK) {
-        size_t n = 0;
-        char *saved = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, WEFT_BF16, &n);
-        if (saved == NULL) abort();
-        free(saved);
-    }
+    if (status == WEFT_OK) check_saved(plugin, keys, declared);
     weft_declared_destroy(declared);
     fuzz_config_free(config, keys);
     return 0;

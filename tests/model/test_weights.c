@@ -10,6 +10,7 @@
 #include "bench.h"
 #include "suite.h"
 #include "model/config_json.h"
+#include "model/config_spelling.h"
 #include "model/convert.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
@@ -127,6 +128,16 @@ static void check_same_file(const char *a, const char *b) {
     free(y);
 }
 
+/* config.json as it was read, in both spellings. */
+static void check_spelled(const char *read, const char *saved) {
+    size_t n = 0, m = 0, k = 0;
+    char *x = read_bytes(read, &n), *y = read_bytes(saved, &m), *both = weft_config_json_spelled(x, n, &k);
+    ck_assert_msg(k == m && memcmp(both, y, k) == 0, "%s is saved as %.*s", read, (int)m, y);
+    free(x);
+    free(y);
+    free(both);
+}
+
 static const char *golden_file(int i, const char *name) {
     char path[128];
     (void)snprintf(path, sizeof path, "%s/%s", golden[i].name, name);
@@ -151,7 +162,7 @@ START_TEST(what_is_written_in_its_own_type_is_what_was_read) {
     }
     weft_safetensors_close(before);
     weft_safetensors_close(after);
-    check_same_file(golden_file(_i, "config.json"), scratch_path("config.json"));
+    check_spelled(golden_file(_i, "config.json"), scratch_path("config.json"));
     check_same_file(golden_file(_i, "generation_config.json"), scratch_path("generation_config.json"));
     bench_free(b);
 }
@@ -176,6 +187,8 @@ START_TEST(another_type_changes_one_word_of_the_configuration) {
     const char *torch = types[_i / 4].torch;
     const int model = _i % 4;
     char *base = read_bytes(golden_file(model, "config.json"), NULL), *expected = NULL, *text = NULL;
+    char *spelled = NULL;
+    size_t n = 0;
     weft_safetensors *files = NULL;
     BENCH(b, llama_golden(golden[model].config), "all", false);
     ck_assert_ok(load(b, llama_golden(golden[model].name), &err), err);
@@ -183,7 +196,8 @@ START_TEST(another_type_changes_one_word_of_the_configuration) {
     (void)snprintf(from, sizeof from, "\"%s\"", golden[model].torch);
     expected = replaced(base, from, torch);
     text = read_bytes(scratch_path("config.json"), NULL);
-    ck_assert_str_eq(text, expected);
+    spelled = weft_config_json_spelled(expected, strlen(expected), &n);
+    ck_assert_str_eq(text, spelled);
     ck_assert_ok(weft_safetensors_open_directory(&files, scratch, &err), err);
     for (int32_t i = 0; i < files->n_tensors; i++) {
         const weft_tensor *t = &files->tensors[i];
@@ -195,6 +209,7 @@ START_TEST(another_type_changes_one_word_of_the_configuration) {
     }
     weft_safetensors_close(files);
     free(text);
+    free(spelled);
     free(expected);
     free(base);
     bench_free(b);
@@ -305,6 +320,153 @@ START_TEST(the_text_of_a_configuration_is_kept) {
     ck_assert_uint_eq(n, strlen(texts[_i].after));
     ck_assert_int_eq(memcmp(out, texts[_i].after, n), 0);
     free(out);
+}
+END_TEST
+
+/* What transformers 5 wrote is said in the words of transformers 4 as well; nothing that is there is said again. */
+START_TEST(a_saved_configuration_has_both_spellings) {
+    static const struct {
+        const char *before, *added;
+    } texts[] = {
+        {"{\"a\": 1}", ""},
+        {"{\"dtype\": \"float32\"}", "\n  \"torch_dtype\": \"float32\","},
+        {"{\"torch_dtype\": \"float32\"}", "\n  \"dtype\": \"float32\","},
+        {"{\"rope_theta\": 5, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}", ""},
+        {"{\"rope_parameters\": null}", ""},
+        {"{\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0}}",
+         "\n  \"rope_theta\": 10000.0,"},
+        {"{\"rope_theta\": 7, \"rope_parameters\": {\"rope_type\": \"linear\", \"rope_theta\": 7, \"factor\": 2}}",
+         "\n  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2},"},
+        {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"rope_theta\": 7, \"partial_rotary_factor\": 0.5, "
+         "\"short_factor\": [1], \"long_factor\": [2]}}",
+         "\n  \"rope_theta\": 7,\n  \"partial_rotary_factor\": 0.5,\n  \"rope_scaling\": {\"short_factor\": [1], "
+         "\"long_factor\": [2], \"type\": \"longrope\"},"},
+        {"{\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"rope_theta\": 9, \"factor\": 8}, "
+         "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 3}}}",
+         "\n  \"rope_theta\": 9,\n  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8},\n  "
+         "\"rope_local_base_freq\": 3,"},
+        {"not JSON {", ""},
+    };
+    char after[1000];
+    size_t n = 0;
+    const char *before = texts[_i].before, *brace = strchr(before, '{');
+    char *out = weft_config_json_spelled(before, strlen(before), &n);
+    (void)snprintf(after, sizeof after, "%.*s%s%s", (int)(brace + 1 - before), before, texts[_i].added, brace + 1);
+    ck_assert_ptr_nonnull(out);
+    ck_assert_msg(n == strlen(after) && memcmp(out, after, n) == 0, "%.*s is not %s", (int)n, out, after);
+    free(out);
+}
+END_TEST
+
+START_TEST(keys_are_changed_where_they_stand_or_put_in_front) {
+    static const char before[] = "{ \"a\" : {\"b\": [1, \"}\"]}, \"c\":2,\"d\": {\"c\": 5}, \"e\": null\n}";
+    static const char after[] = "{\n  \"f\": 6, \"a\" : 1, \"c\":3,\"d\": {\"c\": 5}, \"e\": [4]\n}";
+    const weft_json_change changes[] = {{"c", "3"}, {"e", "[4]"}, {"a", "1"}, {"f", "6"}};
+    size_t n = 0;
+    char *out = weft_config_json_change(before, sizeof before - 1, changes, 4, &n);
+    ck_assert_ptr_nonnull(out);
+    ck_assert_msg(n == sizeof after - 1 && memcmp(out, after, n) == 0, "%.*s", (int)n, out);
+    free(out);
+}
+END_TEST
+
+/* ---- a vocabulary that is larger than the files' ---- */
+
+static weft_declared *declared_at(const char *path, weft_vocabulary vocabulary) {
+    const llama_test_settings settings = {""};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *declared = NULL;
+    ck_assert_ok(
+        weft_declared_create_with(&declared, &fixture_host, llama_plugin(), &settings, path, &vocabulary, &err), err);
+    return declared;
+}
+
+static weft_declared *declared_with(const char *model, weft_vocabulary vocabulary) {
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/config.json", llama_golden(model));
+    return declared_at(path, vocabulary);
+}
+
+/* The rows of the directory's file, and the mean of them behind. */
+static void check_grown(const bench *b, const char *directory, const char *name, int64_t rows) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_safetensors *files = NULL;
+    const weft_tensor *tensor = NULL;
+    const float *found = values(b, name);
+    float *file = NULL;
+    ck_assert_ok(weft_safetensors_open_directory(&files, directory, &err), err);
+    tensor = weft_safetensors_find(files, name);
+    file = malloc((size_t)tensor->numel * sizeof *file);
+    ck_assert_int_eq(tensor->dims[0], rows);
+    ck_assert(weft_convert(file, WEFT_F32, tensor->data, tensor->dtype, tensor->numel));
+    ck_assert_int_eq(memcmp(found, file, (size_t)tensor->numel * sizeof *file), 0);
+    for (int64_t i = 0; i < tensor->dims[1]; i++) {
+        double sum = 0;
+        for (int64_t row = 0; row < rows; row++) sum += (double)file[row * tensor->dims[1] + i];
+        ck_assert_msg(found[tensor->numel + i] == (float)(sum / (double)rows),
+                      "element %lld of the new row of %s is %g", (long long)i, name, (double)found[tensor->numel + i]);
+    }
+    free(file);
+    weft_safetensors_close(files);
+}
+
+START_TEST(a_row_that_is_added_is_the_mean_of_the_others) {
+    static const struct {
+        const char *model;
+        int64_t rows;
+        bool tied;
+    } grown[] = {{"llama-tied", 97, true}, {"llama-gqa", 131, false}, {"llama-bf16", 89, false}};
+    const int k = _i / 2;
+    const weft_vocabulary with = {grown[k].rows, grown[k].rows + 1, (int32_t)grown[k].rows};
+    bench bench_here = bench_of(declared_with(grown[k].model, with), _i % 2 == 0), *b = bench_bind(&bench_here);
+    char said[64];
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(b->declared->info.vocab_size, grown[k].rows + 1);
+    (void)snprintf(said, sizeof said, "\"vocab_size\": %lld", (long long)grown[k].rows + 1);
+    ck_assert_ptr_nonnull(strstr(b->declared->config_text, said));
+    (void)snprintf(said, sizeof said, "\"pad_token_id\": %lld", (long long)grown[k].rows);
+    ck_assert_ptr_nonnull(strstr(b->declared->config_text, said));
+    ck_assert_ok(load(b, llama_golden(grown[k].model), &err), err);
+    check_grown(b, llama_golden(grown[k].model), "model.embed_tokens.weight", grown[k].rows);
+    if (!grown[k].tied) check_grown(b, llama_golden(grown[k].model), "lm_head.weight", grown[k].rows);
+    bench_free(b);
+}
+END_TEST
+
+/* Of rows of 24 elements, one that begins in a piece of 65,536 elements and ends in the next one. */
+START_TEST(a_row_may_be_added_in_two_pieces) {
+    enum { ROWS = 2730 };
+    const weft_vocabulary with = {ROWS, ROWS + 1, ROWS};
+    weft_error err = WEFT_ERROR_INIT;
+    char *base = read_bytes(golden_file(0, "config.json"), NULL);
+    char *text = replaced(base, "\"vocab_size\": 97", "\"vocab_size\": 2730");
+    write_bytes(scratch_path("small.json"), text, strlen(text));
+    {
+        BENCH(small, scratch_path("small.json"), "all", true);
+        bench bench_here = bench_of(declared_at(scratch_path("small.json"), with), true), *b = bench_bind(&bench_here);
+        ck_assert_ok(init(small, 5, &err), err);
+        ck_assert_ok(save(small, scratch, WEFT_F32, WEFT_SHARD_BYTES, &err), err);
+        ck_assert_ok(load(b, scratch, &err), err);
+        check_grown(b, scratch, "model.embed_tokens.weight", ROWS);
+        bench_free(small);
+        bench_free(b);
+    }
+    free(text);
+    free(base);
+}
+END_TEST
+
+/* One row is added, not two, and to a vocabulary alone. */
+START_TEST(rows_that_were_not_asked_for_are_missed) {
+    const weft_vocabulary more = {96, 98, 96}, spare = {97, 97, 5};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_declared *declared = declared_with("llama-tied", more);
+    ck_assert_int_eq(weft_weights_check(declared, llama_golden("llama-tied"), &err), WEFT_E_DATA);
+    ck_assert_says(err, "model.embed_tokens.weight is (97, 24), not (98, 24)");
+    weft_declared_destroy(declared);
+    declared = declared_with("llama-tied", spare);
+    ck_assert_ok(weft_weights_check(declared, llama_golden("llama-tied"), &err), err);
+    weft_declared_destroy(declared);
 }
 END_TEST
 
@@ -558,7 +720,7 @@ START_TEST(a_model_from_elsewhere_goes_through) {
     ck_assert_ok(save(b, scratch, WEFT_F32, 300000, &err), err);
     ck_assert_ok(load(back, scratch, &err), err);
     ck_assert(same_region(b, back));
-    check_same_file(config, scratch_path("config.json"));
+    check_spelled(config, scratch_path("config.json"));
     bench_free(b);
     bench_free(back);
 }
@@ -580,6 +742,11 @@ static TCase *tests(void) {
     tcase_add_test(tcase, saving_needs_a_few_megabytes_beside_the_weights);
     tcase_add_test(tcase, a_full_disk_is_named);
     tcase_add_loop_test(tcase, the_text_of_a_configuration_is_kept, 0, 13);
+    tcase_add_loop_test(tcase, a_saved_configuration_has_both_spellings, 0, 10);
+    tcase_add_test(tcase, keys_are_changed_where_they_stand_or_put_in_front);
+    tcase_add_loop_test(tcase, a_row_that_is_added_is_the_mean_of_the_others, 0, 6);
+    tcase_add_test(tcase, a_row_may_be_added_in_two_pieces);
+    tcase_add_test(tcase, rows_that_were_not_asked_for_are_missed);
     tcase_add_loop_test(tcase, a_directory_that_does_not_fit_is_refused_and_nothing_is_touched, 0, LENGTH(misfits));
     tcase_add_loop_test(tcase, tied_storage_is_read_under_any_of_its_names, 0, 2);
     tcase_add_test(tcase, buffers_of_old_checkpoints_are_passed_over);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # `weft prove` on a model of each family: what sets it apart from LLaMA (slices of fused weights, norms after, windows,
-# caps, biases) changes no bit between strategies and numbers of ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# caps, biases) changes no bit between strategies and numbers of ranks, on the CPU and on the CUDA double. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -25,11 +25,23 @@ prove() { # prove FAMILY arguments...
     grep -qF " equal, 0 not covered, 0 different" out || fail "$plugin: cells are different, or not covered"
 }
 
+families="llama3 mistral qwen2 qwen3 smollm3 olmo2 gemma gemma2 gemma3 phi3"
 if is_full; then
-    for family in llama3 mistral qwen2 qwen3 smollm3 olmo2 gemma gemma2 gemma3 phi3; do
+    for family in $families; do
         prove "$family" --ranks 4 --steps 3
         prove "$family" --ranks 3 --steps 2 train.precision=bf16
     done
+    # and on the CUDA double, whose ranks share the card
+    if [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
+        export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+        sed -i '/^\[device/,$d' configs/prove.ini
+        printf '[device]\nplugin = cuda\n[device.cuda]\nshare = yes\nworkspace = 1Mi\ncache = %s\n' "$PWD/compiled" >>configs/prove.ini
+        mkdir compiled
+        for family in $families; do
+            prove "$family" --ranks 2 --steps 2
+            prove "$family" --ranks 2 --steps 1 train.precision=bf16
+        done
+    fi
 else
     prove phi3 --ranks 2 --steps 2
 fi

@@ -187,20 +187,42 @@ static void read_object(reader *r, decoder_config *c, decoder_rope *rope, const 
     r->status = inner.status;
 }
 
+/* Without what the other spelling has outside of its object, and with the newer name of the type. */
+static json_t *without_outer(const json_t *object, const json_t *other) {
+    static const char *const outer[] = {"rope_theta", "partial_rotary_factor", "original_max_position_embeddings"};
+    json_t *out = json_copy((json_t *)(uintptr_t)object);
+    for (size_t i = 0; i < LENGTH(outer); i++)
+        if (json_object_get(other, outer[i]) == NULL) (void)json_object_del(out, outer[i]);
+    if (json_object_get(out, "rope_type") == NULL && json_object_get(out, "type") != NULL)
+        (void)json_object_set(out, "rope_type", json_object_get(out, "type"));
+    (void)json_object_del(out, "type");
+    return out;
+}
+
+/* The same in the two spellings, as a file says it that both releases of transformers read. */
+static int is_said_twice(const json_t *newer, const json_t *older) {
+    json_t *a = without_outer(newer, older), *b = without_outer(older, newer);
+    const int same = json_equal(a, b);
+    json_decref(a);
+    json_decref(b);
+    return same;
+}
+
 /* The one object there is: in the newer spelling, or the older one. */
 static json_t *find_object(reader *r, const char **name) {
     json_t *newer = reader_get(r, "rope_parameters"), *older = reader_get(r, "rope_scaling");
-    *name = older != NULL ? "rope_scaling" : "rope_parameters";
-    if (newer != NULL && older != NULL && !json_equal(newer, older))
+    const int both = newer != NULL && older != NULL;
+    *name = newer != NULL ? "rope_parameters" : "rope_scaling";
+    if (both && !(json_is_object(newer) && json_is_object(older) && is_said_twice(newer, older)))
         reader_complain(r, "rope_parameters and rope_scaling are both there and differ; keep the right one");
-    return older != NULL ? older : newer;
+    return newer != NULL ? newer : older;
 }
 
 /* Gemma 3: rope_parameters holds one object for each sort of layer; in the older spelling rope_scaling is for those
  * without a window, and rope_local_base_freq the base of the others. */
 static void read_pair(reader *r, decoder_config *c, const around *outside) {
     static const char *const sorts[2] = {"full_attention", "sliding_attention"};
-    json_t *pair = reader_get(r, "rope_parameters"), *value = NULL;
+    json_t *pair = reader_get(r, "rope_parameters"), *scaling = reader_get(r, "rope_scaling"), *value = NULL;
     const around local = {reader_number(r, "rope_local_base_freq", 0, 0, 0), outside->part, 1e4};
     const char *key = NULL;
     char text[96];
@@ -214,14 +236,12 @@ static void read_pair(reader *r, decoder_config *c, const around *outside) {
                 r, "rope_parameters.%s is %s; allowed are full_attention and sliding_attention, an object each", key,
                 reader_shown(value, text));
     }
-    if (reader_get(r, "rope_scaling") != NULL && json_object_get(pair, sorts[0]) != NULL)
-        reader_complain(r, "rope_scaling and rope_parameters.full_attention are both there; keep the right one");
-    if (reader_get(r, "rope_scaling") != NULL)
-        read_object(r, c, &c->rope, "rope_scaling", reader_get(r, "rope_scaling"), outside);
-    else {
-        value = json_object_get(pair, sorts[0]);
-        read_object(r, c, &c->rope, "rope_parameters.full_attention", json_is_null(value) ? NULL : value, outside);
-    }
+    value = json_object_get(pair, sorts[0]);
+    if (scaling != NULL && value != NULL && !(json_is_object(value) && is_said_twice(value, scaling)))
+        reader_complain(
+            r, "rope_scaling and rope_parameters.full_attention are both there and differ; keep the right one");
+    if (scaling != NULL && value == NULL) read_object(r, c, &c->rope, "rope_scaling", scaling, outside);
+    else read_object(r, c, &c->rope, "rope_parameters.full_attention", json_is_null(value) ? NULL : value, outside);
     value = json_object_get(pair, sorts[1]);
     read_object(r, c, &c->local, "rope_parameters.sliding_attention", json_is_null(value) ? NULL : value, &local);
 }

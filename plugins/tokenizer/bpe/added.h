@@ -27,6 +27,7 @@ typedef struct bpe_added {
     bpe_trie as_is;
     bpe_trie normalized;
     int32_t highest; /* id; -1 without tokens */
+    int32_t next;    /* id that a further token would get */
 } bpe_added;
 
 weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_place *at, const json_t *json,

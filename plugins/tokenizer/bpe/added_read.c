@@ -112,6 +112,7 @@ weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_pla
     weft_status status = WEFT_OK;
     self->host = host;
     self->highest = -1;
+    self->next = work.next;
     bpe_list_init(&self->tokens, host, sizeof(bpe_added_token));
     bpe_trie_init(&self->as_is, host);
     bpe_trie_init(&self->normalized, host);
@@ -121,6 +122,7 @@ weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_pla
         const bpe_place one = bpe_place_index(at, i);
         status = read_token(&work, &one, json_array_get(json, i), err);
     }
+    self->next = work.next;
     return status;
 }
 

@@ -9,8 +9,7 @@
 
 WEFT_NO_KEYS(bpe_config)
 
-static void destroy(weft_tokenizer *tokenizer) {
-    if (tokenizer == NULL) return;
+void bpe_tokenizer_clear(weft_tokenizer *tokenizer) {
     bpe_model_free(&tokenizer->model);
     bpe_normal_free(&tokenizer->normal);
     bpe_split_free(&tokenizer->split);
@@ -22,7 +21,23 @@ static void destroy(weft_tokenizer *tokenizer) {
         next = at->next;
         bpe_scratch_free(tokenizer->host, at);
     }
+    memset(&tokenizer->model, 0, sizeof tokenizer->model);
+    memset(&tokenizer->normal, 0, sizeof tokenizer->normal);
+    memset(&tokenizer->split, 0, sizeof tokenizer->split);
+    memset(&tokenizer->added, 0, sizeof tokenizer->added);
+    memset(&tokenizer->decode, 0, sizeof tokenizer->decode);
+    memset(&tokenizer->chat, 0, sizeof tokenizer->chat);
+    memset(tokenizer->files, 0, sizeof tokenizer->files);
+    tokenizer->added_by_id = NULL;
+    tokenizer->pool = NULL;
+}
+
+static void destroy(weft_tokenizer *tokenizer) {
+    if (tokenizer == NULL) return;
+    bpe_tokenizer_clear(tokenizer);
     if (tokenizer->has_lock) (void)pthread_mutex_destroy(&tokenizer->lock);
+    tokenizer->host->release(tokenizer->host, tokenizer->directory.bytes);
+    tokenizer->host->release(tokenizer->host, tokenizer->pad.bytes);
     tokenizer->host->release(tokenizer->host, tokenizer);
 }
 
@@ -34,7 +49,9 @@ static weft_status create(weft_tokenizer **out, const weft_host *host, const voi
     if (fresh == NULL) return bpe_no_memory(err);
     fresh->host = host;
     fresh->has_lock = pthread_mutex_init(&fresh->lock, NULL) == 0;
-    status = fresh->has_lock ? bpe_tokenizer_read(fresh, directory, err) : bpe_no_memory(err);
+    if (!fresh->has_lock || !bpe_text_set(&fresh->directory, host, directory, strlen(directory)))
+        status = bpe_no_memory(err);
+    if (status == WEFT_OK) status = bpe_tokenizer_read(fresh, directory, err);
     if (status != WEFT_OK) destroy(fresh);
     else *out = fresh;
     return status;
@@ -61,8 +78,10 @@ static const void *extension(const weft_tokenizer *tokenizer, const char *id) {
     static const weft_tokenizer_chat chat = {(uint32_t)sizeof chat, 0,         bpe_chat_check, bpe_chat_render,
                                              bpe_chat_encode,       chat_named};
     static const weft_tokenizer_special special = {(uint32_t)sizeof special, 0, bpe_special_id, bpe_is_special};
+    static const weft_tokenizer_pad pad = {(uint32_t)sizeof pad, 0, bpe_pad_add, bpe_pad_file};
     (void)tokenizer;
     if (strcmp(id, WEFT_TOKENIZER_CHAT) == 0) return &chat;
+    if (strcmp(id, WEFT_TOKENIZER_PAD) == 0) return &pad;
     return strcmp(id, WEFT_TOKENIZER_SPECIAL) == 0 ? &special : NULL;
 }
 

@@ -6,24 +6,22 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define PATH_BYTES 4096
-
 static const char *const file_names[BPE_MOST_FILES] = {
     "tokenizer.json",  "tokenizer_config.json", "special_tokens_map.json",
     "tokenizer.model", "added_tokens.json",     "vocab.json",
     "merges.txt",      "chat_template.jinja"};
 
-static weft_status join(char out[PATH_BYTES], const char *directory, const char *name, weft_error *err) {
-    const int n = snprintf(out, PATH_BYTES, "%s/%s", directory, name);
-    if (n > 0 && n < PATH_BYTES) return WEFT_OK;
+weft_status bpe_path(char out[BPE_PATH_BYTES], const char *directory, const char *name, weft_error *err) {
+    const int n = snprintf(out, BPE_PATH_BYTES, "%s/%s", directory, name);
+    if (n > 0 && n < BPE_PATH_BYTES) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER, "%s: the path of a tokenizer is too long.", directory);
 }
 
 static weft_status find_files(weft_tokenizer *tokenizer, const char *directory, weft_error *err) {
-    char path[PATH_BYTES];
+    char path[BPE_PATH_BYTES];
     size_t n = 0;
     for (size_t i = 0; i < BPE_MOST_FILES; i++) {
-        const weft_status status = join(path, directory, file_names[i], err);
+        const weft_status status = bpe_path(path, directory, file_names[i], err);
         if (status != WEFT_OK) return status;
         if (access(path, F_OK) == 0) tokenizer->files[n++] = file_names[i];
         else if (errno != ENOENT && errno != ENOTDIR)
@@ -37,12 +35,16 @@ static weft_status find_files(weft_tokenizer *tokenizer, const char *directory, 
         directory);
 }
 
-static weft_status load(json_t *out[3], char paths[3][PATH_BYTES], const char *directory, weft_error *err) {
+/* With the pad token, where one was added. */
+static weft_status load(json_t *out[3], char paths[3][BPE_PATH_BYTES], const weft_tokenizer *self,
+                        const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < 3 && status == WEFT_OK; i++) {
-        status = join(paths[i], directory, file_names[i], err);
+        status = bpe_path(paths[i], directory, file_names[i], err);
         if (status == WEFT_OK) status = bpe_json_load(&out[i], paths[i], i == 0, err);
     }
+    for (size_t i = 0; i < 3 && status == WEFT_OK; i++)
+        if (!bpe_pad_edit(self, file_names[i], out[i])) status = bpe_no_memory(err);
     return status;
 }
 
@@ -134,7 +136,7 @@ static void name_tokens(weft_tokenizer *self) {
 }
 
 static weft_status read_chat(weft_tokenizer *self, const char *directory, const json_t *config, weft_error *err) {
-    char name[PATH_BYTES + 64];
+    char name[BPE_PATH_BYTES + 64];
     char *source = NULL;
     size_t n = 0;
     weft_status status = chat_find(&source, &n, name, sizeof name, self->host, directory, config, err);
@@ -145,11 +147,11 @@ static weft_status read_chat(weft_tokenizer *self, const char *directory, const 
 }
 
 weft_status bpe_tokenizer_read(weft_tokenizer *self, const char *directory, weft_error *err) {
-    char paths[3][PATH_BYTES];
+    char paths[3][BPE_PATH_BYTES];
     json_t *roots[3] = {NULL, NULL, NULL};
     bpe_special_sources from = {0};
     weft_status status = find_files(self, directory, err);
-    if (status == WEFT_OK) status = load(roots, paths, directory, err);
+    if (status == WEFT_OK) status = load(roots, paths, self, directory, err);
     if (status != WEFT_OK) goto done;
     from.model = &self->model;
     from.added = &self->added;

@@ -40,6 +40,9 @@ struct weft_tokenizer {
     int32_t n_ids;        /* highest id + 1 */
     int32_t *added_by_id; /* index of the added token with this id, or -1 */
     const char *files[BPE_MOST_FILES + 1];
+    bpe_text directory;
+    bpe_text pad; /* the pad token that was added (pad.c); no bytes: none was */
+    int32_t pad_id;
     pthread_mutex_t lock; /* of the pool */
     bool has_lock;
     bpe_scratch *pool;
@@ -51,6 +54,19 @@ void bpe_scratch_free(const weft_host *host, bpe_scratch *scratch);
 
 /* create without the pool's lock; tokenizer is all zeros but its host. */
 weft_status bpe_tokenizer_read(weft_tokenizer *tokenizer, const char *directory, weft_error *err);
+
+/* Frees what that has made, so that it may be called again. */
+void bpe_tokenizer_clear(weft_tokenizer *tokenizer);
+
+/* "DIRECTORY/NAME" of one of the tokenizer's files. */
+enum { BPE_PATH_BYTES = 4096 };
+weft_status bpe_path(char out[BPE_PATH_BYTES], const char *directory, const char *name, weft_error *err);
+
+/* weft_tokenizer_pad, and a file of that name as it is with the token; json may be NULL. */
+weft_status bpe_pad_add(weft_tokenizer *tokenizer, const char *name, weft_error *err);
+weft_status bpe_pad_file(const weft_tokenizer *tokenizer, uint32_t i, const weft_text_sink *sink, int32_t *changed,
+                         weft_error *err);
+bool bpe_pad_edit(const weft_tokenizer *tokenizer, const char *name, json_t *json);
 
 weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sink, const char *text, size_t bytes,
                        uint32_t flags, weft_error *err);

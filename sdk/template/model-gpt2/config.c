@@ -64,6 +64,7 @@ static int next_member(const char **at, const char *end, span *key, span *value)
     const char *begin = skip_blanks(*at, end), *after = begin;
     if (begin >= end || *begin != '"') return 0;
     after = skip_value(begin, end);
+    if (after - begin < 2) return 0;
     key->at = begin + 1;
     key->n = (size_t)(after - begin) - 2;
     begin = skip_blanks(after, end);

@@ -1,0 +1,101 @@
+#!/bin/sh
+# What Weft saves loads in transformers 4 and 5, and gives the same loss there: a small model of each family, from a
+# config.json in the spelling of either, in fp32 and in bf16, and one whose tokenizer got a pad token. WEFT_PYTHONS are
+# the interpreters that have transformers, one for each release; without any this is skipped. ctest sets WEFT_BUILD and
+# WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+pythons=
+for python in ${WEFT_PYTHONS:-python3}; do
+    if "$python" -c 'import torch, transformers' 2>/dev/null; then pythons="$pythons $python"; fi
+done
+if [ -z "$pythons" ]; then
+    echo "skipped: no interpreter of WEFT_PYTHONS (or python3) has torch and transformers"
+    exit 77
+fi
+make_run <<'INI'
+steps = 2
+[optimizer]
+lr = 1e-2
+INI
+export PYTHONPATH="$WEFT_SOURCE/tests/golden" TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1
+cat >respell.py <<'PY'
+import sys
+import transformers
+for name in sys.argv[1:]:
+    config = transformers.AutoConfig.from_pretrained("models/" + name)
+    config.save_pretrained(f"models/{name}-by{transformers.__version__[0]}")
+PY
+cat >losses.py <<'PY'
+"""For each directory: its loss over games.txt, as check_hf.py has it."""
+import sys
+import torch
+import transformers
+from check_hf import documents, encode, loss
+torch.set_num_threads(1)
+text = open("games.txt").read()
+for where in sys.argv[1:]:
+    model, said = transformers.AutoModelForCausalLM.from_pretrained(where, attn_implementation="eager", output_loading_info=True)
+    assert not any(said[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), (where, said)
+    model = model.float().eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(where)
+    options = type("", (), dict(bos=True, eos=False))
+    total, count = loss(model, [encode(tokenizer, d, options) for d in documents(text, "line", None)], 32)
+    print(where, total / count, count)
+    if "pad" in where:
+        rows = model.get_input_embeddings().weight
+        print(where, "pad", tokenizer.pad_token, tokenizer.pad_token_id, model.config.pad_token_id, len(tokenizer),
+              len(rows), tokenizer("e4<pad>", add_special_tokens=False)["input_ids"][-1], model.generation_config.pad_token_id)
+PY
+
+# ---- the models, each in the spelling that its golden file has and in that of each release
+mkdir models
+for name in llama-tied family-llama3 family-mistral family-qwen2 family-qwen3 family-smollm3 family-olmo2 family-gemma \
+    family-gemma2 family-gemma3 family-phi3; do
+    cp -r model "models/$name"
+    sed -E 's/"vocab_size": [0-9]+/"vocab_size": 521/' "$WEFT_SOURCE/tests/golden/$name/config.json" >"models/$name/config.json"
+done
+for python in $pythons; do
+    # shellcheck disable=SC2046
+    "$python" respell.py $(ls models | grep -v -e -by) >log 2>&1 || failed "$python: respell.py" log
+done
+for directory in models/*-by*; do
+    cp model/tokenizer*.json "$directory"
+done
+
+# ---- what Weft makes of them, and says of it
+saved=
+train() { # train NAME arguments...: saved/NAME, and its loss in losses
+    name=$1
+    shift
+    prints "$weft" train run.ini run.out="saved/$name" "$@"
+    prints "$weft" eval "saved/$name/model" data.path=games.txt data.document=line data.context=32 \
+        tokenizer.bos=yes tokenizer.eos=no --json
+    loss=$(sed -n 's/.*"loss": *\([0-9.e-]*\).*/\1/p' printed)
+    echo "saved/$name/model $loss" >>losses
+    saved="$saved saved/$name/model"
+}
+for directory in models/*; do
+    name=$(basename "$directory")
+    plugin=$(sed -n 's/.*"model_type": "\(.*\)".*/\1/p' "$directory/config.json")
+    train "$name" model.path="$directory" model.plugin="$plugin"
+    case $name in *-by*) ;; *) train "$name-bf16" model.path="$directory" model.plugin="$plugin" checkpoint.dtype=bf16 ;; esac
+done
+train pad model.path="$WEFT_SOURCE/configs/chess/base" model.start=weights tokenizer.pad=add
+train pad-spare model.path=models/family-qwen2 model.plugin=qwen2 tokenizer.pad=add tokenizer.pad_token='[PAD]'
+
+# ---- and what transformers does
+for python in $pythons; do
+    # shellcheck disable=SC2086
+    "$python" losses.py $saved >theirs 2>log || failed "$python: losses.py" theirs log
+    awk 'FNR == NR { mine[$1] = $2; n++; next } $2 == "pad" { next }
+        { apart = $2 / mine[$1] - 1; m++; if (apart > 2e-5 || apart < -2e-5) { print $1 ": Weft " mine[$1] ", transformers " $2; bad = 1 } }
+        END { if (n != m) { print m " of " n " models were compared"; bad = 1 } exit bad }' losses theirs >log ||
+        failed "$python: other losses" log
+    grep -qxF 'saved/pad/model pad <pad> 512 512 513 513 512 512' theirs || grep -qxF 'saved/pad/model pad <pad> 512 512 513 513 512 None' theirs ||
+        failed "$python: the pad token" theirs
+    grep -q '^saved/pad-spare/model pad \[PAD\] 512 512 513 521 ' theirs || failed "$python: the pad token in a spare row" theirs
+    echo "$("$python" -c 'import transformers; print("transformers", transformers.__version__)'): $(wc -l <losses) models"
+done
+[ "$failures" = 0 ]
