@@ -116,6 +116,7 @@ static int64_t estimate_model_bytes(const weft_engine *engine, int32_t dtype, co
         if (name == NULL) break;
         bytes += file_size(text->directory, name) + BLOCK_BYTES;
     }
+    if (text != NULL && text->chat_source != NULL) bytes += (int64_t)strlen(text->chat_source) + BLOCK_BYTES;
     return bytes;
 }
 
@@ -158,6 +159,18 @@ static weft_status copy_file(const char *to_directory, const char *from_director
     return status;
 }
 
+/* The chat template that the model has learned answers with, in place of the one that it came with. */
+static weft_status write_template(const char *directory, const char *source, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_file file;
+    weft_status status = weft_path_join(path, directory, "chat_template.jinja", err);
+    FILE *out = status == WEFT_OK ? weft_file_begin(&file, path, err) : NULL;
+    if (status == WEFT_OK && out == NULL) return WEFT_E_SYSTEM;
+    if (status != WEFT_OK) return status;
+    (void)fputs(source, out); /* commit sees a failure */
+    return weft_file_commit(&file, err);
+}
+
 /* The tokenizer's own files; what the weights brought stays as it is. */
 static weft_status copy_text(const char *directory, const weft_text *text, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -172,6 +185,8 @@ static weft_status copy_text(const char *directory, const weft_text *text, weft_
         status = weft_path_join(path, directory, name, err);
         if (status == WEFT_OK && lstat(path, &about) != 0) status = copy_file(directory, text->directory, name, err);
     }
+    if (status == WEFT_OK && text != NULL && text->chat_source != NULL)
+        status = write_template(directory, text->chat_source, err);
     return status;
 }
 

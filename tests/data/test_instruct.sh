@@ -189,10 +189,41 @@ prints "$weft" generate run.ini --chat --prompt e4 --tokens 4 --temperature 0
 refused "--system goes with --chat" "$weft" generate run.ini --system x --prompt y
 refused "there is no chat template named x" "$weft" generate run.ini --chat --template x --prompt y
 
-# All of gsm8k, where the assets are at hand.
+# A model that was trained with a named template has it in its files, in place of its own, and needs no name any more; one
+# that was trained with its own keeps that.
+printf '{"prompt":"1. e4","completion":"e5"}\n' >short.jsonl
+for name in alpaca llama2 llama3 chatml mistral gemma; do
+    prints "$weft" train run.ini data.path=short.jsonl data.template=$name run.out=named-$name train.steps=1 train.global_batch=1 \
+        train.micro_batch=1 checkpoint.every=1
+    cmp -s named-$name/model/chat_template.jinja named-$name/checkpoints/step-1/chat_template.jinja ||
+        failed "the checkpoint of $name has another template"
+    for path in conversations whole; do
+        [ $path = whole ] || cp "$golden/conversations.jsonl" conversations.jsonl
+        "$weft" data show run.ini -n 9 data.path=$path.jsonl data.template=$name >named 2>log || failed "$name by name" log
+        "$weft" data show run.ini -n 9 data.path=$path.jsonl model.path=named-$name/model >own 2>log ||
+            failed "$name of the model's files" log
+        cmp -s named own || failed "$name: the model's files give another text" named own
+    done
+    prints "$weft" generate named-$name --chat --tokens 4 --temperature 0 --prompt e4
+    cp printed answer
+    prints "$weft" generate named-$name --chat --template $name --tokens 4 --temperature 0 --prompt e4
+    cmp -s printed answer || failed "$name: another answer without its name" printed answer
+done
+prints "$weft" train run.ini data.path=short.jsonl run.out=own-template train.steps=1 train.global_batch=1 train.micro_batch=1
+cmp -s "$golden/chat_template.jinja" own-template/model/chat_template.jinja || failed "the model's own template is another now"
+
+# gsm8k, where the assets are at hand: all of it is prepared, and the loss of its first answers is that of transformers.
 assets=${WEFT_ASSETS:-$WEFT_SOURCE/../shared/assets}
-if [ -e "$assets/data/gsm8k_train_alpaca_format.json" ]; then
+if [ -e "$assets/data/gsm8k_train_alpaca_format.json" ] && [ -e "$assets/data/gsm8k_test.jsonl" ]; then
     show "$assets/data/gsm8k_train_alpaca_format.json" data.template=alpaca data.context=512
+    head -n 200 "$assets/data/gsm8k_test.jsonl" >gsm8k.jsonl
+    expected=$(sed -n 's/^gsm8k //p' "$golden/expected.txt")
+    for packing in yes no; do
+        prints "$weft" eval run.ini data.path=gsm8k.jsonl data.context=512 data.too_long=drop data.special_tokens=yes \
+            data.packing=$packing --json
+        near "loss on gsm8k, packing $packing" "${expected% *}" "$(sed 's/.*"loss": \([0-9.]*\).*/\1/' printed)"
+        grep -q "\"tokens\": ${expected#* }," printed || failed "targets of gsm8k are not ${expected#* }" printed
+    done
 else
     echo "skipped: gsm8k, which is not among the assets"
 fi

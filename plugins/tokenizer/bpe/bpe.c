@@ -58,8 +58,8 @@ static const char *file(const weft_tokenizer *tokenizer, uint32_t i) {
 }
 
 static const void *extension(const weft_tokenizer *tokenizer, const char *id) {
-    static const weft_tokenizer_chat chat = {(uint32_t)sizeof chat, 0,         bpe_chat_check, bpe_chat_render,
-                                             bpe_chat_encode,       chat_named};
+    static const weft_tokenizer_chat chat = {(uint32_t)sizeof chat, 0,          bpe_chat_check,   bpe_chat_render,
+                                             bpe_chat_encode,       chat_named, chat_named_source};
     static const weft_tokenizer_special special = {(uint32_t)sizeof special, 0, bpe_special_id, bpe_is_special};
     (void)tokenizer;
     if (strcmp(id, WEFT_TOKENIZER_CHAT) == 0) return &chat;
