@@ -102,6 +102,15 @@ show typed.jsonl --tokens
 show typed.jsonl --tokens data.special_tokens=yes
 [ "$(grep -c '"</s>"' printed)" = 2 ] || failed "a typed </s> is text against the key" printed
 
+# What a terminal would take for a command is shown as a mark or by its number.
+printf '{"prompt":"a \\u001b[31m \\u009b32m \\u007f \303\251","completion":"c"}\n' >controls.jsonl
+show controls.jsonl
+holds "control characters" "a ?[31m ?32m ? é"
+show controls.jsonl --tokens
+holds "a control character of a token" '"\x1B'
+lacks "a byte of a token that is no character" "$(printf '\302')"
+holds "a byte of a token that is no character" '\xC2'
+
 # Too long: the answer stays, its prompt's front goes; an answer that alone is longer loses its end; or all is left out.
 long=$(printf 'x%.0s' $(seq 60))
 printf '{"prompt":"front %s back","completion":"kept"}\n{"prompt":"q","completion":"%s%s"}\n{"prompt":"s","completion":"t"}\n' \
