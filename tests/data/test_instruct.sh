@@ -111,6 +111,17 @@ holds "a control character of a token" '"\x1B'
 lacks "a byte of a token that is no character" "$(printf '\302')"
 holds "a byte of a token that is no character" '\xC2'
 
+# What is learned is green on a terminal that has colours.
+if command -v script >/dev/null; then
+    limit script -qec "$weft data show run.ini data.path=pair.jsonl" /dev/null </dev/null >screen 2>&1 || failed "on a terminal" screen
+    grep -qF "$(printf '\033[32md4</s>\033[0m')" screen || failed "what is learned is not green" screen
+    ! grep -qF '[[' screen || failed "marks beside colours" screen
+    NO_COLOR=1 limit script -qec "$weft data show run.ini data.path=pair.jsonl" /dev/null </dev/null >screen 2>&1
+    grep -qF '[[d4</s>]]' screen || failed "no marks without colours" screen
+else
+    echo "skipped: data show on a terminal, for lack of script"
+fi
+
 # Too long: the answer stays, its prompt's front goes; an answer that alone is longer loses its end; or all is left out.
 long=$(printf 'x%.0s' $(seq 60))
 printf '{"prompt":"front %s back","completion":"kept"}\n{"prompt":"q","completion":"%s%s"}\n{"prompt":"s","completion":"t"}\n' \
@@ -147,6 +158,21 @@ prints "$weft" data show run.ini -n 99 data.validation=5 --validation data.packi
 [ "$(grep -c '^row' printed)" = 5 ] || failed "five conversations are held out" printed
 prints "$weft" data show run.ini -n 99 data.validation=5 data.packing=no data.group_by_length=7
 [ "$(grep -c '^row' printed)" = 35 ] || failed "35 conversations are learned" printed
+
+# Rows of like length follow one another; an epoch has each once; which group comes when, and its rows in it, are drawn.
+for i in 13 2 19 7 16 4 11 1 9 20 5 14 8 17 3 12 18 6 15 10; do
+    printf '{"prompt":"%s","completion":"a"}\n' "$(printf '=%.0s' $(seq $i))"
+done >lengths.jsonl
+prints "$weft" data show run.ini -n 20 data.path=lengths.jsonl data.packing=no data.group_by_length=4
+sed -n 's/^row [0-9]*: 1 document, \([0-9]*\) of .*/\1/p' printed >used
+awk 'NR % 4 == 1 { least = most = $1 }
+     { seen[$1]++; if ($1 < least) least = $1; if ($1 > most) most = $1; if ($1 != last + 1) drawn++; last = $1 }
+     NR % 4 == 0 && most - least > 3 { wide++ }
+     END { for (i in seen) n++; exit !(NR == 20 && n == 20 && wide == 0 && drawn > 4) }' used ||
+    failed "rows of like length do not follow one another" used
+prints "$weft" data show run.ini -n 20 data.path=lengths.jsonl data.packing=no
+sed -n 's/^row [0-9]*: 1 document, \([0-9]*\) of .*/\1/p' printed >alone
+[ "$(sort -n used)" = "$(sort -n alone)" ] || failed "grouping changes rows" used alone
 
 # No target: counted and named; nothing but those is an error.
 printf '{"prompt":"a","completion":"b"}\n{"prompt":"c","completion":""}\n' >some.jsonl
@@ -201,7 +227,9 @@ refused "there is no chat template named x" "$weft" generate run.ini --chat --te
 # A model that was trained with a named template has it in its files, in place of its own, and needs no name any more; one
 # that was trained with its own keeps that.
 printf '{"prompt":"1. e4","completion":"e5"}\n' >short.jsonl
-for name in alpaca llama2 llama3 chatml mistral gemma; do
+names="alpaca mistral"
+! is_full || names="$names llama2 llama3 chatml gemma"
+for name in $names; do
     prints "$weft" train run.ini data.path=short.jsonl data.template=$name run.out=named-$name train.steps=1 train.global_batch=1 \
         train.micro_batch=1 checkpoint.every=1
     cmp -s named-$name/model/chat_template.jinja named-$name/checkpoints/step-1/chat_template.jinja ||
