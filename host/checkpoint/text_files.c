@@ -29,8 +29,7 @@ static weft_status take_changed(weft_text_file *file, const weft_text *text, uin
     return status;
 }
 
-static weft_status add_file(weft_text_files *self, const weft_text *text, uint32_t i, const char *name,
-                            weft_error *err) {
+static weft_status add_name(weft_text_files *self, const char *name, weft_error *err) {
     weft_text_file *more = realloc(self->files, (size_t)(self->n + 1) * sizeof *more);
     if (more != NULL) {
         self->files = more;
@@ -40,19 +39,38 @@ static weft_status add_file(weft_text_files *self, const weft_text *text, uint32
     if (more == NULL || more[self->n].name == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of the tokenizer's files");
     self->n++;
-    return text->pad == NULL ? WEFT_OK : take_changed(&more[self->n - 1], text, i, err);
+    return WEFT_OK;
+}
+
+/* The chat template that the model has learned answers with, in place of the one that it came with. */
+static weft_status take_template(weft_text_files *self, const char *source, weft_error *err) {
+    const char *name = "chat_template.jinja";
+    weft_text_file *file = NULL;
+    weft_status status = WEFT_OK;
+    int32_t i = 0;
+    while (i < self->n && strcmp(self->files[i].name, name) != 0) i++;
+    if (i == self->n) status = add_name(self, name, err);
+    if (status != WEFT_OK) return status;
+    file = &self->files[i];
+    free(file->text);
+    file->text = strdup(source);
+    if (file->text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a chat template");
+    file->bytes = strlen(source);
+    return WEFT_OK;
 }
 
 weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    if (text == NULL || text->plugin->file == NULL) return WEFT_OK;
+    if (text == NULL) return WEFT_OK;
     out->directory = text->directory;
-    for (uint32_t i = 0; status == WEFT_OK; i++) {
+    for (uint32_t i = 0; text->plugin->file != NULL && status == WEFT_OK; i++) {
         const char *name = text->plugin->file(text->tokenizer, i);
         if (name == NULL) break;
-        status = add_file(out, text, i, name, err);
+        status = add_name(out, name, err);
+        if (status == WEFT_OK && text->pad != NULL) status = take_changed(&out->files[i], text, i, err);
     }
+    if (status == WEFT_OK && text->chat_source != NULL) status = take_template(out, text->chat_source, err);
     return status;
 }
 

@@ -27,7 +27,8 @@
 
 typedef struct weft_config weft_config;
 
-/* For the host's own tables: a key that counts only where the section's plugin offers it; it may stand in that plugin's own section too. */
+/* For the host's own tables: a key that counts only where the section's plugin offers it; it may stand in that plugin's
+ * own section too. */
 #define WEFT_HOST_OFFERED 0x20000000u
 /* ... a STR whose range shows every form that it may have, for the help; what reads it judges. */
 #define WEFT_HOST_FORMS 0x40000000u

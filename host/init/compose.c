@@ -75,10 +75,15 @@ static void say_plain_text(composer *self) {
 }
 
 static void say_data(composer *self) {
-    weft_draft_set(self->draft, "data", "plugin", "text", "Plain text, or JSONL: an object a line.");
+    const bool games = self->peek.is_pgn;
+    weft_draft_set(self->draft, "data", "plugin", "text",
+                   games ? "Chess games in PGN: the moves of each, on one line, are a document."
+                         : "Plain text, or JSONL: an object a line.");
     weft_draft_set(self->draft, "data", "path", self->wish->data, "What is learned from.");
+    if (games && !self->peek.is_named_so)
+        weft_draft_set(self->draft, "data", "format", "pgn", "It begins as games do, though its name does not say so.");
     if (self->peek.is_jsonl) say_jsonl(self);
-    else say_plain_text(self);
+    else if (!games) say_plain_text(self);
 }
 
 /* ---- what they say of themselves ---- */

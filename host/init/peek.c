@@ -100,8 +100,9 @@ weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *err) {
     memset(out, 0, sizeof *out);
     status = read_begin(&text, &n, &out->is_whole, path, err);
     if (status == WEFT_OK) {
-        out->is_named_so = weft_words_end(path, ".jsonl");
-        out->is_jsonl = read_objects(sizes, text, n, out->is_whole) || out->is_named_so;
+        out->is_pgn = weft_words_end(path, ".pgn") || strncmp(text, "[Event \"", 8) == 0;
+        out->is_named_so = weft_words_end(path, out->is_pgn ? ".pgn" : ".jsonl");
+        out->is_jsonl = !out->is_pgn && (read_objects(sizes, text, n, out->is_whole) || out->is_named_so);
         if (out->is_jsonl) choose_field(out, sizes);
         else count_lines(out, text, n);
     }

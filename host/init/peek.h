@@ -7,11 +7,12 @@
 #include <weft/base.h>
 
 typedef struct weft_peek {
-    bool is_jsonl, is_named_so; /* its lines are objects; its name says so */
-    char field[64];             /* of JSONL: the one with the most text; "": none has any */
-    char fields[160];           /* all that hold text: "question, answer" */
-    int64_t lines, paragraphs;  /* of plain text, in what was looked at */
-    bool is_whole;              /* that is all of the file */
+    bool is_jsonl, is_pgn;     /* its lines are objects; it holds chess games */
+    bool is_named_so;          /* its name says so */
+    char field[64];            /* of JSONL: the one with the most text; "": none has any */
+    char fields[160];          /* all that hold text: "question, answer" */
+    int64_t lines, paragraphs; /* of plain text, in what was looked at */
+    bool is_whole;             /* that is all of the file */
 } weft_peek;
 
 weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *err);

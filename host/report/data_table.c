@@ -6,6 +6,7 @@
 #include "plugin/enter.h"
 #include "session/row_reader.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -50,12 +51,34 @@ static weft_status decode(const weft_session *session, weft_bytes *out, const do
     return status;
 }
 
-/* Control characters but tab and line end must not reach a terminal. */
+/* Bytes of the control character at the front of a text, which must not reach a terminal; 0: there is none. U+0080 to
+ * U+009F, two bytes each, are some too. */
+static size_t control_bytes(const char *text, size_t n) {
+    const unsigned char first = (unsigned char)text[0], second = n > 1 ? (unsigned char)text[1] : 0;
+    if (first < 0x20 || first == 0x7f) return 1;
+    return first == 0xc2 && second >= 0x80 && second < 0xa0 ? 2 : 0;
+}
+
+/* With ? in the place of each control character but tab and line end. */
 static void write_text(const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)text[i];
-        (void)putchar(c < 0x20 && c != '\n' && c != '\t' ? '?' : c);
+    for (size_t i = 0, control = 0; i < n; i += control == 0 ? 1 : control) {
+        control = text[i] == '\n' || text[i] == '\t' ? 0 : control_bytes(text + i, n - i);
+        (void)putchar(control > 0 ? '?' : text[i]);
     }
+}
+
+/* On one line; bytes that are a control character, or of a token that is no whole character, by their numbers. */
+static void write_token(const char *text, size_t n) {
+    json_t *whole = json_stringn(text, n); /* judges UTF-8 */
+    for (size_t i = 0; i < n; i++) {
+        const size_t control = control_bytes(text + i, n - i);
+        if (text[i] == '\n') (void)fputs("\\n", stdout);
+        else if (control > 0 || (whole == NULL && (unsigned char)text[i] >= 0x80)) {
+            for (size_t k = 0; k == 0 || k < control; k++) (void)printf("\\x%02X", (unsigned char)text[i + k]);
+            i += control > 1 ? control - 1 : 0;
+        } else (void)putchar(text[i]);
+    }
+    json_decref(whole);
 }
 
 /* The text run by run of equal weight; what each adds to the text so far is what it stands for. */
@@ -90,12 +113,7 @@ static weft_status print_tokens(const weft_session *session, const document *of,
         if (status != WEFT_OK) break;
         (void)printf("%s%6zu %7d  %g  \"", colour && learned ? "\033[32m" : "", i,
                      ((const int32_t *)(const void *)of->ids.data)[i], (double)weight_of(of, i));
-        for (size_t k = 0; k < text.n; k++) {
-            const unsigned char c = (unsigned char)text.data[k];
-            if (c == '\n') (void)fputs("\\n", stdout);
-            else if (c < 0x20 || c == 0x7f) (void)printf("\\x%02X", c);
-            else (void)putchar(c);
-        }
+        if (text.n > 0) write_token(text.data, text.n);
         (void)printf("\"%s\n", colour && learned ? "\033[0m" : "");
     }
     weft_bytes_free(&text);

@@ -52,9 +52,20 @@ static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, 
     return status;
 }
 
+/* Data that name a template are learned with it, so the saved model has it in its files. Several threads may say so. */
+static void keep_template(weft_text *text, const char *named) {
+    const weft_tokenizer_chat *table = weft_text_chat(text);
+    if (named == NULL || table == NULL || table->source == NULL) return;
+    for (uint32_t i = 0; table->named(i) != NULL; i++)
+        if (strcmp(table->named(i), named) == 0)
+            __atomic_store_n(&text->chat_source, table->source(i), __ATOMIC_RELAXED);
+}
+
 static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, const weft_chat *conversation,
                         weft_error *err) {
-    return weft_text_encode_chat(job->context, sink, conversation, err);
+    const weft_status status = weft_text_encode_chat(job->context, sink, conversation, err);
+    if (status == WEFT_OK) keep_template(job->context, conversation->named);
+    return status;
 }
 
 static weft_status check_chat(const weft_data_job *job, const char *named, weft_error *err) {
@@ -72,14 +83,14 @@ static int32_t special_id(const weft_data_job *job, const char *name, size_t byt
     return table == NULL ? -1 : table->id(with->tokenizer, name, bytes);
 }
 
-void weft_data_job_fill(weft_data_job *job, const weft_text *text, uint64_t seed, const weft_model_info *model) {
+void weft_data_job_fill(weft_data_job *job, weft_text *text, uint64_t seed, const weft_model_info *model) {
     memset(job, 0, sizeof *job);
     job->struct_size = (uint32_t)sizeof *job;
     job->seed = seed;
     job->vocab_size = model->vocab_size;
     job->max_context = model->max_context;
     job->encode = encode_document;
-    job->context = (void *)(uintptr_t)text;
+    job->context = text;
     job->encode_with = encode_with;
     job->decode = decode;
     job->chat = chat;

@@ -6,8 +6,8 @@
 #include <weft/data.h>
 #include <weft/model.h>
 
-/* text outlives the job. */
-void weft_data_job_fill(weft_data_job *job, const weft_text *text, uint64_t seed, const weft_model_info *model);
+/* text outlives the job, and is told which template by name the data use. */
+void weft_data_job_fill(weft_data_job *job, weft_text *text, uint64_t seed, const weft_model_info *model);
 
 /* A table of the tokenizer, or NULL. */
 const weft_tokenizer_chat *weft_text_chat(const weft_text *text);

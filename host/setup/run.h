@@ -85,6 +85,7 @@ typedef struct weft_text {
         *pad;                /* of a tokenizer that got a pad token, whose files are saved with it; NULL: as it was */
     uint32_t document_flags; /* WEFT_ENCODE_BOS, WEFT_ENCODE_EOS */
     uint32_t prompt_flags;   /* WEFT_ENCODE_BOS */
+    const char *chat_source; /* of the template that the data name, for the saved model; NULL: they name none */
 } weft_text;
 
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err);

@@ -71,6 +71,17 @@ runs lines.ini
 sed 's/"moves"/"text"/' data/games.jsonl >data/games.json
 prints "$weft" init runs/scratch data/games.json -o json.ini
 says json.ini "format = jsonl"
+
+# chess games in PGN, by their name or their look
+awk '{ printf "[Event \"e\"]\n[Round \"%d\"]\n\n1. e4 {a} e5 2. f4 (2. Nf3 Nc6)%s 1-0\n\n", NR, NR % 2 ? " exf4" : "" }' \
+    data/games.txt >data/games.pgn
+cp data/games.pgn data/pgn.txt
+prints "$weft" init runs/scratch data/games.pgn -o pgn.ini
+! grep -qE '^(format|document) = ' pgn.ini || failed "games need no key" pgn.ini
+prints "$weft" data show pgn.ini -n 1
+grep -qF '1. e4 e5 2. f4' printed || failed "games are not their moves" printed
+prints "$weft" init runs/scratch data/pgn.txt -o look.ini
+says look.ini "format = pgn"
 says json.ini "field = text"
 runs json.ini
 

@@ -102,6 +102,26 @@ show typed.jsonl --tokens
 show typed.jsonl --tokens data.special_tokens=yes
 [ "$(grep -c '"</s>"' printed)" = 2 ] || failed "a typed </s> is text against the key" printed
 
+# What a terminal would take for a command is shown as a mark or by its number.
+printf '{"prompt":"a \\u001b[31m \\u009b32m \\u007f \303\251","completion":"c"}\n' >controls.jsonl
+show controls.jsonl
+holds "control characters" "a ?[31m ?32m ? é"
+show controls.jsonl --tokens
+holds "a control character of a token" '"\x1B'
+lacks "a byte of a token that is no character" "$(printf '\302')"
+holds "a byte of a token that is no character" '\xC2'
+
+# What is learned is green on a terminal that has colours.
+if command -v script >/dev/null; then
+    limit script -qec "$weft data show run.ini data.path=pair.jsonl" /dev/null </dev/null >screen 2>&1 || failed "on a terminal" screen
+    grep -qF "$(printf '\033[32md4</s>\033[0m')" screen || failed "what is learned is not green" screen
+    ! grep -qF '[[' screen || failed "marks beside colours" screen
+    NO_COLOR=1 limit script -qec "$weft data show run.ini data.path=pair.jsonl" /dev/null </dev/null >screen 2>&1
+    grep -qF '[[d4</s>]]' screen || failed "no marks without colours" screen
+else
+    echo "skipped: data show on a terminal, for lack of script"
+fi
+
 # Too long: the answer stays, its prompt's front goes; an answer that alone is longer loses its end; or all is left out.
 long=$(printf 'x%.0s' $(seq 60))
 printf '{"prompt":"front %s back","completion":"kept"}\n{"prompt":"q","completion":"%s%s"}\n{"prompt":"s","completion":"t"}\n' \
@@ -138,6 +158,21 @@ prints "$weft" data show run.ini -n 99 data.validation=5 --validation data.packi
 [ "$(grep -c '^row' printed)" = 5 ] || failed "five conversations are held out" printed
 prints "$weft" data show run.ini -n 99 data.validation=5 data.packing=no data.group_by_length=7
 [ "$(grep -c '^row' printed)" = 35 ] || failed "35 conversations are learned" printed
+
+# Rows of like length follow one another; an epoch has each once; which group comes when, and its rows in it, are drawn.
+for i in 13 2 19 7 16 4 11 1 9 20 5 14 8 17 3 12 18 6 15 10; do
+    printf '{"prompt":"%s","completion":"a"}\n' "$(printf '=%.0s' $(seq $i))"
+done >lengths.jsonl
+prints "$weft" data show run.ini -n 20 data.path=lengths.jsonl data.packing=no data.group_by_length=4
+sed -n 's/^row [0-9]*: 1 document, \([0-9]*\) of .*/\1/p' printed >used
+awk 'NR % 4 == 1 { least = most = $1 }
+     { seen[$1]++; if ($1 < least) least = $1; if ($1 > most) most = $1; if ($1 != last + 1) drawn++; last = $1 }
+     NR % 4 == 0 && most - least > 3 { wide++ }
+     END { for (i in seen) n++; exit !(NR == 20 && n == 20 && wide == 0 && drawn > 4) }' used ||
+    failed "rows of like length do not follow one another" used
+prints "$weft" data show run.ini -n 20 data.path=lengths.jsonl data.packing=no
+sed -n 's/^row [0-9]*: 1 document, \([0-9]*\) of .*/\1/p' printed >alone
+[ "$(sort -n used)" = "$(sort -n alone)" ] || failed "grouping changes rows" used alone
 
 # No target: counted and named; nothing but those is an error.
 printf '{"prompt":"a","completion":"b"}\n{"prompt":"c","completion":""}\n' >some.jsonl
@@ -189,10 +224,43 @@ prints "$weft" generate run.ini --chat --prompt e4 --tokens 4 --temperature 0
 refused "--system goes with --chat" "$weft" generate run.ini --system x --prompt y
 refused "there is no chat template named x" "$weft" generate run.ini --chat --template x --prompt y
 
-# All of gsm8k, where the assets are at hand.
+# A model that was trained with a named template has it in its files, in place of its own, and needs no name any more; one
+# that was trained with its own keeps that.
+printf '{"prompt":"1. e4","completion":"e5"}\n' >short.jsonl
+names="alpaca mistral"
+! is_full || names="$names llama2 llama3 chatml gemma"
+for name in $names; do
+    prints "$weft" train run.ini data.path=short.jsonl data.template=$name run.out=named-$name train.steps=1 train.global_batch=1 \
+        train.micro_batch=1 checkpoint.every=1
+    cmp -s named-$name/model/chat_template.jinja named-$name/checkpoints/step-1/chat_template.jinja ||
+        failed "the checkpoint of $name has another template"
+    for path in conversations whole; do
+        [ $path = whole ] || cp "$golden/conversations.jsonl" conversations.jsonl
+        "$weft" data show run.ini -n 9 data.path=$path.jsonl data.template=$name >named 2>log || failed "$name by name" log
+        "$weft" data show run.ini -n 9 data.path=$path.jsonl model.path=named-$name/model >own 2>log ||
+            failed "$name of the model's files" log
+        cmp -s named own || failed "$name: the model's files give another text" named own
+    done
+    prints "$weft" generate named-$name --chat --tokens 4 --temperature 0 --prompt e4
+    cp printed answer
+    prints "$weft" generate named-$name --chat --template $name --tokens 4 --temperature 0 --prompt e4
+    cmp -s printed answer || failed "$name: another answer without its name" printed answer
+done
+prints "$weft" train run.ini data.path=short.jsonl run.out=own-template train.steps=1 train.global_batch=1 train.micro_batch=1
+cmp -s "$golden/chat_template.jinja" own-template/model/chat_template.jinja || failed "the model's own template is another now"
+
+# gsm8k, where the assets are at hand: all of it is prepared, and the loss of its first answers is that of transformers.
 assets=${WEFT_ASSETS:-$WEFT_SOURCE/../shared/assets}
-if [ -e "$assets/data/gsm8k_train_alpaca_format.json" ]; then
+if [ -e "$assets/data/gsm8k_train_alpaca_format.json" ] && [ -e "$assets/data/gsm8k_test.jsonl" ]; then
     show "$assets/data/gsm8k_train_alpaca_format.json" data.template=alpaca data.context=512
+    head -n 200 "$assets/data/gsm8k_test.jsonl" >gsm8k.jsonl
+    expected=$(sed -n 's/^gsm8k //p' "$golden/expected.txt")
+    for packing in yes no; do
+        prints "$weft" eval run.ini data.path=gsm8k.jsonl data.context=512 data.too_long=drop data.special_tokens=yes \
+            data.packing=$packing --json
+        near "loss on gsm8k, packing $packing" "${expected% *}" "$(sed 's/.*"loss": \([0-9.]*\).*/\1/' printed)"
+        grep -q "\"tokens\": ${expected#* }," printed || failed "targets of gsm8k are not ${expected#* }" printed
+    done
 else
     echo "skipped: gsm8k, which is not among the assets"
 fi

@@ -1,5 +1,5 @@
-/* pgn.c: games in PGN become documents, a line each, as configs/chess has them: the moves with their numbers, and how the
- * game ended.
+/* pgn.c: games in PGN become documents, a line each, as configs/chess has them: the moves with their numbers, and how
+ * the game ended.
  *
  *     1. e4 e5 2. f4 exf4 3. Nf3 1-0
  *

@@ -75,8 +75,8 @@ static const char *file(const weft_tokenizer *tokenizer, uint32_t i) {
 }
 
 static const void *extension(const weft_tokenizer *tokenizer, const char *id) {
-    static const weft_tokenizer_chat chat = {(uint32_t)sizeof chat, 0,         bpe_chat_check, bpe_chat_render,
-                                             bpe_chat_encode,       chat_named};
+    static const weft_tokenizer_chat chat = {(uint32_t)sizeof chat, 0,          bpe_chat_check,   bpe_chat_render,
+                                             bpe_chat_encode,       chat_named, chat_named_source};
     static const weft_tokenizer_special special = {(uint32_t)sizeof special, 0, bpe_special_id, bpe_is_special};
     static const weft_tokenizer_pad pad = {(uint32_t)sizeof pad, 0, bpe_pad_add, bpe_pad_file};
     (void)tokenizer;

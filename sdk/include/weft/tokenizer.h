@@ -179,6 +179,10 @@ typedef struct weft_tokenizer_chat {
 
     /* Name i of the named templates; NULL ends the list. [any-thread] [required] */
     const char *(*named)(uint32_t i);
+
+    /* The text of named template i, as files of a model hold it: a model that was trained with it gets it along.
+     * [any-thread] [optional: the name has to be given again] */
+    const char *(*source)(uint32_t i);
 } weft_tokenizer_chat;
 
 #ifdef __cplusplus
