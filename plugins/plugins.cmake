@@ -32,7 +32,10 @@ foreach(row
     "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
     "device;cpu;weft_dnnl;OpenMP::OpenMP_C"
     "comm;self"
-    "adapter;lora;PkgConfig::PCRE2")
+    "adapter;lora;PkgConfig::PCRE2"
+    "adapter;ia3;PkgConfig::PCRE2"
+    "adapter;prefix"
+    "adapter;llama-adapter")
   list(GET row 0 kind)
   list(GET row 1 id)
   list(REMOVE_AT row 0 1)
@@ -56,6 +59,7 @@ target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
 # What adapters share.
 file(GLOB adapter_common CONFIGURE_DEPENDS plugins/adapter/common/*.c)
 target_sources(weft-adapter-lora PRIVATE ${adapter_common})
+target_sources(weft-adapter-ia3 PRIVATE ${adapter_common})
 # What devices share.
 file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
 target_sources(weft-device-cpu PRIVATE ${device_common})

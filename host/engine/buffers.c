@@ -16,9 +16,9 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     int64_t sizes[WEFT_N_SCALAR_PARTS], at = 0;
     const int64_t total = weft_budget_scalars(&engine->plan, sizes);
     weft_scalars *s = &engine->scalars;
-    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count, &s->coefficient, &s->skip,
-                                           &s->hp,    &s->past,        &s->first, &s->norm,        &s->losses,
-                                           &s->all_losses};
+    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count,     &s->coefficient,
+                                           &s->skip,  &s->hp,          &s->past,      &s->first,
+                                           &s->norm,  &s->losses,      &s->all_losses};
     weft_status status = WEFT_OK;
     status = weft_account_cut(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS && status == WEFT_OK; i++) {
@@ -205,9 +205,9 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     weft_safetensors_read_ahead(files);
     status = clear_states(engine, err);
     if (status == WEFT_OK) status = weft_weights_load_files(&region, files, directory, err);
-    weft_safetensors_close(files);
     if (status == WEFT_OK && engine->plan.declared->adapter != NULL)
-        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, true, err);
+        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, true, files, err);
+    weft_safetensors_close(files);
     if (status == WEFT_OK && !followed) status = weft_compute_copy_refresh(engine, false, err);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
 }
@@ -217,7 +217,7 @@ static weft_status make_fresh(weft_engine *engine, weft_error *err) {
     weft_status status = clear_states(engine, err);
     engine->stored_dtype = WEFT_F32;
     if (status == WEFT_OK)
-        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, false, err);
+        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, false, NULL, err);
     return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }
 

@@ -33,7 +33,9 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
  * 1) / 2^32)), a = 2 pi v[1] / 2^32: r cos a, r sin a, and the same of v[2], v[3], of which e takes number e % 4, times
  * the deviation, rounded once. A uniform one takes v[e % 4], as (v + 1/2) / 2^31 - 1 times its bound. So the weights
  * depend on seed and model alone. */
-weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, weft_error *err);
+/* What starts as norms of rows takes those of `files`, or, NULL, of what is drawn, as they are stored. */
+weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, const weft_safetensors *files,
+                              weft_error *err);
 
 /* Only proves that the directory's files have each parameter in its shape, and nothing else; reads their headers. */
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err);

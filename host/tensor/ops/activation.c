@@ -58,17 +58,20 @@ const weft_operator weft_operator_activation = {.name = "activation",
                                                 .inputs = {"x"},
                                                 .infer = activation_infer,
                                                 .forward = activation_forward,
-                                                .backward = activation_backward, .any_places = true};
+                                                .backward = activation_backward,
+                                                .any_places = true};
 const weft_operator weft_operator_swiglu = {.name = "swiglu",
                                             .inputs = {"gate", "up"},
                                             .infer = activation_infer,
                                             .forward = activation_forward,
-                                            .backward = activation_backward, .any_places = true};
+                                            .backward = activation_backward,
+                                            .any_places = true};
 const weft_operator weft_operator_geglu = {.name = "geglu",
                                            .inputs = {"gate", "up"},
                                            .infer = activation_infer,
                                            .forward = activation_forward,
-                                           .backward = activation_backward, .any_places = true};
+                                           .backward = activation_backward,
+                                           .any_places = true};
 
 weft_value weft_op_activation(weft_graph *graph, weft_value x, int32_t form) {
     weft_node node = {.op = &weft_operator_activation, .inputs = {x}, .n_inputs = 1, .form = form};

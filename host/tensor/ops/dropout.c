@@ -13,8 +13,9 @@ static weft_status dropout_infer(const weft_graph *graph, weft_node *node, weft_
     if (status == WEFT_OK && !(node->factor >= 0.0 && node->factor < 1.0))
         status = weft_error_set(err, WEFT_E_PLUGIN, "p is %g; it lies in [0, 1)", node->factor);
     if (status == WEFT_OK && (graph->n_dropouts >= SEGMENT_DROPOUTS || graph->segment >= SEGMENTS))
-        status = weft_error_set(err, WEFT_E_UNSUPPORTED, "a segment has at most %d dropouts, and they lie in the first %d",
-                                SEGMENT_DROPOUTS, SEGMENTS);
+        status = weft_error_set(err, WEFT_E_UNSUPPORTED,
+                                "a segment has at most %d dropouts, and they lie in the first %d", SEGMENT_DROPOUTS,
+                                SEGMENTS);
     node->width = weft_graph_value(graph, node->inputs[0])->width;
     return status;
 }

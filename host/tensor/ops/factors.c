@@ -26,15 +26,20 @@ static weft_status weight_norm_infer(const weft_graph *graph, weft_node *node, w
     if (w == NULL || w->role == WEFT_WEIGHT_GAIN || (down == NULL) != (up == NULL))
         return weft_error_set(err, WEFT_E_PLUGIN, "a matrix is needed, and both parts of a low-rank one or neither");
     if (node->width != w->out || node->weight->in != w->out)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "`x` is %lld wide, the matrix has %lld rows and the magnitude %lld elements; all are alike",
-                              (long long)node->width, (long long)w->out, (long long)node->weight->in);
+        return weft_error_set(
+            err, WEFT_E_PLUGIN,
+            "`x` is %lld wide, the matrix has %lld rows and the magnitude %lld elements; all are alike",
+            (long long)node->width, (long long)w->out, (long long)node->weight->in);
     if (down != NULL && (down->role == WEFT_WEIGHT_GAIN || up->role == WEFT_WEIGHT_GAIN || down->in != w->in ||
                          up->out != w->out || up->in != down->out))
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "a low-rank part of (%lld, %lld) and (%lld, %lld) is none of a matrix (%lld, %lld)",
                               (long long)down->out, (long long)down->in, (long long)up->out, (long long)up->in,
                               (long long)w->out, (long long)w->in);
+    if (w->bias >= 0 && graph->declared->parameters[w->bias].trainable)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "the matrix has a bias that is trained, which weight_norm takes as a constant: leave it "
+                              "out of [train] trainable");
     node->statistic_count = w->out;
     return WEFT_OK;
 }
@@ -48,6 +53,15 @@ static weft_multiply factor_arguments(const weft_lowering *l, const weft_node *n
     return args;
 }
 
+/* The bias of the product that x is, which is not scaled. */
+static void bind_shift(weft_lowering *l, const weft_node *node) {
+    const weft_weight *w = node->constants[MATRIX];
+    const int64_t f32 = weft_dtype_bytes(WEFT_F32);
+    if (w != NULL && w->bias >= 0)
+        weft_lower_bind_part(l, "bias", offsetof(weft_multiply, shift), weft_weight_bias(l, w),
+                             w->is_slice ? w->first * f32 : 0, w->out * f32);
+}
+
 /* norms 0: none */
 static void lower_factors(weft_lowering *l, const weft_node *node, int32_t norms) {
     const weft_multiply args = factor_arguments(l, node);
@@ -55,6 +69,7 @@ static void lower_factors(weft_lowering *l, const weft_node *node, int32_t norms
     WEFT_BIND(l, weft_multiply, x, weft_lower_value(l, node->inputs[0]));
     WEFT_BIND(l, weft_multiply, by, weft_weight_values(l, node->weight));
     WEFT_BIND(l, weft_multiply, over, norms);
+    bind_shift(l, node);
     WEFT_BIND(l, weft_multiply, y, weft_lower_value(l, node->output));
     weft_lower_end(l);
 }
@@ -99,6 +114,7 @@ static void lower_backward(weft_lowering *l, const weft_node *node, int32_t norm
     WEFT_BIND(l, weft_multiply, x, dby != 0 ? weft_lower_value(l, node->inputs[0]) : dy);
     WEFT_BIND(l, weft_multiply, by, weft_weight_values(l, node->weight));
     WEFT_BIND(l, weft_multiply, over, norms);
+    bind_shift(l, node);
     WEFT_BIND(l, weft_multiply, dy, dy);
     WEFT_BIND(l, weft_multiply, dx, dx);
     WEFT_BIND(l, weft_multiply, dby, dby);

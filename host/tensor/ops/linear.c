@@ -32,8 +32,12 @@ static void linear_backward(weft_lowering *l, const weft_node *node) {
     if (dx != 0) weft_weight_product_dx(l, node->weight, dx, accumulate, dy, places);
 }
 
-const weft_operator weft_operator_linear = {
-    .name = "linear", .inputs = {"x"}, .infer = linear_infer, .forward = linear_forward, .backward = linear_backward, .any_places = true};
+const weft_operator weft_operator_linear = {.name = "linear",
+                                            .inputs = {"x"},
+                                            .infer = linear_infer,
+                                            .forward = linear_forward,
+                                            .backward = linear_backward,
+                                            .any_places = true};
 
 weft_value weft_op_linear(weft_graph *graph, weft_value x, weft_weight *weight) {
     weft_node node = {.op = &weft_operator_linear, .inputs = {x}, .n_inputs = 1, .weight = weight};

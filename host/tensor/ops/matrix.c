@@ -23,10 +23,8 @@ static void matrix_forward(weft_lowering *l, const weft_node *node) {
 
 /* One row of all elements: what a sum of rows widens and adds. */
 static void matrix_backward(weft_lowering *l, const weft_node *node) {
-    weft_sum_rows args = {.struct_size = (uint32_t)sizeof args,
-                          .rows = 1,
-                          .width = node->places * node->width,
-                          .dtype = l->graph->dtype};
+    weft_sum_rows args = {
+        .struct_size = (uint32_t)sizeof args, .rows = 1, .width = node->places * node->width, .dtype = l->graph->dtype};
     const int32_t dy = weft_gradient_of(l, node->output);
     const int32_t dweight = weft_weight_gradient(l, node->weight, &args.accumulate);
     if (dweight == 0) return;

@@ -75,10 +75,18 @@ static void norm_backward(weft_lowering *l, const weft_node *node) {
     weft_lower_end(l);
 }
 
-const weft_operator weft_operator_rms_norm = {
-    .name = "rms_norm", .inputs = {"x"}, .infer = norm_infer, .forward = norm_forward, .backward = norm_backward, .any_places = true};
-const weft_operator weft_operator_layer_norm = {
-    .name = "layer_norm", .inputs = {"x"}, .infer = norm_infer, .forward = norm_forward, .backward = norm_backward, .any_places = true};
+const weft_operator weft_operator_rms_norm = {.name = "rms_norm",
+                                              .inputs = {"x"},
+                                              .infer = norm_infer,
+                                              .forward = norm_forward,
+                                              .backward = norm_backward,
+                                              .any_places = true};
+const weft_operator weft_operator_layer_norm = {.name = "layer_norm",
+                                                .inputs = {"x"},
+                                                .infer = norm_infer,
+                                                .forward = norm_forward,
+                                                .backward = norm_backward,
+                                                .any_places = true};
 
 static weft_value record_norm(weft_graph *graph, const weft_operator *op, weft_value x, weft_weight *weight,
                               double eps) {

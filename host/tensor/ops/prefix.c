@@ -11,8 +11,9 @@ static weft_status judge_keys(const weft_graph *graph, const weft_node *node, in
     const weft_value_record *value = weft_graph_value(graph, node->inputs[i]);
     const int64_t width = node->attention.kv_heads * node->attention.head_dim;
     if (value->dtype == graph->dtype && value->width == width) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN, "`%s` is %lld %s a place; %lld %s are needed",
-                          node->op->inputs[i], (long long)value->width, weft_dtype_name(value->dtype), (long long)width, weft_dtype_name(graph->dtype));
+    return weft_error_set(err, WEFT_E_PLUGIN, "`%s` is %lld %s a place; %lld %s are needed", node->op->inputs[i],
+                          (long long)value->width, weft_dtype_name(value->dtype), (long long)width,
+                          weft_dtype_name(graph->dtype));
 }
 
 weft_status weft_prefix_infer(const weft_graph *graph, const weft_node *node, int32_t k, int32_t v, weft_error *err) {
@@ -20,10 +21,11 @@ weft_status weft_prefix_infer(const weft_graph *graph, const weft_node *node, in
     const int64_t keys = weft_value_places(weft_graph_value(graph, node->inputs[k]));
     const int64_t values = weft_value_places(weft_graph_value(graph, node->inputs[v]));
     weft_status status = WEFT_OK;
-    if (args->window > 0 || args->cap > 0.0)
+    if (args->cap > 0.0 || (args->window > 0 && node->op == &weft_operator_attention_with_prefix))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "this model's attention has a window or caps its scores, with which no prefix is served: "
-                              "take a model without, or another adapter");
+                              "this model's attention %s, with which no prefix is served: take a model without, or "
+                              "another adapter",
+                              args->cap > 0.0 ? "caps its scores" : "has a window");
     status = judge_keys(graph, node, k, err);
     if (status == WEFT_OK) status = judge_keys(graph, node, v, err);
     if (status == WEFT_OK && keys != values)

@@ -38,7 +38,8 @@ const weft_operator weft_operator_scale = {.name = "scale",
                                            .infer = scale_infer,
                                            .forward = scale_forward,
                                            .backward = scale_backward,
-                                           .in_place = 1u << 0, .any_places = true};
+                                           .in_place = 1u << 0,
+                                           .any_places = true};
 
 weft_value weft_op_scale(weft_graph *graph, weft_value x, double factor) {
     weft_node node = {.op = &weft_operator_scale, .inputs = {x}, .n_inputs = 1, .factor = factor};

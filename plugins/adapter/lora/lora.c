@@ -34,6 +34,8 @@ static weft_status lora_create(weft_adapter **out, const weft_host *host, const 
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     self->r = keys->r == WEFT_AUTO_I64 ? 8 : keys->r;
     self->alpha = keys->alpha == WEFT_AUTO_F64 ? 8 : keys->alpha;
+    self->dropout = keys->dropout == WEFT_AUTO_F64 ? 0 : keys->dropout;
+    self->dora = keys->dora == LORA_YES;
     self->stabilised = keys->rank_stabilised == LORA_YES;
     self->gaussian = keys->init != LORA_KAIMING;
     self->names = copy_or(keys->targets, "all-linear");
@@ -92,6 +94,29 @@ static void add_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t 
     job->claim(b->ctx, i);
 }
 
+/* What DoRA takes: a linear that is read whole. It starts where the update leaves the weight as it is. */
+static weft_status add_magnitude(weft_adapter *self, const weft_adapter_job *job, uint32_t i, weft_error *err) {
+    const weft_site *site = weft_adapter_site(job, i);
+    const weft_builder *b = job->builder;
+    const weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec,
+                                   .name = "lora_magnitude_vector",
+                                   .class_name = "Magnitude",
+                                   .role = WEFT_WEIGHT_GAIN,
+                                   .out = 1,
+                                   .in = site->out,
+                                   .init_form = WEFT_INIT_ROW_NORMS,
+                                   .init_of = site->weight};
+    int sliced = 0;
+    for (uint32_t k = 0; k < job->n_sites; k++) sliced |= weft_adapter_site(job, k)->whole == (int32_t)i;
+    if (site->kind != WEFT_SITE_LINEAR || sliced)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "dora = yes, and '%s' is %s, which it does not take: leave it out of targets, or set "
+                              "dora = no",
+                              site->path, sliced ? "read in parts" : "an embedding");
+    self->parts[i].magnitude = b->weight(b->ctx, site->module, &spec);
+    return WEFT_OK;
+}
+
 /* Rows of B for a weight that is read in slices. */
 static void slice_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t i) {
     const weft_site *site = weft_adapter_site(job, i);
@@ -113,6 +138,7 @@ static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job,
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
         if (!chosen[i]) continue;
         status = check_rank(self, weft_adapter_site(job, i), err);
+        if (status == WEFT_OK && self->dora) status = add_magnitude(self, job, i, err);
         if (status == WEFT_OK) add_parts(self, job, i);
     }
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) slice_parts(self, job, i);
@@ -131,11 +157,35 @@ static weft_value add_update(const weft_adapter *self, const lora_part *part, we
     return ops->add(g, y, a);
 }
 
+/* m / ||W + s B A|| (W x + s B A x) + bias. Where elements of x are dropped, W x is that of x, and what the factor adds
+ * to it that of what is left. */
+static weft_value lora_dora(const weft_adapter *self, const lora_part *part, weft_graph *g, const weft_ops *ops,
+                            weft_value x, weft_value dropped, weft_weight *weight) {
+    const weft_weight_norm_args args = {.struct_size = (uint32_t)sizeof args,
+                                        .magnitude = part->magnitude,
+                                        .weight = weight,
+                                        .down = part->a,
+                                        .up = part->b,
+                                        .factor = lora_scale(self)};
+    const weft_value y = ops->linear(g, dropped, weight);
+    const weft_value a = ops->linear(g, dropped, part->a);
+    weft_value sum = add_update(self, part, g, ops, y, a);
+    weft_value whole;
+    sum = ops->weight_norm(g, sum, &args);
+    if (dropped.id == x.id) return sum;
+    sum = ops->add(g, sum, ops->scale(g, y, -1.0));
+    whole = ops->linear(g, x, weight);
+    return ops->add(g, whole, sum);
+}
+
 static weft_value lora_linear(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x,
                               weft_weight *weight) {
     const lora_part *part = &self->parts[site];
-    const weft_value y = ops->linear(g, x, weight);
-    const weft_value a = ops->linear(g, x, part->a);
+    const weft_value dropped = ops->dropout(g, x, self->dropout);
+    weft_value y, a;
+    if (part->magnitude != NULL) return lora_dora(self, part, g, ops, x, dropped, weight);
+    y = ops->linear(g, x, weight);
+    a = ops->linear(g, dropped, part->a);
     return add_update(self, part, g, ops, y, a);
 }
 

@@ -11,6 +11,10 @@
       "The update is scaled by alpha / r; auto: 8, or that of from.")                                                  \
     K(ENUM, rank_stabilised, "auto", "auto,yes,no", "", WEFT_SAME,                                                     \
       "yes: scaled by alpha / sqrt(r) (arXiv 2312.03732); auto: no, or as from.")                                      \
+    K(F64, dropout, "auto", "[0,1) | auto", "", WEFT_SAME,                                                             \
+      "Of what A reads, in training; auto: 0, or that of from.")                                                       \
+    K(ENUM, dora, "auto", "auto,yes,no", "", WEFT_SAME,                                                                \
+      "yes: the norms of the updated rows are trained apart (arXiv 2402.09353); auto: no, or as from.")                \
     K(LIST, targets, "auto", "", "", WEFT_SAME,                                                                        \
       "Modules: names, patterns with *, or all-linear; auto: all-linear, or those of from.")                           \
     K(STR, regex, "", "", "", WEFT_SAME, "In place of targets: an expression that the whole path has to match.")       \
@@ -27,12 +31,13 @@ enum { LORA_KAIMING = 0 };
 /* The two matrices at one site; NULL: none. A slice has its whole's A, and the rows of B that are its. */
 typedef struct lora_part {
     weft_weight *a, *b;
+    weft_weight *magnitude; /* with dora; of a linear */
 } lora_part;
 
 struct weft_adapter {
     int64_t r;
-    double alpha;
-    int stabilised, gaussian;
+    double alpha, dropout;
+    int stabilised, gaussian, dora;
     char *names, *regex, *layers; /* owned */
     lora_part *parts;             /* [n_sites] */
     uint32_t n_sites;
