@@ -15,14 +15,16 @@ static void *look_up_matrix(operands *c, weft_ref ref, const char *name, int64_t
     return operands_need(c, ref, name, (rows - 1) * ld + width, 1, bytes);
 }
 
-const weft_i8x64 *matrices_packed(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld) {
+const weft_i8x64 *matrices_packed(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width,
+                                  int64_t ld) {
     const int64_t block = weft_dtype_block(WEFT_I8X64), words = weft_dtype_span(WEFT_I8X64, width) / 4;
     if (c->status == WEFT_OK && (ld != width || width % block != 0)) {
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device %s: rows of operand %s are %lld apart and %lld wide; %s lies without a "
-                                   "gap, in rows of whole blocks of %lld.",
-                                   c->kernel, operands_device, name, (long long)ld, (long long)width,
-                                   weft_dtype_name(WEFT_I8X64), (long long)block);
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "%s on device %s: rows of operand %s are %lld apart and %lld wide; %s lies without a "
+                           "gap, in rows of whole blocks of %lld.",
+                           c->kernel, operands_device, name, (long long)ld, (long long)width,
+                           weft_dtype_name(WEFT_I8X64), (long long)block);
     }
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
     return operands_need(c, ref, name, rows, words, 4);

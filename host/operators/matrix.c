@@ -1,4 +1,4 @@
-/* host/tensor/ops/matrix.c: a weight's matrix (out, in) as a value of `out` places. Its gradient goes to the parameter,
+/* host/operators/matrix.c: a weight's matrix (out, in) as a value of `out` places. Its gradient goes to the parameter,
  * in fp32. */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"

@@ -1,4 +1,4 @@
-/* host/tensor/ops/operator_table.c: what a model's forward calls: one function per operator, and the parts of
+/* host/operators/operator_table.c: what a model's forward calls: one function per operator, and the parts of
  * the leaf. */
 #include "tensor/operators.h"
 

@@ -1,4 +1,4 @@
-/* host/tensor/ops/add.c: y = a + b. Backward computes nothing: both inputs share the output's gradient. */
+/* host/operators/add.c: y = a + b. Backward computes nothing: both inputs share the output's gradient. */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 

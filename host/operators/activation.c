@@ -1,4 +1,4 @@
-/* host/tensor/ops/activation.c: y = f(x), and gated y = f(gate) * up. All (B,T,F). */
+/* host/operators/activation.c: y = f(x), and gated y = f(gate) * up. All (B,T,F). */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 

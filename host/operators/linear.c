@@ -1,4 +1,4 @@
-/* host/tensor/ops/linear.c: y = x W^T + bias over a weight object, which may have no bias, or what the adapter makes of
+/* host/operators/linear.c: y = x W^T + bias over a weight object, which may have no bias, or what the adapter makes of
  * it. x: (B,T,in), y: (B,T,out). */
 #include "tensor/adapt.h"
 #include "tensor/gradient.h"

@@ -1,4 +1,4 @@
-/* host/tensor/ops/custom.c: an operator that a plugin brings, with a forward and a backward of its own. */
+/* host/operators/custom.c: an operator that a plugin brings, with a forward and a backward of its own. */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 

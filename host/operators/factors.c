@@ -1,4 +1,4 @@
-/* host/tensor/ops/factors.c: x times factors that every place shares. x, y: (B,T,D); factors: (n) with D = n k, each for
+/* host/operators/factors.c: x times factors that every place shares. x, y: (B,T,D); factors: (n) with D = n k, each for
  * k neighbours.
  *
  * multiply has a gain for them; weight_norm a gain over the norms of a matrix's rows, which forward makes and backward

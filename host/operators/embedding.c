@@ -1,4 +1,4 @@
-/* host/tensor/ops/embedding.c: rows of a table, chosen by ids or by positions. ids: (B,T) int32, y: (B,T,D). */
+/* host/operators/embedding.c: rows of a table, chosen by ids or by positions. ids: (B,T) int32, y: (B,T,D). */
 #include "tensor/adapt.h"
 #include "tensor/gradient.h"
 #include "tensor/operators.h"

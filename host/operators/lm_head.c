@@ -1,4 +1,4 @@
-/* host/tensor/ops/lm_head.c: the end of a language model. x: (B,T,D), W: (V,D).
+/* host/operators/lm_head.c: the end of a language model. x: (B,T,D), W: (V,D).
  *
  * Training: nothing in forward but that x is kept; backward makes logits, loss and gradients together, in chunks of
  * rows. Evaluation: the loss, in forward. Generation: the logits of each row's last place. */

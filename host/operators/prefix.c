@@ -1,6 +1,6 @@
-/* host/tensor/ops/prefix.c: attention to the keys of a prefix alone, and the calls over a prefix that both operators
+/* host/operators/prefix.c: attention to the keys of a prefix alone, and the calls over a prefix that both operators
  * with one have. q, o: (B,T,H*d); keys and values: (P,Hkv*d); lse: (B,H,T), made for backward alone. */
-#include "tensor/prefix.h"
+#include "operators/prefix.h"
 
 #include "tensor/gradient.h"
 #include "tensor/operators.h"

@@ -1,4 +1,4 @@
-/* host/tensor/ops/attention.c: causal attention inside each document, with grouped queries, and a prefix where there is
+/* host/operators/attention.c: causal attention inside each document, with grouped queries, and a prefix where there is
  * one, whose keys every query sees in the same softmax.
  *
  * q, o: (B,T,H*d); k, v: (B,T,Hkv*d); starts: (B,T) int32; lse: (B,H,T), made for backward alone. In generation the
@@ -9,7 +9,7 @@
 #include "tensor/adapt.h"
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
-#include "tensor/prefix.h"
+#include "operators/prefix.h"
 
 enum { Q = 0, K = 1, V = 2, STARTS = 3, PREFIX_K = 4, PREFIX_V = 5 };
 

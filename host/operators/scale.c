@@ -1,4 +1,4 @@
-/* host/tensor/ops/scale.c: y = factor * x. Both (B,T,D). */
+/* host/operators/scale.c: y = factor * x. Both (B,T,D). */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 

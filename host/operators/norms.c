@@ -1,4 +1,4 @@
-/* host/tensor/ops/norms.c: RMSNorm and LayerNorm of each place, or of each part of it that is as wide as the gain (a
+/* host/operators/norms.c: RMSNorm and LayerNorm of each place, or of each part of it that is as wide as the gain (a
  * head). x, y: (B,T,n*D) with a gain of D; rstd, and for LayerNorm the mean: (B,T,n), made for backward alone. */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"

@@ -1,4 +1,4 @@
-/* host/tensor/ops/rope.c: rotates the heads of x, or the first r elements of each, by position. x, y: (B,T,H*d);
+/* host/operators/rope.c: rotates the heads of x, or the first r elements of each, by position. x, y: (B,T,H*d);
  * positions: (B,T) int32; table: (P,r). */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"

@@ -1,4 +1,4 @@
-/* host/tensor/ops/dropout.c: y = x / (1 - p) where an element is kept, and 0 where not. Both (B,T,D).
+/* host/operators/dropout.c: y = x / (1 - p) where an element is kept, and 0 where not. Both (B,T,D).
  *
  * Which elements are kept follows from seed, row of the stream, site and element (weft_dropout): so forward, recompute
  * and backward draw the same and keep nothing. The site is the segment's number and the ordinal of the call in it. */
