@@ -1,5 +1,6 @@
 /* Adapters held against peft (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW
- * steps, from adapters that begin at peft's numbers; and a prefix in generation, with the key-value cache and without. */
+ * steps, from adapters that begin at peft's numbers; and a prefix in generation, on the key-value cache. */
+#include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
 #include "session/generate.h"
@@ -146,8 +147,8 @@ static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, b
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
                            WEFT_NEEDS(WEFT_PART_DEVICE) | WEFT_NEEDS(WEFT_PART_ADAPTER);
     char path[4096], model[4200], plugin[64];
-    const char *overrides[2 + MOST_KEYS] = {model, plugin};
-    size_t n = 2;
+    const char *overrides[2 + DEVICE_CHOICE_MOST + MOST_KEYS] = {model, plugin};
+    size_t n = 2 + device_choice_overrides(overrides + 2);
     weft_generator *generator = NULL;
     weft_error err = WEFT_ERROR_INIT;
     golden_path(path, sizeof path, adapters[i].base);

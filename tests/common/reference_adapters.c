@@ -1,4 +1,4 @@
-/* tests/common/reference_adapters.c: what adapters are made of, in fp64 as their formulas stand: factors, dropout, norms
+/* tests/common/reference_adapters.c: what adapters are made of, in fp64 as the formulas stand: factors, dropout, norms
  * of rows, attention to a prefix. */
 #include "reference_kernels.h"
 
