@@ -62,8 +62,17 @@ weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtyp
 }
 
 int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name) {
+    static const char wrapped[] = ".base_layer.";
     const size_t n = strlen(WEFT_ADAPTER_PREFIX);
-    const int32_t p = strncmp(name, WEFT_ADAPTER_PREFIX, n) == 0 ? weft_declared_find(declared, name + n) : -1;
+    const char *layer = strstr(name, wrapped);
+    char plain[sizeof((weft_adapter_tensor *)NULL)->name];
+    int32_t p = -1;
+    if (strncmp(name, WEFT_ADAPTER_PREFIX, n) != 0 || strlen(name) >= sizeof plain) return -1;
+    if (layer == NULL) (void)snprintf(plain, sizeof plain, "%s", name + n);
+    else
+        (void)snprintf(plain, sizeof plain, "%.*s.%s", (int)(layer - name - (ptrdiff_t)n), name + n,
+                       layer + sizeof wrapped - 1);
+    p = weft_declared_find(declared, plain);
     return p >= 0 && !declared->parameters[p].added ? p : -1;
 }
 

@@ -31,7 +31,8 @@ void weft_adapter_list_free(weft_adapter_list *list);
 /* The tensor of an entry as the file has it; its name lives as long as the list. */
 weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtype);
 
-/* A parameter of the base by its name in an adapter's file; -1: it is none. */
+/* A parameter of the base by its name in an adapter's file, which may say `base_layer` where PEFT wraps a table that it
+ * saves as well; -1: it is none. */
 int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name);
 
 /* Refuses by name a part of a module that is trained: PEFT saves whole ones. */
