@@ -3,6 +3,7 @@
 
 #include "adapter/tensors.h"
 #include "base/join.h"
+#include "base/sizes.h"
 #include "base/words.h"
 #include "model/convert.h"
 #include "model/weights.h"
@@ -125,8 +126,9 @@ static weft_status fill_turned(void *context, int32_t parameter, int64_t first, 
     const int64_t rows = tensor->dims[1], columns = tensor->dims[0];
     (void)err;
     for (int64_t e = first; e < first + n; e++) {
-        const unsigned char *from = tensor->data + (e % columns * rows + e / columns) * width;
-        (void)weft_convert((char *)out + (e - first) * to, dtype, from, tensor->dtype, 1);
+        float from = 0.0f; /* room for any of the three types, aligned */
+        memcpy(&from, tensor->data + (e % columns * rows + e / columns) * width, (size_t)width);
+        (void)weft_convert((char *)out + (e - first) * to, dtype, &from, tensor->dtype, 1);
     }
     return WEFT_OK;
 }
@@ -143,6 +145,32 @@ weft_status weft_adapter_load(const weft_region *region, const char *directory, 
     weft_status status = open_loading(&self, region->declared, directory, err);
     if (status == WEFT_OK) status = weft_weights_read(region, self.files, self.tensors, err);
     if (status == WEFT_OK) status = weft_region_fill(region, self.indices, self.n_turned, fill_turned, &self, err);
+    close_loading(&self);
+    return status;
+}
+
+static weft_status take_values(const loading *self, float **out, int32_t p, weft_error *err) {
+    const int64_t n = self->declared->parameters[p].numel;
+    const weft_tensor *tensor = self->tensors[p];
+    char *stored = NULL;
+    weft_status status = WEFT_OK;
+    if (tensor == NULL && self->turned[p] == NULL) return WEFT_OK;
+    *out = malloc((size_t)weft_f32_bytes(n) + 1);
+    stored = malloc((size_t)weft_f32_bytes(n) + 1);
+    if (*out == NULL || stored == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the adapter", self->directory);
+    else if (tensor == NULL) status = fill_turned((void *)(uintptr_t)self, p, 0, n, WEFT_F32, *out, err);
+    else status = weft_safetensors_read(self->files, stored, tensor, 0, tensor->bytes, err);
+    if (status == WEFT_OK && tensor != NULL) (void)weft_convert(*out, WEFT_F32, stored, tensor->dtype, n);
+    free(stored);
+    return status;
+}
+
+weft_status weft_adapter_values(float **out, const weft_declared *declared, const char *directory, weft_error *err) {
+    loading self;
+    weft_status status = open_loading(&self, declared, directory, err);
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
+        status = take_values(&self, &out[p], p, err);
     close_loading(&self);
     return status;
 }

@@ -4,6 +4,8 @@
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
+#include "adapter/merge.h"
+#include "plan/make_plan.h"
 #include "session/generate.h"
 
 #include <check.h>
@@ -120,12 +122,69 @@ START_TEST(logits_of_every_place) {
 }
 END_TEST
 
+/* The rounded sum of base and update is what PEFT's merge_and_unload gives; a table that is tied to the head is refused. */
+START_TEST(merged_weights) {
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY);
+    char path[4096], model[4200], plugin[64], out[] = "/tmp/weft-merged-XXXXXX", command[128];
+    const char *const overrides[] = {model, plugin, from};
+    golden_batch batch;
+    weft_run *run = NULL;
+    weft_plan plan = {.world = 1, .nodes = 1};
+    weft_merging merging = {0};
+    weft_safetensors *merged = NULL;
+    weft_status status = WEFT_OK;
+    weft_error err = WEFT_ERROR_INIT;
+    name_adapter(_i);
+    golden_path(path, sizeof path, cases[_i].base);
+    golden_plugin(plugin, sizeof plugin, cases[_i].base);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    golden_batch_open(&batch, cases[_i].name);
+    ck_assert_msg(weft_run_open(&run, NULL, overrides, 3, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_plan_open(&plan, run, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ptr_nonnull(mkdtemp(out));
+    merging.declared = plan.declared;
+    merging.host = run->host;
+    merging.base = path;
+    merging.adapter = run->settings.adapter_from;
+    merging.directory = out;
+    status = weft_adapter_merge(&merging, &err);
+    if (strcmp(cases[_i].name, "peft-lora-parts") == 0) {
+        ck_assert_int_eq(status, WEFT_E_USER);
+        ck_assert_msg(strstr(err.text, "'model.embed_tokens' is tied to the head") != NULL, "%s", err.text);
+    } else {
+        int n = 0;
+        ck_assert_msg(status == WEFT_OK, "%s", err.text);
+        ck_assert_msg(weft_safetensors_open_directory(&merged, out, &err) == WEFT_OK, "%s", err.text);
+        for (int32_t i = 0; i < batch.file->n_tensors; i++) {
+            const weft_tensor *expected = &batch.file->tensors[i];
+            const weft_tensor *found = NULL;
+            if (strncmp(expected->name, "merged.", 7) != 0) continue;
+            found = weft_safetensors_find(merged, expected->name + 7);
+            ck_assert_msg(found != NULL && found->dtype == WEFT_F32 && found->numel == expected->numel, "%s",
+                          expected->name);
+            ck_assert_double_lt(relative_error((const float *)(const void *)found->data,
+                                               (const float *)(const void *)expected->data, found->numel),
+                                1e-6);
+            n++;
+        }
+        ck_assert_int_eq(n, 2);
+        weft_safetensors_close(merged);
+    }
+    (void)snprintf(command, sizeof command, "rm -rf %s", out);
+    ck_assert_int_eq(system(command), 0);
+    weft_plan_close(&plan);
+    weft_run_close(run);
+    golden_batch_close(&batch);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("peft");
     TCase *tests = tcase_create("peft");
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_CASES);
     tcase_add_loop_test(tests, logits_of_every_place, 0, N_CASES);
+    tcase_add_loop_test(tests, merged_weights, 0, N_CASES);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
