@@ -4,6 +4,7 @@
 
 #include "adapter/tensors.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/join.h"
 #include "model/convert.h"
 #include "plugin/enter.h"
@@ -64,7 +65,31 @@ static weft_status read_whole(const weft_region *region, int32_t parameter, floa
     return status;
 }
 
-static weft_status put_transposed(const saving *self, int32_t i, const float *values, weft_error *err) {
+/* SHA-256 over those of the tensor's grid cells, as region_write.c has them of what it writes. */
+static weft_status tell_root(const saving *self, int32_t i, const char *bytes, int64_t n, const weft_roots *roots,
+                             weft_error *err) {
+    const int64_t cell = weft_dtype_span(self->specs[i].dtype, self->what->region->layout->grid);
+    unsigned char digest[WEFT_HASH_BYTES];
+    weft_hash one = {0}, root = {0};
+    char hex[65];
+    weft_status status = weft_hash_start(&root, err);
+    for (int64_t at = 0; at < n && status == WEFT_OK; at += cell) {
+        status = weft_hash_start(&one, err);
+        if (status != WEFT_OK) break;
+        weft_hash_put(&one, bytes + at, (size_t)(n - at < cell ? n - at : cell));
+        status = weft_hash_finish(&one, digest, err);
+        if (status == WEFT_OK) weft_hash_put(&root, digest, sizeof digest);
+    }
+    if (status == WEFT_OK) status = weft_hash_finish(&root, digest, err);
+    if (status == WEFT_OK) weft_hash_hex(hex, digest);
+    if (status == WEFT_OK) status = roots->tell(roots->context, self->path, self->specs[i].name, hex, err);
+    weft_hash_free(&one);
+    weft_hash_free(&root);
+    return status;
+}
+
+static weft_status put_transposed(const saving *self, int32_t i, const float *values, const weft_roots *roots,
+                                  weft_error *err) {
     const weft_tensor_spec *spec = &self->specs[i];
     const int64_t bytes = weft_dtype_span(spec->dtype, spec->dims[0] * spec->dims[1]);
     weft_tensor_writer *writer = NULL;
@@ -77,11 +102,12 @@ static weft_status put_transposed(const saving *self, int32_t i, const float *va
         if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
         else weft_tensor_writer_cancel(writer);
     }
+    if (status == WEFT_OK && roots != NULL) status = tell_root(self, i, out, bytes, roots, err);
     free(out);
     return status;
 }
 
-static weft_status write_transposed(const saving *self, int32_t i, weft_error *err) {
+static weft_status write_transposed(const saving *self, int32_t i, const weft_roots *roots, weft_error *err) {
     const weft_region *region = self->what->region;
     const int32_t parameter = self->list.entries[i].parameter;
     float *values = malloc((size_t)weft_f32_bytes(region->declared->parameters[parameter].numel) + 1);
@@ -89,7 +115,7 @@ static weft_status write_transposed(const saving *self, int32_t i, weft_error *e
     weft_status status = values == NULL || staging == NULL ? no_memory(self->path, err) : WEFT_OK;
     status = weft_peers_agree(region->peers, status, err);
     if (status == WEFT_OK) status = read_whole(region, parameter, values, staging, err);
-    if (status == WEFT_OK && weft_peers_first(region->peers)) status = put_transposed(self, i, values, err);
+    if (status == WEFT_OK && weft_peers_first(region->peers)) status = put_transposed(self, i, values, roots, err);
     free(staging);
     free(values);
     return weft_peers_agree(region->peers, status, err);
@@ -99,7 +125,7 @@ static weft_status write_tensors(saving *self, const weft_roots *roots, weft_err
     const weft_region_file file = {self->what->region, self->path, self->specs, self->parameters, self->list.n};
     weft_status status = weft_region_write(&file, roots, err);
     for (int32_t i = 0; i < self->list.n && status == WEFT_OK; i++)
-        if (self->parameters[i] < 0) status = write_transposed(self, i, err);
+        if (self->parameters[i] < 0) status = write_transposed(self, i, roots, err);
     return status;
 }
 
