@@ -32,10 +32,10 @@ foreach(row
     "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
     "device;cpu;weft_dnnl;OpenMP::OpenMP_C"
     "comm;self"
-    "adapter;lora;PkgConfig::PCRE2"
-    "adapter;ia3;PkgConfig::PCRE2"
-    "adapter;prefix"
-    "adapter;llama-adapter")
+    "adapter;lora;PkgConfig::JANSSON;PkgConfig::PCRE2"
+    "adapter;ia3;PkgConfig::JANSSON;PkgConfig::PCRE2"
+    "adapter;prefix;PkgConfig::JANSSON"
+    "adapter;llama-adapter;PkgConfig::JANSSON")
   list(GET row 0 kind)
   list(GET row 1 id)
   list(REMOVE_AT row 0 1)

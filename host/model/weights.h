@@ -49,7 +49,7 @@ const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft
 /* The type in which a directory's files hold most of their elements. */
 weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
 
-/* Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
+/* Writes all parameters but those of an adapter: model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
  * shard_bytes of data; config.json as it was read with dtype in place of its own; and generation_config.json where the
  * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16; what is packed stays so. The directory exists and
  * holds none of these files; each file is synced, and on failure what is there is not to be used. roots: may be NULL.

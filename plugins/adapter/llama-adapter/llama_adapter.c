@@ -1,15 +1,17 @@
 /* llama-adapter: trained prompts that the upper layers attend to apart, by a gate that starts at zero (Zhang et al.,
  * arXiv 2303.16199), as PEFT's AdaptionPrompt has them: keys and values are the layer's own projections of the prompt,
  * the gate is one number a layer, and what it gives joins before the output projection, which has no bias here. */
+#include "../common/source.h"
+
 #include <stdlib.h>
-#include <weft/adapter.h>
 #include <weft/plugin.h>
 
 /* clang-format off */
 #define LLAMA_ADAPTER_KEYS(K)                                                                                          \
-    K(I64, length, "10", "[1,64Ki]", "places", WEFT_SAME, "Prompt of each layer that has one; PEFT's adapter_len.")    \
+    K(I64, length, "auto", "[1,64Ki] | auto", "places", WEFT_SAME,                                                     \
+      "Prompt of each layer that has one; auto: 10, or that of from.")                                                 \
     K(I64, layers, "auto", "[1,inf) | auto", "", WEFT_SAME,                                                            \
-      "How many of the last blocks have one; PEFT's adapter_layers. auto: 30, or all where there are fewer.")
+      "How many of the last blocks have one; auto: 30, or all where there are fewer, or those of from.")
 /* clang-format on */
 WEFT_KEYS(llama_adapter_config, LLAMA_ADAPTER_KEYS)
 
@@ -23,6 +25,7 @@ typedef struct prompt_part {
 struct weft_adapter {
     int64_t length, layers; /* layers 0: the usual number */
     prompt_part *parts;     /* [n_sites] */
+    char config_json[160];
 };
 
 static void llama_adapter_destroy(weft_adapter *self) {
@@ -31,20 +34,31 @@ static void llama_adapter_destroy(weft_adapter *self) {
     free(self);
 }
 
+/* What one that is continued has. */
+static weft_status read_sizes(weft_adapter *self, const llama_adapter_config *keys, const weft_adapter_source *source,
+                              weft_error *err) {
+    json_t *config = NULL;
+    weft_status status = source_open(&config, source, "LLAMA_ADAPTER", err);
+    if (status != WEFT_OK) return status;
+    status = source_integer(&self->length, config, "length", keys->length, source, err);
+    if (status == WEFT_OK) status = source_integer(&self->layers, config, "layers", keys->layers, source, err);
+    json_decref(config);
+    return status;
+}
+
 static weft_status llama_adapter_create(weft_adapter **out, const weft_host *host, const void *config,
                                         const weft_adapter_source *source, weft_error *err) {
     const llama_adapter_config *keys = config;
-    weft_adapter *self = NULL;
+    weft_adapter *self = calloc(1, sizeof *self);
+    weft_status status = WEFT_OK;
     (void)host;
-    if (source != NULL)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "llama-adapter begins anew: it continues none of PEFT's directories");
-    self = calloc(1, sizeof *self);
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    self->length = keys->length;
+    self->length = keys->length == WEFT_AUTO_I64 ? 10 : keys->length;
     self->layers = keys->layers == WEFT_AUTO_I64 ? 0 : keys->layers;
-    *out = self;
-    return WEFT_OK;
+    if (source != NULL) status = read_sizes(self, keys, source, err);
+    if (status == WEFT_OK) *out = self;
+    else llama_adapter_destroy(self);
+    return status;
 }
 
 /* ---- what is added ---- */
@@ -114,6 +128,9 @@ static weft_status llama_adapter_declare(weft_adapter *self, const weft_adapter_
     if (layers > job->n_layers)
         return weft_error_set(err, WEFT_E_USER, "layers is %lld, and this model has %lld blocks", (long long)layers,
                               (long long)job->n_layers);
+    (void)snprintf(self->config_json, sizeof self->config_json,
+                   "{\"peft_type\": \"LLAMA_ADAPTER\", \"length\": %lld, \"layers\": %lld}", (long long)self->length,
+                   (long long)layers);
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
     if (self->parts == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
@@ -143,6 +160,10 @@ static weft_value llama_adapter_attention(const weft_adapter *self, uint32_t sit
     return ops->add(g, o, more);
 }
 
+static const char *llama_adapter_config_json(const weft_adapter *self) {
+    return self->config_json;
+}
+
 static const weft_adapter_plugin llama_adapter_table = {(uint32_t)sizeof(weft_adapter_plugin),
                                                         0,
                                                         llama_adapter_create,
@@ -151,6 +172,9 @@ static const weft_adapter_plugin llama_adapter_table = {(uint32_t)sizeof(weft_ad
                                                         NULL,
                                                         NULL,
                                                         llama_adapter_attention,
+                                                        NULL,
+                                                        llama_adapter_config_json,
+                                                        NULL,
                                                         NULL};
 
 WEFT_PLUGIN(adapter, 1, "llama-adapter", "0.1.0",

@@ -1,12 +1,14 @@
 /* prefix: trained keys and values before every document (Li and Liang, arXiv 2101.00190), as PEFT's PREFIX_TUNING
  * without a projection has them: one softmax over them and the others, and real places count from `length`. */
+#include "../common/source.h"
+
 #include <stdlib.h>
-#include <weft/adapter.h>
 #include <weft/plugin.h>
 
 /* clang-format off */
 #define PREFIX_KEYS(K)                                                                                                 \
-    K(I64, length, "20", "[1,64Ki]", "places", WEFT_SAME, "Keys and values that are trained for each layer.")          \
+    K(I64, length, "auto", "[1,64Ki] | auto", "places", WEFT_SAME,                                                     \
+      "Keys and values that are trained for each layer; auto: 20, or those of from.")                                  \
     K(F64, init_std, "1", "[0,inf)", "", WEFT_SAME, "They start as normal numbers with this deviation; 1 in PEFT.")
 /* clang-format on */
 WEFT_KEYS(prefix_config, PREFIX_KEYS)
@@ -19,6 +21,7 @@ struct weft_adapter {
     int64_t length;
     double init_std;
     prefix_part *parts; /* [n_sites] */
+    char config_json[128];
 };
 
 static void prefix_destroy(weft_adapter *self) {
@@ -27,19 +30,31 @@ static void prefix_destroy(weft_adapter *self) {
     free(self);
 }
 
+/* The length of one that is continued. */
+static weft_status read_length(weft_adapter *self, int64_t asked, const weft_adapter_source *source, weft_error *err) {
+    json_t *config = NULL;
+    weft_status status = source_open(&config, source, "PREFIX", err);
+    if (status != WEFT_OK) return status;
+    status = source_integer(&self->length, config, "length", asked, source, err);
+    json_decref(config);
+    return status;
+}
+
 static weft_status prefix_create(weft_adapter **out, const weft_host *host, const void *config,
                                  const weft_adapter_source *source, weft_error *err) {
     const prefix_config *keys = config;
-    weft_adapter *self = NULL;
+    weft_adapter *self = calloc(1, sizeof *self);
+    weft_status status = WEFT_OK;
     (void)host;
-    if (source != NULL)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "prefix begins anew: it continues none of PEFT's directories");
-    self = calloc(1, sizeof *self);
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    self->length = keys->length;
+    self->length = keys->length == WEFT_AUTO_I64 ? 20 : keys->length;
     self->init_std = keys->init_std;
-    *out = self;
-    return WEFT_OK;
+    if (source != NULL) status = read_length(self, keys->length, source, err);
+    (void)snprintf(self->config_json, sizeof self->config_json, "{\"peft_type\": \"PREFIX\", \"length\": %lld}",
+                   (long long)self->length);
+    if (status == WEFT_OK) *out = self;
+    else prefix_destroy(self);
+    return status;
 }
 
 static weft_weight *add_rows(const weft_adapter *self, const weft_adapter_job *job, const weft_site *site,
@@ -81,6 +96,10 @@ static weft_value prefix_attention(const weft_adapter *self, uint32_t site, weft
     return ops->attention_with_prefix(g, q, k, v, starts, keys, values, args);
 }
 
+static const char *prefix_config_json(const weft_adapter *self) {
+    return self->config_json;
+}
+
 static const weft_adapter_plugin prefix_table = {(uint32_t)sizeof(weft_adapter_plugin),
                                                  0,
                                                  prefix_create,
@@ -89,6 +108,9 @@ static const weft_adapter_plugin prefix_table = {(uint32_t)sizeof(weft_adapter_p
                                                  NULL,
                                                  NULL,
                                                  prefix_attention,
+                                                 NULL,
+                                                 prefix_config_json,
+                                                 NULL,
                                                  NULL};
 
 WEFT_PLUGIN(adapter, 1, "prefix", "0.1.0",
