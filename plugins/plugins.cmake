@@ -57,9 +57,10 @@ target_sources(weft-data-instruct PRIVATE ${data_common})
 file(GLOB tokenizer_common CONFIGURE_DEPENDS plugins/tokenizer/common/*.c)
 target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
 # What adapters share.
-file(GLOB adapter_common CONFIGURE_DEPENDS plugins/adapter/common/*.c)
-target_sources(weft-adapter-lora PRIVATE ${adapter_common})
-target_sources(weft-adapter-ia3 PRIVATE ${adapter_common})
+target_sources(weft-adapter-lora PRIVATE plugins/adapter/common/targets.c)
+target_sources(weft-adapter-ia3 PRIVATE plugins/adapter/common/targets.c plugins/adapter/common/source.c)
+target_sources(weft-adapter-prefix PRIVATE plugins/adapter/common/source.c)
+target_sources(weft-adapter-llama-adapter PRIVATE plugins/adapter/common/source.c)
 # What devices share.
 file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
 target_sources(weft-device-cpu PRIVATE ${device_common})
