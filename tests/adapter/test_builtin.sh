@@ -98,6 +98,34 @@ tail -n 3 whole.txt >three.txt
 losses out | tail -n 3 >last.txt
 cmp -s three.txt last.txt || failed "a resume drops other elements" three.txt last.txt
 
+# ---- files: what a run leaves is read again, and merged where it can be
+
+sed 's|^path   = model|path   = base|; s|^start  = fresh|start  = weights|' run.ini >kept.ini
+limit "$weft" train run.ini --overwrite run.out=first train.steps=2 adapter.plugin=none >log 2>&1 || failed "a base" log
+mv first/model base
+loss() { # loss argument...: of an evaluation
+    limit "$weft" eval "$@" --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//' || failed "eval $*" log
+}
+near() { # near WHAT A B: to a ten-thousandth
+    awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-4 && d > -1e-4) }' || failed "$1: $2 and $3"
+}
+bare=$(loss kept.ini adapter.plugin=none)
+for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7" "llama-adapter adapter.llama-adapter.length=4"; do
+    # shellcheck disable=SC2086 # a plugin and its keys
+    limit "$weft" train kept.ini --overwrite optimizer.lr=0.03 adapter.plugin=$adapter >log 2>&1 || failed "train $adapter" log
+    with=$(loss out)
+    [ "$with" != "$bare" ] || failed "$adapter learned nothing"
+    [ "$(loss kept.ini --adapter out/model adapter.plugin="${adapter%% *}" adapter.lora.r=auto)" = "$with" ] ||
+        failed "$adapter is another one when it is read" log
+    case $adapter in
+    lora* | ia3)
+        limit "$weft" merge base out/model merged >log 2>&1 || failed "merge $adapter" log
+        near "$adapter merged" "$with" "$(loss kept.ini adapter.plugin=none model.path=merged)"
+        rm -rf merged
+        ;;
+    esac
+done
+
 # ---- several ranks
 
 has mpich || exit $((failures > 0))

@@ -356,6 +356,7 @@ START_TEST(rows_of_a_sum_are_normed) {
     norms_are_judged(50, 72, 8, dtype, false);
     norms_are_judged(13, 600, 3, dtype, false);
     norms_are_judged(7, 5, 0, dtype, false);
+    norms_are_judged(9, 300, 40, dtype, false);
     norms_are_judged(25, 576, 4, dtype, true);
     norms_are_judged(1, 64, 0, dtype, true);
 }
